@@ -214,6 +214,18 @@ def gpu_from_bundle(session: nox.Session, bundle: Path, folder: Path) -> str:
     return str(made / "bin" / "python")
 
 
+@nox.session
+def bundle(session: nox.Session) -> None:
+    """Make a bundle of this checkout and two CUDA releases, install it without a network, and link from it."""
+    install(session, *BASE.packages, "pip", *group("test"))
+    session.run(
+        "pytest",
+        "-q",
+        "tests/toolchains/test_bundle.py",
+        env={"CUDALINK_BUNDLE": "1", "CUDALINK_REQUIRE_TOOLKIT": BASE.ctk},
+    )
+
+
 @nox.session(name="jit-lto")
 def jit_lto(session: nox.Session) -> None:
     """Write docs/hardware/jit-lto.md and its plots again from their figures. -- --take FOLDER takes new ones first.

@@ -144,6 +144,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
     from ..artifacts import ReaderError, inspect
     from ..compat.link_rules import ARCH
+    from ..plurals import counted
 
     expected = "a CUDA release such as 12.4, or a file of device code"
     if wrong := wrong_file(path, expected):

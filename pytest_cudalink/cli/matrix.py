@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from .completion import offer
 from .names import UnknownNameError, hint, tagged
-from .paths import any_path, wrong_file
+from .paths import any_path, input_path, wrong_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
         verb.add_argument(
             "--records",
-            type=any_path,
+            type=input_path("a record file or a folder of record files", "run the cells first, or correct the path"),
             action="append",
             metavar="PATH",
             help="record file, or folder of record files, of earlier runs (default: .cudalink); may be repeated",
@@ -281,21 +281,11 @@ def _needed_ones(cells: list[Cell], found: Needed) -> list[Cell]:
 
 
 def _folders(options: argparse.Namespace) -> list[Path]:
-    """Return where the records are.
-
-    Raises
-    ------
-    UnknownNameError
-        If a path that the user named does not exist.
-    """
+    """Return where the records are."""
     from ..matrix import runner
 
-    given: list[Path] = options.records or [runner.RECORDS]
-    for path in options.records or ():
-        if not path.exists():
-            msg = f"the path of records is {path}, which does not exist; run the cells first, or correct the path"
-            raise UnknownNameError(msg)
-    return given
+    given: list[Path] | None = options.records
+    return given or [runner.RECORDS]
 
 
 def _seconds(options: argparse.Namespace) -> dict[str, float]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["STDOUT", "any_path", "input_file", "output_file", "output_folder", "wrong_file"]
+__all__ = ["STDOUT", "any_path", "input_file", "input_path", "new_path", "output_file", "output_folder", "wrong_file"]
 
 #: Stands for stdout where a file to write is expected.
 STDOUT: Final = Path("-")
@@ -48,6 +48,39 @@ def input_file(expected: str, remedy: str = "correct the path") -> Callable[[str
         return path
 
     return of
+
+
+def input_path(expected: str, remedy: str = "correct the path") -> Callable[[str], Path]:
+    """Return the type of an option that names a file or a folder to read.
+
+    Parameters
+    ----------
+    expected : str
+        What the path is, such as ``"a record file or a folder of record files"``.
+    remedy : str
+        What to do.
+    """
+
+    def of(text: str) -> Path:
+        path = _path(text, expected)
+        try:
+            path.stat()
+        except OSError as error:
+            msg = f"is {path}: {error.strerror}; expected {expected}; {remedy}"
+            raise argparse.ArgumentTypeError(msg) from error
+        return path
+
+    return of
+
+
+def new_path(text: str) -> Path:
+    """Return the path of a file or folder to make, which does not exist; its folder may be missing."""
+    path = _path(text, "a new file or folder")
+    if os.path.lexists(path):
+        msg = f"is {path}, which exists; expected a new file or folder; remove it, or name another"
+        raise argparse.ArgumentTypeError(msg)
+    _check_place(path, path.absolute().parent, "a new file or folder")
+    return path
 
 
 def output_file(text: str) -> Path:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..plurals import counted
 from ..progress import progress
 from .completion import offer
-from .paths import any_path, input_file, output_folder
+from .paths import input_file, input_path, new_path, output_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,14 +50,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _configure_bundles(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the verbs that make a bundle, and that check and install it."""
-    bundle = verbs.add_parser("bundle", help="collect all that `nox -s gpu` needs on a machine without a network")
-    bundle.add_argument("out", metavar="OUT", type=any_path, help="folder to make, or a file whose name ends in .tar")
+    bundle = verbs.add_parser(
+        "bundle",
+        help="collect all that `nox -s gpu` needs on a machine without a network",
+        description="Download the wheels that `nox -s gpu` needs on a machine with a GPU and no network. Its Python "
+        "and glibc may differ from this machine's. The bundle has a manifest with hashes, and unbundle.py, which "
+        "installs it.",
+    )
+    bundle.add_argument(
+        "out", metavar="OUT", type=new_path, help="new folder, or new file whose name ends in .tar; it must not exist"
+    )
     ctk = bundle.add_argument(
         "--ctk",
         action="append",
         required=True,
         metavar="VERSION",
-        help="CUDA release; repeatable; the first is installed",
+        help="CUDA release, such as 13.0; may be repeated; the first is installed",
     )
     offer(ctk, _releases)
     bundle.add_argument("--python", metavar="VERSION", help="Python of the machine (default: this one's version)")
@@ -65,9 +73,13 @@ def _configure_bundles(verbs: argparse._SubParsersAction[argparse.ArgumentParser
         "--platform", metavar="TAG", help="such as manylinux_2_28_x86_64, by the machine's glibc (default: 2.28)"
     )
     bundle.add_argument(
-        "--without", action="append", default=[], metavar="PACKAGE", help="leave out what the machine has; repeat it"
+        "--without",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="leave out a package that the machine has; may be repeated",
     )
-    bundle.add_argument("--max-size", type=_size, metavar="SIZE", help="fail if it is larger; such as 60MiB")
+    bundle.add_argument("--max-size", type=_size, metavar="SIZE", help="fail if the bundle is larger, such as 60MiB")
     bundle.add_argument("--volume-size", type=_size, metavar="SIZE", help="split into volumes of at most this size")
     bundle.add_argument(
         "--wheel",
@@ -75,12 +87,24 @@ def _configure_bundles(verbs: argparse._SubParsersAction[argparse.ArgumentParser
         metavar="FILE",
         help="the wheel of this project (default: built from the checkout, or fetched)",
     )
-    unbundle = verbs.add_parser("unbundle", help="check a bundle, join its volumes, install it without a network")
-    unbundle.add_argument("source", metavar="SOURCE", type=any_path, help="bundle, .tar or folder of volumes")
+    unbundle = verbs.add_parser(
+        "unbundle",
+        help="check a bundle, join its volumes, install it without a network",
+        description="Compare every file of a bundle with its manifest, then unpack or install it. The unbundle.py in "
+        "the bundle does the same where pytest-cudalink is not installed.",
+    )
+    unbundle.add_argument(
+        "source",
+        metavar="SOURCE",
+        type=input_path("a bundle, its .tar or the folder of its volumes"),
+        help="bundle, .tar or folder of volumes",
+    )
     unbundle.add_argument(
         "--to", type=output_folder, metavar="FOLDER", help="unpack a .tar or volumes into this folder"
     )
-    unbundle.add_argument("--venv", type=output_folder, metavar="FOLDER", help="make an environment from it")
+    unbundle.add_argument(
+        "--venv", type=output_folder, metavar="FOLDER", help="make an environment from the bundle; replaces the folder"
+    )
     unbundle.add_argument(
         "--cache", type=output_folder, metavar="FOLDER", help="with --venv: put the CUDA releases there, too"
     )

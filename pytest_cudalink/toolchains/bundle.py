@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from ..plurals import counted
 from ..tables import read_matrix
@@ -204,6 +204,9 @@ def _check_options(out: Path, wanted: Wanted) -> None:
     if out.suffix == ".tar" and wanted.volume_size is not None:
         msg = f"{out} is one file; expected a folder for the volumes of --volume-size; leave out .tar or the option"
         raise ToolchainError(msg)
+    if wanted.wheel is not None and not _is_own_wheel(wanted.wheel):
+        msg = f"--wheel is {wanted.wheel}; expected a wheel of {_OWN}; name another, or leave the option out"
+        raise ToolchainError(msg)
     if not re.fullmatch(r"3\.\d{1,2}", wanted.python):
         msg = f"--python is {wanted.python!r}; expected a version such as 3.12; correct it"
         raise ToolchainError(msg)
@@ -215,6 +218,13 @@ def _check_options(out: Path, wanted: Wanted) -> None:
         raise ToolchainError(msg)
     for release in wanted.releases:
         packages(release)  # raises for an unknown one
+
+
+def _is_own_wheel(path: Path) -> bool:
+    try:
+        return parse_wheel_filename(path.name)[0] == _OWN and zipfile.is_zipfile(path)
+    except InvalidWheelFilename:
+        return False
 
 
 def _glibc_and_processor(platform: str) -> tuple[int, str]:

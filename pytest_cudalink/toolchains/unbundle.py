@@ -296,10 +296,10 @@ def main(arguments: list[str] | None = None) -> int:
             unpack(options.source, options.to)
             folder = options.to
         manifest = check(folder)
-        lines = [f"{folder}: {len(manifest['files'])} files, all as in {MANIFEST}"]
+        lines = [f"{folder}: all as in {MANIFEST}, files: {len(manifest['files'])}"]
         if options.venv is not None:
             result = install(folder, options.venv, options.cache)
-            lines.append(f"{options.venv}: {len(result['installed'])} packages, no network used")
+            lines.append(f"{options.venv}: made without a network, packages: {len(result['installed'])}")
             for name, version in result["machine"].items():
                 lines.append(f"  {name} {version}: the machine's, the bundle leaves it out")
             lines += [f"  CUDA {release}: in {options.cache}" for release in result["toolchains"]]

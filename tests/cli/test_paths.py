@@ -14,15 +14,25 @@ from typing import Final, NamedTuple
 import pytest
 
 from pytest_cudalink.cli import COMMANDS, main, make_parser
-from pytest_cudalink.cli.paths import input_file, output_file, output_folder
+from pytest_cudalink.cli.paths import input_file, input_path, new_path, output_file, output_folder
 from tests.report.samples import write
 
 #: What a command needs besides the path that is tried.
 _NEEDED: Final = {
     ("driver", "run"): ["--version", "13.0"],
+    ("matrix", "select"): ["--since", "HEAD"],
+    ("toolchain", "bundle"): ["--ctk", "13.0"],
     ("stubs", "build"): ["-o", "made"],
     ("stubs", "generate"): ["-o", "made"],
     ("report",): ["records"],
+}
+#: The argument that a command needs besides the option that is tried.
+_ARGUMENT: Final = {
+    ("matrix", "cache-key"): "cell",
+    ("matrix", "show"): "cell",
+    ("matrix", "smoke"): "cell",
+    ("toolchain", "bundle"): "made",
+    ("toolchain", "unbundle"): "records",
 }
 #: Written after everything else.
 _LAST: Final = {("driver", "run"): ["--", "true"]}
@@ -36,9 +46,25 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
     # an existing file is written again
     **{("report", name): {"file"} for name in ("--html", "--junit", "--markdown", "--save")},
     ("driver run", "--events"): {"file"},
+    # read only with --since or --shard; a file that is no record is passed over
+    **{(f"matrix {verb}", "--records"): {"folder", "file"} for verb in ("list", "select", "github", "gitlab")},
+    # made again with what the bundle has; what a bundle lacks is for tests/toolchains/test_bundle.py
+    **{("toolchain unbundle", name): {"folder"} for name in ("source", "--to", "--venv", "--cache")},
 }
 #: Written, and made with their folders.
-_WRITTEN: Final = {"--journal", "--events", "--html", "--junit", "--markdown", "--save", "--output"}
+_WRITTEN: Final = {
+    "--journal",
+    "--events",
+    "--html",
+    "--junit",
+    "--markdown",
+    "--save",
+    "--output",
+    "out",
+    "--to",
+    "--venv",
+    "--cache",
+}
 #: An empty word is the working folder here, which is a good one.
 _HERE: Final = {("report", "paths"), ("report", "--against")}
 
@@ -109,8 +135,8 @@ def test_bad_paths(place: Place, kind: str, bad: dict[str, str], capsys: pytest.
         return
     path = bad[kind]
     option = [place.name, path] if place.name.startswith("-") else [path]
-    verb = ["--python", sys.executable, "cell"] if place.command[-1:] == ("smoke",) and place.name == "--file" else []
-    verb += ["cell"] if place.command[-1:] == ("show",) else []
+    verb = ["--python", sys.executable] if place.command[-1:] == ("smoke",) else []
+    verb += [_ARGUMENT[place.command]] if place.name.startswith("-") and place.command in _ARGUMENT else []
     needed = [word for word in _NEEDED.get(place.command, []) if place.name not in ("--output", "paths")]
     arguments = [*place.command, *needed, *verb, *option, *_LAST.get(place.command, [])]
 
@@ -148,6 +174,23 @@ def test_input_file(bad: dict[str, str]) -> None:
         "empty": "is ''; expected a file of cells; correct the path",
     }
     assert check("/dev/stdin") == Path("/dev/stdin")
+
+
+def test_input_path_and_new_path(bad: dict[str, str]) -> None:
+    """What exists is read, and what does not exist is made; the others are described."""
+    check = input_path("a bundle")
+
+    assert [check(bad[kind]) for kind in ("folder", "file")] == [Path("folder"), Path("file")]
+    assert new_path("none/such") == Path("none/such")
+    for one, path, expected in (
+        (check, "none/such", "is none/such: No such file or directory; expected a bundle; correct the path"),
+        (check, "circle", "is circle: Too many levels of symbolic links; expected a bundle"),
+        (new_path, "folder", "is folder, which exists; expected a new file or folder; remove it, or name another"),
+        (new_path, "circle", "is circle, which exists"),
+        (new_path, "file/below", f"is file/below, inside of {Path.cwd()}/file, which is not a folder; expected a new"),
+    ):
+        with pytest.raises(argparse.ArgumentTypeError, match=re.escape(expected)):
+            one(path)
 
 
 def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """Run the stages on this machine's driver: ``python -m tests.hardware``, or ``nox -s gpu``.
 
 It needs a real driver with a device, this project with a CUDA toolkit, and the packages of ``matrices/bundle.toml``.
-Exit code 0: every stage passed; 1: one failed or did not run; 2: there is no driver, or an option is invalid.
+Exit code 0: every stage that was asked for passed; 1: one of them failed or did not run; 2: there is no driver, or an
+option is invalid.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
         for what, why in found["skipped"]:
             print(f"    skipped: {what}: {why}", flush=True)
         # after every stage: a run that is stopped keeps what it has
-        file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        file.write_text(json.dumps(pages.completed(content), indent=1) + "\n", encoding="utf-8")
+    content = pages.completed(content)
     pages.check(content)
     file.with_suffix(".md").write_text(pages.page(content), encoding="utf-8")
     print(f"results in {file}")

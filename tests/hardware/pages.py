@@ -18,12 +18,14 @@ import jsonschema
 from pytest_cudalink.plurals import counted
 from tests.hardware.stages import STAGES
 
-__all__ = ["FOLDER", "check", "file_name", "listing", "main", "merged", "page"]
+__all__ = ["FOLDER", "check", "completed", "file_name", "listing", "main", "merged", "page", "recorded", "with_listing"]
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "hardware"
 _MARKS = ("<!-- machines: written by python -m tests.hardware.pages -->\n", "<!-- end of machines -->\n")
 _WORDS = {"passed": "Passed", "failed": "**Failed**", "not run": "**Not run**"}
+#: What results say of a stage that was not started.
+_NOT_STARTED = ["the stage", "it was not started"]
 #: Failures that a page shows of each stage.
 _SHOWN = 12
 
@@ -43,6 +45,26 @@ def file_name(content: dict[str, Any]) -> str:
     facts = content["facts"]
     device = re.sub(r"[^a-z0-9]+", "-", facts["device"]["name"].lower()).strip("-")
     return f"{facts['driver']['release']}-{device}"
+
+
+def completed(content: dict[str, Any]) -> dict[str, Any]:
+    """Return results that have every stage, in order: a stage that was not started has the outcome ``"not run"``."""
+    there = {stage["name"]: stage for stage in content["stages"]}
+    stages = []
+    for stage in STAGES:
+        missing: dict[str, Any] = {
+            "name": stage.name,
+            "title": stage.title,
+            "command": stage.command,
+            "outcome": "not run",
+        }
+        missing |= {"seconds": 0, "passed": 0, "failures": [], "skipped": [_NOT_STARTED], "tables": []}
+        stages.append(there.get(stage.name, missing))
+    return {**content, "stages": stages}
+
+
+def _started(stage: dict[str, Any]) -> bool:
+    return _NOT_STARTED not in stage["skipped"]
 
 
 def _cell(text: object) -> str:
@@ -131,6 +153,8 @@ def _bundle(bundle: dict[str, Any] | None) -> list[list[str]]:
 def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
     """Return the section of one stage."""
     lines = [f"## {stage['title']}", ""]
+    if not _started(stage):
+        return [*lines, f"**Not run**: the stage was not started. To run it: `nox -s gpu -- --stage {stage['name']}`."]
     lines.append(
         f"{_WORDS[stage['outcome']]}: {stage['passed']} passed, {len(stage['failures'])} failed, "
         f"{len(stage['skipped'])} skipped, {stage['seconds']} s."
@@ -159,7 +183,9 @@ def listing(contents: list[dict[str, Any]]) -> str:
         rows.append([link, facts["driver"]["cuda"], f"{ran} of {len(one['stages'])}", facts["date"]])
     table = _table(["device, driver", "CUDA", "stages passed", "date"], rows) if rows else ["No machine yet."]
     toctree = ["```{toctree}", ":hidden:", ":maxdepth: 1", "", *(file_name(one) for one in contents), "```"]
-    return "\n".join([*table, "", *(toctree if contents else ())]).rstrip("\n") + "\n"
+    newest = max((one["facts"]["date"] for one in contents), default="")
+    source = [f"Measured {newest} by `nox -s gpu` on these machines; the column has the date of each.", ""]
+    return "\n".join([*table, "", *([*source, *toctree] if contents else ())]).rstrip("\n") + "\n"
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -177,6 +203,8 @@ def with_listing(index: str, contents: list[dict[str, Any]]) -> str:
 def merged(earlier: dict[str, Any] | None, later: dict[str, Any]) -> dict[str, Any]:
     """Return the results of two runs on one machine and day: a stage that ran twice has its later result.
 
+    The result has every stage, see `completed`.
+
     Raises
     ------
     ValueError
@@ -188,9 +216,8 @@ def merged(earlier: dict[str, Any] | None, later: dict[str, Any]) -> dict[str, A
     if dates[0] != dates[1]:
         msg = f"the runs are of {dates[0]} and {dates[1]}; expected one day, which the page names; run the stages again"
         raise ValueError(msg)
-    stages = {stage["name"]: stage for one in (earlier, later) for stage in one["stages"]}
-    order = [stage.name for stage in STAGES]
-    return {**later, "stages": sorted(stages.values(), key=lambda stage: order.index(stage["name"]))}
+    stages = [stage for one in (earlier, later) for stage in one["stages"] if _started(stage)]
+    return completed({**later, "stages": stages})
 
 
 def main() -> int:
@@ -199,7 +226,7 @@ def main() -> int:
     for name in sys.argv[1:]:
         content = json.loads(Path(name).read_text(encoding="utf-8"))
         check(content)
-        taken[file_name(content)] = merged(taken.get(file_name(content)), content)
+        taken[file_name(content)] = completed(merged(taken.get(file_name(content)), content))
     for name, content in taken.items():
         (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     for content in recorded():

@@ -33,7 +33,7 @@ class Stage:
     title: str
     kind: str
     arguments: tuple[str, ...]
-    seconds: int = 120
+    seconds: int = 240
 
     @property
     def command(self) -> str:
@@ -58,14 +58,13 @@ STAGES = (
         "Random programs on the driver API",
         "program",
         ("tests.hardware.recordings", "programs", "--seconds=40"),
-        180,
     ),
     Stage("fatbins", "Which entry of a fatbin is taken", "program", ("tests.hardware.recordings", "fatbins")),
     Stage("occupancy", "Occupancy", "program", ("tests.hardware.recordings", "occupancy")),
     Stage("stubs", "Stubs in front of the real libraries", "tests", ("tests/driver/test_stubs_gpu.py",)),
     Stage("guard-rails", "Guard rails on this driver", "tests", ("tests/driver/test_guardrails_gpu.py",)),
     Stage("doctor", "What `cudalink doctor` says", "program", ("tests.hardware.doctor",)),
-    Stage("sticky", "Errors that stay", "tests", ("tests/driver/test_sticky_gpu.py",), 180),
+    Stage("sticky", "Errors that stay", "tests", ("tests/driver/test_sticky_gpu.py",)),
     Stage("bench-linker", "Speed of links", "benchmark", ("benchmarks/linker.py", "--rounds=15")),
-    Stage("bench-sticky", "Cost of the guard", "benchmark", ("benchmarks/sticky.py", "--rounds=3"), 180),
+    Stage("bench-sticky", "Cost of the guard", "benchmark", ("benchmarks/sticky.py", "--rounds=3")),
 )

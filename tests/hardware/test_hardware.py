@@ -15,6 +15,7 @@ import pytest
 
 from pytest_cudalink import emulator
 from pytest_cudalink.process import preload
+from tests.hardware import __main__ as hardware
 from tests.hardware import pages
 from tests.hardware.runner import run_stage
 from tests.hardware.stages import STAGES, Stage
@@ -67,7 +68,7 @@ def test_each_page_is_what_its_file_generates() -> None:
         name = pages.file_name(content)
         assert (pages.FOLDER / f"{name}.json").is_file()
         assert (pages.FOLDER / f"{name}.md").read_text(encoding="utf-8") == pages.page(content)
-        assert {one["name"] for one in content["stages"]} <= {stage.name for stage in STAGES}
+        assert [one["name"] for one in content["stages"]] == [stage.name for stage in STAGES]
 
 
 def test_the_index_lists_every_machine() -> None:
@@ -175,14 +176,35 @@ def test_two_runs_of_a_day_become_one_page() -> None:
     """A stage that ran again has its later result, in the order of the stages; another day is an error."""
     one, two = results(), results()
     two["stages"] = [{**two["stages"][0], "outcome": "passed"}, {**two["stages"][0], "name": "dispatch"}]
-    found = pages.merged(one, two)
-    assert [(stage["name"], stage["outcome"]) for stage in found["stages"]] == [
-        ("dispatch", "failed"),
-        ("numbers", "passed"),
-    ]
+    found = pages.merged(pages.completed(one), pages.completed(two))
+    outcomes = {stage["name"]: stage["outcome"] for stage in found["stages"]}
+    assert list(outcomes) == [stage.name for stage in STAGES]
+    assert {name: outcome for name, outcome in outcomes.items() if outcome != "not run"} == {
+        "dispatch": "failed",
+        "numbers": "passed",
+    }
+    two["stages"] = [stage for stage in two["stages"] if stage["name"] == "dispatch"]
+    kept = pages.merged(one, pages.completed(two))  # a stage that was not started again keeps its result
+    assert [stage["outcome"] for stage in kept["stages"] if stage["name"] == "numbers"] == ["failed"]
     two["facts"]["date"] = "2026-11-23"
     with pytest.raises(ValueError, match="expected one day"):
         pages.merged(one, two)
+
+
+def test_a_stage_that_was_not_started_is_red(tmp_path: Path, monkeypatch) -> None:
+    """The runner's file, the page and the list have every stage; those that were not started are not run."""
+    for name, value in {"driver_found": lambda: True, "machine_facts": lambda: results()["facts"]}.items():
+        monkeypatch.setattr(f"tests.hardware.__main__.{name}", value)
+    passed = {**results()["stages"][0], "outcome": "passed"}
+    monkeypatch.setattr("tests.hardware.__main__.run_stage", lambda _stage: passed)
+    assert hardware.main(["--out", str(tmp_path), "--stage", "numbers"]) == 0
+    (file,) = tmp_path.glob("*.json")
+    content = json.loads(file.read_text(encoding="utf-8"))
+    assert [stage["outcome"] for stage in content["stages"]].count("not run") == len(STAGES) - 1
+    assert f"1 of {len(STAGES)}" in pages.listing([content])
+    shown = file.with_suffix(".md").read_text(encoding="utf-8")
+    assert f"1 of {len(STAGES)} stages passed." in shown
+    assert "**Not run**: the stage was not started. To run it: `nox -s gpu -- --stage fatbins`." in shown
 
 
 def test_pages_command(tmp_path: Path, monkeypatch) -> None:

@@ -449,8 +449,8 @@ def test_recipes_of_the_page(tmp_path) -> None:
     blocks = re.findall(
         r"^```toml\n(.*?)^```", (DOCS / "reference" / "matrix.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for number, block in enumerate(blocks):
         file = tmp_path / f"{number}.toml"
         file.write_text(block, encoding="utf-8")
-        assert len(load_cells(file)) > 2
+        assert load_cells(file)

@@ -232,11 +232,10 @@ def test_report_of_a_selection(project, capsys, tmp_path) -> None:
     ("options", "words"),
     [
         (["--since", "nothing"], "the revision is 'nothing'; expected a commit"),
-        (["--since", "HEAD", "--records", "nowhere"], "the path of records is nowhere, which does not exist"),
     ],
 )
 def test_wrong_arguments(options, words, project, capsys) -> None:
-    """A revision or a path that does not exist is named."""
+    """A revision that does not exist is named."""
     assert cli.main(["matrix", "select", *options]) == 2
     assert words in capsys.readouterr().err
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,9 @@ LINK = "from pytest_cudalink.linker import sample; print(len(sample.link_sample(
 
 
 def wanted(**changes) -> bundle.Wanted:
-    """CUDA 13.0, whose two large wheels this environment has, and 12.0, for this Python."""
+    """CUDA 13.0, whose two large wheels this environment has, for this Python."""
     given = {
-        "releases": (CudaVersion(13, 0), CudaVersion(12, 0)),
+        "releases": (CudaVersion(13, 0),),
         "python": bundle.default_python(),
         "platform": bundle.default_platform(),
         "without": (NVRTC, "NVIDIA_nvjitlink"),
@@ -38,10 +39,22 @@ def wanted(**changes) -> bundle.Wanted:
 
 
 @pytest.fixture(scope="module")
-def volumes(wheel: Path, tmp_path_factory) -> Path:
-    """The volumes of a small bundle, with this project's wheel, what it requires, and pip."""
+def volumes(tmp_path_factory) -> Path:
+    """The volumes of a small bundle: a wheel with this project's name, which requires pytest, and pip."""
+    own = tmp_path_factory.mktemp("own") / "pytest_cudalink-1.0-py3-none-any.whl"
+    files = {
+        "pytest_cudalink/__init__.py": "",
+        "pytest_cudalink-1.0.dist-info/METADATA": (
+            "Metadata-Version: 2.1\nName: pytest-cudalink\nVersion: 1.0\nRequires-Dist: pytest\n"
+        ),
+        "pytest_cudalink-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(own, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+        archive.writestr("pytest_cudalink-1.0.dist-info/RECORD", "".join(f"{name},,\n" for name in files))
     out = tmp_path_factory.mktemp("volumes") / "split"
-    made = bundle.make(out, wanted(wheel=wheel, volume_size=30 * bundle.MIB), others={"pip": "installs"})
+    made = bundle.make(out, wanted(wheel=own, volume_size=10 * bundle.MIB), others={"pip": "installs"})
     assert made.without == (f"{NVRTC}==13.0.88", f"{NVJITLINK}==13.0.88")
     assert made.volumes == tuple(f"bundle.tar.{number:03}" for number in range(1, len(made.volumes) + 1))
     assert len(made.volumes) >= 2
@@ -86,25 +99,45 @@ def test_the_manifest_says_what_and_what_for(whole: Path) -> None:
     assert all(entry["size"] == (whole / entry["file"]).stat().st_size and entry["for"] for entry in manifest["files"])
 
 
-def test_install_without_a_network(whole: Path, tmp_path: Path, toolkit) -> None:
-    """The environment links with this Python's NVRTC and nvJitLink; the whole release 12.0 is in the cache only."""
-    assert toolkit == CudaVersion(13, 0)
-    venv = tmp_path / "venv"
+def installed(whole: Path, venv: Path, *options: str) -> str:
+    """Install a bundle where no index can be reached; return what was written."""
     nowhere = dict.fromkeys(("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:9")
-    command = [sys.executable, str(whole / "unbundle.py"), "--venv", str(venv), "--cache", str(tmp_path / "cache")]
+    command = [sys.executable, str(whole / "unbundle.py"), "--venv", str(venv), *options]
     done = subprocess.run(command, env={**os.environ, **nowhere}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert f"{NVJITLINK} 13.0.88: the machine's, the bundle leaves it out" in done.stdout
+    return done.stdout
 
+
+def test_install_without_a_network(whole: Path, tmp_path: Path, toolkit) -> None:
+    """The environment has the bundle's wheels, and copies of this Python's NVRTC and nvJitLink."""
+    assert toolkit == CudaVersion(13, 0)
+    venv = tmp_path / "venv"
+    assert f"{NVJITLINK} 13.0.88: the machine's, the bundle leaves it out" in installed(whole, venv)
+    where = "import nvidia, pytest, pytest_cudalink; print(*nvidia.__path__, pytest.__file__, pytest_cudalink.__file__)"
+    command = [venv / "bin" / "python", "-I", "-c", where]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert all(path.startswith(str(venv)) for path in shown)
+    assert list(venv.rglob("libnvJitLink.so.13"))
+    kept = json.loads((venv / "bundle.json").read_text(encoding="utf-8"))
+    assert kept["machine"] == {NVRTC: "13.0.88", NVJITLINK: "13.0.88"}
+    assert kept["installed"]["pytest-cudalink"] == "1.0"
+    assert kept["toolchains"] == []
+
+
+@pytest.mark.skipif(
+    "CUDALINK_BUNDLE" not in os.environ, reason="builds the wheel of this checkout; run `nox -s bundle`"
+)
+def test_link_from_a_bundle(tmp_path: Path, toolkit) -> None:
+    """What a bundle with this project's wheel installs links; the whole release 12.0 is in the cache only."""
+    assert toolkit == CudaVersion(13, 0)
+    whole, venv = tmp_path / "whole", tmp_path / "venv"
+    bundle.make(whole, wanted(releases=(CudaVersion(13, 0), CudaVersion(12, 0))), others={"pip": "installs"})
+    installed(whole, venv, "--cache", str(tmp_path / "cache"))
     python = venv / "bin" / "python"
     linked = subprocess.run([python, "-I", "-c", LINK], capture_output=True, text=True, check=False)
     assert linked.returncode == 0, linked.stderr
     assert int(linked.stdout) > 1000
-    where = "import nvidia, pytest_cudalink; print(*nvidia.__path__, pytest_cudalink.__file__)"
-    shown = subprocess.run([python, "-I", "-c", where], capture_output=True, text=True, check=True).stdout.split()
-    assert all(path.startswith(str(venv)) for path in shown)
     kept = json.loads((venv / "bundle.json").read_text(encoding="utf-8"))
-    assert kept["machine"] == {NVRTC: "13.0.88", NVJITLINK: "13.0.88"}
     assert "nvidia-nvjitlink-cu12" not in kept["installed"]
     # two wheels of 13.0 are not in the bundle
     assert kept["toolchains"] == ["12.0"]
@@ -187,14 +220,14 @@ def test_a_hostile_archive(tmp_path: Path, name: str, kind: bytes) -> None:
 
 def test_too_large(whole: Path) -> None:
     """The error names the largest wheels, and the options that make the bundle small enough."""
-    limited = wanted(max_size=12 * bundle.MIB)
+    limited = wanted(max_size=5 * bundle.MIB)
     size = sum(path.stat().st_size for path in whole.rglob("*") if path.is_file())
     with pytest.raises(ToolchainError) as caught:
         bundle._check_size(size, whole / "wheels", limited)
     first, *rows, last = str(caught.value).splitlines()
-    assert f"{size / bundle.MIB:.1f} MiB; expected at most 12.0 MiB (--max-size)" in first
-    assert "nvidia-cuda-nvrtc-cu12" in rows[0]
-    assert "Leave out what the machine has: --without nvidia-cuda-nvrtc-cu12 --without nvidia-nvjitlink-cu12" in last
+    assert f"{size / bundle.MIB:.1f} MiB; expected at most 5.0 MiB (--max-size)" in first
+    assert "cuda-bindings" in rows[0]
+    assert "Leave out what the machine has: --without cuda-bindings --without nvidia-cuda-runtime, which" in last
     bundle._check_size(size, whole / "wheels", wanted(max_size=size))
 
 
@@ -204,6 +237,7 @@ def test_too_large(whole: Path) -> None:
         (["--ctk", "12.7"], "NVIDIA published no wheels of CUDA 12.7"),
         (["--ctk", "x"], "x"),
         (["--ctk", "13.0", "--python", "three"], "--python is 'three'; expected a version such as 3.12"),
+        (["--ctk", "13.0", "--wheel", __file__], f"--wheel is {__file__}; expected a wheel of pytest-cudalink"),
         (["--ctk", "13.0", "--platform", "win_amd64"], "--platform is 'win_amd64'; expected manylinux_2_N_x86_64"),
     ],
 )
@@ -216,8 +250,11 @@ def test_options_are_checked_first(tmp_path: Path, capsys, options: list[str], m
 
 def test_place(tmp_path: Path, capsys) -> None:
     """Something that exists is not replaced, volumes are no .tar, and a size has a unit."""
-    assert cli.main(["toolchain", "bundle", str(tmp_path), "--ctk", "13.0"]) == 1
-    assert "exists; expected a new folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["toolchain", "bundle", str(tmp_path), "--ctk", "13.0"])
+    assert f"is {tmp_path}, which exists; expected a new file or folder" in capsys.readouterr().err
+    with pytest.raises(ToolchainError, match="exists; expected a new folder"):
+        bundle.make(tmp_path, wanted())
     command = ["toolchain", "bundle", str(tmp_path / "x.tar"), "--ctk", "13.0", "--volume-size", "50MiB"]
     assert cli.main(command) == 1
     assert "is one file; expected a folder for the volumes" in capsys.readouterr().err
