@@ -43,7 +43,6 @@ MORE_THAN_ONE = {
     "emulator/data/make_functions.py": "a script of this project, about a table with hundreds",
     "emulator/faults.py": "an error about more faults than the limit",
     "guardrails/guard.py": "the repr of an object",
-    "toolchains/unbundle.py": "runs without this package; a bundle has more than one file",
     "matrix/reading.py": "an error about more cells than the limit",
 }
 _AFTER = re.compile(rf" (?:[a-z-]+ )?(?:{NOUNS})\b")

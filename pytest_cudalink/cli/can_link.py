@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..plurals import counted
 from ..report.safe_text import line as safe
 from .completion import offer
 from .names import hint
