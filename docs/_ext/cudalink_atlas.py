@@ -258,9 +258,9 @@ class AtlasDisagreements(Directive):
             statement = next(iter(groups.values()))[0].statement
             section = nodes.section(ids=[name])
             section += nodes.title(text=statement.says.rstrip("."))
-            source = nodes.paragraph(text="So documented in: ")
+            source = nodes.paragraph(text="So documented in: " if statement.verified else "Unverified, attributed to: ")
             source += nodes.reference("", statement.source, refuri=statement.url)
-            source += nodes.Text(f" (read {statement.read}). Measured otherwise:")
+            source += nodes.Text(f" (read: {statement.read}). Measured otherwise:")
             section += source
             rows: list[list[str | nodes.Node]] = []
             for (step, kind, where, answer), same in groups.items():
@@ -279,7 +279,8 @@ class AtlasStatements(Directive):
         for one in statements():
             text = nodes.paragraph(text=f"{one.says} ")
             text += nodes.reference("", one.source, refuri=one.url)
-            text += nodes.Text(f". For {', '.join(one.kinds)}, at {', '.join(one.steps)}.")
+            doubt = "" if one.verified else " Unverified."
+            text += nodes.Text(f". Read: {one.read}.{doubt} For {', '.join(one.kinds)}, at {', '.join(one.steps)}.")
             result += nodes.list_item("", text)
         return [result]
 

@@ -257,7 +257,7 @@ def _lines(atlas: Atlas, one: Reply) -> Iterable[str]:
         rows.append(("measured", f"{found_words(one.answer)} ({_measured_by(atlas, one)})"))
     rows += [("hardware", f"{found_words(answer)} ({device})") for device, answer in one.hardware]
     rows += [
-        ("documented", f"{'works' if works else 'does not work'}: {said.says} ({said.source}, {said.url})")
+        ("documented", f"{'works' if works else 'does not work'}: {said.says} ({said.cited}, {said.url})")
         for said, works in one.documented
     ] or [("documented", "nothing")]
     rows += [
@@ -297,7 +297,14 @@ def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
                 "answer": None if one.answer is None else asdict(one.answer),
                 "hardware": [{"device": device, **asdict(answer)} for device, answer in one.hardware],
                 "documented": [
-                    {"name": said.name, "works": works, "says": said.says, "source": said.source, "url": said.url}
+                    {
+                        "name": said.name,
+                        "works": works,
+                        "says": said.says,
+                        "source": said.source,
+                        "url": said.url,
+                        "verified": said.verified,
+                    }
                     for said, works in one.documented
                 ],
                 "expected": [asdict(rule) for rule in one.rules],

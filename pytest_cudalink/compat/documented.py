@@ -48,7 +48,9 @@ class Statement:
     rule : str
         What it predicts, by name.
     read : str
-        Day on which the document was read.
+        What was read, and when.
+    verified : bool
+        Whether that has the statement in NVIDIA's words.
     """
 
     name: str
@@ -59,6 +61,12 @@ class Statement:
     steps: tuple[str, ...]
     rule: str
     read: str
+    verified: bool
+
+    @property
+    def cited(self) -> str:
+        """The document with its section; a statement that we could not check says so."""
+        return self.source if self.verified else f"{self.source}; unverified"
 
     def predicts(self, producer: str | CudaVersion, consumer: str | CudaVersion) -> bool | None:
         """Return whether it says that the step works; None where it says nothing."""
@@ -140,7 +148,8 @@ def statements() -> tuple[Statement, ...]:
             tuple(row["kinds"]),
             tuple(row["steps"]),
             row["predicts"],
-            str(row["read"]),
+            row["read"],
+            row["verified"],
         )
         for row in read_table("compat/data/documented.toml")["statements"]
     )

@@ -49,6 +49,10 @@ __all__ = [
 
 ARCHITECTURES: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
 _WORKS: Final = Answer("works")
+#: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
+_SHORT_RELEASES: Final = ("12.9", "13.0", "13.2")
+_SHORT_KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin")
+_SHORT_ARCHITECTURES: Final = ("sm_90",)
 #: The units of each kind: an executable cubin is one.
 _UNITS: Final = {
     "main": sample.MAIN_SOURCE,
@@ -438,22 +442,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nvfatbin", type=Path, metavar="FOLDER", help="RELEASE/ with the wheel of each release")
     parser.add_argument("--folder", type=Path, help="keep inputs and images there")
     parser.add_argument("--check", action="store_true", help="compare the file with fresh answers; write nothing")
+    short = f"only {', '.join((*_SHORT_RELEASES, *_SHORT_KINDS, *_SHORT_ARCHITECTURES))}; with --check or --show"
+    parser.add_argument("--short", action="store_true", help=short)
     parser.add_argument("--show", action="store_true", help="print fresh answers; write nothing")
     parser.add_argument(
         "--real", type=Path, metavar="RESULT", help="add what the GPU machine measured; measure nothing"
     )
     options = parser.parse_args(arguments)
+    if options.short and not (options.check or options.show):
+        parser.error("--short would write a part of the file; give --check or --show with it")
     if options.real:
         content = with_real(_read(options.file), json.loads(options.real.read_text(encoding="utf-8")))
         whole_file.write(options.file, text_of(content))
         sys.stdout.write("".join(f"{one}\n" for one in emulator_differences(atlas.atlas_of(content))))
         return 0
-    found = sorted({one.version for one in toolchains.installed()})
-    releases = options.releases or [str(one) for one in found]
+    every = [str(one) for one in sorted({one.version for one in toolchains.installed()})]
+    releases = options.releases or (_SHORT_RELEASES if options.short else every)
     with tempfile.TemporaryDirectory(prefix="cudalink-atlas-") as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        kinds, architectures = options.kind or atlas.KINDS, options.arch or ARCHITECTURES
+        kinds = options.kind or (_SHORT_KINDS if options.short else atlas.KINDS)
+        architectures = options.arch or (_SHORT_ARCHITECTURES if options.short else ARCHITECTURES)
         answers = measure(releases, folder, kinds, architectures, options.nvfatbin, progress=_say)
     if options.show:
         sys.stdout.write("".join(f"{question}: {answer}\n" for question, answer in answers.items()))
@@ -464,7 +473,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return bool(wrong)
     before = _read(options.file) if options.file.exists() else None
     real: tuple[atlas.RealDriver, ...] = ()
-    if before and list(before.releases) == releases:
+    if before and list(before.releases) == list(releases):
         real = before.real
         answers |= {one: answer for one, answer in answers_of(before).items() if one.step.startswith("real")}
     measured = {

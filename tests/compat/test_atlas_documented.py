@@ -19,10 +19,29 @@ def test_statements() -> None:
     for one in found:
         assert one.url.startswith("https://docs.nvidia.com/")
         assert one.source
+        assert one.cited.endswith("; unverified") is not one.verified
+        # a statement is verified on a day, or says what was not read
+        assert one.read.startswith("2026-") or not one.verified
         assert one.says.endswith(".")
         assert set(one.kinds) <= set(atlas.KINDS)
         assert set(one.steps) <= set(atlas.STEPS)
         assert one.predicts("13.0", "12.9") in (True, False, None)
+
+
+def test_what_the_page_says_of_a_gpu() -> None:
+    """Of LTO-IR, every pair that nvJitLink links ran right; a driver of 13.0 loads what every release linked."""
+    found = atlas.load()
+    run = found.grid("real-run", "ltoir")
+    assert run is not None
+    answers = [found.answers[letter] for letters in run.rows.values() for letter in letters]
+    assert [one.status for one in answers].count("works") == 120
+    assert {one.status for one in answers} == {"works", "not-made"}
+    loads = [grid for grid in found.grids if grid.step == "real-load"]
+    statuses = {found.answers[letter].status for grid in loads for letters in grid.rows.values() for letter in letters}
+    assert statuses == {"works", "not-made"}
+    ask = found.ask("13.5", "13.0", "fatbin-ltoir", "real-driver")
+    assert ask is not None
+    assert (ask.status, ask.text) == ("wrong", "the image does not have the kernel")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +73,10 @@ def test_known_disagreements() -> None:
     assert f"{crossing}12.0 to 12.9 into 13.0 to 13.5)" in texts
     newer = "nvjitlink-newer-input: documented that it is refused, works (nvjitlink cubin: "
     assert f"{newer}13.0 to 13.5 into 12.5 to 12.9)" in texts
+    # a GPU ran these images, and its numbers are right
+    runs = [(one.statement.name, one.grid.kind, one.where) for one in found if one.grid.step == "real-run"]
+    assert ("nvjitlink-ltoir-across-majors", "ltoir", "12.0 to 12.9 into 13.0 to 13.5") in runs
+    assert ("nvjitlink-newer-input", "cubin", "13.0 to 13.5 into 12.5 to 12.9") in runs
     assert any(text.startswith("only-relocatable-code-links: documented that it is refused, wrong") for text in texts)
     commands = {one.reproducer for one in found}
     assert "cudalink skew 12.0 13.0 --kind ltoir --arch sm_90" in commands

@@ -49,6 +49,7 @@ def test_needs_of_releases_without_wheels_or_number() -> None:
     assert header_needs(V(14, 0), "ptx") == Needs(V(14, 0))
     assert header_needs(V(12, 7), "ltoir") == Needs(V(12, 7))
     assert header_needs(V(12, 6), "ptx") == Needs(V(12, 5))
+    assert header_needs(V(12, 6), "cubin") == Needs(V(12, 6))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,8 @@ def test_evidence_is_measured_or_extrapolated() -> None:
         (atlas.Answer("refused", "cuModuleLoadData", 209, "NO_BINARY"), "cuModuleLoadData answers 209 NO_BINARY"),
         (atlas.Answer("wrong", text="no kernel"), "reports success, and is wrong: no kernel"),
         (atlas.Answer("crashed", "", -11, "SIGSEGV"), "crashes: -11 SIGSEGV"),
+        (atlas.Answer("crashed", "", 0, "SIGSEGV"), "crashes: 0 SIGSEGV"),
+        (atlas.Answer("refused", "cuModuleLoadData", 999), "cuModuleLoadData answers 999"),
     ],
 )
 def test_words_of_an_answer(answer: atlas.Answer, words: str) -> None:

@@ -156,6 +156,7 @@ def test_words_and_repair_of_a_newer_archive() -> None:
     )
     assert verdict.items == (str(archive), str(linker))
     assert verdict.fix == "pip install 'cuda-toolkit[nvjitlink]==13.1.*' 'nvidia-nvjitlink==13.1.*'"
+    assert verdict.otherwise == ""
     loaded = item("nvJitLink", "13.0", via=ALREADY_LOADED)
     assert check_linked(loaded, archive).fix == "pip install 'cuda-toolkit[cudart]==13.0.*'"
     without_wheels = check_linked(item("cudadevrt", "12.7", ARCHIVE), item("nvJitLink", "12.6"))

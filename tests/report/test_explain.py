@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.report.explain import AXES, axis_names, causes, deciding_cell, explain, relation
+from pytest_cudalink.report.explain import AXES, _varying, axis_names, causes, deciding_cell, explain, relation
 
 CELLS = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0", "13.2") for driver in ("12.9", "13.0", "13.2")]
 
@@ -268,3 +268,8 @@ def test_axes_of_packages_follow_by_name() -> None:
     """The axes that every cell has come first, those of packages in the order of their names."""
     cells = [{name: "1"} for name in ("zlib", "torch", "ctk", "numba", "cupy", "alpha", "cuda-core")]
     assert axis_names(cells) == (*AXES, "alpha", "cuda-core", "cupy", "numba", "torch", "zlib")
+
+
+def test_an_axis_without_a_value_does_not_vary() -> None:
+    """A cell that lacks an axis has the same value as one where it is empty."""
+    assert _varying([({"gpu": ""}, True), ({}, False)]) == []

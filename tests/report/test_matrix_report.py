@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cudalink.report import wording
 from pytest_cudalink.report.cell_run import CellRun, Detail
-from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
 from pytest_cudalink.report.records import RecordError
 
 
@@ -303,3 +303,11 @@ def test_what_a_saved_place_has(tmp_path) -> None:
     nothing = {"via": "", "call": "", "where": "", "backend": "unknown", "forced": None, "number": 1}
     assert cell.unsteered == [place, nothing]
     assert cell.differing == {"t": [["F", "x"]]}
+
+
+def test_a_damaged_list_or_letter_is_read_as_unknown(tmp_path) -> None:
+    """A saved report whose cells are no list has none; a letter that no release knows is an unknown outcome."""
+    file = tmp_path / "report.json"
+    file.write_text(f'{{"format": "{_FORMAT}", "schema": {SCHEMA}, "cells": 5, "missing": []}}', encoding="utf-8")
+    assert MatrixReport.load(file).cells == []
+    assert _saved_cell({"name": "a", "outcomes": {"t": "Z"}}, "cells[0]").outcomes == {"t": "?"}

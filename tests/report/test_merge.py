@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cudalink.report import records
 from pytest_cudalink.report.cell_run import CellRun, Detail
-from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.merge import _story, merge
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.plan import Plan
 
@@ -601,3 +601,9 @@ def test_a_finished_run_without_tests_says_both() -> None:
     assert cell.fault.startswith("pytest ended with exit status 3: ")
     assert cell.fault.endswith("; c.jsonl:2 is cut")
     assert CellRun("c", damage=["c.jsonl:2 is cut"]).fault == "c.jsonl:2 is cut"
+
+
+def test_a_story_names_its_frames() -> None:
+    """The frames of a crash follow their title."""
+    crash = {"nodeid": None, "worker": None, "signal": None, "exitcode": None, "last_events": [], "frames": ["f.py:3"]}
+    assert "\nframes:\n  f.py:3\n" in _story(crash)

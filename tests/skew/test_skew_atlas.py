@@ -119,6 +119,13 @@ def test_command(fresh, tmp_path, capsys, monkeypatch) -> None:
     assert "nvjitlink 13.0: ptx of 13.0 for sm_90: works\n" in capsys.readouterr().out
 
 
+def test_short_writes_nothing(capsys) -> None:
+    """A part of the questions is compared or shown; it does not replace the file."""
+    with pytest.raises(SystemExit, match="2"):
+        measuring.main(["--short"])
+    assert "--short would write a part of the file; give --check or --show with it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", ["ltoir", "cubin"])
 def test_reproducers(kind, tmp_path, capsys) -> None:
     """The command of a disagreement with the documentation shows it."""
