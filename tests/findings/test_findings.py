@@ -119,7 +119,7 @@ def test_not_mended() -> None:
 def recorded() -> dict[str, list[dict[str, Any]]]:
     """The calls of each case that was recorded from a real driver."""
     file = ROOT / "tests" / "conformance" / "recorded" / "driver-580.159.04.json"
-    return json.loads(file.read_text(encoding="utf-8"))["cases"]
+    return dict(json.loads(file.read_text(encoding="utf-8"))["cases"])
 
 
 def test_crashes_of_the_driver() -> None:
