@@ -94,7 +94,7 @@ def refuse_by_added_checks(inputs: Inputs, nvjitlink: CudaVersion) -> None:
 
 
 def refuse_duplicates(inputs: Inputs, backend: Backend) -> None:
-    """Raise LinkError for a symbol that two inputs define: nvJitLink only prints such a definition to stdout."""
+    """Raise LinkError for a symbol that two inputs define: nvJitLink only prints such a definition to stderr."""
     first: dict[str, str] = {}
     for name, code in inputs:
         for symbol in code.artifact.defined:

@@ -13,7 +13,7 @@ import pytest
 from packaging.version import Version
 
 from tests import sessions
-from tests.findings import catalog
+from tests.findings import catalog, driver_answers
 
 __all__ = ()
 
@@ -119,7 +119,7 @@ def test_not_mended() -> None:
 def recorded() -> dict[str, list[dict[str, Any]]]:
     """The calls of each case that was recorded from a real driver."""
     file = ROOT / "tests" / "conformance" / "recorded" / "driver-580.159.04.json"
-    return json.loads(file.read_text(encoding="utf-8"))["cases"]
+    return dict(json.loads(file.read_text(encoding="utf-8"))["cases"])
 
 
 def test_crashes_of_the_driver() -> None:
@@ -142,10 +142,59 @@ def test_crashes_of_the_driver() -> None:
         assert f"| {title} | {' | '.join(answers)} |" in text
 
 
+def answered() -> dict[str, Any]:
+    """What the driver on an H100 answered to each question of driver_answers.py."""
+    content = json.loads((catalog.PAGES / "driver-answers.json").read_text(encoding="utf-8"))
+    assert set(content["answers"]) <= set(driver_answers.QUESTIONS)
+    return dict(content["answers"])
+
+
+def code_of(answer: dict[str, Any], call: str) -> str:
+    """The code that the first call of a name returned, or how the process ended in it."""
+    code = next(one["code"] for one in answer["calls"] if one["call"] == call)
+    return "**SIGSEGV**" if code is None and answer["end"] == "signal 11" else str(code)
+
+
+def test_cut_inputs_on_a_gpu() -> None:
+    """The page has the H100's answer to a cubin of each length, and to what never returned."""
+    answers, text = answered(), TEXTS["driver-cut-inputs"]
+    loads = ("cuModuleLoadData", "cuLibraryLoadData")
+    for size in driver_answers.CUTS:
+        codes = [code_of(answers[f"link a cubin cut at {size}"], "cuLinkAddData")]
+        codes += [code_of(answers[f"{call} of a cubin cut at {size}"], call) for call in loads]
+        length = f"{abs(size)} byte{'s' if abs(size) > 1 else ''}{' less' if size < 0 else ''}"
+        assert f"| {length} | {' | '.join(codes)} |" in text
+    assert code_of(answers["link a section that is larger than the file"], "cuLinkAddData") == "**SIGSEGV**"
+    for question in ("link half a fatbin", "cuModuleLoadData of half a fatbin"):
+        assert answers[question]["end"] == "still running after 20 s"
+
+
+def test_failed_adds_on_a_gpu() -> None:
+    """What the page says of the H100: undefined symbols end with 300, and PTX that is too new with an empty image."""
+    answers = answered()
+    for question in ("with CU_JIT_TARGET", "without CU_JIT_TARGET"):
+        assert code_of(answers[f"an undefined symbol, {question}"], "cuLinkComplete") == "300"
+    for question in ("a failed add, then complete", "PTX of 13.2", "PTX of 13.5"):
+        calls = answers[question]["calls"]
+        assert {one["code"] for one in calls if one["call"] == "cuLinkAddData"} == {222}
+        assert [one["size"] for one in calls if one["call"] == "cuLinkComplete"] == [1432]
+        assert code_of(answers[question], "cuModuleGetFunction") == "500"
+
+
 def test_undefined_symbols_after_a_failed_add() -> None:
     """The page's rows are the recorded ones: an undefined symbol is refused, unless too new PTX was refused before."""
     cases = recorded()
     text = TEXTS["driver-failed-add"]
+    last = [
+        next(call["code"] for call in reversed(calls) if call["call"] == "cuLinkComplete")
+        for name, calls in cases.items()
+        if name.startswith("undefined/")
+    ]
+    counts = (
+        f"Of the {len(last)} recorded cases of undefined symbols, {last.count(300)} end with 300; the {last.count(0)}"
+    )
+    assert counts in text
+    assert last.count(999) == 1
     for name, row in {
         "link/undefined": "| PTX with an undefined symbol | 0 | 300 |",
         "undefined/after-failed-add": "| 222, 0 | **0**, an image of 4456 bytes |",
