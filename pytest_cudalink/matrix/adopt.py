@@ -94,11 +94,11 @@ def _pipeline(root: Path, name: str, runner: str) -> str:
     words = {
         "RUNNER": runner,
         "RUN": f"{pipelines.RUNNER_PACKAGES[runner]}{pipelines.RUN[runner]}",
-        "VARIABLE": pipelines.CELLS_VARIABLE[runner],
         "PYTHON": python,
         "IMAGE": pipelines.gitlab_image(python),
     }
-    text = _template(name)
+    # only in quotes can a key of YAML begin with @
+    text = _template(name).replace('"@VARIABLE@"', pipelines.CELLS_VARIABLE[runner])
     for word, value in words.items():
         text = text.replace(f"@{word}@", value)
     return text

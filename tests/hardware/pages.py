@@ -164,7 +164,7 @@ def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
         lines += ["", f"{table['title']}:", "", *_table(table["columns"], _cells(table["rows"]))]
     if stage["failures"]:
         lines += ["", "What failed:", ""]
-        lines += [f"- {_cell(one)}" for one in stage["failures"][:_SHOWN]]
+        lines += [f"- {_cell(one)}".rstrip() for one in stage["failures"][:_SHOWN]]
         if len(stage["failures"]) > _SHOWN:
             lines.append(f"- {len(stage['failures']) - _SHOWN} more are in the JSON file")
     if stage["skipped"]:
