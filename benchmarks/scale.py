@@ -54,7 +54,7 @@ def costs(found: dict[str, Any], cells: int = CELLS) -> list[tuple[str, ...]]:
         ]
         for cores in (8, 32):
             own = (cells * warm + (seconds - warm) * found["assumed"]["distinct_environments"]) / 60 / cores
-            rows.append((f"a machine with {cores} cores, {state}", f"{own:,.0f}", "its own"))
+            rows.append((f"a machine with {cores} cores, {state}", f"{own:,.0f}", "your own machine"))
     return rows
 
 
