@@ -39,15 +39,7 @@ def input_file(expected: str, remedy: str = "correct the path") -> Callable[[str
     remedy : str
         What to do.
     """
-
-    def of(text: str) -> Path:
-        path = _path(text, expected)
-        if wrong := wrong_file(path, expected):
-            msg = f"{wrong}; {remedy}"
-            raise argparse.ArgumentTypeError(msg)
-        return path
-
-    return of
+    return _input(wrong_file, expected, remedy)
 
 
 def input_path(expected: str, remedy: str = "correct the path") -> Callable[[str], Path]:
@@ -60,14 +52,26 @@ def input_path(expected: str, remedy: str = "correct the path") -> Callable[[str
     remedy : str
         What to do.
     """
+    return _input(_missing, expected, remedy)
+
+
+def _missing(path: Path, expected: str) -> str:
+    """Return why there is no file or folder, and what is expected; empty if there is one."""
+    try:
+        path.stat()
+    except OSError as error:
+        return f"is {path}: {error.strerror}; expected {expected}"
+    return ""
+
+
+def _input(wrong: Callable[[Path, str], str], expected: str, remedy: str) -> Callable[[str], Path]:
+    """Return the type of an option whose path `wrong` finds nothing to say about."""
 
     def of(text: str) -> Path:
         path = _path(text, expected)
-        try:
-            path.stat()
-        except OSError as error:
-            msg = f"is {path}: {error.strerror}; expected {expected}; {remedy}"
-            raise argparse.ArgumentTypeError(msg) from error
+        if why := wrong(path, expected):
+            msg = f"{why}; {remedy}"
+            raise argparse.ArgumentTypeError(msg)
         return path
 
     return of

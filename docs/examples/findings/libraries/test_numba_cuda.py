@@ -1,9 +1,18 @@
-"""What numba-cuda compiles and links without a launch: PTX, C++, LTO-IR, the device runtime, and links that fail."""
+"""What numba-cuda, or numba-cuda-mlir where it is installed, compiles and links without a launch.
+
+PTX, C++, LTO-IR, the device runtime, and links that fail.
+"""
 
 import gc
+from importlib.util import find_spec
 
 import pytest
-from numba import cuda
+
+# chosen by what is installed: an import that fails must not fall back on the other library
+if find_spec("numba_cuda_mlir"):
+    from numba_cuda_mlir import cuda
+else:
+    from numba import cuda
 
 CODE = """extern "C" __device__ int twice(int *result, int value) { *result = 2 * value; return 0; }"""
 TWICE = cuda.declare_device("twice", "int32(int32)")
