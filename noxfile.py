@@ -62,11 +62,22 @@ def install_suite(session: nox.Session, *requirements: str) -> None:
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
 
 
+def run_tier(session: nox.Session, tier: str) -> None:
+    """Run the tests of one tier in the environment of the suite, on every processor."""
+    install_suite(session)
+    session.run("pytest", "-n", "auto", "--dist", "loadgroup", "-m", tier, *session.posargs)
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The whole suite on one toolkit, 13.0; prints the twenty slowest tests."""
-    install_suite(session)
-    session.run("pytest", "-n", "2", "--dist", "loadgroup", "--durations=20", *session.posargs)
+    """The tests that prove the mission, in minutes, on CUDA 13.0; needs no network after the install."""
+    run_tier(session, "not slow")
+
+
+@nox.session(name="tests-slow")
+def tests_slow(session: nox.Session) -> None:
+    """The rest of the suite: variants, and cases that are too big for `tests`."""
+    run_tier(session, "slow")
 
 
 @nox.session
