@@ -90,7 +90,7 @@ def properties(session: nox.Session) -> None:
 
 @nox.session
 def mutants(session: nox.Session) -> None:
-    """Count the faults in the pure rules that their tests notice. --sample=N --seed=S judges N of them."""
+    """Count the faults in the pure rules that their tests notice. --seconds=N --seed=S judges a part."""
     install(session, *group("test"))
     session.run("python", "-m", "tests.mutants", *session.posargs)
 
@@ -401,14 +401,14 @@ def matrix_report(session: nox.Session) -> None:
 
 @nox.session
 def abuse(session: nox.Session) -> None:
-    """Damaged device code through the linker and the driver API, 20,000 inputs each; fails if one kills or hangs."""
+    """Give 20,000 damaged images to the linker and to each driver API; fails if one kills or hangs. --seconds=N."""
     install(session, *BASE.packages)
     session.run("python", "-m", "tests.abuse", *session.posargs)
 
 
 @nox.session(name="mutated-records")
 def mutated_records(session: nox.Session) -> None:
-    """Use 100,000 mutated records, reports, cells and measurements in the real commands; --inputs=N, --seed=N."""
+    """Use 100,000 mutated records, reports, cells and measurements in the real commands; --seconds=N."""
     install(session, "rich", "jinja2")
     session.run("python", "-m", "tests.mutated_records", *session.posargs)
 
@@ -423,7 +423,7 @@ def interrupts(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Change the bytes of cubins and link them; counts crashes of nvJitLink. --step=N takes every N-th byte."""
+    """Change the bytes of cubins and link them; counts crashes of nvJitLink. --seconds=N for each cubin."""
     install(session, *BASE.packages)
     for sample in ("12.9/main.cubin", "13.0/main.cubin", "13.0/user.cubin", "13.0/user-sm_100.cubin"):
         session.run("python", "tests/fuzz_cubin.py", sample, *session.posargs)

@@ -1,6 +1,6 @@
 """Run campaigns and print what became of each kind of image; see the package.
 
-    python -m tests.abuse [WAY ...] [--inputs=20000] [--seed=N] [--processes=N]
+    python -m tests.abuse [WAY ...] [--inputs=20000] [--seconds=N] [--seed=N] [--processes=N]
 
 Exit code 1: a child process died or hung, or an error was not one of those that the documentation names.
 """
@@ -8,6 +8,7 @@ Exit code 1: a child process died or hung, or an error was not one of those that
 from __future__ import annotations
 
 import argparse
+import math
 import mmap
 import os
 import resource
@@ -36,12 +37,14 @@ def chosen(way: Way) -> tuple[Subject, ...]:
     return tuple(subject for subject in subjects() if subject.kind in way.kinds)
 
 
-def child(way: Way, seed: int, numbers: range, board: Path) -> None:
-    """Use every image, and note on the board what became of it, before and after."""
+def child(way: Way, seed: int, numbers: range, board: Path, until: float) -> None:
+    """Use every image until a time of the monotonic clock; note its outcome on the board, before and after."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     use = way.prepare()
     with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
         for number, subject, data in mutated(chosen(way), seed, numbers):
+            if time.monotonic() > until:
+                return
             notes[number] = Outcome.AT_WORK
             try:
                 notes[number] = use(subject, data)
@@ -53,8 +56,10 @@ def child(way: Way, seed: int, numbers: range, board: Path) -> None:
 class Crew:
     """The child processes of one campaign; each has its share of the numbers, and a successor if it dies."""
 
-    def __init__(self, command: Sequence[str], way: Way, inputs: int, processes: int, board: Path) -> None:
-        self._command, self._board = command, board
+    def __init__(
+        self, command: Sequence[str], way: Way, inputs: int, processes: int, board: Path, until: float
+    ) -> None:
+        self._command, self._board, self._until = command, board, until
         self._environment = {**os.environ, "CUDALINK_LINK_TIMEOUT": str(CALL_LIMIT)}
         if way.emulated:
             self._environment |= emulator.emulation_for("13.0").environment()
@@ -71,7 +76,7 @@ class Crew:
 
     def _started(self, share: range) -> tuple[subprocess.Popen[bytes], range, int, float]:
         numbers = f"{share.start}:{share.stop}:{share.step}"
-        command = [*self._command, f"--child={numbers}", f"--board={self._board}"]
+        command = [*self._command, f"--child={numbers}", f"--board={self._board}", f"--until={self._until}"]
         process = subprocess.Popen(command, env=self._environment)
         return process, share, share.start, time.monotonic()
 
@@ -86,7 +91,7 @@ class Crew:
             since = time.monotonic()
         if code is None and time.monotonic() - since < HANG_LIMIT:
             return process, share, at, since
-        if code == 0 and at >= share.stop:
+        if code == 0 and (at >= share.stop or time.monotonic() > self._until):
             return None
         if code is None:
             process.send_signal(signal.SIGABRT)  # faulthandler, if it is on, writes where it hangs
@@ -107,11 +112,12 @@ def campaign(
     processes: int,
     program: Sequence[str] = ("-m", "tests.abuse"),
     shown: Sequence[Outcome] = (),
+    seconds: float = math.inf,
 ) -> bool:
     """Run one campaign and print its table; return whether it found nothing.
 
     `program` are the arguments with which Python runs the child processes; inputs with an outcome of
-    `shown` are listed.
+    `shown` are listed. After `seconds` no further input is tried; a campaign that tried none fails.
     """
     way = WAYS[name]
     command = [sys.executable, *program, name, f"--seed={seed}"]
@@ -120,13 +126,14 @@ def campaign(
         board = Path(folder) / "board"
         board.write_bytes(bytes(inputs))
         with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
-            ends = Crew(command, way, inputs, processes, board).work(notes)
+            ends = Crew(command, way, inputs, processes, board, started + seconds).work(notes)
             outcomes = [Outcome(one) for one in notes[:]]
     counts: dict[str, Counter[Outcome]] = {}
     for number, subject, _ in mutated(chosen(way), seed, range(inputs)):
         counts.setdefault(subject.kind, Counter())[outcomes[number]] += 1
     total = Counter(outcomes)
-    print(f"{way.title}: {inputs} inputs, seed {seed}, {time.monotonic() - started:.0f} s")
+    tried = inputs - total[Outcome.NOT_TRIED]
+    print(f"{way.title}: {tried} inputs, seed {seed}, {time.monotonic() - started:.0f} s")
     for kind, found in (*sorted(counts.items()), ("all", total)):
         listed = ", ".join(f"{count} {one.name.lower().replace('_', ' ')}" for one, count in sorted(found.items()))
         print(f"  {kind}: {listed}")
@@ -135,8 +142,9 @@ def campaign(
     for number, one in enumerate(outcomes):
         if one in shown:
             print(f"  input {number}: {one.name.lower().replace('_', ' ')}")
-    bad = sum(total[one] for one in (*FAILURES, Outcome.NOT_TRIED, Outcome.AT_WORK))
-    return not (bad or ends)
+    bad = sum(total[one] for one in (*FAILURES, Outcome.AT_WORK))
+    complete = tried > 0 if math.isfinite(seconds) else tried == inputs
+    return complete and not (bad or ends)
 
 
 def main() -> int:
@@ -144,20 +152,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", metavar="WAY", help=f"any of {', '.join(WAYS)}; all if none is named")
     parser.add_argument("--inputs", type=int, default=20_000, help="how many damaged images each campaign takes")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after N seconds, shared by the campaigns")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--deaths", action="store_true", help="list the inputs that ended a link worker")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--board", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, default=math.inf, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if unknown := [name for name in options.ways if name not in WAYS]:
         parser.error(f"unknown way {unknown[0]!r}; known: {', '.join(WAYS)}")
     if options.child:
-        child(WAYS[options.ways[0]], options.seed, range(*map(int, options.child.split(":"))), options.board)
+        numbers = range(*map(int, options.child.split(":")))
+        child(WAYS[options.ways[0]], options.seed, numbers, options.board, options.until)
         return 0
     names = options.ways or list(WAYS)
     shown = (Outcome.WORKER_DIED, Outcome.WORKER_HUNG, Outcome.FATAL) if options.deaths else ()
-    results = [campaign(name, options.inputs, options.seed, options.processes, shown=shown) for name in names]
+    seconds = options.seconds / len(names)
+    results = [
+        campaign(name, options.inputs, options.seed, options.processes, shown=shown, seconds=seconds) for name in names
+    ]
     return 0 if all(results) else 1
 
 

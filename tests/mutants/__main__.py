@@ -10,6 +10,7 @@ import argparse
 import gc
 import importlib
 import importlib.util
+import math
 import os
 import random
 import resource
@@ -93,9 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"tests.mutants: no module has {options.only!r} in its path; expected a part of one of {names}\n"
         )
         return 2
-    if options.sample is not None and options.sample < len(chosen):
-        picked = random.Random(options.seed).sample(range(len(chosen)), options.sample)
-        chosen = [chosen[number] for number in sorted(picked)]
+    if options.seconds is not None:
+        random.Random(options.seed).shuffle(chosen)
 
     _prepare()
     for tests in dict.fromkeys(judged.tests for judged, _ in chosen):
@@ -106,11 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             return 2
 
-    counts = {judged.file: [0, 0] for judged, _ in chosen}
+    counts: dict[str, list[int]] = {}
     gc.freeze()  # a child would collect, and so copy, what the parent imported
     start = time.monotonic()
-    for judged, mutant, killed in _run(chosen, options.jobs):
-        counts[judged.file][not killed] += 1
+    for judged, mutant, killed in _run(chosen, options.jobs, start + (options.seconds or math.inf)):
+        counts.setdefault(judged.file, [0, 0])[not killed] += 1
         key = judged.key(mutant)
         if not killed and key not in listed:
             faults.append(f"survives: {key}")
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     dead, alive = _table(counts, time.monotonic() - start)
     percent, least = 100 * dead / (dead + alive), configuration["least-percent"]
-    if percent < least and options.sample is None:  # a sample has the faults of its survivors alone
+    if percent < least and options.seconds is None:  # of a part, only the survivors that are not listed are faults
         faults.append(f"{percent:.1f} % of the mutants are killed; expected {least} % or more; write tests")
     sys.stdout.writelines(f"tests.mutants: {fault}\n" for fault in faults)
     return 1 if faults else 0
@@ -157,8 +157,8 @@ def survivors(text: str) -> dict[str, str]:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.splitlines()[0])
     parser.add_argument("only", nargs="?", default="", help="judge the modules whose path has this in it")
-    parser.add_argument("--sample", type=int, metavar="N", help="judge N mutants instead of all")
-    parser.add_argument("--seed", type=int, default=0, help="which N: the same seed takes the same ones (default 0)")
+    parser.add_argument("--seconds", type=float, metavar="N", help="judge mutants in a random order for N seconds")
+    parser.add_argument("--seed", type=int, default=0, help="which order: the same seed, the same order (default 0)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time")
     parser.add_argument("--verbose", action="store_true", help="print each mutant as it is judged")
     return parser.parse_args(arguments)
@@ -203,12 +203,16 @@ def _baseline(tests: Sequence[str]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _run(chosen: Sequence[tuple[Judged, Mutant]], jobs: int) -> Iterator[tuple[Judged, Mutant, bool]]:
-    """Fork for each mutant, some at a time; gives each in its order, with whether it was killed."""
+def _run(
+    chosen: Sequence[tuple[Judged, Mutant]], jobs: int, until: float
+) -> Iterator[tuple[Judged, Mutant, bool]]:
+    """Fork for each mutant, some at a time, until a time; gives each in its order, with whether it was killed."""
     waiting: dict[int, int] = {}
     results: dict[int, bool] = {}
     following = given = 0
     while given < len(chosen):
+        if following and time.monotonic() > until:
+            chosen = chosen[:following]
         while following < len(chosen) and len(waiting) < jobs:
             waiting[_judge(*chosen[following])] = following
             following += 1

@@ -1,6 +1,6 @@
 """Run the campaign and print what became of each kind of input; see the package.
 
-    python -m tests.mutated_records [--inputs=100000] [--seed=N] [--processes=N] [--first=N]
+    python -m tests.mutated_records [--inputs=100000] [--seconds=N] [--seed=N] [--processes=N] [--first=N]
 
 Exit code 1: a traceback, a file that is not valid, or a cell or file that is not in the report.
 """
@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import os
 import sys
 import tempfile
@@ -193,19 +194,23 @@ def _short(text: str) -> str:
     return "\n".join([*lines[:20], "...", *lines[-20:]] if len(lines) > 40 else lines)
 
 
-def campaign(inputs: int, seed: int, processes: int, first: int = 0) -> bool:
-    """Run the campaign and print its table; return whether it found nothing."""
+def campaign(inputs: int, seed: int, processes: int, first: int = 0, seconds: float = math.inf) -> bool:
+    """Run the campaign, for so many seconds at most, and print its table; return whether it found nothing."""
     began = time.monotonic()
     batches = [range(at, min(at + BATCH, first + inputs)) for at in range(first, first + inputs, BATCH)]
     counts: Counter[str] = Counter()
     found: list[str] = []
+    tried = 0
     with ProcessPoolExecutor(processes) as pool:
-        for one, bad in pool.map(partial(try_batch, seed), batches, chunksize=4):
-            counts.update(one)
-            found += bad
-            for text in bad:
-                print(text, flush=True)
-    print(f"{inputs} mutated inputs, seed {seed}, {time.monotonic() - began:.0f} s, {len(found)} findings")
+        while batches and (not tried or time.monotonic() - began < seconds):
+            wave, batches = batches[: 4 * processes], batches[4 * processes :]
+            tried += sum(map(len, wave))
+            for one, bad in pool.map(partial(try_batch, seed), wave):
+                counts.update(one)
+                found += bad
+                for text in bad:
+                    print(text, flush=True)
+    print(f"{tried} mutated inputs, seed {seed}, {time.monotonic() - began:.0f} s, {len(found)} findings")
     for name, number in sorted(counts.items()):
         print(f"  {name}: {number}")
     return not found
@@ -214,11 +219,12 @@ def campaign(inputs: int, seed: int, processes: int, first: int = 0) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after N seconds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    return 0 if campaign(options.inputs, options.seed, options.processes, options.first) else 1
+    return 0 if campaign(options.inputs, options.seed, options.processes, options.first, options.seconds) else 1
 
 
 if __name__ == "__main__":
