@@ -1,8 +1,9 @@
-"""The cells of our own matrix that the gate runs, and the workflow that runs all of them."""
+"""The gate, the workflow that runs everything each week, and the folders of tests that sessions have to themselves."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -15,6 +16,20 @@ GATE = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 CELLS = {cell.name: cell for cell in load_cells(ROOT / "matrices" / "cells.toml") if not cell.gpu}
 
 
+def test_each_folder_that_pytest_leaves_out_has_a_session() -> None:
+    """A session, a cell or a stage on a GPU names it, and so does the table of CONTRIBUTING."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
+    folders = [one for one in settings["norecursedirs"] if one.startswith("tests/")]
+    assert folders
+    runners = ("noxfile.py", "matrices/cells.toml", "tests/hardware/stages.py")
+    run = "".join((ROOT / one).read_text(encoding="utf-8") for one in runners)
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for folder in folders:
+        assert (ROOT / folder).is_dir()
+        assert re.search(rf"\b{folder}\b", run), f"no session runs {folder}"
+        assert f"`{folder}`" in contributing
+
+
 def values(cells: list[Cell]) -> set[tuple[str, str]]:
     """Every axis with each of its values in some cells."""
     return {pair for cell in cells for pair in cell.axes.items()}
@@ -22,7 +37,7 @@ def values(cells: list[Cell]) -> set[tuple[str, str]]:
 
 def test_the_gate_runs_every_value_of_each_axis() -> None:
     """Its cells are a part of the matrix that lacks no toolkit, driver, nvJitLink, backend, source or Python."""
-    (names,) = re.findall(r"^wanted=\(\n(.*?)^\)", GATE, re.DOTALL | re.MULTILINE)
+    (names,) = re.findall(r" wanted=\(\n(.*?)^  \)", GATE, re.DOTALL | re.MULTILINE)
     wanted = names.split()
     assert len(wanted) == len(set(wanted)) < len(CELLS)
     assert values([CELLS[name] for name in wanted]) == values(list(CELLS.values()))
