@@ -74,13 +74,13 @@ def run_tier(session: nox.Session, tier: str) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """The tests that prove the mission, in minutes, on CUDA 13.0; needs no network after the install."""
-    run_tier(session, "not slow")
+    run_tier(session, "not slow and not apart")
 
 
 @nox.session(name="tests-slow")
 def tests_slow(session: nox.Session) -> None:
     """The rest of the suite: variants, and cases that are too big for `tests`."""
-    run_tier(session, "slow")
+    run_tier(session, "slow and not apart")
 
 
 @nox.session
