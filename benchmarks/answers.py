@@ -62,10 +62,10 @@ def variables(folder: Path) -> dict[str, str]:
 def answer(inputs: Path, name: str, environment: dict[str, str]) -> str:
     """Ask one question in a process; return the answer, or how the process ended."""
     command = [sys.executable, str(Path(__file__).parent / "questions.py"), str(inputs), name]
+    env = {**os.environ, **environment}
     try:
-        done = subprocess.run(
-            command, env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=60
-        )
+        # in the folder that is removed: FakeGPU leaves a report where the program runs
+        done = subprocess.run(command, env=env, cwd=inputs, capture_output=True, text=True, check=False, timeout=60)
     except subprocess.TimeoutExpired:
         return "no answer in 60 s"
     lines = [line for line in done.stdout.splitlines() if line.startswith("answer: ")]
