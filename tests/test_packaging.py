@@ -31,11 +31,12 @@ from tests.release.__main__ import PYTHONS
 from tests.release.build import MACHINES, differences, target
 
 ROOT = Path(__file__).parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PLATFORMS = (ROOT / "docs" / "reference" / "platforms.md").read_text(encoding="utf-8")
 
 
 def test_wheel_content(wheel: Path) -> None:
-    """Data files, the type marker and the licence are in the wheel; tests are not."""
+    """Data files, the type marker, the licence and the notice are in the wheel; tests are not."""
     names = zipfile.ZipFile(wheel).namelist()
     for name in (
         "pytest_cudalink/matrices/dispatch.toml",
@@ -49,7 +50,7 @@ def test_wheel_content(wheel: Path) -> None:
         assert f"pytest_cudalink/stubs/include/stub_{name}.h" in names
     assert "pytest_cudalink/stubs/cmake/cudalink_stubs-config.cmake" in names
     assert not [name for name in names if "/generated/" in name]
-    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pytest_cudalink"}
 
 
