@@ -85,7 +85,7 @@ def test_wheel_metadata(wheel: Path) -> None:
 
 def test_pythons_are_those_that_the_release_runs_on() -> None:
     """The classifiers, the session `dist` and the page of platforms name the same Pythons."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = PYPROJECT["project"]
     classified = [one.rpartition(" ")[2] for one in project["classifiers"] if re.search(r":: Python :: 3\.\d+$", one)]
     assert tuple(classified) == PYTHONS
     assert f"CPython {', '.join(PYTHONS[:-1])} and {PYTHONS[-1]}" in PLATFORMS
@@ -178,12 +178,23 @@ def test_other_systems_get_pure_python(system: str, monkeypatch) -> None:
 def test_citation() -> None:
     """CITATION.cff has what its format requires, and the version of the newest section of the changelog."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = PYPROJECT["project"]
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
     assert citation["license"] == project["license"]
     assert citation["repository-code"] == project["urls"]["Source"]
     released = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert citation["version"] == (released[0] if released else "0.1.0")
+
+
+def test_fragments_of_the_changelog() -> None:
+    """Each is one sentence of at most 40 words, in a file that towncrier reads."""
+    kinds = {one["directory"] for one in PYPROJECT["tool"]["towncrier"]["type"]}
+    for path in (ROOT / "changelog.d").glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        assert re.fullmatch(rf"[a-z-]+\.({'|'.join(kinds)})\.md", path.name), path
+        assert re.findall(r"[.!?](?=\s)", text) == ["."], path
+        assert text.endswith(".\n"), path
+        assert len(text.split()) <= 40, path
 
 
 def test_release_workflow() -> None:
