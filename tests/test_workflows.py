@@ -151,6 +151,15 @@ def test_ci_runs_every_python_and_pytest() -> None:
     assert matrix["pytest"] == list(released)
 
 
+def test_hooks_have_no_pins_of_their_own() -> None:
+    """Dependabot skips those of local hooks; it updates the exact versions of the group `lint`."""
+    content = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    hooks = [hook for repository in content["repos"] for hook in repository["hooks"]]
+    assert {(hook["language"], "additional_dependencies" in hook) for hook in hooks} == {("system", False)}
+    pinned = {one.partition("==")[0] for one in PYPROJECT["dependency-groups"]["lint"] if "==" in one}
+    assert {"ruff", "clang-format", "clang-tidy", "zizmor"} < pinned
+
+
 def test_a_gpu_is_used_only_when_asked_for() -> None:
     """Without the variable nothing runs, and never the code of a fork."""
     (job,) = workflow(ROOT / ".github" / "workflows" / "gpu.yml")["jobs"].values()
