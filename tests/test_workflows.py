@@ -141,14 +141,25 @@ def test_names_are_checked(sessions, tmp_path) -> None:
 
 
 def test_ci_runs_every_python_and_pytest() -> None:
-    """The gate, and each Python of the classifiers with each pytest of the session."""
-    jobs = workflow(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
-    assert [".ci/run"] in commands(ROOT / ".github" / "workflows" / "ci.yml")
-    matrix = jobs["plugin"]["strategy"]["matrix"]
+    """The gate, the quick tests on each Python of the classifiers, and each of them with each pytest of the session."""
+    path = ROOT / ".github" / "workflows" / "ci.yml"
+    jobs = workflow(path)["jobs"]
+    assert [".ci/run"] in commands(path)
     pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PYPROJECT["project"]["classifiers"]))
+    quick = [(words[words.index("--python") + 1], *chosen(words)[0]) for words in commands(path) if "--python" in words]
+    assert {(python, "tests") for python in pythons} < set(quick)
+    assert (pythons[0], "lint", "types") in quick
+    matrix = jobs["plugin"]["strategy"]["matrix"]
     assert matrix["python"] == pythons
     released = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["plugins"]["pytest"]
     assert matrix["pytest"] == list(released)
+
+
+def test_slow_tests_run_on_the_pythons_that_the_gate_lacks() -> None:
+    """Once a week; the gate runs them on the oldest."""
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(PYPROJECT["project"]["classifiers"]))
+    job = workflow(ROOT / ".github" / "workflows" / "matrix.yml")["jobs"]["slow"]
+    assert job["strategy"]["matrix"]["python"] == pythons[1:]
 
 
 def test_hooks_have_no_pins_of_their_own() -> None:

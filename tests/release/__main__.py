@@ -22,7 +22,7 @@ from . import build, debian, places
 
 ROOT = Path(__file__).parent.parent.parent
 #: The Pythons of the classifiers in pyproject.toml; a test compares.
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 #: The release of Debian with the oldest glibc that its mirrors still have, and one with a Python that we support.
 OLD, CURRENT = "bullseye", "bookworm"
 PYTHON_PACKAGES = (
