@@ -37,7 +37,7 @@ class Failure(Exception):  # noqa: N818 (an answer, not an error)
 
     def __init__(self, call: str, code: int, log: str = "") -> None:
         super().__init__(call)
-        self.answer = {"ok": False, "call": call, "code": code, "log": " ".join(log.split())[:300]}
+        self.answer: dict[str, Any] = {"ok": False, "call": call, "code": code, "log": " ".join(log.split())[:300]}
 
 
 def _input_type(kind: str, types: dict[str, int]) -> int:
