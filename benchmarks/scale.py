@@ -1,11 +1,10 @@
 """What a matrix of many cells costs, from measured figures and published prices. ``scale.toml`` has both.
 
-Without options it prints the tables of ``docs/explanation/scale.md``. ``--measure cell|report|replay`` measures; what
+Without options it prints the tables of ``docs/explanation/scale.md``. ``--measure cell|report`` measures; what
 it prints goes into ``scale.toml``.
 
 cell: the environment of a cell, with an empty and with a full cache of uv, and what lies on the disk. report: records
-of a thousand cells of five hundred tests, written, merged, rendered, and read by a selection. replay: the cells that
-the last commits of this repository would have needed, by the records in ``--records``.
+of a thousand cells of five hundred tests, written, merged and rendered.
 """
 
 from __future__ import annotations
@@ -127,7 +126,6 @@ def measure_report(cells: int, tests: int) -> None:
     """Print seconds and memory of the report of many cells."""
     import matrix
 
-    from pytest_cudalink.matrix.touches import read_touches
     from pytest_cudalink.report import html
     from pytest_cudalink.report.merge import merge
 
@@ -135,9 +133,7 @@ def measure_report(cells: int, tests: int) -> None:
         folder = Path(scratch)
         matrix.records(folder, cells, tests)
         size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
-        start = time.perf_counter()
-        assert len(read_touches([folder])) == cells
-        print(f"record_mb = {size / cells:.2f}\nselect_s = {time.perf_counter() - start:.1f}", flush=True)
+        print(f"record_mb = {size / cells:.2f}", flush=True)
         start = time.perf_counter()
         found = merge([folder])
         assert len(found.grid) == tests
@@ -148,51 +144,18 @@ def measure_report(cells: int, tests: int) -> None:
     print(f"memory_mb = {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f}")
 
 
-def measure_replay(folder: Path, commits: int) -> None:
-    """Print how many cells the last commits would have needed, each taken as a change of the records' commit."""
-    from pytest_cudalink.matrix.changes import Checkout
-    from pytest_cudalink.matrix.reading import load
-    from pytest_cudalink.matrix.selection import Change, Past, select
-    from pytest_cudalink.matrix.touches import read_touches
-
-    file = ROOT / "matrices" / "cells.toml"
-    cells, rules = load(file)
-    records = read_touches([folder])
-    cells = [cell for cell in cells if cell.name in records]
-    by_name = {cell.name: cell for cell in cells}
-    pasts = {record.commit: Past("", (), by_name, rules) for record in records.values() if record.commit}
-    checkout = Checkout(ROOT)
-    history = checkout.run("rev-list", "--no-merges", f"--max-count={commits}", "HEAD").split()
-    kinds: dict[str, Any] = {"M": "changed", "A": "new", "D": "deleted"}
-    needed = []
-    for commit in history:
-        names = iter(checkout.run("diff", "--name-status", "--no-renames", "-z", f"{commit}~1", commit).split("\0"))
-        changes = [Change(path, kinds.get(status, "retyped")) for status in names if (path := next(names, ""))]
-        verdicts = select(cells, records, pasts, changes, rules=rules, file="matrices/cells.toml")
-        needed.append(sum(one.runs for one in verdicts))
-    print(
-        f"cells = {len(cells)}\ncommits = {len(needed)}\nnothing = {needed.count(0)}\nall = {needed.count(len(cells))}"
-    )
-    some = len(needed) - needed.count(0) - needed.count(len(cells))
-    print(f"some = {some}\nruns = {sum(needed)}\nruns_without = {len(needed) * len(cells)}")
-
-
 def main() -> None:
     """Measure one thing, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--measure", choices=("cell", "report", "replay"))
+    parser.add_argument("--measure", choices=("cell", "report"))
     parser.add_argument("--cells", type=int, default=CELLS)
     parser.add_argument("--tests", type=int, default=500)
-    parser.add_argument("--records", type=Path, default=Path(".cudalink"))
-    parser.add_argument("--commits", type=int, default=100)
     options = parser.parse_args()
     match options.measure:
         case "cell":
             measure_cell()
         case "report":
             measure_report(options.cells, options.tests)
-        case "replay":
-            measure_replay(options.records, options.commits)
         case _:
             print("\n".join(tables(figures())))
 

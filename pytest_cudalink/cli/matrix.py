@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ..matrix import Cell
-    from ..matrix.needed import Needed
-    from ..matrix.selection import Verdict
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -45,19 +42,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     key = verbs.add_parser("cache-key", help="the folders that a CI can keep for one cell, and their keys")
     offer(key.add_argument("cell", metavar="CELL"), _known_cells)
-    selecting = verbs.add_parser("select", help="the cells that a change needs, by what the tests of each cell touched")
-    selecting.add_argument("--names", action="store_true", help="print only the names of the cells that must run")
-    selecting.add_argument("--explain", action="store_true", help="print every reason, also why cells are left out")
     github = verbs.add_parser("github", help="the matrix of a GitHub workflow, for fromJSON")
     gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
-    for verb in (listing, selecting, github, gitlab):
-        verb.add_argument(
-            "--since",
-            metavar="REV",
-            required=verb is selecting,
-            help="only the cells that the changes since this revision of git need, uncommitted ones included",
-        )
+    for verb in (listing, github, gitlab):
         verb.add_argument(
             "--records",
             type=input_path("a record file or a folder of record files", "run the cells first, or correct the path"),
@@ -89,9 +77,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBER",
         help="most jobs of the matrix; of more cells several are one job (default: 256, the most that GitHub runs)",
     )
-    for verb in (listing, show, selecting, key):
+    for verb in (listing, show, key):
         verb.add_argument("--json", action="store_true", help="print JSON")
-    for verb in (check, listing, show, smoke, key, selecting, github, gitlab):
+    for verb in (check, listing, show, smoke, key, github, gitlab):
         verb.add_argument(
             "--file",
             type=any_path,
@@ -103,7 +91,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run one verb; return exit code 1 for a file with faults, 2 for a missing file, or for an unknown cell or tag."""
     from ..matrix import CellsError
-    from ..matrix.changes import GitError
     from ..plurals import counted
 
     verbs: dict[str, Callable[[argparse.Namespace, Path], int]] = {
@@ -112,7 +99,6 @@ def run(options: argparse.Namespace) -> int:
         "show": _show,
         "smoke": _smoke,
         "cache-key": _cache_key,
-        "select": _select,
         "github": _github,
         "gitlab": _gitlab,
     }
@@ -127,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         remedy = "`cudalink init` writes one" if isinstance(error, FileNotFoundError) else "name another with --file"
         sys.stderr.write(f"cudalink matrix: the file of cells {wrong}; {remedy}\n")
         return 2
-    except (UnknownNameError, GitError) as error:
+    except UnknownNameError as error:
         sys.stderr.write(f"cudalink matrix: {error}\n")
         return 2
 
@@ -260,48 +246,24 @@ def _gitlab(options: argparse.Namespace, file: Path) -> int:
 
 
 def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
-    """Return the cells of the file that --tags, --since and --shard select."""
+    """Return the cells of the file that --tags and --shard select."""
     from ..matrix import load_cells
 
     cells = tagged(load_cells(file), options.tags, file)
-    if options.since:
-        cells = _needed_ones(cells, _needed(options, file, cells))
-    return _shard(options, cells)
+    if options.shard is None:
+        return cells
+    from ..matrix.shards import shard
 
-
-def _needed(options: argparse.Namespace, file: Path, cells: list[Cell]) -> Needed:
-    from ..matrix import needed
-
-    return needed.find(cells, file, options.since, _folders(options))
-
-
-def _needed_ones(cells: list[Cell], found: Needed) -> list[Cell]:
-    runs = {verdict.cell for verdict in found.verdicts if verdict.runs}
-    return [cell for cell in cells if cell.name in runs]
-
-
-def _folders(options: argparse.Namespace) -> list[Path]:
-    """Return where the records are."""
-    from ..matrix import runner
-
-    given: list[Path] | None = options.records
-    return given or [runner.RECORDS]
+    number, count = options.shard
+    return shard(cells, number, count, _seconds(options))
 
 
 def _seconds(options: argparse.Namespace) -> dict[str, float]:
     """Return how long cells took when they last ran, by name."""
-    from ..matrix.touches import read_touches
+    from ..matrix import runner
+    from ..matrix.durations import read_durations
 
-    return {name: one.duration for name, one in read_touches(_folders(options)).items() if one.exitstatus is not None}
-
-
-def _shard(options: argparse.Namespace, cells: list[Cell]) -> list[Cell]:
-    from ..matrix.shards import shard
-
-    if options.shard is None:
-        return cells
-    number, count = options.shard
-    return shard(cells, number, count, _seconds(options))
+    return read_durations(options.records or [runner.RECORDS])
 
 
 def _shard_of(text: str) -> tuple[int, int]:
@@ -311,80 +273,6 @@ def _shard_of(text: str) -> tuple[int, int]:
         return parse_shard(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _select(options: argparse.Namespace, file: Path) -> int:
-    """Print the cells that a change needs; exit code 0 also if it needs none."""
-    from ..matrix import load_cells
-
-    cells = tagged(load_cells(file), options.tags, file)
-    found = _needed(options, file, cells)
-    chosen = _shard(options, _needed_ones(cells, found))
-    if options.json:
-        sys.stdout.write(json.dumps(_as_json(found, [cell.name for cell in chosen], options.since), indent=1) + "\n")
-    elif options.names:
-        sys.stdout.write("".join(f"{cell.name}\n" for cell in chosen))
-    else:
-        _write_selection(found, {cell.name for cell in chosen}, explain=options.explain)
-    return 0
-
-
-def _as_json(found: Needed, names: list[str], since: str) -> dict[str, object]:
-    chosen = set(names)
-    rows = []
-    for verdict in found.verdicts:
-        record = found.records.get(verdict.cell)
-        rows.append(
-            {
-                "name": verdict.cell,
-                "needed": verdict.runs,
-                "selected": verdict.cell in chosen,
-                "reasons": [{"file": one.file, "test": one.test, "text": one.text} for one in verdict.reasons],
-                "commit": record.commit if record is not None else None,
-                "recorded": record.began if record is not None else None,
-            }
-        )
-    changes = [{"file": one.path, "kind": one.kind} for one in found.changes]
-    return {"since": since, "commit": found.commit, "changes": changes, "selected": names, "cells": rows}
-
-
-def _write_selection(found: Needed, chosen: set[str], *, explain: bool) -> None:
-    """Write who runs and why, then who is left out, with the age of their records."""
-    from ..plurals import counted
-    from ..report.safe_text import line
-
-    left_out = [verdict for verdict in found.verdicts if not verdict.runs]
-    elsewhere = sum(verdict.runs and verdict.cell not in chosen for verdict in found.verdicts)
-    width = max((len(verdict.cell) for verdict in found.verdicts), default=0)
-    changed = counted(len(found.changes), "changed file")
-    text = [f"{changed} since {found.commit[:10]}; {counted(len(chosen), 'cell')} to run"]
-    for verdict in found.verdicts:
-        if verdict.cell in chosen:
-            text += _reasons(f"run       {verdict.cell:<{width}}", verdict, explain=explain)
-    for verdict in left_out:
-        record = found.records[verdict.cell]
-        age = f"record of {str(record.commit)[:10]}, {_age(time.time() - record.began)} old"
-        text.append(f"left out  {verdict.cell:<{width}}  nothing that it touched has changed; {age}")
-        text += [f"{'':10}{'':{width}}    {one}" for one in verdict.reasons if explain]
-    if elsewhere:
-        text.append(f"{counted(elsewhere, 'cell')} in other shards")
-    sys.stdout.write("".join(f"{line(one)}\n" for one in text))
-
-
-def _reasons(start: str, verdict: Verdict, *, explain: bool) -> list[str]:
-    first, *rest = verdict.reasons
-    if explain:
-        return [f"{start}  {first}", *(f"{'':{len(start)}}  {one}" for one in rest)]
-    return [f"{start}  {first}" + (f" (and {len(rest)} more)" if rest else "")]
-
-
-def _age(seconds: float) -> str:
-    from ..plurals import counted
-
-    for size, word in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= size:
-            return counted(int(seconds // size), word)
-    return "less than a minute"
 
 
 def _cache_key(options: argparse.Namespace, file: Path) -> int:

@@ -22,7 +22,6 @@ __all__ = [
     "NAME_PATTERN",
     "PACKAGE_PATTERN",
     "REQUIREMENTS",
-    "SELECT",
     "Key",
     "package_fault",
     "package_requirement",
@@ -125,15 +124,6 @@ def _hidden_fault(value: str) -> str:
 
 def _provenance_fault(value: str) -> str:
     return "" if value.startswith("/") and value.isprintable() else "the absolute path of a folder"
-
-
-def _pattern_fault(value: str) -> str:
-    good = value and value.isprintable() and not value.startswith(("/", "./", "!")) and "\\" not in value
-    return "" if good else "a pattern relative to the root of the checkout, with '/', such as 'docs/**' or '**/*.md'"
-
-
-def _program_fault(value: str) -> str:
-    return "" if value and value.isprintable() and "/" not in value else "the name of a program, such as 'git'"
 
 
 def _command_fault(value: str) -> str:
@@ -348,25 +338,6 @@ KEYS: Final[dict[str, Key]] = {
     "tags": Key("strings", "words to select cells by", [], fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True),
     "runs-on": Key("strings", "labels of the CI machine", [], fault=_label_fault),
     "description": Key("string", "one line for lists", "", fault=_line_fault),
-}
-
-#: Every key of ``[select]``.
-SELECT: Final[dict[str, Key]] = {
-    "ignore": Key(
-        "strings",
-        "patterns of files that no test depends on, such as 'docs/**'; a file that a test touched counts all the same",
-        [],
-        fault=_pattern_fault,
-    ),
-    "build": Key(
-        "strings",
-        "patterns of files that every environment is made from, besides pyproject.toml and lock files",
-        [],
-        fault=_pattern_fault,
-    ),
-    "programs": Key(
-        "strings", "names of programs that tests start, and that read no file of the project", [], fault=_program_fault
-    ),
 }
 
 #: The packages of a toolkit: requirements only.

@@ -1,8 +1,7 @@
 """Reads ``cells.toml`` and reports everything that is wrong with it at once, with lines and keys.
 
 A file has ``[defaults]``, ``[cells.NAME]`` for single cells, ``[axes.NAME]`` for all combinations of some values, with
-excludes whose reason is checked, ``[toolkits.RELEASE]`` if a project needs other packages than usual, and ``[select]``
-with what `cudalink matrix select` cannot know.
+excludes whose reason is checked, and ``[toolkits.RELEASE]`` if a project needs other packages than usual.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -35,7 +34,6 @@ from .keys import (
     LATEST,
     NAME_PATTERN,
     REQUIREMENTS,
-    SELECT,
     Key,
     package_fault,
     package_requirement,
@@ -44,9 +42,8 @@ from .keys import (
     version_fault,
     version_of,
 )
-from .selection import Rules
 
-__all__ = ["CellsError", "CellsFile", "load", "load_cells", "parse"]
+__all__ = ["CellsError", "load_cells"]
 
 #: Most bytes of a file of cells; the longest that is known has 20 KB.
 _MOST_BYTES: Final = 1 << 18
@@ -82,20 +79,6 @@ class CellsError(ValueError):
         super().__init__("\n".join(self.faults))
 
 
-class CellsFile(NamedTuple):
-    """The content of a file of cells.
-
-    Attributes
-    ----------
-    cells : list of Cell
-        In the order of the file: single cells first, then the combinations of axes.
-    rules : Rules
-    """
-
-    cells: list[Cell]
-    rules: Rules
-
-
 def load_cells(path: Path | str) -> list[Cell]:
     """Return the cells of a file, in its order: single cells first, then the combinations of axes.
 
@@ -106,33 +89,11 @@ def load_cells(path: Path | str) -> list[Cell]:
     OSError
         If the file cannot be read.
     """
-    return load(path).cells
-
-
-def load(path: Path | str) -> CellsFile:
-    """Return the content of a file of cells; raises what `load_cells` raises."""
     path = Path(path)
     try:
         text = _content(path)
     except UnicodeDecodeError as error:
         raise CellsError([f"{path}:1: not UTF-8: {error}"]) from error
-    return parse(path, text)
-
-
-def parse(path: Path, text: str) -> CellsFile:
-    """Return the content of a file of cells from its text.
-
-    Parameters
-    ----------
-    path : Path
-        The file that errors name.
-    text : str
-
-    Raises
-    ------
-    CellsError
-        With everything that is wrong, each with its line and key.
-    """
     try:
         reader = _Reader(path, text)
     except RecursionError as error:
@@ -140,7 +101,7 @@ def parse(path: Path, text: str) -> CellsFile:
     reader.read()
     if reader.faults:
         raise CellsError(text for _, text in sorted(reader.faults, key=itemgetter(0)))
-    return CellsFile(list(reader.cells.values()), reader.rules)
+    return list(reader.cells.values())
 
 
 def _content(path: Path) -> str:
@@ -206,12 +167,10 @@ class _Reader:
         self.cells: dict[str, Cell] = {}
         self.taken: dict[str, str] = {}
         self.toolkits: dict[str, tuple[str, ...]] = {}
-        self.rules = Rules()
 
     def read(self) -> None:
         """Read the whole file."""
-        self.unknown((), self.content, ("defaults", "cells", "axes", "toolkits", "select"))
-        self.rules = self.select(("select",), self.table(("select",), self.content.get("select", {})))
+        self.unknown((), self.content, ("defaults", "cells", "axes", "toolkits"))
         defaults = self.table(("defaults",), self.content.get("defaults", {}))
         self.unknown(("defaults",), defaults, KEYS)
         nothing: dict[str, Any] = {key: spec.default for key, spec in KEYS.items()} | {VERSIONS: {}}
@@ -310,12 +269,6 @@ class _Reader:
             if good:
                 result[known] = good if several is value else good[0]
         return result
-
-    def select(self, place: lines.Path, table: dict[str, Any]) -> Rules:
-        """Return the rules for `cudalink matrix select`."""
-        self.unknown(place, table, SELECT)
-        good = [key for key, spec in SELECT.items() if key in table and self.good((*place, key), spec, table[key])]
-        return Rules(**{key: tuple(table[key]) for key in good})
 
     def toolkit(self, place: lines.Path, release: str, value: Any) -> None:
         """Read a table of packages."""

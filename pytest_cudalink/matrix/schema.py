@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .excludes import REASONS, REASONS_WITH
-from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, SELECT, Key
+from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, Key
 
 __all__ = ["schema"]
 
@@ -70,12 +70,6 @@ def schema() -> dict[str, Any]:
                     "packages": {"type": "object", "properties": of_packages, "additionalProperties": several},
                 },
                 "additionalProperties": {"type": "object", "properties": of_axes, "additionalProperties": False},
-            },
-            "select": {
-                "type": "object",
-                "description": "what `cudalink matrix select` cannot know",
-                "properties": {key: _schema_of(spec) for key, spec in SELECT.items()},
-                "additionalProperties": False,
             },
             "toolkits": {
                 "type": "object",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ..process import jitlink_calls
-from . import backends, marker, provenance, settings, touched, variables
+from . import backends, marker, provenance, settings, variables
 from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
@@ -200,7 +200,6 @@ def load(config: pytest.Config) -> None:
     run = Run(config, settings.resolve(config, config.known_args_namespace), PARTS)
     config.stash[RUN] = run
     provenance.start(run)  # before a conftest opens a library
-    touched.start(run)
     _load_libraries(run)
     if run.settings.guard_rails.value != "off":
         from . import guard
@@ -230,7 +229,6 @@ def configure(config: pytest.Config) -> None:
     run.withheld = settings.withhold()
     config.add_cleanup(partial(os.environ.update, run.withheld))
     _start_xdist(run)
-    touched.start(run)  # in a worker, whose settings the controller has
     if not run.reports_elsewhere:
         variables.warn(config)
     _start_driver(run)

@@ -16,10 +16,10 @@ FLOORS = (("loaded_object", "jitlink_handles"), ("jitlink_contract",), ("jitlink
 LAST_WORDS = "libcudalink-last-words.so"
 #: Its files by floor.
 LAST_WORDS_FLOORS = (("last_words",),)
-#: Lists the loaded objects, and hears what Python code opens.
+#: Lists the loaded objects.
 LOADS = "libcudalink-loads.so"
 #: Its files by floor.
-LOADS_FLOORS = (("loads", "opened_files"),)
+LOADS_FLOORS = (("loads",),)
 
 
 def libraries(cc: Any) -> list[Any]:

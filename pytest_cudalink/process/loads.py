@@ -76,7 +76,7 @@ class Opening(NamedTuple):
 
 @cache
 def library() -> Any:
-    """Return the native part of this module and of `opened_files`; None where it was not built."""
+    """Return the native part of this module; None where it was not built."""
     if sys.platform != "linux" or not _OURS.is_file():
         return None
     import ctypes

@@ -11,7 +11,7 @@ from typing import Final
 
 from ..regular_files import read_bounded
 
-__all__ = ["BRANCHES", "checkout_root", "commit_and_branch", "commit_or_none", "has_changes"]
+__all__ = ["BRANCHES", "commit_and_branch", "commit_or_none", "has_changes"]
 
 #: How the name of a branch begins in git's files.
 BRANCHES: Final = "refs/heads/"
@@ -27,15 +27,10 @@ def commit_or_none(text: str | None) -> str | None:
     return text if text is not None and _COMMIT.fullmatch(text) else None
 
 
-def checkout_root(folder: Path) -> Path | None:
-    """Return the root of the checkout that a folder is in; None where there is none."""
-    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
-
-
 def commit_and_branch(root: Path) -> tuple[str | None, str | None]:
     """Return commit and branch of the checkout that a folder is in, from the files of git."""
     with suppress(OSError, ValueError):
-        top = checkout_root(root)
+        top = next((one for one in (root, *root.parents) if (one / ".git").exists()), None)
         if top is None:
             return None, None
         place = top / ".git"

@@ -34,7 +34,6 @@ __all__ = [
     "StickyRecord",
     "SubtestRecord",
     "TestRecord",
-    "TouchedRecord",
     "UnsteeredRecord",
     "VerdictRecord",
     "VersionRecord",
@@ -285,20 +284,6 @@ class StickyRecord(TypedDict):
     after: Annotated[_Count, "number of tests that ran in a fresh process because of it"]
 
 
-class TouchedRecord(TypedDict):
-    """The files of the project that a process of the run touched; one for each process that ran tests."""
-
-    worker: _Worker
-    files: Annotated[
-        dict[str, list[str]],
-        "paths relative to the root of the checkout, by the test that opened them first; empty for what came before",
-    ]
-    unknown: Annotated[list[str], "installed files of the project that differ from those of the checkout"]
-    programs: Annotated[list[str], "names of the programs that tests started; what these read is not known"]
-    lost: Annotated[bool, "whether something that was opened could not be noted"]
-    options: Annotated[str, "PYTEST_ADDOPTS of the run"]
-
-
 class EndRecord(TypedDict):
     """The end of a run; absent after a crash."""
 
@@ -325,6 +310,5 @@ EVENTS: Final[Mapping[str, type]] = {
     "test": TestRecord,
     "crash": CrashRecord,
     "sticky": StickyRecord,
-    "touched": TouchedRecord,
     "end": EndRecord,
 }

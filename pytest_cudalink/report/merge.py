@@ -225,8 +225,6 @@ class _File:
             _start(self.readings, event, self.number)
         elif reading.cell.unread:
             pass
-        elif kind == "touched":  # `cudalink matrix select` reads it
-            _sound(reading.cell, "touched", event, self.number)
         elif kind == "start":
             _note_all(reading.cell, self.number, time_fault("start", event))
             reading.started.append(line)

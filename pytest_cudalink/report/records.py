@@ -32,7 +32,6 @@ __all__ = [
     "Start",
     "Sticky",
     "Test",
-    "Touched",
     "Unsteered",
     "Verdict",
     "Violation",
@@ -111,8 +110,6 @@ class Writer:
     def write(self, event: Literal["crash"], **content: Unpack[events.CrashRecord]) -> None: ...
     @overload
     def write(self, event: Literal["sticky"], **content: Unpack[events.StickyRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["touched"], **content: Unpack[events.TouchedRecord]) -> None: ...
     @overload
     def write(self, event: Literal["end"], **content: Unpack[events.EndRecord]) -> None: ...
     def write(self, event: str, **content: Any) -> None:
@@ -353,19 +350,6 @@ class Sticky:
 
 
 @dataclass(frozen=True)
-class Touched:
-    """The files of the project that a process of the run touched."""
-
-    time: float = 0.0
-    worker: str | None = None
-    files: dict[str, list[str]] = field(default_factory=dict)
-    unknown: list[str] = field(default_factory=list)
-    programs: list[str] = field(default_factory=list)
-    lost: bool = False
-    options: str = ""
-
-
-@dataclass(frozen=True)
 class End:
     """The end of a run; absent after a crash."""
 
@@ -398,7 +382,6 @@ class Recording:
     verdicts : list of Verdict
     crashes : list of Crash
     sticky : list of Sticky
-    touched : list of Touched
     end : End or None
         None when the run did not finish.
     truncated : bool
@@ -417,7 +400,6 @@ class Recording:
     verdicts: list[Verdict] = field(default_factory=list)
     crashes: list[Crash] = field(default_factory=list)
     sticky: list[Sticky] = field(default_factory=list)
-    touched: list[Touched] = field(default_factory=list)
     end: End | None = None
     truncated: bool = False
 
@@ -442,7 +424,6 @@ _Event = TypeVar(
     Test,
     Crash,
     Sticky,
-    Touched,
     End,
 )
 
@@ -523,7 +504,6 @@ _SEVERAL: Final[Mapping[str, tuple[Any, str]]] = {
     "verdict": (Verdict, "verdicts"),
     "crash": (Crash, "crashes"),
     "sticky": (Sticky, "sticky"),
-    "touched": (Touched, "touched"),
 }
 
 

@@ -20,7 +20,6 @@ from tests.report.samples import write
 #: What a command needs besides the path that is tried.
 _NEEDED: Final = {
     ("driver", "run"): ["--version", "13.0"],
-    ("matrix", "select"): ["--since", "HEAD"],
     ("toolchain", "bundle"): ["--ctk", "13.0"],
     ("stubs", "build"): ["-o", "made"],
     ("stubs", "generate"): ["-o", "made"],
@@ -46,8 +45,8 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
     # an existing file is written again
     **{("report", name): {"file"} for name in ("--html", "--junit", "--markdown", "--save")},
     ("driver run", "--events"): {"file"},
-    # read only with --since or --shard; a file that is no record is passed over
-    **{(f"matrix {verb}", "--records"): {"folder", "file"} for verb in ("list", "select", "github", "gitlab")},
+    # read only with --shard; a file that is no record is passed over
+    **{(f"matrix {verb}", "--records"): {"folder", "file"} for verb in ("list", "github", "gitlab")},
     # made again with what the bundle has; what a bundle lacks is for tests/toolchains/test_bundle.py
     **{("toolchain unbundle", name): {"folder"} for name in ("source", "--to", "--venv", "--cache")},
 }

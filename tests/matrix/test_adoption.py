@@ -302,8 +302,6 @@ def test_github_workflow(runner, tmp_path) -> None:
     # nothing to run is no failure; an older plugin, which does not say whether there is anything, runs the cells
     assert cells["outputs"]["any"] == "${{ steps.cells.outputs.any }}"
     assert all("needs.cells.outputs.any != 'false'" in job["if"] for job in (test, report))
-    # without --since, so that all cells run
-    assert "--since" not in cells["steps"][-1]["run"]
     assert any(
         step.get("run", "").endswith({"nox": " nox", "tox": " tox run"}[runner])
         and step["env"] == {CELLS_VARIABLE[runner]: "${{ matrix.cell }}"}
@@ -449,7 +447,7 @@ def test_recipes_of_the_page(tmp_path) -> None:
     blocks = re.findall(
         r"^```toml\n(.*?)^```", (DOCS / "reference" / "matrix.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert len(blocks) == 7
+    assert len(blocks) == 6
     for number, block in enumerate(blocks):
         file = tmp_path / f"{number}.toml"
         file.write_text(block, encoding="utf-8")

@@ -117,14 +117,6 @@ EVENTS = {
         "error": "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
         "after": 2,
     },
-    "touched": {
-        "worker": "gw0",
-        "files": {"": ["project/a.py", "test_a.py"], "test_a.py::test": ["project/data.json"]},
-        "unknown": ["project/b.py"],
-        "programs": ["git"],
-        "lost": False,
-        "options": "-q",
-    },
     "end": {
         "exitstatus": 1,
         "duration": 1.5,
@@ -176,7 +168,6 @@ def test_round_trip(written) -> None:
         "verdict": found.verdicts[0],
         "test": found.tests[0],
         "crash": found.crashes[0],
-        "touched": found.touched[0],
         "end": found.end,
     }
     for event, value in kinds.items():
