@@ -122,10 +122,14 @@ def generate(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation, fail on a warning, and check every page in Chromium; pictures are kept."""
-    install(session, *group("docs"), *group("test"))
+    """Build the documentation, fail on a warning, run what its pages show, and look at them in Chromium.
+
+    The pictures that Chromium takes are kept in docs/_build/screenshots.
+    """
+    install_suite(session)
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
-    session.run("pytest", "-q", "tests/site", "tests/test_snippets.py", env={"CUDALINK_SITE": "docs/_build/html"})
+    site = {"CUDALINK_SITE": "docs/_build/html"}
+    session.run("pytest", "-q", "-n", "auto", "--dist", "loadgroup", "tests/docs", env=site)
 
 
 @nox.session
@@ -248,7 +252,7 @@ def jit_lto(session: nox.Session) -> None:
     """
     install(session, RELEASES["jit-lto"]["matplotlib"], *group("test"))
     session.run("python", "benchmarks/jit_lto_page.py", *session.posargs)
-    session.run("pytest", "-q", "tests/test_jit_lto.py")
+    session.run("pytest", "-q", "tests/docs/test_jit_lto.py")
 
 
 @nox.session
@@ -458,7 +462,7 @@ def plugins(session: nox.Session, release: str) -> None:
     install(session, *BASE.packages, "numpy", *group("test"), *requirements)
     env = {"CUDALINK_REQUIRE_TOOLKIT": BASE.ctk, "CUDALINK_TESTS_BESIDE": released["beside"]}
     newest = release == [*released["pytest"]][-1]
-    pages = ["tests/test_sessions.py::test_session_with_plugins"] if newest else []
+    pages = ["tests/docs/test_sessions.py::test_session_with_plugins"] if newest else []
     session.run("pytest", "-n", "auto", "tests/plugin", *pages, *session.posargs, env=env)
 
 

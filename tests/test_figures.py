@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.test_snippets import PAGES, check_command
+from tests.docs.test_snippets import PAGES, check_command
 
 __all__ = ()
 

@@ -12,7 +12,7 @@ import pytest
 
 __all__ = ()
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PLOTS = ("time", "code", "link")
 #: How far LTO may be from the single source.
 LTO_LIMIT = 0.02
@@ -57,7 +57,7 @@ def test_plots_are_of_the_data(made: ModuleType, contents: list[dict[str, Any]],
 @pytest.mark.parametrize("plot", PLOTS)
 def test_plots_are_drawn_the_same_again(made: ModuleType, contents: list[dict[str, Any]], plot: str) -> None:
     """Matplotlib of the same release draws the same bytes."""
-    pytest.importorskip("matplotlib", reason="needs matplotlib: nox -s jit_lto")
+    pytest.importorskip("matplotlib", reason="needs matplotlib: nox -s jit-lto")
     svg = (made.IMAGES / made.PLOTS[plot][0]).read_text(encoding="utf-8")
     if f"Matplotlib v{metadata.version('matplotlib')}" not in svg:
         pytest.skip("the plot was drawn by another release of matplotlib")

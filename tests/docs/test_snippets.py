@@ -23,7 +23,7 @@ from tests.findings import catalog
 
 __all__ = ()
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {
     str(path.relative_to(ROOT).with_suffix("")): path
@@ -33,13 +33,13 @@ PAGES = {
 
 #: Blocks that other tests run or compare, by page and language: the file with the test.
 ELSEWHERE = {
-    ("README", "python"): "tests/test_readme.py",
-    ("README", "console"): "tests/test_readme.py",
+    ("README", "python"): "tests/docs/test_readme.py",
+    ("README", "console"): "tests/docs/test_readme.py",
     ("docs/explanation/field", "console"): "tests/field/test_field.py",
     ("docs/reference/audit", "console"): "tests/audit/test_audit_published.py",
     ("docs/reference/matrix", "console"): "tests/report/test_explain.py",
     ("docs/tutorials/matrix", "console"): "tests/matrix/test_adoption.py",
-    ("docs/how-to/recipes", "console"): "tests/emulated/test_recipes.py",
+    ("docs/how-to/recipes", "console"): "tests/docs/test_recipes.py",
     ("docs/reference/device-code", "text"): "tests/audit/test_command.py",
     **{(f"docs/findings/{one.id}", "console"): "tests/findings/test_findings.py" for one in catalog.read()},
 }

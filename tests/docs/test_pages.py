@@ -11,7 +11,7 @@ from pytest_cudalink.plugin.settings import OPTIONS
 
 __all__ = ()
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXPLANATIONS = sorted((DOCS / "explanation").glob("*.md"))
 #: Pages whose every option of pytest must exist.

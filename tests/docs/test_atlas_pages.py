@@ -15,7 +15,7 @@ from pytest_cudalink.skew.rules import reasons
 
 __all__ = ()
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / "atlas").glob("*.md"))}
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from . import sessions
+from tests import sessions
 
 __all__ = ()
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
-#: Pages whose sessions have tests with more preparation: tests/matrix/test_adoption.py, tests/emulated/test_recipes.py.
+#: Pages whose sessions have tests with more preparation: tests/matrix/test_adoption.py, tests/docs/test_recipes.py.
 ELSEWHERE = ("tutorials/matrix", "how-to/recipes")
 
 #: The session of each page, by the page's name.

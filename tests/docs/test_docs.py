@@ -24,7 +24,7 @@ from pytest_cudalink.process import build as watch_build
 from pytest_cudalink.report import records
 from pytest_cudalink.tables import read_table
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
 PAGES = [

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import toolchains
 from pytest_cudalink.emulator import faults, supported_versions
-
-from .. import sessions
+from pytest_cudalink.versions import CudaVersion
+from tests import sessions
 
 __all__ = ()
 
-ROOT = Path(__file__).parent.parent.parent
-PAGE = ROOT / "docs" / "how-to" / "recipes.md"
-RECIPES = ROOT / "docs" / "examples" / "recipes"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "how-to" / "recipes.md"
+RECIPES = DOCS / "examples" / "recipes"
 SESSIONS = {
     section.partition("\n")[0]: sessions.blocks(section)
     for section in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
@@ -24,10 +25,10 @@ SESSIONS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, toolkit: str, toolchain) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, toolkit: CudaVersion) -> Path:
     """A copy of the recipes, with the program compiled."""
     for version in ("12.4", "13.0"):
-        toolchain(version)
+        toolchains.add(version)
     copied = tmp_path_factory.mktemp("recipes") / "recipes"
     shutil.copytree(RECIPES, copied)
     if sessions.COMPILER:
@@ -55,18 +56,3 @@ def test_every_preset_is_shown() -> None:
     for name in faults.presets():
         (fault,) = faults.parse(name, supported_versions()[-1])
         assert f"| `{name}` | {fault.code} |" in text
-
-
-@pytest.mark.parametrize(
-    "name", ["forward-compat", "Forward-Compatibility-Mismatch", "forward-compatibility-mismatch=1"]
-)
-def test_a_preset_that_is_not_known(name: str) -> None:
-    """The error lists the presets."""
-    with pytest.raises(ValueError, match="cannot be read.*Presets: forward-compatibility-on-geforce, "):
-        faults.parse(name, supported_versions()[-1])
-
-
-def test_a_preset_beside_faults() -> None:
-    """A preset is one of several faults."""
-    found = faults.parse("cuMemAlloc:2=2;forward-compatibility-mismatch", supported_versions()[-1])
-    assert [(one.function, one.nth, one.code) for one in found] == [("cuMemAlloc_v2", 2, 2), ("cuInit", 0, 803)]

@@ -16,7 +16,7 @@ import pytest
 
 __all__ = ()
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- figures: ([\w-]+) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from pytest_cudalink.linker import sample
 from pytest_cudalink.matrix import load_cells
-
-from . import sessions
+from tests import sessions
 
 __all__ = ()
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
