@@ -11,10 +11,15 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pytest_cudalink import emulator
+from pytest_cudalink.versions import CudaVersion
+
 __all__ = [
     "COMPILER",
     "ENVIRONMENT",
     "ENVIRONMENTS",
+    "WRITTEN_FOR",
+    "as_written",
     "blocks",
     "check",
     "check_in_environments",
@@ -29,6 +34,8 @@ __all__ = [
 ]
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+#: The toolkit whose output the pages show.
+WRITTEN_FOR = CudaVersion(13, 0)
 #: The name of an environment before a prompt.
 ENVIRONMENT = r"^\((\S+)\) \$ "
 #: Where a session of nox has made the environments of matrices/sessions.toml that pages name.
@@ -64,11 +71,11 @@ def run(command: str, folder: Path) -> str:
 
 
 def shell(command: str, folder: Path, env: Mapping[str, str]) -> str:
-    """Run a command as a shell does, in an environment; both of its streams."""
+    """Run a command as a shell does, in an environment; both of its streams, in the order of a terminal."""
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=folder,
-        env=env,
+        env={**env, "PYTHONUNBUFFERED": "1"},  # else what goes to stderr overtakes what goes to stdout
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -87,11 +94,18 @@ def matches(shown: str, printed: str) -> bool:
     return doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS)
 
 
-def check(session: str, folder: Path) -> None:
-    """Run each command; it must print what the session shows."""
+def as_written(printed: str, toolkit: CudaVersion) -> str:
+    """What a command printed, with the versions of `WRITTEN_FOR` in the places of those of a toolkit."""
+    drivers = re.escape(emulator.release_of(toolkit)), emulator.release_of(WRITTEN_FOR)
+    versions = rf"(?<![\d.]){re.escape(str(toolkit))}\b", str(WRITTEN_FOR)
+    return re.sub(*versions, re.sub(*drivers, printed))
+
+
+def check(session: str, folder: Path, toolkit: CudaVersion = WRITTEN_FOR) -> None:
+    """Run each command; it must print what the session shows, or that with the versions of the installed toolkit."""
     for command, shown in steps(session):
         printed = run(command, folder)
-        assert matches(shown, printed), f"$ {command}\n{printed}"
+        assert matches(shown, printed) or matches(shown, as_written(printed, toolkit)), f"$ {command}\n{printed}"
 
 
 def environment_blocks(text: str) -> str:

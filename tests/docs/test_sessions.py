@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import emulator
+from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 
 __all__ = ()
@@ -57,15 +59,15 @@ def prepare(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in NEEDS])
-def test_session(name: str, tmp_path: Path, toolkit: str) -> None:
+def test_session(name: str, tmp_path: Path, toolkit: CudaVersion) -> None:
     """Every command of a page prints what the page shows under it, in a copy of ``docs/examples/PAGE``."""
     prepare(name, tmp_path / "project")
 
-    sessions.check(PAGES[name], tmp_path / "project")
+    sessions.check(PAGES[name], tmp_path / "project", toolkit)
 
 
 @pytest.mark.parametrize("name", NEEDS)
-def test_session_with_plugins(name: str, tmp_path: Path, toolkit: str) -> None:
+def test_session_with_plugins(name: str, tmp_path: Path, toolkit: CudaVersion) -> None:
     """The same for the pages on other plugins, in an environment that has them."""
     for distribution in NEEDS[name]:
         try:
@@ -74,7 +76,7 @@ def test_session_with_plugins(name: str, tmp_path: Path, toolkit: str) -> None:
             pytest.skip(f"needs {distribution}: nox -s plugins")
     prepare(name, tmp_path / "project")
 
-    sessions.check(PAGES[name], tmp_path / "project")
+    sessions.check(PAGES[name], tmp_path / "project", toolkit)
 
 
 def test_a_slow_run_is_the_same_session() -> None:
@@ -84,3 +86,15 @@ def test_a_slow_run_is_the_same_session() -> None:
     for seconds in ("0.50s", "12.06s", "100.00s (0:01:40)"):
         assert sessions.matches(shown, f"test_a.py .\n{f' 1 passed in {seconds} ':=^80}\n")
     assert not sessions.matches(shown, f"test_a.py F\n{' 1 failed in 0.50s ':=^80}\n")
+
+
+def test_another_toolkit_is_the_same_session() -> None:
+    """A page shows the versions of CUDA 13.0; with another toolkit its versions stand there, and those alone."""
+    toolkit = CudaVersion(13, 5)
+    header = f"driver CUDA 13.5 (emulated, sm_90, release {emulator.release_of(toolkit)}), nvJitLink 13.5.37"
+
+    assert sessions.as_written(header, toolkit) == (
+        "driver CUDA 13.0 (emulated, sm_90, release 580.65.06), nvJitLink 13.0.37"
+    )
+    assert sessions.as_written("113.5 MB in 3.13.5 and 13.50", toolkit) == "113.5 MB in 3.13.5 and 13.50"
+    assert sessions.as_written(header, sessions.WRITTEN_FOR) == header
