@@ -351,13 +351,19 @@ def test_reference_has_what_tests_hold() -> None:
     assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()
 
 
-def test_promises_of_security_have_tests() -> None:
-    """Every test that docs/explanation/security.md names exists: in the file named last before it."""
-    text = (DOCS / "explanation" / "security.md").read_text(encoding="utf-8")
-    file, named = "", 0
-    for path, name in re.findall(r"`(tests/[\w/]+\.py)`|`(test_\w+)`", text):
-        file = path or file
-        content = (ROOT / file).read_text(encoding="utf-8")
-        assert not name or f"def {name}(" in content, (file, name)
-        named += bool(name)
-    assert named >= 10
+@pytest.mark.parametrize("page", sorted((DOCS / "explanation").glob("*.md")), ids=lambda page: page.stem)
+def test_tests_that_are_named_exist(page: Path) -> None:
+    """Each file of the tests that an explanation names is there, and one of these files has each function it names."""
+    text = page.read_text(encoding="utf-8")
+    files = {ROOT / name for name in re.findall(r"`(?:pytest )?(tests/[\w/]+\.py)", text)}
+    assert [path for path in files if not path.is_file()] == []
+    code = "\n".join(path.read_text(encoding="utf-8") for path in files)
+    assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in code] == []
+
+
+def test_options_that_are_named_exist() -> None:
+    """Each option of pytest that a page names is one of the settings."""
+    flags = {option.flag for option in settings.OPTIONS}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert set(re.findall(r"--(?:cudalink-[\w-]+\w|force-backend)", text)) <= flags, page

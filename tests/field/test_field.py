@@ -39,29 +39,3 @@ def test_environments() -> None:
     """The page shows each environment of the session, and no other."""
     shown = {environment for session in SESSIONS.values() for environment, _, _ in sessions.environment_steps(session)}
     assert shown == set(ENVIRONMENTS)
-
-
-def test_both_sides() -> None:
-    """Each demonstration shows a command that finds something, and one after it that does not, or the other way."""
-    for title, session in SESSIONS.items():
-        printed = [shown for _, _, shown in sessions.environment_steps(session)]
-        assert len(printed) >= 2, title
-        assert len(set(printed)) >= 2, title
-
-
-def test_every_regression_has_a_place() -> None:
-    """R1 to R12 each have a section, or a row among those that hinder."""
-    for number in range(1, 13):
-        assert re.search(rf"^### R{number}: |^\| R{number} \|", TEXT, re.MULTILINE), f"R{number}"
-
-
-def test_links_of_the_table() -> None:
-    """Each row of the table of themes has threads, a line to write and a page that exists."""
-    rows = re.findall(r"^\| (.+) \| (.+) \| (.+) \| (.+) \| (.+) \|$", TEXT, re.MULTILINE)[2:]
-    assert len(rows) >= 10
-    for theme, threads, _, line, page in rows:
-        assert "https://github.com/" in threads, theme
-        assert line.startswith("`"), theme
-        names = re.findall(r"\]\(([./a-z-]+\.md)", page)
-        assert names, theme
-        assert all((PAGE.parent / name).is_file() for name in names), theme
