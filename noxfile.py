@@ -145,7 +145,7 @@ def links(session: nox.Session) -> None:
 
 @nox.session
 def screenshots(session: nox.Session) -> None:
-    """Take the pictures of docs/images again, with Chromium; a test compares their names and sizes."""
+    """Take the pictures of docs/images again, with Chromium."""
     install(session, "rich", "jinja2", *group("test"))
     session.run("python", "-m", "tests.report.screenshots", *session.posargs)
 

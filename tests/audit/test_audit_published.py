@@ -17,7 +17,10 @@ from pytest_cudalink.audit.needs import Need
 from pytest_cudalink.versions import CudaVersion
 
 FOLDER = os.environ.get("CUDALINK_AUDITED_WHEELS")
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="needs published wheels: 'nox -s audit' downloads them")
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(FOLDER is None, reason="needs published wheels: 'nox -s audit' downloads them"),
+]
 
 PUBLISHED = tomllib.loads(Path(__file__).with_name("published.toml").read_text(encoding="utf-8"))
 

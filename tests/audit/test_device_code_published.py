@@ -15,7 +15,10 @@ from pytest_cudalink.versions import CudaVersion
 from tests.audit.test_device_code import cuobjdump
 
 FOLDER = os.environ.get("CUDALINK_AUDITED_WHEELS")
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="needs published wheels: 'nox -s device-code' downloads them")
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(FOLDER is None, reason="needs published wheels: 'nox -s device-code' downloads them"),
+]
 
 #: GPUs of data centres and desktops since Volta.
 GPUS = ("V100", "T4", "A100", "A10", "L4", "H100", "B200", "RTX 5090")

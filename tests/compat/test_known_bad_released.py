@@ -13,7 +13,10 @@ import pytest
 from pytest_cudalink.compat import known_bad
 
 FOLDER = os.environ.get("CUDALINK_KNOWN_BAD")
-pytestmark = pytest.mark.skipif(FOLDER is None, reason="needs published wheels: 'nox -s known-bad' installs them")
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(FOLDER is None, reason="needs published wheels: 'nox -s known-bad' installs them"),
+]
 
 IMPORT = "import cuda.core; print('works')"
 LINK = r"""

@@ -20,8 +20,8 @@ from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
 
-from . import chromium
-from .samples import ORIGIN, matrix, write
+from tests.report import chromium
+from tests.report.samples import ORIGIN, matrix, write
 
 pytestmark = pytest.mark.xdist_group("browser")
 
