@@ -115,8 +115,8 @@ def types(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def generate(session: nox.Session) -> None:
     """Write the constants that several parts share from the data files, and what pages show; tests compare."""
-    session.run(sys.executable, "pytest_cudalink/compat/make_names.py")
-    session.run(sys.executable, "-m", "pytest_cudalink.compat.export_json")
+    session.run(sys.executable, "-m", "tools.make_names")
+    session.run(sys.executable, "-m", "tools.export_json")
     session.run(sys.executable, "tests/check_written_ci.py", "--write")
 
 

@@ -36,7 +36,7 @@ PLATFORMS = (ROOT / "docs" / "reference" / "platforms.md").read_text(encoding="u
 
 
 def test_wheel_content(wheel: Path) -> None:
-    """Data files, the type marker, the licence and the notice are in the wheel; tests are not."""
+    """Data files, the type marker, the licence and the notice are in the wheel; tests and maintainers' scripts are not."""
     names = zipfile.ZipFile(wheel).namelist()
     for name in (
         "pytest_cudalink/matrices/dispatch.toml",
@@ -51,6 +51,8 @@ def test_wheel_content(wheel: Path) -> None:
     assert "pytest_cudalink/stubs/cmake/cudalink_stubs-config.cmake" in names
     assert not [name for name in names if "/generated/" in name]
     assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
+    assert not [name for name in names if "make_" in name.rpartition("/")[2] and name.endswith(".py")]
+    assert not [name for name in names if name.startswith("pytest_cudalink/matrices/") and name.endswith(".py")]
     assert {name.split("/")[0].split("-")[0] for name in names} == {"pytest_cudalink"}
 
 

@@ -12,7 +12,6 @@ from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from pytest_cudalink.compat import exports, known_bad
-from pytest_cudalink.compat.make_exports import DATA
 
 #: Names of a change that are shown; the others are counted.
 SHOWN = 4
@@ -22,7 +21,7 @@ def majors() -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Every library in every major, as the data has it."""
     for stem in exports.libraries():
         if exports.distributions(stem):
-            content = json.loads((DATA / f"{stem}.json").read_text(encoding="utf-8"))
+            content = json.loads((exports.DATA / f"{stem}.json").read_text(encoding="utf-8"))
             for major, one in content["majors"].items():
                 yield stem, int(major), one
 

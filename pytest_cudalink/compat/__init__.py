@@ -2,10 +2,10 @@
 
 `exports` says what each library exports in which release, `known_bad` which combinations of versions fail, `releases`
 and `architectures` what each release reads, writes and compiles for. `atlas` has what was measured of links across
-releases, and `documented` what NVIDIA says of them. `export_json` writes ``matrices/compat.json``, which has the rest
-for other languages. A function is imported with its module when it is first used.
+releases, and `documented` what NVIDIA says of them. ``matrices/compat.json`` has the rest for other
+languages. A function is imported with its module when it is first used.
 
-`data/` holds the facts. `make_names` writes `names` from them, and ``emulator/build.py`` the headers of the C.
+`data/` holds the facts. ``tools/make_names.py`` writes `names` from them, and ``emulator/build.py`` the C's headers.
 """
 
 from __future__ import annotations

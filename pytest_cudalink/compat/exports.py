@@ -1,8 +1,8 @@
 """Which symbols each CUDA library exports in which release, its SONAME, and the wheels that have it.
 
-``data/exports/`` holds the facts, read from NVIDIA's wheels by ``make_exports``, one file for each library. What the
-driver's ``libcuda`` exports is in ``emulator/data/functions.toml``: from the headers of each release and the symbols of
-four drivers, as ``make_functions.py`` there says. A file is opened when it is first asked for.
+``data/exports/`` holds the facts, read from NVIDIA's wheels by ``tools/make_exports.py``, a file for each library.
+What the driver's ``libcuda`` exports is in ``emulator/data/functions.toml``: from the headers of each release and the
+symbols of four drivers, as ``tools/make_functions.py`` says. A file is opened when it is first asked for.
 
 A release counts as its newest wheels: an update of CUDA 12.6 may export more than 12.6.0 did, and `first_wheel` says
 from which wheel on. C++ names (``_Z…``) are left out.
@@ -35,7 +35,7 @@ __all__ = [
     "wheel_versions",
 ]
 
-_DATA: Final = Path(__file__).parent / "data" / "exports"
+DATA: Final = Path(__file__).parent / "data" / "exports"
 _DRIVER: Final = "libcuda"
 _DRIVER_SONAME: Final = "libcuda.so.1"
 
@@ -62,7 +62,7 @@ class _Major(NamedTuple):
 @cache
 def libraries() -> tuple[str, ...]:
     """Return the stems of the libraries that are known, such as ``libnvJitLink``; the last one is ``libcuda``."""
-    return (*sorted(file.stem for file in _DATA.glob("*.json")), _DRIVER)
+    return (*sorted(file.stem for file in DATA.glob("*.json")), _DRIVER)
 
 
 def sonames(stem: str) -> dict[int, str]:
@@ -211,7 +211,7 @@ def _majors(stem: str) -> Mapping[int, _Major]:
         return MappingProxyType(_driver())
     import json
 
-    data = json.loads((_DATA / f"{stem}.json").read_text(encoding="utf-8"))
+    data = json.loads((DATA / f"{stem}.json").read_text(encoding="utf-8"))
     return MappingProxyType({int(major): _major(one) for major, one in data["majors"].items()})
 
 

@@ -1,4 +1,4 @@
-"""Words, limits and tables that several parts share. Written by ``make_names.py`` from the data files: do not edit.
+"""Words, limits and tables that several parts share. Written by ``tools/make_names.py`` from data files: do not edit.
 
 Imports nothing else of the project, because the start of every pytest reads it.
 """

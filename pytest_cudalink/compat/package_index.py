@@ -1,6 +1,6 @@
 """Files of a package index, read in parts: the JSON form of the simple API (PEP 691), and wheels by HTTP ranges.
 
-Used by ``make_exports``, which wants a few kilobytes of each wheel of half a gigabyte.
+Used by ``tools/make_exports.py``, which wants a few kilobytes of each wheel of half a gigabyte.
 """
 
 from __future__ import annotations

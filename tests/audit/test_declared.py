@@ -12,11 +12,11 @@ from packaging.version import Version
 
 from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.declared import find_lack, judge_needs, read_requirements, requirement_for
-from pytest_cudalink.audit.make_toolkit_extras import table_of, written
 from pytest_cudalink.audit.needs import Need
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion
+from tools.make_toolkit_extras import table_of, written
 
 
 def metadata(*requires: str, extras: tuple[str, ...] = (), name: str = "x-cu12") -> bytes:

@@ -9,11 +9,12 @@ from random import Random
 
 import pytest
 
-from pytest_cudalink.audit import AuditError, audit_on_index, make_toolkit_extras
+from pytest_cudalink.audit import AuditError, audit_on_index
 from pytest_cudalink.audit.index import metadata_on_index
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat import package_index
 from tests.compat.test_make_exports import Index
+from tools import make_toolkit_extras
 
 DATA = Random(1).randbytes(2 << 20)
 

@@ -9,8 +9,9 @@ import sys
 import jsonschema
 import pytest
 
-from pytest_cudalink.compat import export_json, exports, known_bad, releases
+from pytest_cudalink.compat import exports, known_bad, releases
 from pytest_cudalink.tables import matrices_dir
+from tools import export_json
 
 
 @pytest.fixture(scope="module")

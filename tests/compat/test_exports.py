@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.compat import dynamic_symbols, exports, make_exports
+from pytest_cudalink.compat import exports
 from pytest_cudalink.compat.package_index import IndexedFile, Version
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
+from tools import dynamic_symbols, make_exports
 
 ROOT = Path(__file__).parents[2]
 SONAME = "libcuda.so.1"
@@ -209,7 +210,7 @@ def test_nothing_is_read_at_import() -> None:
 
 def test_data_is_small() -> None:
     """All files of the table together stay below 400 kB."""
-    assert sum(file.stat().st_size for file in make_exports.DATA.glob("*.json")) < 400_000
+    assert sum(file.stat().st_size for file in exports.DATA.glob("*.json")) < 400_000
 
 
 def by_wheel(history: list[list[frozenset[str]]]) -> tuple[dict, list[frozenset[str]]]:

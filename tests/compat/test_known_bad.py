@@ -115,7 +115,7 @@ def test_the_text_names_threads_and_doubt() -> None:
 
 def code_of_link(nvjitlink: Path, archive: Path) -> int:
     """Code of a link with the archive, in a separate process."""
-    command = [sys.executable, str(ROOT / "matrices/make_cudadevrt.py"), "--link", str(nvjitlink), str(archive)]
+    command = [sys.executable, str(ROOT / "tools/make_cudadevrt.py"), "--link", str(nvjitlink), str(archive)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (code,) = {int(line.split(",")[1]) for line in done.stdout.splitlines() if line.startswith("[")}
     return code

@@ -15,10 +15,11 @@ from random import Random
 
 import pytest
 
-from pytest_cudalink.compat import exports, make_exports, package_index
-from pytest_cudalink.compat.dynamic_symbols import of_beginning, of_file
+from pytest_cudalink.compat import exports, package_index
 from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.versions import CudaVersion
+from tools import make_exports
+from tools.dynamic_symbols import of_beginning, of_file
 
 SOURCE = "int {0}(void) {{ return 1; }}\n"
 #: Put behind each library, so that one which was inflated whole is noticed.

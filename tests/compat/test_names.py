@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from pytest_cudalink.compat import make_names, names
+from pytest_cudalink.compat import names
 from pytest_cudalink.compat.architectures import ARCHITECTURES, dropped_by
 from pytest_cudalink.compat.releases import DRIVER_RELEASES, NVVM_IR, PTX_ISA, STAND_INS
 from pytest_cudalink.versions import CudaVersion
+from tools import make_names
 
 #: Prints the data files that the import of a module opens.
 OPENED = """

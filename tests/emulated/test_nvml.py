@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -14,6 +13,7 @@ import pynvml
 import pytest
 
 from pytest_cudalink.emulator import build
+from tools import make_nvml
 
 DATA = Path(build.__file__).parent / "data"
 NAMES = tomllib.loads((DATA / "nvml_names.toml").read_text(encoding="utf-8"))["functions"]
@@ -363,7 +363,7 @@ print(json.dumps([pynvml.nvmlDeviceGetName(device), len(pynvml.nvmlDeviceGetComp
     assert json.loads(done.stdout) == ["NVIDIA H200", 0]
 
 
-def test_make_nvml_names(tmp_path) -> None:
+def test_make_nvml_names(tmp_path, monkeypatch) -> None:
     """The table of names is what its maker makes of headers and exports."""
     headers, exports = tmp_path / "headers", tmp_path / "exports"
     headers.mkdir()
@@ -373,8 +373,8 @@ def test_make_nvml_names(tmp_path) -> None:
     (headers / "nvml-12.0.h").write_text(old, encoding="utf-8")
     (headers / "nvml-13.0.h").write_text(old + declaration.format("nvmlC", "nvmlDevice_t a, nvmlDevice_t b, int c"))
     (exports / "13.0.txt").write_text("nvmlA\nnvmlC\nnvmlErrorString\n", encoding="utf-8")
-    maker = tmp_path / "make_nvml.py"
-    maker.write_text((DATA / "make_nvml.py").read_text(encoding="utf-8"), encoding="utf-8")
-    subprocess.run([sys.executable, maker, headers, exports], check=True)
+    monkeypatch.setattr(make_nvml, "OUT", tmp_path / "nvml_names.toml")
+    monkeypatch.setattr(sys, "argv", ["make_nvml", str(headers), str(exports)])
+    assert make_nvml.main() == 0
     made = tomllib.loads((tmp_path / "nvml_names.toml").read_text(encoding="utf-8"))["functions"]
     assert made == {"nvmlA": ["12.0", "dp"], "nvmlB": ["12.0", "", "13.0"], "nvmlC": ["13.0", "dpi"]}

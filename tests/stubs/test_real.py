@@ -253,12 +253,12 @@ def size_checks(declared: str, catalog: Catalog, major: int) -> list[str]:
 
 
 def test_catalog_is_what_its_script_makes() -> None:
-    """The catalog comes from the headers and libraries of four releases, by the script beside it."""
+    """The catalog comes from the headers and libraries of four releases, by its script."""
     named = {folder.name: folder for folder in toolkits()}
     wanted = ("11.8", "12.0", "12.9", "13.0")
     if not named.keys() >= set(wanted):
         pytest.skip("needs the wheels of four releases: 'nox -s stubs' brings them")
-    package = Path(sys.modules["pytest_cudalink.stubs"].__file__).parent
-    script = [sys.executable, str(package / "_make_catalog.py"), *(f"{name}={named[name]}" for name in wanted)]
-    done = subprocess.run(script, capture_output=True, text=True, check=True)
-    assert done.stdout == (package / "catalog.toml").read_text(encoding="utf-8")
+    script = [sys.executable, "-m", "tools.make_catalog", *(f"{name}={named[name]}" for name in wanted)]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(script, cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == (root / "pytest_cudalink" / "stubs" / "catalog.toml").read_text(encoding="utf-8")

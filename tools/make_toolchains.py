@@ -16,8 +16,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-HERE = Path(__file__).parent
-KNOWN = tomllib.loads((HERE.parent / "pytest_cudalink/compat/data/releases.toml").read_text(encoding="utf-8"))
+ROOT = Path(__file__).parent.parent
+KNOWN = tomllib.loads((ROOT / "pytest_cudalink/compat/data/releases.toml").read_text(encoding="utf-8"))
 #: Releases with wheels: no other one stands in for them.
 RELEASES = tuple(release for release, known in KNOWN["releases"].items() if "stand-in" not in known)
 #: What the layout "libs" has, and what "ctk" has in addition.
@@ -31,7 +31,7 @@ RENUMBERED = {("nvidia-cuda-cccl", f"13.{minor}"): f"13.3.{minor}" for minor in 
 HEAD = """\
 # The wheels of each CUDA release: exact versions and the sha256 of every file of that version (one per platform).
 # "libs" is what every toolchain has; "ctk" comes in addition for `--layout ctk`.
-# Written by make_toolchains.py, in this folder. CUDA 12.7 was never published as wheels.
+# Written by tools/make_toolchains.py. CUDA 12.7 was never published as wheels.
 """
 
 
@@ -70,7 +70,7 @@ def main() -> int:
             packages = tuple(name + suffix for name in names)
             found = resolve(packages, release, toolkit if part == "libs" else "")
             lines += block(f'releases."{release}".{part}', found)
-    (HERE / "toolchains.toml").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    (ROOT / "matrices" / "toolchains.toml").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Make `functions.toml` from the headers of CUDA: every function with the versions that introduced it.
 
-    python pytest_cudalink/emulator/data/make_functions.py HEADERS/12.0 HEADERS/12.1 … HEADERS/13.5
+    python -m tools.make_functions HEADERS/12.0 HEADERS/12.1 … HEADERS/13.5
 
 Each argument is a folder, named after a release, that the wheel of its runtime was unpacked into
 (``nvidia-cuda-runtime-cu12`` or ``nvidia-cuda-runtime``). Two facts come from the headers: the files Typedefs.h name
@@ -21,7 +21,7 @@ import re
 import sys
 from pathlib import Path
 
-OUT = Path(__file__).parent / "functions.toml"
+OUT = Path(__file__).parent.parent / "pytest_cudalink/emulator/data/functions.toml"
 
 HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h")
 TYPEDEFS = ("cudaTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h", "cudaProfilerTypedefs.h")
@@ -166,7 +166,7 @@ def main() -> int:
     headers = Headers(list(map(Path, sys.argv[1:])))
     functions = functions_of(headers)
     lines = [
-        "# Made by make_functions.py, which names the sources.",
+        "# Made by tools/make_functions.py, which names the sources.",
         "",
         "# Every symbol, by the first release whose driver exports it; never: only cuGetProcAddress gives it.",
         "[symbols]",

@@ -1,9 +1,9 @@
 """Write ``names.py``, the constants that several parts share, from the data files; run by ``nox -s generate``.
 
-    python pytest_cudalink/compat/make_names.py
+    python -m tools.make_names
 
-Reads ``data/*.toml`` next to this file, ``emulator/data/devices.toml`` and ``matrices/dispatch.toml``. Standard library
-only, so that it needs no installed package.
+Reads ``compat/data/*.toml``, ``emulator/data/devices.toml`` and ``matrices/dispatch.toml``. Standard library only, so
+that it needs no installed package.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 __all__ = ["NAMES", "main", "source"]
 
-_HERE = Path(__file__).parent
-_PACKAGE = _HERE.parent
-NAMES = _HERE / "names.py"
+_ROOT = Path(__file__).parent.parent
+_PACKAGE = _ROOT / "pytest_cudalink"
+_DATA = _PACKAGE / "compat" / "data"
+NAMES = _PACKAGE / "compat" / "names.py"
 _WIDTH = 120  # of a line, as ruff's formatter has it
 #: Words that also make a type, and its name.
 _LITERALS = {"GUARD_RAIL_MODES": "GuardRailMode"}
@@ -31,7 +32,7 @@ _TYPES = {
     "FAMILY_SUFFIX_SINCE": "tuple[int, int]",
 }
 _HEAD = '''\
-"""Words, limits and tables that several parts share. Written by ``make_names.py`` from the data files: do not edit.
+"""Words, limits and tables that several parts share. Written by ``tools/make_names.py`` from data files: do not edit.
 
 Imports nothing else of the project, because the start of every pytest reads it.
 """
@@ -77,14 +78,14 @@ def _version(text: str | None) -> tuple[int, ...] | None:
 
 def _constants() -> Iterator[tuple[str, str, object]]:
     """Every constant: its comment, its name, its value."""
-    words = _read(_HERE / "data" / "words.toml")
+    words = _read(_DATA / "words.toml")
     devices = _read(_PACKAGE / "emulator" / "data" / "devices.toml")
-    architectures = _read(_HERE / "data" / "architectures.toml")
-    releases = _read(_HERE / "data" / "releases.toml")
-    limits = _read(_HERE / "data" / "limits.toml")["limits"]
+    architectures = _read(_DATA / "architectures.toml")
+    releases = _read(_DATA / "releases.toml")
+    limits = _read(_DATA / "limits.toml")["limits"]
     for name, value in words["words"].items():
         yield "", name, value
-    yield "Tables of matrices/dispatch.toml.", "policies", tuple(_read(_PACKAGE.parent / "matrices" / "dispatch.toml"))
+    yield "Tables of matrices/dispatch.toml.", "policies", tuple(_read(_ROOT / "matrices" / "dispatch.toml"))
     yield "", "default-policy", words["default-policy"]
     yield "Environment variable of each setting that a cell sets.", "variables", words["variables"]
     emulated = {name: f"sm_{device['arch']}" for name, device in devices["devices"].items()}

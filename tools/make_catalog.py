@@ -6,7 +6,7 @@ come from the preprocessed headers, ``since`` from ``cudaTypedefs.h`` (driver) o
 exports the symbol (runtime, NVRTC), ``until`` from the newest. The text `WANTED` lists the functions, their tiers and
 their output parameters. Needs a C compiler.
 
-    python -m pytest_cudalink.stubs._make_catalog 11.8=w118 12.0=w120 12.9=w129 13.0=w130 > catalog.toml
+    python -m tools.make_catalog 11.8=w118 12.0=w120 12.9=w129 13.0=w130 > catalog.toml
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ TYPES_BY_HEADERS = {
 
 #: The libraries: written by hand. Wheels and names newest first; paths are below site-packages.
 HEAD = """\
-# What the stubs export. Made by _make_catalog.py from the headers and libraries of CUDA 11.8, 12.0, 12.9 and 13.0.
+# What the stubs export. Made by tools/make_catalog.py from the headers and libraries of CUDA 11.8, 12.0, 12.9 and 13.0.
 #
 # libraries.NAME
 #   stem             the library's name without version; a mangled copy (STEM-HASH.so.N) in the process counts too
@@ -209,7 +209,7 @@ class Release:
 
     @staticmethod
     def _run(*command: str, stdin: str = "") -> str:
-        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout  # noqa: S603
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=True).stdout
 
     def _preprocess(self, include: Path, header: str) -> str:
         return re.sub(r"\s+", " ", self._run("cc", "-E", "-P", f"-I{include}", "-", stdin=f"#include <{header}>\n"))

@@ -1,6 +1,6 @@
 """Make ``data/exports/``: what each CUDA library exports in every release that has wheels, read from the wheels.
 
-    python -m pytest_cudalink.compat.make_exports
+    python -m tools.make_exports
 
 The metapackage ``cuda-toolkit`` says which wheels belong to a release; a library that is numbered like CUDA itself
 also has its release in its version. A wheel that no toolkit requires belongs to the release of the wheel before it.
@@ -33,14 +33,15 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from ..versions import CudaVersion
+from pytest_cudalink.compat.exports import DATA
+from pytest_cudalink.compat.package_index import IndexedFile, PackageIndexError, RangeFile, default_index, files_of
+from pytest_cudalink.compat.releases import PTX_ISA
+from pytest_cudalink.versions import CudaVersion
+
 from .dynamic_symbols import Exports, of_beginning, of_file
-from .package_index import IndexedFile, PackageIndexError, RangeFile, default_index, files_of
-from .releases import PTX_ISA
 
-__all__ = ["DATA", "LIBRARIES", "main", "make"]
+__all__ = ["LIBRARIES", "main", "make"]
 
-DATA: Final = Path(__file__).parent / "data" / "exports"
 _METAPACKAGE: Final = "cuda-toolkit"
 
 

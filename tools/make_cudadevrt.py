@@ -1,6 +1,6 @@
 """Measure which nvJitLink links which libcudadevrt.a, and write compat/data/cudadevrt.toml. Needs an index, and no GPU.
 
-    python matrices/make_cudadevrt.py [FOLDER]
+    python -m tools.make_cudadevrt [FOLDER]
 
 Installs the newest wheel of nvJitLink and of the CUDA runtime of each release into FOLDER (default: a folder in the
 temporary directory), and links a kernel that calls ``cudaGetLastError`` with each pair, each in its own process.
@@ -42,7 +42,7 @@ _PTX = """.version 8.0
 _HEAD = """\
 # Which libcudadevrt.a each nvJitLink links, measured with the newest wheels of each release by
 #
-#     python matrices/make_cudadevrt.py
+#     python -m tools.make_cudadevrt
 #
 # A kernel that calls cudaGetLastError was linked with the archive for {archs}.
 # [links] has a row for each release of nvJitLink: the code of the call that refuses the archive (0: it links), by

@@ -1,6 +1,6 @@
 """Write ``toolkit_extras.toml``: what each extra of each version of cuda-toolkit requires, read from the package index.
 
-Run ``python -m pytest_cudalink.audit.make_toolkit_extras`` after a new release of cuda-toolkit.
+Run ``python -m tools.make_toolkit_extras`` after a new release of cuda-toolkit.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ..compat.package_index import RangeFile, default_index, files_of
+from pytest_cudalink.compat.package_index import RangeFile, default_index, files_of
 
 __all__ = ["main", "table_of", "written"]
 
-_TARGET = Path(__file__).parent / "toolkit_extras.toml"
+_TARGET = Path(__file__).parent.parent / "pytest_cudalink/audit/toolkit_extras.toml"
 
 
 def table_of(metadata: bytes) -> dict[str, list[str]]:
@@ -38,7 +38,7 @@ def written(table: Mapping[str, Mapping[str, list[str]]]) -> str:
     """The table as the text of the data file."""
     lines = [
         "# What each extra of cuda-toolkit requires, by version of cuda-toolkit, without markers.",
-        "# Made by `python -m pytest_cudalink.audit.make_toolkit_extras` from the package index; do not edit.",
+        "# Made by `python -m tools.make_toolkit_extras` from the package index; do not edit.",
     ]
     for version, extras in table.items():
         lines += ["", f'[versions."{version}"]']

@@ -1,6 +1,6 @@
 """Make `nvml_names.toml` from the headers of NVML and the names that real libraries export.
 
-    python pytest_cudalink/emulator/data/make_nvml.py HEADERS EXPORTS
+    python -m tools.make_nvml HEADERS EXPORTS
 
 HEADERS is a folder of files named ``nvml-MAJOR.MINOR.h``, one for each minor of CUDA (the wheels nvidia-nvml-dev-cu12
 and nvidia-nvml-dev have them); EXPORTS a folder of files named ``MAJOR.MINOR.txt`` with the names that the
@@ -16,7 +16,7 @@ from pathlib import Path
 
 __all__ = ["main"]
 
-OUT = Path(__file__).parent / "nvml_names.toml"
+OUT = Path(__file__).parent.parent / "pytest_cudalink/emulator/data/nvml_names.toml"
 
 #: Parameters of functions that the library exports and no header declares.
 UNDECLARED = {
@@ -27,7 +27,7 @@ UNDECLARED = {
 }
 ABOUT = """\
 # Every function of libnvidia-ml.so.1: the CUDA minor whose driver is the first that exports it, its parameters (d: the
-# device, p: a pointer, i: a number), and the first minor that no longer has it. Written by make_nvml.py.
+# device, p: a pointer, i: a number), and the first minor that no longer has it. Written by tools/make_nvml.py.
 # 12.0, 12.2, 12.4 and 13.0 have the names of real libraries (525.147.05, 535.261.03, 550.163.01, 580.159.04). The other
 # minors are those of nvml.h (there is none of 12.7): a name belongs to the first one that declares it.
 """

@@ -1,6 +1,6 @@
 """Write what is known of CUDA releases as JSON with a schema: ``matrices/compat.json`` and ``compat.schema.json``.
 
-    python -m pytest_cudalink.compat.export_json
+    python -m tools.export_json
 
 ``nox -s generate`` runs it, and a test compares. Both files are in the wheel, for programs that are not Python. What
 the libraries export stays in the files that `exports` reads: they are too large to be here twice.
@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from ..tables import matrices_dir, read_table
-from ..versions import CudaVersion
-from . import exports, known_bad
-from .architectures import ARCHITECTURES, Architecture
-from .names import FAMILY_SUFFIX_SINCE
-from .releases import DRIVER_BRANCH_FLOOR, DRIVER_RELEASES, NVVM_IR, PTX_ISA, STAND_INS
+from pytest_cudalink.compat import exports, known_bad
+from pytest_cudalink.compat.architectures import ARCHITECTURES, Architecture
+from pytest_cudalink.compat.names import FAMILY_SUFFIX_SINCE
+from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR, DRIVER_RELEASES, NVVM_IR, PTX_ISA, STAND_INS
+from pytest_cudalink.tables import matrices_dir, read_table
+from pytest_cudalink.versions import CudaVersion
 
 __all__ = ["FORMAT", "data", "main", "schema"]
 
