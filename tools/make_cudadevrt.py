@@ -138,6 +138,6 @@ def main(folder: Path) -> int:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--link"]:
         for one in ARCHITECTURES:
-            sys.stdout.write(json.dumps([one, *link(*sys.argv[2:4], one)]) + "\n")
+            sys.stdout.write(json.dumps([one, *link(sys.argv[2], sys.argv[3], one)]) + "\n")
     else:
         sys.exit(main(Path(sys.argv[1] if sys.argv[1:] else Path(tempfile.gettempdir()) / "cudadevrt")))
