@@ -36,7 +36,7 @@ PLATFORMS = (ROOT / "docs" / "reference" / "platforms.md").read_text(encoding="u
 
 
 def test_wheel_content(wheel: Path) -> None:
-    """Data files, the type marker, the licence and the notice are in the wheel; tests and maintainers' scripts are not."""
+    """Data files, the type marker, the licence and the notice are in the wheel, no tests and no scripts of maintainers."""
     names = zipfile.ZipFile(wheel).namelist()
     for name in (
         "pytest_cudalink/matrices/dispatch.toml",
