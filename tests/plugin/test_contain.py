@@ -7,6 +7,7 @@ import os
 import pytest
 
 from pytest_cudalink.plugin import settings
+from tests.nested import ALONE, ISOLATED, XDIST
 
 MODULE = """
 import os, subprocess, sys
@@ -26,7 +27,7 @@ def test_children():
 """
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n1",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_a_run(pytester, run_pytest, samples, toolkit, arguments) -> None:
     """Every link on nvJitLink is contained, in workers of xdist and isolated tests too; children inherit both."""
     pytester.path.joinpath("user.cubin").write_bytes(samples[f"{toolkit}/user.cubin"])
@@ -60,12 +61,3 @@ def test_the_environment_is_restored(monkeypatch) -> None:
     assert dict(os.environ) == before
 
 
-@pytest.mark.parametrize("value", ["0", "86401", "soon", "1.5"])
-def test_wrong_limits(run_pytest, pytester, value) -> None:
-    """A limit that is not one is a usage error that says what is expected."""
-    pytester.makepyfile("def test(): pass")
-    result = run_pytest(f"--cudalink-link-timeout={value}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        [f"*--cudalink-link-timeout is '{value}' (from option); expected a number of seconds, 1 to 86400"]
-    )

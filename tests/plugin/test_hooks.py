@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.nested import ALONE, ISOLATED, XDIST
+
 HOOKS = """
 import json, os
 from pathlib import Path
@@ -69,7 +71,7 @@ def heard(pytester: pytest.Pytester, samples, toolkit, run_pytest, monkeypatch) 
     return run
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n1",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_a_project_hears_what_happened(heard, arguments) -> None:
     """Links, verdicts and violations reach the hooks of a project, each with its test."""
     found = heard(*arguments)

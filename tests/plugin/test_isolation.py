@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cudalink.plugin import children
 from pytest_cudalink.report import read
-from tests.nested import NO_AUTOLOAD, with_plugins
+from tests.nested import ALONE, NO_AUTOLOAD, XDIST, with_plugins
 
 MODULE = """
 import ctypes, os, sys, time
@@ -87,7 +87,7 @@ def test_after():
 """
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
 def test_crashes_are_contained(run, pytester, arguments) -> None:
     """Signals and exits fail their own test; every other outcome is as it would be."""
     result = run(CRASHES, "-v", "-rA", "--junitxml=junit.xml", *arguments)

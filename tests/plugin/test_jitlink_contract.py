@@ -71,12 +71,18 @@ def test_violation_fails_its_test(run, pytester) -> None:
     assert [test.violations for test in records.tests] == [0, 1, 0]
 
 
-@pytest.mark.parametrize("outcome", ["xfail", "skip"])
-def test_outcome_hides_nothing(run, outcome: str) -> None:
-    end = "pytest.skip('later')" if outcome == "skip" else "assert 0"
-    mark = "@pytest.mark.xfail\n" if outcome == "xfail" else ""
-
-    run(f"{mark}def test_it():\n    use_destroyed()\n    {end}\n").assert_outcomes(failed=1)
+def test_outcome_hides_nothing(run) -> None:
+    """A test that skips, or is expected to fail, fails all the same."""
+    module = """
+def test_skips():
+    use_destroyed()
+    pytest.skip("later")
+@pytest.mark.xfail
+def test_xfails():
+    use_destroyed()
+    assert 0
+"""
+    run(module).assert_outcomes(failed=2)
 
 
 def test_phases(run) -> None:
@@ -157,16 +163,6 @@ def test_modes(run) -> None:
     result = run("def test_it(): nvjitlink.get_error_log_size(link())", "--cudalink-jitlink-contract=off")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*violation*")
-
-
-@pytest.mark.parametrize("source", ["ini", "environment"])
-def test_sources(run, pytester, monkeypatch, source: str) -> None:
-    if source == "ini":
-        pytester.makeini("[pytest]\ncudalink_jitlink_contract = warn")
-    else:
-        monkeypatch.setenv("CUDALINK_JITLINK_CONTRACT", "warn")
-
-    run(BOTH).assert_outcomes(passed=3)
 
 
 def test_strict_recognizes_every_copy(run) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
+
 import pytest
+
+from tests.nested import ALONE, XDIST
 
 
 @pytest.fixture
@@ -16,33 +20,25 @@ def run(pytester: pytest.Pytester, run_pytest):
     return go
 
 
-@pytest.mark.parametrize(
-    ("keywords", "reason"),
-    [
-        ("driver='>=13.2'", "cudalink: needs driver >= 13.2 (found 13.0, emulated)"),
-        ("driver='>=12,<13'", "cudalink: needs driver >= 12, < 13 (found 13.0, emulated)"),
-        ("arch='sm_100'", "cudalink: needs arch sm_100 (found sm_90, emulated)"),
-        ("gpu=True", "cudalink: needs a GPU (found sm_90, emulated)"),
-        ("ctk='<12'", "cudalink: needs ctk < 12 (found *)"),
-        ("nvjitlink='>=99'", "cudalink: needs nvjitlink >= 99 (found *)"),
-        (
-            "gpu=True, driver='>=14'",
-            "cudalink: needs driver >= 14 (found 13.0, emulated) and a GPU (found sm_90, emulated)",
-        ),
-    ],
-)
-def test_skip_reason(run, keywords, reason) -> None:
-    """Every skip reads the same: what is needed, what was found."""
-    result = run(f"@pytest.mark.cudalink({keywords})\ndef test(): raise AssertionError\n")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_skip_reason.py:3: {reason}"])
+REASONS = {
+    "driver='>=13.2'": "cudalink: needs driver >= 13.2 (found 13.0, emulated)",
+    "driver='>=12,<13'": "cudalink: needs driver >= 12, < 13 (found 13.0, emulated)",
+    "arch='sm_100'": "cudalink: needs arch sm_100 (found sm_90, emulated)",
+    "gpu=True": "cudalink: needs a GPU (found sm_90, emulated)",
+    "ctk='<12'": "cudalink: needs ctk < 12 (found *)",
+    "nvjitlink='>=99'": "cudalink: needs nvjitlink >= 99 (found *)",
+    "gpu=True, driver='>=14'": "cudalink: needs driver >= 14 (found 13.0, emulated) and a GPU (found sm_90, emulated)",
+}
 
 
-def test_met_requirements_run(run) -> None:
-    """Where all hold, the test is as any other."""
-    keywords = "driver='13', nvjitlink='>=12.3', arch='>=8.0', gpu=False, ctk='>=12'"
-    result = run(f"@pytest.mark.cudalink({keywords})\ndef test(): pass\n")
-    result.assert_outcomes(passed=1)
+def test_skip_reasons(run) -> None:
+    """Every skip reads the same: what is needed, what was found. Where all holds, the test is as any other."""
+    met = "driver='13', nvjitlink='>=12.3', arch='>=8.0', gpu=False, ctk='>=12'"
+    skipped = (f"@pytest.mark.cudalink({one})\ndef test_{i}(): raise AssertionError" for i, one in enumerate(REASONS))
+    result = run("\n".join([f"@pytest.mark.cudalink({met})\ndef test(): pass", *skipped]))
+    result.assert_outcomes(passed=1, skipped=len(REASONS))
+    for number, reason in enumerate(REASONS.values()):
+        result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_skip_reasons.py:{5 + 2 * number}: {reason}"])
 
 
 def test_absent_driver(run) -> None:
@@ -222,21 +218,11 @@ class TestGroup:
     def test_of_class(self): pass
     @pytest.mark.cudalink(driver=">=14")
     def test_of_both(self): raise RuntimeError
+    @pytest.mark.cudalink(driver=None)
+    def test_lifted_under_otherwise(self): pass
 """
     )
-    result.assert_outcomes(skipped=1, passed=2, xfailed=1)
-
-
-def test_lifted_under_otherwise(run) -> None:
-    """A test that needs less than its module does not have to repeat what happens otherwise."""
-    result = run(
-        """
-pytestmark = pytest.mark.cudalink(driver=">=13.2", otherwise="xfail")
-@pytest.mark.cudalink(driver=None)
-def test_lifted(): pass
-"""
-    )
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(skipped=1, passed=3, xfailed=1)
 
 
 def test_each_on_what_cannot_be_parametrized(run) -> None:
@@ -253,32 +239,39 @@ class TestGroup(unittest.TestCase):
     result.stderr.fnmatch_lines(["*::TestGroup::test_method: @pytest.mark.cudalink backend='each' needs a test that *"])
 
 
-@pytest.mark.parametrize(
-    ("keywords", "words"),
-    [
-        ("driver='13.x'", "driver='13.x' is not a version specifier; write driver='>=13.0'"),
-        ("arch='sm_09'", "arch='sm_09' is unknown; expected sm_50, *, sm_121f, or a newer one"),
-        ("arch='hopper'", "arch='hopper' is not a version specifier; write arch='sm_90', or *"),
-        ("gpu='yes'", "gpu='yes'; expected True for a real device, or False for none"),
-        ("backend='cuda'", "backend='cuda': write one of 'driver', 'nvjitlink', 'each'"),
-        ("isolate=1", "isolate=1: write True or False"),
-        ("driver='13', otherwise='ignore'", "otherwise='ignore': write 'skip', 'xfail' or Raises(...), *"),
-        ("otherwise='skip'", "otherwise needs a requirement: one of ctk, driver, nvjitlink, arch, gpu"),
-        ("drver='13'", "takes the keywords ctk, driver, *, got drver"),
-        ("'13'", "takes the keywords *, got '13'"),
-    ],
-)
-def test_usage_errors(run, keywords, words) -> None:
-    """What cannot be meant is refused at collection, and the test is named."""
-    result = run(
-        f"@pytest.mark.cudalink({keywords})\n@pytest.mark.parametrize('i', [1, 2])\ndef test_marked(i): pass\n"
-    )
+FAULTS = {
+    "driver='13.x'": ["driver='13.x' is not a version specifier; write driver='>=13.0'"],
+    "arch='sm_09'": ["arch='sm_09' is unknown; expected sm_50, *, sm_121f, or a newer one"],
+    "arch='hopper'": ["arch='hopper' is not a version specifier; write arch='sm_90', or *"],
+    "gpu='yes'": ["gpu='yes'; expected True for a real device, or False for none"],
+    "backend='cuda'": ["backend='cuda': write one of 'driver', 'nvjitlink', 'each'"],
+    "isolate=1": ["isolate=1: write True or False"],
+    "policy='lenient'": ["policy 'lenient' is unknown; known: strict-major*"],
+    "driver='13', otherwise='ignore'": ["otherwise='ignore': write 'skip', 'xfail' or Raises(...), *"],
+    "otherwise='skip'": ["otherwise needs a requirement: one of ctk, driver, nvjitlink, arch, gpu"],
+    "drver='13'": ["takes the keywords ctk, driver, *policy, got drver"],
+    "'13'": ["takes the keywords ctk, *policy, got '13'"],
+    "driver='x', gpu=2": ["driver='x' is not *", "gpu=2; expected *"],
+}
+
+
+def test_usage_errors(run) -> None:
+    """What cannot be meant is refused at collection: one run names each test once for each fault, parametrized or not."""
+    twice = "@pytest.mark.parametrize('i', [1, 2])\n"
+    marked = (f"@pytest.mark.cudalink({one})\n{twice}def test_{i}_(i): pass" for i, one in enumerate(FAULTS))
+    result = run("\n".join(marked))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"ERROR: test_usage_errors.py::test_marked: @pytest.mark.cudalink {words}"])
-    assert result.stderr.str().count("test_marked") == 1
+    for number, faults in enumerate(FAULTS.values()):
+        said = [line for line in result.errlines if f"test_{number}_" in line]
+        assert len(said) == len(faults), said
+        for line, words in zip(said, faults, strict=True):
+            start = "ERROR: " if number == 0 else ""
+            assert fnmatch.fnmatchcase(line, f"{start}test_usage_errors.py::test_{number}_: @pytest.mark.cudalink {words}")
 
 
-@pytest.mark.parametrize("arguments", [("-n2",), ("-n1", "--dist=each")])
+@pytest.mark.parametrize(
+    "arguments", [("-n2",), pytest.param(("-n1", "--dist=each"), marks=pytest.mark.slow)], ids=["xdist", "dist=each"]
+)
 def test_usage_error_in_a_worker(run, arguments) -> None:
     """Under xdist, too, it is one usage error that names the test, and no test runs."""
     result = run("@pytest.mark.cudalink(driver='x')\ndef test_marked(): pass\ndef test_other(): pass\n", *arguments)
@@ -288,15 +281,6 @@ def test_usage_error_in_a_worker(run, arguments) -> None:
     )
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
     result.assert_outcomes()
-
-
-def test_several_faults_are_told_at_once(run) -> None:
-    """One run shows all that is to be mended."""
-    result = run(
-        "@pytest.mark.cudalink(driver='x', gpu=2)\ndef test_a(): pass\n"
-        "@pytest.mark.cudalink(backend='x')\ndef test_b(): pass\n"
-    )
-    result.stderr.fnmatch_lines(["*test_a*driver='x'*", "*test_a*gpu=2*", "*test_b*backend='x'*"])
 
 
 def test_markers_option_explains(run) -> None:
@@ -399,7 +383,7 @@ def test_plain(): pass
     )
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["plain", "xdist"])
+@pytest.mark.parametrize("workers", [ALONE, XDIST])
 def test_force_backend_each_without_a_link_test(run, workers) -> None:
     """A run in which ``--force-backend=each`` forces no test says so once, also with -q."""
     result = run("def test_plain(): pass\n", "--force-backend=each", "-q", *workers)

@@ -10,6 +10,7 @@ import pytest
 from pytest_cudalink import probes
 from pytest_cudalink.native import compiler
 from pytest_cudalink.report import Recording, read
+from tests.nested import ALONE, ISOLATED, XDIST
 
 #: An extension module that calls libnvJitLink itself, written without Python's headers, which a machine may lack.
 SOURCE = """
@@ -73,9 +74,9 @@ def extension(toolkit, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(pytester: pytest.Pytester, run_pytest, extension):
     """Run a module that links natively; returns the result and the records."""
 
-    def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()) -> tuple[pytest.RunResult, Recording]:
+    def go(module: str, *arguments: str) -> tuple[pytest.RunResult, Recording]:
         pytester.makepyfile(HEAD.format(folder=str(extension.parent)) + module)
-        result = run_pytest("--cudalink-report=run.jsonl", *arguments, plugins=plugins)
+        result = run_pytest("--cudalink-report=run.jsonl", *arguments)
         return result, read(pytester.path / "run.jsonl")
 
     return go
@@ -163,11 +164,11 @@ def test_forks():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "plugins"), [(("-n2",), ("xdist",)), (("--cudalink-isolate",), ())], ids=["xdist", "isolated"]
+    "arguments", [XDIST, pytest.param(("--cudalink-isolate",), id="isolated")]
 )
-def test_other_processes_hand_over(run, arguments, plugins) -> None:
+def test_other_processes_hand_over(run, arguments) -> None:
     """The workers of xdist, and the processes of isolated tests, count for the run."""
-    result, records = run(TWO, *arguments, plugins=plugins)
+    result, records = run(TWO, *arguments)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines([f"3 links in your code were not steered ({VIA}): 3 on nvJitLink"])
     assert counts(records) == {("test_imports", VIA): 2, ("test_opens", VIA): 1}
@@ -258,11 +259,10 @@ def test_ptx(cuda):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "plugins"),
-    [((), ()), (("-n2",), ("xdist",)), (("--cudalink-isolate",), ()), (("--cudalink-rerun-after-crash",), ())],
-    ids=["here", "xdist", "isolated", "one process"],
+    "arguments",
+    [ALONE, XDIST, ISOLATED, pytest.param(("--cudalink-rerun-after-crash",), id="shared", marks=pytest.mark.slow)],
 )
-def test_modules_without_a_seen_link(run, toolkit, pytester, arguments, plugins) -> None:
+def test_modules_without_a_seen_link(run, toolkit, pytester, arguments) -> None:
     """Modules that no seen link made are counted, each content once; they fail nothing, even where one is forced."""
     module = """
 import subprocess, sys
@@ -282,9 +282,7 @@ def test_precompiled(cuda, codes):
         + LOADS[LOADS.index("def image") : LOADS.index("def load")].replace("\\\\", "\\")
         + "for name in 'ab':\n    Path(sys.argv[1], name).write_bytes(image(name, 'nvjitlink'))\n"
     )
-    result, recorded = run(
-        LOADS + module, f"--cudalink-driver={toolkit}", "--force-backend=driver", *arguments, plugins=plugins
-    )
+    result, recorded = run(LOADS + module, f"--cudalink-driver={toolkit}", "--force-backend=driver", *arguments)
     result.assert_outcomes(passed=1)
     said = "precompiled code, NVRTC, or a static copy of nvJitLink"
     result.stdout.fnmatch_lines([f"the emulated driver loaded at least 2 modules that no seen link made: {said}"])

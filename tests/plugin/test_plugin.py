@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pytest_cudalink.plugin import settings
 from pytest_cudalink.plugin.missing_driver import MISSING_DRIVER
+from tests.nested import ALONE, XDIST
 
 FORCED = """
 import pytest
@@ -33,35 +38,77 @@ def run(pytester: pytest.Pytester, run_pytest):
     return go
 
 
+def resolved(given: dict[str, str], ini: dict[str, str]) -> settings.Settings:
+    """The settings of a run with this command line and this ini file."""
+    config: Any = SimpleNamespace(option=argparse.Namespace(**given), getini=ini.get)
+    return settings.resolve(config)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "env", "ini", "expected", "source"),
+    ("given", "env", "ini", "expected"),
     [
-        ([], None, "", None, None),
-        (["--force-backend=nvjitlink"], None, "", "nvjitlink", "option"),
-        (["--force-backend=nvjitlink"], "driver", "cudalink_force_backend = driver", "nvjitlink", "option"),
-        ([], "driver", "", "driver", "environment CUDALINK_FORCE_BACKEND"),
-        ([], "nvjitlink", "cudalink_force_backend = driver", "nvjitlink", "environment CUDALINK_FORCE_BACKEND"),
-        ([], None, "cudalink_force_backend = driver", "driver", "ini"),
-        (["--force-backend=auto"], "driver", "", None, "option"),
-        ([], "", "cudalink_force_backend = driver", "driver", "ini"),
+        (None, None, None, ("auto", "default")),
+        ("nvjitlink", None, None, ("nvjitlink", "option")),
+        ("nvjitlink", "driver", "driver", ("nvjitlink", "option")),
+        (None, "driver", None, ("driver", "environment CUDALINK_FORCE_BACKEND")),
+        (None, "nvjitlink", "driver", ("nvjitlink", "environment CUDALINK_FORCE_BACKEND")),
+        (None, None, "driver", ("driver", "ini")),
+        ("auto", "driver", None, ("auto", "option")),
+        (None, "", "driver", ("driver", "ini")),
     ],
 )
-def test_precedence(run, monkeypatch, arguments, env, ini, expected, source) -> None:
-    """Option, then environment, then ini; the header says which it was."""
+def test_precedence(monkeypatch, given, env, ini, expected) -> None:
+    """Option, then environment, then ini."""
     if env is not None:
         monkeypatch.setenv("CUDALINK_FORCE_BACKEND", env)
-    result = run(FORCED.format(backend=expected, policy="strict-major"), *arguments, ini=ini)
-    result.assert_outcomes(passed=1)
-    shown = (expected or "auto") + (f" (from {source})" if source else "")
-    result.stdout.fnmatch_lines([f"cudalink: backend {shown}, policy strict-major, *driver*"])
+    found = resolved({"cudalink_force_backend": given} if given else {}, {"cudalink_force_backend": ini} if ini else {})
+    assert (found.backend.value, found.backend.source) == expected
 
 
-def test_policy_option(run, monkeypatch) -> None:
-    """The policy has the same twins."""
+#: A value for each setting of which not every word is one.
+EXAMPLES = {"device": "h100", "device_memory": "8GiB", "faults": "cuLinkCreate:1=2"}
+
+
+@pytest.mark.parametrize("option", settings.OPTIONS, ids=[option.name for option in settings.OPTIONS])
+def test_twins(monkeypatch, option: settings.Option) -> None:
+    """Environment and ini file set each option, too."""
+    value = option.choices[0] if option.choices else EXAMPLES.get(option.name, option.default or "auto")
+    from_ini = getattr(resolved({}, {option.ini: value}), option.name)
+    assert (from_ini.value, from_ini.source) == (value, "ini")
+    monkeypatch.setenv(option.env, value)
+    from_environment = getattr(resolved({}, {}), option.name)
+    assert (from_environment.value, from_environment.source) == (value, f"environment {option.env}")
+
+
+def test_the_header_says_who_set_it(run, monkeypatch) -> None:
+    """The source of each choice is there, and the choices count."""
     monkeypatch.setenv("CUDALINK_POLICY", "released")
-    result = run(FORCED.format(backend=None, policy="newer-driver-ok"), "--cudalink-policy=newer-driver-ok")
+    result = run(FORCED.format(backend="driver", policy="released"), ini="cudalink_force_backend = driver")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: * policy newer-driver-ok (from option), *"])
+    said = "cudalink: backend driver (from ini), policy released (from environment CUDALINK_POLICY), *driver*"
+    result.stdout.fnmatch_lines([said])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("link_timeout", ["0", "86401", "soon", "1.5"], "a number of seconds, 1 to 86400"),
+        ("nvjitlink", ["13"], "auto, absent, or a CUDA release such as 13.0"),
+        ("provenance", ["pip", "/opt:lib"], "any, wheels, system, conda, or absolute paths of folders, separated by ':'"),
+        (
+            "require",
+            ["drivers", "driver,none", "auto,links", ","],
+            "auto, none, or some of driver, faults, links, separated by commas",
+        ),
+    ],
+)
+def test_wrong_values(name, values, expected) -> None:
+    """A value that means nothing is a usage error that says what is expected."""
+    (option,) = (one for one in settings.OPTIONS if one.name == name)
+    for value in values:
+        with pytest.raises(pytest.UsageError) as caught:
+            resolved({option.ini: value}, {})
+        assert str(caught.value) == f"cudalink: {option.flag} is {value!r} (from option); expected {expected}"
 
 
 def test_wrong_option(run) -> None:
@@ -71,14 +118,14 @@ def test_wrong_option(run) -> None:
     result.stderr.fnmatch_lines(["*--force-backend: invalid choice: 'cuda' (choose from *driver*nvjitlink*"])
 
 
-@pytest.mark.parametrize("source", ["environment", "ini"])
-def test_wrong_twin(run, monkeypatch, source: str) -> None:
+def test_wrong_twin(run, monkeypatch) -> None:
     """A wrong value from elsewhere is a usage error that names where it came from."""
-    if source == "environment":
-        monkeypatch.setenv("CUDALINK_POLICY", "lenient")
-    result = run("", ini="cudalink_policy = lenient" if source == "ini" else "")
+    monkeypatch.setenv("CUDALINK_POLICY", "lenient")
+    result = run("")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--cudalink-policy is 'lenient' (from {source}*expected one of strict-major, *"])
+    result.stderr.fnmatch_lines(
+        ["*--cudalink-policy is 'lenient' (from environment CUDALINK_POLICY); expected one of strict-major, *"]
+    )
 
 
 def test_quiet_shows_no_header(run) -> None:
@@ -107,12 +154,11 @@ def test_switched_off(pytester) -> None:
     result.stdout.no_fnmatch_line("cudalink:*")
 
 
-def test_help_and_markers(run) -> None:
-    """The help lists options with their twins, and the marker explains itself."""
+def test_help(run) -> None:
+    """The help lists options with their twins, and pytest the fixtures; `test_marker` asks for the markers."""
     run("", "--help").stdout.fnmatch_lines(
         ["CUDA linking (pytest-cudalink):", "*--force-backend=*", "*CUDALINK_FORCE_BACKEND*"]
     )
-    run("", "--markers").stdout.fnmatch_lines(["@pytest.mark.cudalink(*policy*"])
     listed = run("", "--fixtures").stdout
     for name in ("cudalink", "dispatch_case", "fake_versions", "force_backend", "linker_factory"):
         listed.fnmatch_lines([f"{name} -- *fixtures.py*"])
@@ -222,21 +268,6 @@ def test_dispatch_case_of_another_policy(run) -> None:
     run(module, "--strict-markers").assert_outcomes(passed=100)
 
 
-@pytest.mark.parametrize(
-    ("marker", "words"),
-    [
-        ("policy='lenient'", "*test_marked: *policy 'lenient' is unknown; known: strict-major*"),
-        ("polciy='released'", "*test_marked*takes the keywords ctk, *policy, got polciy*"),
-        ("'released'", "*test_marked*takes the keywords ctk, *policy, got 'released'*"),
-    ],
-)
-def test_wrong_marker(run, marker: str, words: str) -> None:
-    """A wrong marker is a usage error that names the test."""
-    result = run(f"import pytest\n@pytest.mark.cudalink({marker})\ndef test_marked(dispatch_case): pass\n")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([words])
-
-
 def test_forced_driver_without_a_driver_skips(run, monkeypatch) -> None:
     """What needs the driver is skipped with one reason; what does not runs; other errors stay."""
     monkeypatch.setenv("LD_LIBRARY_PATH", "/nonexistent")
@@ -320,7 +351,7 @@ def test_header_says_what_is_faked(run, pytester) -> None:
     )
 
 
-@pytest.mark.parametrize("workers", [[], ["-n1"]])
+@pytest.mark.parametrize("workers", [ALONE, XDIST])
 def test_forced_driver_without_a_driver_skips_all_that_needs_it(run, pytester, workers) -> None:
     """Also what unittest runs, what a module does while it is imported, and what a fixture does at its end."""
     module = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import read
+from tests.nested import ALONE, ISOLATED, XDIST
 
 MODULE = """
 import ctypes
@@ -145,7 +146,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_only_failures_of_the_phase_are_skipped(run, arguments) -> None:
     """What passes, is skipped, expected, injected, or fails in another phase than the refused call, stays as it is."""
     result, tests = run(MIXED, "--cudalink-unsupported=skip", *arguments)
@@ -223,18 +224,6 @@ def test_junit(run, pytester: pytest.Pytester) -> None:
     text = (pytester.path / "junit.xml").read_text()
     assert '<property name="cudalink.refused" value="cuFirst"' in text
     assert REASON.format("cuFirst is") in text
-
-
-@pytest.mark.parametrize("where", ["environment", "ini"])
-def test_where_it_is_set(run, pytester: pytest.Pytester, monkeypatch, where) -> None:
-    """The environment and the ini file set it, too."""
-    if where == "ini":
-        pytester.makeini("[pytest]\ncudalink_unsupported = skip\n")
-    else:
-        monkeypatch.setenv("CUDALINK_UNSUPPORTED", "skip")
-    result, _ = run("def test_it(): fail()\n")
-
-    result.assert_outcomes(skipped=1)
 
 
 def test_a_file_that_cannot_be_collected(run) -> None:

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pytest_cudalink.report import Recording, read, records
-from tests.nested import NO_AUTOLOAD, with_plugins
+from tests.nested import ALONE, ISOLATED, NO_AUTOLOAD, XDIST, with_plugins
 
 LINK = """
 import os
@@ -71,6 +71,8 @@ def test_teardown(breaks): pass
 def test_skips_and_breaks(breaks): pytest.skip("no reason")
 @pytest.mark.cudalink(driver=">=13.2")
 def test_missing(): pass
+@pytest.mark.cudalink(driver=">=13.2")
+def test_also_missing(): pass
 @pytest.mark.cudalink(driver=">=13.5", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
 def test_documented(): link("driver", "new.ptx")
 """
@@ -85,14 +87,15 @@ EXPECTED = {
     "test_teardown": ["error"],
     "test_skips_and_breaks": ["error"],
     "test_missing": ["skipped"],
+    "test_also_missing": ["skipped"],
     "test_documented": ["passed"],
 }
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
-def test_every_outcome(run, arguments) -> None:
+@pytest.mark.parametrize("arguments", [ALONE, pytest.param(("-n2",), id="xdist")])
+def test_every_outcome(run, pytester, arguments) -> None:
     """Each test once, with its outcome, links, and what was documented or missing; the same under xdist."""
-    _, found = run(OUTCOMES, *arguments)
+    result, found = run(OUTCOMES, "--junitxml=junit.xml", *arguments)
 
     assert outcomes(found) == EXPECTED
     tests = {test.nodeid.rpartition("::")[2]: test for test in found.tests}
@@ -114,7 +117,7 @@ def test_every_outcome(run, arguments) -> None:
     assert len(found.starts) == len(EXPECTED)
     assert found.unfinished == []
     assert found.end.exitstatus == 1
-    assert found.end.counts == {"passed": 2, "failed": 1, "skipped": 2, "xfailed": 1, "xpassed": 1, "error": 3}
+    assert found.end.counts == {"passed": 2, "failed": 1, "skipped": 3, "xfailed": 1, "xpassed": 1, "error": 3}
     results = sorted((link.nodeid.rpartition("::")[2], link.backend, link.result) for link in found.links)
     assert results == [
         ("test_documented", "driver", "LinkError: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"),
@@ -125,6 +128,29 @@ def test_every_outcome(run, arguments) -> None:
     first = found.links[0]
     assert first.inputs[0]["kind"] == "ptx"
     assert first.versions["driver"] == "13.0"
+
+    # one section: links by target and backend, documented failures, and what skipped tests would need
+    result.stdout.fnmatch_lines(
+        [
+            "*= cudalink =*",
+            "bundled: 4 links (3 on the driver, 1 on nvJitLink)",
+            "1 test failed as documented (driver >= 13.5 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+            "2 tests were skipped: they need driver >= 13.2",
+        ],
+        consecutive=True,
+    )
+
+    suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
+    of_suite = {one.get("name"): one.get("value") for one in suite.findall("properties/property")}
+    assert of_suite["cudalink.driver"] == "13.0, emulated (cuDriverGetVersion)"
+    by_test = {
+        case.get("name"): {one.get("name"): one.get("value") for one in case.findall("properties/property")}
+        for case in suite.findall("testcase")
+    }
+    assert by_test["test_passes"] == {"cudalink.links": "bundled/driver=2 bundled/nvjitlink=1"}
+    assert by_test["test_missing"] == {"cudalink.missing": "driver >= 13.2"}
+    assert by_test["test_documented"]["cudalink.documented"] == "driver >= 13.5: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+    assert by_test["test_fails"] == {}
 
 
 def test_environment(run, toolkit, monkeypatch) -> None:
@@ -225,7 +251,9 @@ def test_after(): link('nvjitlink')
     assert [link.nodeid.rpartition("::")[2] for link in found.links] == ["test_before", "test_crash", "test_after"]
 
 
-@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "pytest.exit('enough')"])
+@pytest.mark.parametrize(
+    "how", ["raise KeyboardInterrupt", pytest.param("pytest.exit('enough')", marks=pytest.mark.slow)]
+)
 def test_interrupted(run, how) -> None:
     """A test that the end of the run cut has no outcome: it has begun, and is named as unfinished."""
     _, found = run(f"def test_before(): pass\ndef test_cut(): {how}\ndef test_after(): pass\n")
@@ -234,7 +262,9 @@ def test_interrupted(run, how) -> None:
     assert found.end.counts == {"passed": 1}
 
 
-@pytest.mark.parametrize("arguments", [("-x",), ("-x", "-n2"), ("--maxfail=1",)])
+@pytest.mark.parametrize(
+    "arguments", [("-x",), *(pytest.param(one, marks=pytest.mark.slow) for one in (("-x", "-n2"), ("--maxfail=1",)))]
+)
 def test_stopped_early(run, arguments) -> None:
     """With -x what ran is told, and what did not run is not."""
     tests = "".join(f"def test_{number}(): link()\n" for number in range(30))
@@ -252,7 +282,7 @@ def test_exit_status_of_others(run, pytester) -> None:
     assert (result.ret, found.end.exitstatus) == (7, 7)
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
 def test_files_that_are_not_collected(run, pytester, arguments) -> None:
     """A file that cannot be imported, or is skipped as a whole, stands in the records with the reason."""
     pytester.makepyfile(
@@ -265,7 +295,8 @@ def test_files_that_are_not_collected(run, pytester, arguments) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("-n1",), ("--cudalink-isolate",), ("-n1", "--cudalink-isolate")], ids=" ".join
+    "arguments",
+    [ALONE, XDIST, ISOLATED, pytest.param(("-n1", "--cudalink-isolate"), id="both", marks=pytest.mark.slow)],
 )
 def test_subtests(run, arguments) -> None:
     """Subtests are listed with their test, which they fail; they are called the same in every process."""
@@ -329,6 +360,7 @@ def test_links_outside_of_tests(run) -> None:
     result.stdout.fnmatch_lines(["bundled: 1 link (1 on the driver)"])
 
 
+@pytest.mark.slow
 def test_links_outside_of_tests_under_xdist(run) -> None:
     """Each worker hands over what it linked outside of tests."""
     result, found = run("link('driver')\ndef test(): link('driver')\n", "-n1")
@@ -365,48 +397,16 @@ def test_unwritable_report(pytester, run_pytest) -> None:
     result.stderr.fnmatch_lines(["*cudalink: --cudalink-report is folder (from option); it cannot be written: *"])
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n2",)], ids=["alone", "xdist"])
-def test_junit(run, pytester, arguments) -> None:
-    """Tests and suite carry properties that a JUnit report shows."""
-    run(OUTCOMES, "--junitxml=junit.xml", *arguments)
-    suite = ET.parse(pytester.path / "junit.xml").getroot().find("testsuite")
-    of_suite = {one.get("name"): one.get("value") for one in suite.findall("properties/property")}
-    assert of_suite["cudalink.driver"] == "13.0, emulated (cuDriverGetVersion)"
-    by_test = {
-        case.get("name"): {one.get("name"): one.get("value") for one in case.findall("properties/property")}
-        for case in suite.findall("testcase")
-    }
-    assert by_test["test_passes"] == {"cudalink.links": "bundled/driver=2 bundled/nvjitlink=1"}
-    assert by_test["test_missing"] == {"cudalink.missing": "driver >= 13.2"}
-    assert by_test["test_documented"]["cudalink.documented"] == "driver >= 13.5: CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
-    assert by_test["test_fails"] == {}
-
-
-def test_junit_switched_off(run, pytester) -> None:
-    """``--cudalink-properties=off`` leaves the JUnit report as it was; the record file still knows."""
-    _, found = run(OUTCOMES, "--junitxml=junit.xml", "--cudalink-properties=off")
+def test_switched_off(run, pytester) -> None:
+    """``--cudalink-properties=off`` leaves the JUnit report as it was, and -q the summary; the record file knows all."""
+    result, found = run(OUTCOMES, "--junitxml=junit.xml", "--cudalink-properties=off", "-q")
+    result.stdout.no_fnmatch_line("*= cudalink =*")
     assert "cudalink." not in pytester.path.joinpath("junit.xml").read_text().replace("cudalink.jsonl", "")
     assert next(test for test in found.tests if test.nodeid.endswith("test_passes")).links == 3
 
 
-def test_summary(run) -> None:
-    """One section: links by target and backend, documented failures, and what skipped tests would need."""
-    result, _ = run(OUTCOMES + "\n@pytest.mark.cudalink(driver='>=13.2')\ndef test_also_missing(): pass\n")
-    result.stdout.fnmatch_lines(
-        [
-            "*= cudalink =*",
-            "bundled: 4 links (3 on the driver, 1 on nvJitLink)",
-            "1 test failed as documented (driver >= 13.5 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-            "2 tests were skipped: they need driver >= 13.2",
-        ],
-        consecutive=True,
-    )
-
-
-def test_summary_is_quiet(run) -> None:
-    """With -q, and where nothing of ours happened, there is no section."""
-    result, _ = run(OUTCOMES, "-q")
-    result.stdout.no_fnmatch_line("*= cudalink =*")
+def test_summary_of_nothing(run) -> None:
+    """Where nothing of ours happened, there is no section."""
     result, _ = run("def test(): pass\n")
     result.stdout.no_fnmatch_line("*= cudalink =*")
 

@@ -7,6 +7,7 @@ import pytest
 from pytest_cudalink.plugin.backends import TARGETS
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.report import read
+from tests.nested import ALONE, XDIST
 
 LIBRARY = """
 USE = "nvjitlink"
@@ -112,55 +113,73 @@ def linker():
 """
 
 
-@pytest.mark.parametrize(
-    ("options", "first", "second", "failed"),
-    [({}, None, "driver", 1), ({}, "nvjitlink", "nvjitlink", 0), ({"backend": "nvjitlink"}, None, "driver", 0)],
-    ids=["free", "as-forced", "named-by-the-caller"],
-)
-def test_linker_of_a_wider_scope(run, options, first, second, failed) -> None:
+#: Options of the linker, and the backends that the test that makes it and the test that links with it force.
+LINKERS = {
+    "free": ({}, None, "driver"),
+    "as_forced": ({}, "nvjitlink", "nvjitlink"),
+    "named_by_the_caller": ({"backend": "nvjitlink"}, None, "driver"),
+}
+
+
+def test_linker_of_a_wider_scope(run, pytester) -> None:
     """A test fails if it links with a linker of an earlier test that has another backend than the test forces."""
-    marks = [f"@pytest.mark.cudalink(backend={backend!r})\n" if backend else "" for backend in (first, second)]
-    result = run(
-        f"OPTIONS = {options}\n{LINKER_OF_THE_MODULE}\n"
-        f"{marks[0]}def test_makes(linker): pass\n{marks[1]}def test_links(linker): linker.link('cubin')\n"
-    )
-    result.assert_outcomes(passed=2 - failed, failed=failed)
-    if failed:
-        why = "forced to driver by the marker cudalink, but this linker was made for nvjitlink in *test_makes*"
-        result.stdout.fnmatch_lines([f"*cudalink: bundled was {why}"])
+    for name, (options, *backends) in LINKERS.items():
+        marks = [f"@pytest.mark.cudalink(backend={backend!r})\n" if backend else "" for backend in backends]
+        code = (
+            f"import pytest\nOPTIONS = {options}\n{LINKER_OF_THE_MODULE}\n"
+            f"{marks[0]}def test_makes(linker): pass\n{marks[1]}def test_links(linker): linker.link('cubin')\n"
+        )
+        pytester.makepyfile(**{f"test_{name}": code})
+    result = run("", "-rf")
+    result.assert_outcomes(passed=5, failed=1)
+    why = "forced to driver by the marker cudalink, but this linker was made for nvjitlink in *test_makes*"
+    result.stdout.fnmatch_lines([f"*cudalink: bundled was {why}", "FAILED test_free.py::test_links - *"])
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        "def test():\n    with pytest.raises(RuntimeError): lib.link()",
-        "@pytest.mark.xfail\ndef test(): lib.link()",
-        "@pytest.mark.cudalink(driver='>=99', otherwise=Raises(RuntimeError))\ndef test(): lib.link()",
-        "with pytest.raises(RuntimeError): lib.link()\ndef test(): pass",
-    ],
-    ids=["caught", "xfail", "documented", "outside"],
-)
-def test_mismatch_that_is_caught(run, link) -> None:
+CAUGHT = """
+import lib
+from pytest_cudalink import Raises
+
+def test_caught():
+    with pytest.raises(RuntimeError): lib.link()
+@pytest.mark.xfail
+def test_xfail(): lib.link()
+@pytest.mark.cudalink(driver='>=99', otherwise=Raises(RuntimeError))
+def test_documented(): lib.link()
+"""
+
+
+def test_mismatch_that_is_caught(run) -> None:
     """A test that catches the error or expects it fails, and so does the run if it was caught outside of tests."""
-    module = f"import lib\nfrom pytest_cudalink import Raises\n{link}\n"
-    result = run(module, "--force-backend=nvjitlink", works=False, hooks="\nimport lib\nlib.USE = 'driver'\n")
+    hooks = "\nimport lib\nlib.USE = 'driver'\n"
+    said = "*cudalink: lib was forced to nvjitlink by *, but its linker says driver*"
+    result = run(CAUGHT, "--force-backend=nvjitlink", works=False, hooks=hooks)
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines([said] * 3)
+    outside = "import lib\nwith pytest.raises(RuntimeError): lib.link()\ndef test(): pass\n"
+    result = run(outside, "--force-backend=nvjitlink", works=False, hooks=hooks)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*cudalink: lib was forced to nvjitlink by *, but its linker says driver*"])
+    result.stdout.fnmatch_lines([said])
     result.stdout.no_fnmatch_line("* passed*")
 
 
 def test_mismatch_is_shown_with_another_failure(run) -> None:
-    """The mismatch is also shown if the test fails for another reason, or if no report of a test follows."""
+    """The mismatch is also shown if the test fails for another reason."""
     hooks = "\nimport lib\nlib.USE = 'driver'\n"
     caught = "    with pytest.raises(RuntimeError): lib.link()\n"
     module = f"import lib\ndef test():\n{caught}    assert False, 'its own'\n"
     result = run(module, "--force-backend=nvjitlink", works=False, hooks=hooks)
     result.stdout.fnmatch_lines(["*its own*", "*- cudalink forced backend -*", "*but its linker says driver*"])
-    hooks += "import pytest\ndef pytest_sessionfinish():\n" + caught
-    for workers in ((), ("-n1",)):
-        result = run("import lib\ndef test(): pass\n", "--force-backend=nvjitlink", *workers, works=False, hooks=hooks)
-        assert result.ret == pytest.ExitCode.TESTS_FAILED
-        result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails because of *"])
+
+
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+def test_mismatch_after_the_last_test(run, arguments) -> None:
+    """It is shown, and fails the run, where no report of a test follows."""
+    hooks = "\nimport lib, pytest\nlib.USE = 'driver'\n"
+    hooks += "def pytest_sessionfinish():\n    with pytest.raises(RuntimeError): lib.link()\n"
+    result = run("import lib\ndef test(): pass\n", "--force-backend=nvjitlink", *arguments, works=False, hooks=hooks)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["outside of tests: *but its linker says driver*", "The run fails because of *"])
 
 
 def test_unforced_is_not_verified(run) -> None:
@@ -231,7 +250,7 @@ def test_links():
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("value", ["cuda.cor", "lib,nothing", ","])
+@pytest.mark.parametrize("value", ["lib,nothing", *(pytest.param(one, marks=pytest.mark.slow) for one in ("lbi", ","))])
 def test_unknown_target(run, value) -> None:
     """``--cudalink-target`` names what there is; anything else is a usage error that lists it."""
     result = run("def test(): pass\n", f"--cudalink-target={value}", "--force-backend=driver")
@@ -271,7 +290,7 @@ Lib.install = install
 """
 
 
-@pytest.mark.parametrize("arguments", [(), ("--force-backend=driver", "--cudalink-target=bundled"), ("-n1",)])
+@pytest.mark.parametrize("arguments", [ALONE, ("--force-backend=driver", "--cudalink-target=bundled"), XDIST])
 def test_stale_target_that_is_not_forced(run, arguments) -> None:
     """A release without a recipe breaks no suite that does not force it: it is not watched, and the summary says so."""
     result = run("import lib\ndef test(): assert lib.link() == 'nvjitlink'\n", *arguments, hooks=MOVED)
@@ -346,7 +365,7 @@ def test_it():
 
 
 @pytest.mark.parametrize(("hooks", "forced"), [("", None), ("Choice('driver', 'the hook')", "the hook")])
-def test_bundled_linker_of_a_run_that_forces_nothing(pytester, samples, hooks, forced) -> None:
+def test_bundled_linker_of_a_run_that_forces_nothing(pytester, run_pytest, samples, hooks, forced) -> None:
     """The first linker starts the steering: its link is counted and reported, and a hook chooses its backend."""
     pytester.path.joinpath("main.ptx").write_bytes(samples["12.9/main.ptx"])
     pytester.makepyfile(test_it=BUNDLED)
@@ -360,7 +379,7 @@ def pytest_cudalink_link(event):
     print("link:", event.target, event.backend, event.forced, event.nodeid)
 """
     )
-    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest", "-s")
+    result = run_pytest("-s")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [f"*link: bundled driver {forced} test_it.py::test_it", "bundled: 1 link (1 on the driver)"]

@@ -69,6 +69,11 @@ def test_after(memory, n): pass
 
 DRIVER = "--cudalink-driver=13.0"
 PLAIN, SHARED, WORKERS = (), ("--cudalink-rerun-after-crash",), ("-n2",)
+MODES = [
+    pytest.param(PLAIN, id="plain"),
+    pytest.param(SHARED, id="shared", marks=pytest.mark.slow),
+    pytest.param(WORKERS, id="workers", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture
@@ -87,6 +92,7 @@ def text(result: pytest.RunResult) -> str:
     return "\n".join(result.outlines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distribution", ["loadfile", "worksteal"])  # load: `test_results`, loadgroup: `test_groups`
 def test_workers(run, distribution: str) -> None:
     """Under xdist the rest of a worker's tests run in a fresh process, however they are distributed."""
@@ -95,6 +101,7 @@ def test_workers(run, distribution: str) -> None:
     assert "crashed" not in text(result)
 
 
+@pytest.mark.slow
 def test_groups(run, pytester: pytest.Pytester) -> None:
     """A worker with --dist=loadgroup adds the group to the node IDs; a fresh process does not, and runs the tests."""
     pytester.makeconftest(
@@ -124,7 +131,7 @@ def test_off(run) -> None:
     assert "left the contexts" not in text(result)
 
 
-@pytest.mark.parametrize("mode", [PLAIN, SHARED, WORKERS], ids=["plain", "shared", "workers"])
+@pytest.mark.parametrize("mode", MODES)
 def test_stop(run, mode) -> None:
     """The run stops after the test, with one sentence."""
     result = run(LITTLE.format(body="goes_wrong()"), "--cudalink-sticky=stop", *mode)
@@ -136,7 +143,7 @@ def test_stop(run, mode) -> None:
     result.stdout.fnmatch_lines([f"*{sentence}"])
 
 
-@pytest.mark.parametrize("mode", [PLAIN, SHARED, WORKERS], ids=["plain", "shared", "workers"])
+@pytest.mark.parametrize("mode", MODES)
 def test_work_that_does_not_end(run, mode) -> None:
     """A test whose work goes on beyond the deadline fails; the process that waits for it is not used any more."""
     result = run(LITTLE.format(body="never_ends()"), "--cudalink-sticky-deadline=1", *mode)
@@ -253,7 +260,7 @@ def test_it(): pass
     assert "outside of tests: collecting the tests left the contexts of the process with CUDA_ERROR" in text(result)
 
 
-@pytest.mark.parametrize("mode", [PLAIN, SHARED, WORKERS], ids=["plain", "shared", "workers"])
+@pytest.mark.parametrize("mode", MODES)
 def test_results(run, pytester: pytest.Pytester, mode) -> None:
     """Each culprit fails by name, once; the others pass; records, JUnit report and exit code are those of one run."""
     files = ("--cudalink-report=run.jsonl", "--junitxml=run.xml", "--durations=3")
