@@ -17,11 +17,11 @@ import pytest
 
 from pytest_cudalink import cli
 from pytest_cudalink.report.merge import merge
-from tests.nested import NO_AUTOLOAD, with_plugins
+from tests.nested import ALONE, ISOLATED, NO_AUTOLOAD, XDIST, with_plugins
 
 __all__: list[str] = []
 
-MODES = pytest.mark.parametrize("mode", [(), ("-n2",), ("--cudalink-isolate",)], ids=["plain", "xdist", "isolated"])
+MODES = pytest.mark.parametrize("mode", [ALONE, XDIST, ISOLATED])
 MODULE = """
 import pytest
 @pytest.mark.parametrize("n", range({count}))
@@ -75,14 +75,16 @@ def test_a_device_that_is_full(mode, tmp_path) -> None:
     expect(run(tmp_path, 4, "--cudalink-report=/dev/full", *mode), 4, "No space left on device")
 
 
-@pytest.mark.skipif(
-    subprocess.run(
-        ["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
-    ).returncode
-    != 0,
-    reason="this machine allows no mount in a user namespace; the limit of a file's size is tested below",
-)
+@pytest.fixture(scope="module")
+def _mounts() -> None:
+    """A user may mount a disk of its own."""
+    words = ["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("this machine allows no mount in a user namespace; the limit of a file's size is tested below")
+
+
 @MODES
+@pytest.mark.usefixtures("_mounts")
 def test_a_disk_that_fills_up(mode, tmp_path, capsys) -> None:
     """The record has the tests that were written before, and its cell is incomplete."""
     count, size = (12, 4) if "--cudalink-isolate" in mode else (60, 8)

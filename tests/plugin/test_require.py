@@ -11,6 +11,7 @@ from pytest_cudalink import cli
 from pytest_cudalink.process import preload
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
+from tests.nested import ALONE, ISOLATED, XDIST
 
 LINK = """
 import pytest
@@ -63,7 +64,9 @@ def run(pytester: pytest.Pytester, run_pytest, samples):
 # -- a real driver
 
 
-@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",), ("--collect-only",)], ids=str)
+@pytest.mark.parametrize(
+    "more", [ALONE, XDIST, ISOLATED, pytest.param(("--collect-only",), id="collect", marks=pytest.mark.slow)]
+)
 def test_real_without_a_driver_is_one_usage_error(run, more) -> None:
     """Who asks for the real driver learns what was looked for and what to do, before any test."""
     result = run("def test(): pass", "--cudalink-driver=real", *more, plugins=("no_driver",))
@@ -74,16 +77,12 @@ def test_real_without_a_driver_is_one_usage_error(run, more) -> None:
         assert words in errors[0]
 
 
-@pytest.mark.parametrize("source", ["environment CUDALINK_DRIVER", "ini"])
-def test_real_from_elsewhere(run, pytester, monkeypatch, source) -> None:
-    """The environment and the ini file are named as the source."""
-    if source == "ini":
-        pytester.makeini("[pytest]\ncudalink_driver = real\n")
-    else:
-        monkeypatch.setenv("CUDALINK_DRIVER", "real")
+def test_real_from_elsewhere(run, pytester) -> None:
+    """The ini file is named as the source."""
+    pytester.makeini("[pytest]\ncudalink_driver = real\n")
     result = run("def test(): pass", plugins=("no_driver",))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--cudalink-driver is real (from {source}), and this process finds no driver: *"])
+    result.stderr.fnmatch_lines(["*--cudalink-driver is real (from ini), and this process finds no driver: *"])
 
 
 def test_help_works_without_a_driver(run) -> None:
@@ -95,7 +94,7 @@ def test_help_works_without_a_driver(run) -> None:
 
 
 @pytest.mark.usefixtures("toolkit")
-@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+@pytest.mark.parametrize("more", [ALONE, XDIST, ISOLATED])
 def test_marker_works_without_a_gpu(run, more) -> None:
     """A marker, and the driver's half of ``each``, get the emulated driver that ``--force-backend=driver`` gets."""
     result = run(MARKED + EACH.removeprefix(LINK), *more)
@@ -173,19 +172,19 @@ preload.found_none_before = lambda: "numba-cuda"
     )
 
 
-@pytest.mark.parametrize("how", ["option", "environment", "ini", "marker", "each"])
-def test_one_reason_without_a_toolkit(run, pytester, monkeypatch, how) -> None:
+@pytest.mark.parametrize(
+    ("module", "option", "skipped"),
+    [
+        pytest.param(f"{LINK}\ndef test(): link()\n", ["--force-backend=driver"], 1, id="option"),
+        pytest.param(MARKED + EACH.removeprefix(LINK), [], 2, id="marker"),
+    ],
+)
+def test_one_reason_without_a_toolkit(run, module, option, skipped) -> None:
     """Where no version follows from a toolkit, each way of asking gives the same skip, which names the option."""
-    module = {"marker": MARKED, "each": EACH}.get(how, f"{LINK}\ndef test(): link()\n")
-    if how == "environment":
-        monkeypatch.setenv("CUDALINK_FORCE_BACKEND", "driver")
-    if how == "ini":
-        pytester.makeini("[pytest]\ncudalink_force_backend = driver\n")
-    option = ["--force-backend=driver"] if how == "option" else []
     result = run(module, *option, plugins=("no_toolkit",))
     result.stdout.fnmatch_lines(
         [
-            NOT_RUN.format(1),
+            NOT_RUN.format(skipped),
             f"SKIPPED * {SKIPPED}run with --cudalink-driver=13.0, which emulates one",
         ]
     )
@@ -193,7 +192,9 @@ def test_one_reason_without_a_toolkit(run, pytester, monkeypatch, how) -> None:
 
 
 @pytest.mark.usefixtures("toolkit")
-@pytest.mark.parametrize("first", ["cudalink", "pytest_cudalink.plugin", ""])
+@pytest.mark.parametrize(
+    "first", ["cudalink", *(pytest.param(one, marks=pytest.mark.slow) for one in ("pytest_cudalink.plugin", ""))]
+)
 def test_loaded_by_option_and_conftest(run, pytester, monkeypatch, first) -> None:
     """The plugin may be loaded by either name, by a conftest, and by several of these; a marker works the same."""
     pytester.makeconftest('pytest_plugins = ["pytest_cudalink.plugin"]')
@@ -208,7 +209,7 @@ def test_loaded_by_option_and_conftest(run, pytester, monkeypatch, first) -> Non
 # -- what must have happened
 
 
-@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",), ("-q",)], ids=str)
+@pytest.mark.parametrize("more", [pytest.param(("-q",), id="alone"), XDIST, ISOLATED])
 def test_all_skipped_is_red(run, pytester, more) -> None:
     """A run whose tests on the driver were all skipped fails, and says how to allow it; the records say so, too."""
     module = f"{EACH}\ndef test_plain(): pass\n"
@@ -253,7 +254,7 @@ def test_skipped_for_their_own_reasons(run) -> None:
 
 
 @pytest.mark.usefixtures("toolkit")
-@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+@pytest.mark.parametrize("more", [ALONE, XDIST, ISOLATED])
 def test_required(run, more) -> None:
     """``driver`` and ``links`` are met by one test, wherever it runs; a run without one names what is missing."""
     module = f"{MARKED}\ndef test_plain(): pass\n"
@@ -305,15 +306,6 @@ def test_last_failed(run_pytest, pytester) -> None:
     result.stdout.fnmatch_lines(["The run fails because nothing was linked; *"])
 
 
-@pytest.mark.parametrize("value", ["drivers", "driver,none", "auto,links", ","])
-def test_wrong_requirements(run_pytest, pytester, value) -> None:
-    """A value that means nothing is a usage error."""
-    pytester.makepyfile("def test(): pass")
-    result = run_pytest(f"--cudalink-require={value}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--cudalink-require is '{value}' (from option); expected auto, none, or some of *"])
-
-
 @pytest.mark.usefixtures("toolkit")
 def test_marker_where_no_driver_can_be_emulated(run) -> None:
     """Without the native libraries the marked tests are skipped, and the others run."""
@@ -331,7 +323,7 @@ emulator.library_folder = library_folder
 
 
 @pytest.mark.usefixtures("toolkit")
-@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+@pytest.mark.parametrize("more", [ALONE, XDIST, ISOLATED])
 def test_late_driver_in_record_and_report(run, pytester, more) -> None:
     """Record, JUnit report and header have the driver that was emulated for a marker, and say nothing false before."""
     arguments = ("--cudalink-arch=sm_90", "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more)
@@ -356,7 +348,7 @@ def test_late_driver_in_record_and_report(run, pytester, more) -> None:
     assert recording.found is None
 
 
-@pytest.mark.parametrize("more", [(), ("-n2",)], ids=str)
+@pytest.mark.parametrize("more", [ALONE, XDIST])
 def test_requirement_in_junit(run, pytester, more) -> None:
     """Pytest's JUnit report and that of ``cudalink report`` say which requirement the run did not meet."""
     result = run("def test(): pass", "--cudalink-require=links", "--junitxml=r.xml", "--cudalink-report=r.jsonl", *more)
@@ -368,6 +360,7 @@ def test_requirement_in_junit(run, pytester, more) -> None:
     assert f'<error message="{sentence}' in merged.read_text()
 
 
+@pytest.mark.slow
 def test_required_where_a_test_crashes(run) -> None:
     """What the tests of a shared process have done counts, also of one that is replaced."""
     module = f"{MARKED}\ndef test_dies():\n    import os\n    os.abort()\ndef test_plain(): pass\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import read
+from tests.nested import ALONE, ISOLATED, XDIST
 
 #: A library that calls the linkers itself, as many do.
 LIBRARY = """
@@ -144,58 +145,49 @@ def test(linker_factory):
 # -- failed where a backend is forced
 
 
-FORCED = {
-    "option": ("def test(): library.on_nvjitlink()", ["--force-backend=driver"], {"failed": 1}),
-    "marker": (
-        "@pytest.mark.cudalink(backend='driver')\ndef test(): library.on_nvjitlink()",
-        [],
-        {"failed": 1},
-    ),
-    "each": (
-        "@pytest.mark.cudalink(backend='each')\ndef test_each(): library.on_nvjitlink()",
-        [],
-        {"failed": 1, "passed": 1},
-    ),
-    "each by option": (
-        "def test_each(linker_factory): library.on_nvjitlink()",
-        ["--force-backend=each"],
-        {"failed": 1, "passed": 1},
-    ),
-    "factory": ("def test(linker_factory): library.on_nvjitlink()", ["--force-backend=driver"], {"failed": 1}),
-    "fixture": ("def test(force_backend):\n    force_backend('driver')\n    library.on_nvjitlink()", [], {"failed": 1}),
-    "in setup": (
-        "@pytest.fixture\ndef made(): library.on_nvjitlink()\ndef test(made): pass",
-        ["--force-backend=driver"],
-        {"errors": 1},
-    ),
-    "xfail": (
-        "@pytest.mark.xfail\ndef test():\n    library.on_nvjitlink()\n    assert 0",
-        ["--force-backend=driver"],
-        {"failed": 1},
-    ),
-    "skip": ("def test():\n    library.on_nvjitlink()\n    pytest.skip()", ["--force-backend=driver"], {"failed": 1}),
-    "xdist": ("def test(): library.on_nvjitlink()", ["--force-backend=driver", "-n2"], {"failed": 1}),
-    "isolated": ("def test(): library.on_nvjitlink()", ["--force-backend=driver", "--cudalink-isolate"], {"failed": 1}),
-    "isolated workers": (
-        "@pytest.mark.skip\ndef test_other(): pass\ndef test(): library.on_nvjitlink()",
-        ["--force-backend=driver", "--cudalink-isolate", "-n2"],
-        {"failed": 1, "skipped": 1},
-    ),
-    "thread": (
-        """
+BY_OPTION = """
 import threading
-def test():
+def test_plain(): library.on_nvjitlink()
+def test_factory(linker_factory): library.on_nvjitlink()
+@pytest.mark.xfail
+def test_xfails():
+    library.on_nvjitlink()
+    assert 0
+def test_skips():
+    library.on_nvjitlink()
+    pytest.skip()
+@pytest.fixture
+def made(): library.on_nvjitlink()
+def test_setup(made): pass
+def test_thread():
     one = threading.Thread(target=library.on_nvjitlink)
     one.start()
     one.join()
-""",
-        ["--force-backend=driver"],
-        {"failed": 1},
-    ),
+"""
+BY_TEST = """
+@pytest.mark.cudalink(backend="driver")
+def test_marker(): library.on_nvjitlink()
+@pytest.mark.cudalink(backend="each")
+def test_each(): library.on_nvjitlink()
+def test_fixture(force_backend):
+    force_backend("driver")
+    library.on_nvjitlink()
+"""
+EACH = "def test_each(linker_factory): library.on_nvjitlink()"
+FORCED = {
+    "option": (BY_OPTION, ["--force-backend=driver"], {"failed": 5, "errors": 1}),
+    "test": (BY_TEST, [], {"failed": 3, "passed": 1}),
+    "each by option": (EACH, ["--force-backend=each"], {"failed": 1, "passed": 1}),
+    "isolated": (BY_OPTION, ["--force-backend=driver", "--cudalink-isolate"], {"failed": 5, "errors": 1}),
+    "xdist": (BY_OPTION, ["--force-backend=driver", "-n2"], {"failed": 5, "errors": 1}),
+    "isolated workers": (BY_OPTION, ["--force-backend=driver", "--cudalink-isolate", "-n2"], {"failed": 5, "errors": 1}),
 }
 
 
-@pytest.mark.parametrize("case", FORCED)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] if case in {"xdist", "isolated workers"} else []) for case in FORCED],
+)
 def test_forced_and_linked_elsewhere(run, case) -> None:
     """Whoever forced the backend: the test fails, and says which call in which line did it and what to do."""
     module, arguments, outcomes = FORCED[case]
@@ -203,14 +195,15 @@ def test_forced_and_linked_elsewhere(run, case) -> None:
 
     result.assert_outcomes(**outcomes)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([WRONG])
+    failed = sum(outcomes.values()) - outcomes.get("passed", 0)
+    result.stdout.fnmatch_lines([WRONG] * failed)
     result.stdout.fnmatch_lines(
-        ["*Write a target *(see the page Targets of the documentation)*--cudalink-unsteered=allow*"]
+        ["*Write a target *(see the page Targets of the documentation)*--cudalink-unsteered=allow*"] * failed
     )
     also = " 1 on nvJitLink (as forced)," if "passed" in outcomes else ""
-    number = "2 links in your code were" if also else "1 link in your code was"
-    summary = f"{number} not steered (cuda.bindings.nvjitlink):{also} 1 on nvJitLink (not as forced)"
-    assert summary in result.stdout.str()
+    number = sum(outcomes.values())
+    summary = f"{number} links in your code were not steered (cuda.bindings.nvjitlink):{also} "
+    assert f"{summary}{failed} on nvJitLink (not as forced)" in result.stdout.str()
 
 
 def test_the_driver_where_nvjitlink_is_forced(run) -> None:
@@ -244,13 +237,11 @@ def test_other_targets_than_the_forced_ones(run) -> None:
 
 
 @pytest.mark.parametrize("option", [(), ("--force-backend=driver",), ("--force-backend=nvjitlink",)])
-@pytest.mark.parametrize("case", ["marker", "each", "fixture"])
-def test_other_targets_than_the_forced_ones_and_a_test_that_names_a_backend(run, case, option) -> None:
+def test_other_targets_than_the_forced_ones_and_a_test_that_names_a_backend(run, option) -> None:
     """The backend of a test holds for all its links, whatever targets the run forces."""
-    module, _, outcomes = FORCED[case]
-    result = run(module, *option, "--cudalink-target=bundled")
-    result.assert_outcomes(**outcomes)
-    result.stdout.fnmatch_lines([WRONG])
+    result = run(BY_TEST, *option, "--cudalink-target=bundled")
+    result.assert_outcomes(failed=3, passed=1)
+    result.stdout.fnmatch_lines([WRONG] * 3)
 
 
 def test_each_backend_of_some_targets(run) -> None:
@@ -305,7 +296,7 @@ def test_a_function_that_was_kept_before_is_seen_below_python(run, pytester) -> 
 # -- outside of tests
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n1",), ("--cudalink-isolate",)], ids=["plain", "xdist", "isolated"])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_outside_of_tests(run, arguments) -> None:
     """A link while a module is collected fails the run, once, and no test."""
     result = run("library.on_nvjitlink()\ndef test(): pass", "--force-backend=driver", *arguments)
@@ -339,7 +330,9 @@ def test_warn(run) -> None:
     result.assert_outcomes(failed=1)
 
 
-@pytest.mark.parametrize("more", ["--cudalink-isolate", "--cudalink-rerun-after-crash"])
+@pytest.mark.parametrize(
+    "more", ["--cudalink-isolate", pytest.param("--cudalink-rerun-after-crash", marks=pytest.mark.slow)]
+)
 def test_warn_from_another_process(run, more) -> None:
     """The warning of a test that runs elsewhere keeps its category, although this process has not imported it."""
     result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", "--cudalink-unsteered=warn", more)
@@ -347,19 +340,11 @@ def test_warn_from_another_process(run, more) -> None:
     result.stdout.fnmatch_lines([f"*UnsteeredLinkWarning: {WRONG}"])
 
 
-@pytest.mark.parametrize("how", ["option", "environment CUDALINK_UNSTEERED", "ini"])
-def test_allow(run, pytester, monkeypatch, how) -> None:
-    """Such links are only counted; each source of the setting works, and the header says which."""
-    arguments = ["--cudalink-unsteered=allow"] if how == "option" else []
-    if how == "ini":
-        pytester.makeini("[pytest]\ncudalink_unsteered = allow\n")
-    elif not arguments:
-        monkeypatch.setenv("CUDALINK_UNSTEERED", "allow")
-    result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", *arguments)
+def test_allow(run) -> None:
+    """Such links are only counted; the header says so, and who has set it."""
+    result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", "--cudalink-unsteered=allow")
     result.assert_outcomes(passed=1)
-    said = (
-        f"cudalink: not forced: code that calls a linker itself (unsteered allow, from {how}); what it links is counted"
-    )
+    said = "cudalink: not forced: code that calls a linker itself (unsteered allow, from option); what it links is counted"
     assert said in result.stdout.lines
     result.stdout.fnmatch_lines(["1 link in your code was not steered *: 1 on nvJitLink (not as forced)"])
 
@@ -480,7 +465,7 @@ def stale(pytester, monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("stale")
-@pytest.mark.parametrize("arguments", [(), ("-n1",), ("--cudalink-isolate",)], ids=["plain", "xdist", "isolated"])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
 def test_a_stale_recipe_that_is_swallowed(pytester, run_pytest, arguments) -> None:
     """A run that forced it ends red, and names it nowhere as forced."""
     pytester.makepyfile(f"{SWALLOWED}def test(): pass")
