@@ -326,6 +326,7 @@ def test(i, tmp_path):
     assert len(set(lines)) == len(lines) == 16
 
 
+@pytest.mark.slow
 def test_threads_that_end_before_a_fork_are_no_hazard(run) -> None:
     """OpenBLAS, which numpy brings, ends its threads before a fork; every suite that imports numpy has them."""
     pytest.importorskip("numpy")

@@ -66,7 +66,9 @@ def test_passes(i):
     link()
 
 @isolated
-def test_fails(): assert "this" == "that"
+def test_fails():
+    print("a word")
+    assert "this" == "that"
 
 @isolated
 def test_skips(): pytest.skip("for a reason")
@@ -89,7 +91,7 @@ def test_after():
 
 @pytest.mark.parametrize("arguments", [ALONE, XDIST])
 def test_crashes_are_contained(run, pytester, arguments) -> None:
-    """Signals and exits fail their own test; every other outcome is as it would be."""
+    """Signals and exits fail their own test; every other outcome and its output are as they would be."""
     result = run(CRASHES, "-v", "-rA", "--junitxml=junit.xml", *arguments)
     result.assert_outcomes(passed=4, failed=3, errors=1, skipped=1, xfailed=1)
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGSEGV"])
@@ -97,7 +99,7 @@ def test_crashes_are_contained(run, pytester, arguments) -> None:
     result.stdout.fnmatch_lines(["*Fatal Python error: Segmentation fault*"])
     result.stdout.fnmatch_lines(["cudalink: the process of this test ended with exit code 7"])
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGKILL"])
-    result.stdout.fnmatch_lines(["E*assert 'this' == 'that'"])
+    result.stdout.fnmatch_lines(["E*assert 'this' == 'that'", "*Captured stdout call*", "a word"])
 
     found = read(pytester.path / "run.jsonl")
     outcomes = {test.nodeid.rpartition("::")[2]: test.outcome for test in found.tests}
@@ -145,47 +147,41 @@ def test_crash(): os.abort()
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGABRT"])
 
 
-def test_fixtures_of_wider_scope(run) -> None:
-    """Fixtures of a module are torn down where they were set up, on both sides of an isolated test."""
-    result = run(
-        """
+BETWEEN = """
 @pytest.fixture(scope="module")
 def shared():
     yield os.getpid()
-    print("torn down in", os.getpid() == int(OUTER))
+    with open("torn_down", "a") as file: print(os.getpid() == int(OUTER), file=file)
 
 def test_first(shared): assert shared == os.getpid()
 @isolated
 def test_isolated(shared): assert shared == os.getpid() and elsewhere()
 def test_last(shared): assert shared == os.getpid()
-""",
-        "-s",
-    )
-    result.assert_outcomes(passed=3)
-    assert result.stdout.str().count("torn down in True") == 1
-
-
-def test_isolated_last_in_its_module(run, pytester) -> None:
-    """The next module finds nothing left over."""
-    pytester.mkpydir("second").joinpath("test_second.py").write_text("def test(): pass\n")
-    result = run(
-        """
+"""
+LAST = """
 @pytest.fixture(scope="module", autouse=True)
-def shared(): yield
+def shared():
+    yield
+    if not elsewhere(): raise RuntimeError("no tear-down")
 
 def test_first(): pass
 @isolated
-def test_isolated(): pass
+def test_isolated(): assert elsewhere()
 """
-    )
-    result.assert_outcomes(passed=3)
 
 
-def test_captured_output(run) -> None:
-    """What an isolated test prints is shown with its failure."""
-    result = run("@isolated\ndef test_prints():\n    print('a word')\n    assert False\n")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*Captured stdout call*", "a word"])
+def test_fixtures_of_wider_scope(run, pytester) -> None:
+    """Fixtures of a module are torn down where they were set up, on both sides of an isolated test.
+
+    Where the isolated test is the last of the module, an error of that is its own, and the next module finds nothing
+    left over.
+    """
+    pytester.makepyfile(test_a=MODULE + LAST)
+    pytester.mkpydir("second").joinpath("test_second.py").write_text("def test(): pass\n")
+    result = run(BETWEEN)
+    result.assert_outcomes(passed=6, errors=1)
+    assert sorted(pytester.path.joinpath("torn_down").read_text().split()) == ["False", "True"]
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_isolated*", "E*RuntimeError: no tear-down"])
 
 
 def test_child_that_cannot_start(run, pytester) -> None:
@@ -247,25 +243,6 @@ def test_last(tmp_path_factory):
     words = re.findall("before|inside|after", pytester.path.joinpath("run.log").read_text())
     assert words == ["before", "after"]
     assert "test_last" in pytester.path.joinpath("debug.log").read_text()
-
-
-def test_error_in_a_wider_teardown(run, pytester) -> None:
-    """An error of a module's fixture after its last test, which is isolated, is that test's; the run goes on."""
-    pytester.makepyfile(test_second="def test_other(): pass")
-    result = run(
-        """
-@pytest.fixture(scope="module")
-def shared():
-    yield
-    if not elsewhere(): raise RuntimeError("no tear-down")
-
-def test_first(shared): pass
-@isolated
-def test_isolated(shared): assert elsewhere()
-"""
-    )
-    result.assert_outcomes(passed=3, errors=1)
-    result.stdout.fnmatch_lines(["*ERROR at teardown of test_isolated*", "E*RuntimeError: no tear-down"])
 
 
 def test_stopped_from_outside(run, pytester) -> None:

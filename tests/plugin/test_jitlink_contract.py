@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import read
+from tests.nested import ALONE, XDIST
 
 HEAD = """
 import ctypes, os, sys
@@ -35,9 +36,9 @@ WHAT = "nvJitLink handle 2: nvJitLinkGetErrorLogSize: a call on a destroyed hand
 def run(pytester: pytest.Pytester, run_pytest, toolkit):
     """Run a module after `HEAD`."""
 
-    def go(module: str, *arguments: str, plugins: tuple[str, ...] = ()) -> pytest.RunResult:
+    def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(HEAD + module)
-        return run_pytest(*arguments, plugins=plugins)
+        return run_pytest(*arguments)
 
     return go
 
@@ -234,12 +235,12 @@ def test_hook(run, pytester) -> None:
     run(BOTH, "-s").stdout.fnmatch_lines(["*heard destroyed True*"])
 
 
-def test_other_processes(run) -> None:
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+def test_other_processes(run, arguments) -> None:
     """Workers of xdist and isolated tests fail and count as all others."""
-    pytest.importorskip("xdist")
     isolated = "@pytest.mark.cudalink(isolate=True)\ndef test_isolated(): use_destroyed()\n"
 
-    result = run(BOTH + isolated, "-n2", plugins=("xdist",))
+    result = run(BOTH + isolated, *arguments)
 
     result.assert_outcomes(passed=2, failed=2)
     result.stdout.fnmatch_lines(
