@@ -26,7 +26,7 @@ from _pytest.config import default_plugins
 
 __all__ = ["ALONE", "ISOLATED", "NO_AUTOLOAD", "XDIST", "Forks", "NestedPytest", "with_plugins"]
 
-#: Arguments of a nested run, for ``parametrize``. One in this process costs a fifth of one in others, which is a variant.
+#: Arguments of a nested run, for ``parametrize``. Runs that start processes cost several times as much: variants.
 ALONE = pytest.param((), id="alone")
 XDIST = pytest.param(("-n2",), id="xdist", marks=pytest.mark.slow)
 ISOLATED = pytest.param(("--cudalink-isolate",), id="isolated", marks=pytest.mark.slow)
@@ -116,7 +116,7 @@ def _serve() -> None:
     """Fork for each request, and answer with how the child ended. A child returns from here, to be a pytest."""
     for name in default_plugins:
         importlib.import_module(f"_pytest.{name}")
-    gc.freeze()  # or each child, which collects garbage as it ends, would copy and visit all of pytest: 40 % of its time
+    gc.freeze()  # or each child would visit and copy all of pytest as it collects garbage: 40 % of its time
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -59,5 +59,3 @@ def test_the_environment_is_restored(monkeypatch) -> None:
     assert (os.environ["CUDALINK_CONTAIN"], os.environ["CUDALINK_LINK_TIMEOUT"]) == ("yes", "8")
     undo()
     assert dict(os.environ) == before
-
-

@@ -95,7 +95,7 @@ def test_plain(run, pytester, name) -> None:
         assert detail.reason == f"the process ended while this test ran, by {ended_by}"
         assert crash["frames"][0].startswith("Fatal Python error: ")
         assert all("_pytest" not in frame for frame in crash["frames"])
-        assert name == "session_fixture" or any("test_it.py" in frame for frame in crash["frames"])
+        assert name == "abort_in_a_thread" or any("test_it.py" in frame for frame in crash["frames"])
         # what faulthandler wrote still reaches the terminal, once, with the way out
         assert ended.result.stderr.str().count("Fatal Python error") == 1
         assert "--cudalink-isolate runs each test in its own process" in ended.result.stderr.str()
@@ -190,7 +190,10 @@ MODES = {
 
 @pytest.mark.parametrize(
     "arguments",
-    [pytest.param(words, id=mode, marks=[] if mode in {"plain", "isolated"} else slow) for mode, words in MODES.items()],
+    [
+        pytest.param(words, id=mode, marks=[] if mode in {"plain", "isolated"} else slow)
+        for mode, words in MODES.items()
+    ],
 )
 def test_at_interpreter_exit(run, pytester, arguments) -> None:
     """A process that dies after its last test is a crash: of the test that was alone in it, else outside tests."""
@@ -216,7 +219,8 @@ def test_while_collecting(run, pytester, how, mode) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["assert False", *(pytest.param(how, marks=slow) for how in ("raise KeyboardInterrupt", "pytest.exit('no')"))]
+    "how",
+    ["assert False", *(pytest.param(how, marks=slow) for how in ("raise KeyboardInterrupt", "pytest.exit('no')"))],
 )
 def test_a_run_that_stops_early(run, pytester, how) -> None:
     """What -x or an interruption leaves out is not lost in a crash, and not green either."""

@@ -256,7 +256,7 @@ FAULTS = {
 
 
 def test_usage_errors(run) -> None:
-    """What cannot be meant is refused at collection: one run names each test once for each fault, parametrized or not."""
+    """What cannot be meant is refused at collection; one run names each test and fault, once for all parameters."""
     twice = "@pytest.mark.parametrize('i', [1, 2])\n"
     marked = (f"@pytest.mark.cudalink({one})\n{twice}def test_{i}_(i): pass" for i, one in enumerate(FAULTS))
     result = run("\n".join(marked))
@@ -266,7 +266,9 @@ def test_usage_errors(run) -> None:
         assert len(said) == len(faults), said
         for line, words in zip(said, faults, strict=True):
             start = "ERROR: " if number == 0 else ""
-            assert fnmatch.fnmatchcase(line, f"{start}test_usage_errors.py::test_{number}_: @pytest.mark.cudalink {words}")
+            assert fnmatch.fnmatchcase(
+                line, f"{start}test_usage_errors.py::test_{number}_: @pytest.mark.cudalink {words}"
+            )
 
 
 @pytest.mark.parametrize(

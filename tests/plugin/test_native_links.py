@@ -163,9 +163,7 @@ def test_forks():
     assert counts(records) == {("test_forks", VIA): 1}
 
 
-@pytest.mark.parametrize(
-    "arguments", [XDIST, pytest.param(("--cudalink-isolate",), id="isolated")]
-)
+@pytest.mark.parametrize("arguments", [XDIST, pytest.param(("--cudalink-isolate",), id="isolated")])
 def test_other_processes_hand_over(run, arguments) -> None:
     """The workers of xdist, and the processes of isolated tests, count for the run."""
     result, records = run(TWO, *arguments)

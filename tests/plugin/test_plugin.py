@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cudalink.plugin import settings
 from pytest_cudalink.plugin.missing_driver import MISSING_DRIVER
-from tests.nested import ALONE, XDIST
+from tests.nested import ALONE
 
 FORCED = """
 import pytest
@@ -94,7 +94,11 @@ def test_the_header_says_who_set_it(run, monkeypatch) -> None:
     [
         ("link_timeout", ["0", "86401", "soon", "1.5"], "a number of seconds, 1 to 86400"),
         ("nvjitlink", ["13"], "auto, absent, or a CUDA release such as 13.0"),
-        ("provenance", ["pip", "/opt:lib"], "any, wheels, system, conda, or absolute paths of folders, separated by ':'"),
+        (
+            "provenance",
+            ["pip", "/opt:lib"],
+            "any, wheels, system, conda, or absolute paths of folders, separated by ':'",
+        ),
         (
             "require",
             ["drivers", "driver,none", "auto,links", ","],
@@ -351,7 +355,7 @@ def test_header_says_what_is_faked(run, pytester) -> None:
     )
 
 
-@pytest.mark.parametrize("workers", [ALONE, XDIST])
+@pytest.mark.parametrize("workers", [ALONE, pytest.param(("-n1",), id="xdist", marks=pytest.mark.slow)])
 def test_forced_driver_without_a_driver_skips_all_that_needs_it(run, pytester, workers) -> None:
     """Also what unittest runs, what a module does while it is imported, and what a fixture does at its end."""
     module = """

@@ -274,8 +274,8 @@ def test_producer_and_linker(run, toolkit, release, mixed) -> None:
 
     result.assert_outcomes(failed=int(mixed), passed=int(not mixed))
     if mixed:
-        said = f"cudalink: bundled linked ptx 12.9-main.ptx of CUDA 12.9 with nvJitLink {toolkit}: producer and linker are *"
-        result.stdout.fnmatch_lines([said])
+        said = f"bundled linked ptx 12.9-main.ptx of CUDA 12.9 with nvJitLink {toolkit}: producer and linker are *"
+        result.stdout.fnmatch_lines([f"cudalink: {said}"])
         run(module)[0].assert_outcomes(passed=1)
 
 
@@ -335,9 +335,7 @@ def test_xdist(run) -> None:
     result.stdout.fnmatch_lines([FROM_SYSTEM])
 
 
-@pytest.mark.parametrize(
-    "option", ["--cudalink-isolate", pytest.param("--cudalink-rerun-after-crash", marks=slow)]
-)
+@pytest.mark.parametrize("option", ["--cudalink-isolate", pytest.param("--cudalink-rerun-after-crash", marks=slow)])
 def test_isolated(run, option) -> None:
     """The process of a test reports as any other; what both have collected is said once."""
     result, found = run(
@@ -400,7 +398,9 @@ def test_a_hook_is_called(run, pytester) -> None:
 # -- sound runs
 
 
-@pytest.mark.parametrize("driver", ["absent", "12.9", *(pytest.param(one, marks=slow) for one in ("12.8", "13.0", "13.2"))])
+@pytest.mark.parametrize(
+    "driver", ["absent", "12.9", *(pytest.param(one, marks=slow) for one in ("12.8", "13.0", "13.2"))]
+)
 @pytest.mark.parametrize("backend", [pytest.param("auto", marks=slow), "nvjitlink"])
 def test_sound(run, driver, backend) -> None:
     """Nothing is found in runs that take everything from wheels, on any driver, with either way of linking."""

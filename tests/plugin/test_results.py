@@ -393,7 +393,7 @@ def test_unwritable_report(pytester, run_pytest) -> None:
 
 
 def test_switched_off(run, pytester) -> None:
-    """``--cudalink-properties=off`` leaves the JUnit report as it was, and -q the summary; the record file knows all."""
+    """``--cudalink-properties=off`` leaves the JUnit report as it was, -q has no summary; the record file knows all."""
     result, found = run(OUTCOMES, "--junitxml=junit.xml", "--cudalink-properties=off", "-q")
     result.stdout.no_fnmatch_line("*= cudalink =*")
     assert "cudalink." not in pytester.path.joinpath("junit.xml").read_text().replace("cudalink.jsonl", "")

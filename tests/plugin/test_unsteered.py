@@ -180,7 +180,11 @@ FORCED = {
     "each by option": (EACH, ["--force-backend=each"], {"failed": 1, "passed": 1}),
     "isolated": (BY_OPTION, ["--force-backend=driver", "--cudalink-isolate"], {"failed": 5, "errors": 1}),
     "xdist": (BY_OPTION, ["--force-backend=driver", "-n2"], {"failed": 5, "errors": 1}),
-    "isolated workers": (BY_OPTION, ["--force-backend=driver", "--cudalink-isolate", "-n2"], {"failed": 5, "errors": 1}),
+    "isolated workers": (
+        BY_OPTION,
+        ["--force-backend=driver", "--cudalink-isolate", "-n2"],
+        {"failed": 5, "errors": 1},
+    ),
 }
 
 
@@ -344,7 +348,9 @@ def test_allow(run) -> None:
     """Such links are only counted; the header says so, and who has set it."""
     result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", "--cudalink-unsteered=allow")
     result.assert_outcomes(passed=1)
-    said = "cudalink: not forced: code that calls a linker itself (unsteered allow, from option); what it links is counted"
+    said = (
+        "cudalink: not forced: code that calls a linker itself (unsteered allow, from option); what it links is counted"
+    )
     assert said in result.stdout.lines
     result.stdout.fnmatch_lines(["1 link in your code was not steered *: 1 on nvJitLink (not as forced)"])
 
