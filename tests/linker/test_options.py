@@ -13,24 +13,6 @@ from pytest_cudalink.versions import CudaVersion
 
 V13_0, V13_2, V13_3 = CudaVersion(13, 0), CudaVersion(13, 2), CudaVersion(13, 3)
 
-#: The fields of cuda.core 1.2.2's LinkerOptions, without numba_debug, which no linker knows.
-CUDA_CORE_FIELDS = frozenset(
-    {
-        *(
-            "name",
-            "arch",
-            "max_register_count",
-            "time",
-            "verbose",
-            "link_time_optimization",
-            "ptx",
-            "optimization_level",
-        ),
-        *("debug", "lineinfo", "ftz", "prec_div", "prec_sqrt", "fma", "kernels_used", "variables_used"),
-        *("optimize_unused_variables", "ptxas_options", "split_compile", "split_compile_extended", "no_cache"),
-    }
-)
-
 SWITCHES = {
     "time": "-time",
     "verbose": "-verbose",
@@ -57,11 +39,6 @@ LISTS = {"kernels_used": "-kernels-used", "variables_used": "-variables-used", "
 
 def nvjitlink(options: LinkerOptions, version: CudaVersion = V13_2, *, lto: bool = False) -> list[str]:
     return options.for_nvjitlink(version, "sm_90", lto=lto)
-
-
-def test_every_field_of_cuda_core_is_there() -> None:
-    """People who know cuda.core's options know ours."""
-    assert {field.name for field in dataclasses.fields(LinkerOptions)} >= CUDA_CORE_FIELDS
 
 
 def test_default_options() -> None:
