@@ -289,7 +289,8 @@ def emulation_for(
             raise EmulatorError(str(error), "version") from error
     if wanted not in supported_versions():
         known = supported_versions()
-        msg = f"CUDA {wanted} cannot be emulated; supported: {known[0]} to {known[-1]}"
+        newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
+        msg = f"CUDA {wanted} cannot be emulated; supported: {known[0]} to {known[-1]}; choose one of these{newer}"
         raise EmulatorError(msg, "version")
     assert isinstance(wanted, CudaVersion)
     if arch not in names.EMULATED_ARCHITECTURES:

@@ -99,7 +99,7 @@ def run_within(pytester: pytest.Pytester, toolchain, monkeypatch):
     return run_within
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "1"), marks=pytest.mark.slow)], ids=["alone", "xdist"])
 def test_within_driver_run(run_within, pytester, workers) -> None:
     """A driver that the environment brought is an emulated one: header, fixtures and lifetime checks know it."""
     pytester.makepyfile(
@@ -191,8 +191,11 @@ def test_other_library_first(run, pytester) -> None:
 @pytest.mark.parametrize(
     ("value", "answer"),
     [
-        ("14.0", "CUDA 14.0 cannot be emulated; supported: 12.0 to 13.5"),
-        ("11.8", "CUDA 11.8 cannot be emulated; supported: 12.0 to 13.5"),
+        (
+            "14.0",
+            "CUDA 14.0 cannot be emulated; supported: 12.0 to 13.5; choose one of these, or upgrade pytest-cudalink",
+        ),
+        ("11.8", "CUDA 11.8 cannot be emulated; supported: 12.0 to 13.5; choose one of these"),
         ("banana", "'banana' is not a CUDA version; write MAJOR.MINOR, such as '13.0'"),
     ],
 )
@@ -608,7 +611,10 @@ def test_command(toolchain, tmp_path) -> None:
     assert (done.returncode, done.stdout) == (3, "13.0 sm_120\n")
     assert "no program given" in cudalink("run", "--version", "13.0").stderr
     assert "there is no program 'nonesuch'" in cudalink("run", "--version", "13.0", "--", "nonesuch").stderr
-    assert "14.0 cannot be emulated" in cudalink("run", "--version", "14.0", "--", sys.executable).stderr
+    assert cudalink("run", "--version", "14.0", "--", sys.executable).stderr == (
+        "cudalink driver: CUDA 14.0 cannot be emulated; supported: 12.0 to 13.5; choose one of these, or upgrade "
+        "pytest-cudalink\n"
+    )
     assert (
         "no emulated device of 'sm_1'"
         in cudalink("run", "--version", "13.0", "--arch", "sm_1", "--", sys.executable).stderr
