@@ -1,4 +1,4 @@
-"""Pytest runs in processes of their own, forked from one that has imported pytest and nothing else.
+"""Python in processes of their own, forked from one that has imported some modules and nothing else.
 
 Starting Python, importing pytest and loading every installed plugin takes longer than most tests of a plugin do. Run as
 a program, this file is the process that waits for requests and forks. A run whose subject is what counts when a process
@@ -13,10 +13,12 @@ import json
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -31,6 +33,8 @@ ALONE = pytest.param((), id="alone")
 XDIST = pytest.param(("-n2",), id="xdist", marks=pytest.mark.slow)
 ISOLATED = pytest.param(("--cudalink-isolate",), id="isolated", marks=pytest.mark.slow)
 
+#: What every pytest imports.
+PYTEST = tuple(f"_pytest.{name}" for name in default_plugins)
 #: What keeps installed plugins from loading by themselves, in a run and in what it starts.
 NO_AUTOLOAD = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
@@ -46,11 +50,19 @@ def with_plugins(*arguments: str, plugins: tuple[str, ...] = ()) -> list[str]:
 
 
 class Forks:
-    """The process that forks; it ends with the ``with`` block."""
+    """The process that forks; it ends with the ``with`` block.
 
-    def __init__(self) -> None:
-        command = [sys.executable, __file__]
-        self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    Parameters
+    ----------
+    modules : sequence of str
+        What it imports before it forks.
+    env : mapping, optional
+        Its environment; the default is this process's.
+    """
+
+    def __init__(self, modules: Sequence[str] = PYTEST, env: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, __file__, *modules]
+        self._server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def __enter__(self) -> Self:
         return self
@@ -58,9 +70,15 @@ class Forks:
     def __exit__(self, *_: object) -> None:
         self._server.communicate()
 
-    def run(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], output: tuple[Path, Path]) -> int:
-        """Exit code of ``python -m pytest`` with the arguments; negative for a signal."""
-        request = {"arguments": arguments, "cwd": str(cwd), "env": {**env}, "output": [*map(str, output)]}
+    def run(
+        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], output: tuple[Path, Path], limit: int = 0
+    ) -> int:
+        """Exit code of ``python`` with arguments that begin with ``-c`` or ``-m``; negative for a signal.
+
+        After so many seconds, SIGALRM ends it.
+        """
+        output_names = [*map(str, output)]
+        request = {"arguments": arguments, "cwd": str(cwd), "env": {**env}, "output": output_names, "limit": limit}
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.write(json.dumps(request) + "\n")
@@ -68,6 +86,14 @@ class Forks:
         answer = self._server.stdout.readline()
         assert answer, "the process that forks has ended"
         return int(answer)
+
+    def capture(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        """Result of ``python`` with the arguments, as ``subprocess.run`` gives it."""
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder, "stdout"), Path(folder, "stderr")
+            code = self.run(arguments, cwd, env, output, limit=300)
+            said = [file.read_text(encoding="utf-8") for file in output]
+        return subprocess.CompletedProcess([sys.executable, *arguments], code, *said)
 
 
 class NestedPytest:
@@ -94,7 +120,7 @@ class NestedPytest:
         env = {**os.environ, **NO_AUTOLOAD, "PYTHONPATH": path}
         output = self._folder / "stdout", self._folder / "stderr"
         began = time.perf_counter()
-        code = (_start if fresh else self._forks.run)(words, self._folder, env, output)
+        code = (_start if fresh else self._forks.run)(["-m", "pytest", *words], self._folder, env, output)
         spent = time.perf_counter() - began
         said, complaint = (file.read_text(encoding="utf-8") for file in output)
         print(said)
@@ -105,18 +131,18 @@ class NestedPytest:
 
 
 def _start(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], output: tuple[Path, Path]) -> int:
-    """Exit code of ``python -m pytest`` in a process that is started, and not forked as by `Forks.run`."""
+    """Exit code of ``python`` in a process that is started, and not forked as by `Forks.run`."""
     out, err = output
-    command = [sys.executable, "-m", "pytest", *arguments]
+    command = [sys.executable, *arguments]
     with out.open("wb") as stdout, err.open("wb") as stderr:
         return subprocess.call(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr)
 
 
-def _serve() -> None:
-    """Fork for each request, and answer with how the child ended. A child returns from here, to be a pytest."""
-    for name in default_plugins:
-        importlib.import_module(f"_pytest.{name}")
-    gc.freeze()  # or each child would visit and copy all of pytest as it collects garbage: 40 % of its time
+def _serve(modules: Sequence[str]) -> None:
+    """Fork for each request, and answer with how the child ended. A child returns from here, to be a program."""
+    for name in modules:
+        importlib.import_module(name)
+    gc.freeze()  # or each child would visit and copy all of it as it collects garbage: 40 % of its time
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
@@ -126,8 +152,9 @@ def _serve() -> None:
     return None
 
 
-def _become(arguments: list[str], cwd: str, env: dict[str, str], output: list[str]) -> None:
-    """Turn this process into ``python -m pytest``: folder, environment, files, search path and main module."""
+def _become(arguments: list[str], cwd: str, env: dict[str, str], output: list[str], limit: int) -> None:
+    """Turn this process into ``python`` with arguments: folder, environment, files, search path and main module."""
+    signal.alarm(limit)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
@@ -135,10 +162,16 @@ def _become(arguments: list[str], cwd: str, env: dict[str, str], output: list[st
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, number)
         os.close(file)
+    option, program, *words = arguments
     sys.path[:1] = [cwd, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
-    sys.argv[1:] = arguments
-    runpy.run_module("pytest", run_name="__main__", alter_sys=True)
+    if option == "-m":
+        sys.argv[1:] = words
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = [option, *words]
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(program, "<string>", "exec", dont_inherit=True), main.__dict__)
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(sys.argv[1:])

@@ -5,15 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from pytest_cudalink import emulator, toolchains
+from tests.nested import Forks
 
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
+#: What nearly every program imports; none of it opens the driver.
+IMPORTED = ("ctypes", "json", "subprocess", "threading", "pytest_cudalink.emulator.control")
+
+
+def read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the loader, malloc and Python read when a process starts, and never again."""
+    return {name: value for name, value in env.items() if name.startswith(("LD_", "MALLOC_", "GLIBC_", "PYTHON"))}
 
 
 @pytest.fixture(scope="session")
@@ -22,25 +30,37 @@ def toolchain() -> Callable[[str], Path]:
     return lambda version: toolchains.add(version).path
 
 
+@pytest.fixture(scope="session")
+def driver_env() -> dict[str, str]:
+    """An environment in which the loader finds the emulated driver, and malloc marks dead memory."""
+    return {**os.environ, **emulator.emulation_for("13.0").environment()}
+
+
+@pytest.fixture(scope="session")
+def driver_forks(driver_env) -> Iterator[Forks]:
+    """The process that programs on an emulated driver are forked from."""
+    with Forks(IMPORTED, driver_env) as forks:
+        yield forks
+
+
 @pytest.fixture
-def on_driver(toolchain) -> Run:
-    """Run Python with a program or arguments on an emulated driver of a version: `on_driver("13.0", "-c", text)`."""
+def on_driver(toolchain, driver_env, driver_forks) -> Run:
+    """Run Python with a program or arguments on an emulated driver of a version: `on_driver("13.0", "-c", text)`.
+
+    It is forked where it can be, and started if it is to be fresh, without other frames on its stack.
+    """
 
     def run(
-        version: str, *arguments: str, timeout: float = 300, env: dict[str, str] | None = None, **options: object
+        version: str, *arguments: str, env: dict[str, str] | None = None, fresh: bool = False, **options: object
     ) -> subprocess.CompletedProcess[str]:
         toolchain("12.8" if version == "12.7" else version)
         planned = emulator.emulation_for(version, **options)
         assert not planned.missing
-        return subprocess.run(
-            [sys.executable, *arguments],
-            env={**os.environ, **planned.environment(), **(env or {})},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        environment = {**os.environ, **planned.environment(), **(env or {})}
+        if not fresh and arguments[0] in ("-c", "-m") and read_at_start(environment) == read_at_start(driver_env):
+            return driver_forks.capture(arguments, ROOT, environment)
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
 
     return run
 
