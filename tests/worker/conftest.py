@@ -39,7 +39,7 @@ def workers(fake) -> Callable[[], list[int]]:
 def gone(workers) -> Callable[[], bool]:
     """Waits until no worker holds the fake library; tells whether that happened."""
 
-    def wait(seconds: float = 5) -> bool:
+    def wait(seconds: float = 60) -> bool:
         end = time.monotonic() + seconds
         while workers() and time.monotonic() < end:
             time.sleep(0.02)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cudalink.native import compiler
+from tests.compiled import compile_c
 
 __all__ = ["build", "holders"]
 
@@ -12,8 +12,7 @@ __all__ = ["build", "holders"]
 def build(folder: Path) -> Path:
     """Compile the library into a folder, and return its path."""
     source = Path(__file__).parent / "native" / "fake.c"
-    made = compiler.SharedLibrary("libfake.so", (source,), "libfake.so", flags=("-fvisibility=default",))
-    return compiler.build(made, folder)
+    return compile_c(folder / "libfake.so", source.read_text(encoding="utf-8"))
 
 
 def holders(library: str) -> list[int]:

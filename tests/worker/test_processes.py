@@ -12,7 +12,7 @@ import pytest
 
 def finished(process: subprocess.Popen[str], code: int = 0) -> str:
     """What a process printed."""
-    out, error = process.communicate(timeout=60)
+    out, error = process.communicate(timeout=300)
     assert process.returncode == code, error
     return out
 
@@ -48,7 +48,7 @@ for thread in threads: thread.start()
 for _ in range(30):
     pid = os.fork()
     if not pid:
-        signal.alarm(20)
+        signal.alarm(120)
         os._exit(0 if linked().image == b"inx" else 1)
     assert os.waitpid(pid, 0)[1] == 0
 over.set()
@@ -68,7 +68,7 @@ if not os.fork():
 """
     process = child(program)
     kept = int(process.stdout.readline())
-    process.wait(20)
+    process.wait(60)
     assert gone()
     os.kill(kept, signal.SIGKILL)
 
@@ -101,7 +101,7 @@ if {end!r} == "_exit": os._exit(0)
     if end == "kill":
         assert workers()
         process.kill()
-    process.wait(20)
+    process.wait(60)
     assert gone()
 
 
