@@ -17,6 +17,7 @@ from pytest_cudalink.linker import ObjectCode, forcing
 from pytest_cudalink.plugin.pytest_private import rename
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion
+from tests import compiled
 from tests.nested import Forks, NestedPytest
 from tests.report import chromium
 
@@ -91,6 +92,12 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[P
         return folder
 
     return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_programs(once) -> None:
+    """Give `compile_c` the folder that this run's workers share."""
+    compiled.keep_in(once("compiled", lambda _: None))
 
 
 @pytest.fixture(scope="session")

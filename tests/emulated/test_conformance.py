@@ -13,6 +13,8 @@ import pytest
 from pytest_cudalink import emulator
 from tests.conformance.compare import RECORDED, differences, explained, reasons
 
+pytestmark = pytest.mark.slow
+
 recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from pytest_cudalink import emulator
-from pytest_cudalink.compat.names import DEFAULT_ARCHITECTURE, EMULATED_DEVICES
+from pytest_cudalink.compat.names import DEFAULT_ARCHITECTURE, EMULATED_ARCHITECTURES, EMULATED_DEVICES
 from pytest_cudalink.emulator import Emulation, EmulatorError, emulation_for, from_environment
 
 HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
-HALF = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+#: The memory that processes here may use: a container may have less than its machine.
+LIMIT = Path("/sys/fs/cgroup/memory.max")
+GROUP = LIMIT.read_text(encoding="ascii").strip() if LIMIT.exists() else "max"
+MACHINE = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+#: Half of it, in pages of a device.
+HALF = min(MACHINE, int(GROUP) if GROUP != "max" else MACHINE) // 2 >> 21 << 21
 #: Asks the driver for what the tests compare: name, L2 cache, memory, and memory that is free.
 ASK = """
 start()
@@ -54,11 +61,22 @@ def test_an_architecture_means_its_first_device(ask, arch: str) -> None:
     assert ask(arch=arch) == ask(device=first)
 
 
+def test_the_page_lists_every_device() -> None:
+    """The page of the emulated driver names the devices and architectures that there are."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "emulator.md").read_text(encoding="utf-8")
+    for words, known in (
+        ("`--cudalink-arch` chooses the device: ", EMULATED_ARCHITECTURES),
+        ("where an architecture has several: ", EMULATED_DEVICES),
+    ):
+        listed = " ".join(page.partition(words)[2].partition(".")[0].split()).replace(" (the default)", "")
+        assert sorted(re.split(", | or ", listed)) == sorted(known)
+
+
 def test_memory(ask) -> None:
     """A device has the memory that is asked for; by default its own, at most half of what the machine has."""
     assert ask(device_memory="8GiB")[2] == 8 << 30
     assert ask(device_memory="1.5 TiB")[2] == 3 << 39
-    assert HALF - (64 << 20) < ask()[2] <= HALF or ask()[2] == 150_109_880_320
+    assert ask()[2] == min(150_109_880_320, HALF)
 
 
 def test_a_small_device_is_soon_full(on_driver) -> None:
@@ -138,7 +156,7 @@ def test_checks_come_in_the_order_of_a_real_driver(on_driver) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_options_of_pytest(pytester) -> None:
+def test_options_of_pytest(pytester, run_pytest) -> None:
     """The options reach the driver, and a wrong value is a usage error that names the option."""
     pytester.makepyfile(
         """
@@ -153,9 +171,9 @@ def test_options_of_pytest(pytester) -> None:
             assert (name.value, total.value) == (b"NVIDIA H100 80GB HBM3", 1 << 30)
         """
     )
-    command = ["-p", "cudalink", "--cudalink-driver=13.0", "--cudalink-device=h100"]
-    pytester.runpytest_subprocess(*command, "--cudalink-device-memory=1GiB").assert_outcomes(passed=1)
+    command = ["--cudalink-driver=13.0", "--cudalink-device=h100"]
+    run_pytest(*command, "--cudalink-device-memory=1GiB").assert_outcomes(passed=1)
     for option in ("--cudalink-device-memory=much", "--cudalink-device=h300", "--cudalink-device-memory=1MiB"):
-        done = pytester.runpytest_subprocess(*command, option)
+        done = run_pytest(*command, option)
         assert done.ret == pytest.ExitCode.USAGE_ERROR
         done.stderr.fnmatch_lines([f"*{option.partition('=')[0]} is *expected*"])

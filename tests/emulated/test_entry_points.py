@@ -11,8 +11,8 @@ from textwrap import dedent
 import pytest
 
 from pytest_cudalink import emulator
-from pytest_cudalink.native import compiler
 from pytest_cudalink.versions import CudaVersion
+from tests.compiled import compile_c
 
 HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
 TABLE = Path(emulator.__file__).parent / "data" / "functions.toml"
@@ -117,11 +117,8 @@ def test_a_linked_program(tmp_path: Path, version: str, binding: str) -> None:
 
     A program whose functions are all looked up before the driver has started gets 801.
     """
-    source, program = tmp_path / "program.c", tmp_path / "program"
-    source.write_text(PROGRAM, encoding="utf-8")
-    folder = emulator.library_folder()
-    flags = [str(folder / "libcuda.so.1"), "-ldl", f"-Wl,-z,{binding}"]
-    subprocess.run([*compiler.find_compiler(), str(source), "-o", str(program), *flags], check=True)
+    driver = emulator.library_folder() / "libcuda.so.1"
+    program = compile_c(tmp_path / "program", PROGRAM, str(driver), f"-Wl,-z,{binding}")
     planned = emulator.emulation_for(version)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -50,6 +50,7 @@ def differing(recorded: dict[str, Any], answered: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("recording", RECORDED, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_as_recorded(on_driver, tmp_path: Path, recording: Path) -> None:
     """The recording program gets the answers that it got from a real driver."""
     recorded = json.loads(recording.read_text(encoding="utf-8"))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
+import pytest
+
 __all__ = ()
 
 Check = Callable[..., object]
@@ -39,6 +41,7 @@ graph, node, count = created(), c_void_p(), c_size_t()
 """
 
 
+@pytest.mark.slow
 def test_nodes_against_a_model(on_driver: Callable[..., CompletedProcess[str]]) -> None:
     """Random changes to graphs leave what a model in Python has, and a launch writes what the edges allow."""
     done = on_driver("13.0", "-m", "tests.emulated.programs.graph_machine")

@@ -102,6 +102,7 @@ raise SystemExit(main(["doctor", "--verbose"]))
     ("version", "code", "words"),
     [("13.2", 0, ["Verdict: coherent"]), ("12.8", 1, ["does not run CUDA 13.0", "(222)", "Verdict: incoherent"])],
 )
+@pytest.mark.slow
 def test_doctor(child, toolkit, version: str, code: int, words: list[str]) -> None:
     """The page says that the driver is emulated, where it lies, its release, and what would not run."""
     assert toolkit == (13, 0)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
-from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
+from tests.compiled import compile_c
 from tests.emulated import checkers
 from tests.emulated.conftest import ROOT
 
@@ -38,6 +37,7 @@ def test_mutants_are_red(on_driver, fault: str, memory: str) -> None:
         assert set(one["options"]) >= set(EXPECTED[fault, memory]) or fault == "early"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", ["mapped", "malloc"])
 def test_bundled_linker_is_green(on_driver, memory: str) -> None:
     """No false alarm over 200 links, and no state is left."""
@@ -176,7 +176,8 @@ buffer = ctypes.create_string_buffer(100)
 assert control._library.cudalinkCreator(3, buffer, 100) == 0  # forgotten
 assert control._library.cudalinkCreator(70, buffer, 100) > 100 and len(buffer.value) == 99  # cut
 assert control._library.cudalinkCreator(10 ** 6, buffer, 100) == 0
-"""
+""",
+        fresh=True,
     )
 
 
@@ -207,11 +208,7 @@ assert event["stack"][0].endswith(" cuLinkCreate_v2")  # native frames
 @pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler")
 def test_a_thread_that_python_does_not_know(check, tmp_path) -> None:
     """Its cuLinkCreate does not wait for Python's lock, which the thread that waits for it may hold."""
-    (tmp_path / "late.c").write_text(LATE, encoding="utf-8")
-    library = tmp_path / "liblate.so"
-    subprocess.run(
-        [*compiler.find_compiler(), "-shared", "-fPIC", "-pthread", tmp_path / "late.c", "-o", library], check=True
-    )
+    library = compile_c(tmp_path / "liblate.so", LATE)
     check(
         f"""
 late = ctypes.PyDLL({str(library)!r})  # keeps Python's lock
@@ -228,7 +225,6 @@ assert cu.cuLinkDestroy(state) == 0
 assert one.creator_python_stack == () and any("liblate.so" in line for line in one.creator_native_stack)
 assert "liblate.so" in one.long_repr.partition("given its memory by cuLinkCreate")[2]
 """,
-        timeout=60,
     )
 
 
@@ -301,7 +297,6 @@ assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
 assert codes == [200]
 cu.cudalinkSetViolationHook(None)
 """,
-        timeout=60,
     )
 
 

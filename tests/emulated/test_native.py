@@ -25,11 +25,13 @@ def test_damaged_images() -> None:
     assert checkers.fuzz(rounds=40) == []
 
 
+@pytest.mark.slow
 def test_links_leave_nothing() -> None:
     """Links through the driver leave no more memory behind than links made directly on the same libnvJitLink."""
     assert checkers.leaks(rounds=4000) == []
 
 
+@pytest.mark.slow
 def test_a_lost_block_is_seen() -> None:
     """The same comparison fails where every third link loses the smallest block that there is."""
     (problem,) = checkers.leaks(rounds=4000, way="losing")
@@ -48,12 +50,9 @@ def test_a_lost_object_is_seen() -> None:
 
 @needs_compiler
 @pytest.mark.parametrize(("scenario", "dies"), checkers.SCENARIOS.items())
-def test_lifetimes_from_c(scenario: str, dies: bool, tmp_path_factory) -> None:
+def test_lifetimes_from_c(scenario: str, dies: bool, once) -> None:
     """The emulated driver notices each way in which option memory can die too early, and nothing else."""
-    folder = tmp_path_factory.getbasetemp()
-    program = folder / "lifetimes"
-    if not program.exists():
-        checkers.compile_program("lifetimes", folder)
+    program = once("lifetimes", lambda folder: checkers.compile_program("lifetimes", folder)) / "lifetimes"
     command = [program, scenario, checkers.ARTIFACTS / "13.0" / "main.ptx"]
     done = checkers.run(command, env={"MALLOC_PERTURB_": "165"})
     assert done.returncode == 0, done.stderr

@@ -69,6 +69,7 @@ def test_the_recording_program(on_driver, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_120"])
+@pytest.mark.slow
 def test_properties(on_driver, arch: str) -> None:
     """What holds for every kernel on every device."""
     done = on_driver("13.0", "-m", "tests.emulated.programs.occupancy_properties", arch=arch)

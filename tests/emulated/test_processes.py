@@ -169,7 +169,6 @@ for thread in threads: thread.join()
 ok(cuda.cuLinkDestroy(state))
 assert link(inputs)[0] == 0
 """,
-        timeout=120,
     )
 
 
@@ -197,7 +196,7 @@ if __name__ == "__main__":
     print("done")
 """
     )
-    done = on_driver("13.0", str(script), timeout=120)
+    done = on_driver("13.0", str(script))
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 

@@ -47,6 +47,7 @@ def results(recording: dict, programs: list) -> list:
     return [comparer.compare(*one, ours[one[0]]) for one in programs]
 
 
+@pytest.mark.slow
 def test_recording_is_large_and_of_a_real_driver(recording) -> None:
     seeds = [one[0] for one in recording["programs"]]
     assert len(seeds) >= 5000
@@ -59,6 +60,7 @@ def test_recording_is_large_and_of_a_real_driver(recording) -> None:
     assert not [answer for answer in answers if answer[0] in ("error", "missing")]
 
 
+@pytest.mark.slow
 def test_unseen_programs_are_answered_as_recorded(recording, toolchain) -> None:
     """The goals hold on seeds that were not used while mending."""
     toolchain("13.0")
@@ -71,6 +73,7 @@ def test_unseen_programs_are_answered_as_recorded(recording, toolchain) -> None:
         assert tally.program_share >= GOALS[title]["programs"], (title, tally)
 
 
+@pytest.mark.slow
 def test_no_program_ends_the_emulated_driver(recording, toolchain) -> None:
     """Where the real driver goes on, so does the emulated one."""
     toolchain("13.0")
@@ -175,6 +178,7 @@ def test_generator_is_deterministic(seed) -> None:
     assert found == {json.dumps(generate(seed)).encode() + b"\n"}
 
 
+@pytest.mark.slow
 def test_programs_use_every_function_with_its_parameters(headers) -> None:
     """Of cuda.h, the one of CUDA 13.0: no call has a parameter too many or too few."""
     text = re.sub(r"/\*.*?\*/", "", (headers / "cuda.h").read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -15,10 +15,9 @@ SOURCE = 'extern "C" { __device__ int table[7]; __global__ void fill() { table[t
 
 
 @pytest.fixture(scope="module")
-def cuda_stub(tmp_path_factory) -> Path:
+def cuda_stub(once) -> Path:
     """The stub of the driver, built from this tree."""
-    (stub,) = build.build_stubs(["cuda"], tmp_path_factory.mktemp("stub"))
-    return stub
+    return once("cuda-stub", lambda folder: build.build_stubs(["cuda"], folder)) / "libstub_cuda.so"
 
 
 def use(on_driver, version: str, stub: Path, folder: Path) -> tuple[dict, list[str]]:

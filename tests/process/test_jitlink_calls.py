@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.native import compiler
+from tests.compiled import compile_c
 
 #: As the real one: a function for each release besides the one without a number, and a version for all.
 LIBRARY = """
@@ -76,21 +76,12 @@ BINDINGS = {
 }
 
 
-def build(folder: Path, name: str, source: str, *flags: str) -> Path:
-    """Compile a library of one file."""
-    file = folder / f"{name}.c"
-    file.write_text(source)
-    library = compiler.SharedLibrary(f"{name}.so", (file,), f"{name}.so", flags=flags)
-    return compiler.build(library, folder, strict=False)
-
-
 @pytest.fixture(params=BINDINGS, scope="module")
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library that stands in for libnvJitLink, and one that calls it."""
     made = tmp_path_factory.mktemp("calls")
-    build(made, "libnvJitLink", LIBRARY)
-    flags = (*BINDINGS[request.param], "-L{output}", "-l:libnvJitLink.so", "-Wl,-rpath,$ORIGIN", "-pthread", "-ldl")
-    build(made, "user", USER, *flags)
+    library = compile_c(made / "libnvJitLink.so", LIBRARY)
+    compile_c(made / "user.so", USER, *BINDINGS[request.param], str(library), "-Wl,-rpath,$ORIGIN")
     return made
 
 
@@ -133,7 +124,7 @@ assert calls() == ({{"user.so": 3}}, False)
 
 def test_library_loaded_by_the_caller(run, folder, tmp_path) -> None:
     """A library that C code loads itself, and looks a function up in, is watched before it has the function."""
-    build(tmp_path, "libother", LIBRARY.replace("+ 1", "+ 5"))
+    compile_c(tmp_path / "libother.so", LIBRARY.replace("+ 1", "+ 5"))
     run(f"""
 user = ctypes.CDLL(here / "user.so")
 assert jitlink_calls.start()
@@ -290,7 +281,7 @@ assert len(woken) == 1
 import ctypes
 assert len(woken) == 1
 """
-    build(tmp_path, "extension", "int nothing;")
+    compile_c(tmp_path / "extension.so", "int nothing;")
     subprocess.run(
         [sys.executable, "-S", "-c", code, str(tmp_path)],
         check=True,

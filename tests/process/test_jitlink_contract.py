@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.native import compiler
 from pytest_cudalink.process import jitlink_contract
+from tests.compiled import compile_c
 
 #: As the real one: it has a code for a NULL handle, and gives a new handle the address of the last destroyed one.
 LIBRARY = """
@@ -104,11 +104,7 @@ for one in found: print(one.option, one.call, one.state, one.found == "the libra
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the library that stands in for libnvJitLink."""
-    made = tmp_path_factory.mktemp("contract")
-    source = made / "libnvJitLink.c"
-    source.write_text(LIBRARY)
-    compiler.build(compiler.SharedLibrary("libnvJitLink.so", (source,), "libnvJitLink.so"), made, strict=False)
-    return made
+    return compile_c(tmp_path_factory.mktemp("contract") / "libnvJitLink.so", LIBRARY).parent
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.native import compiler
 from pytest_cudalink.process import loads
+from tests.compiled import compile_c
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader's list is Linux's")
 
@@ -18,13 +18,9 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader's li
 @pytest.fixture
 def library(tmp_path: Path) -> Path:
     """A new library ``libouter.so.1``, which needs ``libinner.so.2`` next to it."""
-    source = tmp_path / "empty.c"
-    source.write_text("int cudalink_test_empty;\n")
-    inner = compiler.SharedLibrary("libinner.so.2", (source,), "libinner.so.2")
-    compiler.build(inner, tmp_path, strict=False)
-    flags = ("-Wl,--no-as-needed", f"-L{tmp_path}", "-l:libinner.so.2", f"-Wl,-rpath,{tmp_path}")
-    outer = compiler.SharedLibrary("libouter.so.1", (source,), "libouter.so.1", flags=flags)
-    return compiler.build(outer, tmp_path, strict=False)
+    inner = compile_c(tmp_path / "libinner.so.2", "int cudalink_test_empty;")
+    flags = ("-Wl,--no-as-needed", str(inner), "-Wl,-rpath,$ORIGIN")
+    return compile_c(tmp_path / "libouter.so.1", "int cudalink_test_empty;", *flags)
 
 
 def test_a_loaded_library_and_what_it_needs(library) -> None:

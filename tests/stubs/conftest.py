@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.stubs import build
 from pytest_cudalink.stubs.catalog import Catalog, Library, load_catalog
+from tests.compiled import compile_c
+
+__all__ = ["NOWHERE", "clean_environment", "compile_c", "run", "run_hidden", "stubs"]
 
 #: Stands for a file that is not there: what the child processes have instead of an installed library.
 NOWHERE = "/nonexistent/cudalink/lib.so"
@@ -29,21 +31,11 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture(scope="session")
-def stubs(tmp_path_factory) -> dict[str, Path]:
+def stubs(once) -> dict[str, Path]:
     """The three stubs, built from this tree."""
-    folder = tmp_path_factory.mktemp("stubs")
     names = ("cuda", "cudart", "nvrtc")
-    return dict(zip(names, build.build_stubs(names, folder), strict=True))
-
-
-def compile_c(output: Path, source: str, *flags: str) -> Path:
-    """Compile one C text; a shared library if the name ends in .so or has a version."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    shared = ["-shared", "-fPIC", f"-Wl,-soname,{output.name}"] if ".so" in output.name else []
-    command = [*find_compiler(), "-O1", "-g", *shared, "-x", "c", "-", "-x", "none", *flags, "-pthread", "-ldl", "-o"]
-    done = subprocess.run([*command, str(output)], input=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return output
+    folder = once("stubs", lambda folder: build.build_stubs(names, folder))
+    return {name: folder / f"libstub_{name}.so" for name in names}
 
 
 def clean_environment(**more: str) -> dict[str, str]:

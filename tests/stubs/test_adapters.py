@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,19 @@ CALLERS = {
 }
 
 
+@pytest.fixture
+def stub_for(once) -> Callable[[int], Path]:
+    """Gives the runtime's stub for callers that are compiled with the headers of a major."""
+
+    def build_for(headers: int) -> Path:
+        def fill(folder: Path) -> None:
+            build.build_stubs(["cudart"], folder, headers=headers)
+
+        return once(f"stubs-for-{headers}", fill) / "libstub_cudart.so"
+
+    return build_for
+
+
 @pytest.mark.parametrize(
     ("caller", "version", "expected"),
     [
@@ -94,20 +108,13 @@ def test_graph_instantiate(caller: str, version: int, expected: str, stubs, run,
         (13, "three", 11080, "flags 0; flags 9; 11 11 0x5"),
     ],
 )
-def test_graph_instantiate_for_known_callers(headers, caller, version, expected, run, tmp_path) -> None:
+def test_graph_instantiate_for_known_callers(headers, caller, version, expected, stub_for, run, tmp_path) -> None:
     """A stub that is built for one generation of callers does not look at the third argument, and loses no log."""
-    (stub,) = build.build_stubs(["cudart"], tmp_path, headers=headers)
+    stub = stub_for(headers)
     real = compile_c(tmp_path / "real.so", GRAPHS, f"-DVERSION={version}")
     text = "#include <stdio.h>\n#include <stddef.h>\n" + CALLERS[caller]
     program = compile_c(tmp_path / "caller", text, str(stub), f"-Wl,-rpath,{stub.parent}")
     assert run(program, CUDALINK_STUBS_CUDART=real).stdout.strip() == expected
-
-
-@pytest.fixture(scope="module")
-def stub_for_11(tmp_path_factory) -> Path:
-    """The runtime's stub for callers that are compiled with the headers of CUDA 11."""
-    (stub,) = build.build_stubs(["cudart"], tmp_path_factory.mktemp("for-11"), headers=11)
-    return stub
 
 
 #: Where some fields of cudaDeviceProp are, by major: offsetof on the headers of 11.8, 12.9 and 13.0.
@@ -165,7 +172,7 @@ print(json.dumps([results, ints, set(room.raw[{size}:]) == {{0xAA}}]))
 
 @pytest.mark.parametrize("major", [11, 12, 13])
 @pytest.mark.parametrize("callers", [11, 12, 13])
-def test_device_properties(callers: int, major: int, stubs, stub_for_11, run, tmp_path) -> None:
+def test_device_properties(callers: int, major: int, stubs, stub_for, run, tmp_path) -> None:
     """Callers of each major find each field where their headers say, and no byte behind the structure is written."""
     fill = "".join(
         f"if (major == {m}) FIELD({offset}, {1000 + number});"
@@ -174,7 +181,7 @@ def test_device_properties(callers: int, major: int, stubs, stub_for_11, run, tm
     )
     real = compile_c(tmp_path / "real.so", PROPERTIES.replace("FILL", fill), f"-DMAJOR={major}")
     symbol = "cudaGetDeviceProperties_v2" if callers == 12 else "cudaGetDeviceProperties"
-    stub = stub_for_11 if callers == 11 else stubs["cudart"]
+    stub = stub_for(11) if callers == 11 else stubs["cudart"]
 
     ints, intact = properties(stub, symbol, SIZE[callers], run, real)
 
@@ -207,10 +214,10 @@ int cudaGraphInstantiateWithParams(void) { return 0; }
 
 @pytest.mark.parametrize("major", [11, 12, 13, None])
 @pytest.mark.parametrize("callers", [11, 12, 13])
-def test_function_attributes(callers: int, major: int | None, stubs, stub_for_11, run, tmp_path) -> None:
+def test_function_attributes(callers: int, major: int | None, stubs, stub_for, run, tmp_path) -> None:
     """The caller's structure is filled to its end, with zeros where the library has less, and nothing behind it."""
     real = NOWHERE if major is None else compile_c(tmp_path / "real.so", FUNCTION_ATTRIBUTES, f"-DMAJOR={major}")
-    stub = stub_for_11 if callers == 11 else stubs["cudart"]
+    stub = stub_for(11) if callers == 11 else stubs["cudart"]
     code = f"""
 import ctypes
 call = ctypes.CDLL({str(stub)!r}).cudaFuncGetAttributes

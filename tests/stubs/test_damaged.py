@@ -81,7 +81,7 @@ def lengths_of(path: Path, least: int, extra: int) -> list[int]:
     return sorted((length for length in chosen if length <= size), reverse=True)
 
 
-@pytest.mark.parametrize(("name", "place"), PLACES)
+@pytest.mark.parametrize(("name", "place"), [pytest.param(*PLACES[0], marks=pytest.mark.slow), *PLACES[1:]])
 def test_a_library_that_was_cut(name: str, place: str, stubs, run, tmp_path) -> None:
     """Cut at any length, a library is missing until all is there that the loader maps; no call dies."""
     path = library(name, tmp_path / "libs")

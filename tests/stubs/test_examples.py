@@ -113,6 +113,7 @@ int main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake: 'nox -s stubs-examples' brings it")
 def test_plain_cmake_project(tmp_path, run) -> None:
     """A C++ project finds the package by ``--cmake-dir``, and uses prebuilt and own stubs with their headers."""
