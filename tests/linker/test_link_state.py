@@ -114,27 +114,23 @@ def test_adding_and_closing_a_contained_state(sample_code, threads) -> None:
     In this process nvJitLink itself dies of it, see docs/reference/linker.md.
     """
     codes = [sample_code(f"13.0/{name}.ptx").code for name in ("main", "user")]  # nvJitLink refuses one added twice
-    ends = {"added": 0, "closed": 0}
     for _ in range(20):
         opened = opener("nvjitlink", contain=True)(["-arch=sm_90"])
         together = threading.Barrier(3)
 
-        def add(code: bytes, opened: LinkState = opened, together: threading.Barrier = together) -> str:
+        def add(code: bytes, opened: LinkState = opened, together: threading.Barrier = together) -> None:
             together.wait(PATIENCE)
             try:
                 opened.add("ptx", code, "one")
             except RuntimeError as error:
                 assert "the linker is closed" in str(error)
-                return "closed"
-            return "added"
 
         adding = [threads.submit(add, code) for code in codes]
         together.wait(PATIENCE)
         opened.close()
         for one in adding:
-            ends[one.result(PATIENCE)] += 1
+            one.result(PATIENCE)
         assert opened.handle == 0
-    assert sum(ends.values()) == 40
 
 
 def test_closing_again_inside_a_call(state) -> None:
