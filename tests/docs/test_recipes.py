@@ -36,7 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, toolkit: CudaVersion) -> Pa
     return copied
 
 
-@pytest.mark.parametrize("title", SESSIONS)
+@pytest.mark.parametrize(
+    "title", [pytest.param(one, marks=pytest.mark.slow) if one.startswith("A machine") else one for one in SESSIONS]
+)
 def test_session(title: str, folder: Path) -> None:
     """Every command prints what the page shows under it; ``...`` stands for what differs between runs."""
     if sessions.COMPILER is None and "./jit" in SESSIONS[title]:

@@ -47,6 +47,7 @@ def prepared(toolchain, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_lto_inlines_what_plain_links_call(prepared: Path, kernel: str) -> None:
     """The single source and LTO leave the kernel alone in the image; PTX and cubins keep the other unit's functions."""
@@ -63,6 +64,7 @@ def test_lto_inlines_what_plain_links_call(prepared: Path, kernel: str) -> None:
     assert len(functions("linked.ptx")) == len(functions("linked.cubin")) == 1 + KERNELS[kernel]
 
 
+@pytest.mark.slow
 def test_every_variant_is_linked_and_loaded(prepared: Path, on_driver, tmp_path: Path) -> None:
     """The run that a GPU gets goes through on an emulated driver, and the driver's linker refuses only LTO-IR."""
     pytest.importorskip("numpy")
@@ -83,6 +85,7 @@ def test_every_variant_is_linked_and_loaded(prepared: Path, on_driver, tmp_path:
         assert all(row["registers"] > 0 and row["times"]["l2"]["median"] > 0 for row in loaded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["stencil", "gather"])
 def test_machine_code_of_lto_is_that_of_the_single_source(
     prepared: Path, kernel: str, monkeypatch: pytest.MonkeyPatch

@@ -167,6 +167,7 @@ def test_linked_ptx(toolkit, samples) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork(toolkit, samples) -> None:
     """A forked child closes what it inherited, and links in its own worker."""
     code = ObjectCode.from_cubin(samples[f"{toolkit}/user.cubin"])

@@ -103,6 +103,7 @@ def test_two_threads_watch_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     capfd.readouterr()
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_forked_during_a_call_has_its_stderr() -> None:
     exits = []
 
