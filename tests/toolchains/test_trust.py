@@ -120,31 +120,28 @@ def test_root_with_the_home_of_another_user(cache, chain, monkeypatch, tmp_path)
 @needs_root
 def test_a_user_trusts_root_and_itself_alone(chain, cache, tmp_path) -> None:
     """A user who is not root may use a read-only cache of root, but none of a third user, whatever HOME says."""
+    # chroot, because this user may read neither the clone nor the folders above tmp_path, which each pytest that starts
+    # closes again
     code = (
         "import os, sys\n"
         "from pytest_cudalink import toolchains\n"
+        "os.chroot(sys.argv[1])\n"
         f"os.setuid({STRANGER})\n"
-        "os.environ['HOME'] = sys.argv[1]\n"
-        "print(toolchains.library_path('13.0'))"
+        "os.environ |= {'HOME': '/', 'CUDALINK_CACHE': '/cache'}\n"
+        "try:\n"
+        "    print(toolchains.library_path('13.0'))\n"
+        "except toolchains.UntrustedError as error:\n"
+        "    print(error)"
     )
-    open_to_read = tmp_path.parents
     command = [sys.executable, "-c", code, str(tmp_path)]
     for folder in (tmp_path, *cache.rglob("*"), cache):
         if folder.is_dir():
             folder.chmod(0o755)
-    modes = {folder: folder.stat().st_mode for folder in open_to_read if not folder.stat().st_mode & 0o001}
-    try:
-        for folder, mode in modes.items():
-            folder.chmod(mode | 0o011)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.stdout.strip().endswith("libnvJitLink.so.13"), done.stderr
-        for path in (tmp_path, cache):
-            os.chown(path, STRANGER - 1, -1)
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert f"belongs to user {STRANGER - 1}" in done.stderr
-    finally:
-        for folder, mode in modes.items():
-            folder.chmod(mode)
+    assert subprocess.check_output(command, text=True) == "/cache/toolchains/13.0/lib64/libnvJitLink.so.13\n"
+    for path in (tmp_path, cache):
+        os.chown(path, STRANGER - 1, -1)
+    said = subprocess.check_output(command, text=True)
+    assert said.startswith(f"/cache belongs to user {STRANGER - 1}; expected user {STRANGER} or root")
 
 
 def test_a_parent_that_all_can_write_to(cache, chain, tmp_path) -> None:
