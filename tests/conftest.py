@@ -105,8 +105,8 @@ def wheel(once) -> Path:
     """A wheel built from this tree."""
 
     def build(folder: Path) -> None:
-        command = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(folder), str(ROOT)]
-        subprocess.run(command, check=True, capture_output=True)
+        uv = Path(sys.executable).with_name("uv")
+        subprocess.run([uv, "build", "-q", "--wheel", "--out-dir", folder, ROOT], check=True, capture_output=True)
 
     (found,) = once("wheel", build).glob("*.whl")
     return found

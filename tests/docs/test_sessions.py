@@ -16,7 +16,7 @@ __all__ = ()
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-#: Pages whose sessions have tests with more preparation: tests/matrix/test_adoption.py, tests/docs/test_recipes.py.
+#: Pages whose sessions have tests with more preparation: tests/stranger/path.py, tests/docs/test_recipes.py.
 ELSEWHERE = ("tutorials/matrix", "how-to/recipes")
 
 #: The session of each page, by the page's name.

@@ -38,7 +38,7 @@ ELSEWHERE = {
     ("docs/explanation/field", "console"): "tests/field/test_field.py",
     ("docs/reference/audit", "console"): "tests/audit/test_audit_published.py",
     ("docs/reference/matrix", "console"): "tests/report/test_explain.py",
-    ("docs/tutorials/matrix", "console"): "tests/matrix/test_adoption.py",
+    ("docs/tutorials/matrix", "console"): "tests/stranger/path.py",
     ("docs/how-to/recipes", "console"): "tests/docs/test_recipes.py",
     ("docs/reference/device-code", "text"): "tests/audit/test_command.py",
     **{(f"docs/findings/{one.id}", "console"): "tests/findings/test_findings.py" for one in catalog.read()},

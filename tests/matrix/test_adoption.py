@@ -17,13 +17,9 @@ from pytest_cudalink import cli
 from pytest_cudalink.matrix import adopt, load_cells
 from pytest_cudalink.matrix.ci import CELLS_VARIABLE
 from pytest_cudalink.report.merge import merge
-from tests import sessions
-
-pytestmark = pytest.mark.xdist_group("adoption")  # one worker: the environment is made once
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-TUTORIAL = DOCS / "tutorials" / "matrix.md"
 
 
 def run(*command: str, cwd: Path, code: int | None = 0, **env: str) -> str:
@@ -44,78 +40,72 @@ def run(*command: str, cwd: Path, code: int | None = 0, **env: str) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def site(wheel, tmp_path_factory) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def site(wheel, once) -> dict[str, str]:
     """The environment variables of somebody who installed the wheel, in a fresh environment, and nothing else."""
-    folder = tmp_path_factory.mktemp("site")
     uv = str(Path(sys.executable).with_name("uv"))
-    run(uv, "venv", "-q", "--python", sys.executable, str(folder / "venv"), cwd=folder)
-    python = str(folder / "venv" / "bin" / "python")
-    run(
-        uv,
-        "pip",
-        "install",
-        "-q",
-        "--python",
-        python,
-        f"pytest-cudalink[nox,report,tox] @ {wheel.as_uri()}",
-        cwd=folder,
-    )
-    found = run(python, "-c", "import pytest_cudalink; print(pytest_cudalink.__file__)", cwd=folder)
-    assert found.startswith(str(folder / "venv"))
+
+    def install(folder: Path) -> None:
+        run(uv, "venv", "-q", "--clear", "--python", sys.executable, str(folder), cwd=folder)
+        package = f"pytest-cudalink[nox,report,tox] @ {wheel.as_uri()}"
+        run(uv, "pip", "install", "-q", "--python", str(folder / "bin" / "python"), package, cwd=folder)
+
+    folder = once("site", install)
+    found = run(str(folder / "bin" / "python"), "-c", "import pytest_cudalink; print(pytest_cudalink)", cwd=folder)
+    assert str(folder) in found
     return {
-        "PATH": f"{folder / 'venv' / 'bin'}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin",
         "CUDALINK_REQUIREMENT": str(wheel),
-        "VIRTUAL_ENV": str(folder / "venv"),
+        "VIRTUAL_ENV": str(folder),
     }
 
 
-@pytest.fixture(scope="module")
-def project(site, tmp_path_factory) -> tuple[Path, dict[str, str]]:
-    """The tutorial, followed to its end: the project's folder, and what each command wrote."""
-    folder = tmp_path_factory.mktemp("project") / "scale"
+@pytest.fixture(scope="session")
+def runners() -> dict[str, str]:
+    """The environment variables with which nox and tox of this environment are found; nothing is installed."""
+    programs = Path(sys.executable).parent
+    if not (programs / "nox").exists() or not (programs / "tox").exists():
+        pytest.skip("needs nox and tox: pip install nox tox")
+    return {"PATH": f"{programs}:/usr/local/bin:/usr/bin:/bin"}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, capsys) -> Path:
+    """The project of the tutorial, which has adopted nox and GitHub; the current folder. `nox -s stranger` goes on."""
+    folder = tmp_path / "scale"
     shutil.copytree(DOCS / "tutorials" / "project", folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    said = {}
-    for line, shown in sessions.steps(sessions.blocks(TUTORIAL.read_text(encoding="utf-8"))):
-        command, _, remark = line.partition("  # ")
-        said[command] = run("bash", "-c", command, cwd=folder, code=1 if remark == "fails" else 0, **site)
-        assert sessions.matches(shown, said[command]), f"$ {command}\n{said[command]}"
-    return folder, said
+    monkeypatch.chdir(folder)
+    assert cli.main(["init", "--runner", "nox", "--ci", "github"]) == 0
+    assert "write   matrices/cells.toml" in capsys.readouterr().out
+    return folder
 
 
-def test_tutorial(project) -> None:
-    """Every command does what the page says: green, red, green again with one test fixed, and red for good."""
-    folder, said = project
-    commands = list(said)
-    assert commands[0].startswith("cudalink init")
-    assert "write   matrices/cells.toml" in said[commands[0]]
-    assert "12 cells" in run("cudalink", "matrix", "check", cwd=folder, PATH=f"{Path(sys.executable).parent}:/usr/bin")
-    assert "driver CUDA 13.0 (emulated" in said["nox -s ctk-13.0"]
-    assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in said["nox -s ctk-13.2-driver-13.0"]
-    red = said["cudalink report .cudalink --html report.html --save before.json"]
-    assert re.search(r"test_kernel_loads\s.*ctk-13\.2-driver-13\.0", red)
-    green = said["cudalink report .cudalink --against before.json"]
-    assert re.search(r"1\s+fixed", green)
-    assert "CUDA_ERROR_NO_BINARY_FOR_GPU" in said["nox -s ctk-13.0-driver-12.9"]
-    assert (folder / "report.html").stat().st_size > 10_000
-    cells = folder.with_name("cells.toml")
-    cells.write_text((folder / "matrices" / "cells.toml").read_text() + (folder / "exclude.toml").read_text())
+def test_cells_of_the_tutorial(project, capsys) -> None:
+    """What is written has the cells that the page shows; the page's exclusion leaves two out."""
+    assert cli.main(["matrix", "check"]) == 0
+    assert "12 cells" in capsys.readouterr().out
+    cells = project / "matrices" / "cells.toml"
+    cells.write_text(cells.read_text() + (project / "exclude.toml").read_text())
     assert len(load_cells(cells)) == 10
 
 
-def test_init_keeps_what_is_there(project, site) -> None:
+def test_init_keeps_what_is_there(project, capsys) -> None:
     """A second init writes nothing; a file that differs is left, with exit code 1; --dry-run writes nothing at all."""
-    folder, _ = project
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and ".nox" not in path.parts}
-    said = run("cudalink", "init", "--runner", "nox", "--ci", "github", cwd=folder, **site)
-    assert {line.split()[0] for line in said.splitlines() if not line.startswith("next")} == {"keep"}
-    cells = folder / "matrices" / "cells.toml"
+    before = {path: path.read_bytes() for path in project.rglob("*") if path.is_file()}
+
+    def said(*words: str, code: int = 0) -> str:
+        assert cli.main(["init", *words]) == code
+        return capsys.readouterr().out
+
+    lines = said("--runner", "nox", "--ci", "github").splitlines()
+    assert {line.split()[0] for line in lines if not line.startswith("next")} == {"keep"}
+    cells = project / "matrices" / "cells.toml"
     cells.write_text(cells.read_text() + "# mine\n")
-    assert "leave   matrices/cells.toml" in run("cudalink", "init", "--ci", "none", cwd=folder, code=1, **site)
-    assert "-# mine" in run("cudalink", "init", "--dry-run", cwd=folder, **site)
+    assert "leave   matrices/cells.toml" in said("--ci", "none", code=1)
+    assert "-# mine" in said("--dry-run")
     assert cells.read_text().endswith("# mine\n")
-    assert "replace matrices/cells.toml" in run("cudalink", "init", "--force", cwd=folder, **site)
-    assert {path: path.read_bytes() for path in before} == before
+    assert "replace matrices/cells.toml" in said("--force")
+    assert {path: path.read_bytes() for path in project.rglob("*") if path.is_file()} == before
 
 
 def outcome(folder: Path) -> dict[str, tuple]:
@@ -126,28 +116,32 @@ def outcome(folder: Path) -> dict[str, tuple]:
     }
 
 
-def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
-    """Same cells, same descriptions, same tags, same results, in environments made by either."""
-    folder, _ = project
-    other = tmp_path / "scale"
-    shutil.copytree(folder, other, ignore=shutil.ignore_patterns(".nox", ".cudalink"))
-    listed = run("nox", "-l", cwd=folder, **site)
-    nox = dict(re.findall(r"^[-*] (\S+)(?: \[.*?\])? -> (.*)$", listed, re.MULTILINE))
-    tagged = dict(re.findall(r"^[-*] (\S+) \[(.*?)\]", listed, re.MULTILINE))
+def test_tox_and_nox_list_the_same(project, runners) -> None:
+    """Same cells with the same descriptions."""
+    nox = dict(re.findall(r"^[-*] (\S+)(?: \[.*?\])? -> (.*)$", run("nox", "-l", cwd=project, **runners), re.MULTILINE))
     del nox["report"]
-    tox = dict(re.findall(r"^(\S+)\s+-> (.*)$", run("tox", "l", cwd=other, **site), re.MULTILINE))
+    tox = dict(re.findall(r"^(\S+)\s+-> (.*)$", run("tox", "l", cwd=project, **runners), re.MULTILINE))
     del tox["py"]  # what tox has without a configuration
-    assert nox == tox == {cell.name: cell.description for cell in load_cells(folder / "matrices" / "cells.toml")}
+    assert nox == tox == {cell.name: cell.description for cell in load_cells(project / "matrices" / "cells.toml")}
+
+
+@pytest.mark.slow
+def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
+    """Same tags, and same results in environments made by either."""
+    other = tmp_path / "other"
+    shutil.copytree(project, other)
+    tagged = dict(re.findall(r"^[-*] (\S+) \[(.*?)\]", run("nox", "-l", cwd=project, **site), re.MULTILINE))
     skewed = re.findall(r"^(ctk-\S+)", run("tox", "l", "-m", "skew", cwd=other, **site), re.MULTILINE)
     assert set(skewed) == {name for name, tags in tagged.items() if "skew" in tags.split(",")}
 
-    green, red = ["ctk-13.0", "ctk-13.2-driver-13.0"], ["ctk-13.0-driver-12.9"]
-    run("nox", "-R", "-s", *green, cwd=folder, **site)
-    run("tox", "p", "-q", "-e", ",".join([*green, *red]), cwd=other, code=None, **site)
-    assert outcome(folder) == outcome(other)
-    assert sorted(outcome(other)) == sorted([*green, *red])
+    cells = ["ctk-13.0", "ctk-13.0-driver-12.9"]
+    assert "CUDA_ERROR_NO_BINARY_FOR_GPU" in run("nox", "-s", *cells, cwd=project, code=1, **site)
+    run("tox", "p", "-q", "-e", ",".join(cells), cwd=other, code=None, **site)
+    assert outcome(project) == outcome(other)
+    assert sorted(outcome(other)) == sorted(cells)
 
 
+@pytest.mark.slow
 def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     """A cell that collects nothing, or cannot be made, does not keep nox from the report, which names both."""
     (tmp_path / "matrices").mkdir()
@@ -183,6 +177,7 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     assert "Traceback" not in run("nox", "-R", "-s", "unmade", cwd=tmp_path, code=1, **site)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", adopt.RUNNERS)
 def test_a_missing_plugin_names_the_variable(runner, site, tmp_path) -> None:
     """A cell whose plugin no index has says how to name another build; a missing package of the project does not."""
@@ -204,26 +199,28 @@ def test_a_missing_plugin_names_the_variable(runner, site, tmp_path) -> None:
     assert "CUDALINK_REQUIREMENT" not in other
 
 
-def test_nox_says_what_is_wrong_with_the_file(site, tmp_path) -> None:
+@pytest.mark.slow
+def test_nox_says_what_is_wrong_with_the_file(runners, tmp_path) -> None:
     """In one sentence, with the line; also where a cell and a session have one name."""
     (tmp_path / "noxfile.py").write_text(
         "import nox\nfrom pytest_cudalink.matrix.nox import sessions\n\n"
         "@nox.session\ndef lint(session): ...\n\nsessions()\n"
     )
-    said = run("nox", "-l", cwd=tmp_path, code=None, **site)
+    said = run("nox", "-l", cwd=tmp_path, code=None, **runners)
     assert "matrices/cells.toml; `cudalink init` writes one" in said
     (tmp_path / "matrices").mkdir()
     (tmp_path / "matrices" / "cells.toml").write_text("[cells.a]\nctk = 1\n")
-    other = run("nox", "-l", cwd=tmp_path, code=None, **site)
+    other = run("nox", "-l", cwd=tmp_path, code=None, **runners)
     assert "cells.toml:2: cells.a.ctk: needed a string" in other
     for name in ("lint", "report"):
         (tmp_path / "other.toml").write_text(f"[cells.{name}]\n")
-        clash = run("nox", "-l", cwd=tmp_path, code=None, CUDALINK_CELLS="other.toml", **site)
+        clash = run("nox", "-l", cwd=tmp_path, code=None, CUDALINK_CELLS="other.toml", **runners)
         assert f"other.toml: the cell '{name}' has the name of another session" in clash
         assert "Traceback" not in said + other + clash
 
 
-def test_toxs_shared_settings_keep_their_meaning(site, tmp_path) -> None:
+@pytest.mark.slow
+def test_toxs_shared_settings_keep_their_meaning(runners, tmp_path) -> None:
     """Substitutions work in what the cells add to, an environment's own variables win, and any folder will do."""
     (tmp_path / "matrices").mkdir()
     (tmp_path / "matrices" / "cells.toml").write_text(
@@ -242,7 +239,7 @@ def test_toxs_shared_settings_keep_their_meaning(site, tmp_path) -> None:
 
         def shown(cell: str, *where: str) -> str:
             keys = ["-k", "deps", "set_env"]
-            return run("tox", "c", "-e", cell, *where, *keys, cwd=tmp_path / "sub", WHERE=f"{tmp_path}/src", **site)
+            return run("tox", "c", "-e", cell, *where, *keys, cwd=tmp_path / "sub", WHERE=f"{tmp_path}/src", **runners)
 
         said = shown("ctk-12.9", "-c", f"../{name}")
         for line in (f"-r {tmp_path}/r.txt", "nvidia-nvjitlink-cu12==12.9.86", f"P={tmp_path}/src"):
@@ -254,7 +251,8 @@ def test_toxs_shared_settings_keep_their_meaning(site, tmp_path) -> None:
         (tmp_path / name).unlink()
 
 
-def test_toxs_own_settings_win(site, tmp_path) -> None:
+@pytest.mark.slow
+def test_toxs_own_settings_win(runners, tmp_path) -> None:
     """What a project's tox configuration says of an environment, or of how tests run, counts for more than the cell."""
     (tmp_path / "matrices").mkdir()
     (tmp_path / "matrices" / "cells.toml").write_text(
@@ -268,7 +266,7 @@ def test_toxs_own_settings_win(site, tmp_path) -> None:
 
     def shown(name: str, *posargs: str) -> str:
         keys = ["deps", "set_env", "description", "commands", "depends"]
-        return run("tox", "c", "-e", name, "-k", *keys, *posargs, cwd=tmp_path, **site)
+        return run("tox", "c", "-e", name, "-k", *keys, *posargs, cwd=tmp_path, **runners)
 
     theirs = shown("ctk-13.0")
     assert "description = their words" in theirs
@@ -280,14 +278,15 @@ def test_toxs_own_settings_win(site, tmp_path) -> None:
     assert "commands = pytest other/test_x.py -x" in shown("ctk-12.9", "--", "other/test_x.py", "-x")
     assert re.search(r"depends =\s+g1", shown("g2"))
     (tmp_path / "matrices" / "cells.toml").write_text("[cells.a]\nctk = 1\n")
-    assert "cells.toml:2: cells.a.ctk: needed a string" in run("tox", "l", cwd=tmp_path, code=None, **site)
+    assert "cells.toml:2: cells.a.ctk: needed a string" in run("tox", "l", cwd=tmp_path, code=None, **runners)
 
 
-def test_tox_without_cells_is_left_alone(site, tmp_path) -> None:
+@pytest.mark.slow
+def test_tox_without_cells_is_left_alone(runners, tmp_path) -> None:
     """In a project without a file of cells the plugin does nothing, and says so when asked."""
     (tmp_path / "tox.toml").write_text('env_list = ["a"]\n')
-    assert "ctk" not in run("tox", "l", cwd=tmp_path, **site)
-    assert "no environments, because there is no" in run("tox", "l", "-vvv", cwd=tmp_path, **site)
+    assert "ctk" not in run("tox", "l", cwd=tmp_path, **runners)
+    assert "no environments, because there is no" in run("tox", "l", "-vvv", cwd=tmp_path, **runners)
 
 
 @pytest.mark.parametrize("runner", adopt.RUNNERS)
