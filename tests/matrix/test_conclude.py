@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ import pytest
 
 from pytest_cudalink.matrix import CellsError, load_cells
 from pytest_cudalink.report import read
-from tests.nested import NO_AUTOLOAD
 
 nox = pytest.importorskip("nox")
 tox = pytest.importorskip("tox")
@@ -33,16 +31,15 @@ class Session:
 
     posargs = ()
 
-    def __init__(self, folder) -> None:
-        self.folder, self.warned = folder, []
+    def __init__(self, run) -> None:
+        self.pytest, self.warned = run, []
 
     def install(self, *_: str) -> None:
         """Install nothing."""
 
     def run(self, _program: str, *arguments: str, env: dict[str, str]) -> None:
         """Run pytest as nox does: an exit code other than 0 is an error."""
-        code = run_pytest(self.folder, arguments, env)
-        if code:
+        if code := self.pytest(arguments, env):
             raise CommandFailed(return_code=code)
 
     def log(self, words: str) -> None:
@@ -57,17 +54,25 @@ class Session:
         raise AssertionError(words)
 
 
-def run_pytest(folder, arguments, env) -> int:
-    """Run the tests of a folder in a process, and return its exit code."""
-    command = [sys.executable, "-m", "pytest", "-p", "cudalink", *arguments]
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("CUDALINK_")}
-    return subprocess.call(command, cwd=folder, env={**clean, **env, **NO_AUTOLOAD})
+@pytest.fixture
+def run(run_pytest):
+    """Run pytest with the variables of a cell, and return its exit code."""
+
+    def with_variables(arguments, env) -> int:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("CUDALINK_")]:
+                patch.delenv(name)
+            for name, value in env.items():
+                patch.setenv(name, value)
+            return run_pytest(*arguments).ret
+
+    return with_variables
 
 
 @pytest.fixture
-def cell(tmp_path, monkeypatch):
+def cell(pytester, monkeypatch):
     """Make a project of one cell; return the cell with the function that writes its test."""
-    path = tmp_path / "cells.toml"
+    path = pytester.path / "cells.toml"
     path.write_text(CELLS)
     (cell,) = load_cells(path)
     monkeypatch.setattr(
@@ -85,41 +90,41 @@ def crashes(cell, folder):
 
 @pytest.mark.parametrize("judged", [False, True])
 @pytest.mark.parametrize("end", ENDS)
-def test_nox(tmp_path, cell, monkeypatch, end, judged) -> None:
+def test_nox(pytester, run, cell, monkeypatch, end, judged) -> None:
     """A session whose pytest died fails, or leaves that to the report; the record names the test."""
-    tmp_path.joinpath("test_it.py").write_text(f"import os\ndef test(): {ENDS[end][0]}\n")
+    pytester.path.joinpath("test_it.py").write_text(f"import os\ndef test(): {ENDS[end][0]}\n")
     if judged:
         monkeypatch.setenv("CUDALINK_MATRIX_JUDGE", "1")
-    session = Session(tmp_path)
+    session = Session(run)
     if end == "green" or judged:
-        our_nox.run_cell(session, cell, tmp_path)
+        our_nox.run_cell(session, cell, pytester.path)
     else:
         with pytest.raises((CommandFailed, AssertionError)) as caught:
-            our_nox.run_cell(session, cell, tmp_path)
+            our_nox.run_cell(session, cell, pytester.path)
         said = [*session.warned, str(caught.value)]
         assert any("pytest was killed by SIGABRT" in one or "pytest ended with exit code 0" in one for one in said)
     expected = {"abort": [("test_it.py::test", "SIGABRT")], "exit": [("test_it.py::test", 0)], "green": []}
-    assert crashes(cell, tmp_path) == expected[end]
+    assert crashes(cell, pytester.path) == expected[end]
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_tox(tmp_path, cell, monkeypatch, end) -> None:
+def test_tox(pytester, run, cell, monkeypatch, end) -> None:
     """An environment whose pytest died fails with the words of the record, also where the exit code is 0."""
-    tmp_path.joinpath("test_it.py").write_text(f"import os\ndef test(): {ENDS[end][0]}\n")
+    pytester.path.joinpath("test_it.py").write_text(f"import os\ndef test(): {ENDS[end][0]}\n")
     monkeypatch.setattr(our_tox, "_cells", lambda: [cell])
-    environment = SimpleNamespace(name=cell.name, core={"tox_root": tmp_path})
+    environment = SimpleNamespace(name=cell.name, core={"tox_root": pytester.path})
     our_tox.tox_before_run_commands(environment)
-    code = run_pytest(tmp_path, (), cell.environment(tmp_path / our_nox.runner.RECORDS))
+    code = run((), cell.environment(pytester.path / our_nox.runner.RECORDS))
     assert code == ENDS[end][1]
     request = SimpleNamespace(cmd=["python", "-m", "pytest"])
     outcomes = [SimpleNamespace(exit_code=code, request=request)]
     if end == "green":
         our_tox.tox_after_run_commands(environment, outcomes)
-        assert crashes(cell, tmp_path) == []
+        assert crashes(cell, pytester.path) == []
         return
     with pytest.raises(Fail, match="SIGABRT" if end == "abort" else "exit code 0"):
         our_tox.tox_after_run_commands(environment, outcomes)
-    assert [nodeid for nodeid, _ in crashes(cell, tmp_path)] == ["test_it.py::test"]
+    assert [nodeid for nodeid, _ in crashes(cell, pytester.path)] == ["test_it.py::test"]
 
 
 BARE = '[cells.one]\nkind = "bare"\nimports = ["m"]\npackages = { m = "1.0" }\n[cells.two]\nhidden = ["/opt/cuda*"]\n'
