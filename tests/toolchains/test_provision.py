@@ -65,6 +65,7 @@ def run(run_pytest, pytester, cache):
     return go
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [("-n2",), ("--cudalink-isolate",)], ids=str)
 def test_a_run_is_made_whole(run, cache, more) -> None:
     """The controller fetches the toolchain once and the header says so; the second run finds it."""
@@ -83,7 +84,9 @@ def test_a_run_is_made_whole(run, cache, more) -> None:
 
 
 @pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+@pytest.mark.parametrize(
+    "more", [(), *(pytest.param((word,), marks=pytest.mark.slow) for word in ("-n2", "--cudalink-isolate"))], ids=str
+)
 def test_offline_is_one_usage_error(run, cache, more) -> None:
     """Without a network the run ends before its first test, with the command and the option that help."""
     result = run(*more)
@@ -129,10 +132,17 @@ def test_never_leaves_the_links_to_fail(run, cache) -> None:
 
 
 @pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("arguments", [("--help",), ("--markers",), ("--fixtures",), ("--collect-only",)])
-def test_nothing_is_fetched_to_show_something(run, cache, arguments) -> None:
+@pytest.mark.parametrize(
+    "word",
+    [
+        "--help",
+        *(pytest.param(f"--{one}", marks=pytest.mark.slow) for one in ("markers", "fixtures")),
+        "--collect-only",
+    ],
+)
+def test_nothing_is_fetched_to_show_something(run, cache, word) -> None:
     """Help and collection work offline, and do not download."""
-    assert run(*arguments).ret == 0
+    assert run(word).ret == 0
     assert not cache.exists()
 
 
@@ -143,6 +153,7 @@ def cudalink(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, "--", sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_is_made_whole(cache) -> None:
     """``cudalink driver run`` fetches, too; only the program writes to stdout."""
     done = cudalink()
@@ -200,7 +211,7 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
 
     def slow(command, *_) -> None:
         fetching.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
         fake_installer(command)
 
     monkeypatch.setattr(toolchains, "run_installer", slow)
@@ -212,7 +223,7 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(provision.provide, [RELEASE], hear)
-        assert fetching.wait(30)
+        assert fetching.wait(60)
         second = pool.submit(provision.provide, [RELEASE], hear)
         found = [one for each in (first, second) for one in each.result(60)]
     assert said == [
