@@ -413,9 +413,9 @@ def test_linker_minds_the_rule(sample_code, toolkit) -> None:
         link(code).close()
 
 
-def test_linker_in_one_voice(sample_code, toolkit) -> None:
+def test_linker_in_one_voice(sample_code) -> None:
     """Too new LTO-IR is refused by its own header in the words that the rule has."""
-    with pytest.raises(VersionSkewError) as by_header:
+    with probes.fake(driver=None, nvjitlink="13.0"), pytest.raises(VersionSkewError) as by_header:
         link(sample_code("13.5/main.ltoir"))
     verdict = check_pipeline(
         Pipeline("nvrtc", "nvJitLink", "ltoir"),
@@ -424,7 +424,7 @@ def test_linker_in_one_voice(sample_code, toolkit) -> None:
     )
     words = "made by CUDA 13.5, linker understands up to 13.0: install 'nvidia-nvjitlink>=13.5'"
     assert words in verdict.message
-    assert words.replace("13.0", str(toolkit)) in str(by_header.value)
+    assert words in str(by_header.value)
 
 
 def test_linker_declares_its_pipelines(toolkit) -> None:

@@ -84,6 +84,7 @@ def replaced(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_the_manifest_says_what_and_what_for(whole: Path) -> None:
     """Every file has version, size, hash and purpose; a CUDA wheel has a hash of toolchains.toml."""
     manifest = unbundle.check(whole)
@@ -108,9 +109,11 @@ def installed(whole: Path, venv: Path, *options: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_install_without_a_network(whole: Path, tmp_path: Path, toolkit) -> None:
     """The environment has the bundle's wheels, and copies of this Python's NVRTC and nvJitLink."""
-    assert toolkit == CudaVersion(13, 0)
+    if toolkit != CudaVersion(13, 0):
+        pytest.skip(f"takes NVRTC and nvJitLink 13.0 from this environment, which has {toolkit}")
     venv = tmp_path / "venv"
     assert f"{NVJITLINK} 13.0.88: the machine's, the bundle leaves it out" in installed(whole, venv)
     where = "import nvidia, pytest, pytest_cudalink; print(*nvidia.__path__, pytest.__file__, pytest_cudalink.__file__)"
@@ -124,6 +127,7 @@ def test_install_without_a_network(whole: Path, tmp_path: Path, toolkit) -> None
     assert kept["toolchains"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     "CUDALINK_BUNDLE" not in os.environ, reason="builds the wheel of this checkout; run `nox -s bundle`"
 )
@@ -144,6 +148,7 @@ def test_link_from_a_bundle(tmp_path: Path, toolkit) -> None:
     assert list((tmp_path / "cache" / "toolchains" / "12.0" / "lib64").glob("libnvJitLink.so.12*"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -166,6 +171,7 @@ def test_damage_is_found_before_anything_is_installed(
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -176,7 +182,7 @@ def test_damage_is_found_before_anything_is_installed(
             {"without": [{"name": "no-such-package", "version": "1.0"}]},
             "is not installed on this machine; expected 1.0",
         ),
-        ({"without": [{"name": NVRTC, "version": "12.9.1"}]}, r"of this machine is 13\.0\.88; expected 12\.9\.1"),
+        ({"without": [{"name": NVRTC, "version": "12.9.1"}]}, r"of this machine is 13\.\d+\.\d+; expected 12\.9\.1"),
         ({"files": [{"file": "../x", "size": 1, "sha256": ""}]}, r"names the file '\.\./x'; expected a path inside"),
         ({"files": 3}, "is damaged .*; expected JSON that"),
     ],
@@ -190,6 +196,7 @@ def test_a_bundle_that_does_not_fit(copied: Path, tmp_path: Path, change: dict[s
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.slow
 def test_damaged_volumes(volumes: Path, tmp_path: Path) -> None:
     """A volume that is missing or damaged is named; the folder of the volumes itself is no bundle."""
     with pytest.raises(BundleError, match="has the volumes of a bundle; expected a joined one; give --to FOLDER"):
@@ -218,6 +225,7 @@ def test_a_hostile_archive(tmp_path: Path, name: str, kind: bytes) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_too_large(whole: Path) -> None:
     """The error names the largest wheels, and the options that make the bundle small enough."""
     limited = wanted(max_size=5 * bundle.MIB)
