@@ -13,6 +13,7 @@ from tests.abuse.mutations import mutated, subjects
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """\

@@ -160,6 +160,7 @@ def test_missing_pefile(make_wheel, monkeypatch) -> None:
 SAMPLE = dll({"cudart64_12.dll": ("cudaMalloc", "cudaFree"), "nvrtc64_120_0.dll": ("nvrtcVersion",)}, b"nvcuda.dll")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_damaged_dlls(data, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -178,11 +179,11 @@ def test_damaged_dlls(data, tmp_path_factory: pytest.TempPathFactory) -> None:
         assert "no shared library" in str(error)
     else:
         assert found.files or found.findings
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_many_imports(make_wheel: Callable[..., Path]) -> None:
     """Tables that name the same function again and again are bounded."""
     began = time.monotonic()
     audit(make_wheel("x-1-py3-none-win_amd64.whl", {"x.dll": dll({f"a{n}.dll": ("f",) * 40 for n in range(2000)})}))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60

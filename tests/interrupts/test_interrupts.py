@@ -16,6 +16,7 @@ from tests.interrupts.__main__ import allowed
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 held: list[int] = []
 

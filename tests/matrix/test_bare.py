@@ -112,6 +112,7 @@ def test_a_bare_cell_finds_it(site, run, tmp_path) -> None:
     assert "pytest" not in record.run.facts["packages"]
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_library_that_knows_the_folder_of_its_build(site, run) -> None:
     """A path inside the library leads to the toolkit whatever the environment says; a hidden folder does not open."""
@@ -156,7 +157,7 @@ assert ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version)) == 
 """
 
 
-@pytest.mark.parametrize("driver", ["13.0", "absent"])
+@pytest.mark.parametrize("driver", ["13.0", pytest.param("absent", marks=pytest.mark.slow)])
 def test_the_driver_of_a_bare_cell(run, tmp_path, driver) -> None:
     """An emulated driver is there for every program, from outside of the environment, and an absent one for none."""
     script = tmp_path / "smoke.py"
@@ -177,6 +178,7 @@ def test_versions_in_the_record(run, tmp_path) -> None:
     assert cell.mismatches == [("needy", "2.*", "1.0"), ("other", "latest", "none")]
 
 
+@pytest.mark.slow
 def test_code_beside_the_wheel_is_not_imported(run, tmp_path) -> None:
     """Neither the working folder nor PYTHONPATH stands in for what the wheel lacks."""
     (tmp_path / "lacking.py").write_text("")
@@ -194,6 +196,7 @@ def test_the_runner_s_own_python_is_refused(monkeypatch, tmp_path, capsys) -> No
     assert not (tmp_path / "r.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_cudalink_matrix_smoke(site, tmp_path) -> None:
     """Without nox and tox: the command runs the cell with the Python of an environment, and says what it cannot run."""
     file = tmp_path / "matrices" / "cells.toml"
@@ -281,9 +284,9 @@ def test_a_library_from_elsewhere_fails_the_step(run, systems) -> None:
     ("other", "provenance", "outcome", "words"),
     [
         ("13.2", "system", "failed", "two minors of libcudart in one process:"),
-        ("12.9", "system", "failed", "two majors of libcudart in one process:"),
-        ("12.9", "any", "passed", "two majors of libcudart in one process:"),
-        ("13.2", "any", "passed", ""),
+        pytest.param("12.9", "system", "failed", "two majors of libcudart in one process:", marks=pytest.mark.slow),
+        pytest.param("12.9", "any", "passed", "two majors of libcudart in one process:", marks=pytest.mark.slow),
+        pytest.param("13.2", "any", "passed", "", marks=pytest.mark.slow),
     ],
 )
 def test_two_of_one_library(run, systems, tmp_path, other, provenance, outcome, words) -> None:
@@ -304,7 +307,9 @@ def test_two_of_one_library(run, systems, tmp_path, other, provenance, outcome, 
     assert sorted(one.path for one in apart.libraries) == sorted(paths.split())
 
 
-@pytest.mark.parametrize(("provenance", "outcome"), [("any", "passed"), ("wheels", "failed")])
+@pytest.mark.parametrize(
+    ("provenance", "outcome"), [pytest.param("any", "passed", marks=pytest.mark.slow), ("wheels", "failed")]
+)
 def test_a_program_that_cannot_be_seen(run, tmp_path, provenance, outcome) -> None:
     """A static program has no loader that could write a list: the record says so, and an expectation is not met."""
     source = tmp_path / "program.c"
@@ -319,6 +324,7 @@ def test_a_program_that_cannot_be_seen(run, tmp_path, provenance, outcome) -> No
     assert f"cudalink: {words}" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_emulated_driver_is_listed(run, tmp_path) -> None:
     """It fits every expectation, as a driver does."""
     tmp_path.joinpath("smoke.py").write_text(_CUDA)

@@ -411,6 +411,7 @@ TREE = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(TREE, st.booleans())
 def test_every_key_has_its_line(tree, multiline) -> None:
     """On the line that is found for a key, the file names it."""

@@ -110,7 +110,9 @@ def test_without_namespaces_the_environment_hides_what_it_can(toolkit, tmp_path)
     assert not any(f"{toolkit}/bin" in one for one in hidden.reachable)
 
 
-@pytest.mark.parametrize("refuse", [pytest.param(False, marks=needs_namespaces), True])
+@pytest.mark.parametrize(
+    "refuse", [pytest.param(False, marks=needs_namespaces), pytest.param(True, marks=pytest.mark.slow)]
+)
 def test_pytest_says_how_in_header_and_record(toolkit, tmp_path, refuse) -> None:
     """A cell of the ordinary kind starts pytest in the same way; header and record say which of the two happened."""
     (tmp_path / "test_it.py").write_text("def test(): pass\n")

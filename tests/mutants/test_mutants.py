@@ -10,6 +10,7 @@ import pytest
 from .__main__ import CONFIGURATION, SURVIVORS, judged_modules, survivors
 from .operators import mutants
 
+pytestmark = pytest.mark.slow
 SOURCE = '''
 LIMIT = 3
 

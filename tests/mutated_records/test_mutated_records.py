@@ -12,6 +12,8 @@ from tests.mutated_records.mutations import CELLS, RECORDS, SAVED, SKEW, mutated
 
 __all__: list[str] = []
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_bounded_campaign(capsys) -> None:
     """Records, saved reports and measurements of another seed than that of the gate."""

@@ -311,6 +311,7 @@ def test_a_damaged_cell_that_the_file_of_cells_lacks(tmp_path, capsys) -> None:
     assert "bad.jsonl is empty" in err
 
 
+@pytest.mark.slow
 def test_in_several_processes(tmp_path) -> None:
     """Faults travel from the processes that read, also with text that is not valid Unicode."""
     for number in range(9):

@@ -250,6 +250,7 @@ def test_no_answer_claims_more_than_the_cells_show(matrix, random) -> None:
                 assert (cause.predicts(cell) is None) == (tuple(cell[axis] for axis in cause.axes) not in seen)
 
 
+@pytest.mark.slow
 @given(matrices(), matrices())
 def test_the_cell_that_is_named_decides(matrix, more) -> None:
     """Whatever its result, fewer causes remain."""

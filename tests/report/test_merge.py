@@ -561,6 +561,7 @@ def test_a_crash_without_an_event_has_all_its_keys(tmp_path) -> None:
     assert cell.crashes == [{"nodeid": "t", "worker": None, "signal": None, "exitcode": None, "last_events": []}]
 
 
+@pytest.mark.slow
 def test_progress_is_called_for_each_record(tmp_path):
     for number in range(9):
         lines(tmp_path / f"c{number}.jsonl", RUN, END)

@@ -327,6 +327,7 @@ def _write_many(path: str, name: str) -> None:
             writer.write("start", nodeid=name * 500, worker=name, attempt=1)
 
 
+@pytest.mark.slow
 def test_processes_share_a_file(tmp_path) -> None:
     """Lines of processes that write at the same time do not mix."""
     path = tmp_path / "run.jsonl"

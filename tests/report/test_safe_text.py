@@ -179,6 +179,7 @@ def test_long_text_is_cut_and_counted(length, said) -> None:
     assert safe_text.line("x" * length) == "x" * 2000 + said
 
 
+@pytest.mark.slow
 def test_ten_megabytes(tmp_path) -> None:
     """In every place at once, the page, the Markdown and the terminal stay small."""
     nasty = "\x1b\u202e<" * 3_500_000

@@ -76,7 +76,9 @@ def test_a_full_device(form, tmp_path, capsys) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == sorted([*others, "r"])
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", ["markdown", *(pytest.param(one, marks=pytest.mark.slow) for one in FORMS if one != "markdown")]
+)
 def test_a_file_that_may_not_grow(form, tmp_path) -> None:
     """Nothing is left under the name, and an older file stays."""
     write(tmp_path / "r", "c", {str(number): "failed" for number in range(50)})

@@ -32,6 +32,7 @@ def answers(measured: list[Measurement], step: str, kind: str) -> dict[tuple[str
     return {(one.producer, one.consumer): one.ok for one in measured if (one.step, one.kind) == (step, kind)}
 
 
+@pytest.mark.slow
 def test_what_links_with_what(measured) -> None:
     """Older artifacts link, newer ones do not; the driver links no LTO-IR; 12.9 silently takes cubins of 13.0."""
     found, _ = measured
@@ -46,6 +47,7 @@ def test_what_links_with_what(measured) -> None:
     assert refused.answer.startswith("cuLinkAddData_v2: 222")
 
 
+@pytest.mark.slow
 def test_findings(measured) -> None:
     """The policy of cuda.core 1.2.2 allows what an older driver does not load, and no other rule allows what fails.
 
@@ -63,6 +65,7 @@ def test_findings(measured) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_guard_rails_are_asked(measured) -> None:
     """The guard rails' rule for pipelines stands beside the artifact's own header."""
     found, _ = measured
@@ -73,6 +76,7 @@ def test_guard_rails_are_asked(measured) -> None:
     assert predicted["13.0", "13.0"] == {"artifact": True, "guard rails": True}
 
 
+@pytest.mark.slow
 def test_resumes(measured, monkeypatch) -> None:
     """What the journal has is not measured again; what was cut off at its end is."""
     found, journal = measured
@@ -95,6 +99,7 @@ def test_resumes(measured, monkeypatch) -> None:
     assert len(steps) == 9
 
 
+@pytest.mark.slow
 def test_command(measured, capsys, tmp_path) -> None:
     """Tables for people, JSON for programs and for the report; findings decide the exit code when asked."""
     _, journal = measured
@@ -161,6 +166,7 @@ def test_versions_are_words_of_the_toolchains(word, monkeypatch, tmp_path, capsy
     assert "cudalink skew: " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_crash_is_an_answer(measured, tmp_path) -> None:
     """A library that crashes costs one answer: here nvJitLink 13.0 on a cubin that was cut."""
     path = toolchains.library_path("13.0")

@@ -13,6 +13,7 @@ from tests.suites import expectations
 from tests.suites.definitions import Suite, suites
 from tests.suites.results import FileResult, TestResult, counts_of, grouped, share, table
 
+pytestmark = pytest.mark.slow
 DEFINITION = {
     "name": "s",
     "folder": "here",

@@ -86,6 +86,7 @@ def test_table_names_every_release_but_12_7() -> None:
             assert all(len(bytes.fromhex(value)) == 32 for value in package["sha256"])
 
 
+@pytest.mark.slow
 def test_add_unpacks_libraries_and_headers(cache) -> None:
     """nvJitLink, NVRTC, cudart and their headers lie where an installed toolkit has them."""
     for version, major in (("12.0", "12"), ("12.9", "12"), ("13.0", "13")):
@@ -97,6 +98,7 @@ def test_add_unpacks_libraries_and_headers(cache) -> None:
         assert f"CUDA_VERSION {major}0{version[3:]}0" in (found.include / "cuda.h").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["12.0", "12.9", "13.0"])
 def test_libraries_link(version, cache, samples, tmp_path) -> None:
     """The nvJitLink of each release links PTX."""
@@ -113,6 +115,7 @@ def test_libraries_link(version, cache, samples, tmp_path) -> None:
     assert done.stdout.strip() == f"found by {usual}"
 
 
+@pytest.mark.slow
 def test_ctk_layout_is_a_toolkit(cache, tmp_path) -> None:
     """The mini toolkit has the folders and version.json of an installed one, and its nvcc compiles and links."""
     found = toolchains.find("13.0", "ctk")
@@ -131,6 +134,7 @@ def test_ctk_layout_is_a_toolkit(cache, tmp_path) -> None:
     assert (tmp_path / "k.cubin").read_bytes()[:4] == b"\x7fELF"
 
 
+@pytest.mark.slow
 def test_pathfinder_finds_the_ctk_layout(cache, tmp_path) -> None:
     """cuda.pathfinder takes the mini toolkit for an installed one through CUDA_HOME."""
     home = str(toolchains.find("13.0", "ctk").path)
@@ -145,6 +149,7 @@ def test_pathfinder_finds_the_ctk_layout(cache, tmp_path) -> None:
     assert done.stdout.strip() == f"{home}/include", done.stderr
 
 
+@pytest.mark.slow
 def test_offline_once_there(cache, monkeypatch) -> None:
     """A release that is in the cache is not fetched again: no installer is started."""
     monkeypatch.setattr(toolchains.subprocess, "run", lambda *_, **__: pytest.fail("something was started"))
@@ -152,6 +157,7 @@ def test_offline_once_there(cache, monkeypatch) -> None:
     assert toolchains.library_path((13, 0)).is_file()
 
 
+@pytest.mark.slow
 def test_parallel_runners_fetch_once(tmp_path) -> None:
     """Processes that add the same release at the same time all succeed, and nothing temporary is left."""
     command = [sys.executable, "-m", "pytest_cudalink.cli", "toolchain", "add", "12.3"]
@@ -162,6 +168,7 @@ def test_parallel_runners_fetch_once(tmp_path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [".12.3.lock", "12.3"]
 
 
+@pytest.mark.slow
 def test_wrong_hash_leaves_nothing(monkeypatch, tmp_path) -> None:
     """A wheel whose hash is not the recorded one is refused, and the cache stays as it was."""
     table = {release: dict(entry) for release, entry in toolchains.releases_table().items()}
@@ -174,6 +181,7 @@ def test_wrong_hash_leaves_nothing(monkeypatch, tmp_path) -> None:
     assert [path.name for path in (tmp_path / "cache" / "toolchains").iterdir()] == [".12.3.lock"]
 
 
+@pytest.mark.slow
 def test_half_a_folder_is_replaced(tmp_path) -> None:
     """A folder without its manifest is not taken for a toolchain, and add makes it whole."""
     folder = tmp_path / "cache" / "toolchains" / "12.3"
@@ -207,12 +215,14 @@ def test_missing_release_names_the_command() -> None:
         toolchains.find("13.0", "ctk")
 
 
+@pytest.mark.slow
 def test_missing_library_lists_what_is_there(cache) -> None:
     """An unknown library is an error that lists the known ones."""
     with pytest.raises(ToolchainError, match=r"no library 'cufft'; it has: cudart, nvJitLink, nvrtc"):
         toolchains.library_path("13.0", "cufft")
 
 
+@pytest.mark.slow
 def test_command(cache, capsys) -> None:
     """``list``, ``path`` and ``remove`` print what a script needs; errors are exit code 1."""
     assert cli.main(["toolchain", "list"]) == 0
@@ -233,6 +243,7 @@ def test_command(cache, capsys) -> None:
     assert "cudalink toolchain add 13.5" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_remove(capsys) -> None:
     """A removed release is gone in every layout; a second removal is an error."""
     toolchains.add("12.3")
@@ -254,6 +265,7 @@ def test_cache_root(monkeypatch, tmp_path) -> None:
     assert toolchains.cache_root() == tmp_path / ".cache" / "pytest-cudalink"
 
 
+@pytest.mark.slow
 def test_releases_live_together(cache) -> None:
     """Several releases open in one process by path, each with its own version."""
     code = (
@@ -318,4 +330,4 @@ def test_a_killed_process_leaves_no_lock(monkeypatch) -> None:
         finally:
             holder.kill()
         with pytest.raises(ToolchainError, match="offline"):
-            waiting.result(timeout=30)
+            waiting.result(timeout=60)

@@ -23,7 +23,7 @@ from pytest_cudalink.report.origin import Origin
 from tests.report import chromium
 from tests.report.samples import ORIGIN, matrix, write
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 
 @pytest.fixture
