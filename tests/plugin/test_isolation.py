@@ -319,6 +319,7 @@ def test_outside_of_the_rootdir(run, pytester) -> None:
     assert {link.nodeid for link in found.links} == {test.nodeid for test in found.tests}
 
 
+@pytest.mark.slow
 def test_started_by_a_script(run, pytester, monkeypatch) -> None:
     """A script with a command line of its own may call pytest: in a worker too, a child has what the script gave."""
     pytester.makepyfile(test_it="def test(): pass")
