@@ -436,7 +436,7 @@ def test_faults_of_a_run_wait(run, pytester) -> None:
     run("--cudalink-driver=13.0", "--cudalink-faults=cuCtxGetCurrent:3=999;lost=46").assert_outcomes(passed=3)
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=["alone", "xdist"])
 def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
     """The run says so at its end, once, of those that no process of it met; a lost device waits for no call."""
     pytester.makepyfile(
@@ -456,7 +456,11 @@ def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
     assert unmet == ["fault cuLinkComplete:50=2@1 (--cudalink-faults) was never triggered in pytest's own processes"]
 
 
-@pytest.mark.parametrize("mode", [(), ("-n2",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+@pytest.mark.parametrize(
+    "mode",
+    [(), pytest.param(("-n2",), marks=pytest.mark.slow), pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow)],
+    ids=["alone", "xdist", "isolated"],
+)
 def test_faults_that_no_call_met_are_shown_by_a_quiet_run(run, pytester, mode) -> None:
     """Each process counts: a fault that an isolated test met is not listed. A run can require all faults."""
     pytester.makepyfile(
@@ -488,7 +492,7 @@ def test_faults_that_no_call_met_are_shown_by_a_quiet_run(run, pytester, mode) -
     result.stdout.fnmatch_lines(["The run fails because no emulated driver got --cudalink-faults; *"])
 
 
-@pytest.mark.parametrize("mode", [(), ("-n2",)], ids=["alone", "xdist"])
+@pytest.mark.parametrize("mode", [(), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=["alone", "xdist"])
 def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
     """The driver that a marker brings takes the options: nothing is ignored, and an unmet fault is shown."""
     pytester.makepyfile("import pytest\n@pytest.mark.cudalink(backend='driver')\ndef test(): pass")
@@ -500,7 +504,11 @@ def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
 
 
 @pytest.mark.parametrize("driver", [(), ("--cudalink-driver=absent",)], ids=["auto", "absent"])
-@pytest.mark.parametrize("mode", [(), ("-n2",), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+@pytest.mark.parametrize(
+    "mode",
+    [(), pytest.param(("-n2",), marks=pytest.mark.slow), pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow)],
+    ids=["alone", "xdist", "isolated"],
+)
 def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, driver, mode) -> None:
     """One warning for all of them, also of a quiet run; what the ini file has is for every run and is no surprise."""
     pytester.makepyfile("def test_nothing(): pass")

@@ -527,7 +527,7 @@ def test_innocent(emulated_driver):
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "1"), marks=pytest.mark.slow)], ids=["alone", "xdist"])
 def test_outside_of_tests(suite, pytester, workers) -> None:
     """What is made by an import or after the last test fails no test: it is shown at the end, and fails the run."""
     pytester.makeconftest("def pytest_runtest_logfinish():\n    if MADE: MADE.pop()()\nMADE = []\n")
@@ -554,7 +554,15 @@ def test_cannot_be_noted(monkeypatch):
 """
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1"), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        (),
+        pytest.param(("-n", "1"), marks=pytest.mark.slow),
+        pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow),
+    ],
+    ids=["alone", "xdist", "isolated"],
+)
 def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
     """An error in the callback hides nothing: the driver has counted, and the run fails in every mode."""
     for mode in ("fail", "report"):
@@ -565,7 +573,11 @@ def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
         )
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1"), ("--cudalink-isolate",)], ids=["alone", "xdist", "isolated"])
+@pytest.mark.parametrize(
+    "workers",
+    [(), pytest.param(("-n", "1"), marks=pytest.mark.slow), ("--cudalink-isolate",)],
+    ids=["alone", "xdist", "isolated"],
+)
 def test_report_only(suite, workers) -> None:
     """`report` lets the tests pass and counts at the end; ``-rA`` shows what each test made."""
     result = suite("--cudalink-lifetime=report", "-rA", *workers)
@@ -582,6 +594,7 @@ def test_report_only(suite, workers) -> None:
     result.stdout.fnmatch_lines([*made, "*= cudalink =*", "3 lifetime violations", "  test_suite.py::test_bad: 1"])
 
 
+@pytest.mark.slow
 def test_an_import_is_recorded_once(suite, pytester) -> None:
     """What an import made is noted by the process that gathers the tests, not again by each isolated one."""
     suite("--cudalink-isolate", "--cudalink-report=r.jsonl", tests=OUTSIDE + "\ndef test_other(): pass\n")
