@@ -23,6 +23,9 @@ def test_link(linker_factory):
     assert len(linker.link("cubin").code) > 4000
     assert linker.backend == "driver"
 """
+#: Ways to run that the slow tier has.
+XDIST = pytest.param(("-n2",), marks=pytest.mark.slow)
+ISOLATED = pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow)
 
 
 @pytest.fixture
@@ -458,7 +461,7 @@ def test_faults_of_a_run_that_no_call_met(run, pytester, workers) -> None:
 
 @pytest.mark.parametrize(
     "mode",
-    [(), pytest.param(("-n2",), marks=pytest.mark.slow), pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow)],
+    [(), XDIST, ISOLATED],
     ids=["alone", "xdist", "isolated"],
 )
 def test_faults_that_no_call_met_are_shown_by_a_quiet_run(run, pytester, mode) -> None:
@@ -492,7 +495,7 @@ def test_faults_that_no_call_met_are_shown_by_a_quiet_run(run, pytester, mode) -
     result.stdout.fnmatch_lines(["The run fails because no emulated driver got --cudalink-faults; *"])
 
 
-@pytest.mark.parametrize("mode", [(), pytest.param(("-n2",), marks=pytest.mark.slow)], ids=["alone", "xdist"])
+@pytest.mark.parametrize("mode", [(), XDIST], ids=["alone", "xdist"])
 def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
     """The driver that a marker brings takes the options: nothing is ignored, and an unmet fault is shown."""
     pytester.makepyfile("import pytest\n@pytest.mark.cudalink(backend='driver')\ndef test(): pass")
@@ -506,7 +509,7 @@ def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
 @pytest.mark.parametrize("driver", [(), ("--cudalink-driver=absent",)], ids=["auto", "absent"])
 @pytest.mark.parametrize(
     "mode",
-    [(), pytest.param(("-n2",), marks=pytest.mark.slow), pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow)],
+    [(), XDIST, ISOLATED],
     ids=["alone", "xdist", "isolated"],
 )
 def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, driver, mode) -> None:

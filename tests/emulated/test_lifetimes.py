@@ -23,6 +23,9 @@ EXPECTED = {
     ("early", "mapped"): ["CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER", "optionValues"],
     ("early", "malloc"): ["CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER"],
 }
+#: Ways to run that the slow tier has.
+XDIST = pytest.param(("-n", "1"), marks=pytest.mark.slow)
+ISOLATED = pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("fault", "memory"), EXPECTED)
@@ -527,7 +530,7 @@ def test_innocent(emulated_driver):
 """
 
 
-@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "1"), marks=pytest.mark.slow)], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [(), XDIST], ids=["alone", "xdist"])
 def test_outside_of_tests(suite, pytester, workers) -> None:
     """What is made by an import or after the last test fails no test: it is shown at the end, and fails the run."""
     pytester.makeconftest("def pytest_runtest_logfinish():\n    if MADE: MADE.pop()()\nMADE = []\n")
@@ -558,8 +561,8 @@ def test_cannot_be_noted(monkeypatch):
     "workers",
     [
         (),
-        pytest.param(("-n", "1"), marks=pytest.mark.slow),
-        pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow),
+        XDIST,
+        ISOLATED,
     ],
     ids=["alone", "xdist", "isolated"],
 )
@@ -575,7 +578,7 @@ def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
 
 @pytest.mark.parametrize(
     "workers",
-    [(), pytest.param(("-n", "1"), marks=pytest.mark.slow), ("--cudalink-isolate",)],
+    [(), XDIST, ("--cudalink-isolate",)],
     ids=["alone", "xdist", "isolated"],
 )
 def test_report_only(suite, workers) -> None:

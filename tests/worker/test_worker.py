@@ -270,7 +270,10 @@ def test_its_surroundings(fake, workers, monkeypatch) -> None:
     assert sorted(int(one.name) for one in (folder / "fd").iterdir()) == [0, 1, 2, 3, 4]
     assert os.getsid(running) == running
     assert (folder / "cwd").resolve() == Path("/")
-    assert int(status["SigIgn"], 16) == int(status["SigBlk"], 16) == 0
+    of_glibc = (
+        3 << 31
+    )  # 32 and 33: its posix_spawn, which Python 3.13 uses, ignores one, and its sigaction refuses both
+    assert int(status["SigIgn"], 16) & ~of_glibc == int(status["SigBlk"], 16) == 0
     assert (folder / "oom_score_adj").read_text() == "500\n"
 
 
