@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import toolchains
 from tests.stubs.conftest import compile_c, run, stubs
 
-__all__ = ["built", "cuda_library", "make_wheel", "run", "stubs"]
+__all__ = ["built", "cuda_library", "make_wheel", "run", "stubs", "toolchain"]
 
 
 @pytest.fixture
@@ -63,3 +64,9 @@ def make_wheel(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return make
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> toolchains.Toolchain:
+    """CUDA 13.0, in the cache: `--assemble` fetches nothing."""
+    return toolchains.add("13.0")

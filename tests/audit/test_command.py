@@ -167,6 +167,7 @@ class FakeLink:
         pass
 
 
+@pytest.mark.usefixtures("toolchain")
 def test_unfinished_and_crashed(tmp_path, monkeypatch, capsys) -> None:
     """PTX that takes too long is shown and fails nothing; PTX that ends nvJitLink fails."""
     monkeypatch.setattr(assemble, "Link", FakeLink)
@@ -180,12 +181,14 @@ def test_unfinished_and_crashed(tmp_path, monkeypatch, capsys) -> None:
     assert "    crashed: k.ptx: PTX 8.8 for sm_100a, on sm_100a\n" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("toolchain")
 def test_assembling_without_ptx(user, capsys) -> None:
     """It is said that there was nothing to assemble."""
     assert main(["audit", str(user), "--assemble", "--toolchain", "13.0"]) == 0
     assert capsys.readouterr().out.endswith("  assembled: no PTX is there\n")
 
 
+@pytest.mark.usefixtures("toolchain")
 def test_assembling_under_an_odd_name(tmp_path, capsys) -> None:
     """A file whose name is not UTF-8 is assembled as any other."""
     odd = os.fsencode(tmp_path) + b"/k\xff.ptx"
@@ -194,6 +197,7 @@ def test_assembling_under_an_odd_name(tmp_path, capsys) -> None:
     assert "  assembled: 1 assembled\n" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("toolchain")
 def test_invalid_limit(tmp_path, monkeypatch, capsys) -> None:
     """A limit that is not one ends the command with a sentence."""
     (tmp_path / "k.ptx").write_text(PTX, encoding="utf-8")

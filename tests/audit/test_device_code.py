@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from pytest_cudalink import artifacts
 from pytest_cudalink.audit import AuditError
 from pytest_cudalink.audit.device_code import Fault, Image, Outcome, device_code, fatbin, found_in, images, what_happens
-from pytest_cudalink.audit.device_code.assemble import assemble, assembler
+from pytest_cudalink.audit.device_code.assemble import assemble
 from pytest_cudalink.cli import audit_device_code, main
 from pytest_cudalink.compat.architectures import ARCHITECTURES
 from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
@@ -584,11 +584,6 @@ GOOD = """.version 9.0
 .address_size 64
 .visible .entry k(.param .u64 p) {{ .reg .b32 %r<3>; mov.u32 %r1, %tid.x; {more} ret; }}
 """
-
-
-@pytest.fixture(scope="module")
-def toolchain():
-    return assembler("13.0")
 
 
 def outcomes(path: Path, toolchain) -> dict[str, str]:

@@ -54,9 +54,9 @@ def site(tmp_path_factory) -> Path:
         file.writestr("needy-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         file.writestr("needy-1.0.dist-info/RECORD", "")
     uv = str(Path(sys.executable).with_name("uv"))
-    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder / "venv")], check=True)
+    subprocess.run([uv, "venv", "-q", "--no-cache", "--python", sys.executable, str(folder / "venv")], check=True)
     python = str(folder / "venv" / "bin" / "python")
-    subprocess.run([uv, "pip", "install", "-q", "--no-index", "--python", python, str(wheel)], check=True)
+    subprocess.run([uv, "pip", "install", "-q", "--no-cache", "--no-index", "--python", python, str(wheel)], check=True)
     return folder
 
 
