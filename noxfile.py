@@ -38,6 +38,8 @@ nox.options.sessions = ["lint", "types", "tests", "ctk-13.0"]
 CELLS = {cell.name: cell for cell in sessions(ROOT / "matrices" / "cells.toml", root=ROOT)}
 #: The toolkit of every session that is not about toolkits.
 BASE = CELLS["ctk-13.0"]
+#: Options of pytest for every processor; tests that share something costly stay on one of them.
+PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 #: What sessions install in addition, by session.
 RELEASES = nox.project.load_toml(ROOT / "matrices" / "sessions.toml")
 
@@ -59,28 +61,24 @@ def install(session: nox.Session, *requirements: str) -> None:
 
 
 def install_suite(session: nox.Session, *requirements: str) -> None:
-    """Install the project and what every test of the suite needs, on the toolkit of `BASE`."""
-    groups = (*group("test"), *group("stubs"), *group("docs"))
-    install(session, *BASE.packages, "numpy", *groups, "build", "nox", "pip", "tox>=4.29", *requirements)
+    """Install the project and what the quick tests need, on the toolkit of `BASE`; the rest works without a network."""
+    install(session, *BASE.packages, "numpy", *group("test"), "nox", "tox>=4.29", *requirements)
+    session.run_install("cudalink", "toolchain", "add", "12.9", "13.0", "13.2")
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
-
-
-def run_tier(session: nox.Session, tier: str) -> None:
-    """Run the tests of one tier in the environment of the suite, on every processor."""
-    install_suite(session)
-    session.run("pytest", "-n", "auto", "--dist", "loadgroup", "-m", tier, *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
     """The tests that prove the mission, in minutes, on CUDA 13.0; needs no network after the install."""
-    run_tier(session, "not slow and not apart")
+    install_suite(session)
+    session.run("pytest", *PARALLEL, "-m", "not slow and not apart", *session.posargs)
 
 
 @nox.session(name="tests-slow")
 def tests_slow(session: nox.Session) -> None:
     """The rest of the suite: variants, and cases that are too big for `tests`."""
-    run_tier(session, "slow and not apart")
+    install_suite(session, *group("stubs"), "build", "pip")
+    session.run("pytest", *PARALLEL, "-m", "slow and not apart", *session.posargs)
 
 
 @nox.session
@@ -126,10 +124,10 @@ def docs(session: nox.Session) -> None:
 
     The pictures that Chromium takes are kept in docs/_build/screenshots.
     """
-    install_suite(session)
+    install_suite(session, *group("docs"), "build", "pip")
     session.run("sphinx-build", "-W", "--keep-going", "-b", "html", "docs", "docs/_build/html", *session.posargs)
     site = {"CUDALINK_SITE": "docs/_build/html"}
-    session.run("pytest", "-q", "-n", "auto", "--dist", "loadgroup", "tests/docs", env=site)
+    session.run("pytest", "-q", *PARALLEL, "tests/docs", env=site)
 
 
 @nox.session
@@ -332,8 +330,7 @@ def own_bindings(requirements: list[str], package: str) -> bool:
 def driver_versions(session: nox.Session) -> None:
     """Emulated drivers of every CUDA version, each with the nvJitLink of that version from the toolchain cache."""
     install(session, *BASE.packages, *group("test"))
-    env = {"CUDALINK_ALL_DRIVERS": "1"}
-    session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs, env=env)
+    session.run("pytest", "tests/emulated/test_driver_api.py", "-k", "version", *session.posargs)
 
 
 def check_native(session: nox.Session, mode: str, *arguments: str) -> None:
@@ -525,9 +522,9 @@ def suite_environment(session: nox.Session, name: str, packages: Iterable[str]) 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The whole suite under coverage, child processes included; fails below the floor of pyproject.toml."""
-    install_suite(session, *group("coverage"))
+    install_suite(session, *group("coverage"), *group("stubs"), "build", "pip")
     session.run("coverage", "erase")
-    session.run("coverage", "run", "-m", "pytest", "-n", "auto", "--dist", "loadgroup", *session.posargs)
+    session.run("coverage", "run", "-m", "pytest", *PARALLEL, "-m", "not apart", *session.posargs)
     session.run("coverage", "combine", "-q")
     session.run("coverage", "report")
 
@@ -547,7 +544,7 @@ def lowest(session: nox.Session) -> None:
     session.install(*BASE.packages, "numpy", *group("test"))
     session.env["CUDALINK_REQUIRE_TOOLKIT"] = BASE.ctk
     tests = session.posargs or [f"tests/{one}" for one in LOWEST]
-    session.run("pytest", "-q", "-n", "auto", "--dist", "loadgroup", "-m", "not slow", *tests)
+    session.run("pytest", "-q", *PARALLEL, "-m", "not slow and not apart", *tests)
     for runner in (("nox", "-l"), ("tox", "l", "--workdir", session.create_tmp())):
         listed = str(session.run(*runner, silent=True))
         if BASE.name not in listed:
@@ -571,7 +568,6 @@ def stubs(session: nox.Session) -> None:
 def stubs_valgrind(session: nox.Session) -> None:
     """The stubs under valgrind: first calls from many threads, missing libraries, every error path. Needs valgrind."""
     install(session, *group("test"))
-    session.env["CUDALINK_STUBS_VALGRIND"] = "1"
     session.run("pytest", "tests/stubs/test_valgrind.py", *session.posargs)
 
 

@@ -352,6 +352,7 @@ def test_compiler_that_refuses(tmp_path: Path) -> None:
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_build_hook_shows_the_compilers_error(tmp_path: Path) -> None:
     """A build whose compiler fails says so, and makes no wheel without the libraries."""
     command = [sys.executable, "-m", "build", "--wheel", "--installer=uv", "--outdir", str(tmp_path), str(ROOT)]

@@ -916,8 +916,8 @@ assert address.value
 
 
 VERSIONS = [str(version) for version in emulator.supported_versions()]
-#: The rest runs in the session `driver-versions`, because each brings a toolchain of its own.
-LINKED = ("12.0", "12.4", "12.9", "13.0", "13.2")
+#: The versions whose toolchains the suite fetches; the session `driver-versions` fetches the others.
+LINKED = {"12.0": (pytest.mark.slow,), "12.4": (pytest.mark.slow,), "12.9": (), "13.0": (), "13.2": ()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -957,14 +957,14 @@ if {planned.nvjitlink is None}:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "version", [pytest.param(one, marks=LINKED.get(one, (pytest.mark.apart,))) for one in VERSIONS]
+)
 def test_newest_ptx_of_a_version(version, check, toolchain) -> None:
     """PTX of the version's own ISA loads and links; the next ISA version is 222, in both.
 
     An application's own libnvJitLink of that version starts beside it (12.1 to 12.4 ask the driver for a table).
     """
-    if version not in LINKED and not os.environ.get("CUDALINK_ALL_DRIVERS"):
-        pytest.skip("needs the toolchain of its own; all versions run in the session driver-versions")
     isa = PTX_ISA[CudaVersion.parse(version)]
     folder = toolchain("12.8" if version == "12.7" else version) / "lib64"
     check(

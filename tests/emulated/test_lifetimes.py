@@ -611,6 +611,7 @@ def test_switched_off(suite) -> None:
     assert "lifetimes" not in result.stdout.str().partition("short test summary")[0]
 
 
+@pytest.mark.apart
 @pytest.mark.skipif(bool(checkers.valgrind_missing()), reason=checkers.valgrind_missing())
 @pytest.mark.parametrize("order", ORDERS.split(","))
 @pytest.mark.parametrize("fault", ["none", "logs", "values", "early"])

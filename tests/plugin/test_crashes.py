@@ -423,6 +423,7 @@ def test_dies():
     assert ended.tests == {"test_before": "P", "test_dies": "C", "test_after": "P"}
 
 
+@pytest.mark.apart
 def test_the_thread_of_rerunfailures_is_a_hazard(run) -> None:
     """With xdist it starts a thread in each process that is no worker; the page on the plugin says so."""
     pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")

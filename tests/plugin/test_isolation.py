@@ -331,6 +331,7 @@ def test_started_by_a_script(run, pytester, monkeypatch) -> None:
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.apart
 def test_same_seed(run) -> None:
     """An isolated test has the seed that the header names."""
     pytest.importorskip("pytest_randomly", reason="needs pytest-randomly: nox -s plugins")
@@ -347,6 +348,7 @@ def test_seed(request): print("seed", request.config.getoption("randomly_seed"))
     assert len(set(seeds)) == 1
 
 
+@pytest.mark.apart
 def test_coverage_of_new_processes(run, pytester) -> None:
     """Where each isolated test starts a new process, the last one does not erase what the others have measured."""
     pytest.importorskip("pytest_cov", reason="needs pytest-cov: nox -s plugins")

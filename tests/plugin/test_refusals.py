@@ -192,6 +192,7 @@ def test_later():
 
 
 @pytest.mark.parametrize(("mode", "outcome"), [("fail", "passed"), ("skip", "unsupported")])
+@pytest.mark.apart
 def test_reruns(run, mode, outcome) -> None:
     """A test that passes when it is run again is not counted; one that is skipped is not run again."""
     pytest.importorskip("pytest_rerunfailures")

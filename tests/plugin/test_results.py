@@ -311,6 +311,7 @@ def test_group(subtests):
     ]
 
 
+@pytest.mark.apart
 def test_reruns(run) -> None:
     """Each attempt is told, with its own links."""
     pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
@@ -329,6 +330,7 @@ def test_flaky():
     assert [start.attempt for start in found.starts] == [1, 2, 3]
 
 
+@pytest.mark.apart
 def test_repeated_after_a_crash(run, pytester) -> None:
     """An attempt in another worker is told apart from the one that crashed."""
     pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")

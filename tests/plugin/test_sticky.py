@@ -304,6 +304,7 @@ def test_maxfail(run) -> None:
     result.assert_outcomes(failed=2, passed=6)
 
 
+@pytest.mark.apart
 def test_reruns(run) -> None:
     """Attempts of a test that is run again count once, and those of the culprit are not tests after it."""
     pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")

@@ -18,6 +18,8 @@ from pytest_cudalink.stubs import build
 from .conftest import NOWHERE, compile_c
 from .test_search import runtime
 
+pytestmark = pytest.mark.apart
+
 EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples"
 BACKENDS = {"stubs-cmake": "scikit_build_core", "stubs-meson": "mesonpy"}
 
@@ -113,7 +115,6 @@ int main()
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="needs CMake: 'nox -s stubs-examples' brings it")
 def test_plain_cmake_project(tmp_path, run) -> None:
     """A C++ project finds the package by ``--cmake-dir``, and uses prebuilt and own stubs with their headers."""

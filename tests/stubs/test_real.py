@@ -210,7 +210,12 @@ def test_exact_entry_points(wheels, catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "header"), [("cuda", "cuda.h"), ("nvrtc", "nvrtc.h"), ("cudart", "cuda_runtime_api.h")]
+    ("name", "header"),
+    [
+        ("cuda", "cuda.h"),
+        ("nvrtc", "nvrtc.h"),
+        pytest.param("cudart", "cuda_runtime_api.h", marks=pytest.mark.apart),
+    ],
 )
 def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, catalog, release, tmp_path) -> None:
     """Declared once more beside the real header, every prototype of the catalog agrees with it, and every type."""
@@ -252,6 +257,7 @@ def size_checks(declared: str, catalog: Catalog, major: int) -> list[str]:
     return lines
 
 
+@pytest.mark.apart
 def test_catalog_is_what_its_script_makes() -> None:
     """The catalog comes from the headers and libraries of four releases, by its script."""
     named = {folder.name: folder for folder in toolkits()}

@@ -17,10 +17,13 @@ from elftools.elf.relocation import RelocationSection
 
 from pytest_cudalink.stubs import generator
 
-pytestmark = pytest.mark.skipif(
-    find_spec("unicorn") is None or find_spec("ziglang") is None,
-    reason="needs the wheels unicorn and ziglang: 'nox -s tests' brings them",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        find_spec("unicorn") is None or find_spec("ziglang") is None,
+        reason="needs the wheels unicorn and ziglang: 'nox -s tests-slow' brings them",
+    ),
+]
 
 BASE, STACK, CALLER, TARGET = 0x10000000, 0x20000000, 0x30000000, 0x30001000
 RELATIVE = {"aarch64": 1027, "x86_64": 8}

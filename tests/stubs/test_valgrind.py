@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,10 +11,10 @@ import pytest
 from .conftest import NOWHERE, clean_environment, compile_c
 from .test_first_call import MANY_THREADS, SLOW_LIBRARY, link
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("valgrind") is None or not os.environ.get("CUDALINK_STUBS_VALGRIND"),
-    reason="needs valgrind, and takes its time: 'nox -s stubs-valgrind'",
-)
+pytestmark = [
+    pytest.mark.apart,
+    pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind: 'nox -s stubs-valgrind'"),
+]
 
 
 def valgrind(program: Path, *options: str, **variables: str) -> str:
