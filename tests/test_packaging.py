@@ -37,7 +37,7 @@ PLATFORMS = (ROOT / "docs" / "reference" / "platforms.md").read_text(encoding="u
 
 @pytest.mark.slow
 def test_wheel_content(wheel: Path) -> None:
-    """Data files, the type marker, the licence and the notice are in the wheel, no tests and no scripts of maintainers."""
+    """Data files, the type marker, licence and notice are in it; tests and scripts of maintainers are not."""
     names = zipfile.ZipFile(wheel).namelist()
     for name in (
         "pytest_cudalink/matrices/dispatch.toml",

@@ -281,18 +281,15 @@ def emulation_for(
     EmulatorError
         If a value is out of range, with the known ones; if the file of `events` cannot be written to, with the reason.
     """
-    wanted = version
-    if isinstance(version, str):
-        try:
-            wanted = CudaVersion.parse(version)
-        except ValueError as error:
-            raise EmulatorError(str(error), "version") from error
+    try:
+        wanted = CudaVersion.parse(version) if isinstance(version, str) else version
+    except ValueError as error:
+        raise EmulatorError(str(error), "version") from error
     if wanted not in supported_versions():
         known = supported_versions()
         newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
         msg = f"CUDA {wanted} cannot be emulated; supported: {known[0]} to {known[-1]}; choose one of these{newer}"
         raise EmulatorError(msg, "version")
-    assert isinstance(wanted, CudaVersion)
     if arch not in names.EMULATED_ARCHITECTURES:
         msg = f"there is no emulated device of {arch!r}; known: {', '.join(names.EMULATED_ARCHITECTURES)}"
         raise EmulatorError(msg, "arch")

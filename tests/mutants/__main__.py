@@ -203,9 +203,7 @@ def _baseline(tests: Sequence[str]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _run(
-    chosen: Sequence[tuple[Judged, Mutant]], jobs: int, until: float
-) -> Iterator[tuple[Judged, Mutant, bool]]:
+def _run(chosen: Sequence[tuple[Judged, Mutant]], jobs: int, until: float) -> Iterator[tuple[Judged, Mutant, bool]]:
     """Fork for each mutant, some at a time, until a time; gives each in its order, with whether it was killed."""
     waiting: dict[int, int] = {}
     results: dict[int, bool] = {}

@@ -19,7 +19,6 @@ from pytest_cudalink.report.history import history
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
-
 from tests.report import chromium
 from tests.report.samples import ORIGIN, matrix, write
 
