@@ -77,7 +77,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(name="tests-slow")
 def tests_slow(session: nox.Session) -> None:
     """The rest of the suite: variants, and cases that are too big for `tests`."""
-    install_suite(session, *group("stubs"), "build", "pip")
+    install_suite(session, *group("slow"))
     session.run("pytest", *PARALLEL, "-m", "slow and not apart", *session.posargs)
 
 
@@ -522,7 +522,7 @@ def suite_environment(session: nox.Session, name: str, packages: Iterable[str]) 
 @nox.session
 def coverage(session: nox.Session) -> None:
     """The whole suite under coverage, child processes included; fails below the floor of pyproject.toml."""
-    install_suite(session, *group("coverage"), *group("stubs"), "build", "pip")
+    install_suite(session, *group("coverage"), *group("slow"))
     session.run("coverage", "erase")
     session.run("coverage", "run", "-m", "pytest", *PARALLEL, "-m", "not apart", *session.posargs)
     session.run("coverage", "combine", "-q")

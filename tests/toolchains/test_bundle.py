@@ -127,7 +127,7 @@ def test_install_without_a_network(whole: Path, tmp_path: Path, toolkit) -> None
     assert kept["toolchains"] == []
 
 
-@pytest.mark.slow
+@pytest.mark.apart
 @pytest.mark.skipif(
     "CUDALINK_BUNDLE" not in os.environ, reason="builds the wheel of this checkout; run `nox -s bundle`"
 )
