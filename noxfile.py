@@ -261,7 +261,7 @@ def pathfinder(session: nox.Session) -> None:
     for version in RELEASES["pathfinder"]["releases"]:
         session.install(f"cuda-pathfinder=={version}")
         env = {"CUDALINK_PATHFINDER": version}
-        tests = ("tests/guardrails/test_guard.py", "tests/toolkit/test_guardrails_wheels.py")
+        tests = ("tests/guardrails/test_guard.py", "tests/guardrails/test_wheels.py")
         session.run("pytest", "-q", *tests, *session.posargs, env=env)
 
 
