@@ -528,7 +528,7 @@ def test_an_unsteered_link_of_another_type(key, value, tmp_path) -> None:
 
 def test_shards_that_began_together_are_joined_by_name(tmp_path) -> None:
     """Not in the order in which the file system lists them."""
-    names = [f"{number * 7 % 20:02}" for number in range(20)]
+    names = [str(number * 3 % 7) for number in range(7)]  # eight would be read by other processes
     for name in names:
         lines(tmp_path / f"{name}.jsonl", RUN, END)
     (cell,) = merge([tmp_path]).cells
