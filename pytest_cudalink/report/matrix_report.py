@@ -238,7 +238,7 @@ class MatrixReport:
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             {_FORMAT: range(1, SCHEMA + 1)}[content["format"]].index(content["schema"])
-            given, missing, damaged = content["cells"], content["missing"], content.get("damaged", {})
+            given, missing, damaged = content["cells"], content["missing"], content.get("damaged")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error

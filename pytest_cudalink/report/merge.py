@@ -49,7 +49,7 @@ _CELL: Final = re.compile(rb'"cell": ("(?:[^"\\]|\\.)*")')
 #: Faults that are kept of a file.
 _PROBLEMS: Final = 100
 #: Letters of the outcomes that a record can have.
-_LETTERS: Final[Mapping[str, str]] = {outcome: LETTERS[outcome] for outcome in OUTCOMES if outcome in LETTERS}
+_LETTERS: Final[Mapping[str | None, str]] = {outcome: LETTERS[outcome] for outcome in OUTCOMES if outcome in LETTERS}
 #: The keys of an event "unsteered" by which a cell counts them, and the types of their values.
 _PLACE: Final = ("via", "call", "where", "backend", "forced")
 _PLACES: Final = frozenset({str, type(None)})
@@ -248,7 +248,7 @@ class _File:
         if self.pending and last.cell.finished:
             _note(last.cell, self.pending)
         last.cell.truncated = bool(self.pending)
-        if not (last.described or last.cell.damage or (self.number == 1 and self.pending and self.cut)):
+        if not (last.described or last.cell.damage or (self.number == 1 and self.cut)):
             words = "has no event 'run'; expected a file that --cudalink-report wrote" if self.number else "is empty"
             _note(last.cell, f"{self.path} {words}")
         for reading in self.readings:
@@ -269,7 +269,7 @@ def _read(path: Path) -> list[tuple[float, CellRun]]:
         with path.open("rb") as file:
             for reader.number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
                 # a third of all lines; needed only after a crash
-                if _STARTED(line) and line.find(b'"event"', 2 + _EVENT) < 0 and not reader.readings[-1].cell.unread:
+                if _STARTED(line) and line.find(b'"event"', 2 + _EVENT) < 0:
                     reader.settle()
                     reader.readings[-1].started.append(line)
                     continue
@@ -444,7 +444,7 @@ def _add_odd_test(cell: CellRun, event: TestRecord, number: int) -> None:
 
 def _letter(cell: CellRun, outcome: str | None, number: int) -> str:
     """Return the letter of an outcome of a record; an unknown one is a fault of the cell."""
-    letter = _LETTERS.get(outcome or "")
+    letter = _LETTERS.get(outcome)
     if letter is None:
         given = described(outcome) if outcome is not None else "missing"
         _note(cell, f"{_place(cell, number)}: test.outcome is {given}; expected one of {', '.join(OUTCOMES)}")
@@ -458,9 +458,7 @@ def _add_result(cell: CellRun, test: str, letter: str, seconds: float, detail: D
     if letter == "P":
         cell.details.pop(test, None)
         return
-    if len(detail.text) > _LONG or len(detail.reason) > _REASON:
-        detail = Detail(shortened(detail.reason, _REASON), shortened(detail.text, _LONG))
-    cell.details[test] = detail
+    cell.details[test] = Detail(shortened(detail.reason, _REASON), shortened(detail.text, _LONG))
 
 
 def _add_link(cell: CellRun, event: LinkRecord, number: int) -> None:

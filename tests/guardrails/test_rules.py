@@ -130,6 +130,9 @@ def test_an_archive_is_not_newer_than_its_linker(archive, nvjitlink, status) -> 
     """The rule has a direction, in whichever order the two are looked up."""
     a, b = item("cudadevrt", archive, ARCHIVE), item("nvJitLink", nvjitlink)
     assert (check_linked(a, b).status, check_linked(b, a).status) == (status, status)
+    if (archive, nvjitlink) == ("12.9", "13.5"):
+        words = "the nvJitLink library of CUDA 13.5 links the cudadevrt static library of CUDA 12.9"
+        assert check_linked(a, b).message == words
     if archive and nvjitlink:
         assert judge(a, [b], driver=NEW).status == judge(b, [a], driver=NEW).status == status
         found = [one.status for one in judge_all([a, b], driver=NEW) if one.rule == "linked"]
@@ -141,6 +144,11 @@ def test_only_an_archive_of_the_toolkit_and_its_linker_are_linked() -> None:
     others = [item("nvrtc", "13.0"), item("nvJitLink", "13.0", of="other"), item("cudart", "13.0", "headers")]
     archive = item("cudadevrt", "13.1", ARCHIVE)
     assert {check_linked(archive, other).status for other in others} == {"compatible"}
+    apart = check_linked(archive, others[0])
+    assert (apart.rule, apart.message) == (
+        "linked",
+        "the cudadevrt static library and the nvrtc library are independent",
+    )
     assert check_linked(item("cudart", "13.1", ARCHIVE), item("nvJitLink", "13.0")).status == "compatible"
     assert not [one for one in judge_all([archive, *others[:1]], driver=NEW) if one.rule == "linked"]
 

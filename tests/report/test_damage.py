@@ -14,10 +14,12 @@ import pytest
 
 from pytest_cudalink import cli
 from pytest_cudalink.report.events import EVENTS
+from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.records import RecordError
 
 from .samples import write
-from .test_merge import END, RUN, lines, result
+from .test_merge import END, LINK, RUN, UNSTEERED, lines, result
 
 __all__: list[str] = []
 
@@ -108,7 +110,14 @@ BAD = line(**{**RUN, "cell": "bad"})
     ("content", "said"),
     [
         (b"", " is empty"),
+        (b"\n", " has no event 'run'; expected a file that --cudalink-report wrote"),
         (b"\n\n", " has no event 'run'; expected a file that --cudalink-report wrote"),
+        (line(**result("x")) + b'{"eve', " has no event 'run'; expected a file that --cudalink-report wrote"),
+        (b"no\n" + BAD + line(**END), ": line 1 is not an event"),
+        (line(event="start", time=1.0, nodeid="x") + BAD + line(**END), ": events before line 2, the event 'run', are"),
+        (BAD + b'{"cell": "other"\n' + line(**END), ": line 2 is not an event"),
+        (BAD + b"no\n" + line(event="start", time=1.0, nodeid="x"), ": line 2 is not an event"),
+        (BAD + line(event="start", time=1.0, nodeid=7), ": start.nodeid is 7; expected a text"),
         (b"\x7fELF\x00\x01\xff\n\x00\n", ": line 1 is not an event"),
         (line(event="end", time=1), " has no event 'run'; expected a file that --cudalink-report wrote"),
         (b'{"a": 1}\n', " has no event 'run'; expected a file that --cudalink-report wrote"),
@@ -134,10 +143,14 @@ BAD = line(**{**RUN, "cell": "bad"})
         (BAD + b"1" * 5000 + b"\n" + line(**END), ": line 2 is not an event"),
         (BAD + line(event="test") + line(**END), ": line 2: test.nodeid is missing"),
         (BAD + line(event="test", nodeid={}, outcome="passed") + line(**END), ": line 2: test.nodeid is an object"),
+        (BAD + line(**result({})) + line(**END), ": line 2: test.nodeid is an object; expected a text"),
         (BAD + line(**result("x", None)) + line(**END), ": line 2: test.outcome is missing; expected one of passed"),
         (BAD + line(**result("x", "well")) + line(**END), ": line 2: test.outcome is 'well'; expected one of passed"),
         (BAD + line(**result("x", ["passed"])) + line(**END), ": line 2: test.outcome is a list; expected a text"),
         (BAD + line(**result("x", duration=float("nan"))) + line(**END), ": line 2: test.duration is nan; expected"),
+        (BAD + line(**result("x", duration=True)) + line(**END), ": line 2: test.duration is True; expected a number"),
+        (BAD + line(**result("x", reason=["a"])) + line(**END), ": line 2: test.reason is a list; expected a text"),
+        (BAD + line(**{**result("x"), "time": 1e300}) + line(**END), ": line 2: test.time is 1e+300; expected seconds"),
         (BAD + line(**result("x", duration=-1)) + line(**END), ": line 2: test.duration is -1; expected 0 or more"),
         (BAD + line(**result("x", duration=10**400)) + line(**END), ": line 2: test.duration is 1000"),
         (BAD + line(**result("x", longrepr=["a"])) + line(**END), ": line 2: test.longrepr is a list; expected a text"),
@@ -148,6 +161,9 @@ BAD = line(**{**RUN, "cell": "bad"})
             ": line 2: test.backends is 'yes'; expected an",
         ),
         (BAD + line(event="link", backend=7) + line(**END), ": line 2: link.backend is 7; expected a text"),
+        (BAD + line(**{**LINK, "result": 7}) + line(**END), ": line 2: link.result is 7; expected a text"),
+        (BAD + line(**{**LINK, "time": 1e300}) + line(**END), ": line 2: link.time is 1e+300; expected seconds"),
+        (BAD + line(**{**UNSTEERED, "time": 1e300}) + line(**END), ": line 2: unsteered.time is 1e+300; expected"),
         (BAD + line(event="crash", last_events=7) + line(**END), ": line 2: crash.last_events is 7; expected a list"),
         (BAD + line(event="verdict", items=[7]) + line(**END), ": line 2: verdict.items[0] is 7; expected a text"),
         (BAD + line(event="violation", text=7) + line(**END), ": line 2: violation.text is 7; expected a text"),
@@ -205,7 +221,9 @@ def test_a_very_long_line(tmp_path, monkeypatch) -> None:
     """The rest of the file is not read, and the fault says so."""
     monkeypatch.setattr(sys.modules[merge.__module__], "_LONGEST", 500)
     file = damaged(tmp_path, BAD + b" " * 600 + b"\n" + line(**END))
-    assert merge([tmp_path]).cells[0].damage == [f"{file}: line 2 is longer than 500 bytes; the rest is not read"]
+    cell = merge([tmp_path]).cells[0]
+    assert cell.damage == [f"{file}: line 2 is longer than 500 bytes; the rest is not read"]
+    assert not cell.finished
 
 
 def test_very_many_faults_are_counted(tmp_path) -> None:
@@ -215,6 +233,8 @@ def test_very_many_faults_are_counted(tmp_path) -> None:
     assert fault == "; ".join(
         [*(f"{file}: line {number} is not an event" for number in (2, 3, 4)), "and 2 other faults of the records"]
     )
+    file.write_bytes(BAD + b"x\n" * 105)
+    assert len(merge([file]).cells[0].damage) == 100
 
 
 def test_folders_and_links_in_the_place_of_records(tmp_path, capsys) -> None:
@@ -273,6 +293,55 @@ def test_a_folder_that_cannot_be_listed(tmp_path, monkeypatch) -> None:
     report = merge([tmp_path])
     assert [cell.name for cell in report.cells] == ["c"]
     assert report.damaged == {str(closed): "the folder cannot be read: Permission denied"}
+    assert merge([closed]).damaged == report.damaged
+
+
+@pytest.mark.parametrize(
+    ("error", "words"), [(PermissionError(13, "Permission denied"), "Permission denied"), (OSError("odd"), "odd")]
+)
+def test_a_saved_report_that_cannot_be_read(error, words, tmp_path, monkeypatch) -> None:
+    """It is named, and the records are reported."""
+    lines(tmp_path / "good.jsonl", RUN, result("x"), END)
+    saved = tmp_path / "saved.json"
+    saved.touch()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    report = merge([saved, tmp_path])
+    assert [cell.name for cell in report.cells] == ["c"]
+    assert report.damaged == {str(saved): f"{saved} cannot be read: {words}"}
+
+
+def test_the_damaged_files_of_a_saved_report(tmp_path) -> None:
+    """They are named again where the saved report is a record."""
+    MatrixReport([], damaged={"x.json": "is empty"}).save(tmp_path / "saved.json")
+    assert merge([tmp_path / "saved.json"]).damaged == {"x.json": "is empty"}
+
+
+def test_a_path_that_no_file_can_have() -> None:
+    with pytest.raises(RecordError, match="embedded null byte; expected a folder"):
+        merge(["a\0b"])
+
+
+def test_a_start_without_a_name_is_no_test(tmp_path) -> None:
+    """Nothing crashed that has a name, and the damage explains the missing end."""
+    damaged(tmp_path, BAD + line(event="start", time=1.0, nodeid=7))
+    cell = merge([tmp_path]).cells[0]
+    assert (cell.outcomes, cell.crashes, len(cell.damage)) == ({}, [], 1)
+
+
+@pytest.mark.parametrize("rest", [b"no\n", b'{"ev'], ids=["damaged", "cut"])
+def test_a_damaged_record_without_an_end_claims_no_crash(rest, tmp_path) -> None:
+    """The end may have been in the part that is lost."""
+    damaged(tmp_path, BAD + line(**result("x")) + rest)
+    assert merge([tmp_path]).cells[0].crashes == []
+
+
+def test_a_wrong_time_of_a_run_is_named_once(tmp_path) -> None:
+    damaged(tmp_path, line(**{**RUN, "cell": "bad", "time": -1}) + line(**END))
+    assert len(merge([tmp_path]).cells[0].damage) == 1
 
 
 def test_a_path_that_does_not_exist(tmp_path, monkeypatch, capsys) -> None:

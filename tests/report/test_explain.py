@@ -35,6 +35,8 @@ def test_explanations_at_the_edges() -> None:
     assert explain(both, [False, True]) == "ctk 13.0 or python 3.12"
     assert explain([*both, {"ctk": "12.9", "python": "3.12"}], [False, True, None]) == "ctk 13.0 or python 3.12"
     assert explain([{"ctk": "13.0"}, {"ctk": "13.0"}], [False, True]) == "no axis explains it"
+    assert explain([{"ctk": "13.0", "numpy": "none"}, {"ctk": "13.0"}], [False, True]) == "no axis explains it"
+    assert _varying([({"numpy": "none"}, False), ({}, True)]) == []
     assert explain([{"ctk": "13.0"}, {"ctk": "13.0"}], [True, True]) == "no axis explains it"
     with pytest.raises(ValueError, match="shorter"):
         explain(both, [False])

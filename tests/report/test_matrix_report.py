@@ -33,6 +33,11 @@ def test_faults() -> None:
     assert cell("c", {}, exitstatus=99).fault == "pytest ended with exit status 99: unknown"
     stopped = cell("c", {}, exitstatus=99, without_result=["a"])
     assert stopped.fault == "pytest ended with exit status 99: unknown; 1 test not run"
+    both = cell("c", {}, without_result=["a"], problems=["too few links"])
+    assert both.fault == "the run stopped early: 1 test not run; too few links"
+    both.crashes = [{"nodeid": None, "worker": None, "last_events": []}]
+    assert both.fault == "the run stopped early: 1 test lost in a crash; too few links"
+    assert cell("c", {}, damage=["a", "b", "c"]).fault == "a; b; c"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +86,10 @@ def test_mismatches(requested, found, kind, mismatch) -> None:
         ("lowest", "1.2", "1.2", None),
         ("lowest", "1.2", "1.3", ("p", "lowest, 1.2", "1.3")),
         ("1.0.0", None, "not a version", ("p", "1.0.0", "not a version")),
+        (None, None, "7", None),
+        ("<2", None, "1.5", None),
+        ("a word", None, "a word", None),
+        ("a word", None, "another", ("p", "a word", "another")),
     ],
 )
 def test_mismatches_of_packages(requested, resolved, found, mismatch) -> None:
@@ -89,6 +98,33 @@ def test_mismatches_of_packages(requested, resolved, found, mismatch) -> None:
     version |= {"resolved": resolved} if resolved else {}
     one = cell("c", {}, versions={"p": version}, axes={"p": str(found)})
     assert one.mismatches == ([mismatch] if mismatch else [])
+
+
+def test_a_part_of_the_toolkit_is_no_package() -> None:
+    """Though it is an axis too, a request for 13.0 is one for every 13.0.x."""
+    version = {"requested": "13.0", "found": "13.0.2", "source": "", "kind": "real"}
+    assert cell("c", {}, versions={"ctk": version}, axes={"ctk": "13.0"}).mismatches == []
+
+
+@pytest.mark.parametrize("axes", [{"arch": "sm_120"}, {"arch": "sm_90"}, {}], ids=["its", "another", "unknown"])
+def test_a_known_bad_combination_of_one_architecture(axes) -> None:
+    """It is named on that architecture only; a version without a value meets nothing."""
+    versions = {"nvidia-nvjitlink": {"found": "13.1.115"}, "numba": {}}
+    found = cell("c", {"t": "F"}, versions=versions, axes=axes).known_bad
+    assert [one.arch for one in found if one.arch] == ([("sm_120",)] if axes == {"arch": "sm_120"} else [])
+
+
+def test_what_joined_runs_keep() -> None:
+    """Lists and numbers of both add up, and one unread record is enough."""
+    values = {"violations": 1, "verdicts": 1, "sticky": 1, "crashes": 1, "problems": 1, "damage": 1, "unsteered": 1}
+    first = cell("c", {}, **{name: [f"{name} 1"] for name in values}, repeated=2, differing={"a": []})
+    second = cell("c", {}, **{name: [f"{name} 2"] for name in values}, repeated=1, differing={"b": []})
+    joined = first.joined(second)
+    assert {name: getattr(joined, name) for name in values} == {name: [f"{name} 1", f"{name} 2"] for name in values}
+    assert (joined.repeated, joined.differing, joined.hidden, joined.unread) == (3, {"a": [], "b": []}, "", False)
+    marked = cell("c", {}, hidden="/opt", unread=True)
+    for one in (first.joined(marked), marked.joined(first)):
+        assert (one.hidden, one.unread) == ("/opt", True)
 
 
 def test_mismatches_are_sorted() -> None:
@@ -132,6 +168,18 @@ def test_which_failures_are_partial() -> None:
     found |= {test: "skipped" for test, _ in report.skipped_everywhere}
     assert found == {f"t::{row}": word for row, word in rows.items() if word}
     assert {(one.cells, one.explanation) for one in report.partial} == {(("a",), "ctk a")}
+
+
+def test_a_test_that_is_skipped_in_each_way_never_ran() -> None:
+    report = MatrixReport([cell("a", {"t": "S"}), cell("b", {"t": "U"}), cell("c", {})])
+    assert report.skipped_everywhere == [("t", ())]
+
+
+def test_the_damage_of_a_dropped_cell_is_kept() -> None:
+    """It is perhaps a cell of the file, under a wrong name."""
+    report = MatrixReport([cell("a", {}, damage=["first", "second"]), cell("b", {}), cell("c", {})])
+    assert report.keep(["c"]) == ["a", "b"]
+    assert ([one.name for one in report.cells], report.damaged) == (["c"], {"a": "first"})
 
 
 def test_skips_do_not_count_as_passes_for_the_explanation() -> None:
@@ -311,3 +359,9 @@ def test_a_damaged_list_or_letter_is_read_as_unknown(tmp_path) -> None:
     file.write_text(f'{{"format": "{_FORMAT}", "schema": {SCHEMA}, "cells": 5, "missing": []}}', encoding="utf-8")
     assert MatrixReport.load(file).cells == []
     assert _saved_cell({"name": "a", "outcomes": {"t": "Z"}}, "cells[0]").outcomes == {"t": "?"}
+
+
+def test_details_of_a_saved_cell() -> None:
+    """A null is as good as nothing, and a test without a result has none."""
+    details = {"t": {"reason": None, "text": None}, "gone": {"reason": "why"}}
+    assert _saved_cell({"name": "a", "outcomes": {"t": "F"}, "details": details}, "x").details == {"t": Detail()}

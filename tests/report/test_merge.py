@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cudalink.report import records
 from pytest_cudalink.report.cell_run import CellRun, Detail
-from pytest_cudalink.report.merge import _story, merge
+from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.plan import Plan
 
@@ -352,6 +352,8 @@ def test_a_file_that_was_cut_in_its_first_line(tmp_path) -> None:
     assert one(file).fault == f"{file} has no event 'run'; expected a file that --cudalink-report wrote"
     file.write_text('{"event": "run", "cell": "ctk-\\u0031", "py')
     assert one(file).name == "ctk-1"
+    file.write_text('{"event": "run", "cell": "", "py')
+    assert one(file).name == "c"
     file.write_text('{"event": "run", "cell": "ctk-\\u00')
     assert one(file).name == "c"
 
@@ -484,6 +486,7 @@ def test_how_many_processes_read(files, workers, processors, pool, tmp_path, mon
     assert Pool.made == ([] if pool is None else [pool])
 
 
+LINK = {"event": "link", "time": 6.0, "backend": "driver", "result": "ok"}
 UNSTEERED = {
     "event": "unsteered",
     "time": 6.5,
@@ -518,8 +521,12 @@ def test_unsteered_links_are_counted_by_place(tmp_path) -> None:
 @pytest.mark.parametrize("key", ["via", "call", "where", "backend", "forced"])
 def test_an_unsteered_link_of_another_type(key, value, tmp_path) -> None:
     """It is counted; a value that is no text is named, and left out."""
-    cell = one(lines(tmp_path / "c.jsonl", RUN, {**UNSTEERED, key: value}, END))
+    cell = one(lines(tmp_path / "c.jsonl", RUN, {**UNSTEERED, "forced": "driver", key: value}, END))
     (links,) = cell.unsteered
+    assert {**links, key: 0} == {
+        **{name: UNSTEERED[name] for name in ("via", "call", "where", "backend")},
+        **{"forced": "driver", "number": 1, key: 0},
+    }
     assert links["number"] == 1
     assert links[key] == (None if key == "forced" else "")
     assert len(cell.damage) == (value is not None)
@@ -604,7 +611,53 @@ def test_a_finished_run_without_tests_says_both() -> None:
     assert CellRun("c", damage=["c.jsonl:2 is cut"]).fault == "c.jsonl:2 is cut"
 
 
-def test_a_story_names_its_frames() -> None:
-    """The frames of a crash follow their title."""
-    crash = {"nodeid": None, "worker": None, "signal": None, "exitcode": None, "last_events": [], "frames": ["f.py:3"]}
-    assert "\nframes:\n  f.py:3\n" in _story(crash)
+def test_a_story_names_its_last_calls_and_frames(tmp_path) -> None:
+    """Both follow their titles; of a crash without a signal, the reason names none."""
+    crash = {"event": "crash", "time": 6.0, "nodeid": "t", "worker": None, "signal": None, "exitcode": 3}
+    crash |= {"last_events": ["cuLinkComplete"], "frames": ["f.py:3"]}
+    cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "time": 5.5, "nodeid": "t"}, crash))
+    assert cell.details["t"].reason == "the process ended while this test ran"
+    assert cell.details["t"].text.splitlines()[1:] == [
+        *("last calls of the driver:", "  cuLinkComplete", "frames:", "  f.py:3"),
+        "Run with --cudalink-isolate or --cudalink-rerun-after-crash, so that a crash ends one test only.",
+    ]
+
+
+def test_plain_events_need_no_table(tmp_path, monkeypatch) -> None:
+    """The check of every key would take longer than all the rest, and a matrix has half a million results."""
+    module, checked = sys.modules[merge.__module__], []
+    sound = module.sound_event
+    monkeypatch.setattr(module, "sound_event", lambda kind, event: checked.append(kind) or sound(kind, event))
+    events = [{**event, "time": time} for event in (LINK, UNSTEERED, result(duration=0.5)) for time in (0.5, 6.0)]
+    one(lines(tmp_path / "c.jsonl", RUN, *events, result("u", duration=0.0), END))
+    assert checked == ["run", "end"]
+
+
+def test_a_result_in_whole_seconds(tmp_path) -> None:
+    """It is read as any other; a rerun is counted and is no result. Without a reason there is none."""
+    failed = result("x", "failed", duration=2, reason="why", longrepr="how")
+    rerun = result("y", "rerun", duration=1)
+    cell = one(lines(tmp_path / "c.jsonl", RUN, failed, rerun, result("z", "failed"), END))
+    assert (cell.outcomes, cell.reruns, cell.damage) == ({"x": "F", "z": "F"}, 1, [])
+    assert cell.details == {"x": Detail("why", "how"), "z": Detail()}
+    assert cell.durations["x"] == 2.0
+
+
+def test_what_a_worker_found(tmp_path) -> None:
+    """Versions and architecture of an event "found" are axes of the cell."""
+    found = {"event": "found", "time": 6.0, "versions": {"driver": {"found": "13.0.1"}}, "arch": {"found": "sm_90"}}
+    assert one(lines(tmp_path / "c.jsonl", RUN, found, END)).axes == {"driver": "13.0", "arch": "sm_90"}
+
+
+def test_why_a_run_failed_without_a_failing_test(tmp_path) -> None:
+    """The end names it, and the cell is incomplete."""
+    cell = one(lines(tmp_path / "c.jsonl", RUN, result(), {**END, "exitstatus": 1, "failing": ["too few links"]}))
+    assert cell.problems == ["too few links"]
+    assert cell.fault == "too few links"
+
+
+def test_a_library_without_an_owner(tmp_path) -> None:
+    """A null and an empty text are one."""
+    found = loaded(name="libcudart")
+    cell = one(lines(tmp_path / "c.jsonl", RUN, found, {**found, "owner": None}, END))
+    assert len(cell.libraries) == 1

@@ -94,6 +94,11 @@ def test_what_a_cell_would_be() -> None:
     }
 
 
+def test_a_cell_whose_record_is_not_read_did_run() -> None:
+    unread = CellRun("a", finished=True, unread=True, damage=["has format 2"])
+    assert list(Plan({"a": {}, "b": {}}).lacking([unread])) == ["b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "runs"),
     [
