@@ -42,7 +42,6 @@ _REASON: Final = 1000
 #: Bytes of a line, and those of its beginning in which a damaged line is searched for the name of its cell.
 _LONGEST: Final = 64 << 20
 _HEAD: Final = 4096
-_EVENT: Final = len(b'"event"')
 #: Matches an event "start" as the plugin writes it.
 _STARTED: Final = re.compile(rb'\{"event": "start", "time": \d{1,12}[.,]').match
 _CELL: Final = re.compile(rb'"cell": ("(?:[^"\\]|\\.)*")')
@@ -269,7 +268,7 @@ def _read(path: Path) -> list[tuple[float, CellRun]]:
         with path.open("rb") as file:
             for reader.number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
                 # a third of all lines; needed only after a crash
-                if _STARTED(line) and line.find(b'"event"', 2 + _EVENT) < 0:
+                if _STARTED(line) and line.count(b'"event"') == 1:
                     reader.settle()
                     reader.readings[-1].started.append(line)
                     continue

@@ -36,7 +36,7 @@ SURVIVORS = Path(__file__).with_name("survivors.txt")
 OURS = ("pytest_cudalink", "tests", "conftest")
 
 #: Rules need neither the plugin nor shared fixtures, which cost more than the tests themselves. Where pytest rewrites
-#: assertions, its loader takes the place of `Changed`, as the package is an installed plugin: no mutant would be loaded.
+#: assertions, its loader takes the place of `Changed`, as the package is an installed plugin, and no mutant is loaded.
 OPTIONS = (
     *("-x", "-q", "--noconftest", "-pno:cudalink", "-pno:xdist", "-pno:cacheprovider"),
     *("--assert=plain", "-mnot slow"),

@@ -38,6 +38,7 @@ def test_faults() -> None:
     both.crashes = [{"nodeid": None, "worker": None, "last_events": []}]
     assert both.fault == "the run stopped early: 1 test lost in a crash; too few links"
     assert cell("c", {}, damage=["a", "b", "c"]).fault == "a; b; c"
+    assert cell("c", {}, damage=[*"abcde"]).fault == "a; b; c; and 2 other faults of the records"
 
 
 @pytest.mark.parametrize(

@@ -525,7 +525,9 @@ def test_an_unsteered_link_of_another_type(key, value, tmp_path) -> None:
     (links,) = cell.unsteered
     assert {**links, key: 0} == {
         **{name: UNSTEERED[name] for name in ("via", "call", "where", "backend")},
-        **{"forced": "driver", "number": 1, key: 0},
+        "forced": "driver",
+        "number": 1,
+        key: 0,
     }
     assert links["number"] == 1
     assert links[key] == (None if key == "forced" else "")
