@@ -405,7 +405,7 @@ def matrix_report(session: nox.Session) -> None:
 
 @nox.session
 def abuse(session: nox.Session) -> None:
-    """Give 20,000 damaged images to the linker and to each driver API; fails if one kills or hangs. --seconds=N."""
+    """Give 20,000 damaged images to the linker, each driver API and the audit; fails on death or hang. --seconds=N."""
     install(session, *BASE.packages)
     session.run("python", "-m", "tests.abuse", *session.posargs)
 

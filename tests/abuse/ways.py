@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import io
+import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from .mutations import Subject
@@ -159,6 +164,25 @@ def _load_library() -> Callable[[Subject, bytes], Outcome]:
     return use
 
 
+def _audit() -> Callable[[Subject, bytes], Outcome]:
+    """Audit a wheel that has the image as a file and, behind other bytes, in one: its libraries and its device code."""
+    from pytest_cudalink.cli import main
+
+    folder = tempfile.TemporaryDirectory()
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        wheel = Path(folder.name, "x-1-py3-none-any.whl")
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("x/image.cubin", data)
+            archive.writestr("x/data.bin", b"data" + data)
+            archive.writestr("x-1.dist-info/METADATA", b"Metadata-Version: 2.1\nName: x\nVersion: 1\n\n")
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            codes = [main(["audit", str(wheel), *more]) for more in ([], ["--gpu=sm_90"], ["--device-code", "--json"])]
+        return Outcome.REFUSED_BY_US if codes[-1] else Outcome.ACCEPTED
+
+    return use
+
+
 _DRIVER_KINDS: Final = frozenset({"cubin", "ptx", "fatbin", "object", "library"})
 _ALL_KINDS: Final = _DRIVER_KINDS | {"ltoir"}
 _LOADED: Final = frozenset({"cubin", "ptx", "fatbin"})
@@ -169,4 +193,5 @@ WAYS: Final = {
     "raw": Way("cuLinkAddData, emulated driver", _ALL_KINDS, _raw_link, emulated=True),
     "load": Way("cuModuleLoadData, emulated driver", _LOADED, _load_module, emulated=True),
     "library": Way("cuLibraryLoadData, emulated driver", _LOADED, _load_library, emulated=True),
+    "audit": Way("cudalink audit of a wheel", _ALL_KINDS, _audit, emulated=False),
 }

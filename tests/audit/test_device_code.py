@@ -284,6 +284,38 @@ def test_any_bytes_behind_a_magic(tail) -> None:
             list(found_in(file.name))
 
 
+@pytest.mark.parametrize(
+    ("field", "layout", "value"),
+    [
+        (32, "Q", 2**64 - 1),
+        (40, "Q", 2**64 - 1),
+        (40, "Q", 2**63 - 1),
+        (58, "H", 1),
+        (60, "H", 2**16 - 1),
+        (62, "H", 2**16 - 1),
+    ],
+    ids=["e_phoff", "e_shoff", "e_shoff-signed", "e_shentsize", "e_shnum", "e_shstrndx"],
+)
+def test_cubin_whose_header_lies(field, layout, value, tmp_path) -> None:
+    """A cubin is read although its header places a table behind the file; alone, in an archive and in other bytes."""
+    whole = bytearray((DATA / "artifacts/13.0/user.cubin").read_bytes())
+    struct.pack_into(layout, whole, field, value)
+    header = b"user.o/".ljust(48) + str(len(whole)).encode().ljust(10) + b"`\n"
+    path = wheel(tmp_path / "x.whl", a__cubin=whole, b__a=b"!<arch>\n" + header + whole, c__bin=b"data" + whole)
+    assert sorted(image.path for image in images(path)) == ["pkg/a.cubin", "pkg/b.a", "pkg/c.bin"]
+    assert command(path, "--gpu=sm_90", "--driver=13.0")[0] == 0
+
+
+def test_cubin_without_tables_in_other_bytes(tmp_path) -> None:
+    """A cubin has at least its header."""
+    head = bytearray((DATA / "artifacts/13.0/user.cubin").read_bytes()[:64])
+    head[32:48] = bytes(16)
+    head[54:62] = bytes(8)
+    (tmp_path / "x.bin").write_bytes(b"data" + head + bytes(8))
+    (image,) = images(tmp_path / "x.bin")
+    assert (image.kind, image.at, image.data) == ("cubin", 4, bytes(head))
+
+
 def test_time_follows_from_the_size(tmp_path) -> None:
     """Many heads that promise much cost what their bytes do."""
     file = tmp_path / "x.bin"

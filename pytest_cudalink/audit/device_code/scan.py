@@ -90,7 +90,7 @@ def _cubin(data: Buffer, at: int) -> Piece | None:
     )
     if machine != _EM_CUDA:
         return None
-    end = max(programs + program_size * program_count, table + size * count)
+    end = max(_ELF_HEADER.size, programs + program_size * program_count, table + size * count)
     if at == 0 or at + end > len(data):
         end = len(data) - at
     return Piece("cubin", at, end)
@@ -150,7 +150,8 @@ def _elf_sections(data: Buffer, base: int, most: int | None = None) -> list[tupl
     """The sections of an ELF file that begins at a place and has at most so many bytes."""
     *_, table, _, _, _, _, size, count, names = _ELF_HEADER.unpack_from(data, base)
     section = Struct("<IIQQQQIIQQ")
-    if size != section.size or (most is not None and table + size * count > most):
+    end = len(data) if most is None else min(len(data), base + most)
+    if size != section.size or base + table + size * count > end:
         return []
     rows = [section.unpack_from(data, base + table + size * index) for index in range(count)]
     start = base + (rows[names][4] if names < len(rows) else 0)
