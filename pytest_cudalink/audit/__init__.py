@@ -7,8 +7,9 @@ as the stubs do, do not count for that; they count among the needs (`needs`), wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from .libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol,
 from .loader import loaded_by
 from .needs import Need, needs_of_scan
 from .scan import Scan, hinted_major, scan_archive, scan_path, wheel_major
+from .targets import Target, targets_of
 from .wheel import AuditError
 
 __all__ = [
@@ -240,8 +242,8 @@ def _judge(scan: Scan) -> Audit:
     findings += _inlined(needs)
     declared = _declared(scan)
     if declared:
-        findings += _invalid(scan, declared)
-        findings += judge_needs(needs, declared, dependent=_dependent(scan))
+        findings += _invalid(scan, next(iter(declared.values())))
+        findings += _undeclared(scan, needs, declared)
     elif needs and scan.path.endswith(".whl"):
         text = f"has {len(_own_metadata(scan)) or 'no'} METADATA; expected one; its requirements were not compared"
         findings.append(AuditFinding(scan.path, "metadata", f"{text}: build the wheel again"))
@@ -266,14 +268,30 @@ def _common_majors(files: list[FileAudit]) -> tuple[str, ...]:
     )
 
 
-def _declared(scan: Scan) -> Declared | None:
-    """The requirements of the one distribution inside; None for none or several."""
+def _declared(scan: Scan) -> dict[Target, Declared]:
+    """The requirements of the one distribution inside, on each target of the wheel; none for none or several."""
     own = _own_metadata(scan)
     if len(own) != 1:
-        return None
+        return {}
     metadata = scan.metadata[own[0]]
+    python = str(message_from_bytes(metadata).get("Requires-Python", ""))
     windows = any(name.lower().endswith((".dll", ".pyd")) for name in scan.elves)
-    return read_requirements(metadata, windows=windows, machine="aarch64" if "aarch64" in scan.path else "x86_64")
+    machines = {elf.machine for elf in scan.elves.values()} - {""}
+    machine = machines.pop() if len(machines) == 1 else ""
+    targets = targets_of(scan.path, python, windows=windows, machine=machine)
+    return {target: read_requirements(metadata, target) for target in targets}
+
+
+def _undeclared(scan: Scan, needs: Sequence[Need], declared: Mapping[Target, Declared]) -> Iterator[AuditFinding]:
+    """Findings about requirements; one that holds on some targets alone names the first of them."""
+    dependent = _dependent(scan)
+    found: dict[AuditFinding, list[Target]] = {}
+    for target, requirements in declared.items():
+        for finding in judge_needs(needs, requirements, dependent=dependent):
+            found.setdefault(finding, []).append(target)
+    for finding, targets in found.items():
+        where = "" if len(targets) == len(declared) else f"{targets[0]}: "
+        yield replace(finding, text=f"{where}{finding.text}")
 
 
 def _own_metadata(scan: Scan) -> list[str]:

@@ -10,13 +10,14 @@ majors, and where the file also needs a library of another wheel, such as libtor
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email import message_from_bytes
 from functools import cache
+from itertools import chain
 from typing import Final, Literal
 
-from packaging.markers import UndefinedComparison, UndefinedEnvironmentName, default_environment
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -28,6 +29,7 @@ from ..versions import CudaVersion
 from .contradictions import parse_requirement
 from .findings import AuditFinding
 from .needs import Need
+from .targets import Target, targets_of
 
 __all__ = ["Declared", "Lack", "find_lack", "judge_needs", "read_requirements", "requirement_for", "requirements_for"]
 
@@ -42,7 +44,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True)
 class Declared:
-    """The requirements of a wheel for one platform.
+    """The requirements of a wheel on one target.
 
     Attributes
     ----------
@@ -54,12 +56,15 @@ class Declared:
         Those that an extra adds.
     invalid : tuple of str
         Lines that cannot be read.
+    followed : bool
+        Whether it is known what each required package requires itself.
     """
 
     name: str
     always: tuple[Requirement, ...]
     extras: Mapping[str, tuple[Requirement, ...]]
     invalid: tuple[str, ...] = ()
+    followed: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,33 +82,47 @@ class Lack:
     versions: tuple[str, ...] = ()
 
 
-def read_requirements(metadata: bytes, *, windows: bool = False, machine: str = "x86_64") -> Declared:
-    """Read the requirements in a METADATA file, with markers evaluated for a platform; invalid lines are apart."""
+def read_requirements(metadata: bytes, target: Target | None = None) -> Declared:
+    """Read the requirements in a METADATA file as they hold on a target; invalid lines are apart.
+
+    The default target is the newest Python on Linux of x86_64.
+    """
     message = message_from_bytes(metadata)
-    environment: dict[str, str] = {
-        **{key: str(value) for key, value in default_environment().items()},
-        "sys_platform": "win32" if windows else "linux",
-        "platform_system": "Windows" if windows else "Linux",
-        "os_name": "nt" if windows else "posix",
-        "platform_machine": "AMD64" if windows else machine,
-    }
+    name = canonicalize_name(str(message.get("Name", "")))
+    environment = (target or targets_of("")[-1]).environment
     requirements, invalid = [], []
     for line in (message.get_all("Requires-Dist") or [])[:_MOST_REQUIREMENTS]:
         try:
             requirements.append(parse_requirement(str(line)))
         except ValueError:
             invalid.append(str(line))
+    extra_ones = [one for one in requirements if "extra" in str(one.marker or "")]
 
     def holding(extra: str) -> tuple[Requirement, ...]:
-        given = {**environment, "extra": extra}
-        return tuple(one for one in requirements if _holds(one, given))
+        """The requirements of an extra, and of those that it requires of the wheel itself."""
+        found: list[Requirement] = []
+        asked = [extra]
+        for wanted in asked:
+            given = {**environment, "extra": wanted}
+            held = [one for one in (extra_ones if wanted else requirements) if _holds(one, given)]
+            found += [one for one in held if one not in found]
+            asked += [
+                more
+                for one in held
+                if canonicalize_name(one.name) == name
+                for more in sorted(one.extras)
+                if more not in asked
+            ]
+        return tuple(found)
 
     always = holding("")
     extras = {
         str(extra): tuple(one for one in holding(str(extra)) if one not in always)
         for extra in (message.get_all("Provides-Extra") or [])[:_MOST_EXTRAS]
     }
-    return Declared(canonicalize_name(str(message.get("Name", ""))), always, extras, tuple(invalid))
+    known = {name, _TOOLKIT, *_required(), *chain(*_required().values()), *chain(*_nvidia())}
+    followed = all(canonicalize_name(one.name) in known for one in requirements)
+    return Declared(name, always, extras, tuple(invalid), followed)
 
 
 def _holds(requirement: Requirement, environment: dict[str, str]) -> bool:
@@ -112,6 +131,17 @@ def _holds(requirement: Requirement, environment: dict[str, str]) -> bool:
         return requirement.marker is None or requirement.marker.evaluate(environment)
     except (UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
         return False
+
+
+@cache
+def _required() -> dict[str, list[str]]:
+    """The packages that NVIDIA's packages require, from ``requires.toml``."""
+    return dict(read_table("audit/requires.toml"))
+
+
+def _nvidia() -> Iterator[Collection[str]]:
+    """NVIDIA's packages of libraries that need no other package."""
+    return (exports.distributions(stem).values() for stem in exports.libraries())
 
 
 @cache
@@ -130,8 +160,10 @@ def _brought(requirement: Requirement, distribution: str) -> dict[str, Specifier
     for version, extras in _toolkit_extras().items():
         if requirement.specifier.contains(version, prereleases=True):
             chosen = extras if "all" in requirement.extras else requirement.extras & extras.keys()
-            found = [one for extra in chosen for one in extras[extra] if one.name == distribution]
-            brought[version] = SpecifierSet(",".join(str(one.specifier) for one in found)) if found else None
+            lines = [one for extra in chosen for one in extras[extra]]
+            found = [str(one.specifier) for one in lines if one.name == distribution]
+            reached = found or distribution in _reached(one.name for one in lines)
+            brought[version] = SpecifierSet(",".join(found)) if reached else None
     return brought
 
 
@@ -157,15 +189,16 @@ def find_lack(
     wheel : str, optional
         First version that does, where not every one of its release does.
     """
+    requirements = tuple(requirements)
     relevant = [one for one in requirements if canonicalize_name(one.name) in (distribution, _TOOLKIT)]
     direct = [one.specifier for one in relevant if canonicalize_name(one.name) == distribution]
-    toolkits = [
-        brought
-        for one in relevant
-        if canonicalize_name(one.name) == _TOOLKIT and any((brought := _brought(one, distribution)).values())
-    ]
-    if not direct and not toolkits:
-        return Lack("undeclared")
+    toolkits = [_brought(one, distribution) for one in relevant if canonicalize_name(one.name) == _TOOLKIT]
+    toolkits = [brought for brought in toolkits if any(one is not None for one in brought.values())]
+    itself = bool(direct or toolkits)
+    if not itself:
+        if distribution not in _reached(canonicalize_name(one.name) for one in requirements):
+            return Lack("undeclared")
+        direct = [SpecifierSet()]
 
     def allowed(version: str) -> bool:
         return all(one.contains(version, prereleases=True) for one in direct) and all(
@@ -188,12 +221,20 @@ def find_lack(
     if high:
         return Lack("ceiling", high)
     # a package with the major in its name stays what it is
-    open_ended = not re.search(r"-cu\d+$", distribution) and direct and not toolkits
+    open_ended = not re.search(r"-cu\d+$", distribution) and itself and direct and not toolkits
     if open_ended and all(one.contains(_LATER) for one in direct):
         return Lack("ceiling")
     if not direct:
         return _without(toolkits)
     return None
+
+
+def _reached(names: Iterable[str]) -> list[str]:
+    """The packages that requirements on some lead to, as deep as it is known; these first."""
+    reached = list(dict.fromkeys(names))
+    for name in reached:
+        reached += [one for one in _required().get(name, ()) if one not in reached]
+    return reached
 
 
 def _without(toolkits: list[dict[str, SpecifierSet | None]]) -> Lack | None:
@@ -369,17 +410,19 @@ class _Group:
         by_extra = {extra: self.lack((*declared.always, *added)) for extra, added in declared.extras.items()}
         declaring = {extra: one for extra, one in by_extra.items() if one is None or one.kind != "undeclared"}
         if not declaring:
-            return [self._finding(lack, "", "note" if excused else severity)]
+            return [self._finding(lack, "", "note" if excused else severity, followed=declared.followed)]
         faults: dict[Lack, list[str]] = {}
         for extra, one in declaring.items():
             if one is not None:
                 faults.setdefault(one, []).append(extra)
         return [self._finding(one, f" of extra {', '.join(extras)}", severity) for one, extras in faults.items()]
 
-    def _finding(self, lack: Lack, where: str, severity: Literal["error", "note"]) -> AuditFinding:
+    def _finding(
+        self, lack: Lack, where: str, severity: Literal["error", "note"], *, followed: bool = True
+    ) -> AuditFinding:
         shown = ", ".join(lack.versions[:_SHOWN]) + (" and more" if len(lack.versions) > _SHOWN else "")
         what = {
-            "undeclared": f"no requirement{where} brings {self.distribution}",
+            "undeclared": f"no requirement{where} brings {self.distribution}{'' if followed else ' directly'}",
             "floor": f"the requirements{where} allow {self.distribution} {shown}",
             "ceiling": f"the requirements{where} allow later majors of {self.distribution}",
             "pin": f"the requirements{where} allow no version of {self.distribution} that does",

@@ -15,6 +15,7 @@ __all__ = ["Elf", "data_ranges", "is_elf", "read_elf"]
 _NO_STRINGS: Final = frozenset(
     {".nv_fatbin", ".nvFatBinSegment", ".eh_frame", ".eh_frame_hdr", ".gcc_except_table", ".interp"}
 )
+_MACHINES: Final = {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Elf:
         Functions of CUDA that it calls, without weak ones; and that it defines.
     weak : frozenset of str
         Those undefined symbols that may stay so.
+    machine : str
+        As ``platform_machine`` names it; empty for machines that CUDA has no libraries for, and where nobody asks.
     """
 
     soname: str | None
@@ -41,6 +44,7 @@ class Elf:
     wanted: frozenset[str]
     defined: frozenset[str]
     weak: frozenset[str] = frozenset()
+    machine: str = ""
 
     @property
     def rpaths(self) -> tuple[str, ...]:
@@ -76,7 +80,8 @@ def read_elf(stream: IO[bytes]) -> Elf | None:
     symbols = _symbols(elf)
     wanted, defined = _calls(symbols)
     undefined, weak = _undefined(elf, symbols)
-    return Elf(soname, tuple(needed), tuple(rpath), tuple(runpath), undefined, wanted, defined, weak)
+    machine = _MACHINES.get(elf["e_machine"], "")
+    return Elf(soname, tuple(needed), tuple(rpath), tuple(runpath), undefined, wanted, defined, weak, machine)
 
 
 def data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:

@@ -71,6 +71,8 @@ def metadata_on_index(wanted: str, index: str | None = None) -> bytes:
 def chosen_wheel(wanted: str, files: Iterable[IndexedFile]) -> IndexedFile:
     """Return the file that is wanted: by name, or the newest that fits a requirement and this machine.
 
+    A withdrawn (yanked) file is taken by its name or its exact version alone, as pip does.
+
     Raises
     ------
     AuditError
@@ -81,7 +83,12 @@ def chosen_wheel(wanted: str, files: Iterable[IndexedFile]) -> IndexedFile:
         fitting = [file for file in files if file.name == wanted]
     else:
         specifier = Requirement(wanted).specifier
-        known = [file for file in files if specifier.contains(file.version, prereleases=bool(specifier.prereleases))]
+        exact = any(one.operator in ("==", "===") and not one.version.endswith(".*") for one in specifier)
+        known = [
+            file
+            for file in files
+            if specifier.contains(file.version, prereleases=bool(specifier.prereleases)) and (exact or not file.yanked)
+        ]
         ranks = {tag: rank for rank, tag in enumerate(sys_tags())}
         tags = {file.name: parse_wheel_filename(file.name)[3] for file in known}
         fitting = [file for file in known if tags[file.name] & ranks.keys()]

@@ -95,8 +95,9 @@ def test_removed_symbol() -> None:
     """Requirements that allow a release without a function that the file wants."""
     needs = [need("libcufft", 12, "12.0", below=CudaVersion(12, 3))]
     assert kinds(needs, "nvidia-cufft-cu12") == [("ceiling", "error")]
-    first = exports.wheel_versions("libcufft", CudaVersion(12, 0))[0]
-    assert kinds(needs, f"nvidia-cufft-cu12=={first}") == []
+    for release, found in ((CudaVersion(12, 0), []), (CudaVersion(12, 3), [("ceiling", "error")])):
+        first = exports.wheel_versions("libcufft", release)[0]
+        assert kinds(needs, f"nvidia-cufft-cu12=={first}") == found
 
 
 def test_extras() -> None:
@@ -106,6 +107,41 @@ def test_extras() -> None:
     assert kinds([need()], line.format(""), extras=("ctk",)) == [("floor", "error")]
     (finding,) = judge_needs([need()], read_requirements(metadata(line.format(""), extras=("ctk",))))
     assert "the requirements of extra ctk allow" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("requires", "found"),
+    [
+        ("nvidia-cudnn-cu13~=9.0", []),
+        ("nvidia-cudnn-cu12", ["undeclared"]),
+        ("nvidia-cusolver", []),
+        ("nvidia-cusolvermp-cu13", []),  # by two packages
+        ("cuda-toolkit[cusolver]>=13,<14", []),
+        ("cuda-toolkit[cusolver]==12.*", ["undeclared"]),
+        ("nvidia-nvjitlink", ["undeclared"]),
+    ],
+)
+def test_requirements_of_requirements(requires: str, found: list[str]) -> None:
+    """A library that an NVIDIA package requires is brought, of whatever version; in an extra, too."""
+    needs = [need("libcublas", 13, None, "linked")]
+    assert kinds(needs, requires, name="x") == [(kind, "error") for kind in found]
+    inside = f"{requires}; extra == 'cuda'"
+    assert kinds(needs, inside, extras=("cuda",), name="x") == [(kind, "error") for kind in found]
+    through = (f"{requires}; extra == 'cuda'", "x[cuda]; extra == 'All-of_it'")
+    assert kinds(needs, *through, extras=("all-of-it",), name="x") == [(kind, "error") for kind in found]
+
+
+def test_a_floor_holds_for_requirements_of_requirements() -> None:
+    """Another package that requires a library without a version allows one that is too old."""
+    assert kinds([need()], "nvidia-cusparse-cu12") == [("floor", "error")]
+    assert kinds([need()], "nvidia-cusparse-cu12", "nvidia-nvjitlink-cu12>=12.9") == []
+
+
+def test_what_is_followed_is_said() -> None:
+    """Where the requirements of a requirement are not known, the sentence is about the direct ones."""
+    for line, said in (("nvidia-cufile-cu12", "cu12:"), ("numpy", "cu12 directly:")):
+        (finding,) = judge_needs([need()], read_requirements(metadata(line)))
+        assert f"no requirement brings nvidia-nvjitlink-{said} write" in finding.text
 
 
 def test_severity() -> None:

@@ -73,6 +73,19 @@ def test_older_version_and_other_machine(published) -> None:
     assert b"Requires-Dist: numpy" in metadata_on_index("x-cu12==1.0", published.url)
 
 
+def test_yanked_releases_are_skipped(published) -> None:
+    """A withdrawn release is audited if its exact version or its name is given, and never chosen."""
+    for row in published.projects["x-cu12"]:
+        row["yanked"] = "broken" if "-2.0-" in row["filename"] else False
+    assert audit_on_index("x-cu12", published.url).path.startswith("x_cu12-1.0-")
+    assert audit_on_index("x-cu12>=1", published.url).path.startswith("x_cu12-1.0-")
+    assert audit_on_index("x-cu12==2.0", published.url).path.startswith("x_cu12-2.0-")
+    name = "x_cu12-2.0-py3-none-manylinux2014_x86_64.whl"
+    assert audit_on_index(name, published.url).path == name
+    with pytest.raises(AuditError, match="no such wheel"):
+        audit_on_index("x-cu12==2.*", published.url)
+
+
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [

@@ -1,0 +1,120 @@
+"""The Pythons and platforms that a wheel is for, by its file name: there its markers hold or not. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+__all__ = ["Target", "targets_of"]
+
+#: The minor versions of Python that a wheel without an exact one may be installed on.
+_MINORS: Final = range(9, 16)
+_INTERPRETER: Final = re.compile(r"(cp|pp|py)3(\d*)")
+_SYSTEMS: Final = {"win": ("win32", "Windows", "nt"), "macosx": ("darwin", "Darwin", "posix")}
+_LINUX: Final = ("linux", "Linux", "posix")
+
+
+@dataclass(frozen=True, order=True)
+class Target:
+    """One Python on one platform.
+
+    Attributes
+    ----------
+    minor : int
+        12 of Python 3.12.
+    pypy : bool
+    system : tuple of str
+        The values of ``sys_platform``, ``platform_system`` and ``os_name``.
+    machine : str
+        The value of ``platform_machine``.
+    """
+
+    minor: int
+    pypy: bool
+    system: tuple[str, str, str]
+    machine: str
+
+    def __str__(self) -> str:
+        return f"{'PyPy' if self.pypy else 'Python'} 3.{self.minor} on {self.system[1]} {self.machine}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The value of every variable of markers; of the release of the kernel, which no wheel names, an empty one."""
+        full = f"3.{self.minor}.99"  # the newest patch release, whatever its number
+        return {
+            "implementation_name": "pypy" if self.pypy else "cpython",
+            "implementation_version": full,
+            "os_name": self.system[2],
+            "platform_machine": self.machine,
+            "platform_python_implementation": "PyPy" if self.pypy else "CPython",
+            "platform_release": "",
+            "platform_system": self.system[1],
+            "platform_version": "",
+            "python_full_version": full,
+            "python_version": f"3.{self.minor}",
+            "sys_platform": self.system[0],
+        }
+
+
+def targets_of(path: str, requires_python: str = "", *, windows: bool = False, machine: str = "") -> list[Target]:
+    """The targets of a wheel, the oldest Python first.
+
+    Parameters
+    ----------
+    path : str
+        Of which only the file name counts. A folder has none: its files say the platform, and it is for every Python.
+    requires_python : str
+        Requires-Python of its METADATA.
+    windows : bool
+        Whether it has DLLs, for a wheel of any platform.
+    machine : str
+        Of its libraries, for a wheel of any platform; the default is x86_64.
+    """
+    inside = (_SYSTEMS["win"], "AMD64") if windows else (_LINUX, machine or "x86_64")
+    try:
+        tags: Iterable[Tag] = parse_wheel_filename(path.replace("\\", "/").rpartition("/")[2])[3]
+    except InvalidWheelFilename:
+        tags = [Tag("py3", "none", "any")]
+    found = {
+        Target(minor, tag.interpreter.startswith("pp"), *(_platform(tag.platform) or inside))
+        for tag in tags
+        for minor in _minors(tag)
+    }
+    found = found or {Target(minor, False, *inside) for minor in _MINORS}  # noqa: FBT003 (the second field)
+    return sorted(_accepted(found, requires_python) or found)
+
+
+def _minors(tag: Tag) -> Iterator[int]:
+    match = _INTERPRETER.fullmatch(tag.interpreter)
+    if match is None:
+        return
+    minor = int(match[2][:3] or 0)
+    if tag.abi.startswith("abi3") or match[1] == "py":
+        yield from range(max(minor, _MINORS.start), max(minor + 1, _MINORS.stop))
+    else:
+        yield minor
+
+
+def _platform(tag: str) -> tuple[tuple[str, str, str], str] | None:
+    """System and machine of a platform tag; None for any."""
+    if tag == "any":
+        return None
+    match = re.fullmatch(r"([a-z]+)(?:1|2010|2014|_\d+_\d+)?(?:_(\w+))?", tag)
+    kind, machine = (match[1], match[2] or "") if match else ("win", "x86")  # win32
+    if kind == "win":
+        return _SYSTEMS[kind], machine if machine == "x86" else machine.upper()
+    return _SYSTEMS.get(kind, _LINUX), "arm64" if machine == "universal2" else machine
+
+
+def _accepted(found: Iterable[Target], requires_python: str) -> set[Target]:
+    try:
+        specifier = SpecifierSet(requires_python)
+        return {one for one in found if specifier.contains(f"3.{one.minor}.99")}
+    except (InvalidSpecifier, ValueError):
+        return set(found)

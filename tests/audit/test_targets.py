@@ -1,0 +1,121 @@
+"""The Pythons and platforms of a wheel, by its file name, and its requirements there; never those of the auditor."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+import pytest
+from packaging import markers
+
+from pytest_cudalink.audit import audit
+from pytest_cudalink.audit.elf import read_elf
+from pytest_cudalink.audit.targets import targets_of
+
+
+@pytest.mark.parametrize(
+    ("name", "targets"),
+    [
+        ("x-1-cp312-cp312-manylinux2014_aarch64.manylinux_2_17_aarch64.whl", ["Python 3.12 on Linux aarch64"]),
+        ("x-1-cp313-cp313t-linux_x86_64.whl", ["Python 3.13 on Linux x86_64"]),
+        ("x-1-cp316-cp316-musllinux_1_2_x86_64.whl", ["Python 3.16 on Linux x86_64"]),
+        ("x-1-cp311-none-win_amd64.whl", ["Python 3.11 on Windows AMD64"]),
+        ("x-1-cp311-cp311-win32.whl", ["Python 3.11 on Windows x86"]),
+        ("x-1-cp311-cp311-win_arm64.whl", ["Python 3.11 on Windows ARM64"]),
+        ("x-1-cp311-cp311-macosx_11_0_universal2.whl", ["Python 3.11 on Darwin arm64"]),
+        ("x-1-pp310-pypy310_pp73-manylinux1_x86_64.whl", ["PyPy 3.10 on Linux x86_64"]),
+        ("x-1-cp314-abi3-linux_x86_64.whl", ["Python 3.14 on Linux x86_64", "Python 3.15 on Linux x86_64"]),
+        ("ci-aarch64-runner/x-1-cp312-cp312-linux_x86_64.whl", ["Python 3.12 on Linux x86_64"]),
+        ("C:\\aarch64\\x-1-cp312-cp312-linux_x86_64.whl", ["Python 3.12 on Linux x86_64"]),
+    ],
+)
+def test_targets(name: str, targets: list[str]) -> None:
+    """Each tag of the name counts, and no folder."""
+    assert [str(one) for one in targets_of(name)] == targets
+
+
+@pytest.mark.parametrize("name", ["x-1-py3-none-any.whl", "x-1-py2.py3-none-any.whl", "aarch64", "x.whl"])
+def test_every_python(name: str) -> None:
+    """A wheel without an exact Python is for those that Requires-Python accepts; the files say the platform."""
+    minors = [one.minor for one in targets_of(name)]
+    assert minors == list(range(9, 16))
+    assert [one.minor for one in targets_of(name, ">=3.11.4,!=3.12.*,<3.14")] == [11, 13]
+    for invalid in ("nonsense", ">=4"):
+        assert [one.minor for one in targets_of(name, invalid)] == minors
+    assert {(*one.system, one.machine) for one in targets_of(name, windows=True)} == {
+        ("win32", "Windows", "nt", "AMD64")
+    }
+    assert {one.machine for one in targets_of(name, machine="aarch64")} == {"aarch64"}
+
+
+def test_every_variable_of_markers_is_given() -> None:
+    """No variable is left to the Python that audits."""
+    (target,) = targets_of("x-1-cp312-cp312-linux_x86_64.whl")
+    assert target.environment.keys() == markers.default_environment().keys()
+
+
+RUNTIME = "nvidia-cuda-runtime>=13,<14; {}"
+
+
+@pytest.fixture
+def library(cuda_library, built):
+    """A library that needs libcudart.so.13."""
+    return built("libuse.so", {cuda_library("libcudart.so.13", "cudaMalloc"): "cudaMalloc"})
+
+
+@pytest.mark.parametrize(
+    ("tags", "marker", "found"),
+    [
+        ("cp312-cp312-linux_x86_64", "python_version >= '3.12'", []),
+        ("cp312-cp312-linux_x86_64", "python_version < '3.12'", [""]),
+        ("cp39-cp39-linux_x86_64", "python_full_version < '3.10'", []),
+        ("cp312-cp312-linux_x86_64", "implementation_name == 'pypy'", [""]),
+        ("cp312-cp312-linux_aarch64", "platform_machine == 'aarch64'", []),
+        ("cp312-cp312-linux_aarch64", "platform_machine == 'x86_64'", [""]),
+        ("cp312-cp312-linux_x86_64", "platform_machine == 'x86_64'", []),
+        ("cp312-cp312-win_amd64", "sys_platform == 'win32' and platform_machine == 'AMD64'", []),
+        ("cp310-abi3-linux_x86_64", "python_version >= '3.12'", ["Python 3.10 on Linux x86_64: "]),
+        ("py3-none-any", "python_version < '3.99'", []),
+        ("py3-none-any", f"platform_machine == '{platform.machine()}'", []),
+    ],
+)
+def test_markers_of_the_wheel(tags: str, marker: str, found: list[str], library, make_wheel) -> None:
+    """A requirement counts where the wheel is installed; a fault on some Pythons alone names the first of them."""
+    errors = audit(make_wheel(f"x-1-{tags}.whl", {"x/libuse.so": library}, RUNTIME.format(marker))).errors
+    assert [one.text.partition("wants")[0] for one in errors] == found
+    assert all(one.kind == "undeclared" for one in errors)
+
+
+def test_the_auditor_does_not_matter(library, make_wheel, tmp_path, monkeypatch) -> None:
+    """Neither the Python that audits nor the folder counts."""
+    other = tmp_path / "ci-aarch64-runner"
+    other.mkdir()
+    line = RUNTIME.format("python_version == '3.12' and platform_machine == 'x86_64'")
+    wheel = make_wheel("x-1-cp312-cp312-linux_x86_64.whl", {"x/libuse.so": library}, line).rename(
+        other / "x-1-cp312-cp312-linux_x86_64.whl"
+    )
+    monkeypatch.setattr(platform, "machine", lambda: "sparc")
+    monkeypatch.setattr(platform, "python_version", lambda: "3.99.0")
+    monkeypatch.setattr(platform, "python_version_tuple", lambda: ("3", "99", "0"))
+    monkeypatch.setattr(sys, "platform", "aix")
+    assert audit(wheel).errors == ()
+
+
+def test_machine_of_a_folder(library, tmp_path) -> None:
+    """A folder has the machine of its libraries."""
+    with library.open("rb") as stream:
+        elf = read_elf(stream)
+    assert elf is not None
+    machine = elf.machine
+    assert machine == platform.machine()
+    folder = tmp_path / "aarch64-x86_64"
+    (folder / "x-1.dist-info").mkdir(parents=True)
+    library.rename(folder / "libuse.so")
+    lines = [
+        "Metadata-Version: 2.1",
+        "Name: x",
+        "Version: 1",
+        f"Requires-Dist: {RUNTIME.format(f'platform_machine == {machine!r}')}",
+    ]
+    (folder / "x-1.dist-info/METADATA").write_text("\n".join([*lines, "", ""]), encoding="utf-8")
+    assert audit(folder).errors == ()
