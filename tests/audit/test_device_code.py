@@ -316,6 +316,18 @@ def test_cubin_without_tables_in_other_bytes(tmp_path) -> None:
     assert (image.kind, image.at, image.data) == ("cubin", 4, bytes(head))
 
 
+@pytest.mark.parametrize(("number", "kind", "least"), [(2, "cubin", 64), (8, "ltoir", 28)])
+@pytest.mark.parametrize("missing", [1, 20, 28])
+def test_image_that_ends_in_its_header(number, kind, least, missing, tmp_path) -> None:
+    """An entry of a fatbin too short for its kind is an image that only the header of the entry describes."""
+    size = least - missing
+    body = struct.pack("<HHIQIIHHIIIQQQ", number, 0x101, 64, size, 0, 0, 8, 1, 80, 0, 0, 0, 0, 0) + bytes(size)
+    (tmp_path / "x.fatbin").write_bytes(fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body)
+    (image,) = images(tmp_path / "x.fatbin")
+    assert (image.kind, image.arch) == (kind, "sm_80")
+    assert image.note == f"it has {size} bytes; expected at least {least}"
+
+
 def test_time_follows_from_the_size(tmp_path) -> None:
     """Many heads that promise much cost what their bytes do."""
     file = tmp_path / "x.bin"

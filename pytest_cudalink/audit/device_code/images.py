@@ -270,12 +270,16 @@ def _with_comments(data: Buffer, at: int) -> int:
 
 _MOST_COMMENT: Final = 1024
 _COMMENT: Final = re.compile(rb"(?:[ \t]*//[^\n\0]*\n|[ \t\r]*\n)+\Z")
+#: Bytes of the header that is read of an image of each kind.
+_LEAST: Final[dict[Kind, int]] = {"ptx": 0, "cubin": 64, "ltoir": 28}
 _PTX_FACTS: Final = re.compile(rb"\.version[ \t]+(\d+)\.(\d+).*?\.target[ \t]+(?:sm|compute)_(\d{2,3}[af]?)", re.DOTALL)
 _PTX_RELEASE: Final = re.compile(rb"Cuda compilation tools, release (\d+)\.(\d+)")
 
 
 def _looked_into(image: Image, content: bytes) -> Image:
     """The image with what its bytes say; what they do not say stays as the header has it."""
+    if len(content) < _LEAST[image.kind]:
+        return replace(image, note=f"it has {len(content)} bytes; expected at least {_LEAST[image.kind]}")
     if image.kind == "ptx":
         facts = _PTX_FACTS.search(content[:65536])
         if facts is None:
