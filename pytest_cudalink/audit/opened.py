@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final, NamedTuple
 
 from .libraries import majors_of, soname_of_dll
 
-__all__ = ["Opening", "names_in_data", "names_in_source", "stem_of_name"]
+__all__ = ["Opening", "SourceError", "names_in_data", "names_in_source", "stem_of_name"]
 
 #: Functions that open a library by its file name, and those of cuda.pathfinder, which take the name without "lib".
 _BY_FILE: Final = frozenset({"CDLL", "PyDLL", "OleDLL", "WinDLL", "LoadLibrary", "LoadLibraryEx", "dlopen"})
@@ -31,6 +32,21 @@ _DLL_NAME: Final = re.compile(r"(?:^|.*[\0/\\])([A-Za-z][A-Za-z0-9_%{}-]{3,40}\.
 _FORMAT: Final = re.compile(r"_?(?:%|\{).*\.dll$", re.IGNORECASE)
 #: What may stand before the name in its string: nothing, or the path of a folder.
 _BEFORE: Final = b"\0/\\"
+
+
+_OPENERS: Final = re.compile("|".join(sorted(_BY_FILE | _BY_NAME)).encode())
+_CERTAIN: Final = frozenset(name.encode() for name in _BY_NAME)
+#: File names in a source, whatever they are part of.
+_FILES: Final = re.compile(rb"lib[A-Za-z0-9_-]{2,40}\.so|[A-Za-z][A-Za-z0-9_-]{3,40}\.dll")
+#: The encodings that a source may name; a codec may do anything with bytes, in any time.
+_ENCODINGS: Final = {
+    **dict.fromkeys(("utf-8", "utf8", "utf-8-sig", "ascii", "us-ascii"), "utf-8-sig"),
+    **dict.fromkeys(("latin-1", "latin1", "iso-8859-1", "iso-latin-1"), "latin-1"),
+}
+_CODING: Final = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.ASCII | re.DOTALL)
+_COMMENT: Final = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\f]*(?:#|\Z)")
+_MOST_HEAD: Final = 64 << 10
+_SHOWN: Final = 40
 
 
 class Opening(NamedTuple):
@@ -87,25 +103,83 @@ def _dlls(data: bytes) -> Iterator[str]:
             at = data.find(end, stop)
 
 
-def names_in_source(source: bytes) -> tuple[Opening, ...]:
+class SourceError(ValueError):
+    """A Python source that opens libraries, and of which no one can say here which.
+
+    Attributes
+    ----------
+    certain : bool
+        Whether the source names a library of CUDA, or may hide what it names.
+    """
+
+    def __init__(self, text: str, *, certain: bool) -> None:
+        super().__init__(text)
+        self.certain = certain
+
+
+def names_in_source(stream: IO[bytes]) -> tuple[Opening, ...]:
     """The names of CUDA libraries that a Python source passes to ctypes or cuda.pathfinder, sorted.
 
     Where the argument of such a call is not a constant, every constant of the module that is the file name of a CUDA
     library counts.
+
+    Raises
+    ------
+    SourceError
+        If it may open libraries, and has more than 4 MiB, is nested too deep, is not what this Python calls Python, or
+        names an encoding that is not run here.
     """
-    if len(source) > _MOST_SOURCE or not any(name.encode() in source for name in (*_BY_FILE, *_BY_NAME)):
+    source = stream.read(_MOST_SOURCE + 1)
+    encoding = _encoding(source)
+    if encoding not in _ENCODINGS:
+        text = f"says that its encoding is {encoding[:_SHOWN]!r}; expected utf-8, latin-1 or ascii: it was not read"
+        raise SourceError(text, certain=True)
+    opens, certain = _mentioned(source, stream)
+    if not opens:
         return ()
+    unread = "it opens libraries, and which ones was not read"
+    if len(source) > _MOST_SOURCE:
+        text = f"has more than {_MOST_SOURCE >> 20} MiB; {unread}: load them in a smaller module"
+        raise SourceError(text, certain=certain)
     try:
-        tree = ast.parse(source)
+        # as text, of which Python believes no encoding that the file names
+        tree = ast.parse(source.decode(_ENCODINGS[encoding]))
         found = _Calls()
         found.visit(tree)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = f"{error.msg}, line {error.lineno}" if isinstance(error, SyntaxError) else type(error).__name__
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        text = f"Python {python} cannot read it ({reason}); {unread}: audit it with the Python that it is for"
+        raise SourceError(text, certain=certain) from error
     if found.open_ended:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_file(node.value):
                 found.names.setdefault(node.value, False)
     return tuple(Opening(name, demanded) for name, demanded in sorted(found.names.items()))
+
+
+def _encoding(source: bytes) -> str:
+    """The encoding that a source names in its first two lines (PEP 263), normalized; utf-8 without one."""
+    for line in re.split(rb"\r\n|\r|\n", source[:_MOST_HEAD], maxsplit=2)[:2]:
+        if match := _CODING.match(line):
+            return match[1].decode().lower().replace("_", "-")
+        if not _COMMENT.match(line):
+            break
+    return "utf-8"
+
+
+def _mentioned(source: bytes, rest: IO[bytes]) -> tuple[bool, bool]:
+    """Whether a source calls what opens libraries by name, and whether it names one of CUDA's."""
+    opens = certain = False
+    tail = b""
+    while source:
+        data = tail + source
+        functions = set(_OPENERS.findall(data))
+        opens = opens or bool(functions)
+        certain = certain or bool(functions & _CERTAIN)
+        certain = certain or any(stem_of_name(match.decode()) for match in _FILES.findall(data))
+        tail, source = data[-_LONGEST:], rest.read(_CHUNK)
+    return opens, certain
 
 
 class _Calls(ast.NodeVisitor):

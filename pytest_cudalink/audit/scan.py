@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Literal
 
 from ..versions import CudaVersion, Needs
 from .elf import Elf, data_ranges, is_elf, read_elf
@@ -15,7 +15,7 @@ from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
 from .loader import resolve
 from .ltoir import jitify_release, newest_ltoir
-from .opened import Opening, names_in_data, names_in_source, stem_of_name
+from .opened import Opening, SourceError, names_in_data, names_in_source, stem_of_name
 from .pe import is_pe, pe_data_ranges, read_pe
 from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
 
@@ -129,7 +129,11 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
         scan.elves[name] = read_pe(name, stream)
         names = names_in_data(stream, pe_data_ranges(stream), dlls=True)
     elif name.endswith(".py"):
-        names = names_in_source(stream.read(_MOST_TEXT + 1))
+        try:
+            names = names_in_source(stream)
+        except SourceError as error:
+            weight: Literal["error", "note"] = "error" if error.certain else "note"
+            scan.findings.append(AuditFinding(name, "unreadable", str(error), weight))
     elif _METADATA.search(name):
         scan.metadata[name] = stream.read(_MOST_TEXT)
     if names:

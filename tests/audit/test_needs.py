@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.needs import Need, needs_of, needs_of_files
 from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion
@@ -135,8 +136,6 @@ SOURCES = [
     ('WinDLL("nvrtc64_120_0.dll")', {("nvrtc64_120_0.dll", True)}),
     ('"libnvrtc.so.12"', set()),
     ('CDLL("libc.so.6")', set()),
-    ('def f(:\n  CDLL("libnvrtc.so.12")', set()),
-    ("CDLL(" + "(" * 100_000 + ")" * 100_000 + ")", set()),
 ]  # fmt: skip
 
 
@@ -146,6 +145,66 @@ def test_names_in_python(source: str, names: set[tuple[str, bool]], tmp_path) ->
     (tmp_path / "x.py").write_text(f"raise SystemExit\n{source}\n", encoding="utf-8")
     found = {(need.evidence.split()[1], need.demanded) for need in needs_of(tmp_path)}
     assert found == names
+
+
+NAMED = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
+
+
+@pytest.mark.parametrize(
+    ("source", "severity", "said"),
+    [
+        (b"type X = Y Z\n" + NAMED, "error", "cannot read it (invalid syntax, line 1)"),
+        (b"print 'CDLL'\n", "note", "cannot read it"),
+        (b"def f(:\n  load_nvidia_dynamic_lib(name)", "error", "cannot read it (invalid syntax, line 1)"),
+        (b"print 'no library'\n", None, ""),
+        (b"CDLL(" + b"(" * 100_000 + b")" * 100_000 + b")", "note", "cannot read it"),
+        (NAMED + b"x = " + b"-" * 200_000 + b"1", "error", "cannot read it"),
+        (NAMED + b"x = '\xff'", "error", "cannot read it (UnicodeDecodeError)"),
+        (NAMED + b"\0", "error", "cannot read it"),
+        (NAMED + b"#" * (4 << 20), "error", "has more than 4 MiB"),
+        (b"#" * (8 << 20) + b"\n" + NAMED, "error", "has more than 4 MiB"),
+        (b"#" * ((4 << 20) - 40) + b"\n" + NAMED, "error", "has more than 4 MiB"),
+        (b"#" * (8 << 20) + b"\nCDLL(name)", "note", "has more than 4 MiB"),
+        (b"#" * (8 << 20), None, ""),
+        (b"# coding: punycode\n" + b"a" * 100, "error", "its encoding is 'punycode'; expected utf-8, latin-1 or ascii"),
+        (b"\xef\xbb\xbf#!/bin/python\r# -*- coding=UTF_7 -*-\n", "error", "its encoding is 'utf-7'"),
+        (b"\n \f# vim: fileencoding=rot13 :\n", "error", "its encoding is 'rot13'"),
+        (b"# coding: " + b"a" * 900, "error", f"its encoding is '{'a' * 40}'"),
+        (b"x = 1\n# coding: punycode\n", None, ""),
+        (b"# a\n# b\n# coding: punycode\n", None, ""),
+    ],
+    ids=range(19),
+)
+def test_unreadable_sources(source: bytes, severity: str | None, said: str, make_wheel) -> None:
+    """A source that may open a library, and that cannot be read, is a finding: an error if it can be one of CUDA's."""
+    path = make_wheel("x-1-py3-none-any.whl", {"x/a.py": source, "x/b.py": b'CDLL("libnvrtc.so.12")'})
+    found = [one for one in audit(path).findings if one.kind == "unreadable"]
+    assert [(one.path, one.severity) for one in found] == ([("x/a.py", severity)] if severity else [])
+    assert all(said in one.text for one in found)
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "UTF8", "latin_1", "ISO-8859-1", "us-ascii"])
+def test_encodings_of_sources(coding: str, tmp_path) -> None:
+    """A source in the encodings that are everywhere is read, and one that begins with a byte order mark."""
+    text = f'# coding: {coding}\nCDLL("libnvrtc.so.12")  # é'
+    latin = coding not in ("utf-8", "UTF8", "us-ascii")
+    (tmp_path / "x.py").write_bytes(text.encode("latin-1" if latin else "utf-8-sig"))
+    assert [need.evidence for need in needs_of(tmp_path)] == ["loads libnvrtc.so.12"]
+
+
+def test_no_codec_of_a_file_is_run(make_wheel, monkeypatch) -> None:
+    """Not even one that is registered."""
+    import codecs
+
+    asked: list[str] = []
+    codecs.register(search := asked.append)
+    try:
+        found = audit(make_wheel("x-1-py3-none-any.whl", {"x/a.py": b"# coding: hostile\n" + NAMED}))
+        audit(make_wheel("y-1-py3-none-any.whl", {"x/a.py": b"\r# coding: hostile\n" + NAMED}))
+    finally:
+        codecs.unregister(search)
+    assert [one.kind for one in found.errors] == ["unreadable"]
+    assert asked == []
 
 
 def test_library_inside_is_no_need(cuda_library, built, tmp_path) -> None:
