@@ -224,8 +224,10 @@ def _judge(scan: Scan) -> Audit:
     found, loaders = scan.resolved
     findings = list(scan.findings)
     files = []
+    present = scan.present
     for name, elf in scan.elves.items():
-        dependencies = tuple(_dependencies(elf, found[name], scan.present))
+        scan.budget.spend()
+        dependencies = tuple(_dependencies(elf, found[name], present))
         majors = tuple(major for major in MAJORS if all(major in _usable(one) for one in dependencies))
         files.append(FileAudit(name, elf.soname, dependencies, elf.rpaths, majors))
         findings += _findings(name, elf)
@@ -258,13 +260,11 @@ def _judge(scan: Scan) -> Audit:
 def _common_majors(files: list[FileAudit]) -> tuple[str, ...]:
     """The majors with which every file can be loaded, or every file except those whose path says another major."""
     hints = {file.path: hinted_major(file.path) for file in files}
+    hinted = set(hints.values())
     return tuple(
         major
         for major in MAJORS
-        if all(
-            major in file.majors or (major in hints.values() and hints[file.path] not in (None, major))
-            for file in files
-        )
+        if all(major in file.majors or (major in hinted and hints[file.path] not in (None, major)) for file in files)
     )
 
 
@@ -310,10 +310,11 @@ def _invalid(scan: Scan, declared: Declared) -> Iterator[AuditFinding]:
 
 def _dependent(scan: Scan) -> set[str]:
     """Files that need a library of another wheel, which may load CUDA's."""
+    present = scan.present
     return {
         name
         for name, elf in scan.elves.items()
-        if any(majors_of(one) is None and not is_system(one) and one not in scan.present for one in elf.needed)
+        if any(majors_of(one) is None and not is_system(one) and one not in present for one in elf.needed)
     }
 
 
@@ -369,8 +370,11 @@ def _unprovided(
     if not wanted:
         return
     scope = [name, *above]
+    seen = set(scope)
     for one in scope:
-        scope += sorted(set(found[one].values()).difference(scope))
+        new = sorted({other for other in found[one].values() if other not in seen})
+        seen.update(new)
+        scope += new
     outside = {library for one in scope for library in elves[one].needed if library not in found[one]}
     if any(majors_of(library) is None and not is_system(library) for library in outside):
         return

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .elf import Elf
 
 __all__ = ["loaded_by", "resolve"]
 
 
-def resolve(elves: Mapping[str, Elf]) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
+def resolve(
+    elves: Mapping[str, Elf], spend: Callable[[], object] = lambda: None
+) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
     """For each file, the files of the wheel that the dynamic loader takes for the libraries it needs; and the reverse.
 
     A file's RUNPATH counts for that file alone; a file without one uses its RPATH and those of every file that loads
     it. It also finds the libraries that were loaded for these. Libraries that a program opened before are not seen.
+
+    `spend` is called for each file, and may raise.
     """
     places: dict[tuple[str, str | None], str] = {}
     for path, elf in elves.items():  # links in a folder are not read: their name is the SONAME
@@ -28,6 +32,7 @@ def resolve(elves: Mapping[str, Elf]) -> tuple[dict[str, dict[str, str]], dict[s
     while changed:
         changed = False
         for path, elf in elves.items():
+            spend()
             above = loaded_by(path, loaders)
             folders = _folders(path, elf.runpath or elf.rpath)
             if not elf.runpath:
@@ -56,6 +61,9 @@ def _folders(path: str, rpaths: tuple[str, ...]) -> list[str]:
 def loaded_by(path: str, loaders: Mapping[str, set[str]]) -> list[str]:
     """Every file that loads a file, directly or through others; the nearest first."""
     above = [path]
+    seen = {path}
     for one in above:
-        above += sorted(loaders[one].difference(above))
+        new = sorted(other for other in loaders[one] if other not in seen)
+        seen.update(new)
+        above += new
     return above[1:]

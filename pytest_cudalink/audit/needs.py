@@ -100,6 +100,7 @@ def needs_of_scan(scan: Scan) -> tuple[Need, ...]:
     needs: list[Need] = []
     inside = {stem_of(name) for name in scan.present}
     for name in dict.fromkeys([*scan.elves, *scan.opened, *scan.ltoir]):
+        scan.budget.spend()
         majors = file_majors(scan, name)
         if name in scan.elves:
             needs += _linked(scan, name, scan.elves[name], majors)

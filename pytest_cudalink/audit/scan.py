@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, Final, Literal
 
 from ..versions import CudaVersion, Needs
+from .budget import AuditError, Budget
 from .elf import Elf, data_ranges, is_elf, read_elf
 from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
@@ -24,7 +25,10 @@ __all__ = ["Scan", "file_majors", "hinted_major", "scan_archive", "scan_files", 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
 #: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.
 _HINT: Final = re.compile(r"(?<![a-z])cu(?:da)?[-_]?(1[1-9])(?![0-9]{2})")
+_EVERY: Final = tuple(int(major) for major in MAJORS if major != "none")
 _MOST_TEXT: Final = 4 << 20
+#: Names of libraries in one file; the file of a real wheel that has the most, cuda.pathfinder's, has 200.
+_MOST_NAMES: Final = 1000
 
 
 @dataclass
@@ -46,6 +50,8 @@ class Scan:
         The content of each METADATA file, by path.
     findings : list of AuditFinding
         Files that cannot be read.
+    budget : Budget
+        What it may still cost to judge it.
     """
 
     path: str
@@ -55,6 +61,7 @@ class Scan:
     jitify: dict[str, CudaVersion] = field(default_factory=dict)
     metadata: dict[str, bytes] = field(default_factory=dict)
     findings: list[AuditFinding] = field(default_factory=list)
+    budget: Budget = field(default_factory=lambda: Budget(""))
 
     def __post_init__(self) -> None:
         self._resolved: tuple[dict[str, dict[str, str]], dict[str, set[str]]] | None = None
@@ -63,8 +70,14 @@ class Scan:
     def resolved(self) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
         """Which files the loader takes for needed libraries, and the reverse; see `loader.resolve`."""
         if self._resolved is None:
-            self._resolved = resolve(self.elves)
+            self._resolved = resolve(self.elves, self.budget.spend)
         return self._resolved
+
+    @cached_property
+    def linked_majors(self) -> list[set[int]]:
+        """The CUDA majors that each library can belong to by what it links, each set of them once."""
+        found = {_linked_majors(self, name, _EVERY) for name in self.elves}
+        return [set(majors) for majors in found]
 
     @property
     def present(self) -> dict[str, str]:
@@ -81,7 +94,8 @@ def scan_path(path: str | Path) -> Scan:
     AuditError
         If the path does not exist, or is not a wheel, folder or library.
     """
-    return _scan(str(path), members_of(Path(path)))
+    budget = Budget(str(path))
+    return _scan(str(path), members_of(Path(path), budget), budget)
 
 
 def scan_archive(name: str, archived: IO[bytes]) -> Scan:
@@ -92,25 +106,28 @@ def scan_archive(name: str, archived: IO[bytes]) -> Scan:
     AuditError
         If it is not a wheel.
     """
-    return _scan(name, members_of_archive(name, archived))
+    budget = Budget(name)
+    return _scan(name, members_of_archive(name, archived, budget), budget)
 
 
 def scan_files(files: Iterable[str | Path]) -> Scan:
     """Read the files of one installed distribution, each under its own path; missing files are passed over."""
     paths = [Path(file) for file in files]
-    return _scan("", ((path.as_posix(), partial(_opened, path)) for path in paths if path.is_file()))
+    return _scan("", ((path.as_posix(), partial(_opened, path)) for path in paths if path.is_file()), Budget(""))
 
 
 def _opened(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _scan(path: str, members: Members) -> Scan:
-    scan = Scan(path)
+def _scan(path: str, members: Members, budget: Budget) -> Scan:
+    scan = Scan(path, budget=budget)
     for name, opened in members:
         try:
             with opened() as stream:
                 _read(scan, name, stream)
+        except AuditError:
+            raise
         except Exception as error:  # noqa: BLE001 (the readers and zipfile raise whatever a damaged file leads them to)
             text = f"cannot be read: {type(error).__name__}: {error}"
             scan.findings.append(AuditFinding(name, "unreadable", text))
@@ -136,8 +153,11 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
             scan.findings.append(AuditFinding(name, "unreadable", str(error), weight))
     elif _METADATA.search(name):
         scan.metadata[name] = stream.read(_MOST_TEXT)
+    if len(names) > _MOST_NAMES:
+        text = f"names {len(names)} libraries of CUDA; expected at most {_MOST_NAMES}: the rest was not compared"
+        scan.findings.append(AuditFinding(name, "unreadable", text))
     if names:
-        scan.opened[name] = names
+        scan.opened[name] = names[:_MOST_NAMES]
     if name in scan.elves or name.endswith(DEVICE_CODE):
         _read_device_code(scan, name, stream)
 
@@ -158,13 +178,12 @@ def file_majors(scan: Scan, name: str) -> tuple[int, ...]:
     A file that links nothing whose name has a major follows the other files of the wheel. All known majors where
     nothing narrows them.
     """
-    every = tuple(int(major) for major in MAJORS if major != "none")
-    majors = set(_linked_majors(scan, name, every)) or set(every)
+    majors = set(_linked_majors(scan, name, _EVERY)) or set(_EVERY)
     for hint in (hinted_major(name), wheel_major(scan.path)):
         if len(majors) > 1 and hint is not None and int(hint) in majors:
             majors = {int(hint)}
     if len(majors) > 1:
-        linked = [set(_linked_majors(scan, other, every)) for other in scan.elves]
+        linked = scan.linked_majors
         others = majors.intersection(*linked) or majors & set().union(*(one for one in linked if len(one) == 1))
         majors = others or majors
     return tuple(sorted(majors))

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
+from .budget import AuditError, Budget
 from .elf import is_elf
 
 __all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive", "refuse_folder_of_wheels"]
@@ -29,12 +30,8 @@ _READ: Final = (".dll", ".pyd", ".py", ".dist-info/metadata", *DEVICE_CODE)
 Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
 
 
-class AuditError(ValueError):
-    """Nothing at the path can be audited; says what was found."""
-
-
-def members_of(path: Path) -> Members:
-    """The files in a wheel or below a folder, or the one file.
+def members_of(path: Path, budget: Budget) -> Members:
+    """The files in a wheel or below a folder, or the one file; a wheel spends the budget.
 
     Raises
     ------
@@ -45,7 +42,7 @@ def members_of(path: Path) -> Members:
         refuse_folder_of_wheels(path)
         return _folder(path)
     if path.is_file():  # neither a pipe nor a device
-        return _wheel(path) if path.suffix == ".whl" or zipfile.is_zipfile(path) else _single(path)
+        return _wheel(path, budget) if path.suffix == ".whl" or zipfile.is_zipfile(path) else _single(path)
     msg = f"{path}: there is no such file; give a wheel, a folder or a shared library"
     raise AuditError(msg)
 
@@ -82,17 +79,18 @@ def _single(path: Path) -> Members:
     yield path.name, partial(_opened, path)
 
 
-def _wheel(path: Path) -> Members:
-    return members_of_archive(str(path), path)
+def _wheel(path: Path, budget: Budget) -> Members:
+    with path.open("rb") as archived:
+        yield from members_of_archive(str(path), archived, budget)
 
 
-def members_of_archive(name: str, archived: Path | IO[bytes]) -> Members:
-    """The files in a wheel, by its path or from an open file.
+def members_of_archive(name: str, archived: IO[bytes], budget: Budget) -> Members:
+    """The files in a wheel that is open.
 
     Raises
     ------
     AuditError
-        If it is not a wheel.
+        If it is not a wheel, or its audit costs too much.
     """
     try:
         archive = zipfile.ZipFile(archived)
@@ -100,12 +98,14 @@ def members_of_archive(name: str, archived: Path | IO[bytes]) -> Members:
         msg = f"{name}: not a wheel: {error}"
         raise AuditError(msg) from error
     with archive:
+        budget.open(archived.seek(0, os.SEEK_END), len(archive.infolist()))
         for member in archive.infolist():
-            yield member.filename, partial(_unpacked, archive, member)
+            yield member.filename, partial(_unpacked, archive, member, budget)
+            budget.spend()
 
 
 @contextmanager
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> Iterator[IO[bytes]]:
     """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not read.
 
     Read are ELF files, DLLs, Python sources, METADATA, and files of device code.
@@ -114,6 +114,8 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[
     ------
     BadZipFile
         If it is damaged, or claims to become so large that it can only be made to fill a disk.
+    AuditError
+        If the wheel becomes too large.
     """
     if member.file_size > max(_MOST_UNPACKED, _MOST_RATIO * member.compress_size):
         msg = f"{member.compress_size} bytes would become {member.file_size}; expected at most {_MOST_RATIO} times more"
@@ -122,6 +124,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[
         stream.write(packed.read(4))
         stream.seek(0)
         if is_elf(stream) or member.filename.lower().endswith(_READ):
+            budget.spend(member.file_size)
             stream.seek(0, os.SEEK_END)
             shutil.copyfileobj(packed, stream)
             stream.seek(0)

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from ..wheel import AuditError, refuse_folder_of_wheels
+from ..budget import AuditError, Budget
+from ..wheel import refuse_folder_of_wheels
 
 __all__ = ["Buffer", "buffers"]
 
@@ -61,6 +62,8 @@ def _wheel(path: Path) -> Iterator[tuple[str, Buffer | None, str]]:
         msg = f"{path}: not a wheel: {error}"
         raise AuditError(msg) from error
     with archive:
+        budget = Budget(str(path))
+        budget.open(path.stat().st_size, len(archive.infolist()))
         for member in archive.infolist():
             if member.is_dir():
                 continue
@@ -68,6 +71,7 @@ def _wheel(path: Path) -> Iterator[tuple[str, Buffer | None, str]]:
                 sizes = f"{member.compress_size} bytes would become {member.file_size}"
                 yield member.filename, None, f"{sizes}; expected at most {_MOST_RATIO} times more"
                 continue
+            budget.spend(member.file_size)
             with tempfile.TemporaryFile() if member.file_size > _IN_MEMORY else tempfile.SpooledTemporaryFile() as copy:
                 try:
                     with archive.open(member) as packed:
