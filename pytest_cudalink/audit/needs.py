@@ -19,7 +19,8 @@ from typing import Final, Literal
 from packaging.version import Version
 
 from ..compat import exports
-from ..versions import CudaVersion
+from ..compat.releases import NVVM_IR
+from ..versions import CudaVersion, Needs
 from .elf import Elf
 from .libraries import is_unversioned_symbol, majors_of, stem_of
 from .opened import Opening, stem_of_name
@@ -181,12 +182,15 @@ def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:
         if releases:
             first[symbol] = min(releases)
     unknown = tuple(symbol for symbol in symbols if symbol not in first)
-    floor = max(first.values(), default=None)
-    major = floor.major if floor else min(majors, default=12)
+    newest = max(first.values(), default=None)
+    # a function of the first release that is known may be older
+    floor = newest if newest and newest > exports.releases("libcuda", majors[0])[0] else None
+    major = floor.major if floor else majors[0]
     yield Need(name, "libcuda", major, None, "linked", f"needs {library}")
     if symbols:
-        newest = [symbol for symbol, release in first.items() if release == floor]
-        evidence = f"wants {_some(newest)} of CUDA {floor}" if floor else f"wants {_some(list(unknown))}"
+        shown = _some([symbol for symbol, release in first.items() if release == newest])
+        known = f"wants {shown} of CUDA {newest}{'' if floor else ' or older'}"
+        evidence = known if newest else f"wants {_some(list(unknown))}"
         yield Need(name, "libcuda", major, floor, "symbols", evidence, None, unknown)
 
 
@@ -207,7 +211,8 @@ def _opened(name: str, opened: list[Opening], majors: tuple[int, ...], inside: s
 def _ltoir(scan: Scan, name: str) -> Iterator[Need]:
     needs = scan.ltoir.get(name)
     if needs is not None and "libnvJitLink" not in {stem_of(library) for library in scan.present}:
-        evidence = f"has LTO-IR of {needs}"
+        oldest = needs == Needs(min(NVVM_IR))  # there is no nvJitLink before it
+        evidence = f"has LTO-IR of {needs}{' or older' if oldest else ''}"
         yield Need(name, "libnvJitLink", needs.version.major, needs.version, "ltoir", evidence)
 
 

@@ -199,6 +199,27 @@ def test_ptx_in_sources(tmp_path) -> None:
     assert one.data.endswith(b".address_size 64\n")
 
 
+@pytest.mark.parametrize(("isa", "said"), [("7.8", ""), ("8.0", "; needs CUDA 12.0"), ("8.1", "; needs CUDA 12.1")])
+def test_ptx_older_than_the_table(isa, said, tmp_path) -> None:
+    """PTX that CUDA 11.8 wrote needs no release of CUDA 12, alone and in a fatbin."""
+    text = f".version {isa}\n.target sm_80\n".encode()
+    major, _, minor = isa.partition(".")
+    entry = struct.pack("<HHIQIIHHIIIQQQ", 1, 0x101, 64, len(text), 0, 0, int(minor), int(major), 80, 0, 0, 0, 0, 0)
+    (tmp_path / "a.ptx").write_bytes(text)
+    (tmp_path / "b.fatbin").write_bytes(fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(entry + text)) + entry + text)
+    for name in ("a.ptx", "b.fatbin"):
+        code, out = command(tmp_path / name, "--gpu=A100")
+        assert (code, f"PTX for sm_80; PTX ISA {isa}{said}\n" in out) == (1 if isa == "8.1" else 0, True)
+
+
+def test_ltoir_older_than_the_table(tmp_path) -> None:
+    """LTO-IR of a version below the first one that is known names no release that made it."""
+    data = bytearray((DATA / "artifacts/12.9/user.ltoir").read_bytes())
+    data[6:8] = b"\x02\x01"
+    (tmp_path / "x.ltoir").write_bytes(data)
+    assert [image.producer for image in images(tmp_path / "x.ltoir")] == [None]
+
+
 def test_what_cannot_be_read_is_named(tmp_path) -> None:
     """A damaged member, and a fatbin that ends in an entry; the rest of both is read."""
     good = (SAMPLES / "none.fatbin").read_bytes()

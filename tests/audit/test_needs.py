@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.needs import Need, needs_of, needs_of_files
+from pytest_cudalink.cli import main
 from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion
 from tests.stubs.conftest import compile_c
@@ -90,6 +91,22 @@ def test_driver(cuda_library, built) -> None:
     older = needs_of(built("b.so", {driver: "cuCoredumpGetAttribute"}))
     assert summary(newer) == {("libcuda", 13, "linked", ""), ("libcuda", 13, "symbols", "13.1")}
     assert summary(older) == {("libcuda", 12, "linked", ""), ("libcuda", 12, "symbols", "12.1")}
+
+
+def test_a_table_that_begins_is_no_floor(cuda_library, built, tmp_path, capsys) -> None:
+    """What the first known release has may be older: neither a driver nor LTO-IR is said to be of CUDA 12.0."""
+    driver = cuda_library("libcuda.so.1", "cuInit", node=None)
+    (linked, symbols) = needs_of(path := built("a.so", {driver: "cuInit"}))
+    assert (linked.how, symbols.floor) == ("linked", None)
+    assert symbols.evidence == "wants cuInit of CUDA 12.0 or older"
+    assert main(["audit", str(path)]) == 0
+    assert "at least" not in capsys.readouterr().out
+    header = bytearray(64)
+    header[:8] = b"\xed\x43\x4e\x7f\x01\x39\x02\x01"
+    header[16:20] = (64).to_bytes(4, "little")
+    header[26:28] = (750).to_bytes(2, "little")
+    (tmp_path / "kernels.ltoir").write_bytes(bytes(header))
+    assert {need.evidence for need in needs_of(tmp_path) if need.how == "ltoir"} == {"has LTO-IR of CUDA 12.0 or older"}
 
 
 def test_majors_of_a_library_that_has_none_in_its_name(cuda_library, built, tmp_path) -> None:

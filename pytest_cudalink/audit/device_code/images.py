@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from ...artifacts import inspect
-from ...compat.releases import needs_for_nvvm_ir, needs_for_ptx_isa
+from ...compat.releases import NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
 from ...tables import read_table
 from ...versions import CudaVersion, Needs
 from . import fatbin, scan
@@ -32,8 +32,8 @@ _MOST_IMAGES: Final = 400_000
 #: Sections whose fatbins a linker reads, not the driver.
 RELOCATABLE: Final = frozenset({"__nv_relfatbin", ".nv_relfatbin", "__nv_relf"})
 _NOTED_ARCH: Final = re.compile(rb"-arch[ =](?:sm|compute)_(\d{2,3})([af])\b")
-_EM_CUDA_ABI: Final = {7: CudaVersion(12, 0), 8: CudaVersion(13, 0)}
-#: From this architecture on, CUDA 12 writes cubins in the form of CUDA 13.
+#: The ABI version of the cubins of CUDA 13; CUDA 12 and older ones write 7, and from sm_100 on, CUDA 12 writes 8, too.
+_NEW_FORM: Final = 8
 _FIRST_IN_NEW_FORM: Final = 100
 
 
@@ -54,7 +54,8 @@ class Image:
     producer : CudaVersion or None
         The release of the toolkit that made it, where the image says so.
     needs : Needs or None
-        The oldest release that takes it. Of a cubin that says no release, the first of its form.
+        The oldest release that takes it. Of a cubin that says no release, the first of its form. None for what every
+        known release takes.
     packed : bool
         Whether the fatbin has it packed.
     data : bytes or None
@@ -217,16 +218,19 @@ def _of_entry(name: str, entry: fatbin.Entry, room: _Room) -> Image:
 
 def _of_header(name: str, entry: fatbin.Entry) -> Image:
     """The image as the header of its entry describes it."""
-    needs = None
     if entry.kind == "ptx":
-        needs = needs_for_ptx_isa(entry.version)
-        return Image(name, "ptx", entry.arch, ptx_isa=entry.version, needs=needs)
+        return Image(name, "ptx", entry.arch, ptx_isa=entry.version, needs=_of_ptx(entry.version))
     if entry.kind == "ltoir":
         return Image(name, "ltoir", entry.arch, needs=needs_for_ltoir_format(entry.version[1]))
     image = Image(name, "cubin", entry.arch)
-    if image.number < _FIRST_IN_NEW_FORM and entry.version[1] in _EM_CUDA_ABI:
-        needs = Needs(_EM_CUDA_ABI[entry.version[1]])
-    return replace(image, needs=needs)
+    if image.number < _FIRST_IN_NEW_FORM and entry.version[1] == _NEW_FORM:
+        return replace(image, needs=Needs(CudaVersion(13, 0)))
+    return image
+
+
+def _of_ptx(isa: tuple[int, int]) -> Needs | None:
+    """The oldest release that reads PTX of an ISA; None for one that is older than every known release."""
+    return needs_for_ptx_isa(isa) if isa >= min(PTX_ISA.values()) else None
 
 
 @cache
@@ -290,13 +294,14 @@ def _looked_into(image: Image, content: bytes) -> Image:
             image,
             arch=f"sm_{facts[3].decode()}",
             ptx_isa=isa,
-            needs=needs_for_ptx_isa(isa),
+            needs=_of_ptx(isa),
             producer=CudaVersion(int(made[1]), int(made[2])) if made else None,
         )
     if image.kind == "ltoir":
-        needs = needs_for_nvvm_ir((content[6], content[7]))
+        version = content[6], content[7]
+        needs = needs_for_nvvm_ir(version)
         arch = f"sm_{int.from_bytes(content[26:28], 'little') // 10}"
-        producer = None if needs.newer_than else needs.version
+        producer = None if needs.newer_than or version < min(NVVM_IR.values()) else needs.version
         return replace(image, arch=image.arch or arch, needs=needs, producer=producer, relocatable=True)
     return _of_cubin(image, content)
 
