@@ -1,13 +1,16 @@
 """Write ``toolkit_extras.toml``: what each extra of each version of cuda-toolkit requires, read from the package index.
 
-Run ``python -m tools.make_toolkit_extras`` after a new release of cuda-toolkit.
+Run ``python -m tools.make_toolkit_extras`` after a new release of cuda-toolkit. With ``--check``, as each week, it
+writes nothing and ends with 1 if the file differs from the index. The doctor takes a wheel's CUDA release from the file.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
+import tomllib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email import message_from_bytes
 from pathlib import Path
 
@@ -48,8 +51,8 @@ def written(table: Mapping[str, Mapping[str, list[str]]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """Read the index and write the file; returns the exit code."""
+def read_index() -> dict[str, dict[str, list[str]]]:
+    """The table of each version of cuda-toolkit from 12.0 on in the index; a few kilobytes of each are transferred."""
     table = {}
     for file in files_of(default_index(), "cuda-toolkit"):
         if file.version.is_prerelease or file.version.release[0] < 12:
@@ -57,6 +60,21 @@ def main() -> int:
         with zipfile.ZipFile(RangeFile(file)) as archive:
             (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
             table[str(file.version)] = table_of(archive.read(name))
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the index, and write the file or compare it; returns the exit code."""
+    parser = argparse.ArgumentParser(description="What each extra of each version of cuda-toolkit requires.")
+    parser.add_argument("--check", action="store_true", help="compare the file with the index, and write nothing")
+    options = parser.parse_args(arguments)
+    table = read_index()
+    if options.check:
+        known = tomllib.loads(_TARGET.read_text(encoding="utf-8"))["versions"]
+        different = [version for version in {**known, **table} if known.get(version) != table.get(version)]
+        for version in different:
+            sys.stderr.write(f"{_TARGET}: cuda-toolkit {version} is not as in the index\n")
+        return 1 if different else 0
     _TARGET.write_text(written(table), encoding="utf-8")
     sys.stdout.write(f"{_TARGET}: {len(table)} versions of cuda-toolkit\n")
     return 0

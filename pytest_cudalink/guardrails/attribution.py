@@ -1,9 +1,10 @@
 """The CUDA release that a file belongs to, with the witness that says so.
 
-Witnesses, the best first: the library's own version (NVRTC and nvJitLink carry it); for a file that a wheel owns, the
-wheel's version where wheels are numbered like CUDA, otherwise the requirements of the installed ``cuda-toolkit``;
-``cuda.h`` of the toolkit that the file lies in. The wheels of CUDA 13 share one folder, so a ``cuda.h`` there counts
-only for files of its own wheel and for wheels that no ``cuda-toolkit`` requires.
+Witnesses, the best first: nvJitLink's own version; for a file that a wheel owns, the release of ``cuda-toolkit`` that
+requires the wheel, by a table of all releases; NVRTC's own version; for a wheel that the table does not know, the
+requirements of the installed ``cuda-toolkit``; ``cuda.h`` of the toolkit that the file lies in. The digits of a wheel's
+version are no witness: nvidia-cuda-cccl 13.3.5 belongs to CUDA 13.5. The wheels of CUDA 13 share one folder, so a
+``cuda.h`` there counts only for files of its own wheel and for wheels that no ``cuda-toolkit`` requires.
 
 Nothing is loaded. Each file is read once; `cache_clear` forgets the answers.
 """
@@ -26,11 +27,11 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from ..compat.toolkit_pins import pin_of
 from ..process.maps import mapped_files
 from ..regular_files import open_regular, read_bounded
 from ..versions import CudaVersion
 from .items import Fact
-from .relations import numbered_like_cuda
 
 __all__ = [
     "LoadedLibrary",
@@ -325,8 +326,8 @@ def attribute(path: str) -> Fact:
     if own is not None:
         return own
     wheel = owner(path)
-    if wheel is not None and numbered_like_cuda(wheel.name) and (release := _release(wheel.version)) is not None:
-        return Fact(release, f"version of the wheel {wheel.name} {wheel.version}")
+    if wheel is not None and (pin := pin_of(wheel.name, wheel.version)) is not None:
+        return Fact(pin.release, f"{wheel.name} {wheel.version} is of cuda-toolkit {pin.toolkit}")
     own = _nvrtc_version(path)
     if own is not None:
         return own

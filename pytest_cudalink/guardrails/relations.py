@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -14,7 +13,6 @@ __all__ = [
     "archive_and_linker",
     "component_table",
     "libraries_by_name",
-    "numbered_like_cuda",
     "packaged_with",
     "shared_groups",
 ]
@@ -82,9 +80,3 @@ def libraries_by_name(items: Iterable[Item]) -> dict[str, Item]:
         if item.kind == "dynamic-libs" and item.packaged_with == "ctk":
             found.setdefault(item.name, item)
     return found
-
-
-def numbered_like_cuda(wheel: str) -> bool:
-    """Whether the version of a wheel begins with its CUDA release."""
-    base = re.sub(r"-cu\d+$", "", wheel)
-    return base in component_table()["wheels"]["numbered-like-cuda"]

@@ -135,7 +135,7 @@ def test_making_the_table_of_extras(index, tmp_path, monkeypatch, capsys) -> Non
         index.add("cuda-toolkit", version, {f"cuda_toolkit-{version}.dist-info/METADATA": metadata})
     monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
     monkeypatch.setattr(make_toolkit_extras, "_TARGET", tmp_path / "extras.toml")
-    assert make_toolkit_extras.main() == 0
+    assert make_toolkit_extras.main([]) == 0
     assert "2 versions of cuda-toolkit" in capsys.readouterr().out
     assert tomllib.loads((tmp_path / "extras.toml").read_text(encoding="utf-8")) == {
         "versions": {
@@ -143,3 +143,9 @@ def test_making_the_table_of_extras(index, tmp_path, monkeypatch, capsys) -> Non
             "13.4.1": {"nvjitlink": ["nvidia-nvjitlink==13.4.1.*"]},
         }
     }
+    assert make_toolkit_extras.main(["--check"]) == 0
+    index.add("cuda-toolkit", "13.6.0", {"cuda_toolkit-13.6.0.dist-info/METADATA": metadata})
+    before = (tmp_path / "extras.toml").read_bytes()
+    assert make_toolkit_extras.main(["--check"]) == 1
+    assert "cuda-toolkit 13.6.0 is not as in the index" in capsys.readouterr().err
+    assert (tmp_path / "extras.toml").read_bytes() == before

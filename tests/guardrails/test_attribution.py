@@ -151,14 +151,14 @@ CUBLAS = "nvidia/cu13/lib/libcublas.so.13"
 @pytest.mark.parametrize(
     ("requirement", "version", "expected"),
     [
-        ("nvidia-cublas==13.1.0.3.*; sys_platform == 'linux' and extra == 'cublas'", "13.1.0.3", "13.0"),
-        ("nvidia-cublas<14,>=13.1.0.3; extra == 'cublas'", "13.4.1", "13.0"),
-        ("nvidia-cublas==13.1.0.3.*; extra == 'cublas'", "13.1.0.4", None),
-        ("nvidia_cuBLAS==13.1.0.3.*", "13.1.0.3", "13.0"),
+        ("nvidia-cublas==98.1.0.3.*; sys_platform == 'linux' and extra == 'cublas'", "98.1.0.3", "13.0"),
+        ("nvidia-cublas<99,>=13.1.0.3; extra == 'cublas'", "98.4.1", "13.0"),
+        ("nvidia-cublas==98.1.0.3.*; extra == 'cublas'", "98.1.0.4", None),
+        ("nvidia_cuBLAS==98.1.0.3.*", "98.1.0.3", "13.0"),
     ],
 )
 def test_wheel_by_requirements(tmp_path, alone, requirement: str, version: str, expected: str | None) -> None:
-    """A wheel with separate numbers belongs to the toolkit that requires it, by an exact pin or by a range."""
+    """A wheel that no table knows belongs to the toolkit that requires it, by an exact pin or by a range."""
     wheel(tmp_path, "nvidia-cublas", version, [CUBLAS])
     wheel(tmp_path, "cuda-toolkit", "13.0.2", [], [requirement])
     header(tmp_path / "nvidia/cu13", 13020)  # of another wheel in the shared folder: it does not speak for this one
@@ -171,9 +171,9 @@ def test_wheel_by_requirements(tmp_path, alone, requirement: str, version: str, 
 def test_more_than_one_toolkit_matches(tmp_path, alone, monkeypatch) -> None:
     """Exactly one has to: the message lists those that do. Two of one release are one."""
     other = tmp_path / "other"
-    wheel(tmp_path, "nvidia-cublas", "13.1.0.3", [CUBLAS])
-    wheel(tmp_path, "cuda-toolkit", "13.0.2", [], ["nvidia-cublas>=13.1,<14"])
-    wheel(other, "cuda-toolkit", "13.2.1", [], ["nvidia-cublas>=13,<14"])
+    wheel(tmp_path, "nvidia-cublas", "98.1.0.3", [CUBLAS])
+    wheel(tmp_path, "cuda-toolkit", "13.0.2", [], ["nvidia-cublas>=13.1,<99"])
+    wheel(other, "cuda-toolkit", "13.2.1", [], ["nvidia-cublas>=13,<99"])
     # not syspath_prepend: what it restores is the path that `alone` made
     monkeypatch.setattr(sys, "path", [str(other), *sys.path])
     fact = attribution.attribute(str(tmp_path / CUBLAS))
@@ -189,21 +189,39 @@ def test_wheel_without_a_toolkit(tmp_path, alone) -> None:
     """If no cuda-toolkit requires a wheel, a cuda.h next to its files counts; not one outside of the environment."""
     site = tmp_path / "include-me-not" / "site-packages"
     header(tmp_path / "include-me-not", 12000)
-    wheel(site, "nvidia-cublas", "13.1.0.3", [CUBLAS])
+    wheel(site, "nvidia-cublas", "98.1.0.3", [CUBLAS])
     fact = attribution.attribute(str(site / CUBLAS))
     assert fact.value is None
-    assert "no installed cuda-toolkit requires nvidia-cublas 13.1.0.3" in fact.witness
+    assert "no installed cuda-toolkit requires nvidia-cublas 98.1.0.3" in fact.witness
     header(site / "nvidia" / "cu13", 13000)
     attribution.cache_clear()
     assert attribution.attribute(str(site / CUBLAS)).value == (13, 0)
 
 
-def test_wheel_numbered_like_cuda(tmp_path) -> None:
-    """The wheel's own number counts before a range that would let it pass as another release."""
-    wheel(tmp_path, "nvidia-cuda-nvrtc", "13.5.12", ["nvidia/cu13/lib/libnvrtc.so.13"])
-    wheel(tmp_path, "cuda-toolkit", "13.2.1", [], ["nvidia-cuda-nvrtc<14,>=13.2.86"])
-    fact = attribution.attribute(str(tmp_path / "nvidia/cu13/lib/libnvrtc.so.13"))
-    assert (fact.value, fact.witness) == ((13, 5), "version of the wheel nvidia-cuda-nvrtc 13.5.12")
+@pytest.mark.parametrize(
+    ("name", "version", "release", "toolkit"),
+    [
+        ("nvidia-cuda-cccl", "13.3.5.0.6", (13, 5), "13.5.0"),  # its own digits say 13.3
+        ("nvidia-cuda-cccl", "13.3.4.3.1", (13, 4), "13.4.3"),
+        ("nvidia-cublas", "13.1.0.3", (13, 0), "13.0.2"),
+        ("nvidia-cuda-nvrtc", "13.2.86", (13, 2), "13.2.2"),
+        ("nvidia-cuda-nvcc-cu12", "12.5.82", (12, 5), "12.5.1"),  # a patch that no cuda-toolkit requires
+        ("nvidia-cuda-nvcc", "13.0.88.1", (13, 0), "13.0.3.0"),
+    ],
+)
+def test_wheel_of_a_known_release(tmp_path, name: str, version: str, release: tuple[int, int], toolkit: str) -> None:
+    """What cuda-toolkit requires counts, before a range of an installed toolkit, and never the wheel's own digits."""
+    wheel(tmp_path, name, version, ["nvidia/cu13/lib/x.so"])
+    wheel(tmp_path, "cuda-toolkit", "13.1.1", [], [f"{name}>=12"])
+    fact = attribution.attribute(str(tmp_path / "nvidia/cu13/lib/x.so"))
+    assert (fact.value, fact.witness) == (release, f"{name} {version} is of cuda-toolkit {toolkit}")
+
+
+@pytest.mark.parametrize("version", ["13.99.1", "13.4.46rc1", "9.0", "x"])
+def test_wheel_of_no_known_release(tmp_path, alone, version: str) -> None:
+    """Its release is not guessed: newer and older ones than the table's, pre-releases, and what is no version."""
+    wheel(tmp_path, "nvidia-cuda-cccl", version, ["nvidia/cu13/lib/x.so"])
+    assert attribution.attribute(str(tmp_path / "nvidia/cu13/lib/x.so")).value is None
 
 
 def test_links_are_not_followed(tmp_path) -> None:

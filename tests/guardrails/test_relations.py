@@ -10,7 +10,6 @@ from pytest_cudalink.guardrails.items import Item
 from pytest_cudalink.guardrails.relations import (
     archive_and_linker,
     libraries_by_name,
-    numbered_like_cuda,
     packaged_with,
     shared_groups,
 )
@@ -127,11 +126,3 @@ def test_only_the_toolkits_libraries_count_by_name() -> None:
     nvrtc = item("nvrtc", "13.0")
     others = [item("nvrtc", "13.2", "headers"), item("nccl", None, of="other"), item("cuda", None, of="driver")]
     assert libraries_by_name([*others, nvrtc]) == {"nvrtc": nvrtc}
-
-
-def test_wheel_names() -> None:
-    """Names with and without the suffix of CUDA 12; libraries that number themselves are not among them."""
-    assert numbered_like_cuda("nvidia-cuda-nvrtc")
-    assert numbered_like_cuda("nvidia-cuda-runtime-cu12")
-    assert not numbered_like_cuda("nvidia-cublas")
-    assert not numbered_like_cuda("nvidia-cublas-cu12")

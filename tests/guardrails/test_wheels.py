@@ -17,9 +17,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator, toolchains
-from pytest_cudalink.guardrails import attribution
 from pytest_cudalink.guardrails.items import Item, ItemKind
-from pytest_cudalink.guardrails.relations import numbered_like_cuda
 from pytest_cudalink.guardrails.repair import repair
 from pytest_cudalink.versions import CudaVersion
 
@@ -129,7 +127,7 @@ def test_newer_nvrtc_beside_older_headers(nvrtc_13_2, root, child, mode: str, by
     for words in (
         "CompatibilityCheckError: the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 13.2",
         f"found: cudart headers at {root}/include (found via {via}); CUDA 13.0: CUDA_VERSION 13000 in {root}/include/",
-        "libnvrtc.so.13 (found via site-packages); CUDA 13.2: version of the wheel nvidia-cuda-nvrtc 13.2.86",
+        "libnvrtc.so.13 (found via site-packages); CUDA 13.2: nvidia-cuda-nvrtc 13.2.86 is of cuda-toolkit 13.2.2",
         "rule:  same-ctk",
         "fix:   pip install 'cuda-toolkit[cudart,nvrtc]==13.2.*'",
     ):
@@ -175,7 +173,7 @@ def test_an_old_nvrtc_beside_new_headers_in_one_environment(wheels, child) -> No
     python = wheels("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia-cuda-runtime==13.0.96")
     done = child(python, REPRODUCER, **STRICT)
     assert "the cudart headers are of CUDA 13.0, the nvrtc library of CUDA 12.9" in done.stderr
-    assert "version of the wheel nvidia-cuda-nvrtc-cu12 12.9.86" in done.stderr
+    assert "nvidia-cuda-nvrtc-cu12 12.9.86 is of cuda-toolkit" in done.stderr
 
 
 def test_two_whole_toolkits_in_one_environment(wheels, child) -> None:
@@ -341,21 +339,6 @@ def test_doctor_on_the_reproducer(nvrtc_13_2, root, child) -> None:
 
 
 # -- what the index has
-
-
-@pytest.mark.parametrize("version", ["12.9.1", "13.0.2", "13.2.2"])
-def test_the_list_of_wheels_holds(wheels, version: str) -> None:
-    """Wheels that are said to be numbered like CUDA are, in what each cuda-toolkit requires."""
-    (site,) = wheels(f"cuda-toolkit=={version}").parent.parent.glob("lib/python*/site-packages")
-    (installed,) = [one for one in attribution.distributions(str(site)) if one.name == "cuda-toolkit"]
-    seen = 0
-    for need in attribution.requirements(installed):
-        bounds = {specifier.version for specifier in need.specifier if specifier.operator in ("==", ">=")}
-        (number,) = {CudaVersion.parse(".".join(bound.split(".")[:2])) for bound in bounds}
-        if numbered_like_cuda(need.name):
-            assert number == CudaVersion.parse(version), need
-            seen += 1
-    assert seen > 10
 
 
 EVERY = [
