@@ -210,6 +210,7 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
                 one = _read_one(site / name)
                 if one.name not in found:
                     found[one.name] = replace(one, files=_files_of(site, site / name, one)) if files else one
+                unreadable += _not_utf_8(site / name)
             except (OSError, ValueError) as error:
                 reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
                 missing = isinstance(error, FileNotFoundError)
@@ -249,8 +250,7 @@ def _read_one(folder: Path) -> Installed:
         If the metadata has no valid name, or no version.
     """
     egg = folder.suffix == ".egg-info"
-    metadata = folder if egg and folder.is_file() else folder / ("PKG-INFO" if egg else "METADATA")
-    headers = BytesHeaderParser().parsebytes(read_bounded(metadata, _MOST_METADATA))
+    headers = BytesHeaderParser().parsebytes(read_bounded(_metadata_of(folder), _MOST_METADATA))
     name, version = (str(headers.get(key) or "").strip() for key in ("Name", "Version"))
     if not _NAME.fullmatch(name):
         msg = f"Name in METADATA is {name[:80]!r}; expected letters, digits, '.', '_' and '-'"
@@ -266,6 +266,22 @@ def _read_one(folder: Path) -> Installed:
         canonicalize_name(name), version[:200], _text(folder / "INSTALLER").strip()[:40].lower(), str(folder),
         tuple(requires), (), editable,
     )  # fmt: skip
+
+
+def _metadata_of(folder: Path) -> Path:
+    """The file with the metadata of a distribution."""
+    egg = folder.suffix == ".egg-info"
+    return folder if egg and folder.is_file() else folder / ("PKG-INFO" if egg else "METADATA")
+
+
+def _not_utf_8(folder: Path) -> Iterator[Unreadable]:
+    """Yield the metadata file if it is not UTF-8: what it says in ASCII is read, importlib.metadata reads none of it."""
+    file = _metadata_of(folder)
+    try:
+        read_bounded(file, _MOST_METADATA).decode()
+    except UnicodeDecodeError as error:
+        text = f"not UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): install the distribution again"
+        yield Unreadable(str(file), text)
 
 
 def _text(path: Path) -> str:

@@ -27,10 +27,16 @@ def installed_wheel(*names: str) -> metadata.Distribution | None:
 
 
 def all_versions() -> dict[str, str]:
-    """Return the version of every installed package by its name; the first on ``sys.path`` counts."""
+    """Return the version of every installed package by its name; the first on ``sys.path`` counts.
+
+    One whose metadata is not UTF-8 is left out: `pytest_cudalink.audit` names the file.
+    """
     found: dict[str, str] = {}
     for one in metadata.distributions():
-        name = one.metadata["Name"]  # None where the metadata is missing
+        try:
+            name = one.metadata["Name"]  # None where the metadata is missing
+        except UnicodeDecodeError:
+            continue
         if name:
             found.setdefault(name, one.version)
     return found
