@@ -1,7 +1,7 @@
 """Write ``toolkit_extras.toml``: what each extra of each version of cuda-toolkit requires, read from the package index.
 
 Run ``python -m tools.make_toolkit_extras`` after a new release of cuda-toolkit. With ``--check``, as each week, it
-writes nothing and ends with 1 if the file differs from the index. The doctor takes a wheel's CUDA release from the file.
+writes nothing and ends with 1 if the file differs from the index. The doctor takes a wheel's release from the file.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ def _metadata_of(folder: Path) -> Path:
 
 
 def _not_utf_8(folder: Path) -> Iterator[Unreadable]:
-    """Yield the metadata file if it is not UTF-8: what it says in ASCII is read, importlib.metadata reads none of it."""
+    """Yield the metadata file if it is not UTF-8: its ASCII is read here, but importlib.metadata reads nothing."""
     file = _metadata_of(folder)
     try:
         read_bounded(file, _MOST_METADATA).decode()
