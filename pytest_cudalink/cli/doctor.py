@@ -89,8 +89,9 @@ def page(report: DoctorReport, *, verbose: bool = False) -> Iterator[Line]:
         yield from _wrapped("First:   ", first.otherwise[0])
     if causes:
         yield "", ""
+    shown: set[str] = {first.fixes[0]} if first and first.fixes else set()
     for cause in causes:
-        yield from _cause(cause, done=first if cause is first else None)
+        yield from _cause(cause, shown, done=first if cause is first else None)
     yield "", ""
     if verbose:
         yield from _tables(report)
@@ -99,17 +100,19 @@ def page(report: DoctorReport, *, verbose: bool = False) -> Iterator[Line]:
         yield "--verbose shows every part, copy, rule, link and finding.", ""
 
 
-def _cause(cause: Cause, done: Cause | None) -> Iterator[Line]:
-    """Yield one line for the cause, and the repairs below it, except the repair at the top of the page."""
+def _cause(cause: Cause, shown: set[str], done: Cause | None) -> Iterator[Line]:
+    """Yield one line for the cause, and the repairs below it that no line above has shown; adds them to `shown`."""
     mark = _MARKS[cause.severity]
     several = f" ({counted(len(cause.findings), 'finding')})" if len(cause.findings) > 1 else ""
     room = _WIDTH - len(several)
     yield f"{_row(mark, cause.text, 3, room)}{several}", _COLOURS[mark]
-    fixes, otherwise = list(cause.fixes), list(cause.otherwise)
-    if done:
-        del (fixes or otherwise)[0]
-    for command in fixes:
-        yield from _command("   and: " if done else "   ", command)
+    otherwise = list(cause.otherwise)
+    if done and not cause.fixes:
+        del otherwise[0]
+    for command in cause.fixes:
+        if command not in shown:
+            yield from _command("   and: " if done else "   ", command)
+            shown.add(command)
     # the remedy of one finding may end in that of another
     for advice in [one for one in otherwise if not any(other != one and other.endswith(one) for other in otherwise)]:
         yield from _wrapped("   or " if cause.fixes or done else "   ", advice)
@@ -171,9 +174,13 @@ def _short_links(report: DoctorReport) -> str:
     backends: dict[str, list[str]] = {}
     for kind, backend in taken.items():
         backends.setdefault(backend, []).append(_KINDS.get(kind, kind))
+
+    def failing(kinds: Sequence[str]) -> str:
+        # a coherent toolkit may lack what one kind needs; a note says so
+        return "not linked" if not report.exit_code else "fails" if len(kinds) == 1 else "fail"
+
     words = ", ".join(
-        f"{' and '.join(kinds)} {_BACKENDS.get(backend) or ('fails' if len(kinds) == 1 else 'fail')}"
-        for backend, kinds in backends.items()
+        f"{' and '.join(kinds)} {_BACKENDS.get(backend) or failing(kinds)}" for backend, kinds in backends.items()
     )
     same = all(one == taken for one in policies.values())
     return f"{words} ({'any policy' if same else f'{default}; others differ'})"

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from ..tables import read_table
 from ..versions import CudaVersion
 
-__all__ = ["Pin", "brought_by", "pin_of", "pinned_versions"]
+__all__ = ["Pin", "brought_by", "is_open", "pin_of", "pinned_versions"]
 
 _LINE: Final = re.compile(r"([a-z0-9-]+)(?:==|<\d+,>=)([\d.]+?)(?:\.\*)?")
 
@@ -73,6 +73,15 @@ def pin_of(wheel: str, version: str) -> Pin | None:
 def pinned_versions(wheel: str, release: CudaVersion) -> tuple[str, ...]:
     """Return the versions of a wheel that belong to a release."""
     return tuple(version for version, pin in _pins().get(wheel, {}).items() if pin.release == release)
+
+
+@cache
+def is_open(wheel: str, release: CudaVersion) -> bool:
+    """Whether the newest cuda-toolkit of a release, or of the last one known, bounds a wheel only from below."""
+    table = read_table("audit/toolkit_extras.toml")["versions"]
+    newest = max((one for one in table if CudaVersion.parse(one) <= release), key=Version, default="")
+    lines = (line for lines in table.get(newest, {}).values() for line in lines)
+    return any(line.startswith(f"{wheel}<") for line in lines)
 
 
 @cache

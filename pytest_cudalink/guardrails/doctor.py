@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
 from ..compat import known_bad
 from ..compat.architectures import known_architectures
-from ..compat.releases import ptx_isa_of
+from ..compat.releases import LATEST_KNOWN, ptx_isa_of
 from ..linker import dispatch
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion
@@ -24,6 +27,8 @@ from .driver import DriverFacts
 from .guard import driver_hint, forward_compatibility_assumed
 from .items import Fact, Item, ItemKind, Verdict
 from .pipelines import Pipeline
+from .relations import component_table
+from .remedy import trials, worded
 from .repair import repair
 from .rules import check_driver, judge_all, parse_constraint
 from .system import IN_PROCESS, Copy, ResolutionError, System
@@ -42,6 +47,11 @@ LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
 _MIXED: Final = ("same-ctk", "linked", "pipeline")
 _SEVERAL: Final = "the toolkit's parts come from several releases"
 _PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
+
+#: The libraries that every program of NVRTC and nvJitLink loads, in small letters as their headers are called.
+_CORE: Final = ("cudart", "nvrtc", "nvjitlink")
+_LINKER: Final = Item("dynamic-libs", "nvJitLink", "", "site-packages", "ctk", None, "")
+_NO_LINK: Final = "nothing here links PTX or LTO-IR"
 
 Severity = Literal["incoherent", "unknown", "warning", "note"]
 #: The worst first.
@@ -221,23 +231,123 @@ def examine(
         for name in names:
             _look_for(report, system, kind, name)
     report.copies = [*system.copies_in_process(), *_first_for_loader(report, system)]
-    report.rules = judge_all(
-        report.items,
-        constraint=constraint,
-        driver=facts,
-        pipelines=_PIPELINES,
-        assume_forward=assume_forward,
-        hint=driver_hint(),
-    )
-    report.links = list(_links(report, facts))
+    audit = system.environment()
+
+    def judge(items: Sequence[Item]) -> DoctorReport:
+        judged = DoctorReport(driver=report.driver, items=list(items))
+        judged.rules = judge_all(
+            items,
+            constraint=constraint,
+            driver=facts,
+            pipelines=_PIPELINES,
+            assume_forward=assume_forward,
+            hint=driver_hint(),
+        )
+        judged.links = list(_links(judged, facts))
+        judged.findings += _rule_findings(judged, facts, assume_forward=assume_forward)
+        judged.findings += _predictions(judged, facts)
+        judged.findings += _link_findings(judged)
+        return judged
+
+    judged = judge(_in_use(report.items, system, audit))
+    report.rules, report.links = judged.rules, judged.links
+    conflicts = _environment_findings(audit)
+    _merge_repairs(judged, conflicts, judge, facts, audit)
     report.findings[:0] = _damaged_files(report, system)
     report.findings += _bindings_findings(report, system)
-    report.findings += _rule_findings(report, facts, assume_forward=assume_forward)
-    report.findings += _predictions(report, facts)
+    report.findings += judged.findings
+    report.findings += _outside_findings(report, judged, judge)
     report.findings += _copy_findings(report)
-    report.findings += _environment_findings(system)
+    report.findings += conflicts.values()
+    report.findings += [DoctorFinding("warning", f"{one.path}: {one.text}") for one in audit.unreadable]
     report.findings += _known_bad_findings(report, system)
+    installer = system.installer(report.items)
+    report.findings = [replace(one, fix=worded(one.fix, installer)) for one in report.findings]
     return report
+
+
+def _in_use(items: Sequence[Item], system: System, audit: EnvironmentAudit) -> list[Item]:
+    """Return the items that something in the environment would load.
+
+    Parts of a toolkit outside of an environment that has its own do not count, unless a distribution can look them up:
+    one that requires cuda.pathfinder, and is not known to open libraries only. The libraries that every program of
+    NVRTC and nvJitLink loads, and their headers, count wherever they are.
+    """
+    known = component_table()["looks-up-libraries-only"]["distributions"]
+    if any(claim.name == "cuda-pathfinder" and claim.by.partition(" ")[0] not in known for claim in audit.claims):
+        return list(items)
+    inside = [item for item in items if not system.is_outside(item)]
+    core = [item for item in items if item.kind in ("dynamic-libs", "headers") and item.name.lower() in _CORE]
+    return [item for item in items if item in inside or item in core] if inside else list(items)
+
+
+def _outside_findings(
+    report: DoctorReport, judged: DoctorReport, judge: Callable[[Sequence[Item]], DoctorReport]
+) -> Iterator[DoctorFinding]:
+    """Yield a note about the parts that nothing would load, if they do not fit the parts that something loads."""
+    aside = [item for item in report.items if item not in judged.items]
+    if aside and len(_faults(judge(report.items))) > len(_faults(judged)):
+        releases = ", ".join(sorted({str(item.version or "unknown") for item in aside}))
+        yield DoctorFinding(
+            "note",
+            f"not used: parts of CUDA {releases} outside of this environment ({aside[0].label} at {aside[0].path}"
+            f"{f' and {len(aside) - 1} more' if len(aside) > 1 else ''}) do not fit the toolkit in it; no installed "
+            "distribution looks them up",
+        )
+
+
+def _faults(report: DoctorReport) -> list[DoctorFinding]:
+    return [finding for finding in report.findings if finding.severity in _COUNTED]
+
+
+def _merge_repairs(
+    judged: DoctorReport,
+    conflicts: dict[EnvironmentFinding, DoctorFinding],
+    judge: Callable[[Sequence[Item]], DoctorReport],
+    facts: DriverFacts,
+    audit: EnvironmentAudit,
+) -> None:
+    """Give all findings that one command repairs that command: after it, the same rules hold."""
+    merged = {one: need for one in conflicts if (need := _required(one))}
+    before = _faults(judged)
+    if not (before or merged) or not judged.items:
+        return
+    bounds: dict[str, str] = {}
+    asked = {need.name for need in merged.values()}
+    for claim in audit.claims:
+        pinned = claim.name.startswith("nvidia-")
+        if _of_pip([claim]) and claim.versions and (claim.name in asked or pinned):
+            bounds[claim.name] = ",".join(filter(None, [bounds.get(claim.name, ""), claim.versions]))
+    for need in merged.values():
+        if str(need.specifier) not in bounds.setdefault(need.name, ""):
+            bounds[need.name] = ",".join(filter(None, [bounds[need.name], str(need.specifier)]))
+    no_link = any(one.cause == _NO_LINK for one in before)
+    absent = [_LINKER] if no_link and not judged.version_of("nvJitLink") else []
+    fewest, command = len(before) + len(merged), ""
+    for trial in trials(judged.items, facts.cuda().value, bounds, needed=asked, absent=absent):
+        left = len(_faults(judge(trial.items)))
+        if left < fewest:
+            fewest, command = left, trial.command
+        if not left:
+            break
+    if command:
+        judged.findings = [
+            replace(one, fix=command) if one in before and (one.fix or one.cause == _NO_LINK) else one
+            for one in judged.findings
+        ]
+        conflicts.update({one: replace(conflicts[one], fix=command) for one in merged})
+
+
+def _required(conflict: EnvironmentFinding) -> Requirement | None:
+    """What pip has to install to end a conflict; None if the conflict needs more than that."""
+    if conflict.kind in ("version", "missing") and conflict.needs and _of_pip(conflict.needs):
+        return Requirement(conflict.needs[0].name + conflict.needs[0].versions)
+    advice = re.fullmatch(r"pip install '([^']+)'", conflict.fix) if conflict.kind == "known-bad" else None
+    return Requirement(advice[1]) if advice else None
+
+
+def _of_pip(claims: Sequence[Claim]) -> bool:
+    return all(claim.how == "declared" for claim in claims)
 
 
 def _driver(facts: DriverFacts, system: System) -> dict[str, str | None]:
@@ -307,6 +417,28 @@ def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[Link]:
             if decision.backend == "driver" and driver is None:
                 why = f"{why}; but there is no driver, so the link fails"
             yield Link(policy, kind, decision.backend or "error", why)
+
+
+def _link_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
+    """Yield a fault if nothing here links, and a note if the default policy does not link LTO-IR."""
+    if not report.items:
+        return
+    possible = {
+        (link.policy, link.kind): link.backend == "nvjitlink"
+        or (link.backend == "driver" and bool(report.driver["version"]))
+        for link in report.links
+    }
+    version = report.version_of("nvJitLink")
+    there = f"nvJitLink {version} is older than {FIRST_USABLE_NVJITLINK}" if version else "there is no nvJitLink"
+    release = max((item.version for item in report.items if item.version), default=LATEST_KNOWN)
+    fix = "" if version else repair((_LINKER,), release)
+    if not any(possible.values()):
+        text = f"nothing here links PTX or LTO-IR: there is no driver, and {there}"
+        yield DoctorFinding("incoherent", text, fix, "install the NVIDIA driver", _NO_LINK)
+    elif not possible[dispatch.DEFAULT_POLICY, "ltoir"]:
+        others = [policy for policy, kind in possible if kind == "ltoir" and possible[policy, kind]]
+        why = f"the policies {' and '.join(others)} do" if others else there
+        yield DoctorFinding("note", f"the policy {dispatch.DEFAULT_POLICY} does not link LTO-IR here: {why}", fix)
 
 
 def _bindings_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
@@ -431,13 +563,12 @@ def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
         )
 
 
-def _environment_findings(system: System) -> Iterator[DoctorFinding]:
-    """Yield declared requirements of the installed distributions that are not met."""
-    audit = system.environment()
-    for finding in audit.conflicts:
-        yield DoctorFinding("incoherent", finding.text, finding.fix, finding.otherwise)
-    for one in audit.unreadable:
-        yield DoctorFinding("warning", f"{one.path}: {one.text}")
+def _environment_findings(audit: EnvironmentAudit) -> dict[EnvironmentFinding, DoctorFinding]:
+    """Return declared requirements of the installed distributions that are not met, by the audit's own findings."""
+    return {
+        finding: DoctorFinding("incoherent", finding.text, finding.fix, finding.otherwise)
+        for finding in audit.conflicts
+    }
 
 
 def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:

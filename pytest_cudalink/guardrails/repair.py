@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS
+from ..compat.toolkit_pins import brought_by, is_open
+from ..compat.wheels import NVJITLINK
 from ..versions import CudaVersion
 from .items import Item
 from .relations import component_table
 
-__all__ = ["by_hand", "extra_of", "published_releases", "repair"]
+__all__ = ["by_hand", "extra_of", "make_way", "published_releases", "repair"]
 
 
 def published_releases() -> list[CudaVersion]:
@@ -20,6 +22,8 @@ def published_releases() -> list[CudaVersion]:
 
 def extra_of(item: Item, version: CudaVersion) -> str:
     """The extra of cuda-toolkit that installs an item, in a release."""
+    if item.kind == "binaries" and brought_by(frozenset({item.name}), version):
+        return item.name  # nvdisasm and cuobjdump have wheels of their own since CUDA 13.2
     table = component_table()
     toolkit, names, companions = table["toolkit"], table["extras"], table["companions"]
     known = (*toolkit["extras"], *toolkit["extras-since-13"])
@@ -65,12 +69,14 @@ def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False
     exactly, up_to = f"=={version}.*", f">={version.major}.0,<{version.major}.{version.minor + 1}"
     bound = up_to if at_most else exactly
     words = [f"'cuda-toolkit[{extras}]{bound}'"]
-    if version.major >= 13 and any(item.name == "nvJitLink" for item in items):
-        words.append(f"'nvidia-nvjitlink{bound}'")  # cuda-toolkit 13 bounds it only from below
-    return f"{_make_way(items, version.major)}pip install {' '.join(words)}"
+    linker = next((name for name in NVJITLINK if name.endswith("-cu12") == (version.major == 12)), "")
+    becomes = max((one for one in published_releases() if one <= version), default=version) if at_most else version
+    if is_open(linker, becomes) and any(item.name == "nvJitLink" for item in items):
+        words.append(f"'{linker}{bound}'")
+    return f"{make_way(items, version.major)}pip install {' '.join(words)}"
 
 
-def _make_way(items: Sequence[Item], major: int) -> str:
+def make_way(items: Sequence[Item], major: int) -> str:
     """Uninstall wheels of a newer major: their names differ, so they would stay, and every search finds them first."""
     newer = sorted({item.wheel for item in items if item.wheel and item.version and item.version.major > major})
     return f"pip uninstall -y {' '.join(newer)} && " if newer else ""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from .. import probes
@@ -15,7 +19,8 @@ from ..versions import CudaVersion
 from . import _pathfinder, attribution
 from ._pathfinder import ResolutionError
 from .guard import make_item
-from .items import Fact, Item, ItemKind
+from .items import ALREADY_LOADED, Fact, Item, ItemKind
+from .remedy import Installer
 
 __all__ = ["IN_PROCESS", "Copy", "DriverFile", "ResolutionError", "System"]
 
@@ -66,6 +71,10 @@ class DriverFile(NamedTuple):
     kind: str | None
     path: str | None = None
     arch: str | None = None
+
+
+def _is_below(path: str, folder: Path) -> bool:
+    return Path(path).is_relative_to(folder)
 
 
 class System:
@@ -138,6 +147,24 @@ class System:
             return importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
         except ImportError:
             return False
+
+    def installer(self, items: Iterable[Item]) -> Installer:
+        """What installs CUDA's packages here: conda unless items are of wheels, which precede its own; pip, else uv."""
+        prefix = Path(sys.prefix)
+        quoted = shlex.quote(str(prefix))
+        here = [one for one in items if one.wheel or _is_below(one.path, prefix)]
+        if not any(one.wheel for one in here) and (prefix / "conda-meta").is_dir():
+            active = os.environ.get("CONDA_PREFIX") == str(prefix)
+            return Installer("conda", "" if active else f" --prefix {quoted}")
+        if importlib.util.find_spec("pip") is not None:
+            return Installer("pip")
+        active = str(prefix) in (os.environ.get("VIRTUAL_ENV"), str(Path.cwd() / ".venv"))
+        return Installer("uv", "" if active else f" --python {quoted}")
+
+    def is_outside(self, item: Item) -> bool:
+        """Whether an item is in a toolkit outside of this environment."""
+        inside = item.wheel or item.found_via in ("site-packages", "conda", ALREADY_LOADED)
+        return not inside and not _is_below(item.path, Path(sys.prefix))
 
     def versions(self) -> dict[str, str]:
         """The versions of the installed distributions."""

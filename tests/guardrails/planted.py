@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environmen
 from pytest_cudalink.guardrails import attribution
 from pytest_cudalink.guardrails.guard import make_item
 from pytest_cudalink.guardrails.items import Fact, Item, ItemKind
+from pytest_cudalink.guardrails.remedy import Installer
 from pytest_cudalink.guardrails.system import Copy, DriverFile, System
 from pytest_cudalink.tables import read_table
 
@@ -115,8 +115,8 @@ def _known(name: str) -> list[str]:
 class Environment(System):
     """An environment of wheels at `site`, and of a toolkit of a release outside, which is empty for none."""
 
-    def __init__(self, site: Path, outside: str = "", *, installer: str = "pip") -> None:
-        self.site, self.maker = site, installer
+    def __init__(self, site: Path, outside: str = "") -> None:
+        self.site = site
         self.wheels: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.toolkit = site.parent / "cuda"
         if outside:
@@ -138,7 +138,7 @@ class Environment(System):
                      for line in some]  # fmt: skip
         head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
         (info / "METADATA").write_text(head + "".join(f"{line}\n" for line in lines), encoding="utf-8")
-        (info / "INSTALLER").write_text(f"{self.maker}\n", encoding="utf-8")
+        (info / "INSTALLER").write_text("pip\n", encoding="utf-8")
         (info / "RECORD").write_text("".join(f"{path},,\n" for _, _, path in self._of(name)), encoding="utf-8")
 
     def take(self, name: str) -> None:
@@ -179,7 +179,7 @@ class Environment(System):
     def run(self, command: str) -> None:
         """Run a command of the doctor."""
         for part in command.split(" && "):
-            words = shlex.split(re.sub(r"^(?:uv |python -m )?pip ", "", part))
+            words = shlex.split(part.removeprefix("pip "))
             if words[0] == "uninstall":
                 for name in (word for word in words[1:] if not word.startswith("-")):
                     self.take(name)
@@ -223,6 +223,9 @@ class Environment(System):
 
     def copies_for_loader(self) -> Iterator[Copy]:
         return iter(())
+
+    def installer(self, items: object) -> Installer:
+        return Installer()
 
     def has_bindings(self) -> bool:
         return True

@@ -18,13 +18,14 @@ from hypothesis import given as given_examples
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli
-from pytest_cudalink.audit.environment import EnvironmentAudit, EnvironmentFinding
+from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
 from pytest_cudalink.audit.installed import Unreadable
 from pytest_cudalink.cli.doctor import page
 from pytest_cudalink.guardrails import doctor
 from pytest_cudalink.guardrails.doctor import DoctorFinding, DoctorReport, examine
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.guardrails.items import Fact, Item, ItemKind
+from pytest_cudalink.guardrails.remedy import Installer
 from pytest_cudalink.guardrails.system import Copy, DriverFile, System
 from pytest_cudalink.versions import CudaVersion
 
@@ -90,6 +91,9 @@ class Machine(System):
 
     def environment(self) -> EnvironmentAudit:
         return self.audit
+
+    def installer(self, items: object) -> Installer:
+        return Installer()
 
     def versions(self) -> dict[str, str]:
         return dict(self.installed)
@@ -204,7 +208,7 @@ def test_an_archive_that_nvjitlink_cannot_link() -> None:
 def test_releases_that_share_an_isa() -> None:
     """PTX of CUDA 12.6 is what 12.5 reads: only the LTO-IR does not fit, and that is said once."""
     report = made(item("nvrtc", "12.6"), item("nvJitLink", "12.5"), facts=given("13.0"))
-    (finding,) = report.findings
+    (finding,) = [one for one in report.findings if one.severity != "note"]
     assert finding.text.startswith("ltoir from nvrtc to nvJitLink")
 
 
@@ -214,9 +218,11 @@ def test_one_skew_has_one_command() -> None:
     assert len({finding.fix for finding in report.findings}) == 1
 
 
-def test_programs_have_no_wheel_up_to_cuda_12() -> None:
+def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     """Items that a wheel has get a command, others get advice; neither is repeated for the other."""
     nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
+    looks_up = Claim("numba-cuda 1.0", "cuda-pathfinder", "", "declared", "", satisfied=True)
+    monkeypatch.setattr(Machine, "audit", replace(Machine.audit, claims=(looks_up,)))
     report = made(*WHOLE, nvcc, facts=given("12.8"))
     refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.text]
     assert [bool(finding.fix) for finding in refused] == [True, False]
@@ -229,7 +235,9 @@ def test_programs_have_no_wheel_up_to_cuda_12() -> None:
 def test_a_driver_older_than_every_wheel() -> None:
     """There is no cuda-toolkit before 11.8: only a newer driver helps."""
     report = made(*WHOLE, facts=given("11.4"))
-    assert {(f.fix, f.otherwise[:27]) for f in report.findings} == {("", "install a driver for CUDA 1")}
+    assert {(f.fix, f.otherwise[:27]) for f in report.findings if f.severity != "note"} == {
+        ("", "install a driver for CUDA 1")
+    }
 
 
 def test_links_are_those_of_the_dispatch_table() -> None:
@@ -265,14 +273,15 @@ def test_page_and_json(capsys, monkeypatch) -> None:
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
     assert cli.main(["doctor"]) == 1
     page = capsys.readouterr().out.splitlines()
-    assert page[:4] == [
+    assert page[:5] == [
         "Verdict: incoherent",
         "First:   pip uninstall -y w-cudart w-nvJitLink w-nvrtc && pip install \\",
-        "         'cuda-toolkit[cudart,nvjitlink,nvrtc]>=12.0,<12.9'",
+        "         'cuda-toolkit[cudart,nvjitlink,nvrtc]>=12.0,<12.9' \\",
+        "         'nvidia-nvjitlink-cu12>=12.0,<12.9'",
         "",
     ]
-    assert page[4] == "NO the driver of CUDA 12.8 is too old for the toolkit (2 findings)"
-    assert page[5].startswith("   or install a driver for CUDA 13.0")
+    assert page[5] == "NO the driver of CUDA 12.8 is too old for the toolkit (2 findings)"
+    assert page[6].startswith("   or install a driver for CUDA 13.0")
     assert "Driver   CUDA 12.8, given" in page
     assert "Links    PTX by the driver, LTO-IR fails (strict-major; others differ)" in page
     assert cli.main(["doctor", "--verbose"]) == 1
@@ -280,7 +289,7 @@ def test_page_and_json(capsys, monkeypatch) -> None:
     for title in ("Driver", "Toolkit", "Not found", "Copies", "Rules", "Links", "Findings"):
         assert sum(line.startswith(title) and "    " not in line for line in page) == 1
     assert page[0] == "Verdict: incoherent"
-    command = "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]>=12.0,<12.9'"
+    command = "pip install 'cuda-toolkit[cudart,nvjitlink,nvrtc]>=12.0,<12.9' 'nvidia-nvjitlink-cu12>=12.0,<12.9'"
     assert f"     pip uninstall -y w-cudart w-nvJitLink w-nvrtc && {command}" in page
     links = page[page.index("Links") + 1 : page.index("Findings") - 1]
     assert [line.split("  ")[1] for line in links][:1] == ["strict-major"]

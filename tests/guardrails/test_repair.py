@@ -24,7 +24,9 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
     ("items", "version", "command"),
     [
         ([NVJITLINK, NVRTC], "13.0", "pip install 'cuda-toolkit[nvjitlink,nvrtc]==13.0.*' 'nvidia-nvjitlink==13.0.*'"),
-        ([NVJITLINK], "12.9", "pip install 'cuda-toolkit[nvjitlink]==12.9.*'"),
+        ([NVJITLINK], "12.9", "pip install 'cuda-toolkit[nvjitlink]==12.9.*' 'nvidia-nvjitlink-cu12==12.9.*'"),
+        ([NVJITLINK], "12.6", "pip install 'cuda-toolkit[nvjitlink]==12.6.*'"),
+        ([("binaries", "nvdisasm")], "13.5", "pip install 'cuda-toolkit[nvdisasm]==13.5.*'"),
         ([("bitcode-libs", "device"), ("headers", "nvvm")], "12.9", "pip install 'cuda-toolkit[nvcc]==12.9.*'"),
         ([("bitcode-libs", "device"), ("binaries", "nvcc")], "13.0", "pip install 'cuda-toolkit[nvcc,nvvm]==13.0.*'"),
         ([("dynamic-libs", "cublasLt")], "13.0", "pip install 'cuda-toolkit[cublas]==13.0.*'"),
@@ -36,7 +38,7 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
     ],
 )
 def test_repair(items, version, command) -> None:
-    """The command names extras that the release has, and pins the nvJitLink that cuda-toolkit 13 leaves open."""
+    """The command names extras that the release has, and bounds the nvJitLink that newer ones leave open."""
     made = [item(name, version, kind) for kind, name in items]
     assert repair(made, CudaVersion.parse(version)) == command
 

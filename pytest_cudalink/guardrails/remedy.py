@@ -1,0 +1,183 @@
+"""The one command after which the rules hold, and its words for each package manager. Pure.
+
+`trials` makes the items that an environment would have after a command; the doctor judges them, and takes the first
+command that leaves no fault. So the command moves every part that has to move, and its own result is coherent.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, NamedTuple
+
+from packaging.requirements import Requirement
+
+from ..audit.contradictions import accepts
+from ..compat.toolkit_pins import brought_by, pinned_versions
+from ..versions import CudaVersion
+from .items import ALREADY_LOADED, Item
+from .relations import component_table
+from .repair import extra_of, make_way, published_releases, repair
+
+__all__ = ["Installer", "Trial", "trials", "worded"]
+
+#: The library that cuda-toolkit 13 bounds from below only, and whose newer releases read what older ones write.
+_LINKER: Final = "nvjitlink"
+#: The wheel of that library.
+_OPEN: Final = "nvidia-nvjitlink"
+
+
+class Installer(NamedTuple):
+    """What installs packages into an environment.
+
+    Attributes
+    ----------
+    name : str
+        ``"pip"``, ``"uv"`` or ``"conda"``.
+    option : str
+        Names the environment, with a space before; empty where it is the active one.
+    """
+
+    name: Literal["pip", "uv", "conda"] = "pip"
+    option: str = ""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A command, in pip's words, and the items that there are after it."""
+
+    command: str
+    items: tuple[Item, ...]
+
+
+def trials(
+    items: Sequence[Item],
+    driver: CudaVersion | None,
+    bounds: Mapping[str, str],
+    *,
+    needed: Collection[str] = (),
+    absent: Sequence[Item] = (),
+) -> Iterator[Trial]:
+    """Yield commands that bring items to one release, the most wanted release first.
+
+    Parameters
+    ----------
+    items : sequence of Item
+    driver : CudaVersion or None
+    bounds : mapping of str to str
+        What other distributions require of the wheels, by name: a release that contradicts it is left out.
+    needed : collection of str
+        Wheels of `bounds` to install in any case.
+    absent : sequence of Item
+        Items to install in addition; their release does not count.
+    """
+    for release, at_most in _candidates(items, driver):
+        for keep in (True, False):
+            parts = _split(items, _becoming(release, at_most=at_most), keep=keep)
+            if trial := _trial(parts, release, bounds, needed, absent, at_most=at_most):
+                yield trial
+
+
+def _candidates(items: Sequence[Item], driver: CudaVersion | None) -> Iterator[tuple[CudaVersion, bool]]:
+    """Yield releases: first those that are there, then what the driver runs at most, then the newest of all others."""
+
+    def worth(item: Item) -> tuple[bool, bool, bool, CudaVersion]:
+        version = item.version or CudaVersion(0, 0)
+        runs = driver is None or version <= driver
+        return runs, item.found_via == ALREADY_LOADED, item.found_via == "site-packages", version
+
+    here = [item.version for item in sorted(items, key=worth, reverse=True) if item.version]
+    yield from ((release, False) for release in dict.fromkeys(here))
+    if driver is not None:
+        yield driver, True
+    yield from ((release, False) for release in reversed(published_releases()) if release not in here)
+
+
+def _becoming(release: CudaVersion, *, at_most: bool) -> CudaVersion:
+    """The release that a command installs."""
+    published = [one for one in published_releases() if one.major == release.major and one <= release]
+    return max(published, default=release) if at_most else release
+
+
+class _Parts(NamedTuple):
+    """Items by what a command does to them."""
+
+    kept: list[Item]
+    moved: list[Item]
+    gone: list[Item]
+
+
+def _split(items: Iterable[Item], becomes: CudaVersion, *, keep: bool) -> _Parts:
+    """Sort items; with `keep`, a newer nvJitLink of the same major stays, which links what older releases write."""
+    parts = _Parts([], [], [])
+    for item in items:
+        version = item.version or CudaVersion(0, 0)
+        newer = keep and item.name.lower() == _LINKER and version.major == becomes.major and version > becomes
+        if item.packaged_with != "ctk" or item.found_via == ALREADY_LOADED or item.version == becomes or newer:
+            parts.kept.append(item)
+        elif item.kind != "binaries" or becomes.major >= 13:
+            parts.moved.append(item)
+        elif item.wheel and version.major > becomes.major:  # up to CUDA 12 no wheel has programs
+            parts.gone.append(item)
+        else:
+            parts.kept.append(item)
+    return parts
+
+
+def _trial(
+    parts: _Parts,
+    release: CudaVersion,
+    bounds: Mapping[str, str],
+    needed: Collection[str],
+    absent: Sequence[Item],
+    *,
+    at_most: bool,
+) -> Trial | None:
+    becomes = _becoming(release, at_most=at_most)
+    moved = [*parts.moved, *absent]
+    command = repair(moved, release, at_most=at_most) if moved else ""
+    brought = brought_by(frozenset(extra_of(item, becomes) for item in moved), becomes) if moved else frozenset()
+    named = sorted(name for name in bounds if name in brought or name in needed)
+    fits = {
+        name: any(accepts(bounds[name], one) for one in pinned_versions(name, becomes))
+        for name in named
+        if pinned_versions(name, becomes)
+    }
+    if (moved and not command) or not all(fit for name, fit in fits.items() if name != _OPEN):
+        return None
+    words = shlex.split(command.rpartition("pip install ")[2])
+    if not fits.get(_OPEN, True):  # a distribution requires a newer one than that of the release
+        words = [word for word in words if not word.startswith(_OPEN)]
+    words += [f"{name}{bounds[name]}" for name in named]
+    if not words:
+        return None
+    quoted = " ".join(f"'{word}'" if re.search(r"[^\w.=-]", word) else word for word in dict.fromkeys(words))
+    there = [replace(item, version=becomes, found_via="site-packages", witness="after the command") for item in moved]
+    way = make_way([*moved, *parts.gone], becomes.major)
+    return Trial(f"{way}pip install {quoted}", (*parts.kept, *there))
+
+
+def worded(command: str, installer: Installer) -> str:
+    """A command of pip in the words of the program that installs packages into the environment."""
+    if not re.match(r"pip (?:un)?install ", command) or installer.name == "pip":
+        return command
+    if installer.name == "uv":
+        return re.sub(r"(^|&& )pip (install|uninstall)( -y)?", rf"\1uv pip \2{installer.option}", command).replace(
+            "--force-reinstall", "--reinstall"
+        )
+    words = [word for word in shlex.split(command.rpartition("pip install ")[2]) if not word.startswith("-")]
+    packages = dict.fromkeys(package for word in words for package in _of_conda(Requirement(word)))
+    return f"conda install{installer.option} {' '.join(map(shlex.quote, packages))}"
+
+
+def _of_conda(wanted: Requirement) -> Iterable[str]:
+    """The conda packages of a requirement: the releases of CUDA's packages follow cuda-version."""
+    text = ",".join(sorted(map(str, wanted.specifier), reverse=True))
+    bound = re.sub(r"^==([\d.]+)\.\*$", r"=\1", text)
+    if wanted.name != "cuda-toolkit":
+        return [] if wanted.name.startswith("nvidia-") else [f"{wanted.name}{bound}"]
+    names = component_table()["conda"]
+    packages = [package for extra in sorted(wanted.extras) for package in names.get(extra, ["cuda-toolkit"])]
+    return [*([f"cuda-version{bound}"] if bound else []), *packages]
