@@ -293,6 +293,7 @@ def _outside_findings(
             f"not used: parts of CUDA {releases} outside of this environment ({aside[0].label} at {aside[0].path}"
             f"{f' and {len(aside) - 1} more' if len(aside) > 1 else ''}) do not fit the toolkit in it; no installed "
             "distribution looks them up",
+            cause=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
         )
 
 

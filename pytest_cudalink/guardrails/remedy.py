@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 
 from ..audit.contradictions import accepts
 from ..compat.toolkit_pins import brought_by, pinned_versions
+from ..compat.wheels import NVJITLINK
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item
 from .relations import component_table
@@ -23,10 +24,9 @@ from .repair import extra_of, make_way, published_releases, repair
 
 __all__ = ["Installer", "Trial", "trials", "worded"]
 
-#: The library that cuda-toolkit 13 bounds from below only, and whose newer releases read what older ones write.
+#: nvJitLink and its headers, in small letters: cuda-toolkit bounds it from below only, as newer ones read what older
+#: releases write.
 _LINKER: Final = "nvjitlink"
-#: The wheel of that library.
-_OPEN: Final = "nvidia-nvjitlink"
 
 
 class Installer(NamedTuple):
@@ -145,11 +145,11 @@ def _trial(
         for name in named
         if pinned_versions(name, becomes)
     }
-    if (moved and not command) or not all(fit for name, fit in fits.items() if name != _OPEN):
+    if (moved and not command) or not all(fit for name, fit in fits.items() if name not in NVJITLINK):
         return None
     words = shlex.split(command.rpartition("pip install ")[2])
-    if not fits.get(_OPEN, True):  # a distribution requires a newer one than that of the release
-        words = [word for word in words if not word.startswith(_OPEN)]
+    # a distribution may require a newer nvJitLink than that of the release
+    words = [word for word in words if fits.get(re.split(r"[=<>]", word)[0], True)]
     words += [f"{name}{bounds[name]}" for name in named]
     if not words:
         return None
