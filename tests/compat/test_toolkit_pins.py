@@ -1,0 +1,57 @@
+"""The CUDA release of a wheel, by what the releases of cuda-toolkit require."""
+
+from __future__ import annotations
+
+import pytest
+from packaging.version import Version
+
+from pytest_cudalink.compat.toolkit_pins import brought_by, is_open, pin_of, pinned_versions
+from pytest_cudalink.tables import read_matrix
+from pytest_cudalink.versions import CudaVersion
+
+
+def test_the_wheels_of_every_toolchain() -> None:
+    """The wheels that this project installs for a release belong to that release."""
+    for release, parts in read_matrix("toolchains.toml")["releases"].items():
+        for one in (*parts["libs"], *parts.get("ctk", ())):
+            pin = pin_of(one["name"], one["version"])
+            assert pin is not None, one
+            assert str(pin.release) == release, one
+
+
+def test_the_versions_of_a_release() -> None:
+    """Each belongs to the release, and so do the versions between them."""
+    assert pinned_versions("nvidia-cuda-cccl", CudaVersion(13, 5)) == ("13.3.5.0.6",)
+    versions = pinned_versions("nvidia-cuda-nvrtc", CudaVersion(13, 0))
+    assert len(versions) > 1
+    for version in (*versions, f"{versions[0]}.1"):
+        pin = pin_of("nvidia-cuda-nvrtc", version)
+        assert pin is not None
+        assert pin.release == (13, 0)
+        assert Version(pin.toolkit).release[:2] == (13, 0)
+    assert pinned_versions("numpy", CudaVersion(13, 0)) == ()
+    assert pin_of("numpy", "2.0") is None
+
+
+@pytest.mark.parametrize(
+    ("wheel", "release", "expected"),
+    [
+        ("nvidia-nvjitlink", "13.0", True),
+        ("nvidia-nvjitlink", "99.0", True),
+        ("nvidia-nvjitlink-cu12", "12.8", True),
+        ("nvidia-nvjitlink-cu12", "12.6", False),
+        ("nvidia-nvjitlink-cu12", "11.8", False),
+        ("nvidia-cuda-nvrtc", "13.0", False),
+    ],
+)
+def test_wheels_that_are_bounded_from_below_only(wheel: str, release: str, expected: bool) -> None:
+    """Only nvJitLink, since cuda-toolkit 12.8.2; a release after the table's is taken to be like its last one."""
+    assert is_open(wheel, CudaVersion.parse(release)) is expected
+
+
+def test_the_wheels_of_an_extra() -> None:
+    """By release: since CUDA 13 more wheels come with an extra; an extra that a release does not have brings none."""
+    assert brought_by(frozenset({"nvrtc"}), CudaVersion(12, 9)) == {"nvidia-cuda-nvrtc-cu12"}
+    assert brought_by(frozenset({"nvcc"}), CudaVersion(13, 5)) > {"nvidia-cuda-nvcc", "nvidia-nvvm"}
+    assert brought_by(frozenset({"nvvm"}), CudaVersion(12, 9)) == frozenset()
+    assert brought_by(frozenset({"all"}), CudaVersion(13, 5)) > {"nvidia-cublas", "nvidia-nvjitlink"}
