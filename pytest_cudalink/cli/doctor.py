@@ -20,8 +20,8 @@ __all__ = ["DESCRIPTION", "configure", "page", "run"]
 
 DESCRIPTION: Final = (
     "Check whether the CUDA parts of this environment fit together and fit the driver, and show what repairs them. The "
-    "verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is. Exit "
-    "code 0: coherent, 1: incoherent, 2: not enough is known, or an option is invalid."
+    "verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is and "
+    "has an nvJitLink that links. Exit code 0: coherent, 1: incoherent, 2: not enough is known, or an option is invalid."
 )
 
 _MARKS: Final = {

@@ -120,9 +120,9 @@ def test_parts_outside_that_nothing_loads(tmp_path) -> None:
         assert examine(facts=driver("13.5"), system=environment).exit_code == code
 
 
-@pytest.mark.parametrize("version", toolkit_versions()[::8])
+@pytest.mark.parametrize("version", toolkit_versions()[::13])
 @pytest.mark.parametrize("extras", ["cudart", "nvrtc", "cudart,nvjitlink,nvrtc", "nvjitlink"])
-@pytest.mark.parametrize("cuda", [None, "12.0", "12.9", "13.0", "13.5"])
+@pytest.mark.parametrize("cuda", [None, "12.9", "13.5"])
 def test_coherent_never_stands_beside_failing_links(tmp_path, version: str, extras: str, cuda: str | None) -> None:
     """Where neither driver nor nvJitLink links, that is a fault; a note says what one policy does not link."""
     environment = planted(tmp_path / "site-packages", [f"cuda-toolkit[{extras}]=={version}"], "")
