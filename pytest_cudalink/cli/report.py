@@ -198,9 +198,12 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
 
     every = load_cells(options.cells) if options.cells else []
     expected = [cell.name for cell in tagged(every, options.tags, options.cells)]
+    reasons = notes(options.paths)
+    if options.cells:
+        reasons = {name: reason for name, reason in reasons.items() if name in expected}
     try:
         with progress("reading the records") as step:
-            report = merge(options.paths, expected, progress=step.set)
+            report = merge(options.paths, expected, progress=step.set, reasons=reasons)
     except RecordError as error:
         msg = f"{error}{_nearby(options.paths)}"
         raise RecordError(msg) from error
@@ -208,7 +211,6 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         text = f"left out, because {options.cells} has no such cell: {', '.join(strange)}"
         sys.stderr.write(f"cudalink report: {line(text)}\n")
     report.allowed = _matching([cell.name for cell in every], options.allow_missing)
-    report.reasons = notes(options.paths)
     report.plan = Plan({cell.name: cell.axes for cell in every}, {cell.name: cell.tests for cell in every})
     report.request(report.plan.axes)
     return report

@@ -32,6 +32,7 @@ __all__ = ["run_cell", "sessions"]
 #: Set to the time when the report session is requested. The report then decides pass or fail, so a failing cell must
 #: not stop nox, and a record that is older is that of another run.
 _JUDGED: Final = "CUDALINK_MATRIX_JUDGE"
+_INSTALLATION: Final = "the installation"
 
 
 def sessions(
@@ -106,13 +107,14 @@ def _asked_for(arguments: list[str]) -> set[str]:
 def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     """Make the environment of a cell and run pytest in it.
 
-    If the report is requested, this session never fails: the report finds failed tests in the records, and runs that
-    did not finish.
+    If the report is requested, this session never fails, because nox would then not make the report: it is skipped with
+    a reason, which the summary of nox shows.
     """
     from nox.command import CommandFailed
 
-    runner.forget(cell, root)  # before anything can fail: the report would take an old record for this run's
+    runner.begin(cell, root)
     judged = _JUDGED in os.environ
+    step, end = _INSTALLATION, bytearray()
     try:
         runner.resolve(cell, root)
         plugin = runner.plugin_requirement(root) if cell.runs_pytest else []
@@ -121,27 +123,31 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         environment = runner.prepare(cell, root, session.log)
         given = () if judged else session.posargs
         program = runner.command(cell, given, Path.cwd())
-        if cell.runs_pytest:
-            session.run(*program, env=environment)
-        else:  # by the Python of nox, which is not in the environment
-            session.run(*program, env=environment, external=True)
+        step = "pytest" if cell.runs_pytest else "the steps of the cell"
+        # bare steps are run by the Python of nox, which is not in the environment
+        outside: dict[str, Any] = {} if cell.runs_pytest else {"external": True}
+        with runner.copied(end) as stderr:
+            session.run(*program, env=environment, stderr=stderr, **outside)
     except CommandFailed as error:
         code = getattr(error, "return_code", None)  # nox 2026.07.11 has it
-        if code is not None and (words := runner.conclude(cell, root, code)):
+        how = f"exit code {code}" if code is not None else str(error.reason or "an error")
+        said = end.decode(errors="replace")
+        if code is not None and step != _INSTALLATION and (words := runner.conclude(cell, root, code, said)):
             session.warn(words)
+        runner.note(cell, root, f"{step} ended with {how}; `nox -s {cell.name}` shows why")
         if not judged:
             raise
-        what = "pytest" if cell.runs_pytest else "the steps of the cell"
-        runner.note(cell, root, f"{what} did not start; `nox -s {cell.name}` shows why")
+        session.skip(f"RED: {step} ended with {how}")
     except (CellsError, ToolchainError, OSError) as error:
+        runner.note(cell, root, str(error))
         if not judged:
             session.error(str(error))
         session.warn(str(error))
-        runner.note(cell, root, str(error))
+        session.skip(f"RED: {error}")
     else:
-        words = runner.conclude(cell, root, 0)
+        words = runner.conclude(cell, root, 0, end.decode(errors="replace"))
         if words and judged:
-            session.warn(words)
+            session.skip(f"RED: {words}")
         elif words:
             session.error(words)
 

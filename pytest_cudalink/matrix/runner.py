@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import select
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,11 +28,13 @@ __all__ = [
     "CELLS",
     "RECORDS",
     "arguments",
+    "begin",
     "cells_file",
     "chosen_file",
     "command",
     "conclude",
     "constraints",
+    "copied",
     "environment",
     "forget",
     "forget_older",
@@ -61,6 +67,14 @@ _WITH_VALUE: Final = frozenset(
 #: Ends the name of a file that says why a cell has no record.
 _NOTE: Final = ".missing.txt"
 _LONGEST_NOTE: Final = 2000
+#: The note of a cell from its beginning until it has a record or another note.
+_BEGAN: Final = "its run began, and nothing says how it ended"
+#: How much of the end of a program's output a note has.
+_LAST_LINES: Final = 6
+_LAST_BYTES: Final = 4096
+#: More than a pipe holds.
+_PIPE: Final = 1 << 20
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 #: Seconds that the package index may take to answer.
 _INDEX_SECONDS: Final = 20
 
@@ -328,22 +342,31 @@ def _note_file(cell: Cell, root: Path) -> Path:
     return root / RECORDS / f"{cell.name}{_NOTE}"
 
 
+def begin(cell: Cell, root: Path) -> None:
+    """Delete what the last run of a cell left, and note that another one began.
+
+    The report takes no older record for this run's then, and names the cell if nothing more is written.
+    """
+    forget(cell, root)
+    note(cell, root, _BEGAN)
+
+
 def forget(cell: Cell, root: Path) -> None:
-    """Delete what the last run of a cell left, so that a run that fails early does not leave it."""
+    """Delete what the last run of a cell left."""
     _record(cell, root).unlink(missing_ok=True)
     _note_file(cell, root).unlink(missing_ok=True)
 
 
 def forget_older(cell: Cell, root: Path, since: float) -> None:
-    """Delete the record of a cell that did not run since a time, in seconds since 1970: it is an earlier run's."""
-    record = _record(cell, root)
-    if record.exists() and record.stat().st_mtime < since:
-        forget(cell, root)
+    """Delete what a cell left that did not run since a time, in seconds since 1970: it is an earlier run's."""
+    for file in (_record(cell, root), _note_file(cell, root)):
+        if file.exists() and file.stat().st_mtime < since:
+            file.unlink()
 
 
 def is_explained(cell: Cell, root: Path) -> bool:
     """Return whether a cell has a record, or a note that says why it has no record."""
-    return _record(cell, root).exists() or _note_file(cell, root).exists()
+    return _record(cell, root).exists() or _noted(cell, root) not in ("", _BEGAN)
 
 
 def note(cell: Cell, root: Path, reason: str) -> None:
@@ -352,6 +375,14 @@ def note(cell: Cell, root: Path, reason: str) -> None:
         file = _note_file(cell, root)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(reason, encoding="utf-8")
+
+
+def _noted(cell: Cell, root: Path) -> str:
+    """Return the note of a cell; empty if it has none."""
+    try:
+        return _beginning(_note_file(cell, root))
+    except FileNotFoundError:
+        return ""
 
 
 def notes(folders: Iterable[Path]) -> dict[str, str]:
@@ -403,15 +434,57 @@ def prepare(cell: Cell, root: Path, say: Callable[[str], object]) -> dict[str, s
     return environment(cell, root)
 
 
-def conclude(cell: Cell, root: Path, code: int) -> str:
-    """Add to a cell's record how its pytest ended, if pytest could not write that itself.
+@contextmanager
+def copied(end: bytearray) -> Iterator[int]:
+    """Yield the descriptor for the stderr of a program: our stdout gets its text at once, and `end` keeps the last.
+
+    The program's stdout stays a terminal where ours is one.
+    """
+    if os.name != "posix":  # select takes no pipes there
+        yield subprocess.STDOUT
+        return
+    reading, writing = os.pipe()
+    # a process that the program leaves behind can hold the pipe open, so its end is no sign that the program ended
+    waiting, ending = os.pipe()
+    os.set_blocking(reading, False)
+    thread = threading.Thread(target=_copy, args=(reading, waiting, end), daemon=True)
+    thread.start()
+    try:
+        yield writing
+    finally:
+        os.close(ending)
+        thread.join()
+        for one in (reading, writing, waiting):
+            os.close(one)
+
+
+def _copy(reading: int, waiting: int, end: bytearray) -> None:
+    """Copy what comes through a pipe until the other one ends."""
+    ended = False
+    while not ended:
+        ended = waiting in select.select([reading, waiting], [], [])[0]
+        with suppress(BlockingIOError):
+            some = os.read(reading, _PIPE)
+            end += some
+            del end[:-_LAST_BYTES]
+            while some:
+                try:
+                    some = some[os.write(1, some) :]
+                except OSError:  # nobody reads our stdout
+                    break
+
+
+def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
+    """Add to a cell's record how its run ended, if pytest could not write that itself; without a record, note it.
 
     Parameters
     ----------
     cell : Cell
     root : Path
     code : int
-        The exit code of pytest's process; negative for a signal.
+        The exit code of the process; negative for a signal.
+    said : str, optional
+        The end of its output.
 
     Returns
     -------
@@ -421,14 +494,20 @@ def conclude(cell: Cell, root: Path, code: int) -> str:
     from ..report import RecordError, Writer, read
 
     path = _record(cell, root)
+    what = "pytest" if cell.runs_pytest else "the steps of the cell"
+    name = _signal(code)
+    how = f"was killed by {name}" if name else f"ended with exit code {code}"
+    if not path.exists():
+        lines = [line.strip() for line in _ESCAPES.sub("", said).splitlines() if line.strip(" ^~")]
+        note(cell, root, ": ".join(filter(None, [f"{what} {how}", " | ".join(lines[-_LAST_LINES:])])))
+        return ""
+    _note_file(cell, root).unlink(missing_ok=True)  # the record says more
     try:
         found = read(path)
     except (OSError, RecordError):
         return ""
     if found.run is None or (found.end is not None and found.end.exitstatus == code):
         return ""
-    name = _signal(code)
-    how = f"was killed by {name}" if name else f"ended with exit code {code}"
     began = found.unfinished[-1].nodeid if found.end is None and found.unfinished else None
     if not found.crashes or found.crashes[-1].nodeid != began:
         with Writer(path) as writer:

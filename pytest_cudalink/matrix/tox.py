@@ -56,6 +56,8 @@ class _Project:
     root: Path | None = None
     #: The cells whose versions this process has chosen; tox installs into an environment several times.
     resolved: ClassVar[set[str]] = set()
+    #: The cells whose commands have begun.
+    began: ClassVar[set[str]] = set()
 
 
 def _cells() -> tuple[Cell, ...]:
@@ -174,7 +176,8 @@ def tox_before_run_commands(tox_env: ToxEnv) -> None:
     """Install the toolchains of the cell."""
     for cell in _cells():
         if cell.name == tox_env.name:
-            runner.forget(cell, tox_env.core["tox_root"])
+            _Project.began.add(cell.name)
+            runner.begin(cell, tox_env.core["tox_root"])
             try:
                 runner.prepare(cell, tox_env.core["tox_root"], _LOG.warning)
             except (toolchains.ToolchainError, OSError) as error:
@@ -184,26 +187,37 @@ def tox_before_run_commands(tox_env: ToxEnv) -> None:
 @impl
 def tox_after_run_commands(tox_env: ToxEnv, outcomes: list[Outcome]) -> None:
     """Add to the record of a cell how its pytest ended; fail the environment of one that exited with 0 in a test."""
-    of_pytest = [one.exit_code for one in outcomes if any("pytest" in word for word in one.request.cmd[:3])]
+    of_pytest = [one for one in outcomes if any("pytest" in word for word in one.request.cmd[:3])]
     for cell in _cells():
-        if cell.name == tox_env.name and of_pytest and (code := of_pytest[-1]) is not None:
-            words = runner.conclude(cell, tox_env.core["tox_root"], code)
-            if words:
-                raise Fail(words)
+        if cell.name != tox_env.name or not outcomes:
+            continue
+        last, root = (of_pytest or outcomes)[-1], tox_env.core["tox_root"]
+        if not of_pytest:  # the project's own commands
+            runner.note(cell, root, f"its commands ended with exit code {last.exit_code}")
+        elif last.exit_code is not None and (
+            words := runner.conclude(cell, root, last.exit_code, last.err or last.out)
+        ):
+            raise Fail(words)
 
 
 @impl
 def tox_env_teardown(tox_env: ToxEnv) -> None:
-    """Say how to name another build of the plugin where that is what kept a cell from being installed.
+    """Note that a cell could not be installed, and how to name another build of the plugin where that is the reason.
 
     tox ends an environment that cannot be installed without asking its plugins; this is the next that it asks them.
     """
+    failure = sys.exception()
     for cell in _cells():
-        if cell.name != tox_env.name or not isinstance(tox_env, Python) or not cell.runs_pytest:
+        if cell.name != tox_env.name or cell.name in _Project.began:
             continue
-        packages = tox_env.env_site_package_dir()
-        if packages.is_dir() and not any(packages.glob("pytest_cudalink-*.dist-info")):
-            root = tox_env.core["tox_root"]
-            if words := runner.plugin_missing(cell, root):
+        root = tox_env.core["tox_root"]
+        if isinstance(failure, SystemExit):
+            runner.begin(cell, root)
+        if cell.runs_pytest and isinstance(tox_env, Python):
+            packages = tox_env.env_site_package_dir()
+            lacks = packages.is_dir() and not any(packages.glob("pytest_cudalink-*.dist-info"))
+            if lacks and (words := runner.plugin_missing(cell, root)):
                 _LOG.warning("%s", words)
                 runner.note(cell, root, words)
+        if isinstance(failure, SystemExit):
+            runner.note(cell, root, f"its environment could not be made; `tox -e {cell.name}` shows why")

@@ -59,6 +59,7 @@ def merge(
     expected: Sequence[str] = (),
     workers: int | None = None,
     progress: Callable[[int, int], object] | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> MatrixReport:
     """Return the report of record files, of all ``*.jsonl`` below folders, and of saved reports (``*.json``).
 
@@ -75,16 +76,18 @@ def merge(
         Number of processes that read; by default one for each processor if there are many files.
     progress : callable, optional
         Called after each record file with the number of those that were read, and of all.
+    reasons : mapping, optional
+        Why cells that must have records may lack them, by name.
 
     Raises
     ------
     RecordError
-        If a path does not exist, or there are no records.
+        If a path does not exist, or there are neither records nor reasons.
     """
-    paths = list(paths)
+    paths, reasons = list(paths), dict(reasons or {})
     damaged: dict[str, str] = {}
     files = list(dict.fromkeys(file for path in paths for file in _files(Path(path), damaged)))
-    if not files and not damaged:
+    if not (files or damaged or reasons):
         msg = f"there are no records (*.jsonl) in {', '.join(map(str, paths))}; run the cells first"
         raise RecordError(msg)
     saved = _load_saved([file for file in files if file.suffix == ".json"], damaged)
@@ -96,9 +99,9 @@ def merge(
         by_name.setdefault(run.name, []).append(run)
     order = {name: number for number, name in enumerate(expected or [cell.name for one in saved for cell in one.cells])}
     names = sorted(by_name, key=lambda name: (order.get(name, len(order)), name))
-    lacking = dict.fromkeys([*expected, *(name for report in saved for name in report.missing)])
+    lacking = dict.fromkeys([*expected, *reasons, *(name for report in saved for name in report.missing)])
     cells = [joined(by_name[name]) for name in names]
-    return MatrixReport(cells, [name for name in lacking if name not in by_name], damaged)
+    return MatrixReport(cells, [name for name in lacking if name not in by_name], damaged, reasons)
 
 
 def _load_saved(files: Iterable[Path], damaged: dict[str, str]) -> list[MatrixReport]:

@@ -25,7 +25,7 @@ class Verdict:
     Attributes
     ----------
     level : {"good", "warn", "bad"}
-        ``"warn"`` if no test fails, but some results are missing.
+        ``"warn"`` if no test fails and every cell ran, but some results are in doubt, or there are none.
     words : str
         One sentence: ``"3 tests fail in some cells only; 2 cells did not run"``.
     """
@@ -51,9 +51,11 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Verdi
         failing.insert(0, _some(len(comparison.regressions), "regression", "regressions"))
     missing = {*report.missing}
     faults = incomplete(report, comparison).keys() - missing
-    lacking = [
+    failing += [
         _some(len(missing - report.allowed), "cell did not run", "cells did not run"),
         _some(len(faults), "cell is incomplete", "cells are incomplete"),
+    ]
+    lacking = [
         _some(
             sum(len(cell.differing) for cell in report.cells),
             "test has records that differ",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
 
+from pytest_cudalink.cli import main
 from pytest_cudalink.matrix import CellsError, load_cells
 from pytest_cudalink.report import read
 
@@ -20,6 +22,7 @@ from tox.tox_env.errors import Fail  # noqa: E402
 
 from pytest_cudalink.matrix import nox as our_nox  # noqa: E402
 from pytest_cudalink.matrix import tox as our_tox  # noqa: E402
+from tests.report.samples import write  # noqa: E402
 
 CELLS = '[cells.one]\nctk = "13.0"\ntests = ["test_it.py"]\n'
 #: How the test of a cell ends its process, with the exit code that the runner sees.
@@ -37,8 +40,9 @@ class Session:
     def install(self, *_: str) -> None:
         """Install nothing."""
 
-    def run(self, _program: str, *arguments: str, env: dict[str, str]) -> None:
+    def run(self, _program: str, *arguments: str, env: dict[str, str], stderr: int) -> None:
         """Run pytest as nox does: an exit code other than 0 is an error."""
+        assert stderr > 0
         if code := self.pytest(arguments, env):
             raise CommandFailed(return_code=code)
 
@@ -47,6 +51,10 @@ class Session:
 
     def warn(self, words: str) -> None:
         """Keep a warning."""
+        self.warned.append(words)
+
+    def skip(self, words: str) -> None:
+        """Say in the summary that the session was skipped."""
         self.warned.append(words)
 
     def error(self, words: str) -> None:
@@ -103,6 +111,8 @@ def test_nox(pytester, run, cell, monkeypatch, end, judged) -> None:
             our_nox.run_cell(session, cell, pytester.path)
         said = [*session.warned, str(caught.value)]
         assert any("pytest was killed by SIGABRT" in one or "pytest ended with exit code 0" in one for one in said)
+    if judged:
+        assert [one for one in session.warned if one.startswith("RED: ")] == session.warned[-(end != "green") :]
     expected = {"abort": [("test_it.py::test", "SIGABRT")], "exit": [("test_it.py::test", 0)], "green": []}
     assert crashes(cell, pytester.path) == expected[end]
 
@@ -117,7 +127,7 @@ def test_tox(pytester, run, cell, monkeypatch, end) -> None:
     code = run((), cell.environment(pytester.path / our_nox.runner.RECORDS))
     assert code == ENDS[end][1]
     request = SimpleNamespace(cmd=["python", "-m", "pytest"])
-    outcomes = [SimpleNamespace(exit_code=code, request=request)]
+    outcomes = [SimpleNamespace(exit_code=code, request=request, out="", err="")]
     if end == "green":
         our_tox.tox_after_run_commands(environment, outcomes)
         assert crashes(cell, pytester.path) == []
@@ -198,3 +208,109 @@ def test_tox_chooses_versions_once(tmp_path, bare, monkeypatch) -> None:
     monkeypatch.setattr(our_tox.runner, "resolve", refuse)
     with pytest.raises(Fail, match="no such version"):
         our_tox.tox_on_install(SimpleNamespace(name="two", core={"tox_root": tmp_path}))
+
+
+class Program(Session):
+    """A session of nox that runs a program in place of pytest."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(None)
+        self.program = program
+
+    def run(self, *_: str, env: dict[str, str], stderr: int) -> None:
+        """Run the program; fail as nox does."""
+        done = subprocess.run([sys.executable, "-c", self.program], env=os.environ | env, stderr=stderr, check=False)
+        if done.returncode:
+            raise CommandFailed(return_code=done.returncode)
+
+
+DIES = "import sys; print('\\x1b[31mno conftest\\x1b[0m\\n\\nE  no module', file=sys.stderr); sys.exit(4)"
+#: Leaves a process behind that has its stderr, and tells which.
+LEAVES = "import os, time; child = os.fork(); os.write(2, str(child).encode()) if child else time.sleep(600)"
+
+
+def report(folder, capfd) -> tuple[int, str]:
+    """Return exit code and text of the plain report."""
+    code = main(["report", str(folder / ".cudalink")])
+    return code, capfd.readouterr().out
+
+
+@pytest.mark.parametrize("judged", [False, True])
+def test_nox_before_the_first_test(pytester, run, cell, monkeypatch, capfd, judged) -> None:
+    """The plain report is red and names the cell, with exit code and last lines, until a run has a record."""
+    if judged:
+        monkeypatch.setenv("CUDALINK_MATRIX_JUDGE", "1")
+    session = Program(DIES)
+    if judged:
+        our_nox.run_cell(session, cell, pytester.path)
+        assert session.warned == ["RED: pytest ended with exit code 4"]
+    else:
+        with pytest.raises(CommandFailed):
+            our_nox.run_cell(session, cell, pytester.path)
+    assert "no conftest\x1b[0m\n\nE  no module\n" in capfd.readouterr().out
+    code, text = report(pytester.path, capfd)
+    assert code == 1
+    assert "1 cell did not run" in text
+    assert "one   no records: pytest ended with exit code 4: no conftest | E no module\n" in text
+    pytester.path.joinpath("test_it.py").write_text("def test(): pass\n")
+    our_nox.run_cell(Session(run), cell, pytester.path)
+    capfd.readouterr()
+    assert report(pytester.path, capfd)[0] == 0
+
+
+def test_nox_is_interrupted(pytester, cell, capfd) -> None:
+    """A run whose end nobody saw is red, too."""
+    session = Program("")
+    session.install = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        our_nox.run_cell(session, cell, pytester.path)
+    code, text = report(pytester.path, capfd)
+    assert code == 1
+    assert "one   no records: its run began, and nothing says how it ended\n" in text
+
+
+def interrupt(*_: str) -> None:
+    """Behave as nox when the user presses Ctrl+C."""
+    raise KeyboardInterrupt
+
+
+def test_a_process_that_is_left_behind(pytester, cell, capfd) -> None:
+    """It keeps nobody waiting, although it can still write to stderr."""
+    our_nox.run_cell(Program(LEAVES), cell, pytester.path)
+    os.kill(int(capfd.readouterr().out), signal.SIGKILL)
+    assert "pytest ended with exit code 0: " in report(pytester.path, capfd)[1]
+
+
+def test_tox_before_the_first_test(pytester, cell, monkeypatch, capfd) -> None:
+    """The same, from the output that tox keeps."""
+    monkeypatch.setattr(our_tox, "_cells", lambda: [cell])
+    monkeypatch.setattr(our_tox._Project, "began", set())
+    environment = SimpleNamespace(name=cell.name, core={"tox_root": pytester.path})
+    our_tox.tox_before_run_commands(environment)
+    request = SimpleNamespace(cmd=["pytest"])
+    our_tox.tox_after_run_commands(environment, [SimpleNamespace(exit_code=4, request=request, out="", err="no\nE")])
+    code, text = report(pytester.path, capfd)
+    assert code == 1
+    assert "one   no records: pytest ended with exit code 4: no | E\n" in text
+
+
+def test_tox_cannot_make_the_environment(pytester, cell, monkeypatch, capfd) -> None:
+    """A record of an earlier run does not stand for a run that never began."""
+    monkeypatch.setattr(our_tox, "_cells", lambda: [cell])
+    monkeypatch.setattr(our_tox._Project, "began", set())
+    write(pytester.path / ".cudalink", "one", {"a": "passed"})
+    assert report(pytester.path, capfd)[0] == 0
+    environment = SimpleNamespace(name=cell.name, core={"tox_root": pytester.path})
+    with pytest.raises(SystemExit):
+        end(environment)
+    code, text = report(pytester.path, capfd)
+    assert code == 1
+    assert "one   no records: its environment could not be made; `tox -e one` shows why\n" in text
+
+
+def end(environment) -> None:
+    """Behave as tox where pip fails: it exits, and tears the environment down on its way."""
+    try:
+        sys.exit(1)
+    finally:
+        our_tox.tox_env_teardown(environment)
