@@ -191,7 +191,7 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         If a path has no records; the error names folders nearby that have some.
     """
     from ..matrix import load_cells
-    from ..matrix.runner import notes
+    from ..matrix.runner import notes, paths
     from ..report.merge import merge
     from ..report.plan import Plan
     from ..report.records import RecordError
@@ -211,7 +211,8 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         text = f"left out, because {options.cells} has no such cell: {', '.join(strange)}"
         sys.stderr.write(f"cudalink report: {line(text)}\n")
     report.allowed = _matching([cell.name for cell in every], options.allow_missing)
-    report.plan = Plan({cell.name: cell.axes for cell in every}, {cell.name: cell.tests for cell in every})
+    tests = {cell.name: [*paths(cell.tests, Path())] for cell in every}
+    report.plan = Plan({cell.name: cell.axes for cell in every}, tests)
     report.request(report.plan.axes)
     return report
 

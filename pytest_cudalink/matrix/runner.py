@@ -42,6 +42,7 @@ __all__ = [
     "newest",
     "note",
     "notes",
+    "paths",
     "plugin_missing",
     "plugin_requirement",
     "prepare",
@@ -55,13 +56,11 @@ __all__ = [
 CELLS = Path("matrices", "cells.toml")
 #: Where the records of the cells go, relative to the root of the project. CI copies only this folder between machines.
 RECORDS = Path(".cudalink")
-#: Options of pytest and its best-known plugins whose next argument is their value, and not a path of tests.
-_WITH_VALUE: Final = frozenset(
+#: The options of pytest and its best-known plugins whose next argument can look like a path of tests, and is not one.
+_WITH_PATH: Final = frozenset(
     (
         *("-k", "-m", "-p", "-c", "-o", "-n", "-r", "-W", "--ignore", "--ignore-glob", "--deselect", "--rootdir"),
-        *("--confcutdir", "--basetemp", "--junitxml", "--junit-xml", "--log-file", "--config-file", "--durations"),
-        *("--override-ini", "--pythonwarnings", "--maxfail", "--tb", "--cov", "--cov-report", "--cov-config", "--dist"),
-        *("--cudalink-report", "--cudalink-driver", "--cudalink-nvjitlink", "--force-backend", "--cudalink-provenance"),
+        *("--confcutdir", "--basetemp", "--cov", "--cov-report", "--cudalink-provenance"),
     )
 )
 #: Ends the name of a file that says why a cell has no record.
@@ -314,17 +313,24 @@ def arguments(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
     folder : Path
         The folder that pytest runs in.
     """
-    if any(_is_path(one, folder) for one in _positional(given)):
+    if any(_is_path(one, folder) for one in paths(given, folder)):
         return list(given)
     return [*cell.values["tests"], *given]
 
 
-def _positional(given: Sequence[str]) -> Iterator[str]:
-    """Yield the arguments that are neither options nor their values."""
+def paths(given: Sequence[str], folder: Path) -> Iterator[str]:
+    """Yield the arguments of pytest that are neither options nor their values.
+
+    Which options of plugins take a value is not known here. What follows a long option is therefore taken for a path
+    only if it cannot be much else: a folder that exists, a Python file, or a test.
+    """
     before = ""
     for one in given:
-        if not one.startswith("-") and before not in _WITH_VALUE:
-            yield one
+        if not (one.startswith("-") or before in _WITH_PATH):
+            path, _, inside = one.partition("::")
+            long = before.startswith("--") and "=" not in before
+            if not long or inside or path.endswith(".py") or (folder / path).is_dir():
+                yield one
         before = one
 
 

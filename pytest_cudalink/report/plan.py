@@ -24,7 +24,7 @@ class Plan:
     axes : mapping
         What each cell asks for: ``{"ctk-13.0": {"ctk": "13.0", "driver": "auto", …}, …}``.
     tests : mapping
-        The arguments of pytest in each cell.
+        The paths of tests that each cell gives to pytest; a cell without any runs every test.
     """
 
     axes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -63,9 +63,9 @@ class Plan:
         return result
 
     def runs(self, name: str, test: str) -> bool:
-        """Return whether pytest selects a test by the arguments of a cell; without any, it selects every test."""
-        arguments = [one.removesuffix("/") for one in self.tests.get(name, ())]
-        return not arguments or any(f"{test}/".startswith((f"{one}/", f"{one}::")) for one in arguments)
+        """Return whether pytest selects a test by the paths of a cell; without any, it selects every test."""
+        paths = [one.removesuffix("/") for one in self.tests.get(name, ())]
+        return not paths or any(f"{test}/".startswith((f"{one}/", f"{one}::")) for one in paths)
 
 
 def _is_open_version(word: str) -> bool:

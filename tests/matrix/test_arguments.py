@@ -6,6 +6,7 @@ import pytest
 
 from pytest_cudalink import toolchains
 from pytest_cudalink.matrix import load_cells, nox, runner
+from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.versions import CudaVersion
 
 
@@ -14,6 +15,8 @@ def cell(tmp_path):
     """A cell with tests of its own, in a project that has the folder."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "slow").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "there.json").touch()
     (tmp_path / "cells.toml").write_text('[cells.a]\ntests = ["-n", "2", "tests"]\n')
     return load_cells(tmp_path / "cells.toml")[0]
 
@@ -23,6 +26,9 @@ def cell(tmp_path):
     [
         *([], ["-x"], ["-k", "link"], ["-k", "tests"], ["-m", "slow", "-x"], ["--maxfail", "1"], ["-n", "0"]),
         *(["--ignore", "tests/slow"], ["--deselect", "tests/a.py::b"], ["--ignore=tests/slow"], ["-rA", "-q"]),
+        *(["--html", "out/a.html"], ["--benchmark-json", "out/there.json"], ["--of-a-plugin", "out/there.json", "-x"]),
+        ["--cudalink-provenance", "slow"],
+        *([option.flag, "out/there.json"] for option in OPTIONS),
     ],
 )
 def test_options_are_added(given: list[str], cell, tmp_path) -> None:
@@ -34,7 +40,7 @@ def test_options_are_added(given: list[str], cell, tmp_path) -> None:
     "given",
     [
         *(["tests"], ["slow"], ["-x", "tests"], ["tests/nothing.py"], ["test_x.py::test_y"], ["-k", "a", "slow"]),
-        *(["missing.py"], ["--lf", "slow"], ["../elsewhere"]),
+        *(["missing.py"], ["--lf", "slow"], ["--lf", "tests/nothing.py"], ["--maxfail=1", "slow/x"], ["../elsewhere"]),
     ],
 )
 def test_a_path_replaces(given: list[str], cell, tmp_path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.matrix import load_cells
+from pytest_cudalink.matrix.runner import paths
 from pytest_cudalink.report.cell_run import CellRun
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.plan import Plan
@@ -19,7 +20,7 @@ TEST = "tests/cells/test_a.py::test"
 def plan_of(file: Path) -> Plan:
     """The plan of a file of cells, as the command makes it."""
     cells = load_cells(file)
-    return Plan({cell.name: cell.axes for cell in cells}, {cell.name: cell.values["tests"] for cell in cells})
+    return Plan({cell.name: cell.axes for cell in cells}, {cell.name: [*paths(cell.tests, ROOT)] for cell in cells})
 
 
 def run(name: str, letter: str, *, status: int = 0, **axes: str) -> CellRun:
@@ -107,14 +108,18 @@ def test_a_cell_whose_record_is_not_read_did_run() -> None:
         (["tests/cells/"], True),
         (["-n", "auto", "tests/cells/test_a.py"], True),
         ([TEST], True),
+        (["-k", "link"], True),
+        (["--html", "tests/toolkit", "-n", "auto", "-x"], True),
+        (["-x", "tests/cells"], True),
+        (["-x", "tests/toolkit"], False),
         (["tests/cell"], False),
         (["tests/toolkit"], False),
         (["tests/cells/test_a.py::tes"], False),
     ],
 )
-def test_which_tests_a_cell_runs(arguments, runs) -> None:
-    """A folder, a file or a test that pytest is given; a cell without arguments runs all."""
-    assert Plan({"a": {}}, {"a": arguments}).runs("a", TEST) is runs
+def test_which_tests_a_cell_runs(arguments, runs, tmp_path) -> None:
+    """A folder, a file or a test that pytest is given; a cell that gives it nothing but options runs all."""
+    assert Plan({"a": {}}, {"a": [*paths(arguments, tmp_path)]}).runs("a", TEST) is runs
     assert Plan({"a": {}}).runs("a", TEST)
 
 
