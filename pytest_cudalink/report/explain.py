@@ -62,11 +62,23 @@ class Cause:
 
     def __str__(self) -> str:
         if self.axes == (_RELATION,):
-            return ", ".join(value for (value,) in self.failing)
+            return " and ".join(_relations([value for (value,) in self.failing]))
         if len(self.axes) == 1:
-            return f"{self.axes[0]} {', '.join(value for (value,) in self.failing)}"
-        pairs = (zip(self.axes, value, strict=True) for value in self.failing)
-        return ", ".join(" with ".join(f"{name} {one}" for name, one in pair) for pair in pairs)
+            return f"{self.axes[0]} {' and '.join(value for (value,) in self.failing)}"
+        first, second = self.axes
+        seconds: dict[str, list[str]] = {}
+        for value, other in self.failing:
+            seconds.setdefault(value, []).append(f"with {second} {other}")
+        return " and ".join(f"{first} {value} {' and '.join(found)}" for value, found in seconds.items())
+
+
+def _relations(found: list[str]) -> list[str]:
+    """Return relations of toolkit and driver in fewer words where major and minor releases are alike."""
+    for way in ("newer", "older"):
+        both = [f"ctk {way} {part} than driver" for part in ("major", "minor")]
+        if {*both} <= {*found}:
+            found = [f"ctk {way} than driver", *(one for one in found if one not in both)]
+    return found
 
 
 def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> list[Cause]:
@@ -136,8 +148,9 @@ def explain(
     Returns
     -------
     str
-        Such as ``"ctk 13.2"``. Causes are joined by "or" if the cells do not tell them apart; two axes are joined by
-        "with" if only both together decide; ``"no axis explains it"`` if no cause agrees with all cells.
+        Such as ``"ctk 13.2"``. Each word that joins has one meaning: "either …, or …" are causes that the cells do not
+        tell apart, the simplest first; "and" joins the values with which the test fails by one cause; "with" joins two
+        axes of which only both together decide. ``"no axis explains it"`` if no cause agrees with all cells.
     """
     found = causes(cells, bad)
     if not found:
@@ -145,9 +158,11 @@ def explain(
     shown = found if len(found[0].axes) == 1 and found[0].axes != (_RELATION,) else found[:_PAIRS_SHOWN]
     words = [str(cause) for cause in shown]
     if len(found) > len(shown):
-        words.append(f"{len(found) - len(shown)} more")
+        more = len(found) - len(shown)
+        words.append(f"one of {more} other causes" if more > 1 else "one other cause")
     decides = deciding_cell(found, others or {})
-    return " or ".join(words) + (f"; run {decides} to tell" if decides else "")
+    either = f"either {', or '.join(words)}" if len(words) > 1 else words[0]
+    return either + (f"; run {decides} to tell" if decides else "")
 
 
 def axis_names(cells: Iterable[Mapping[str, str]]) -> tuple[str, ...]:

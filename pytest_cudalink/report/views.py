@@ -130,15 +130,15 @@ def _of_tests(report: MatrixReport) -> list[Section]:
         section(
             "some",
             "Fails in some cells only",
-            ("test", "explained by", "cells"),
-            ((one.test, one.explanation, few(one.cells)) for one in report.partial),
+            ("test", "explained by", "error", "cells"),
+            ((one.test, one.explanation, _error(report, one.test), few(one.cells)) for one in report.partial),
             "tests",
         ),
         section(
             "everywhere",
             "Fails in every cell that ran it",
-            ("test", "reason"),
-            ((test, _reason(report, test)) for test in report.failing_everywhere),
+            ("test", "error"),
+            ((test, _error(report, test)) for test in report.failing_everywhere),
             "tests",
         ),
         section(
@@ -420,8 +420,15 @@ def few(names: Sequence[str], limit: int = 6) -> str:
     return ", ".join(names[:limit]) + more
 
 
-def _reason(report: MatrixReport, test: str) -> str:
-    return next((cell.details[test].reason for cell in report.cells if test in cell.details), "")
+def _error(report: MatrixReport, test: str) -> str:
+    """Return the commonest error of a test in the cells in which it fails, and how many others there are."""
+    found = Counter(
+        cell.details[test].reason for cell in report.cells if cell.outcomes.get(test) in BAD and test in cell.details
+    )
+    if not found:
+        return ""
+    ((commonest, _),) = found.most_common(1)
+    return f"{commonest} (and {counted(len(found) - 1, 'other error')})" if len(found) > 1 else commonest
 
 
 def _cells(report: MatrixReport) -> Section:

@@ -17,10 +17,15 @@ CELLS = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0", "13.2") for 
     ("fails", "words"),
     [
         (lambda c: c["ctk"] == "13.2", "ctk 13.2"),
-        (lambda c: c["driver"] != "12.9", "driver 13.0, 13.2"),
-        (lambda c: float(c["ctk"]) > float(c["driver"]), "ctk newer major than driver, ctk newer minor than driver"),
-        (lambda c: c["ctk"][:2] != c["driver"][:2], "ctk older major than driver, ctk newer major than driver"),
+        (lambda c: c["driver"] != "12.9", "driver 13.0 and 13.2"),
+        (lambda c: float(c["ctk"]) > float(c["driver"]), "ctk newer than driver"),
+        (lambda c: c["ctk"][:2] != c["driver"][:2], "ctk older major than driver and ctk newer major than driver"),
+        (lambda c: float(c["ctk"]) < float(c["driver"]), "ctk older than driver"),
         (lambda c: (c["ctk"], c["driver"]) == ("13.0", "12.9"), "ctk 13.0 with driver 12.9"),
+        (
+            lambda c: c["ctk"] == "13.0" and c["driver"] != "13.0",
+            "ctk 13.0 with driver 12.9 and with driver 13.2",
+        ),
     ],
 )
 def test_explanations(fails, words) -> None:
@@ -32,8 +37,8 @@ def test_explanations(fails, words) -> None:
 def test_explanations_at_the_edges() -> None:
     """Cells that do not tell axes apart name all of them; chaos is called so; cells that did not run do not count."""
     both = [{"ctk": "12.9", "python": "3.11"}, {"ctk": "13.0", "python": "3.12"}]
-    assert explain(both, [False, True]) == "ctk 13.0 or python 3.12"
-    assert explain([*both, {"ctk": "12.9", "python": "3.12"}], [False, True, None]) == "ctk 13.0 or python 3.12"
+    assert explain(both, [False, True]) == "either ctk 13.0, or python 3.12"
+    assert explain([*both, {"ctk": "12.9", "python": "3.12"}], [False, True, None]) == "either ctk 13.0, or python 3.12"
     assert explain([{"ctk": "13.0"}, {"ctk": "13.0"}], [False, True]) == "no axis explains it"
     assert explain([{"ctk": "13.0", "numpy": "none"}, {"ctk": "13.0"}], [False, True]) == "no axis explains it"
     assert _varying([({"numpy": "none"}, False), ({}, True)]) == []
@@ -52,8 +57,8 @@ def test_every_axis_explains(axis) -> None:
 def test_packages_explain() -> None:
     """The version of a package that cells choose is an axis by its name, behind all others."""
     cells = [{"ctk": "13.0", "numpy": one, "cuda-bindings": one} for one in ("1", "2")]
-    assert explain(cells, [False, True]) == "cuda-bindings 2 or numpy 2"
-    assert explain([*cells, {"ctk": "13.0"}], [False, False, True]) == "cuda-bindings none or numpy none"
+    assert explain(cells, [False, True]) == "either cuda-bindings 2, or numpy 2"
+    assert explain([*cells, {"ctk": "13.0"}], [False, False, True]) == "either cuda-bindings none, or numpy none"
     pairs = [{"ctk": ctk, "numpy": one} for ctk in ("12.9", "13.0") for one in ("1", "2")]
     assert explain(pairs, [False, False, False, True]) == "ctk 13.0 with numpy 2"
 
@@ -61,16 +66,16 @@ def test_packages_explain() -> None:
 def test_axes_are_named_in_the_order_in_which_people_look_for_a_cause() -> None:
     """The toolkit comes first, the architecture last, whatever the order in the cells."""
     cells = [dict.fromkeys(reversed(AXES), value) for value in "ab"]
-    assert explain(cells, [False, True]) == " or ".join(f"{axis} b" for axis in AXES)
+    assert explain(cells, [False, True]) == "either " + ", or ".join(f"{axis} b" for axis in AXES)
 
 
 def test_every_axis_that_the_cells_do_not_tell_apart_is_named() -> None:
     """A driver that only one cell had is not ruled out by an axis with fewer values."""
     three = [{"ctk": ctk, "driver": driver, "nvjitlink": ctk} for ctk, driver in (("13.0", "13.0"), ("13.0", "12.9"))]
     three.append({"ctk": "13.2", "driver": "13.2", "nvjitlink": "13.2"})
-    assert explain(three, [False, False, True]) == "ctk 13.2 or driver 13.2 or nvjitlink 13.2"
+    assert explain(three, [False, False, True]) == "either ctk 13.2, or driver 13.2, or nvjitlink 13.2"
     python = [{"ctk": "12.9", "python": "3.11"}, {"ctk": "12.9", "python": "3.12"}, {"ctk": "13.0", "python": "3.13"}]
-    assert explain(python, [False, False, True]) == "ctk 13.0 or python 3.13"
+    assert explain(python, [False, False, True]) == "either ctk 13.0, or python 3.13"
 
 
 def test_the_simplest_cause_comes_first() -> None:
@@ -80,7 +85,7 @@ def test_the_simplest_cause_comes_first() -> None:
         {"ctk": "13.0", "driver": "13.0", "backend": "driver"},
         {"ctk": "13.2", "driver": "13.2", "backend": "driver"},
     ]
-    assert explain(cells, [False, True, True]) == "backend driver or ctk 13.0, 13.2 or driver 13.0, 13.2"
+    assert explain(cells, [False, True, True]) == "either backend driver, or ctk 13.0 and 13.2, or driver 13.0 and 13.2"
 
 
 def test_the_cell_that_decides_is_named() -> None:
@@ -93,9 +98,9 @@ def test_the_cell_that_decides_is_named() -> None:
         "decides": {"ctk": "13.0", "driver": "13.2"},
         "also": {"ctk": "13.2", "driver": "13.0"},
     }
-    assert explain(ran, [False, True], others) == "ctk 13.2 or driver 13.2; run decides to tell"
+    assert explain(ran, [False, True], others) == "either ctk 13.2, or driver 13.2; run decides to tell"
     del others["decides"], others["also"]
-    assert explain(ran, [False, True], others) == "ctk 13.2 or driver 13.2"
+    assert explain(ran, [False, True], others) == "either ctk 13.2, or driver 13.2"
     assert explain(ran[:1], [True], others) == "no axis explains it"
 
 
@@ -123,13 +128,13 @@ def test_pairs_beside_a_relation() -> None:
         for ctk, driver, arch in itertools.product(("12.9", "13.0"), ("12.9", "13.0"), "ab")
     ]
     assert explain(cells, [cell["ctk"] == cell["driver"] for cell in cells]) == (
-        "ctk same as driver or ctk 12.9 with python 12.9, ctk 13.0 with python 13.0 "
-        "or driver 12.9 with backend 12.9, driver 13.0 with backend 13.0 or 1 more"
+        "either ctk same as driver, or ctk 12.9 with python 12.9 and ctk 13.0 with python 13.0, "
+        "or driver 12.9 with backend 12.9 and driver 13.0 with backend 13.0, or one other cause"
     )
     two = [("12.9", "13.0"), ("13.2", "13.0")]
     nine = [{**cell, "python": python} for cell in CELLS for python in ("3.11", "3.12")]
     assert explain(nine, [(cell["ctk"], cell["driver"]) in two for cell in nine]) == (
-        "ctk 12.9 with driver 13.0, ctk 13.2 with driver 13.0"
+        "ctk 12.9 with driver 13.0 and ctk 13.2 with driver 13.0"
     )
 
 
@@ -140,7 +145,7 @@ def test_many_pairs_are_counted() -> None:
     cells += [{**cells[1], one: "a"} for one in names]
     cells[2:] = [{**cells[0], one: "b"} for one in names]
     assert explain(cells, [False, True, *[False] * 5]) == (
-        "ctk b with backend b or ctk b with policy b or ctk b with python b or 7 more"
+        "either ctk b with backend b, or ctk b with policy b, or ctk b with python b, or one of 7 other causes"
     )
 
 
@@ -180,12 +185,12 @@ def test_two_axes_together() -> None:
     """A pair explains if it covers several cells, or if one pair of values fails; fewer values are better."""
     eight = [{"backend": b, "policy": p, "python": v} for b in "ab" for p in "cd" for v in "ef"]
     unlike = [(cell["backend"] == "a") == (cell["python"] == "f") for cell in eight]
-    assert explain(eight, unlike) == "backend a with python f, backend b with python e"
+    assert explain(eight, unlike) == "backend a with python f and backend b with python e"
     four = [{"backend": b, "python": v} for b in "ab" for v in "ef"]
     assert explain(four, [False, True, True, False]) == "no axis explains it"
     assert explain(four, [False, True, False, False]) == "backend a with python f"
     finer = [{"ctk": c, "backend": "a" if v == "e" else "b", "python": v} for c in ("12.9", "13.0") for v in "efg"]
-    words = "ctk 13.0 with backend a or ctk 13.0 with python e"
+    words = "either ctk 13.0 with backend a, or ctk 13.0 with python e"
     assert explain(finer, [False, False, False, True, False, False]) == words
     absent = [{"ctk": c, **n} for c in ("12.9", "13.0") for n in ({"nvjitlink": "13.0"}, {})]
     assert explain(absent, [False, False, False, True]) == "ctk 13.0 with nvjitlink none"
@@ -228,15 +233,47 @@ def test_the_planted_cause_is_among_the_answers(matrix) -> None:
     single = [axis for axis in cells[0] if agrees(cells, bad, (axis,))]
     if single:
         assert sorted(one.axes[0] for one in found) == sorted(single)
-        assert sorted(words.split(" or ")) == sorted(str(one) for one in found)
+        assert sorted(words.removeprefix("either ").split(", or ")) == sorted(str(one) for one in found)
     else:
         assert all(len(one.axes) == 2 or one.axes == ("relation",) for one in found)
     if len(planted) == 1:
         ((axis, value),) = planted
-        assert f"{axis} {value}" in words.split(" or ")
+        assert f"{axis} {value}" in words.removeprefix("either ").split(", or ")
     elif not single:
         pairs = [set(zip(one.axes, value, strict=True)) for one in found for value in one.failing]
         assert set(planted) in pairs
+
+
+@given(matrices(), st.randoms(use_true_random=False))
+def test_a_sentence_can_be_read_in_one_way(matrix, random) -> None:
+    """Whoever takes each joining word in its one meaning gets the causes back, in their order."""
+    cells, _, _ = matrix
+    bad = [random.random() < 0.4 for _ in cells]
+    found = causes(cells, bad)
+    words = explain(cells, bad)
+    assert words.startswith("either ") == (len(found) > 1)
+    if not found:
+        return
+    read = [one for one in words.removeprefix("either ").split(", or ") if "other cause" not in one]
+    for one, cause in zip(read, found, strict=False):
+        if cause.axes != ("relation",):
+            failing = [dict(zip(cause.axes, value, strict=True)) for value in cause.failing]
+            assert sorted(map(str, read_cause(one))) == sorted(map(str, failing))
+
+
+def read_cause(words: str) -> list[dict[str, str]]:
+    """Return the values of axes with which a test fails by the words of a cause."""
+    result: list[dict[str, str]] = []
+    axis = value = ""
+    for part in words.split(" and "):
+        first, _, second = f" {part}".partition(" with ")
+        match first.split():
+            case [axis, value]:
+                pass
+            case [value]:
+                pass
+        result.append({axis: value, **(dict([second.split()]) if second else {})})
+    return result
 
 
 @given(matrices(), st.randoms(use_true_random=False))

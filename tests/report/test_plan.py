@@ -39,7 +39,7 @@ def test_the_next_cell_of_our_own_matrix() -> None:
         ],
         plan=plan_of(ROOT / "matrices" / "cells.toml"),
     )
-    words = "ctk 13.2 or driver 13.2 or nvjitlink 13.2"
+    words = "either ctk 13.2, or driver 13.2, or nvjitlink 13.2"
     (partial,) = report.partial
     assert partial.explanation == f"{words}; run ctk-13.0-driver-13.2 to tell"
 
@@ -57,7 +57,7 @@ def test_a_cell_that_was_interrupted_may_still_decide(letter) -> None:
     if letter == ".":
         third.outcomes.clear()
     cells = [run("a", "P", ctk="1", driver="1"), run("b", "F", ctk="2", driver="2"), third]
-    words = "ctk 2 or nvjitlink 2" if letter == "F" else "ctk 2 or driver 2 or nvjitlink 2"
+    words = "either ctk 2, or nvjitlink 2" if letter == "F" else "either ctk 2, or driver 2, or nvjitlink 2"
     (partial,) = MatrixReport(cells, plan=plan).partial
     assert partial.explanation == words + ("; run c to tell" if letter == "." else "")
     third.exitstatus = 0

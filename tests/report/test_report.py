@@ -53,7 +53,7 @@ def test_merge(four) -> None:
     }
     explained = {one.test.partition("::")[2]: (one.explanation, one.cells) for one in report.partial}
     assert explained == {
-        "newer": ("ctk newer major than driver or ctk 13.0 with driver 12.9", ("c-13-12",)),
+        "newer": ("either ctk newer major than driver, or ctk 13.0 with driver 12.9", ("c-13-12",)),
         "ctk": ("ctk 13.0", ("c-13-12", "c-13-13")),
     }
     assert report.skipped_everywhere == [("tests/test_a.py::skips", ("why skips",))]
@@ -365,8 +365,8 @@ def test_command(four, tmp_path, capsys, monkeypatch) -> None:
         assert words in captured.out
     assert "cudalink report: failed: 3 (a test fails)" in captured.err
     assert "cudalink report: incomplete: 2" in captured.err
-    explained = "ctk newer major than driver or ctk 13.0 with driver 12.9"
-    assert f"| tests/test\\_a.py::newer | {explained} | c-13-12 |" in summary.read_text()
+    explained = "either ctk newer major than driver, or ctk 13.0 with driver 12.9"
+    assert f"| tests/test\\_a.py::newer | {explained} | why newer | c-13-12 |" in summary.read_text()
     assert "| c-13-13 | ctk | 13.2 | 13.0.2 |" in summary.read_text()
     assert cli.main([*arguments, "-q", "--tags", "!gpu", "--fail-on", "mismatch"]) == 1
     assert "mismatch: 2" in capsys.readouterr().err
@@ -413,8 +413,8 @@ def test_without_the_extra(four, tmp_path, monkeypatch, capsys) -> None:
     forms = [f"--{name}={tmp_path / name}" for name in ("markdown", "junit", "save")]
     assert cli.main(["report", str(four), *forms]) == 1
     captured = capsys.readouterr()
-    why = "ctk newer major than driver or ctk 13.0 with driver 12.9"
-    assert re.search(rf"^tests/test_a\.py::newer +{why} +c-13-12$", captured.out, re.MULTILINE)
+    why = "either ctk newer major than driver, or ctk 13.0 with driver 12.9"
+    assert re.search(rf"^tests/test_a\.py::newer +{why} +why newer +c-13-12$", captured.out, re.MULTILINE)
     assert "4 cells, 7 tests, 13 passed, 3 failed or error, 1 crashed" in captured.out
     assert all((tmp_path / name).stat().st_size > 100 for name in ("markdown", "junit", "save"))
 
