@@ -34,17 +34,19 @@ def key(link: UnsteeredLink) -> str:
 def lines(links: Mapping[str, int]) -> list[str]:
     """Return a line of the summary for each module or library that linked, of counts by `key`."""
     by_via: dict[str, Counter[str]] = {}
+    forced: set[str] = set()
     for name, number in sorted(links.items()):
         rest, _, how = name.rpartition("/")
         via, _, backend = rest.rpartition("/")
         by_via.setdefault(via, Counter())[f"{unsteered_on(backend)}{_HOW[how]}"] += number
+        if how != "free":
+            forced.add(via)
     found = []
     for via, shares in by_via.items():
         total = sum(shares.values())
         where = ", ".join(f"{number} {share}" for share, number in shares.items())
-        found.append(
-            f"{counted(total, 'link')} in your code {'was' if total == 1 else 'were'} not steered ({via}): {where}"
-        )
+        steered = f" {'was' if total == 1 else 'were'} not steered" if via in forced else ""
+        found.append(f"{counted(total, 'link')} in your code{steered} ({via}): {where}")
     return found
 
 

@@ -219,6 +219,11 @@ class CellRun:
         return counts
 
     @property
+    def not_steered(self) -> int:
+        """Number of links that no target steers, where a backend was forced."""
+        return sum(links["number"] for links in self.unsteered if links["forced"] is not None)
+
+    @property
     def fault(self) -> str:
         """Why the run is incomplete; empty if pytest finished, and its records are sound."""
         named = self.damage[:_NAMED]

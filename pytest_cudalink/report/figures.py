@@ -64,8 +64,8 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
     for key, number in sorted(links.items()):
         where = line(linked_on(key))
         found.append((number, f"link {where}" if number == 1 else f"links {where}", False, "cells"))
-    unsteered = sum(cell.unsteered_by_via.total() for cell in report.cells)
-    found += _if_any(unsteered, "link not steered|links not steered", "unsteered")
+    not_steered = sum(cell.not_steered for cell in report.cells)
+    found += _if_any(not_steered, "link not steered|links not steered", "unsteered")
     modules = sum(cell.unlinked_modules for cell in report.cells)
     found += _if_any(modules, "module that no seen link made|modules that no seen link made", "unsteered")
     if comparison is not None:

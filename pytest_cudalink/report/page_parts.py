@@ -146,7 +146,7 @@ def state_of(cell: CellRun) -> list[dict[str, Any]]:
     numbers = {
         "I": 1 if cell.fault else 0,
         "V": len(cell.violations),
-        "N": cell.unsteered_by_via.total(),
+        "N": cell.not_steered,
     }
     return [badge(letter, number) for letter, number in numbers.items() if number]
 

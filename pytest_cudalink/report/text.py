@@ -6,6 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, TextIO
 
@@ -18,7 +19,7 @@ from .matrix_report import MatrixReport
 from .origin import Origin
 from .safe_text import line
 from .verdict import verdict
-from .views import NAMES, Section, libraries_in_short, links_in_words, section, sections
+from .views import NAMES, Section, libraries_in_short, links_in_words, section, sections, unsteered
 
 __all__ = ["headline", "markdown", "plain", "terminal"]
 
@@ -160,8 +161,9 @@ def plain(
 
 
 def _brief(report: MatrixReport, comparison: Comparison | None) -> list[Section]:
-    """Return the tables that a terminal has room for; the other forms show every table, and the files of libraries."""
-    found = [libraries_in_short(report) if one.id == "libraries" else one for one in sections(report, comparison)]
+    """Return the tables that a terminal has room for; the other forms show all of every table."""
+    short = {"libraries": libraries_in_short, "unsteered": partial(unsteered, forced_only=True)}
+    found = [short[one.id](report) if one.id in short else one for one in sections(report, comparison)]
     return [one for one in found if one.rows and one.id not in _NOT_HERE]
 
 

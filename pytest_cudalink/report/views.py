@@ -26,6 +26,7 @@ __all__ = [
     "links_in_words",
     "section",
     "sections",
+    "unsteered",
 ]
 
 #: The meaning of each letter, worst first.
@@ -112,7 +113,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
         _not_run(report),
         _violations(report),
         _sticky(report),
-        _unsteered(report),
+        unsteered(report),
         _verdicts(report),
         _mismatches(report),
         _libraries(report),
@@ -235,26 +236,46 @@ def _sticky(report: MatrixReport) -> Section:
     )
 
 
-def _unsteered(report: MatrixReport) -> Section:
-    """Return a row for each place that links unsteered, those on another backend than the forced one first."""
-    places: Counter[tuple[bool, str, str, str, str, str, str]] = Counter()
+def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
+    """Return a row for each place that links unsteered, those on another backend than the forced one first.
+
+    Parameters
+    ----------
+    report
+    forced_only : bool
+        Leave out the places and cells where nothing was forced: nothing there had to be steered.
+    """
+    places: Counter[tuple[bool, str, str, str, str, str]] = Counter()
+    cells: dict[tuple[bool, str, str, str, str, str], dict[str, None]] = {}
     for cell in report.cells:
         for one in cell.unsteered:
             forced = one["forced"]
             follows = forced is None or one["backend"] in (forced, "unknown")
-            where = one["where"] or "unknown"
-            how = (follows, cell.name, one["via"], one["call"], where, unsteered_on(one["backend"]), forced or "")
-            places[how] += one["number"]
-    rows: list[tuple[str | int | float, ...]] = [(*place[1:], number) for place, number in sorted(places.items())]
-    rows += [
-        (cell.name, NOT_SEEN, "", "", "", "", f"at least {cell.unlinked_modules}")
-        for cell in report.cells
-        if cell.unlinked_modules
+            how = (
+                follows,
+                one["via"],
+                one["call"],
+                one["where"] or "unknown",
+                unsteered_on(one["backend"]),
+                forced or "",
+            )
+            if forced is not None or not forced_only:
+                places[how] += one["number"]
+                cells.setdefault(how, {})[cell.name] = None
+    rows: list[tuple[str | int | float, ...]] = [
+        (*place[1:], number, few(list(cells[place]))) for place, number in sorted(places.items())
     ]
+    unseen = {
+        cell.name: cell.unlinked_modules
+        for cell in report.cells
+        if cell.unlinked_modules and not (forced_only and cell.axes.get("backend", "auto") == "auto")
+    }
+    if unseen:
+        rows.append((NOT_SEEN, "", "", "", "", f"at least {sum(unseen.values())}", few(list(unseen))))
     return section(
         "unsteered",
         "Links that were not steered",
-        ("cell", "linked by", "call", "in", "linked", "forced", "links"),
+        ("linked by", "call", "in", "linked", "forced", "links", "cells"),
         rows,
         "places",
         note="No target steers these calls, so a forced backend does not reach them. A test in which one links on "

@@ -129,7 +129,7 @@ def matrix() -> MatrixReport:
                 ]
             if (ctk, driver) == ("13.0", "13.0"):
                 place = {"via": "cuda.bindings.driver", "call": "cuLinkComplete", "where": "sample/jit.py:41"}
-                cell.unsteered = [{**place, "backend": "driver", "forced": None, "number": 3}]
+                cell.unsteered = [{**place, "backend": "driver", "forced": "driver", "number": 3}]
             for number in range(190 if driver == "none" else 200):
                 test = f"tests/test_link_{number // 40}.py::test_case[{number}]"
                 letter, detail = outcome(number, ctk, driver)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import cli
 from pytest_cudalink.report import html, junit, records, text, views
-from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN
+from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN, CellRun
 from pytest_cudalink.report.compare import compare, findings
 from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
@@ -460,6 +460,26 @@ def test_empty_report_is_no_error_for_the_page() -> None:
     assert "0 tests in 0 cells" in html.render(MatrixReport([]))
 
 
+def test_where_nothing_was_forced() -> None:
+    """Nothing had to be steered: the terminal says nothing of it, and the other forms have one row for each place."""
+    place = {"via": "cuda.bindings.driver", "call": "cuLinkComplete", "where": "a.py:3", "backend": "driver"}
+    links = [{**place, "number": 1, "forced": None}]
+    free = [CellRun(name, axes={"backend": "auto"}, unlinked_modules=1, unsteered=links) for name in "abcdefghijk"]
+    named = "a, b, c, d, e, f and 5 more"
+    tables = {one.id: one for one in views.sections(MatrixReport(free))}
+    assert tables["unsteered"].rows == (
+        ("cuda.bindings.driver", "cuLinkComplete", "a.py:3", "on the driver", "", 11, named),
+        (views.NOT_SEEN, "", "", "", "", "at least 11", named),
+    )
+    assert "steered" not in text.plain(MatrixReport(free))
+    assert "steered" not in " ".join(one.text for one in figures(MatrixReport(free)))
+    forced = CellRun("z", axes={"backend": "driver"}, unlinked_modules=2, unsteered=[{**links[0], "forced": "driver"}])
+    shown = text.plain(MatrixReport([*free, forced]))
+    assert "1 link not steered" in shown
+    assert re.search(r"cuLinkComplete +a\.py:3 +on the driver +driver +1 +z\n", shown)
+    assert re.search(r"at least 2 +z\n", shown)
+
+
 def test_a_cell_in_every_state_at_once(tmp_path) -> None:
     """Crashed, damaged, with records that differ and links that were not steered: each is said once, in every form."""
     folder = tmp_path / "records"
@@ -480,9 +500,9 @@ def test_a_cell_in_every_state_at_once(tmp_path) -> None:
     assert {"1 crashed", "1 incomplete cell", "1 test whose records differ"} <= {*counts}
     tables = {section.id: section for section in views.sections(report)}
     assert tables["unsteered"].rows == (
-        ("a", "cuda.bindings.driver", "cuLinkComplete", "helper.py:3", "on the driver", "nvjitlink", 2),
-        ("a", "cuda.bindings.driver", "cuLinkComplete", "unknown", "on a backend that cannot be seen", "nvjitlink", 1),
-        ("a", views.NOT_SEEN, "", "", "", "", "at least 2"),
+        ("cuda.bindings.driver", "cuLinkComplete", "helper.py:3", "on the driver", "nvjitlink", 2, "a"),
+        ("cuda.bindings.driver", "cuLinkComplete", "unknown", "on a backend that cannot be seen", "nvjitlink", 1, "a"),
+        (views.NOT_SEEN, "", "", "", "", "at least 2", "a"),
     )
     assert [tables[name].total for name in ("crashed", "incomplete", "repeats")] == [1, 1, 1]
     assert tables["incomplete"].rows == (("a", cell.fault),)

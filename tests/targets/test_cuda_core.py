@@ -35,7 +35,7 @@ def test_forced(go, cuda_core, backend) -> None:
     result.stdout.fnmatch_lines(
         [f"cudalink: forced to {backend}: bundled, cuda.core {cuda_core}*", f"cuda.core: 1 link (1 on {name})"]
     )
-    result.stdout.no_fnmatch_line("*not steered*")
+    result.stdout.no_fnmatch_line("*in your code*")
 
 
 def test_not_forced(go) -> None:
@@ -288,7 +288,7 @@ def test_links_of_an_unknown_release_are_counted(go, pytester) -> None:
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         [
-            "2 links in your code were not steered (cuda.core): 2 on nvJitLink",
+            "2 links in your code (cuda.core): 2 on nvJitLink",
             "cuda.core is not watched: cudalink cannot steer cuda-core 0.1: there are recipes for *",
         ]
     )
