@@ -97,6 +97,7 @@ def _commands() -> str:
 
 def _run(arguments: Sequence[str] | None) -> int:
     """Run one subcommand; return its exit code."""
+    _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if "_ARGCOMPLETE" in os.environ:
         from .completion import complete
@@ -115,7 +116,6 @@ def _run(arguments: Sequence[str] | None) -> int:
     if "run" not in options:  # nothing but --
         parser.print_help()
         return 0
-    _prepare_streams()
     _warn_of_variables()
     try:
         return int(options.run(options))
@@ -124,14 +124,37 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _INTERRUPTED
 
 
+class _WriteError(BaseException):
+    """Nobody takes the output; the cause is an `OSError`.
+
+    It is none itself, because a command would take that for an error of one of its files.
+    """
+
+
+class _Stream(io.TextIOWrapper):
+    """Stdout or stderr, whose errors no command handles."""
+
+    def write(self, text: str, /) -> int:
+        """Write as every text stream."""
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise _WriteError from error
+
+
 def _prepare_streams() -> None:
     """Escape characters that the encoding of a stream lacks, and write each line at once.
 
     A path in the output cannot raise then, and the log of a CI job has both streams in the order in which they were
     written.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if type(stream) is io.TextIOWrapper:
+            stream.flush()
+            binary = open(stream.fileno(), "wb", closefd=False)  # noqa: SIM115
+            setattr(sys, name, _Stream(binary, stream.encoding, "backslashreplace", line_buffering=True))
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace", line_buffering=True)
 
 
@@ -158,12 +181,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _run(arguments)
         finally:
             sys.stdout.flush()  # a write error is reported here, not by the interpreter at its end
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):
+    except (OSError, _WriteError) as caught:
+        error = caught if isinstance(caught, OSError) else caught.__cause__
+        if not isinstance(error, OSError) or error.errno not in (errno.EPIPE, errno.ENOSPC, errno.EIO):
             raise
         # the rest of the output has nowhere to go either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
         if error.errno == errno.EPIPE:
+            os.dup2(nowhere, sys.stderr.fileno())
             return _BROKEN_PIPE
         sys.stderr.write(f"cudalink: cannot write: {error}\n")
         return 1

@@ -10,16 +10,46 @@ from pathlib import Path
 import pytest
 
 COMMAND = [sys.executable, "-m", "pytest_cudalink.cli", "toolchain", "list"]
+ROOT = Path(__file__).parents[2]
 FULL = Path("/dev/full")
 
 
-def test_nobody_reads() -> None:
-    """A reader that has left, as `head` does, ends the command without a traceback, with a shell's code for it."""
+#: A way to call each command that prints something and changes nothing.
+CALLS = (
+    *("toolchain list", "matrix list", "matrix check", "matrix check --schema", "matrix show ctk-13.0"),
+    *("matrix github", "matrix gitlab", "matrix cache-key ctk-13.0", "doctor", "driver info", "can-link 13.0 12.9 ptx"),
+    *("compat exports cuLaunchKernel", "compat known-bad", "skew", "audit --help", "completion bash"),
+    *("report --help", "--help", "--version", "stubs list", "demo", "init --help"),
+)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [pytest.param(one, marks=() if one in ("toolchain list", "matrix list") else pytest.mark.slow) for one in CALLS],
+)
+def test_nobody_reads(call: str) -> None:
+    """A reader that has left, as `head` does, ends the command without a word, with a shell's code for it."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as output:
-        done = subprocess.run(COMMAND, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
+        command = [*COMMAND[:3], *call.split()]
+        done = subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.slow
+def test_fifty_readers_of_one_line() -> None:
+    """It does not matter when they leave."""
+    calls = ("matrix list", "toolchain list", "matrix show ctk-13.0", "compat known-bad", "matrix list --json")
+    for number in range(50):
+        command = [*COMMAND[:3], *calls[number % len(calls)].split()]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            os.read(process.stdout.fileno(), 1)
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode in (0, 141)  # 0 where all was written before
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
