@@ -116,6 +116,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     if "run" not in options:  # nothing but --
         parser.print_help()
         return 0
+    if "verb_names" in options:
+        from .names import missing_verb
+
+        if words := missing_verb(options):
+            sys.stderr.write(f"cudalink {given[0]}: {words}\n")
+            return 2
     _warn_of_variables()
     try:
         return int(options.run(options))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..report.safe_text import line as safe
 from .completion import offer
-from .names import hint
+from .names import add_verbs, hint
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -23,7 +23,7 @@ DESCRIPTION: Final = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
-    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    verbs = add_verbs(parser)
     exports = verbs.add_parser("exports", help="show which libraries, releases and wheels have a symbol")
     symbols = exports.add_argument("symbols", nargs="+", metavar="SYMBOL", help="such as nvJitLinkVersion")
     offer(symbols, lambda _: _symbols())

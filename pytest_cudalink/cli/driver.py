@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..compat import names
 from ..progress import progress
 from .completion import offer
+from .names import add_verbs
 from .paths import STDOUT, output_file
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _GIVEN: Final = ("ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY", "EVENTS", "FAULTS
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs; variables of an emulated driver in the environment are the defaults."""
     given = {name: os.environ.get(f"CUDALINK_EMULATOR_{name}", "") for name in _GIVEN}
-    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    verbs = add_verbs(parser)
     start = verbs.add_parser("run", help="run a program on an emulated driver")
     version = start.add_argument(
         "--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0"

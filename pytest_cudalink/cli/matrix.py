@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from .completion import offer
-from .names import UnknownNameError, hint, tagged
+from .names import UnknownNameError, add_verbs, hint, tagged
 from .paths import any_path, input_path, wrong_file
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ DESCRIPTION: Final = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
-    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    verbs = add_verbs(parser)
     check = verbs.add_parser("check", help="report what is wrong with the file, with lines and keys")
     check.add_argument("--schema", action="store_true", help="print the JSON schema instead")
     listing = verbs.add_parser("list", help="one line for each cell")

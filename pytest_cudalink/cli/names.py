@@ -1,7 +1,8 @@
-"""Names that a user mistyped: the nearest known ones, or all of them."""
+"""Names that a user mistyped or left out: the nearest known ones, or all of them."""
 
 from __future__ import annotations
 
+import argparse
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from ..matrix import Cell
 
-__all__ = ["UnknownNameError", "hint", "tagged"]
+__all__ = ["UnknownNameError", "add_verbs", "hint", "missing_verb", "tagged"]
 
 #: More names than this are not listed; a command shows them all.
 _MOST: Final = 20
@@ -59,3 +60,23 @@ def tagged(cells: Iterable[Cell], tags: str, file: Path) -> list[Cell]:
         msg = f"no cell of {file} has the tags {tags!r}; known: {', '.join(sorted(known))}"
         raise UnknownNameError(msg)
     return found
+
+
+def add_verbs(
+    parser: argparse.ArgumentParser, name: str = "verb"
+) -> argparse._SubParsersAction[argparse.ArgumentParser]:
+    """Add verbs to a command; the option of this name is then the chosen one.
+
+    argparse would say that VERB is required, and not which verbs there are; `missing_verb` does.
+    """
+    verbs = parser.add_subparsers(title=f"{name}s", dest=name, metavar=name.upper())
+    parser.set_defaults(verb_names=(name, verbs.choices))
+    return verbs
+
+
+def missing_verb(options: argparse.Namespace) -> str:
+    """Return what is wrong with a command that has verbs and was given none; empty if all is well."""
+    name, known = getattr(options, "verb_names", ("", ()))
+    if not name or getattr(options, name) is not None:
+        return ""
+    return f"{name.upper()} is missing; expected {', '.join(known)}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..progress import progress
+from .names import add_verbs
 from .paths import input_file, output_folder
 
 __all__ = ["DESCRIPTION", "configure", "run"]
@@ -23,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cmake-dir", action=_PrintCMakeDir, nargs=0, help="print the folder for -Dcudalink_stubs_DIR=, and stop"
     )
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    actions = add_verbs(parser, "action")
     what = argparse.ArgumentParser(add_help=False)
     what.add_argument(
         "--libs", default="cuda,cudart,nvrtc", metavar="LIBS", help="libraries, by commas (default: cuda,cudart,nvrtc)"

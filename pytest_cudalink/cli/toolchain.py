@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..plurals import counted
 from ..progress import progress
 from .completion import offer
+from .names import add_verbs
 from .paths import input_file, input_path, new_path, output_folder
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ DESCRIPTION: Final = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
-    verbs = parser.add_subparsers(title="verbs", dest="verb", metavar="VERB", required=True)
+    verbs = add_verbs(parser)
     add = verbs.add_parser("add", help="fetch releases that are not in the cache")
     offer(add.add_argument("versions", nargs="+", metavar="VERSION", help="such as 13.0, or latest"), _releases)
     add.add_argument("--installer", choices=("uv", "pip"), help="what downloads (default: uv if it is installed)")

@@ -47,6 +47,21 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
         assert [" ".join(line.split()) for line in below] == [f"{name} {text}" for name, text in group.items()]
 
 
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        ("matrix", "VERB is missing; expected check, list, show, smoke, cache-key, github, gitlab"),
+        ("driver", "VERB is missing; expected run, info"),
+        ("compat", "VERB is missing; expected exports, known-bad"),
+        ("toolchain", "VERB is missing; expected add, list, remove, path, bundle, unbundle"),
+        ("stubs", "ACTION is missing; expected build, generate, list, describe"),
+    ],
+)
+def test_a_command_without_its_verb(command: str, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One sentence has the verbs."""
+    assert _said([command], capsys) == (2, f"cudalink {command}: {missing}")
+
+
 def test_every_command_has_a_module() -> None:
     """A command in the help can be run."""
     assert [name for name in COMMANDS if find_spec(module_of(name)) is None] == []
