@@ -24,6 +24,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
+from ..report import safe_text
 from ..versions import CudaVersion
 from . import lines
 from .cells import VERSIONS, Cell, is_pytest
@@ -51,6 +52,11 @@ _MOST_BYTES: Final = 1 << 18
 _MOST_CELLS: Final = 10_000
 #: Most levels of tables and lists; a cell with an exclude has 5.
 _MOST_DEPTH: Final = 32
+#: Matches a string or a comment of TOML, and a key with more parts than there may be levels.
+_TEXT: Final = re.compile(
+    r"\x22{3}(?:\\[\s\S]|[^\\])*?\x22{3}|'{3}[\s\S]*?'{3}|\x22(?:\\.|[^\x22\\\n])*\x22|'[^'\n]*'|#[^\n]*"
+)
+_LONG_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*+\.[ \t]*+){{{_MOST_DEPTH}}}")
 #: Most wrong values that are named of one key.
 _MOST_NAMED: Final = 20
 #: Longest name of a cell: runners make folders of it.
@@ -63,6 +69,10 @@ _OF_EXCLUDE: Final = ("because", "cell", "issue", "until", "note")
 _NOT_BARE: Final = ("ctk", "source", "local", "install", "extras", "groups", "packages", "tests")
 #: What the plugin does, which a bare cell has only where its command is pytest.
 _OF_PLUGIN: Final = ("nvjitlink", "backend", "policy")
+
+
+#: An axis in the name of the cells of a table of axes.
+_PLACEHOLDER: Final = r"\{([a-z0-9-]+)\}"
 
 
 class CellsError(ValueError):
@@ -144,7 +154,7 @@ class _Axes:
             chosen = dict(zip(self.lists, combination, strict=True))
             values = self.shared | {key: value for key, value in chosen.items() if key in KEYS}
             values[VERSIONS] = self.shared[VERSIONS] | {key: one for key, one in chosen.items() if key not in KEYS}
-            parts = re.split(r"\{([a-z0-9-]+)\}", self.template)
+            parts = re.split(_PLACEHOLDER, self.template)
             parts[1::2] = [_in_name(values, key) for key in parts[1::2]]
             yield "".join(parts), values
 
@@ -154,6 +164,11 @@ class _Reader:
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
+        # tomllib's memory is quadratic in the parts of a key; those of strings are none
+        bare = _TEXT.sub(lambda found: "s" + "\n" * found[0].count("\n"), text)
+        if long := _LONG_KEY.search(bare):
+            number = bare.count("\n", 0, long.start()) + 1
+            raise CellsError([f"{path}:{number}: tables or lists are nested more than {_MOST_DEPTH} deep"])
         try:
             self.content: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -192,8 +207,8 @@ class _Reader:
     def fault(self, place: lines.Path, text: str) -> None:
         """Add a fault of a key."""
         line = lines.line_of(self.lines, place) or 1
-        name = ".".join(_quoted(key) for key in place)
-        self.faults.append((line, f"{self.path}:{line}: {name}: {text}" if name else f"{self.path}:{line}: {text}"))
+        where = ": ".join([f"{self.path}:{line}", *filter(None, [".".join(map(_quoted, place))]), text])
+        self.faults.append((line, safe_text.line(where, _MOST_BYTES)))
 
     def unknown(self, place: lines.Path, given: Iterable[str], known: Iterable[str]) -> None:
         """Add a fault for every unknown key, with the nearest known one."""
@@ -349,6 +364,10 @@ class _Reader:
         template = table.get("name", "-".join(f"{key}-{{{key}}}" for key in lists))
         result = _Axes(place, lists, shared, str(template))
         result.excludes = self.excludes((*place, "exclude"), table.get("exclude", []), lists)
+        for word in dict.fromkeys(re.findall(_PLACEHOLDER, str(template))):
+            if word not in KEYS and word not in versions:
+                self.fault((*place, "name"), f"{{{word}}} is not an axis of this table; its axes: {', '.join(lists)}")
+                return None
         unnamed = [key for key, values in lists.items() if len(values) > 1 and f"{{{key}}}" not in str(template)]
         if not isinstance(template, str):
             self.fault((*place, "name"), f"needed a string, found {_kind(template)}")

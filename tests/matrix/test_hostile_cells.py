@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,57 @@ def faults(path: Path, text: str | bytes) -> list[str]:
         assert all(fault.startswith(f"{path}:") for fault in error.faults)
         return [fault.removeprefix(f"{path}:") for fault in error.faults]
     return []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (".".join("a" * 20_000) + " = 1\n", 1),
+        ("[cells.x]\nenv = { " + " . ".join("a" * 20_000) + " = 1 }\n", 2),
+        ("# '\n[" + ".".join(['"a"'] * 20_000) + "]\n", 2),
+        ('x = """\n\\"""\n"""\n' + ".".join(["'a'"] * 20_000) + " = 1\n", 4),
+    ],
+    ids=("key", "inline", "header", "after a string"),
+)
+def test_a_key_of_very_many_parts(text: str, line: int, tmp_path) -> None:
+    """It is refused before tomllib takes gigabytes for it."""
+    tracemalloc.start()
+    try:
+        found = faults(tmp_path / "c.toml", text)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == [f"{line}: tables or lists are nested more than 32 deep"]
+    assert peak < 20_000_000
+
+
+def test_dots_in_strings_are_no_key(tmp_path) -> None:
+    """A string and a comment may have as many as they like."""
+    dots = ".".join("a" * 100)
+    strings = (f'"{dots}"', f"'{dots}'", f'"""\n{dots}\n"""', f"'''\n{dots}\n'''")
+    text = "".join(f"[cells.c{number}]\ntests = [{one}] # {dots}\n" for number, one in enumerate(strings))
+    assert faults(tmp_path / "c.toml", text) == []
+
+
+@pytest.mark.parametrize("verb", ["check", "list", "github", "gitlab"])
+def test_a_place_with_escapes(verb: str, tmp_path, capsys) -> None:
+    """A key is shown, and not obeyed by the terminal or taken for another line of the log."""
+    file = tmp_path / "c.toml"
+    file.write_text('[cells."\\u001b[31m x\\n::error::y"]\n[cells.a.env]\n"\\u001b" = 1\n')
+    assert cli.main(["matrix", verb, "--file", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert said.startswith(f'{file}:1: cells."\\x1b[31m x ::error::y": ')
+    assert len(said.splitlines()) == 3
+
+
+def test_a_name_with_a_word_that_is_no_axis(tmp_path) -> None:
+    """The word is named, with the axes that there are; a key with one value for all cells may stand in a name."""
+    axes = '[axes.t]\nname = "x-{%s}-{ctk}"\nctk = ["13.0", "12.9"]\n'
+    assert faults(tmp_path / "c.toml", axes % "foo") == [
+        "2: axes.t.name: {foo} is not an axis of this table; its axes: ctk"
+    ]
+    assert faults(tmp_path / "c.toml", axes % "driver") == []
 
 
 @pytest.mark.parametrize("name", ["A B", "A=B", "", "A\\u0000", "\\n", "Ä", "A\\tB"])
@@ -162,7 +214,8 @@ def test_nox_makes_the_folders_that_the_check_expects() -> None:
 def test_deep_nesting(text: str, tmp_path) -> None:
     """Nested lists, tables and dotted keys are one fault, not a RecursionError."""
     before = time.monotonic()
-    assert faults(tmp_path / "c.toml", text) == ["1: tables or lists are nested more than 32 deep"]
+    line = 2 if "\nenv." in text else 1  # of a key that is refused by its own length
+    assert faults(tmp_path / "c.toml", text) == [f"{line}: tables or lists are nested more than 32 deep"]
     assert time.monotonic() - before < 60
 
 
