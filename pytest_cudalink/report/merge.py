@@ -28,7 +28,7 @@ from .origin import read as origin_of
 from .records import RecordError, format_fault
 from .repeats import joined
 from .safe_text import shortened
-from .wording import backend_keys, ended_by
+from .wording import backend_keys, call_in_words, ended_by
 
 if TYPE_CHECKING:
     from .events import CrashRecord, EndRecord, FoundRecord, LibraryRecord, LinkRecord, RunRecord, TestRecord
@@ -44,6 +44,8 @@ _LONGEST: Final = 64 << 20
 _HEAD: Final = 4096
 #: Matches an event "start" as the plugin writes it.
 _STARTED: Final = re.compile(rb'\{"event": "start", "time": \d{1,12}[.,]').match
+#: Matches the beginning of an event, with its time.
+_TIME: Final = re.compile(rb'\{"event": "[a-z]+", "time": (\d{1,12}(?:\.\d+)?)').match
 _CELL: Final = re.compile(rb'"cell": ("(?:[^"\\]|\\.)*")')
 #: Faults that are kept of a file.
 _PROBLEMS: Final = 100
@@ -174,6 +176,8 @@ class _Reading:
     ----------
     described : bool
         Whether there was an event "run".
+    last : bytes
+        The last line.
     started : list of bytes
         The lines of the events "start".
     unsteered : Counter of tuple
@@ -185,6 +189,7 @@ class _Reading:
     cell: CellRun
     began: float = 0.0
     described: bool = False
+    last: bytes = b""
     started: list[bytes] = field(default_factory=list)
     unsteered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     libraries: dict[tuple[str, ...], LibraryRecord] = field(default_factory=dict)
@@ -199,6 +204,8 @@ class _File:
         One for each event "run"; before the first there is one for what comes before it.
     number : int
         The current line.
+    previous : bytes
+        The line before, if it was not cut.
     pending : str
         What is wrong with the line before: the last line of a file may be cut.
     cut : bool
@@ -208,7 +215,7 @@ class _File:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.readings = [_Reading(CellRun(path.stem, [str(path)]))]
-        self.number, self.pending, self.cut = 0, "", False
+        self.number, self.previous, self.pending, self.cut = 0, b"", "", False
 
     def take(self, line: bytes) -> None:
         """Read a line that is not plainly the start of a test."""
@@ -224,6 +231,7 @@ class _File:
                 _name(reading, line)
             return
         if kind == "run":
+            reading.last = self.previous
             _start(self.readings, event, self.number)
         elif reading.cell.unread:
             pass
@@ -247,6 +255,7 @@ class _File:
     def finish(self) -> None:
         """Note what is wrong with the file as a whole, and find the tests that have no result."""
         last = self.readings[-1]
+        last.last = self.previous
         if self.pending and last.cell.finished:
             _note(last.cell, self.pending)
         last.cell.truncated = bool(self.pending)
@@ -256,6 +265,7 @@ class _File:
         for reading in self.readings:
             cell = reading.cell
             if not cell.finished:
+                cell.duration = _seconds(reading)
                 _add_crashed(cell, reading.started)
             cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
             cell.libraries += reading.libraries.values()
@@ -274,16 +284,25 @@ def _read(path: Path) -> list[tuple[float, CellRun]]:
                 if _STARTED(line) and line.count(b'"event"') == 1:
                     reader.settle()
                     reader.readings[-1].started.append(line)
+                    reader.previous = line
                     continue
                 if len(line) == _LONGEST:
                     words = f"line {reader.number} is longer than {_LONGEST:,} bytes; the rest is not read"
                     _note(reader.readings[-1].cell, f"{path}: {words}")
                     break
                 reader.take(line)
+                if line.endswith(b"\n"):
+                    reader.previous = line
     except OSError as error:
         _note(reader.readings[-1].cell, _unreadable(path, error))
     reader.finish()
     return [(reading.began, reading.cell) for reading in reader.readings]
+
+
+def _seconds(reading: _Reading) -> float:
+    """Return how long a run without an end took at least: until its last event."""
+    found = _TIME(reading.last)
+    return max(0.0, float(found[1]) - reading.began) if found and reading.began else 0.0
 
 
 def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None:
@@ -515,8 +534,9 @@ def _unknown(test: str | None) -> CrashRecord:
 def _story(crash: Mapping[str, Any]) -> str:
     """Return what is known about the end of a process, in lines."""
     lines = [f"ended by {ended_by(crash)}"]
-    for title, name in (("last calls of the driver:", "last_events"), ("frames:", "frames")):
-        if found := crash.get(name):
-            lines += [title, *(f"  {line}" for line in found)]
+    if calls := crash.get("last_events"):
+        lines += ["last calls of the driver:", *(f"  {call_in_words(str(one))}" for one in calls)]
+    if frames := crash.get("frames"):
+        lines += ["frames:", *(f"  {line}" for line in frames)]
     lines.append("Run with --cudalink-isolate or --cudalink-rerun-after-crash, so that a crash ends one test only.")
     return "\n".join(lines)[:_LONG]

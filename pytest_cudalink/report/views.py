@@ -12,7 +12,7 @@ from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
 from .matrix_report import MatrixReport
 from .safe_text import line
-from .wording import by_cause, ended_by, linked_on, status, unsteered_on, without_driver
+from .wording import by_cause, call_in_words, ended_by, linked_on, status, unsteered_on, without_driver
 
 __all__ = [
     "NAMES",
@@ -368,7 +368,7 @@ def _crashed(report: MatrixReport) -> Section:
             cell.name,
             str(crash.get("nodeid") or "outside tests"),
             ended_by(crash),
-            " → ".join(map(str, (crash.get("last_events") or [])[-3:])),
+            " → ".join(call_in_words(str(one)) for one in (crash.get("last_events") or [])[-3:]),
             " ← ".join([str(one).strip() for one in crash.get("frames") or [] if "File" in str(one)][:3]),
         )
         for cell in report.cells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -11,6 +12,7 @@ __all__ = [
     "UNWRITTEN",
     "backend_keys",
     "by_cause",
+    "call_in_words",
     "ended_by",
     "link_key",
     "linked_on",
@@ -39,6 +41,19 @@ def ended_by(crash: Mapping[str, Any]) -> str:
     if crash.get("exitcode") is not None:
         return f"exit code {crash['exitcode']}"
     return "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-isolate shows it"
+
+
+def call_in_words(event: str) -> str:
+    """Return a call of the driver, as its events have it, in words: ``"cuLinkAddData_v2 answered 209: NOTE"``.
+
+    Anything else is returned as it is: a record may have been written by another version.
+    """
+    try:
+        found = json.loads(event)
+        words = f"{found['call']} answered {found['result']}"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return event
+    return f"{words}: {found['note']}" if found.get("note") else words
 
 
 def link_key(target: str, backend: str) -> str:

@@ -519,6 +519,29 @@ def test_a_cell_in_every_state_at_once(tmp_path) -> None:
         assert (found["unsteered.cuda.bindings.driver"], found["unlinked_modules"]) == ("3", "2")
 
 
+def test_a_run_that_died(tmp_path) -> None:
+    """It took as long as its events show, also where several runs share a file and the last line is cut."""
+    run = {"event": "run", "schema": 1, "run": "r", "cell": "c", "python": "3.11.7", "settings": {}, "versions": {}}
+    start = {"event": "start", "nodeid": "t.py::t", "worker": None, "attempt": 1}
+    calls = [
+        '{"n":1,"call":"cuInit","result":0}',
+        '{"call":"cuLinkComplete","result":801,"note":"no GPU"}',
+        "cuOld",
+        "7",
+    ]
+    crash = {"event": "crash", "nodeid": "t.py::t", "worker": None, "signal": "SIGSEGV", "exitcode": None}
+    events = [run, start, run, start, {**crash, "last_events": calls}]
+    times = (100.0, 102.5, 200.0, 201.0, 203.5)
+    timed = [{"event": one["event"], "time": time, **one} for one, time in zip(events, times, strict=True)]
+    file = tmp_path / "c.jsonl"
+    file.write_text("".join(f"{json.dumps(one)}\n" for one in timed) + '{"event": "st')
+    (cell,) = merge([file]).cells
+    assert cell.duration == 2.5 + 3.5
+    (crashed,) = (one for one in views.sections(merge([file])) if one.id == "crashed")
+    assert "cuLinkComplete answered 801: no GPU → cuOld → 7" in [row[3] for row in crashed.rows]
+    assert "  cuInit answered 0\n  cuLinkComplete answered 801: no GPU\n  cuOld\n" in cell.details["t.py::t"].text
+
+
 def test_a_crash_of_a_test_that_is_run_again_counts(tmp_path) -> None:
     """The figure and the finding have one number: crashed tests, and crashes that no test's result shows."""
     file = write(tmp_path / "records", "c", {"a": "passed", "b": "crashed"})
