@@ -167,8 +167,8 @@ class _Reader:
         # tomllib's memory is quadratic in the parts of a key; those of strings are none
         bare = _TEXT.sub(lambda found: "s" + "\n" * found[0].count("\n"), text)
         if long := _LONG_KEY.search(bare):
-            number = bare.count("\n", 0, long.start()) + 1
-            raise CellsError([f"{path}:{number}: tables or lists are nested more than {_MOST_DEPTH} deep"])
+            first = bare.count("\n", 0, long.start()) + 1
+            raise CellsError([f"{path}:{first}: tables or lists are nested more than {_MOST_DEPTH} deep"])
         try:
             self.content: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, TextIO
@@ -162,7 +162,10 @@ def plain(
 
 def _brief(report: MatrixReport, comparison: Comparison | None) -> list[Section]:
     """Return the tables that a terminal has room for; the other forms show all of every table."""
-    short = {"libraries": libraries_in_short, "unsteered": partial(unsteered, forced_only=True)}
+    short: dict[str, Callable[[MatrixReport], Section]] = {
+        "libraries": libraries_in_short,
+        "unsteered": partial(unsteered, forced_only=True),
+    }
     found = [short[one.id](report) if one.id in short else one for one in sections(report, comparison)]
     return [one for one in found if one.rows and one.id not in _NOT_HERE]
 
