@@ -21,7 +21,7 @@ __all__ = ["DESCRIPTION", "configure", "page", "run"]
 DESCRIPTION: Final = (
     "Check whether the CUDA parts of this environment fit together and fit the driver, and show what repairs them. The "
     "verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is and "
-    "has an nvJitLink that links. Exit code 0: coherent, 1: incoherent, 2: not enough is known, or an option is invalid."
+    "has an nvJitLink that links. Exit code 0: coherent, 1: incoherent, 2: not enough is known, or a wrong option."
 )
 
 _MARKS: Final = {
