@@ -284,8 +284,7 @@ def test_a_crash_of_a_forked_process_is_not_the_run(run) -> None:
 def test_the_runner_of_a_cell_knows_the_end(tmp_path, code, how) -> None:
     """A record without an end gets the exit status that only the parent of pytest knows."""
     path = tmp_path / ".cudalink" / "c.jsonl"
-    cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)})
-    assert runner.conclude(cell, tmp_path, code) == ""  # no record: pytest has not begun
+    cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)}, name="c", runs_pytest=True)
     with Writer(path) as writer:
         writer.write("run", schema=1, cell="c")
         writer.write("start", nodeid="t.py::t", worker=None, attempt=1)
@@ -300,7 +299,7 @@ def test_the_runner_of_a_cell_knows_the_end(tmp_path, code, how) -> None:
 def test_the_runner_believes_a_record_that_ended(tmp_path) -> None:
     """An exit code that pytest wrote itself is no crash; another one is."""
     path = tmp_path / ".cudalink" / "c.jsonl"
-    cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)})
+    cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)}, name="c", runs_pytest=True)
     with Writer(path) as writer:
         writer.write("run", schema=1, cell="c")
         writer.write("end", exitstatus=1, duration=1.0, counts={})
