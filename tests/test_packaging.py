@@ -259,6 +259,13 @@ def test_sessions_are_literal_and_described() -> None:
     assert all("->" in line and line.rsplit("->", 1)[1].strip() for line in lines)
 
 
+def test_sessions_can_run_on_another_python() -> None:
+    """With -P nox copies the function of every session, which it cannot do with a partial."""
+    words = [sys.executable, "-m", "nox", "-l", "-s", "tests", "-P", "3.13"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert "* tests-3.13 -> " in done.stdout, done.stderr
+
+
 DRIVER = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1")
 NATIVE = (*DRIVER, *(f"absent/{name}" for name in DRIVER))
 

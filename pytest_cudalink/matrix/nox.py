@@ -15,7 +15,6 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,8 +81,7 @@ def sessions(
     # an older nox runs the sessions one by one, and does not know the keyword
     parallel = "allow_parallel" in inspect.signature(nox.session).parameters
     for cell in cells:
-        function: Callable[[nox.Session], None] = partial(run_cell, cell=cell, root=base)
-        function.__doc__ = cell.description
+        function = _function(cell.description, run_cell, cell=cell, root=base)
         options: dict[str, Any] = {"allow_parallel": not cell.gpu} if parallel else {}
         nox.session(name=cell.name, python=cell.python, tags=list(cell.tags), default=default, **options)(function)
     if report is not None:
@@ -91,10 +89,20 @@ def sessions(
             os.environ.setdefault(_JUDGED, str(time.time()))
             nox.options.error_on_missing_interpreters = False  # the default on CI, where no report would come
         judged = [cell for cell in cells if not cell.gpu]
-        function = partial(_report, cells=judged, root=base, path=path.resolve())
-        function.__doc__ = "Run every cell that needs no GPU, then merge the records of all into one report."
+        text = "Run every cell that needs no GPU, then merge the records of all into one report."
+        function = _function(text, _report, cells=judged, root=base, path=path.resolve())
         nox.session(name=report, requires=[cell.name for cell in judged], default=False)(function)
     return cells
+
+
+def _function(text: str, work: Callable[..., None], **arguments: object) -> Callable[[nox.Session], None]:
+    """Return a function with a docstring and some arguments given: nox -P copies the code of a session's function."""
+
+    def function(session: nox.Session) -> None:
+        work(session, **arguments)
+
+    function.__doc__ = text
+    return function
 
 
 def _asked_for(arguments: list[str]) -> set[str]:
