@@ -144,7 +144,7 @@ BAD = line(**{**RUN, "cell": "bad"})
         (BAD + line(event="test") + line(**END), ": line 2: test.nodeid is missing"),
         (BAD + line(event="test", nodeid={}, outcome="passed") + line(**END), ": line 2: test.nodeid is an object"),
         (BAD + line(**result({})) + line(**END), ": line 2: test.nodeid is an object; expected a text"),
-        (BAD + line(**result("x", None)) + line(**END), ": line 2: test.outcome is missing; expected one of passed"),
+        (BAD + line(**result("x", None)) + line(**END), ": line 2: test.outcome is missing; expected one of passed, "),
         (BAD + line(**result("x", "well")) + line(**END), ": line 2: test.outcome is 'well'; expected one of passed"),
         (BAD + line(**result("x", ["passed"])) + line(**END), ": line 2: test.outcome is a list; expected a text"),
         (BAD + line(**result("x", duration=float("nan"))) + line(**END), ": line 2: test.duration is nan; expected"),

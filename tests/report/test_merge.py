@@ -570,13 +570,13 @@ def test_a_crash_without_an_event_has_all_its_keys(tmp_path) -> None:
     assert cell.crashes == [{"nodeid": "t", "worker": None, "signal": None, "exitcode": None, "last_events": []}]
 
 
-@pytest.mark.slow
-def test_progress_is_called_for_each_record(tmp_path):
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_progress_is_called_for_each_record(workers, tmp_path):
     for number in range(9):
         lines(tmp_path / f"c{number}.jsonl", RUN, END)
     seen, alone = [], []
 
-    merge([tmp_path], workers=2, progress=lambda *step: seen.append(step))
+    merge([tmp_path], workers=workers, progress=lambda *step: seen.append(step))
     merge([tmp_path / "c1.jsonl"], progress=lambda *step: alone.append(step))
 
     assert seen == [(number, 9) for number in range(1, 10)]
