@@ -28,7 +28,7 @@ def compile_c(output: Path, source: str, *flags: str) -> Path:
     What is linked is known by its name and bytes, wherever it lies: give its path, and ``$ORIGIN`` to find it by.
     """
     shared = ["-shared", "-fPIC", f"-Wl,-soname,{output.name}"] if ".so" in output.name else []
-    head = [*find_compiler(), "-O1", "-g", *shared, "-x", "c", "-", "-x", "none"]
+    head = [*find_compiler(), "-std=gnu17", "-O1", "-g", *shared, "-x", "c", "-", "-x", "none"]
     known = hashlib.sha256("\0".join([*head, source]).encode())
     for flag in flags:
         file = Path(re.split("[=,]", flag)[-1])

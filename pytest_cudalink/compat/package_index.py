@@ -85,6 +85,7 @@ def _open(url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
             request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the scheme is checked above)
             response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310
         except urllib.error.HTTPError as error:
+            error.close()
             if error.code < 500 or attempt == _ATTEMPTS:
                 msg = f"{url} answers {error.code} {error.reason}"
                 raise PackageIndexError(msg) from None

@@ -321,7 +321,7 @@ def test_the_damaged_files_of_a_saved_report(tmp_path) -> None:
 
 
 def test_a_path_that_no_file_can_have() -> None:
-    with pytest.raises(RecordError, match="embedded null byte; expected a folder"):
+    with pytest.raises(RecordError, match="embedded null .*; expected a folder"):
         merge(["a\0b"])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 WORDS = 256
@@ -59,4 +60,6 @@ def main(path: str, ptx: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    # the memory of another thread lies above 4 GiB; that of the first one below, where Python is linked at a fixed address
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(main, *sys.argv[1:]).result()
