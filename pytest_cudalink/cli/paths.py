@@ -95,14 +95,15 @@ def output_file(text: str) -> Path:
     if path.is_dir():
         msg = f"is {path}, a folder; expected a file to write; name a file in it"
         raise argparse.ArgumentTypeError(msg)
-    _check_place(path, path.absolute().parent, "a file to write")
     try:
-        path.stat()
-    except FileNotFoundError:
-        return path
+        if not stat.S_ISREG(path.stat().st_mode) and os.access(path, os.W_OK):
+            return path  # a device or a pipe is not replaced: its folder may be closed, as /dev is
+    except (FileNotFoundError, NotADirectoryError):
+        pass
     except OSError as error:
         msg = f"is {path}: {error.strerror}; expected a file to write; name another"
         raise argparse.ArgumentTypeError(msg) from error
+    _check_place(path, path.absolute().parent, "a file to write")
     return path
 
 

@@ -233,3 +233,11 @@ def test_every_command_is_walked() -> None:
 
     assert list(action.choices) == list(COMMANDS)
     assert all(len(below._actions) > 1 or name == "demo" for name, below in action.choices.items())
+
+
+def test_a_device_in_a_folder_that_is_closed(monkeypatch) -> None:
+    """Users may write to /dev/full and /dev/stderr, and not into /dev; a command does not replace them."""
+    monkeypatch.setattr(os, "access", lambda path, _: str(path) != "/dev")
+    assert output_file("/dev/full") == Path("/dev/full")
+    with pytest.raises(argparse.ArgumentTypeError, match="/dev cannot be written to"):
+        output_file("/dev/new")

@@ -890,6 +890,7 @@ print(json.dumps(answers))
             assert address != later, (name, first, second)
 
 
+@pytest.mark.slow
 def test_newer_than_the_driver(check, toolchain) -> None:
     """What a driver does not have yet is 500 with VERSION_NOT_SUFFICIENT, and has no symbol."""
     check(

@@ -47,9 +47,9 @@ FINE, NO = "compatible", "incompatible"
 @pytest.mark.parametrize(
     ("version", "release", "expected"),
     [
-        ("12.0", "525.60.13", {"12.0": FINE, "12.9": FINE, "13.0": NO}),
-        ("12.0", "520.30.01", {"12.0": FINE, "12.9": NO, "13.0": NO}),
-        ("12.8", None, {"12.8": FINE, "12.9": FINE, "13.0": NO, "11.8": FINE}),
+        pytest.param("12.0", "525.60.13", {"12.0": FINE, "12.9": FINE, "13.0": NO}, marks=pytest.mark.slow),
+        pytest.param("12.0", "520.30.01", {"12.0": FINE, "12.9": NO, "13.0": NO}, marks=pytest.mark.slow),
+        pytest.param("12.8", None, {"12.8": FINE, "12.9": FINE, "13.0": NO, "11.8": FINE}, marks=pytest.mark.slow),
         ("13.0", "580.65.06", {"12.9": FINE, "13.0": FINE, "13.2": FINE}),
         ("13.0", "570.1", {"12.9": FINE, "13.0": FINE, "13.2": NO}),
         ("13.2", None, {"12.9": FINE, "13.0": FINE, "13.2": FINE, "14.0": NO}),
@@ -75,6 +75,7 @@ print("libnvrtc" in open("/proc/self/maps").read())
 """
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_too_old(child, toolkit) -> None:
     """Refused before NVRTC is in the process, with the driver's own answer as the witness."""
     done = child("12.0", "520.30.01", "-c", LOADS)

@@ -128,9 +128,9 @@ for release, header, _ in HEADERS:
 @pytest.mark.parametrize(
     ("driver", "arch", "release", "code"),
     [
-        ("12.0", "sm_90", "12.9", 0),
+        pytest.param("12.0", "sm_90", "12.9", 0, marks=pytest.mark.slow),
         ("12.9", "sm_90", "12.9", 0),
-        ("12.0", "sm_90", "13.0", 209),
+        pytest.param("12.0", "sm_90", "13.0", 209, marks=pytest.mark.slow),
         ("12.9", "sm_90", "13.0", 209),
         ("12.9", "sm_90", "13.5", 209),
         ("13.0", "sm_90", "12.9", 0),

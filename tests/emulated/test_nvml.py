@@ -50,7 +50,13 @@ def check(on_driver) -> Check:
     return run
 
 
-@pytest.mark.parametrize(("version", "count"), [("12.0", 312), ("12.2", 332), ("12.4", 350), ("13.0", 404)])
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("12.0", 312), ("12.2", 332), ("12.4", 350))),
+        ("13.0", 404),
+    ],
+)
 def test_exports(version, count, check) -> None:
     """A version has as many names as the real library of that version: neither more nor fewer."""
     program = f"import ctypes, json; nvml = ctypes.CDLL('libnvidia-ml.so.1'); names = {[*NAMES, 'nvmlErrorString']}"
@@ -349,7 +355,7 @@ assert nvmlErrorString(12345) == nvmlErrorString(NVML_ERROR_UNKNOWN) == "Unknown
     )
 
 
-@pytest.mark.parametrize("version", ["12.0", "12.9", "13.0", "13.2"])
+@pytest.mark.parametrize("version", [pytest.param("12.0", marks=pytest.mark.slow), "12.9", "13.0", "13.2"])
 def test_monitors(version, on_driver) -> None:
     """Programs that watch devices start on each version: what nvidia-ml-py does not find, it does without."""
     program = """

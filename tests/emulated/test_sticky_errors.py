@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pytest_cudalink.process.contexts import STICKY_ERRORS
 
 START = """
@@ -147,6 +149,7 @@ def test_asking_a_real_driver(on_driver) -> None:
         )
 
 
+@pytest.mark.slow
 def test_an_error_that_comes_late(on_driver) -> None:
     """An error of a kernel that is not over when the test ends is seen, on any device, by an event or by waiting."""
     for version, devices, current, function in (
@@ -175,6 +178,7 @@ def test_work_that_ends_in_time(on_driver) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_wait_that_does_not_end(on_driver) -> None:
     """An event that does not come, and a synchronization that does not return, are given up at the deadline."""
     for version, fault in ((WITH_EVENTS, "'cuEventQuery', 600, nth=0"), (WITHOUT, "'cuCtxSynchronize', 0, delay=20")):

@@ -108,7 +108,7 @@ def test_a_guard_of_the_suite_comes_first(run, first: str) -> None:
             assert pf.find_static_lib.__module__.startswith("cuda.pathfinder.")
         """,
         "--cudalink-guard-rails=strict",
-        "--cudalink-driver=13.5",
+        "--cudalink-driver=13.2",
     )
     result.assert_outcomes(passed=1)
 
@@ -182,14 +182,14 @@ def test_fixture(run, toolkit, mode) -> None:
             assert [str(item.version) for item in guard_rails.remembered] == ["{toolkit}"] * 2
         """
     arguments = ["--cudalink-guard-rails=strict"] if mode else []
-    result = run(module, "--cudalink-driver=13.5", *arguments)
+    result = run(module, "--cudalink-driver=13.2", *arguments)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["mode *: 4 compatible"])
 
 
 def test_workers_send_their_verdicts(run) -> None:
     """With xdist the summary has the verdicts of workers."""
-    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.5", "-n1")
+    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.2", "-n1")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["mode strict (from option): 1 compatible"])
 
@@ -209,7 +209,7 @@ def test_who_is_not_routed_is_named(run, pytester, monkeypatch) -> None:
 def test_look_ups_of_a_conftest(run, pytester, arguments) -> None:
     """They are routed and counted as well, before there is a session."""
     pytester.makeconftest("import cuda.pathfinder as pf\npf.find_static_lib('cudadevrt')\n")
-    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.5", *arguments)
+    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.2", *arguments)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["mode strict (from option): 2 compatible"])
     if arguments:
@@ -239,7 +239,7 @@ def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     """Each verdict is a line of the record file, under its test, from whichever process; the summary has it once."""
     module = LOOKS_UP + "\nimport cuda.pathfinder\ncuda.pathfinder.find_static_lib('cudadevrt')\n"
     result = run(
-        module, "--cudalink-guard-rails=strict", "--cudalink-driver=13.5", "--cudalink-report=r.jsonl", *arguments
+        module, "--cudalink-guard-rails=strict", "--cudalink-driver=13.2", "--cudalink-report=r.jsonl", *arguments
     )
     result.assert_outcomes(passed=2)
     verdicts = records.read(pytester.path / "r.jsonl").verdicts

@@ -126,7 +126,8 @@ def test_short_writes_nothing(capsys) -> None:
     assert "--short would write a part of the file; give --check or --show with it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", [pytest.param("ltoir", marks=pytest.mark.slow), "cubin"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ltoir", "cubin"])
 def test_reproducers(kind, tmp_path, capsys) -> None:
     """The command of a disagreement with the documentation shows it."""
     found = documented.disagreements(atlas.load())

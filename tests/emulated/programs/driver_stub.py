@@ -60,6 +60,6 @@ def main(path: str, ptx: str) -> None:
 
 
 if __name__ == "__main__":
-    # the memory of another thread lies above 4 GiB; that of the first one below, where Python is linked at a fixed address
+    # the memory of another thread lies above 4 GiB; that of the first one may not, where Python has a fixed address
     with ThreadPoolExecutor(1) as pool:
         pool.submit(main, *sys.argv[1:]).result()
