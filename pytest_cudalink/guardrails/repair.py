@@ -69,9 +69,8 @@ def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False
     exactly, up_to = f"=={version}.*", f">={version.major}.0,<{version.major}.{version.minor + 1}"
     bound = up_to if at_most else exactly
     words = [f"'cuda-toolkit[{extras}]{bound}'"]
-    linker = next((name for name in NVJITLINK if name.endswith("-cu12") == (version.major == 12)), "")
-    becomes = max((one for one in published_releases() if one <= version), default=version) if at_most else version
-    if is_open(linker, becomes) and any(item.name == "nvJitLink" for item in items):
+    linker = next(name for name in NVJITLINK if name.endswith("-cu12") == (version.major == 12))
+    if is_open(linker, version) and any(item.name == "nvJitLink" for item in items):
         words.append(f"'{linker}{bound}'")
     return f"{make_way(items, version.major)}pip install {' '.join(words)}"
 

@@ -27,11 +27,14 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
         ([NVJITLINK], "12.9", "pip install 'cuda-toolkit[nvjitlink]==12.9.*' 'nvidia-nvjitlink-cu12==12.9.*'"),
         ([NVJITLINK], "12.6", "pip install 'cuda-toolkit[nvjitlink]==12.6.*'"),
         ([("binaries", "nvdisasm")], "13.5", "pip install 'cuda-toolkit[nvdisasm]==13.5.*'"),
+        ([("binaries", "nvdisasm")], "13.1", "pip install 'cuda-toolkit[nvcc]==13.1.*'"),
+        ([("binaries", "ptxas")], "13.5", "pip install 'cuda-toolkit[nvcc]==13.5.*'"),
         ([("bitcode-libs", "device"), ("headers", "nvvm")], "12.9", "pip install 'cuda-toolkit[nvcc]==12.9.*'"),
         ([("bitcode-libs", "device"), ("binaries", "nvcc")], "13.0", "pip install 'cuda-toolkit[nvcc,nvvm]==13.0.*'"),
         ([("dynamic-libs", "cublasLt")], "13.0", "pip install 'cuda-toolkit[cublas]==13.0.*'"),
         ([("dynamic-libs", "npps")], "13.0", "pip install 'cuda-toolkit[npp]==13.0.*'"),
         ([("dynamic-libs", "cudla")], "13.0", "pip install 'cuda-toolkit[all]==13.0.*'"),
+        ([("dynamic-libs", "cudla")], "13.5", "pip install 'cuda-toolkit[all]==13.5.*'"),
         ([NVRTC], "11.8", "pip install 'cuda-toolkit[nvrtc]==11.8.*'"),
         ([NVRTC], "11.4", ""),
         ([NVRTC], "12.7", ""),
@@ -73,6 +76,20 @@ def test_no_wheel_brings_programs_up_to_cuda_12(items, version: str, expected: s
 def test_advice(items, advice: str) -> None:
     """Where there is no command, the advice names PATH for programs and an installed toolkit for the rest."""
     assert by_hand([item(name, "13.0", kind) for kind, name in items], CudaVersion(12, 9)) == advice
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("12.7", "'cuda-toolkit[nvjitlink]>=12.0,<12.8'"),
+        ("12.8", "'cuda-toolkit[nvjitlink]>=12.0,<12.9' 'nvidia-nvjitlink-cu12>=12.0,<12.9'"),
+        ("12.10", "'cuda-toolkit[nvjitlink]>=12.0,<12.11' 'nvidia-nvjitlink-cu12>=12.0,<12.11'"),
+        ("99.0", "'cuda-toolkit[nvjitlink]>=99.0,<99.1' 'nvidia-nvjitlink>=99.0,<99.1'"),
+    ],
+)
+def test_an_open_linker_up_to_a_release(version: str, words: str) -> None:
+    """It is bounded where the newest cuda-toolkit up to that release leaves it open, published or not."""
+    assert repair([item("nvJitLink", "12.6")], CudaVersion.parse(version), at_most=True) == f"pip install {words}"
 
 
 @pytest.mark.parametrize(

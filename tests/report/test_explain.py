@@ -21,6 +21,7 @@ CELLS = [{"ctk": ctk, "driver": driver} for ctk in ("12.9", "13.0", "13.2") for 
         (lambda c: float(c["ctk"]) > float(c["driver"]), "ctk newer than driver"),
         (lambda c: c["ctk"][:2] != c["driver"][:2], "ctk older major than driver and ctk newer major than driver"),
         (lambda c: float(c["ctk"]) < float(c["driver"]), "ctk older than driver"),
+        (lambda c: float(c["ctk"]) >= float(c["driver"]), "ctk newer than driver and ctk same as driver"),
         (lambda c: (c["ctk"], c["driver"]) == ("13.0", "12.9"), "ctk 13.0 with driver 12.9"),
         (
             lambda c: c["ctk"] == "13.0" and c["driver"] != "13.0",
@@ -146,6 +147,11 @@ def test_many_pairs_are_counted() -> None:
     cells[2:] = [{**cells[0], one: "b"} for one in names]
     assert explain(cells, [False, True, *[False] * 5]) == (
         "either ctk b with backend b, or ctk b with policy b, or ctk b with python b, or one of 7 other causes"
+    )
+    four = [{name: cell[name] for name in names[:4]} for cell in cells[:-1]]
+    four.append({**four[0], "ctk": "b", "backend": "b"})
+    assert explain(four, [False, True, *[False] * 5]) == (
+        "either ctk b with policy b, or ctk b with python b, or backend b with policy b, or one of 2 other causes"
     )
 
 

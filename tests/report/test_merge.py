@@ -261,6 +261,27 @@ def test_a_process_that_died_between_tests(tmp_path) -> None:
     assert [crash["nodeid"] for crash in cell.crashes] == [None]
 
 
+@pytest.mark.parametrize(
+    ("events", "cut", "seconds"),
+    [
+        ([RUN, {**result(), "time": 7.5}], "", 2.5),
+        ([RUN, result(), {"event": "start", "time": 8.25, "nodeid": "x"}], "", 3.25),
+        ([RUN, {**result(), "time": 7.5}], '{"event": "test", "time": 9', 2.5),
+        ([RUN, {**result(), "time": 4.0}], "", 0.0),
+        ([{**RUN, "time": None}, {**result(), "time": 7.5}], "", 0.0),
+        ([{**result(), "time": 7.5}], "", 0.0),
+        ([RUN, {**result(), "time": 7.5}, END], "", 2.5),
+        ([RUN, {**result(), "time": 7.5}, {**RUN, "time": 20.0}, {**result(), "time": 21.0}, END], "", 5.0),
+        ([RUN, {**result(), "time": 7.5}, {**RUN, "time": 20.0}, {**result(), "time": 21.0}], "", 3.5),
+    ],
+)
+def test_a_run_without_an_end_took_until_its_last_event(events, cut, seconds, tmp_path) -> None:
+    """Each run of a file for itself; a line that is cut may lack digits of its time, and an end knows better."""
+    file = lines(tmp_path / "c.jsonl", *events)
+    file.write_text(file.read_text() + cut)
+    assert one(file).duration == seconds
+
+
 def test_a_start_that_was_cut(tmp_path) -> None:
     """The last line may be half a start: it is no test, and the file counts as cut."""
     file = lines(tmp_path / "c.jsonl", RUN, {"event": "start", "time": 5.5, "nodeid": "a"})
@@ -514,6 +535,7 @@ def test_unsteered_links_are_counted_by_place(tmp_path) -> None:
         ("helper.py:3", None, 1),
     ]
     assert cell.unsteered_by_via == {"cuda.bindings.nvjitlink": 4}
+    assert cell.not_steered == 1  # nothing was forced where the others were made
     assert (cell.unlinked_modules, cell.links, cell.damage) == (3, {}, [])
 
 
@@ -552,6 +574,12 @@ def test_without_records_the_error_names_every_place(tmp_path) -> None:
     words = f"there are no records (*.jsonl) in {places[0]}, {places[1]}; run the cells first"
     with pytest.raises(records.RecordError, match=f"^{re.escape(words)}$"):
         merge(places)
+
+
+def test_reasons_are_a_report_without_records(tmp_path) -> None:
+    """Where no cell could run, the report says why."""
+    report = merge([tmp_path], reasons={"a": "no Python 3.13 here"})
+    assert (report.cells, report.missing, report.reasons) == ([], ["a"], {"a": "no Python 3.13 here"})
 
 
 @pytest.mark.parametrize("name", ["ctk", "driver", "nvjitlink"])

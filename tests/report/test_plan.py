@@ -111,6 +111,7 @@ def test_a_cell_whose_record_is_not_read_did_run() -> None:
         (["-k", "link"], True),
         (["--html", "tests/toolkit", "-n", "auto", "-x"], True),
         (["-x", "tests/cells"], True),
+        (["tests/toolkit", "tests/cells"], True),
         (["-x", "tests/toolkit"], False),
         (["tests/cell"], False),
         (["tests/toolkit"], False),
