@@ -45,8 +45,11 @@ DEATHS = {
     "exit_0": ("def test_dies(): os._exit(0)", None),
     "exit_3": ("def test_dies(): os._exit(3)", None),
     "killed": (
-        "def test_dies():\n    words = f'import os; os.kill({os.getpid()}, 9)'\n"
-        "    subprocess.run([sys.executable, '-c', words])\n    time.sleep(60)",
+        """
+def test_dies():
+    subprocess.run([sys.executable, "-c", f"import os; os.kill({os.getpid()}, 9)"])
+    time.sleep(60)
+""",
         "SIGKILL",
     ),
     "setup": ("def test_dies(dies_in_setup): pass", "SIGABRT"),
