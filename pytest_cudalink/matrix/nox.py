@@ -137,7 +137,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         with runner.copied(end) as stderr:
             session.run(*program, env=environment, stderr=stderr, **outside)
     except CommandFailed as error:
-        code = getattr(error, "return_code", None)  # nox 2026.07.11 has it
+        code = _exit_code(error)
         how = f"exit code {code}" if code is not None else str(error.reason or "an error")
         said = end.decode(errors="replace")
         if code is not None and step != _INSTALLATION and (words := runner.conclude(cell, root, code, said)):
@@ -158,6 +158,12 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
             session.skip(f"RED: {words}")
         elif words:
             session.error(words)
+
+
+def _exit_code(error: Exception) -> int | None:
+    """Return the exit code of a command that failed; before nox 2026.07.11 only the sentence of the error has it."""
+    found = re.match(r"Returned code (-?\d+)", str(getattr(error, "reason", "")))
+    return getattr(error, "return_code", int(found[1]) if found else None)
 
 
 def _install(session: nox.Session, cell: Cell, root: Path, requirements: list[str]) -> None:

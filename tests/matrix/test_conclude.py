@@ -29,6 +29,12 @@ CELLS = '[cells.one]\nctk = "13.0"\ntests = ["test_it.py"]\n'
 ENDS = {"abort": ("os.abort()", -signal.SIGABRT), "exit": ("os._exit(0)", 0), "green": ("pass", 0)}
 
 
+def failure(code: int) -> CommandFailed:
+    """The error of a command, as this release of nox raises it."""
+    said = f"Returned code {code}"
+    return CommandFailed(said, return_code=code) if hasattr(CommandFailed(), "return_code") else CommandFailed(said)
+
+
 class Session:
     """A session of nox that installs nothing, runs pytest for real, and keeps what is said."""
 
@@ -44,7 +50,7 @@ class Session:
         """Run pytest as nox does: an exit code other than 0 is an error."""
         assert stderr > 0
         if code := self.pytest(arguments, env):
-            raise CommandFailed(return_code=code)
+            raise failure(code)
 
     def log(self, words: str) -> None:
         """Say nothing of what goes on."""
@@ -221,7 +227,7 @@ class Program(Session):
         """Run the program; fail as nox does."""
         done = subprocess.run([sys.executable, "-c", self.program], env=os.environ | env, stderr=stderr, check=False)
         if done.returncode:
-            raise CommandFailed(return_code=done.returncode)
+            raise failure(done.returncode)
 
 
 DIES = "import sys; print('\\x1b[31mno conftest\\x1b[0m\\n\\nE  no module', file=sys.stderr); sys.exit(4)"
