@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 from pytest_cudalink.matrix import load_cells
@@ -30,6 +33,27 @@ def test_each_folder_that_pytest_leaves_out_has_a_session() -> None:
         assert (ROOT / folder).is_dir()
         assert re.search(rf"\b{folder}\b", run), f"no session runs {folder}"
         assert f"`{folder}`" in contributing
+
+
+@pytest.mark.parametrize(("code", "said"), [(77, "skipped: "), (1, "failed"), (0, "was successful")])
+def test_a_session_without_its_checker_is_skipped(tmp_path: Path, code: int, said: str) -> None:
+    """A session that checked nothing is not called successful, and one that found something still fails."""
+    noxfile = tmp_path / "noxfile.py"
+    noxfile.write_text(
+        f"""import sys, nox
+sys.path.insert(0, {str(ROOT)!r})
+from noxfile import run_or_skip
+
+@nox.session(venv_backend="none")
+def checker(session):
+    run_or_skip(session, sys.executable, "-c", "raise SystemExit({code})")
+""",
+        encoding="utf-8",
+    )
+    command = [sys.executable, "-m", "nox", "-f", str(noxfile), "-s", "checker"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert re.search(rf"nox > Session checker {said}", done.stdout), done.stdout
+    assert done.returncode == (code == 1)
 
 
 def values(cells: list[Cell]) -> set[tuple[str, str]]:
