@@ -164,7 +164,7 @@ def _system_libraries() -> tuple[str, ...]:
     for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")):
         found += _listed(folder)
     found += _cached()
-    for variable in ("CUDA_HOME", "CUDA_PATH"):
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
         if root := os.environ.get(variable):
             found += _listed(f"{root}/lib64")
     for folder in _SYSTEM:

@@ -20,6 +20,8 @@ from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audi
 from pytest_cudalink.cli import main
 from tests.stubs.conftest import compile_c
 
+_SYSTEM_LIBRARIES = providers._system_libraries
+
 
 @pytest.fixture(autouse=True)
 def _no_system(monkeypatch) -> None:
@@ -263,6 +265,20 @@ def test_optional_extension_module(made) -> None:
     plain = made.user("other/libother.so", "elsewhere/libnccl.so.2", "f")
     made.wheel("other", "1", files=(toolkit, plain))
     assert sorted(kinds(made.audit())) == [("unprovided", "conflict")] * 2 + [("unprovided", "note")]
+
+
+def test_two_toolkits_that_the_environment_names(tmp_path, monkeypatch) -> None:
+    """``$CUDA_PATH`` counts before ``$CUDA_HOME``, as in cuda.pathfinder (``_utils/env_vars.py``)."""
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.setattr(providers, "_cached", lambda: iter(()))
+    expected = []
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        library = tmp_path / variable / "lib64/libcudart.so.13"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+        expected.append(str(library))
+    assert [*_SYSTEM_LIBRARIES.__wrapped__()][:2] == expected
 
 
 def test_system_toolkit_is_the_last_resort(made, monkeypatch) -> None:

@@ -35,6 +35,15 @@ def test_a_local_toolkit(folder, monkeypatch, variable) -> None:
     assert Environment()["nvrtc"] == Found("13.0.88", source=source)
 
 
+def test_two_local_toolkits(folder, monkeypatch, tmp_path_factory) -> None:
+    """``$CUDA_PATH`` counts before ``$CUDA_HOME``, as in cuda.pathfinder (``_utils/env_vars.py``)."""
+    (folder / "version.json").write_text(json.dumps(MANIFEST))
+    first = tmp_path_factory.mktemp("first")
+    (first / "version.json").write_text(json.dumps(MANIFEST).replace("13.0.3", "12.9.1"))
+    monkeypatch.setenv("CUDA_PATH", str(first))
+    assert Environment()["ctk"].value == "12.9.1"
+
+
 def test_wheels_count_before_a_local_toolkit(folder, monkeypatch) -> None:
     """The packages import what is in the wheels."""
     (folder / "version.json").write_text(json.dumps(MANIFEST))

@@ -269,11 +269,11 @@ def test_registered_wrongly(run) -> None:
 
 
 def test_narrowed_to_an_own_target(run) -> None:
-    """Only the named target is forced."""
+    """Only the named target is forced, whatever spaces stand around its name."""
     result = run(
         "import lib\nfrom pytest_cudalink.linker import forcing\n"
         "def test(): assert lib.link() == 'driver' and forcing.forced() is None\n",
-        "--cudalink-target=lib",
+        "--cudalink-target= lib ,",
         "--force-backend=driver",
     )
     result.assert_outcomes(passed=1)
