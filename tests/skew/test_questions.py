@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from pytest_cudalink.compat import atlas
@@ -52,6 +54,17 @@ def ask(producer: CudaVersion, library: str, consumer: CudaVersion, arch: str = 
 def test_hardware(producer: CudaVersion, library: str, consumer: CudaVersion, hardware: list[tuple[str, str]]) -> None:
     """A real driver answers for its own release; a GPU runs what each nvJitLink linked."""
     assert [(device, one.status) for device, one in ask(producer, library, consumer).hardware] == hardware
+
+
+def test_newer_consumers_that_do_not_all_work() -> None:
+    """The advice names the release that works, and promises no newer one."""
+    grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {"13.0": "bab", "13.1": "aaa", "14.0": "nnn"}, RELEASES)
+    gap = dataclasses.replace(drawn(), grids=(grid,))
+    (question,) = questions(V(13, 0), (Consumer("nvjitlink", V(13, 0)),), "ptx", "sm_90")
+    assert reply(gap, question).instead == (
+        "take nvJitLink 13.1: pip install 'nvidia-nvjitlink==13.1.*'",
+        "compile with CUDA 13.1",
+    )
 
 
 def test_instead() -> None:
