@@ -348,7 +348,7 @@ class DriverControl:
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """The violations collected since `start_watching`, without those taken by `forget`."""
+        """The violations collected since `start_watching`, without those taken by `consume`."""
         with self._lock:
             return tuple(self._violations)
 
