@@ -17,6 +17,7 @@ __all__ = [
     "OUTCOMES",
     "SCHEMA",
     "ArchRecord",
+    "CauseRecord",
     "CollectedRecord",
     "CrashRecord",
     "DocumentedRecord",
@@ -234,6 +235,19 @@ class RefusedRecord(TypedDict):
     note: Annotated[str, "what the driver says about it"]
 
 
+class CauseRecord(TypedDict):
+    """The cause of a failure; `wording.explanation` shows it."""
+
+    kind: Annotated[
+        str,
+        "'skew' of versions or architectures; 'not_emulated': only a real driver does it; 'no_driver': there is none",
+        {"enum": ["skew", "not_emulated", "no_driver"]},
+    ]
+    what: Annotated[str, "one line: the error, the call and the artifact that it refused"]
+    why: Annotated[str, "one line: the rule, with the versions"]
+    fix: Annotated[list[str], "the changes that help, one line each, the smallest first"]
+
+
 class SubtestRecord(TypedDict):
     """A subtest."""
 
@@ -259,6 +273,7 @@ class TestRecord(TypedDict):
     subtests: list[SubtestRecord]
     refused: NotRequired[Annotated[list[RefusedRecord], "refused calls, of a test that failed because of them"]]
     unsteered: NotRequired[Annotated[_Count, "number of links that no target steers"]]
+    cause: NotRequired[Annotated[CauseRecord | None, "why the test failed; null where no such cause is known"]]
 
 
 class CrashRecord(TypedDict):

@@ -322,6 +322,7 @@ class Test:
     subtests: list[events.SubtestRecord] = field(default_factory=list)
     refused: list[events.RefusedRecord] = field(default_factory=list)
     unsteered: int = 0
+    cause: events.CauseRecord | None = None
 
 
 @dataclass(frozen=True)

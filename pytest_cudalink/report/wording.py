@@ -14,6 +14,7 @@ __all__ = [
     "by_cause",
     "call_in_words",
     "ended_by",
+    "explanation",
     "link_key",
     "linked_on",
     "not_emulated",
@@ -104,6 +105,19 @@ def not_emulated(functions: Iterable[str]) -> str:
     """Return which functions were refused: ``"cuLaunchKernel is not emulated"``, ``"cuA, cuB are not emulated"``."""
     names = list(dict.fromkeys(functions))
     return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not emulated"
+
+
+def explanation(cause: Mapping[str, Any]) -> str:
+    """Return why a test failed, as lines that begin with ``error``, ``why`` and ``fix``.
+
+    Parameters
+    ----------
+    cause : mapping
+        As `events.CauseRecord`.
+    """
+    lines = [f"error  {cause['what']}", f"why    {cause['why']}"]
+    lines += [f"{'' if number else 'fix':<6} {text}" for number, text in enumerate(cause["fix"])]
+    return "\n".join(lines)
 
 
 def status(verdict: Mapping[str, Any]) -> str:

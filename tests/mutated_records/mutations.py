@@ -50,6 +50,7 @@ def _test(number: int, outcome: str) -> list[dict[str, Any]]:
             "subtests": [{"description": "i=1", "outcome": "passed"}],
             "refused": [],
             "unsteered": 1,
+            "cause": {"kind": "skew", "what": "222", "why": "too new", "fix": ["older"]} if number == 1 else None,
         },
     ]
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
-from pytest_cudalink.report import RecordError, Writer, events, read, records
+from pytest_cudalink.report import RecordError, Writer, events, read, records, wording
 
 PUBLISHED = Path(__file__).parents[2] / "matrices" / "records.schema.json"
 
@@ -47,6 +47,12 @@ TEST = {
     "documented": None,
     "missing": None,
     "subtests": [{"description": "i=1", "outcome": "passed"}],
+    "cause": {
+        "kind": "skew",
+        "what": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0",
+        "why": "a driver of CUDA 12.9 reads PTX up to ISA 8.8",
+        "fix": ["compile for this driver: pip install 'cuda-toolkit[nvrtc]==12.9.*'"],
+    },
 }
 EVENTS = {
     "run": RUN,
@@ -127,7 +133,7 @@ EVENTS = {
 }
 OPTIONAL = {
     "run": {"axes", "hidden", "origin"},
-    "test": {"refused", "unsteered"},
+    "test": {"refused", "unsteered", "cause"},
     "link": {"worker"},
     "verdict": {"otherwise"},
     "crash": {"signal", "exitcode", "frames"},
@@ -223,6 +229,8 @@ def test_schema_requires_each_key_that_is_not_optional(event, validator) -> None
         ("test", {"outcome": "okay"}),
         ("test", {"longrepr": "x" * 4001}),
         ("test", {"backends": {"driver": "2"}}),
+        ("test", {"cause": {**TEST["cause"], "kind": "fate"}}),
+        ("test", {"cause": {**TEST["cause"], "fix": "wait"}}),
         ("link", {"backend": "cuda"}),
         ("run", {"schema": 2}),
         ("run", {"versions": {"driver": {"found": "13.0"}}}),
@@ -237,6 +245,13 @@ def test_schema_refuses_wrong_values(event, change, validator) -> None:
 def test_schema_outcomes_are_those_of_the_code(validator) -> None:
     """The outcomes are one list."""
     assert tuple(validator.schema["$defs"]["test"]["properties"]["outcome"]["enum"]) == records.OUTCOMES
+
+
+def test_explanation_has_a_line_for_each_fix() -> None:
+    """The block of a cause names the error, the reason and each change that helps."""
+    cause = {**TEST["cause"], "what": "222", "why": "too new", "fix": ["compile older", "install newer"]}
+
+    assert wording.explanation(cause) == ("error  222\nwhy    too new\nfix    compile older\n       install newer")
 
 
 @given(place=st.floats(0, 1))
