@@ -415,7 +415,7 @@ def matrix_report(session: nox.Session) -> None:
 
 @nox.session
 def abuse(session: nox.Session) -> None:
-    """Give 20,000 damaged images to the linker, each driver API and the audit; fails on death or hang. --seconds=N."""
+    """Use 20,000 damaged images in each way, and end, fork and unload as often; fails on death or hang. --seconds=N."""
     install(session, *BASE.packages)
     session.run("python", "-m", "tests.abuse", *session.posargs)
 

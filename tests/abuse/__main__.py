@@ -24,8 +24,11 @@ from pathlib import Path
 
 from pytest_cudalink import emulator
 
+from .edges import EDGES
 from .mutations import Subject, mutated, subjects
-from .ways import FAILURES, WAYS, Outcome, Way
+from .ways import FAILURES, IMAGES, Outcome, Way
+
+WAYS = IMAGES | EDGES
 
 #: Seconds that the link worker gets for a call, and after which a child that works on one image counts as hung.
 CALL_LIMIT, HANG_LIMIT = 10, float(os.environ.get("CUDALINK_ABUSE_HANG", "60"))

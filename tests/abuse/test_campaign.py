@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """\
 import os, sys, time
 from tests.abuse import __main__ as abuse
-from tests.abuse.ways import WAYS, Outcome, Way
+from tests.abuse.ways import Outcome, Way
 
 def prepare():
     tried = iter(range(1000))
@@ -28,7 +28,7 @@ def prepare():
         return Outcome.ACCEPTED
     return use
 
-WAYS["faulty"] = Way("faulty", frozenset({{"cubin"}}), prepare, emulated=False)
+abuse.WAYS["faulty"] = Way("faulty", frozenset({{"cubin"}}), prepare, emulated=False)
 if any(one.startswith("--child") for one in sys.argv):
     sys.exit(abuse.main())
 sys.exit(not abuse.campaign("faulty", 12, 1, 2, (__file__,)))

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from .mutations import Subject
 
-__all__ = ["WAYS", "Outcome", "Way"]
+__all__ = ["IMAGES", "Outcome", "Way"]
 
 
 class Outcome(enum.IntEnum):
-    """What became of one damaged image; the last three are failures of a campaign."""
+    """What became of one damaged image, or of one round; the last three are failures of a campaign."""
 
     NOT_TRIED = 0
     AT_WORK = enum.auto()
@@ -187,7 +187,7 @@ _DRIVER_KINDS: Final = frozenset({"cubin", "ptx", "fatbin", "object", "library"}
 _ALL_KINDS: Final = _DRIVER_KINDS | {"ltoir"}
 _LOADED: Final = frozenset({"cubin", "ptx", "fatbin"})
 
-WAYS: Final = {
+IMAGES: Final = {
     "nvjitlink": Way("Linker, nvjitlink, contained", _ALL_KINDS, partial(_linker, "nvjitlink"), emulated=False),
     "driver": Way("Linker, emulated driver", _DRIVER_KINDS, partial(_linker, "driver"), emulated=True),
     "raw": Way("cuLinkAddData, emulated driver", _ALL_KINDS, _raw_link, emulated=True),

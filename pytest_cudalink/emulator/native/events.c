@@ -18,10 +18,16 @@
 
 enum { EVENT_SIZE = LIMIT_EVENT_SIZE, EVENTS_KEPT = LIMIT_EVENTS_KEPT };
 
+/* One event, in words: they are read while another thread writes them. */
+typedef union {
+  char text[EVENT_SIZE];
+  uint64_t words[EVENT_SIZE / sizeof(uint64_t)];
+} Kept;
+
 static struct {
-  pthread_mutex_t lock;
-  char (*ring)[EVENT_SIZE];
-  uint64_t count; /* events ever written; the ring keeps the last EVENTS_KEPT */
+  pthread_mutex_t lock; /* of writers: a crash handler reads, and what it interrupted may hold the lock for ever */
+  Kept *ring;
+  uint64_t begun, count; /* events ever begun and written; the ring keeps the last EVENTS_KEPT that were begun */
   int file;
   bool file_tried;
   uint64_t lost;  /* events that are not in the file, or not whole */
@@ -165,19 +171,29 @@ static void lose_event(const char *what, const char *path, int error) {
   }
 }
 
-void cl_event_end(const EventLine *members) {
-  char line[EVENT_SIZE];
-  pthread_mutex_lock(&events.lock);
-  size_t length = (size_t)snprintf(line, sizeof line, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s",
-                                   (unsigned long long)events.count, (int)getpid(), syscall(SYS_gettid), members->text);
-  close_event(line, length);
+/* Puts an event into the ring; under the lock. Each word is released after `begun`, and `count` after all of them. */
+static void keep(const Kept *line) {
   if (!events.ring) { /* not calloc: with MALLOC_PERTURB_ that writes to all of the 16 MiB */
     void *pages =
         mmap(NULL, (size_t)EVENTS_KEPT * EVENT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages != MAP_FAILED) events.ring = pages;
+    if (pages != MAP_FAILED) __atomic_store_n(&events.ring, pages, __ATOMIC_RELEASE);
   }
-  if (events.ring) memcpy(events.ring[events.count % EVENTS_KEPT], line, strlen(line) + 1);
-  events.count++;
+  uint64_t number = events.count;
+  __atomic_store_n(&events.begun, number + 1, __ATOMIC_RELAXED);
+  size_t words = strlen(line->text) / sizeof *line->words + 1;
+  for (size_t at = 0; events.ring && at < words; at++)
+    __atomic_store_n(&events.ring[number % EVENTS_KEPT].words[at], line->words[at], __ATOMIC_RELEASE);
+  __atomic_store_n(&events.count, number + 1, __ATOMIC_RELEASE);
+}
+
+void cl_event_end(const EventLine *members) {
+  Kept kept;
+  char *line = kept.text;
+  pthread_mutex_lock(&events.lock);
+  size_t length = (size_t)snprintf(line, sizeof kept.text, "{\"n\":%llu,\"pid\":%d,\"thread\":%ld%s",
+                                   (unsigned long long)events.count, (int)getpid(), syscall(SYS_gettid), members->text);
+  close_event(line, length);
+  keep(&kept);
   const char *path = cl_config()->events;
   if (!events.file_tried) {
     events.file_tried = true;
@@ -194,12 +210,8 @@ void cl_event_end(const EventLine *members) {
   pthread_mutex_unlock(&events.lock);
 }
 
-EXPORT uint64_t cudalinkEventCount(void) {
-  pthread_mutex_lock(&events.lock);
-  uint64_t count = events.count;
-  pthread_mutex_unlock(&events.lock);
-  return count;
-}
+/* How many events there were, of which the ring has the last; a signal handler may ask. */
+EXPORT uint64_t cudalinkEventCount(void) { return __atomic_load_n(&events.count, __ATOMIC_ACQUIRE); }
 
 /* Returns how many events the file lacks, and in `error` the errno of the first one; 0 for one that was cut. */
 EXPORT uint64_t cudalinkLostEventCount(int *error) {
@@ -210,12 +222,22 @@ EXPORT uint64_t cudalinkLostEventCount(int *error) {
   return count;
 }
 
-/* Copies event `number`; returns its length, or -1 if the ring does not hold it. */
+/* Copies what fits of event `number`; returns its length, or -1 if the ring does not hold it. A signal handler may ask:
+   there is no lock, and an event whose place another thread takes meanwhile is not held. */
 EXPORT int cudalinkEventRead(uint64_t number, char *out, size_t size) {
-  int length = -1;
-  pthread_mutex_lock(&events.lock);
-  if (events.ring && number < events.count && number + EVENTS_KEPT >= events.count)
-    length = snprintf(out, size, "%s", events.ring[number % EVENTS_KEPT]);
-  pthread_mutex_unlock(&events.lock);
-  return length;
+  const Kept *ring = __atomic_load_n(&events.ring, __ATOMIC_ACQUIRE);
+  if (!ring || !size || number >= cudalinkEventCount()) return -1;
+  const Kept *kept = &ring[number % EVENTS_KEPT];
+  size_t length = 0;
+  bool ended = false;
+  for (size_t at = 0; !ended && at < sizeof kept->words / sizeof *kept->words; at++) {
+    uint64_t word = __atomic_load_n(&kept->words[at], __ATOMIC_ACQUIRE);
+    size_t more = strnlen((const char *)&word, sizeof word), room = size - 1 - length;
+    ended = more < sizeof word || more >= room;
+    if (more > room) more = room;
+    memcpy(out + length, &word, more);
+    length += more;
+  }
+  out[length] = 0;
+  return number + EVENTS_KEPT < __atomic_load_n(&events.begun, __ATOMIC_RELAXED) ? -1 : (int)length;
 }

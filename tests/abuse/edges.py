@@ -1,0 +1,112 @@
+"""Ways of a campaign that use no damaged image: each seeds one round of what processes do beside the driver.
+
+A round runs in a forked child, because it ends, or may end, its process; a child that hangs ends with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_cudalink.process import last_words, preload
+
+from .mutations import Subject
+from .ways import Outcome, Way
+
+__all__ = ["EDGES"]
+
+_PR_SET_PDEATHSIG: Final = 1
+Use = Callable[[Subject, bytes], Outcome]
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Return the process that does some work, and exits with 0 after it; it ends with this one."""
+    if child := os.fork():
+        return child
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        work()
+        code = 0
+    finally:
+        os._exit(code)  # an error is in the exit code; `unraisable` hooks of the parent would print it twice
+
+
+def exit_code(child: int) -> int:
+    """Return how a process ended, when it has; negative for a signal."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _beside(work: Callable[[], object], threads: int) -> None:
+    """Repeat some work in threads until the process ends."""
+
+    def repeat() -> None:
+        while True:
+            work()
+
+    for _ in range(threads):
+        threading.Thread(target=repeat, daemon=True).start()
+
+
+# -- fatal signals beside events
+
+
+def _crash() -> Use:
+    """End processes by SIGABRT while their threads make events; each must end, and say so in its record."""
+    cuda: Any = ctypes.CDLL("libcuda.so.1")
+    folder = tempfile.TemporaryDirectory()
+    record, events = Path(folder.name, "record.jsonl"), Path(folder.name, "events.jsonl")
+
+    def make_events() -> None:
+        cuda.cuLinkDestroy(None)
+        cuda.cuModuleUnload(None)
+
+    def work(to_file: bool, ready: int) -> None:
+        if to_file:
+            os.environ["CUDALINK_EMULATOR_EVENTS"] = str(events)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        faulthandler.enable()
+        last_words.watch(record, None, 2)
+        driver = preload.emulated_driver()
+        assert driver is not None
+        last_words.emulated_driver(driver)
+        _beside(make_events, 2)
+        os.write(ready, b"x")
+        while True:
+            make_events()
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        assert folder  # whose end would remove it
+        pick = random.Random(data)
+        record.write_bytes(b"")
+        begun, ready = os.pipe()
+        child = forked(lambda: work(pick.random() < 0.5, ready))
+        os.read(begun, 1)
+        os.close(begun)
+        os.close(ready)
+        time.sleep(pick.uniform(0.001, 0.01))
+        os.kill(child, signal.SIGABRT)
+        assert exit_code(child) == -signal.SIGABRT
+        said = json.loads(record.read_bytes())
+        assert said["signal"] == "SIGABRT"
+        assert all(json.loads(one)["call"] in ("cuLinkDestroy", "cuModuleUnload") for one in said["last_events"])
+        return Outcome.ACCEPTED
+
+    return use
+
+
+_SEED: Final = frozenset({"ptx"})
+
+EDGES: Final = {
+    "crash": Way("SIGABRT beside events", _SEED, _crash, emulated=True),
+}
