@@ -48,7 +48,7 @@ FLOORS = (
 
 #: The files of libnvidia-ml.so.1, likewise; the first floor is of the driver's files.
 NVML_FLOORS = (
-    ("config", "profiles", "own_symbols"),
+    ("config", "profiles", "own_symbols", "locks"),
     ("nvml",),
     ("nvml_identity", "nvml_clocks", "nvml_memory", "nvml_links", "nvml_events"),
     ("nvml_system", "nvml_fields"),

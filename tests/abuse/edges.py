@@ -14,6 +14,7 @@ import signal
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -105,8 +106,39 @@ def _crash() -> Use:
     return use
 
 
+# -- forks beside calls
+
+
+def _nvml_forks() -> Use:
+    """Fork while threads are inside NVML; each child must be able to make the same calls."""
+    nvml: Any = ctypes.CDLL("libnvidia-ml.so.1")
+    assert nvml.nvmlInit_v2() == 0
+
+    def call() -> None:
+        made = ctypes.c_void_p()
+        assert nvml.nvmlInit_v2() == 0
+        assert nvml.nvmlEventSetCreate(ctypes.byref(made)) == 0
+        assert nvml.nvmlEventSetFree(made) == 0
+        assert nvml.nvmlShutdown() == 0
+
+    made = ctypes.c_void_p()
+    for _ in range(200_000):  # a search for a set that is not there takes its time, under the lock
+        assert nvml.nvmlEventSetCreate(ctypes.byref(made)) == 0
+    _beside(lambda: nvml.nvmlEventSetFree(1), 1)
+    _beside(call, 1)
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        time.sleep(random.Random(data).uniform(0, 0.002))
+        with warnings.catch_warnings(action="ignore"):  # Python warns of each fork beside threads
+            assert exit_code(forked(call)) == 0
+        return Outcome.ACCEPTED
+
+    return use
+
+
 _SEED: Final = frozenset({"ptx"})
 
 EDGES: Final = {
+    "nvml-forks": Way("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
     "crash": Way("SIGABRT beside events", _SEED, _crash, emulated=True),
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "locks.h"
 #include "profiles.h"
 
 #include "errors.inc"     /* nvml_errors */
@@ -16,6 +17,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned references;
+
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
 static Result init(void) {
   pthread_mutex_lock(&lock);
