@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import mmap
 import os
 import platform
 import re
@@ -22,6 +23,7 @@ import yaml
 
 from pytest_cudalink import emulator
 from pytest_cudalink.artifacts import build as reader_build
+from pytest_cudalink.audit import dynamic
 from pytest_cudalink.emulator import build as emulator_build
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.native import compiler as cc
@@ -290,6 +292,19 @@ def test_libraries_beside_the_package() -> None:
     folder = emulator.library_folder()
     assert folder == Path(emulator.__file__).parent / "lib"
     assert all((folder / name).is_file() for name in NATIVE)
+
+
+def test_no_library_can_be_unloaded() -> None:
+    """Each has DF_1_NODELETE, whichever part built it: threads that used it end after a dlclose."""
+    package = Path(emulator.__file__).parents[1]
+    libraries = sorted(package.glob("*/lib/**/*.so*"))
+    assert {path.relative_to(package).parts[0] for path in libraries} == {
+        *("artifacts", "emulator", "linker", "process", "stubs", "worker")
+    }
+    for path in libraries:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            flags = dynamic._Image(content).tags.get(0x6FFFFFFB, [0])  # DT_FLAGS_1
+        assert flags[0] & 8, path.name  # DF_1_NODELETE
 
 
 def compiler(name: str) -> list[str]:

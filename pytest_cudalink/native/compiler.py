@@ -77,8 +77,12 @@ class SharedLibrary:
 
     @property
     def link_flags(self) -> tuple[str, ...]:
-        """Flags that make a shared library."""
-        return ("-shared", f"-Wl,-soname,{self.soname}", "-Wl,-Bsymbolic")
+        """Flags that make a shared library.
+
+        It stays when it is closed: threads, forks and other code have the addresses of its functions for the life of
+        the process.
+        """
+        return ("-shared", f"-Wl,-soname,{self.soname}", "-Wl,-Bsymbolic", "-Wl,-z,nodelete")
 
 
 @dataclass(frozen=True)

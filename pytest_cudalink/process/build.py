@@ -24,10 +24,8 @@ LOADS_FLOORS = (("loads",),)
 
 def libraries(cc: Any) -> list[Any]:
     """Return the libraries to build; `cc` is the module `native.compiler`."""
-    # other code keeps the addresses of its functions for the life of the process
-    flags = ("-pthread", "-ldl", "-Wl,-z,nodelete")
     return [
-        cc.SharedLibrary(LIBRARY, _sources(FLOORS), LIBRARY, (_NATIVE,), flags),
+        cc.SharedLibrary(LIBRARY, _sources(FLOORS), LIBRARY, (_NATIVE,), ("-pthread", "-ldl")),
         cc.SharedLibrary(LAST_WORDS, _sources(LAST_WORDS_FLOORS), LAST_WORDS),
         cc.SharedLibrary(LOADS, _sources(LOADS_FLOORS), LOADS),
     ]

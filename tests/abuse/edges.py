@@ -5,6 +5,7 @@ A round runs in a forked child, because it ends, or may end, its process; a chil
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
 import faulthandler
 import json
@@ -43,9 +44,10 @@ def forked(work: Callable[[], object]) -> int:
         os._exit(code)  # an error is in the exit code; `unraisable` hooks of the parent would print it twice
 
 
-def exit_code(child: int) -> int:
-    """Return how a process ended, when it has; negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def must_end(child: int, expected: int = 0) -> None:
+    """Wait for the end of a process; fail if its exit code is not as expected, negative for a signal."""
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code == expected, f"the process ended with {code}; expected {expected}"
 
 
 def _beside(work: Callable[[], object], threads: int) -> None:
@@ -97,10 +99,47 @@ def _crash() -> Use:
         os.close(ready)
         time.sleep(pick.uniform(0.001, 0.01))
         os.kill(child, signal.SIGABRT)
-        assert exit_code(child) == -signal.SIGABRT
+        must_end(child, -signal.SIGABRT)
         said = json.loads(record.read_bytes())
         assert said["signal"] == "SIGABRT"
         assert all(json.loads(one)["call"] in ("cuLinkDestroy", "cuModuleUnload") for one in said["last_events"])
+        return Outcome.ACCEPTED
+
+    return use
+
+
+# -- libraries that are closed while threads that used them go on
+
+
+def _unloads() -> Use:
+    """Close libraries in the middle of threads that made a context current and made events; no thread may crash."""
+
+    def work(pick: random.Random) -> None:
+        libraries = [ctypes.CDLL(name) for name in ("libcuda.so.1", "libnvidia-ml.so.1")]
+        used, closed = threading.Barrier(4), threading.Barrier(4)
+
+        def thread() -> None:
+            context = ctypes.c_void_p()
+            assert libraries[0].cuInit(0) == 0
+            assert libraries[0].cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+            assert libraries[0].cuCtxSetCurrent(context) == 0
+            assert libraries[1].nvmlInit_v2() == 0
+            used.wait()
+            closed.wait()
+
+        threads = [threading.Thread(target=thread) for _ in range(3)]
+        for one in threads:
+            one.start()
+        used.wait()
+        pick.shuffle(libraries)
+        for one in libraries:
+            _ctypes.dlclose(one._handle)
+        closed.wait()
+        for one in threads:
+            one.join()
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        must_end(forked(lambda: work(random.Random(data))))
         return Outcome.ACCEPTED
 
     return use
@@ -130,7 +169,7 @@ def _nvml_forks() -> Use:
     def use(_: Subject, data: bytes) -> Outcome:
         time.sleep(random.Random(data).uniform(0, 0.002))
         with warnings.catch_warnings(action="ignore"):  # Python warns of each fork beside threads
-            assert exit_code(forked(call)) == 0
+            must_end(forked(call))
         return Outcome.ACCEPTED
 
     return use
@@ -140,5 +179,6 @@ _SEED: Final = frozenset({"ptx"})
 
 EDGES: Final = {
     "nvml-forks": Way("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
+    "unloads": Way("dlclose beside threads", _SEED, _unloads, emulated=True),
     "crash": Way("SIGABRT beside events", _SEED, _crash, emulated=True),
 }
