@@ -1,22 +1,24 @@
-#!/usr/bin/env -S uv run --script
-# /// script
-# requires-python = ">=3.11"
-# dependencies = ["uv"]
-# ///
 """Write ``toolchains.toml``: for each CUDA release the newest wheels of its minor version, with their hashes.
 
-``uv pip compile --generate-hashes`` asks the package index; run this again when NVIDIA publishes a release.
+``uv pip compile --generate-hashes`` asks the package index; run ``python -m tools.make_toolchains`` again when NVIDIA
+publishes a release. With ``--sizes`` it writes nothing, and prints the bytes that each release of the file downloads.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_cudalink.compat.package_index import default_index, files_of
+
 ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "matrices" / "toolchains.toml"
+MACHINES = ("x86_64", "aarch64")
 KNOWN = tomllib.loads((ROOT / "pytest_cudalink/compat/data/releases.toml").read_text(encoding="utf-8"))
 #: Releases with wheels: no other one stands in for them.
 RELEASES = tuple(release for release, known in KNOWN["releases"].items() if "stand-in" not in known)
@@ -58,8 +60,28 @@ def block(key: str, packages: list[tuple[str, str, list[str]]]) -> list[str]:
     return lines
 
 
-def main() -> int:
-    """Ask the index and write the file."""
+def downloads(layouts: Sequence[str]) -> dict[str, int]:
+    """Most bytes of the wheels of each release of the file, over the machines, for the parts of a toolchain."""
+    table = tomllib.loads(TARGET.read_text(encoding="utf-8"))["releases"]
+    names = {one["name"] for entry in table.values() for part in layouts for one in entry[part]}
+    files = {file.sha256: file for name in names for file in files_of(default_index(), name)}
+    sizes: dict[str, int] = {}
+    for release, entry in table.items():
+        wheels = [files[sha256] for part in layouts for one in entry[part] for sha256 in one["sha256"]]
+        by_machine = [sum(wheel.size or 0 for wheel in wheels if wheel.fits(machine)) for machine in MACHINES]
+        sizes[release] = max(by_machine)
+    return sizes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask the index and write the file, or print the sizes."""
+    parser = argparse.ArgumentParser(description="The wheels of each CUDA release.")
+    parser.add_argument("--sizes", action="store_true", help="print what each release downloads, and write nothing")
+    if parser.parse_args(arguments).sizes:
+        libs, ctk = downloads(["libs"]), downloads(["libs", "ctk"])
+        for release, size in libs.items():
+            sys.stdout.write(f"{release}: libs {size / 1e6:.0f} MB, ctk {ctk[release] / 1e6:.0f} MB\n")
+        return 0
     lines = [HEAD]
     for release in RELEASES:
         major = int(release.partition(".")[0])
@@ -70,7 +92,7 @@ def main() -> int:
             packages = tuple(name + suffix for name in names)
             found = resolve(packages, release, toolkit if part == "libs" else "")
             lines += block(f'releases."{release}".{part}', found)
-    (ROOT / "matrices" / "toolchains.toml").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    TARGET.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return 0
 
 

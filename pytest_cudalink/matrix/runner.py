@@ -435,7 +435,7 @@ def prepare(cell: Cell, root: Path, say: Callable[[str], object]) -> dict[str, s
             toolchains.find(version, layout)
         except toolchains.ToolchainError:
             folder = toolchains.folder(version, layout)
-            say(f"fetching the toolchain {version} (50 to 250 MB, once) into {folder}")
+            say(f"fetching the toolchain {version} ({toolchains.DOWNLOADS[layout]}, once) into {folder}")
             toolchains.add(version, layout)
     return environment(cell, root)
 

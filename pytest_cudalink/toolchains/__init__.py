@@ -37,6 +37,7 @@ from .folders import (
 )
 
 __all__ = [
+    "DOWNLOADS",
     "Layout",
     "Toolchain",
     "ToolchainError",
@@ -57,6 +58,9 @@ __all__ = [
 ]
 
 Layout = Literal["libs", "ctk"]
+#: What `add` downloads for a release, from the smallest to the largest; `python -m tools.make_toolchains --sizes` adds
+#: up the wheels of each on the package index (2026-11-23).
+DOWNLOADS: Final[dict[Layout, str]] = {"libs": "44 to 133 MB", "ctk": "65 to 235 MB"}
 
 _MANIFEST = "toolchain.json"
 #: Most bytes of a manifest; that of the largest toolchain has 2 KB.

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ..versions import CudaVersion
-from . import Toolchain, ToolchainError, _installer, _lock_file, add, cache_root, find, folder
+from . import DOWNLOADS, Toolchain, ToolchainError, _installer, _lock_file, add, cache_root, find, folder
 from .folders import is_locked
 
 __all__ = ["Fetched", "provide"]
@@ -45,8 +45,8 @@ class Fetched(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"toolchain {self.version} was fetched from {self.source} ({self.size / _MB:.0f} MB, {self.seconds:.0f} s) "
-            f"into {self.path}"
+            f"toolchain {self.version} was fetched from {self.source} ({self.size / _MB:.0f} MB on the disk, "
+            f"{self.seconds:.0f} s) into {self.path}"
         )
 
 
@@ -92,9 +92,11 @@ def _provide(
         if is_locked(*_lock_file(place)):
             say(f"waiting for the process that fetches the toolchain {version} into {place}")
         else:
-            say(f"fetching the toolchain {version} (50 to 250 MB) from {source} into {place}")
+            say(f"fetching the toolchain {version} ({DOWNLOADS['libs']}) from {source} into {place}")
         made = add(version, tell=tell)
     except ToolchainError as error:
+        if isinstance(error.__cause__, OSError):  # of the cache, which no network mends; the error names the variable
+            raise
         msg = (
             f"{error}\nWith a network, `cudalink toolchain add {version}` puts it into {cache_root()}; $CUDALINK_CACHE "
             "names another cache"

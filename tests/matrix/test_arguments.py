@@ -102,7 +102,7 @@ def test_a_cell_says_what_it_fetches(tmp_path, monkeypatch) -> None:
 
     assert added == list(cell.toolchains)
     folder = tmp_path / "cache" / "toolchains" / "12.9"
-    assert f"fetching the toolchain 12.9 (50 to 250 MB, once) into {folder}" in session.said
+    assert f"fetching the toolchain 12.9 (44 to 133 MB, once) into {folder}" in session.said
     there = toolchains.Toolchain(CudaVersion(12, 9), tmp_path, "libs", {})
     (tmp_path / "lib64").mkdir()
     (tmp_path / "lib64" / "libnvJitLink.so.12").touch()

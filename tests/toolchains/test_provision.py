@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from pytest_cudalink import emulator, toolchains
+from pytest_cudalink.compat.package_index import IndexedFile
 from pytest_cudalink.toolchains import ToolchainError, provision
 from pytest_cudalink.versions import CudaVersion
 from tests.nested import NO_AUTOLOAD, with_plugins
+from tools import make_toolchains
 
 pytestmark = pytest.mark.xdist_group("toolchains")  # one worker: the cache is filled once
 
@@ -71,7 +76,7 @@ def test_a_run_is_made_whole(run, cache, more) -> None:
     """The controller fetches the toolchain once and the header says so; the second run finds it."""
     result = run(*more)
     result.assert_outcomes(passed=4)
-    said = f"cudalink: toolchain {VERSION} was fetched from * (* MB, * s) into {cache / VERSION}"
+    said = f"cudalink: toolchain {VERSION} was fetched from * (* MB on the disk, * s) into {cache / VERSION}"
     result.stdout.fnmatch_lines([said])
     assert sum("was fetched" in line for line in result.outlines) == 1
     assert [line for line in result.errlines if "fetching" in line or "waiting" in line] == [
@@ -227,12 +232,53 @@ def test_who_waits_says_so(monkeypatch, cache) -> None:
         second = pool.submit(provision.provide, [RELEASE], hear)
         found = [one for each in (first, second) for one in each.result(60)]
     assert said == [
-        f"fetching the toolchain {VERSION} (50 to 250 MB) from https://index.example/simple into {cache / VERSION}",
+        f"fetching the toolchain {VERSION} (44 to 133 MB) from https://index.example/simple into {cache / VERSION}",
         f"waiting for the process that fetches the toolchain {VERSION} into {cache / VERSION}",
     ]
     assert {one.path for one in found} == {cache / VERSION}
-    assert str(found[0]).startswith(f"toolchain {VERSION} was fetched from https://index.example/simple (2 MB, ")
+    assert str(found[0]).startswith(
+        f"toolchain {VERSION} was fetched from https://index.example/simple (2 MB on the disk, "
+    )
     assert provision.provide([RELEASE], hear) == []
+
+
+@pytest.mark.parametrize("page", ["tutorials/first-red-test.md", "how-to/without-a-gpu.md", "reference/emulator.md"])
+def test_pages_name_the_download(page) -> None:
+    """Pages and messages give one figure, and the script that measures it reads the wheels of every release."""
+    text = (Path(__file__).parents[2] / "docs" / page).read_text(encoding="utf-8")
+    assert re.findall(r"\((\d+ to \d+ MB)\)", text) == [toolchains.DOWNLOADS["libs"]]
+
+
+def test_what_a_release_downloads(monkeypatch, capsys) -> None:
+    """It is the wheels for the machine that has the larger ones; the file is left as it is."""
+    platforms = (("manylinux_aarch64", 10**6), ("manylinux_x86_64", 2 * 10**6), ("win_amd64", 3 * 10**6))
+
+    def files(_index: str, name: str) -> list[IndexedFile]:
+        return [
+            IndexedFile(f"{name}-{platform}.whl", "", Version(one["version"]), size, sha256, yanked=False)
+            for entry in toolchains.releases_table().values()
+            for one in (*entry["libs"], *entry["ctk"])
+            if one["name"] == name
+            for (platform, size), sha256 in zip(cycle(platforms), one["sha256"], strict=False)
+        ]
+
+    before = make_toolchains.TARGET.read_bytes()
+    monkeypatch.setattr(make_toolchains, "files_of", files)
+    assert make_toolchains.main(["--sizes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines] == list(map(str, toolchains.releases()))
+    assert {"12.9: libs 6 MB, ctk 10 MB", "13.0: libs 6 MB, ctk 14 MB"} <= set(lines)
+    assert make_toolchains.TARGET.read_bytes() == before
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch) -> None:
+    """The error names the variable of the cache, and no network, which would not help."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(provision, "_installer", lambda _: ["uv"])
+    with pytest.raises(ToolchainError) as raised:
+        provision.provide([RELEASE], lambda _: None)
+    assert str(raised.value).endswith("; $CUDALINK_CACHE names another")
 
 
 def test_a_broken_download_leaves_nothing(monkeypatch, cache) -> None:
