@@ -126,7 +126,7 @@ def schema() -> dict[str, Any]:
         "driver": {**_TEXT, "description": "range of driver releases; empty: any"},
         "kinds": {"type": "array", "items": {"enum": ["ptx", "ltoir", "cubin", "archive"]}},
         "threads": {**texts, "description": "OWNER/REPOSITORY#NUMBER on GitHub"},
-        "seen": {"enum": ["measured", "reported", "not reproduced"]},
+        "seen": {"enum": ["measured", "reported"]},
         "date": {"type": "string", "format": "date"},
     }
     top = {

@@ -437,8 +437,6 @@ def _known_to_fail(everything: Sequence[Installed]) -> Iterator[EnvironmentFindi
     versions = {one.name: one.version for one in everything}
     for one in known_bad.known_bad(versions):
         is_open = one.open_conditions()
-        if is_open and one.seen == "not reproduced":
-            continue
         only = f"; only {', '.join(is_open)}" if is_open else ""
         concerned = {*one.versions}.union(*(known_bad.components().get(name, ()) for name in one.versions))
         yield EnvironmentFinding(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KnownBad", "components", "entries", "known_bad"]
 
-Seen = Literal["measured", "reported", "not reproduced"]
+Seen = Literal["measured", "reported"]
 
 _TABLE: Final = "compat/data/known_bad.toml"
 _URL: Final = "https://github.com/"
@@ -58,7 +58,7 @@ class KnownBad:
     advice : str
         What to do.
     seen : str
-        ``"measured"``, ``"reported"`` (only the threads say so) or ``"not reproduced"`` (it was tried).
+        ``"measured"`` or ``"reported"`` (only the threads say so).
     test : str
         The test or nox session that runs it; empty: none does.
     date : datetime.date
@@ -91,8 +91,7 @@ class KnownBad:
     def text(self) -> str:
         """The entry in one line: combination, what happens, threads."""
         threads = f" ({', '.join(self.threads)})" if self.threads else ""
-        doubt = "; not reproduced" if self.seen == "not reproduced" else ""
-        return f"{self.title}: {self.happens}{threads}{doubt}"
+        return f"{self.title}: {self.happens}{threads}"
 
     def as_data(self) -> dict[str, Any]:
         """Return the entry as plain data, as in ``compat.json``."""

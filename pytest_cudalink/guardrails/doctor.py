@@ -577,10 +577,8 @@ def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[Doctor
     arch, driver = report.driver["arch"], report.driver["release"]
     for one in known_bad.known_bad(system.versions(), arch=arch, driver=driver):
         is_open = one.open_conditions(arch=arch, driver=driver)
-        if is_open and one.seen == "not reproduced":
-            continue
         only = f"; only {', '.join(is_open)}" if is_open else ""
-        severity: Severity = "note" if is_open or one.seen == "not reproduced" else "warning"
+        severity: Severity = "note" if is_open else "warning"
         yield DoctorFinding(severity, f"known to fail: {one.text}{only}", otherwise=one.advice)
 
 

@@ -60,14 +60,15 @@ def test_known_bad(capsys) -> None:
     """Every entry, or those that versions meet, with thread, open condition and advice."""
     assert cli.main(["compat", "known-bad"]) == 0
     every = capsys.readouterr().out
-    assert cli.main(["compat", "known-bad", "nvidia-nvjitlink==13.1.115", "numba==0.62.1", "--driver", "570.26"]) == 1
+    given = ["nvidia-nvjitlink-cu12==12.8.93", "nvidia-cuda-nvrtc==13.0.88", "numba==0.62.1", "--driver", "570.26"]
+    assert cli.main(["compat", "known-bad", *given]) == 1
     assert capsys.readouterr().out.splitlines() == [
         (
-            "nvJitLink 13.1 with LTO-IR for sm_120: link with -lto fails: C7907 Internal compiler error "
-            "(NVIDIA/numba-cuda#725); not reproduced"
+            "nvJitLink 12.8 with cubins of CUDA 13 for sm_100 or sm_120: the process ends with SIGSEGV; 12.0 to 12.6 "
+            "return an error (3), and so does 12.9 (9)"
         ),
-        "  only   for sm_120, if it links ltoir",
-        "  do     use another minor of nvJitLink, or link without LTO for sm_120",
+        "  only   for sm_100, sm_120, if it links cubin",
+        "  do     link cubins of CUDA 13 with nvJitLink 13 or newer",
     ]
     assert every.count("  do     ") > 10
     assert cli.main(["compat", "known-bad", "cuda-core==1.2.2"]) == 0

@@ -12,7 +12,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.compat import exports, known_bad
+from pytest_cudalink.compat import atlas, exports, known_bad
 from pytest_cudalink.tables import read_table
 from pytest_cudalink.versions import CudaVersion
 
@@ -35,7 +35,7 @@ def test_every_entry_can_be_read(entry) -> None:
     for thread in entry.threads:
         assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread)
     assert entry.threads or entry.seen == "measured"
-    assert entry.seen in {"measured", "reported", "not reproduced"}
+    assert entry.seen in {"measured", "reported"}
     assert set(entry.kinds) <= {"ptx", "ltoir", "cubin", "archive"}
     assert entry.advice
     assert "\n" not in entry.text
@@ -57,7 +57,7 @@ def test_components_are_the_distributions_of_the_exports() -> None:
     ("versions", "expected"),
     [
         ({"nvidia-nvjitlink": "13.0.88", "nvidia-cuda-runtime": "13.1.80"}, {"cudadevrt-newer-than-nvjitlink"}),
-        ({"nvidia-nvjitlink": "13.1.115", "nvidia-cuda-runtime": "13.0.96"}, {"nvjitlink-13-1-sm-120"}),
+        ({"nvidia-nvjitlink": "13.1.115", "nvidia-cuda-runtime": "13.0.96"}, set()),
         ({"nvjitlink": "13.2", "cudadevrt": "13.2"}, set()),
         ({"nvjitlink": "13.2", "cudadevrt": "13.3"}, {"cudadevrt-newer-than-nvjitlink"}),
         ({"cuda-bindings": "13.3.1", "nvidia-cufile": "1.19.0.109"}, {"cuda-bindings-13-3-cufile-13-4"}),
@@ -80,34 +80,65 @@ def test_components_are_the_distributions_of_the_exports() -> None:
 )
 def test_which_entries_are_met(versions, expected) -> None:
     """Boundaries of ranges, names of distributions in any spelling, and components by their CUDA release."""
-    if expected & {"torch-memory-saver-0-0-9"} or "libcudf-cu12" in versions:
-        assert met(versions) - {"nvjitlink-13-1-sm-120"} == expected
-    else:
-        assert met(versions) == expected
+    assert met(versions) == expected
 
 
 def test_a_condition_that_is_not_decided_counts_as_met() -> None:
     """Without architecture and driver the entry is returned, and says what is open; a known one decides."""
-    versions = {"numba": "0.62.1", "nvidia-nvjitlink": "13.1.115"}
+    versions = {"numba": "0.62.1", "nvidia-nvjitlink-cu12": "12.8.93", "nvidia-cuda-nvrtc": "13.0.88"}
     both = known_bad.known_bad(versions)
     assert {one.id: one.open_conditions() for one in both} == {
-        "nvjitlink-13-1-sm-120": ("for sm_120", "if it links ltoir"),
+        "nvjitlink-12-8-cubins-of-13": ("for sm_100, sm_120", "if it links cubin"),
         "numba-driver-580": ("on drivers >=580",),
     }
     assert met(versions, arch="sm_90", driver="575.51.03") == set()
-    assert met(versions, arch="sm_120a", driver="580.65.06", kinds=["ltoir", "ptx"]) == {one.id for one in both}
+    assert met(versions, arch="sm_120a", driver="580.65.06", kinds=["cubin", "ptx"]) == {one.id for one in both}
     assert met(versions, arch="sm_120", driver="575.51.03", kinds=["ptx"]) == set()
-    assert both[0].open_conditions(arch="sm_120", kinds=["ltoir"]) == ()
+    assert both[0].open_conditions(arch="sm_120", kinds=["cubin"]) == ()
 
 
-def test_the_text_names_threads_and_doubt() -> None:
-    """One line for a page: combination, what happens, threads, and that it did not reproduce."""
-    (entry,) = known_bad.known_bad({"nvjitlink": "13.1"})
+def test_the_text_names_threads() -> None:
+    """One line for a page: combination, what happens, threads."""
+    (entry,) = known_bad.known_bad({"torch-memory-saver": "0.0.9", "cudart": "13.0"})
     assert entry.text == (
-        "nvJitLink 13.1 with LTO-IR for sm_120: link with -lto fails: C7907 Internal compiler error "
-        "(NVIDIA/numba-cuda#725); not reproduced"
+        "torch_memory_saver 0.0.9 with CUDA 13: import fails: libcudart.so.12: cannot open shared object file "
+        "(fzyzcjy/torch_memory_saver#74)"
     )
-    assert entry.links == ("https://github.com/NVIDIA/numba-cuda/issues/725",)
+    assert entry.links == ("https://github.com/fzyzcjy/torch_memory_saver/issues/74",)
+
+
+def linked_releases(entry: known_bad.KnownBad) -> list[tuple[CudaVersion, CudaVersion]]:
+    """The pairs of compiler and nvJitLink of the atlas that an entry names."""
+    releases = [CudaVersion.parse(one) for one in atlas.load().releases]
+    within = {name: SpecifierSet(spec) for name, spec in entry.versions.items()}
+    return [
+        (made, read)
+        for made in releases
+        for read in releases
+        if within["nvrtc"].contains(str(made)) and within["nvjitlink"].contains(str(read))
+    ]
+
+
+def test_the_atlas_and_the_entries_have_one_verdict() -> None:
+    """An entry for code of a compiler fails in every cell of the atlas, and each crash of the atlas is an entry."""
+    entries = [one for one in known_bad.entries() if set(one.versions) == {"nvjitlink", "nvrtc"}]
+    named = {
+        (str(made), str(read), kind, arch): atlas.load().ask(made, read, kind, "nvjitlink", arch)
+        for entry in entries
+        for made, read in linked_releases(entry)
+        for kind in entry.kinds
+        for arch in entry.arch
+    }
+    crashes = {
+        (made, read, grid.kind, grid.arch)
+        for grid in atlas.load().grids
+        if grid.step == "nvjitlink" and grid.kind in ("ptx", "ltoir", "cubin")  # a fatbin has one of these in it
+        for made, letters in grid.rows.items()
+        for read, letter in zip(grid.consumers, letters, strict=True)
+        if atlas.load().answers[letter].status == "crashed"
+    }
+    assert {cell for cell, answer in named.items() if answer is None or answer.works} == set()
+    assert crashes == {cell for cell, answer in named.items() if answer and answer.status == "crashed"}
 
 
 # -- entries that run here
@@ -151,9 +182,3 @@ def test_measured_pairs_of_the_toolchains_here() -> None:
     }
     assert measured
     assert measured == {(release, made): LINKS[release][made] for release, made in measured}
-
-
-def test_nvjitlink_12_9_takes_cubins_of_cuda_13() -> None:
-    """The measured table of `cudalink skew` has it, too: 12.9 links what a newer CUDA made, and reports success."""
-    assert LINKS["12.9"]["13.5"] == 0
-    assert LINKS["12.4"]["13.5"] == 3

@@ -110,9 +110,10 @@ def test_a_part_of_the_toolkit_is_no_package() -> None:
 @pytest.mark.parametrize("axes", [{"arch": "sm_120"}, {"arch": "sm_90"}, {}], ids=["its", "another", "unknown"])
 def test_a_known_bad_combination_of_one_architecture(axes) -> None:
     """It is named on that architecture only; a version without a value meets nothing."""
-    versions = {"nvidia-nvjitlink": {"found": "13.1.115"}, "numba": {}}
+    linker, compiler = {"found": "12.8.93"}, {"found": "13.0.88"}
+    versions = {"nvidia-nvjitlink-cu12": linker, "nvidia-cuda-nvrtc": compiler, "numba": {}}
     found = cell("c", {"t": "F"}, versions=versions, axes=axes).known_bad
-    assert [one.arch for one in found if one.arch] == ([("sm_120",)] if axes == {"arch": "sm_120"} else [])
+    assert [one.arch for one in found if one.arch] == ([("sm_100", "sm_120")] if axes == {"arch": "sm_120"} else [])
 
 
 def test_what_joined_runs_keep() -> None:
