@@ -185,7 +185,7 @@ def bench(session: nox.Session) -> None:
 def gpu(session: nox.Session) -> None:
     """All that needs a real driver, in stages; writes docs/hardware/DRIVER-DEVICE.json and its page.
 
-    -- --bundle PATH installs from a bundle of `cudalink toolchain bundle`, without a network; PATH is its folder, its
+    -- --bundle PATH installs from a bundle of `python -m tools.bundle`, without a network; PATH is its folder, its
     .tar or the folder of its volumes. A nox that was installed from a bundle uses its own environment. Other options go
     to `python -m tests.hardware`.
     """
@@ -220,7 +220,7 @@ def gpu(session: nox.Session) -> None:
 
 def gpu_from_bundle(session: nox.Session, bundle: Path, folder: Path) -> str:
     """Make an environment from a bundle alone; returns its Python, which finds the tests in this checkout."""
-    unbundle = (sys.executable, str(ROOT / "pytest_cudalink" / "toolchains" / "unbundle.py"))
+    unbundle = (sys.executable, str(ROOT / "tools" / "unbundle.py"))
     if not (bundle / "manifest.json").is_file():
         shutil.rmtree(folder / "bundle", ignore_errors=True)
         session.run(*unbundle, str(bundle), "--to", str(folder / "bundle"), external=True)
@@ -384,7 +384,7 @@ def atlas(session: nox.Session) -> None:
     install(session)
     if "--short" in session.posargs:
         session.run("cudalink", "toolchain", "add", "12.9", "13.0", "13.2")
-        session.run("python", "-m", "pytest_cudalink.skew.atlas", *session.posargs)
+        session.run("python", "-m", "tools.make_atlas", *session.posargs)
         return
     releases = [str(release) for release in exports.releases("libnvJitLink", 12) + exports.releases("libnvJitLink", 13)]
     session.run("cudalink", "toolchain", "add", *releases)
@@ -394,7 +394,7 @@ def atlas(session: nox.Session) -> None:
             wheel = f"{distribution}=={exports.wheel_versions('libnvfatbin', release)[-1]}"
             target = ("--no-deps", "--target", str(folder / str(release)))
             session.run("uv", "pip", "install", "-q", *target, wheel, external=True)
-    session.run("python", "-m", "pytest_cudalink.skew.atlas", "--nvfatbin", str(folder), *session.posargs)
+    session.run("python", "-m", "tools.make_atlas", "--nvfatbin", str(folder), *session.posargs)
 
 
 @nox.session(name="fuzz-reader")

@@ -1,4 +1,5 @@
-"""Scripts of the maintainers, which are not in the wheel: they write the data that the package reads.
+"""Scripts that only maintainers run: they write the data that the package reads, measure hardware and make bundles.
 
-``python -m tools.NAME`` runs one, from the root of the checkout. ``nox -s generate`` runs those that need no network.
+The wheel does not have them. ``python -m tools.NAME`` runs one, from the root of the checkout. ``nox -s generate`` runs
+those that need no network.
 """

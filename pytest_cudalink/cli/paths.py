@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["STDOUT", "any_path", "input_file", "input_path", "new_path", "output_file", "output_folder", "wrong_file"]
+__all__ = ["STDOUT", "any_path", "input_file", "input_path", "output_file", "output_folder", "wrong_file"]
 
 #: Stands for stdout where a file to write is expected.
 STDOUT: Final = Path("-")
@@ -75,16 +75,6 @@ def _input(wrong: Callable[[Path, str], str], expected: str, remedy: str) -> Cal
         return path
 
     return of
-
-
-def new_path(text: str) -> Path:
-    """Return the path of a file or folder to make, which does not exist; its folder may be missing."""
-    path = _path(text, "a new file or folder")
-    if os.path.lexists(path):
-        msg = f"is {path}, which exists; expected a new file or folder; remove it, or name another"
-        raise argparse.ArgumentTypeError(msg)
-    _check_place(path, path.absolute().parent, "a new file or folder")
-    return path
 
 
 def output_file(text: str) -> Path:

@@ -191,7 +191,7 @@ def _knows(release: str, arch: str) -> bool:
 def reproducer(producer: str, consumer: str, kind: str, step: str, arch: str) -> str:
     """Return the command that measures one pair."""
     if step.startswith("real"):
-        return "python -m pytest_cudalink.skew.real run atlas.tar.xz --out real.json"
+        return "python -m tools.atlas_on_gpu run atlas.tar.xz --out real.json"
     releases = " ".join(dict.fromkeys((producer, consumer)))
     if kind.startswith("fatbin"):  # only that session has nvFatbin
         return f"nox -s atlas -- {releases} --kind {kind} --arch {arch} --show"

@@ -4,7 +4,7 @@ For every pair of installed toolchains, the compiler of one makes PTX, LTO-IR an
 nvJitLink of the other links them, the emulated driver of the other links them, and what the first one's own nvJitLink
 linked is loaded on that driver. A link counts if its image has the kernel. Every answer is compared with the
 predictions: the artifact's own header, the policies of `matrices/dispatch.toml`, and the guard rails. A disagreement is
-a finding. `pytest_cudalink.skew.atlas` measures more kinds and architectures, in batches, for ``matrices/atlas.json``.
+a finding. ``tools/make_atlas.py`` measures more kinds and architectures, in batches, for ``matrices/atlas.json``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ __all__ = [
     "load",
     "measure",
     "package_hash",
+    "run_job",
     "sections",
     "table",
     "wrong_image",
@@ -164,7 +165,7 @@ def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVers
 # --- measuring
 
 
-def _run(job: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, Any]:
+def run_job(job: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, Any]:
     """Return the answer of one job, which runs in a separate process."""
     command = [sys.executable, "-S", str(_WORKER), json.dumps(job)]
     full = {**os.environ, **environment} if environment else None
@@ -214,7 +215,7 @@ class _Bench:
         job = {"step": "compile", "library": str(chain.library("nvrtc")), "arch": self.arch, "folder": str(folder)}
         for kind in self.kinds:
             units = {"whole": sample.WHOLE_SOURCE} if kind == "linked-cubin" else _UNITS
-            answer = _run({**job, "kinds": [kind], "units": units})
+            answer = run_job({**job, "kinds": [kind], "units": units})
             if not answer["ok"]:
                 msg = (
                     f"NVRTC of the toolchain {chain.path} does not compile the sample for {self.arch}: "
@@ -222,7 +223,7 @@ class _Bench:
                 )
                 raise toolchains.ToolchainError(msg)
         for kind in self.kinds:
-            _run(self.job("nvjitlink", version, version, kind) | {"image": str(folder / f"own-{kind}.image")})
+            run_job(self.job("nvjitlink", version, version, kind) | {"image": str(folder / f"own-{kind}.image")})
 
     def job(self, step: str, producer: str, consumer: str, kind: str) -> dict[str, Any]:
         made = self.folder / producer
@@ -248,7 +249,7 @@ class _Bench:
         if step != "nvjitlink":
             environment = emulator.emulation_for(consumer, arch=self.arch.rstrip("af"), lifetime="off").environment()
         job = self.job(step, producer, consumer, kind)
-        answer = _run(job, environment)
+        answer = run_job(job, environment)
         if answer["ok"] and step != "load" and (wrong := wrong_image(Path(job["image"]), self.arch)):
             answer = {"ok": False, "call": wrong, "code": "", "log": ""}
         versions = CudaVersion.parse(producer), CudaVersion.parse(consumer)

@@ -53,7 +53,7 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
         ("matrix", "VERB is missing; expected check, list, show, smoke, cache-key, github, gitlab"),
         ("driver", "VERB is missing; expected run, info"),
         ("compat", "VERB is missing; expected exports, known-bad"),
-        ("toolchain", "VERB is missing; expected add, list, remove, path, bundle, unbundle"),
+        ("toolchain", "VERB is missing; expected add, list, remove, path"),
         ("stubs", "ACTION is missing; expected build, generate, list, describe"),
     ],
 )

@@ -15,13 +15,12 @@ import pytest
 
 from pytest_cudalink import toolchains
 from pytest_cudalink.cli import COMMANDS, main, make_parser
-from pytest_cudalink.cli.paths import input_file, input_path, new_path, output_file, output_folder
+from pytest_cudalink.cli.paths import input_file, input_path, output_file, output_folder
 from tests.report.samples import write
 
 #: What a command needs besides the path that is tried.
 _NEEDED: Final = {
     ("driver", "run"): ["--version", "13.0"],
-    ("toolchain", "bundle"): ["--ctk", "13.0"],
     ("stubs", "build"): ["-o", "made"],
     ("stubs", "generate"): ["-o", "made"],
     ("report",): ["records"],
@@ -31,8 +30,6 @@ _ARGUMENT: Final = {
     ("matrix", "cache-key"): "cell",
     ("matrix", "show"): "cell",
     ("matrix", "smoke"): "cell",
-    ("toolchain", "bundle"): "made",
-    ("toolchain", "unbundle"): "records",
 }
 #: Written after everything else.
 _LAST: Final = {("driver", "run"): ["--", "true"]}
@@ -48,8 +45,6 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
     ("driver run", "--events"): {"file"},
     # read only with --shard; a file that is no record is passed over
     **{(f"matrix {verb}", "--records"): {"folder", "file"} for verb in ("list", "github", "gitlab")},
-    # made again with what the bundle has; what a bundle lacks is for tests/toolchains/test_bundle.py
-    **{("toolchain unbundle", name): {"folder"} for name in ("source", "--to", "--venv", "--cache")},
 }
 #: Written, and made with their folders.
 _WRITTEN: Final = {
@@ -178,21 +173,17 @@ def test_input_file(bad: dict[str, str]) -> None:
     assert check("/dev/stdin") == Path("/dev/stdin")
 
 
-def test_input_path_and_new_path(bad: dict[str, str]) -> None:
-    """What exists is read, and what does not exist is made; the others are described."""
-    check = input_path("a bundle")
+def test_input_path(bad: dict[str, str]) -> None:
+    """What exists is read; the others are described."""
+    check = input_path("a record")
 
     assert [check(bad[kind]) for kind in ("folder", "file")] == [Path("folder"), Path("file")]
-    assert new_path("none/such") == Path("none/such")
-    for one, path, expected in (
-        (check, "none/such", "is none/such: No such file or directory; expected a bundle; correct the path"),
-        (check, "circle", "is circle: Too many levels of symbolic links; expected a bundle"),
-        (new_path, "folder", "is folder, which exists; expected a new file or folder; remove it, or name another"),
-        (new_path, "circle", "is circle, which exists"),
-        (new_path, "file/below", f"is file/below, inside of {Path.cwd()}/file, which is not a folder; expected a new"),
+    for path, expected in (
+        ("none/such", "is none/such: No such file or directory; expected a record; correct the path"),
+        ("circle", "is circle: Too many levels of symbolic links; expected a record"),
     ):
         with pytest.raises(argparse.ArgumentTypeError, match=re.escape(expected)):
-            one(path)
+            check(path)
 
 
 def test_unreadable_and_unwritable(bad: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

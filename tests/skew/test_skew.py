@@ -91,7 +91,7 @@ def test_resumes(measured, monkeypatch) -> None:
     assert len(steps) == 1
     assert seen == [(35, 36), (36, 36)]
     with monkeypatch.context() as patch:
-        patch.setattr(skew, "_run", lambda *_: pytest.fail("something was started"))
+        patch.setattr(skew, "run_job", lambda *_: pytest.fail("something was started"))
         assert skew.measure([*VERSIONS, "13.0"], journal) == found
     monkeypatch.setattr(skew, "package_hash", lambda: "another")
     steps.clear()
@@ -173,7 +173,7 @@ def test_a_crash_is_an_answer(measured, tmp_path) -> None:
     sample = Path(__file__).parents[1] / "data" / "artifacts" / "13.0" / "main.cubin"
     (tmp_path / "cut.cubin").write_bytes(sample.read_bytes()[:200])
     job = {"step": "nvjitlink", "library": str(path), "suffix": "", "arch": "sm_90", "kind": "cubin"}
-    answer = skew._run({**job, "inputs": [str(tmp_path / "cut.cubin")], "image": os.devnull})
+    answer = skew.run_job({**job, "inputs": [str(tmp_path / "cut.cubin")], "image": os.devnull})
     assert not answer["ok"]
     assert json.dumps(answer)
 

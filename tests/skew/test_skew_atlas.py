@@ -12,10 +12,9 @@ import pytest
 from pytest_cudalink import cli, emulator, skew, toolchains
 from pytest_cudalink.compat import atlas, documented
 from pytest_cudalink.compat.atlas import Answer
-from pytest_cudalink.skew import atlas as measuring
-from pytest_cudalink.skew import real
-from pytest_cudalink.skew.atlas import Question
 from pytest_cudalink.tables import matrices_dir
+from tools import atlas_on_gpu, make_atlas
+from tools.make_atlas import Question
 
 pytestmark = pytest.mark.xdist_group("skew")  # one worker: measured once
 
@@ -25,23 +24,23 @@ SAMPLES = Path(__file__).parents[1] / "data" / "artifacts"
 
 
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory) -> tuple[measuring.Answers, Path]:
+def fresh(tmp_path_factory) -> tuple[make_atlas.Answers, Path]:
     """Answers of 12.9 and 13.0 for one architecture, and the folder of inputs and images."""
     for release in RELEASES:
         toolchains.add(release)
     folder = tmp_path_factory.mktemp("atlas")
-    return measuring.measure(RELEASES, folder, KINDS, ["sm_90"]), folder
+    return make_atlas.measure(RELEASES, folder, KINDS, ["sm_90"]), folder
 
 
 def test_the_file_says_what_is_measured_now(fresh) -> None:
     """Every fresh answer is in the file; another answer in the file is named."""
     answers, _ = fresh
-    known = measuring.answers_of(atlas.load())
+    known = make_atlas.answers_of(atlas.load())
     assert len(answers) == 2 * 2 * len(KINDS) * 3
-    assert measuring.differences(known, answers) == []
+    assert make_atlas.differences(known, answers) == []
     question = Question("nvjitlink", "ptx", "sm_90", "13.0", "12.9")
     changed = {**known, question: Answer("works")}
-    (said,) = measuring.differences(changed, answers)
+    (said,) = make_atlas.differences(changed, answers)
     assert said.startswith("nvjitlink 12.9: ptx of 13.0 for sm_90: works in the file, refused, nvJitLinkAddData: 4 ")
 
 
@@ -78,7 +77,7 @@ def test_a_crash_is_one_answer(tmp_path) -> None:
     jobs = [job(good), cut, job(good), cut]
     for each in (1, 3, 4):
         (tmp_path / "jobs").write_text(json.dumps(jobs))
-        said = skew._run({"step": "batch", "library": library, "jobs": str(tmp_path / "jobs"), "each": each})
+        said = skew.run_job({"step": "batch", "library": library, "jobs": str(tmp_path / "jobs"), "each": each})
         first, crashed, second, last = said["answers"]
         assert first == second == {"ok": True}
         assert crashed == last == {"ok": False, "crashed": True, "call": "SIGSEGV", "code": -11, "log": ""}
@@ -87,7 +86,7 @@ def test_a_crash_is_one_answer(tmp_path) -> None:
 def test_an_exception_in_python_is_no_answer(tmp_path) -> None:
     """A job that raises in Python stops the measurement, with its traceback."""
     toolchains.add("13.0")
-    bench = measuring._Bench(tmp_path, ["13.0"], ("sm_90",), None)
+    bench = make_atlas._Bench(tmp_path, ["13.0"], ("sm_90",), None)
     with pytest.raises(RuntimeError, match="KeyError: 'library'"):
         bench._batch([{"step": "nvjitlink"}], "", each=1)
 
@@ -95,34 +94,34 @@ def test_an_exception_in_python_is_no_answer(tmp_path) -> None:
 def test_the_file_is_deterministic() -> None:
     """The same answers in any order are the same text, which is the file's."""
     found = atlas.load()
-    answers = list(measuring.answers_of(found).items())
+    answers = list(make_atlas.answers_of(found).items())
     random.Random(1).shuffle(answers)
-    content = measuring.content_of(dict(answers), found.wheels, found.measured, found.real)
-    text = measuring.text_of(content)
+    content = make_atlas.content_of(dict(answers), found.wheels, found.measured, found.real)
+    text = make_atlas.text_of(content)
     assert text == (matrices_dir() / "atlas.json").read_text(encoding="utf-8")
-    assert measuring.answers_of(atlas.atlas_of(json.loads(text))) == dict(answers)
+    assert make_atlas.answers_of(atlas.atlas_of(json.loads(text))) == dict(answers)
 
 
 def test_command(fresh, tmp_path, capsys, monkeypatch) -> None:
     """What is measured is written to a file, compared with it, and shown."""
-    monkeypatch.setattr(measuring, "measure", lambda *_, **__: dict(fresh[0]))
+    monkeypatch.setattr(make_atlas, "measure", lambda *_, **__: dict(fresh[0]))
     file = tmp_path / "atlas.json"
     words = [*RELEASES, "--file", str(file)]
-    assert measuring.main(words) == 0
+    assert make_atlas.main(words) == 0
     assert json.loads(file.read_text())["releases"] == RELEASES
-    assert measuring.main([*words, "--check"]) == 0
+    assert make_atlas.main([*words, "--check"]) == 0
     file.write_text(file.read_text().replace('"status": "works"', '"status": "crashed"'))
-    assert measuring.main([*words, "--check"]) == 1
+    assert make_atlas.main([*words, "--check"]) == 1
     shown = capsys.readouterr().out
     assert "load 13.0: ptx of 13.0 for sm_90: crashed in the file, works now\n" in shown
-    assert measuring.main([*words, "--show"]) == 0
+    assert make_atlas.main([*words, "--show"]) == 0
     assert "nvjitlink 13.0: ptx of 13.0 for sm_90: works\n" in capsys.readouterr().out
 
 
 def test_short_writes_nothing(capsys) -> None:
     """A part of the questions is compared or shown; it does not replace the file."""
     with pytest.raises(SystemExit, match="2"):
-        measuring.main(["--short"])
+        make_atlas.main(["--short"])
     assert "--short would write a part of the file; give --check or --show with it" in capsys.readouterr().err
 
 
@@ -151,21 +150,21 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
     answers, folder = fresh
     wheels = {release: {"nvrtc": release} for release in RELEASES}
     measured = tmp_path / "atlas.json"
-    content = measuring.content_of(answers, wheels, {"date": "2026-11-22"})
-    measured.write_text(measuring.text_of(content), encoding="utf-8")
-    real.prepare(folder, measured, tmp_path / "atlas.tar.xz")
+    content = make_atlas.content_of(answers, wheels, {"date": "2026-11-22"})
+    measured.write_text(make_atlas.text_of(content), encoding="utf-8")
+    atlas_on_gpu.prepare(folder, measured, tmp_path / "atlas.tar.xz")
     with tarfile.open(tmp_path / "atlas.tar.xz") as archive:
         assert {"questions.json", "inputs/12.9/sm_90/main.ptx"} <= set(archive.getnames())
 
     environment = emulator.emulation_for("13.0", lifetime="off").environment()
-    run = skew._run
-    monkeypatch.setattr(real, "_run", lambda job, given: run(job, {**environment, **given}))
+    run = skew.run_job
+    monkeypatch.setattr(atlas_on_gpu, "run_job", lambda job, given: run(job, {**environment, **given}))
     machine = {"driver": "580.1", "cuda": "13.0", "device": "one", "date": "2026-11-22", "command": "run"}
-    monkeypatch.setattr(real, "_machine", lambda: machine)
+    monkeypatch.setattr(atlas_on_gpu, "_machine", lambda: machine)
     (tmp_path / "work").mkdir()
     found = atlas.atlas_of(content)
-    result = real.run(tmp_path / "atlas.tar.xz", tmp_path / "work")
-    both = atlas.atlas_of(measuring.with_real(found, result))
+    result = atlas_on_gpu.run(tmp_path / "atlas.tar.xz", tmp_path / "work")
+    both = atlas.atlas_of(make_atlas.with_real(found, result))
     assert [one.driver for one in both.real] == ["580.1"]
     assert both.ask("12.9", "13.0", "ptx", "real-load").works
     # an emulated driver runs no kernels
@@ -174,9 +173,9 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
     assert both.ask("13.0", "12.9", "ptx", "real-run").status == "not-made"
     assert both.ask("12.9", "13.0", "ltoir", "real-driver").code == 221
     # nothing differs from the emulated driver but the kernels that do not run
-    assert measuring.emulator_differences(found) == []
-    said = measuring.emulator_differences(both)
+    assert make_atlas.emulator_differences(found) == []
+    said = make_atlas.emulator_differences(both)
     assert len(said) == 4
     assert all("cuLaunchKernel: 801" in one and one.endswith("the emulated driver: works") for one in said)
-    again = measuring.with_real(both, result)
-    assert again == measuring.with_real(found, result)
+    again = make_atlas.with_real(both, result)
+    assert again == make_atlas.with_real(found, result)

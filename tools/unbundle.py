@@ -1,4 +1,4 @@
-"""Check and install a bundle of ``cudalink toolchain bundle``; needs nothing but Python and pip, and no network.
+"""Check and install a bundle of ``python -m tools.bundle``; needs nothing but Python and pip, and no network.
 
 It is the file ``unbundle.py`` of every bundle, so that it imports only the standard library::
 
@@ -274,7 +274,7 @@ def _copy(distribution: metadata.Distribution, site: Path) -> None:
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
     """Run a command; an error has the end of its output."""
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 (ours)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = "\n".join(f"  {line}" for line in (done.stdout + done.stderr).strip().splitlines()[-12:])
         msg = f"`{' '.join(command[:4])} …` failed with exit code {done.returncode}; nothing else was done:\n{said}"

@@ -25,15 +25,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from .. import emulator, toolchains
-from ..compat import atlas
-from ..compat.atlas import Answer, Atlas
-from ..compat.releases import PTX_ISA
-from ..linker import sample
-from ..report import whole_file
-from ..tables import matrices_dir, read_table
-from ..versions import CudaVersion
-from . import _run, wrong_image
+from pytest_cudalink import emulator, toolchains
+from pytest_cudalink.compat import atlas
+from pytest_cudalink.compat.atlas import Answer, Atlas
+from pytest_cudalink.compat.releases import PTX_ISA
+from pytest_cudalink.linker import sample
+from pytest_cudalink.report import whole_file
+from pytest_cudalink.skew import run_job, wrong_image
+from pytest_cudalink.tables import matrices_dir, read_table
+from pytest_cudalink.versions import CudaVersion
 
 __all__ = [
     "ARCHITECTURES",
@@ -261,7 +261,7 @@ class _Bench:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".json") as file:
             json.dump(jobs, file)
             file.flush()
-            said = _run({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment)
+            said = run_job({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment)
         if not said["ok"]:
             msg = f"a batch of {library or 'jobs'} ended: {said}"
             raise RuntimeError(msg)
@@ -406,7 +406,7 @@ def differences(old: Answers, new: Answers) -> list[str]:
 
 
 def with_real(found: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of the atlas with what ``python -m pytest_cudalink.skew.real`` measured on a GPU."""
+    """Return the content of the atlas with what ``python -m tools.atlas_on_gpu`` measured on a GPU."""
     real = atlas.RealDriver(**{key: str(result[key]) for key in ("driver", "cuda", "device", "date", "command")})
     kept = {question: answer for question, answer in answers_of(found).items() if not question.step.startswith("real")}
     for row in result["answers"]:
@@ -432,9 +432,7 @@ def emulator_differences(found: Atlas) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write, or compare; returns 1 if the file differs from fresh answers."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pytest_cudalink.skew.atlas", description=__doc__.partition("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.make_atlas", description=__doc__.partition("\n")[0])
     parser.add_argument("releases", nargs="*", metavar="RELEASE", help="default: all installed ones")
     parser.add_argument("--file", type=Path, default=matrices_dir() / "atlas.json", help="default: %(default)s")
     parser.add_argument("--kind", action="append", choices=atlas.KINDS, help="default: all")

@@ -1,13 +1,16 @@
-"""Bundles: everything that ``nox -s gpu`` needs on a machine with a driver and no network, in one folder or ``.tar``.
+"""Make a bundle: everything that ``nox -s gpu`` needs on a machine with a driver and no network.
 
-A bundle is made where there is a package index. It has wheels, a ``manifest.json`` with the sha256 of every file, and
-``unbundle.py``, which checks and installs it with Python and pip alone. Volumes are slices of the ``.tar``. The wheels
-of CUDA releases have the hashes of ``toolchains.toml``; uv resolves the other requirements for the target's Python and
-platform, and pip downloads exactly what uv resolved.
+    python -m tools.bundle OUT --ctk 13.0
+
+A bundle is a folder, or one ``.tar``, and is made where there is a package index. It has wheels, a ``manifest.json``
+with the sha256 of every file, and ``unbundle.py``, which checks and installs it with Python and pip alone. Volumes are
+slices of the ``.tar``. The wheels of CUDA releases have the hashes of ``toolchains.toml``; uv resolves the other
+requirements for the target's Python and platform, and pip downloads exactly what uv resolved.
 """
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import json
 import os
@@ -22,21 +25,22 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from email.parser import BytesHeaderParser
-from importlib import metadata, util
+from importlib import util
 from pathlib import Path
 from typing import Any, Final
 
 from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from ..plurals import counted
-from ..tables import read_matrix
-from ..versions import CudaVersion
-from . import ToolchainError, packages, releases_table
-from .unbundle import FORMAT, MANIFEST, VOLUMES, sha256
+from pytest_cudalink.plurals import counted
+from pytest_cudalink.tables import read_matrix
+from pytest_cudalink.toolchains import ToolchainError, packages, releases_table
+from pytest_cudalink.versions import CudaVersion
+from tools.unbundle import FORMAT, MANIFEST, VOLUMES, sha256
 
-__all__ = ["MIB", "Bundle", "Wanted", "default_platform", "default_python", "make", "parse_size", "requirements"]
+__all__ = ["MIB", "Bundle", "Wanted", "default_platform", "default_python", "main", "make", "requirements"]
 
+_ROOT: Final = Path(__file__).parents[1]
 MIB: Final = 1 << 20
 _UNITS: Final = {"KiB": 1 << 10, "MiB": MIB, "GiB": 1 << 30}
 _PLATFORM: Final = re.compile(r"manylinux_2_(\d{1,2})_(x86_64|aarch64)")
@@ -69,7 +73,7 @@ class Wanted:
     max_size, volume_size : int or None
         Bytes: of all files, and of each volume.
     wheel : Path or None
-        This project's wheel. Default: built from the checkout, else fetched from the package index.
+        This project's wheel. Default: built from this checkout.
     """
 
     releases: tuple[CudaVersion, ...]
@@ -130,18 +134,12 @@ def default_platform() -> str:
     return f"manylinux_2_28_{machine.machine()}"
 
 
-def parse_size(text: str) -> int:
-    """Return the bytes of a size such as ``"60MiB"``.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a size.
-    """
+def _size(text: str) -> int:
+    """Return the bytes of a size such as ``"60MiB"``."""
     found = re.fullmatch(r"(\d{1,9}) ?([KMG]iB)", text, re.ASCII)
     if found is None or not int(found[1]):
         msg = f"size is {text!r}; expected a number with KiB, MiB or GiB; write, for example, 60MiB"
-        raise ValueError(msg)
+        raise argparse.ArgumentTypeError(msg)
     return int(found[1]) * _UNITS[found[2]]
 
 
@@ -245,20 +243,12 @@ def _own_wheel(folder: Path, wanted: Wanted, tell: Callable[[str], object]) -> P
     """Put this project's wheel into a folder; return its path."""
     if wanted.wheel is not None:
         return Path(shutil.copy(wanted.wheel, folder))
-    root = Path(__file__).parents[2]
-    if (root / "pyproject.toml").is_file():
-        tell("building the wheel of pytest-cudalink")
-        processor = _glibc_and_processor(wanted.platform)[1]
-        # for every glibc since 2.17, because the target's is not known
-        target = {**os.environ, "CUDALINK_WHEEL_TARGET": f"{processor}-linux-gnu.2.17"}
-        _run(
-            [_uv(), "build", "-q", "--wheel", "--out-dir", str(folder), str(root)], "the wheel of this checkout", target
-        )
-        folder.joinpath(".gitignore").unlink(missing_ok=True)
-    else:
-        version = metadata.version(_OWN)
-        command = [*_pip(), "download", "-q", "--no-deps", "-d", str(folder), *_target(wanted), f"{_OWN}=={version}"]
-        _run(command, f"the wheel of {_OWN} {version}")
+    tell("building the wheel of pytest-cudalink")
+    processor = _glibc_and_processor(wanted.platform)[1]
+    # for every glibc since 2.17, because the target's is not known
+    target = {**os.environ, "CUDALINK_WHEEL_TARGET": f"{processor}-linux-gnu.2.17"}
+    _run([_uv(), "build", "-q", "--wheel", "--out-dir", str(folder), str(_ROOT)], "the wheel of this checkout", target)
+    folder.joinpath(".gitignore").unlink(missing_ok=True)
     (found,) = folder.glob("*.whl")
     return found
 
@@ -286,7 +276,7 @@ def _target(wanted: Wanted) -> list[str]:
 
 
 def _run(command: Sequence[str], what: str, environment: dict[str, str] | None = None) -> str:
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 (ours)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in done.stderr.strip().splitlines() if not line.startswith("WARNING")]
         said = "\n".join(f"  {line}" for line in lines[-12:])
@@ -461,3 +451,72 @@ def _place(folder: Path, out: Path, volume_size: int | None) -> tuple[str, ...]:
     split.chmod(0o755)
     split.rename(out)
     return tuple(str(entry["file"]) for entry in entries)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the bundle that the options describe; return exit code 1 if it cannot be made."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.bundle",
+        description="Download the wheels that `nox -s gpu` needs on a machine with a GPU and no network. Its Python "
+        "and glibc may differ from this machine's. The bundle has a manifest with hashes, and unbundle.py, which "
+        "installs it.",
+    )
+    parser.add_argument(
+        "out", metavar="OUT", type=Path, help="new folder, or new file whose name ends in .tar; it must not exist"
+    )
+    parser.add_argument(
+        "--ctk",
+        action="append",
+        required=True,
+        type=CudaVersion.parse,
+        metavar="VERSION",
+        help="CUDA release, such as 13.0; may be repeated; the first is installed",
+    )
+    parser.add_argument(
+        "--python",
+        default=default_python(),
+        metavar="VERSION",
+        help="Python of the machine (default: this one's version)",
+    )
+    parser.add_argument(
+        "--platform",
+        default=default_platform(),
+        metavar="TAG",
+        help="such as manylinux_2_28_x86_64, by the machine's glibc (default: 2.28)",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="leave out a package that the machine has; may be repeated",
+    )
+    parser.add_argument("--max-size", type=_size, metavar="SIZE", help="fail if the bundle is larger, such as 60MiB")
+    parser.add_argument("--volume-size", type=_size, metavar="SIZE", help="split into volumes of at most this size")
+    parser.add_argument(
+        "--wheel", type=Path, metavar="FILE", help="the wheel of this project (default: built from this checkout)"
+    )
+    options = parser.parse_args(arguments)
+    wanted = Wanted(
+        tuple(options.ctk),
+        options.python,
+        options.platform,
+        tuple(options.without),
+        options.max_size,
+        options.volume_size,
+        options.wheel,
+    )
+    try:
+        made = make(options.out, wanted, lambda text: sys.stderr.write(f"{text}\n"))
+    except ToolchainError as error:
+        sys.stderr.write(f"bundle: {error}\n")
+        return 1
+    lines = [f"{made.path}: {counted(made.wheels, 'wheel')}, {made.size / MIB:.1f} MiB"]
+    lines += [f"  volume {name}" for name in made.volumes]
+    lines += [f"  the machine must have {package}" for package in made.without]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from ..compat import atlas
-from ..compat.atlas import Answer
-from ..linker import sample
-from . import NO_KERNEL, _run
-from .atlas import answers_of, code_name
+from pytest_cudalink.compat import atlas
+from pytest_cudalink.compat.atlas import Answer
+from pytest_cudalink.linker import sample
+from pytest_cudalink.skew import NO_KERNEL, run_job
+from tools.make_atlas import answers_of, code_name
 
 __all__ = ["main", "prepare", "run"]
 
@@ -39,7 +39,7 @@ def prepare(folder: Path, measured: Path, file: Path, arch: str = ARCH) -> None:
     Parameters
     ----------
     folder : Path
-        What ``python -m pytest_cudalink.skew.atlas --folder`` kept.
+        What ``python -m tools.make_atlas --folder`` kept.
     measured : Path
         The ``atlas.json`` of that measurement.
     file : Path
@@ -132,7 +132,7 @@ def _batch(folder: Path, jobs: Mapping[int, dict[str, Any]]) -> dict[int, dict[s
     listed.write_text(json.dumps(list(jobs.values())), encoding="utf-8")
     # compiled code that the driver keeps on disk would answer instead of its compiler
     environment = {"CUDA_CACHE_DISABLE": "1"}
-    said = _run({"step": "batch", "library": "", "jobs": str(listed), "each": _EACH}, environment)
+    said = run_job({"step": "batch", "library": "", "jobs": str(listed), "each": _EACH}, environment)
     if not said["ok"]:
         msg = f"the batch ended: {said}"
         raise RuntimeError(msg)
@@ -173,13 +173,13 @@ def _machine() -> dict[str, str]:
         "cuda": f"{number.value // 1000}.{number.value % 1000 // 10}",
         "device": device.value.decode(),
         "date": datetime.now(UTC).date().isoformat(),
-        "command": "python -m pytest_cudalink.skew.real run",
+        "command": "python -m tools.atlas_on_gpu run",
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prepare a file, or answer its questions."""
-    parser = argparse.ArgumentParser(prog="python -m pytest_cudalink.skew.real", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.atlas_on_gpu", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     first = commands.add_parser("prepare", help="pack inputs and images")
     first.add_argument("folder", type=Path, help="what the measurement kept with --folder")
