@@ -24,9 +24,9 @@ __all__ = ["judge", "run"]
 _VARIABLE: Final = "CUDALINK_PROVENANCE"
 
 
-def run(keys: Mapping[str, Any], environment: MutableMapping[str, str] = os.environ, python: str = "") -> int:
+def run(keys: Mapping[str, Any], environment: MutableMapping[str, str] = os.environ) -> int:
     """Run the steps of a bare cell as `pytest_cudalink.matrix.bare.run` does, with `judge`."""
-    return bare.run(keys, environment, python, judge=judge)
+    return bare.run(keys, environment, judge=judge)
 
 
 def judge(loads: bare.Loads) -> bare.Judgement:

@@ -35,13 +35,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", help="one line for each cell")
     show = verbs.add_parser("show", help="everything about one cell")
     offer(show.add_argument("cell", metavar="CELL"), _known_cells)
-    smoke = verbs.add_parser("smoke", help="run the imports and the command of a bare cell, without nox or tox")
-    offer(smoke.add_argument("cell", metavar="CELL"), _known_cells)
-    smoke.add_argument(
-        "--python", required=True, metavar="PATH", help="Python of an environment that has the project's wheel"
-    )
-    key = verbs.add_parser("cache-key", help="the folders that a CI can keep for one cell, and their keys")
-    offer(key.add_argument("cell", metavar="CELL"), _known_cells)
     github = verbs.add_parser("github", help="the matrix of a GitHub workflow, for fromJSON")
     gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
     gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
@@ -77,9 +70,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NUMBER",
         help="most jobs of the matrix; of more cells several are one job (default: 256, the most that GitHub runs)",
     )
-    for verb in (listing, show, key):
+    for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="print JSON")
-    for verb in (check, listing, show, smoke, key, github, gitlab):
+    for verb in (check, listing, show, github, gitlab):
         verb.add_argument(
             "--file",
             type=any_path,
@@ -97,8 +90,6 @@ def run(options: argparse.Namespace) -> int:
         "check": _check,
         "list": _list,
         "show": _show,
-        "smoke": _smoke,
-        "cache-key": _cache_key,
         "github": _github,
         "gitlab": _gitlab,
     }
@@ -215,21 +206,6 @@ def _one(options: argparse.Namespace, file: Path) -> Cell:
     return cells[options.cell]
 
 
-def _smoke(options: argparse.Namespace, file: Path) -> int:
-    """Run a bare cell in an environment that exists; return 1 if a step fails."""
-    from ..matrix import runner
-    from ..matrix.cells import KEYS_VARIABLE
-    from . import bare_cell
-
-    cell = _one(options, file)
-    if cell.runs_pytest:
-        sys.stderr.write(f"cudalink matrix: the cell {cell.name} runs pytest; run it with nox or tox\n")
-        return 2
-    runner.forget(cell, Path.cwd())
-    os.environ |= runner.prepare(cell, Path.cwd(), lambda text: sys.stderr.write(f"cudalink matrix: {text}\n"))
-    return bare_cell.run(json.loads(os.environ[KEYS_VARIABLE]), os.environ, options.python)
-
-
 def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
@@ -273,18 +249,6 @@ def _shard_of(text: str) -> tuple[int, int]:
         return parse_shard(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _cache_key(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix.cache import cached
-
-    found = cached(_one(options, file), Path())
-    if options.json:
-        rows = [{"name": one.name, "folder": one.folder, "key": one.key} for one in found]
-        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
-        return 0
-    sys.stdout.write("".join(f"{one.name}={one.key}\n" for one in found))
-    return 0
 
 
 def _github(options: argparse.Namespace, file: Path) -> int:

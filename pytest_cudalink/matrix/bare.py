@@ -117,7 +117,6 @@ def environment_python() -> str:
 def run(
     keys: Mapping[str, Any],
     environment: MutableMapping[str, str] = os.environ,
-    python: str = "",
     *,
     judge: Callable[[Loads], Judgement],
 ) -> int:
@@ -129,8 +128,6 @@ def run(
         ``imports``, ``command`` and ``hidden`` of the cell, and the axes and packages of its record.
     environment : mutable mapping
         The environment of the run, as `Cell.environment` describes the cell.
-    python : str, optional
-        Python of the cell's environment; default the one on the PATH.
     judge : callable
         Finds the CUDA libraries among what a step has loaded.
     """
@@ -138,11 +135,11 @@ def run(
     from ..report import Writer
 
     began = time.time()
-    python = os.path.abspath(python) if os.sep in python else python or environment_python()  # noqa: PTH100 (keeps links)
+    python = environment_python()
     if not python or Path(python).absolute() == Path(sys.executable).absolute():
         sys.stderr.write(
             f"cudalink: the Python of the cell's environment is {python or 'not on the PATH'}; expected another than "
-            "that of the runner; run the cell with nox or tox, or name it with --python\n"
+            "that of the runner; run the cell with nox or tox\n"
         )
         return 2
     try:

@@ -11,7 +11,6 @@ from typing import Any, Final
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ..plurals import counted
-from .cache import cached
 from .cells import Cell
 from .reading import CellsError
 from .runner import CELLS, RECORDS
@@ -138,7 +137,7 @@ def github_matrix(
         msg = f"the cells need {len(kinds)} kinds of machines and Pythons, and may have {jobs} jobs"
         raise CellsError([f"{msg}; select some with --tags or --shard"])
     groups = [[cell] for cell in cells] if len(cells) <= jobs else _grouped(list(kinds.values()), jobs, seconds or {})
-    return {"include": [_row(group, pythons, gpu_runner, root) for group in groups]}
+    return {"include": [_row(group, pythons, gpu_runner) for group in groups]}
 
 
 def _grouped(kinds: list[list[Cell]], jobs: int, seconds: Mapping[str, float]) -> list[list[Cell]]:
@@ -148,10 +147,9 @@ def _grouped(kinds: list[list[Cell]], jobs: int, seconds: Mapping[str, float]) -
     return [group for kind, share in zip(kinds, shares, strict=True) for group in spread(kind, share, seconds) if group]
 
 
-def _row(group: list[Cell], pythons: Mapping[str, str], gpu_runner: str, root: Path) -> dict[str, Any]:
+def _row(group: list[Cell], pythons: Mapping[str, str], gpu_runner: str) -> dict[str, Any]:
     """Return one job."""
     cell = group[0]
-    keys = {one.name: one.key for cell in group for one in cached(cell, root)}
     return {
         "cell": ",".join(one.name for one in group),
         "python": pythons[cell.name],
@@ -159,8 +157,7 @@ def _row(group: list[Cell], pythons: Mapping[str, str], gpu_runner: str, root: P
         "tags": list(dict.fromkeys(tag for one in group for tag in one.tags)),
         "runs-on": _labels(cell, gpu_runner) or ["ubuntu-latest"],
         "description": cell.description if len(group) == 1 else counted(len(group), "cell"),
-        "toolchains-key": keys.get("toolchains", ""),
-        "wheels-key": keys["wheels"],
+        "toolchains": "-".join(dict.fromkeys(release for one in group for release, _ in one.toolchains)),
     }
 
 

@@ -74,7 +74,7 @@ def test_bash(place: Path) -> None:
     expected = {
         "cudalink ": {*COMMANDS},
         "cudalink ma": {"matrix"},
-        "cudalink matrix ": {"cache-key", "check", "github", "gitlab", "list", "show", "smoke"},
+        "cudalink matrix ": {"check", "github", "gitlab", "list", "show"},
         "cudalink matrix list --ta": {"--tags"},
         "cudalink matrix list --tags n": {"nightly"},
         "cudalink matrix show ": {"first", "second"},

@@ -50,7 +50,7 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("command", "missing"),
     [
-        ("matrix", "VERB is missing; expected check, list, show, smoke, cache-key, github, gitlab"),
+        ("matrix", "VERB is missing; expected check, list, show, github, gitlab"),
         ("driver", "VERB is missing; expected run, info"),
         ("compat", "VERB is missing; expected exports, known-bad"),
         ("toolchain", "VERB is missing; expected add, list, remove, path"),

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -27,9 +26,7 @@ _NEEDED: Final = {
 }
 #: The argument that a command needs besides the option that is tried.
 _ARGUMENT: Final = {
-    ("matrix", "cache-key"): "cell",
     ("matrix", "show"): "cell",
-    ("matrix", "smoke"): "cell",
 }
 #: Written after everything else.
 _LAST: Final = {("driver", "run"): ["--", "true"]}
@@ -132,8 +129,7 @@ def test_bad_paths(place: Place, kind: str, bad: dict[str, str], capsys: pytest.
         toolchains.add("13.0")  # without any, that is the first fault
     path = bad[kind]
     option = [place.name, path] if place.name.startswith("-") else [path]
-    verb = ["--python", sys.executable] if place.command[-1:] == ("smoke",) else []
-    verb += [_ARGUMENT[place.command]] if place.name.startswith("-") and place.command in _ARGUMENT else []
+    verb = [_ARGUMENT[place.command]] if place.name.startswith("-") and place.command in _ARGUMENT else []
     needed = [word for word in _NEEDED.get(place.command, []) if place.name not in ("--output", "paths")]
     arguments = [*place.command, *needed, *verb, *option, *_LAST.get(place.command, [])]
 

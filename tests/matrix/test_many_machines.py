@@ -1,4 +1,4 @@
-"""A matrix on many machines: shards by the seconds of records, cells that share a job, and keys of caches."""
+"""A matrix on many machines: shards by the seconds of records, and cells that share a job."""
 
 from __future__ import annotations
 
@@ -113,13 +113,10 @@ def test_groups_of_jobs(project, capsys) -> None:
     assert cli.main(["matrix", "github", "--jobs", "0"]) == 1
 
 
-def test_cache_keys(project, capsys) -> None:
-    """A key is that of the cell's packages, and changes with the project's requirements."""
-    assert cli.main(["matrix", "cache-key", "one", "--json"]) == 0
-    (before,) = json.loads(capsys.readouterr().out)
-    (project / "pyproject.toml").write_text('[project]\nname = "small"\nversion = "1"\ndependencies = ["numpy"]\n')
-    assert cli.main(["matrix", "cache-key", "one"]) == 0
-    after = capsys.readouterr().out
-    assert before["name"] == "wheels"
-    assert after.startswith("wheels=wheels-none-")
-    assert before["key"] not in after
+def test_a_job_names_the_toolchains_of_all_its_cells(project, capsys) -> None:
+    """The key of a cache has them, so that a job does not get the cache of a job that needs other releases."""
+    cells = '[cells.one]\ndriver = "12.9"\n[cells.two]\nnvjitlink = "13.2"\n[cells.three]\ndriver = "12.9"\n'
+    (project / "matrices" / "cells.toml").write_text(cells)
+    assert cli.main(["matrix", "github", "--jobs", "1"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["include"]
+    assert row["toolchains"] == "12.9-13.2"
