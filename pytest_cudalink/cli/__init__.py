@@ -32,7 +32,6 @@ GROUPS: Final = {
         "toolchain": "fetch and list the libraries of other CUDA releases",
         "can-link": "answer whether one release links what another one made",
         "skew": "measure what links with what, and compare it with the rules",
-        "compat": "look up which releases export a symbol, and which are known bad",
     },
     "build and check wheels": {
         "audit": "show what CUDA, GPUs and drivers a wheel or environment needs",

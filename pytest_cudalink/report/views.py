@@ -197,7 +197,7 @@ def _known(report: MatrixReport) -> Section:
         ("cell", "failed", "known", "what happens", "thread", "do"),
         rows,
         "combinations",
-        note="The versions that the cell recorded meet a known-bad entry (cudalink compat known-bad). That is no proof "
+        note="The versions that the cell recorded meet a known-bad entry. That is no proof "
         "that its tests fail for that reason.",
     )
 

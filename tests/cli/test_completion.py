@@ -80,7 +80,6 @@ def test_bash(place: Path) -> None:
         "cudalink matrix show ": {"first", "second"},
         "cudalink toolchain add 13.": {f"13.{minor}" for minor in range(6)},
         "cudalink driver run --version 12.": {f"12.{minor}" for minor in range(10)},
-        "cudalink compat exports nvJitLinkVer": {"nvJitLinkVersion"},
         "cudalink can-link 12.4 nvjitlink-12.": {f"nvjitlink-12.{minor}" for minor in (*range(7), 8, 9)},
         "cudalink can-link 12.4 this fatbin-": {"fatbin-ptx", "fatbin-cubin", "fatbin-ltoir"},
         "cudalink completion ": {"bash", "zsh", "fish"},

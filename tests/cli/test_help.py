@@ -52,7 +52,6 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
     [
         ("matrix", "VERB is missing; expected check, list, show, github, gitlab"),
         ("driver", "VERB is missing; expected run, info"),
-        ("compat", "VERB is missing; expected exports, known-bad"),
         ("toolchain", "VERB is missing; expected add, list, remove, path"),
         ("stubs", "ACTION is missing; expected build, generate, list, describe"),
     ],
@@ -108,15 +107,6 @@ def test_version_says_what_is_bundled(capsys: pytest.CaptureFixture[str]) -> Non
         (["matrix", "show", "tow"], 2, "no cell 'tow' in {file}; did you mean two?"),
         (["matrix", "show", "nope"], 2, "known: one, two"),
         (["toolchain", "add", "12.77"], 1, "no wheels of CUDA 12.77 are known; known: 12.0, 12.1"),
-        (
-            ["compat", "known-bad", "cuda-cor==1.0"],
-            2,
-            "'cuda-cor==1.0' is in no entry; expected one that entries name; did",
-        ),
-        (["compat", "known-bad", "cuda-core"], 2, "expected NAME==VERSION; write one such as cuda-core==1.0.0"),
-        (["compat", "known-bad", "cuda-core==abc"], 2, "is 'abc'; expected one such as 1.0.0; correct it"),
-        (["compat", "known-bad", "--arch", "L4"], 2, "--arch is 'L4'; expected an architecture such as sm_120"),
-        (["compat", "known-bad", "--driver", "new"], 2, "--driver is 'new'; expected a release such as 580.65.06"),
         (
             ["driver", "run", "--version", "99.0", "--", "true"],
             2,
