@@ -31,7 +31,6 @@ GROUPS: Final = {
     "other CUDA releases": {
         "toolchain": "fetch and list the libraries of other CUDA releases",
         "can-link": "answer whether one release links what another one made",
-        "skew": "measure what links with what, and compare it with the rules",
     },
     "build and check wheels": {
         "audit": "show what CUDA, GPUs and drivers a wheel or environment needs",

@@ -18,6 +18,7 @@ from .paths import wrong_file
 
 if TYPE_CHECKING:
     from ..compat.atlas import Atlas
+    from ..skew import Measurement
     from ..skew.questions import Consumer, Reply
     from ..versions import CudaVersion
 
@@ -26,7 +27,9 @@ __all__ = ["DESCRIPTION", "configure", "run"]
 DESCRIPTION: Final = (
     "Whether one CUDA release links what another one made, from the atlas: measurements of every pair of releases. "
     "Shows what the library answered, what NVIDIA documents, what the linker, the guard rails and the policies expect, "
-    "and what to do instead. Exit code 0 if every consumer takes the code, 1 if one does not, 2 if one is not known."
+    "and what to do instead. Exit code 0 if every consumer takes the code, 1 if one does not, 2 if one is not known. "
+    "With --measure it links a small sample with the installed toolchains (`cudalink toolchain add …`) and emulated "
+    "drivers, and compares the results with what the policies, the guard rails and the headers of the code predict."
 )
 _PREFIX: Final = "nvrtc-"
 _THIS: Final = "this"
@@ -50,12 +53,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     producer = parser.add_argument(
         "producer",
+        nargs="?",
         metavar="PRODUCER",
         help="the CUDA release that made the code, such as 12.4 or nvrtc-12.4, or a file of device code",
     )
     offer(producer, lambda _: _releases())
     consumer = parser.add_argument(
         "consumer",
+        nargs="?",
         metavar="CONSUMER",
         help="what reads the code: nvjitlink-13.2, driver-12.8, 13.2 for both, or this for those of this environment",
     )
@@ -69,7 +74,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     offer(kind, lambda _: _kinds())
     arch = parser.add_argument("--arch", metavar="ARCH", help="the GPU architecture (default: the file's, or sm_90)")
     offer(arch, lambda _: _archs())
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="link now and keep the results in the cache; without PRODUCER and CONSUMER, every installed pair",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON; `cudalink report` can include what --measure found"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,6 +89,8 @@ def run(options: argparse.Namespace) -> int:
     from ..compat.atlas import load
     from ..skew.questions import questions, reply
 
+    if options.measure:
+        return _measure(options)
     try:
         code = _code(options)
         consumers = _read_consumers(options.consumer)
@@ -98,13 +112,16 @@ def run(options: argparse.Namespace) -> int:
 # --- arguments
 
 
-def _code(options: argparse.Namespace) -> _Code:
+def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
+    """Raise an error if words are missing, or KIND or --arch is not known."""
     from ..compat.architectures import parse_architecture
-    from ..compat.link_rules import ARCH
-    from ..skew.questions import KINDS
 
-    if options.kind is not None and options.kind not in KINDS:
-        msg = f"KIND is {options.kind!r}; expected {', '.join(KINDS)}{_near(options.kind, KINDS)}"
+    if options.consumer is None and not (options.measure and options.producer is None):
+        missing = "CONSUMER is" if options.producer else "PRODUCER and CONSUMER are"
+        msg = f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir, or --measure alone"
+        raise _WrongWordError(msg)
+    if options.kind is not None and options.kind not in kinds:
+        msg = f"KIND is {options.kind!r}; expected {', '.join(kinds)}{_near(options.kind, kinds)}"
         raise _WrongWordError(msg)
     if options.arch is not None:
         try:
@@ -112,6 +129,13 @@ def _code(options: argparse.Namespace) -> _Code:
         except ValueError as error:
             msg = f"--arch: {error}"
             raise _WrongWordError(msg) from error
+
+
+def _code(options: argparse.Namespace) -> _Code:
+    from ..compat.link_rules import ARCH
+    from ..skew.questions import KINDS
+
+    _check_words(options, KINDS)
     text: str = options.producer
     if _is_release(text.removeprefix(_PREFIX)):
         release = _release(text.removeprefix(_PREFIX), "PRODUCER")
@@ -242,6 +266,77 @@ def _archs() -> list[str]:
     from ..compat.atlas import load
 
     return list(dict.fromkeys(grid.arch for grid in load().grids))
+
+
+# --- measuring
+
+
+def _measure(options: argparse.Namespace) -> int:
+    """Link with the installed toolchains; return exit code 1 if a given consumer does not take the code."""
+    from .. import emulator, skew, toolchains
+    from ..progress import progress
+    from ..report.records import RecordError
+    from ..skew.questions import questions
+
+    try:
+        _check_words(options, skew.ALL_KINDS)
+        producers, consumers, steps, asked = None, None, skew.STEPS, set()
+        kinds = (options.kind,) if options.kind else skew.KINDS
+        if options.producer is not None:
+            release, read = _measured_release(options.producer), _read_consumers(options.consumer)
+            producers, consumers = [str(release)], list(dict.fromkeys(str(one.release) for one in read))
+            steps = tuple(step for step in steps if skew.LIBRARY_OF[step] in {one.library for one in read})
+            asked = {(one.step, kind) for kind in kinds for one in questions(release, read, kind, "")}
+        toolchains.check_cache()  # before the journal in it is opened
+        if producers is None and not toolchains.installed():
+            sys.stderr.write("cudalink can-link: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
+            return 2
+        with progress("measuring links") as step:
+            measured = skew.measure(
+                producers,
+                toolchains.cache_root() / "links.jsonl",
+                step.set,
+                consumers=consumers,
+                kinds=kinds,
+                steps=steps,
+                arch=options.arch or skew.ARCH,
+            )
+    except (_WrongWordError, toolchains.ToolchainError, emulator.EmulatorError, RecordError, OSError) as error:
+        sys.stderr.write(f"cudalink can-link: {safe(str(error))}\n")
+        return 2
+    if options.json:
+        found = [{"rule": one.rule, "unsafe": one.unsafe, "text": str(one)} for one in skew.findings(measured)]
+        content = {"measurements": [asdict(one) for one in measured], "findings": found}
+        sys.stdout.write(json.dumps(content, indent=1) + "\n")
+    else:
+        _print(measured)
+    return int(any((one.step, one.kind) in asked and not one.ok for one in measured))
+
+
+def _measured_release(text: str) -> CudaVersion:
+    if not _is_release(text.removeprefix(_PREFIX)):
+        msg = f"PRODUCER is {text!r}; --measure compiles its own sample; expected a CUDA release such as 12.4"
+        raise _WrongWordError(msg)
+    return _release(text.removeprefix(_PREFIX), "PRODUCER")
+
+
+def _print(measured: list[Measurement]) -> None:
+    from .. import skew
+    from ..plurals import counted
+
+    for section in skew.sections(measured):
+        widths = [max(len(str(row[at])) for row in (section.head, *section.rows)) for at in range(len(section.head))]
+        sys.stdout.write(f"\n{section.title}\n")
+        if section.note:
+            sys.stdout.write(f"{section.note}\n")
+        for row in (section.head, *section.rows):
+            line = "  ".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True))
+            sys.stdout.write(f"{line.rstrip()}\n")
+    found = skew.findings(measured)
+    unsafe = sum(one.unsafe for one in found)
+    sys.stdout.write(f"\n{counted(len(measured), 'answer')}; ")
+    sys.stdout.write(f"{counted(unsafe, 'rule allows', 'rules allow')} a link that fails, ")
+    sys.stdout.write(f"{counted(len(found) - unsafe, 'rule rejects', 'rules reject')} a link that works\n")
 
 
 # --- output

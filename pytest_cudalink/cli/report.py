@@ -89,9 +89,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--skew",
-        type=input_file("output of `cudalink skew --json`"),
+        type=input_file("output of `cudalink can-link --measure --json`"),
         metavar="FILE",
-        help="output of `cudalink skew --json`, to include",
+        help="output of `cudalink can-link --measure --json`, to include",
     )
     parser.add_argument(
         "--fail-on",

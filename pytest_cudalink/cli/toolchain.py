@@ -13,7 +13,7 @@ from .names import add_verbs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["DESCRIPTION", "configure", "in_cache", "run"]
+__all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
     "The libraries of any CUDA release from 12.0 on (nvJitLink, NVRTC, cudart and headers), fetched from NVIDIA's "
@@ -31,9 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.add_argument("--all", action="store_true", help="also show the other releases that have wheels")
     remove = verbs.add_parser("remove", help="delete releases from the cache")
-    offer(remove.add_argument("versions", nargs="+", metavar="VERSION"), in_cache)
+    offer(remove.add_argument("versions", nargs="+", metavar="VERSION"), _in_cache)
     path = verbs.add_parser("path", help="print the folder of a release, or the file of a library")
-    offer(path.add_argument("version", metavar="VERSION"), in_cache)
+    offer(path.add_argument("version", metavar="VERSION"), _in_cache)
     path.add_argument("--library", metavar="NAME", help="such as nvJitLink, nvrtc or cudart")
     for verb in (add, path):
         verb.add_argument(
@@ -50,7 +50,7 @@ def _releases(_options: argparse.Namespace) -> Iterable[object]:
     return ("latest", *toolchains.releases())
 
 
-def in_cache(_options: argparse.Namespace) -> Iterable[object]:
+def _in_cache(_options: argparse.Namespace) -> Iterable[object]:
     """Return the releases in the cache, for a shell to complete."""
     from .. import toolchains
 

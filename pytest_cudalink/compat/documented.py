@@ -171,7 +171,7 @@ def disagreements(atlas: Atlas) -> tuple[Disagreement, ...]:
             for cells in found.values():
                 answer = atlas.ask(*cells[0], grid.kind, grid.step, grid.arch)
                 assert answer is not None
-                # a pair of releases that both compile for the architecture can be shown by `cudalink skew`
+                # `cudalink can-link --measure` shows a pair of releases that both compile for the architecture
                 shown = next((pair for pair in cells if all(_knows(one, grid.arch) for one in pair)), cells[0])
                 command = reproducer(*shown, grid.kind, grid.step, grid.arch)
                 result.append(Disagreement(statement, grid, tuple(cells), answer, command))
@@ -192,7 +192,8 @@ def reproducer(producer: str, consumer: str, kind: str, step: str, arch: str) ->
     """Return the command that measures one pair."""
     if step.startswith("real"):
         return "python -m tools.atlas_on_gpu run atlas.tar.xz --out real.json"
-    releases = " ".join(dict.fromkeys((producer, consumer)))
     if kind.startswith("fatbin"):  # only that session has nvFatbin
+        releases = " ".join(dict.fromkeys((producer, consumer)))
         return f"nox -s atlas -- {releases} --kind {kind} --arch {arch} --show"
-    return f"cudalink skew {releases} --kind {kind} --arch {arch}"
+    library = "nvjitlink" if step == "nvjitlink" else "driver"
+    return f"cudalink can-link {producer} {library}-{consumer} {kind} --arch {arch} --measure"

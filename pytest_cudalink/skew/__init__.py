@@ -37,7 +37,9 @@ __all__ = [
     "ALL_KINDS",
     "ARCH",
     "KINDS",
+    "LIBRARY_OF",
     "NO_KERNEL",
+    "STEPS",
     "Finding",
     "Measurement",
     "findings",
@@ -58,6 +60,9 @@ _UNITS: Final = {"main": sample.MAIN_SOURCE, "user": sample.USER_SOURCE}
 ARCH: Final = "sm_90"
 _WORKER = Path(__file__).with_name("worker.py")
 _STEP = Literal["nvjitlink", "driver", "load"]
+#: The library that performs each step.
+LIBRARY_OF: Final[dict[_STEP, str]] = {"nvjitlink": "nvjitlink", "driver": "driver", "load": "driver"}
+STEPS: Final = tuple(LIBRARY_OF)
 _SIGNALS: Final = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
 
 
@@ -202,11 +207,11 @@ def wrong_image(path: Path, arch: str) -> str:
 class _Bench:
     """Artifacts and images of one measurement, in a temporary folder."""
 
-    def __init__(self, folder: Path, chains: Sequence[toolchains.Toolchain], kinds: Sequence[str], arch: str) -> None:
+    def __init__(self, folder: Path, chains: dict[str, toolchains.Toolchain], kinds: Sequence[str], arch: str) -> None:
         self.folder = folder
         self.kinds = kinds
         self.arch = arch
-        self.chains = {str(chain.version): chain for chain in chains}
+        self.chains = chains
 
     def prepare(self, version: str) -> None:
         """Compile with one release, and link with its own nvJitLink."""
@@ -289,19 +294,21 @@ def _packages(chains: dict[str, toolchains.Toolchain], *versions: str) -> tuple[
 
 
 def measure(
-    versions: Sequence[str] | None = None,
+    producers: Sequence[str] | None = None,
     journal: Path | None = None,
     progress: Callable[[int, int], object] = lambda _done, _all: None,
     workers: int | None = None,
     *,
+    consumers: Sequence[str] | None = None,
     kinds: Sequence[str] = KINDS,
+    steps: Sequence[_STEP] = STEPS,
     arch: str = ARCH,
 ) -> list[Measurement]:
-    """Return the measurements of every pair of releases.
+    """Return the measurements of every pair of a producer and a consumer.
 
     Parameters
     ----------
-    versions : sequence of str, optional
+    producers : sequence of str, optional
         CUDA releases; default every installed toolchain.
     journal : Path, optional
         A file of JSON lines. Its measurements are not repeated, and each new one is appended at once, so that an
@@ -310,8 +317,12 @@ def measure(
         Called with the number of measurements so far and of all.
     workers : int, optional
         Number of parallel processes; by default one for each processor.
+    consumers : sequence of str, optional
+        CUDA releases; default the producers.
     kinds : sequence of str
         Some of `ALL_KINDS`.
+    steps : sequence of str
+        Some of `STEPS`.
     arch : str
         Architecture to compile and link for.
 
@@ -323,19 +334,20 @@ def measure(
         If no emulated driver of a release has a device of the architecture.
     """
     found = {str(one.version): one for one in reversed(toolchains.installed())}
-    chains = [toolchains.find(version) for version in dict.fromkeys(versions or found)]
-    chosen = [str(version) for version in sorted({chain.version for chain in chains})]
-    steps: tuple[_STEP, ...] = ("nvjitlink", "driver", "load")
-    wanted = [(step, p, c, kind) for p in chosen for c in chosen for kind in kinds for step in steps]
+    made, read = (
+        {str(chain.version): chain for chain in sorted(map(toolchains.find, versions))}
+        for versions in (producers or found, consumers or producers or found)
+    )
+    wanted = [(step, p, c, kind) for p in made for c in read for kind in kinds for step in steps]
     known = {one.key: one for one in load(journal)} if journal is not None and journal.exists() else {}
     if journal is not None and known and not journal.read_bytes().endswith(b"\n"):
         # an interrupted run left half a line, to which the next measurement would be appended
         whole_file.write(journal, "".join(json.dumps(asdict(one)) + "\n" for one in known.values()))
-    by_version = {str(chain.version): chain for chain in chains}
+    chains = made | read
     result = []
     missing = []
     for step, producer, consumer, kind in wanted:
-        key = (producer, consumer, kind, step, _packages(by_version, producer, consumer), package_hash(), arch)
+        key = (producer, consumer, kind, step, _packages(chains, producer, consumer), package_hash(), arch)
         if key in known:
             result.append(known[key])
         else:
@@ -364,7 +376,7 @@ def _append(journal: Path, one: Measurement) -> None:
 
 
 def load(path: Path) -> list[Measurement]:
-    """Return the measurements of a journal, or of the output of ``cudalink skew --json``; a cut last line is ignored.
+    """Return the measurements of a journal, or of ``cudalink can-link --measure --json``; a cut last line is ignored.
 
     Raises
     ------
@@ -381,7 +393,7 @@ def load(path: Path) -> list[Measurement]:
         return [_measurement(row, f"line {number}") for number, row in rows]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         why = error if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
-        msg = f"{path}: not a file that `cudalink skew` wrote ({why})"
+        msg = f"{path}: not a file that `cudalink can-link --measure --json` wrote ({why})"
         raise RecordError(msg) from error
 
 

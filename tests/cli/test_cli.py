@@ -18,7 +18,7 @@ FULL = Path("/dev/full")
 CALLS = (
     *("toolchain list", "matrix list", "matrix check", "matrix check --schema", "matrix show ctk-13.0"),
     *("matrix github", "matrix gitlab", "doctor", "driver info", "can-link 13.0 12.9 ptx"),
-    *("skew", "audit --help", "completion bash"),
+    *("can-link --measure", "audit --help", "completion bash"),
     *("report --help", "--help", "--version", "stubs list", "demo", "init --help"),
 )
 

@@ -117,7 +117,6 @@ def test_version_says_what_is_bundled(capsys: pytest.CaptureFixture[str]) -> Non
             2,
             "there is no program 'nope' on the PATH; correct its name",
         ),
-        (["skew", "--journal", "-"], 2, "--journal is -, stdout; expected a file, which is read, too; name a file"),
         (["stubs", "list", "--libs", "cudar"], 2, "no library 'cudar' in the catalog; expected cuda, cudart, nvrtc"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

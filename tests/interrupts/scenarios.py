@@ -491,7 +491,7 @@ def begin_report() -> None:
 
 
 def write_journal() -> None:
-    """Add a measurement to the journal of ``cudalink skew``."""
+    """Add a measurement to the journal of ``cudalink can-link --measure``."""
     skew._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
 
 

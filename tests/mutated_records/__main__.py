@@ -49,7 +49,7 @@ def _command(*arguments: str) -> tuple[int, str]:
 
 
 def try_inputs(seed: int, numbers: Sequence[int]) -> Counter[str]:
-    """Use the inputs: in one report, and one command for each file of cells or of `cudalink skew`; return the counts.
+    """Use the inputs: in one report, and one command for each file of cells or measured links; return the counts.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def try_inputs(seed: int, numbers: Sequence[int]) -> Counter[str]:
             if kind == "cells":
                 counts[f"files of cells: exit code {_check(path)}"] += 1
             elif kind == "skew":
-                counts[f"files of cudalink skew: exit code {_include(folder / 'sound.jsonl', path)}"] += 1
+                counts[f"measured links: exit code {_include(folder / 'sound.jsonl', path)}"] += 1
             else:
                 (saved if kind == "saved" else records).append(path)
         if saved or records:

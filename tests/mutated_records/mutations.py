@@ -197,7 +197,7 @@ _MEASURED: Final = [
     for kind in ("ptx", "cubin")
     for step in ("nvjitlink", "driver", "load")
 ]
-#: Sound measurements of ``cudalink skew``: its journal, and the output of ``--json``.
+#: Sound measurements of ``cudalink can-link --measure``: its journal, and the output of ``--json``.
 SKEW: Final = (
     _lines(_MEASURED),
     json.dumps({"measurements": _MEASURED[:6], "findings": []}, indent=1).encode() + b"\n",

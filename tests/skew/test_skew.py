@@ -100,17 +100,16 @@ def test_resumes(measured, monkeypatch) -> None:
 
 
 @pytest.mark.slow
-def test_command(measured, capsys, tmp_path) -> None:
-    """Tables for people, JSON for programs and for the report; findings decide the exit code when asked."""
+def test_command(measured, capsys, tmp_path, monkeypatch) -> None:
+    """Tables for people, JSON for programs and for the report."""
     _, journal = measured
-    words = ["skew", *VERSIONS, "--journal", str(journal)]
+    measure = skew.measure
+    monkeypatch.setattr(skew, "measure", lambda _, __, step, **given: measure(VERSIONS, journal, step, **given))
+    words = ["can-link", "--measure"]
     assert cli.main(words) == 0
     shown = capsys.readouterr().out
     assert "nvJitLink links cubin\nmade by  12.9   13.0\n12.9     yes    yes\n13.0     yes !  yes\n" in shown
     assert "36 answers; 3 rules allow a link that fails, " in shown
-    assert cli.main([*words, "--fail-on", "unsafe"]) == 1
-    assert cli.main([*words, "--fail-on", "any"]) == 1
-    capsys.readouterr()
     assert cli.main([*words, "--json"]) == 0
     (tmp_path / "skew.json").write_text(capsys.readouterr().out, encoding="utf-8")
     assert skew.load(tmp_path / "skew.json") == measured[0]
@@ -142,9 +141,9 @@ def test_a_rule_that_allows_too_much_comes_first() -> None:
 def test_without_toolchains(monkeypatch, tmp_path, capsys) -> None:
     """With nothing installed, the message names the command that installs."""
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
-    assert cli.main(["skew"]) == 2
+    assert cli.main(["can-link", "--measure"]) == 2
     assert "cudalink toolchain add 12.9 13.0" in capsys.readouterr().err
-    assert cli.main(["skew", "12.4"]) == 2
+    assert cli.main(["can-link", "12.4", "12.4", "--measure"]) == 2
     assert "run: cudalink toolchain add 12.4" in capsys.readouterr().err
 
 
@@ -155,15 +154,53 @@ def test_files_that_are_no_measurements(text, tmp_path, capsys) -> None:
     file.write_text(text)
     write(tmp_path, "c", {"a": "passed"})
     assert cli.main(["report", str(tmp_path / "c.jsonl"), "--skew", str(file)]) == 2
-    assert "s.json: not a file that `cudalink skew` wrote" in capsys.readouterr().err
+    assert "s.json: not a file that `cudalink can-link --measure --json` wrote" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("word", ["latest", "abc"])
-def test_versions_are_words_of_the_toolchains(word, monkeypatch, tmp_path, capsys) -> None:
-    """What is no installed release is refused in a sentence."""
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a.ptx", "13.0"], "PRODUCER is 'a.ptx'; --measure compiles its own sample; expected a CUDA release such as"),
+        (["13.0"], "CONSUMER is missing; expected words such as 12.4 nvjitlink-13.2 ltoir"),
+        (["13.0", "13.0", "fatbin-ptx"], "KIND is 'fatbin-ptx'; expected ptx, ltoir, cubin, linked-cubin"),
+        (["13.0", "13.0", "--arch", "L4"], "--arch: "),
+    ],
+)
+def test_words_that_cannot_be_measured(words, message, monkeypatch, tmp_path, capsys) -> None:
+    """What is no release or no kind of the sample is refused in a sentence, before anything is measured."""
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path))
-    assert cli.main(["skew", word]) == 2
-    assert "cudalink skew: " in capsys.readouterr().err
+    assert cli.main(["can-link", *words, "--measure"]) == 2
+    assert f"cudalink can-link: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "code"),
+    [
+        (["nvjitlink-13.0", "ptx"], ("nvjitlink",), 0),
+        (["driver-13.0", "ptx"], ("driver", "load"), 1),
+        (["driver-13.0", "linked-cubin"], ("driver", "load"), 0),
+        (["13.0", "ptx"], skew.STEPS, 1),
+    ],
+)
+def test_one_pair(words, steps, code, monkeypatch, capsys) -> None:
+    """Only the pair is measured, and the exit code is that of the step that the question is about."""
+    given = {}
+
+    def measure(producers, journal, _, **others):
+        given.update(others, producers=producers, journal=journal)
+        return [Measurement("12.9", "13.0", words[-1], step, ok=step != "driver", answer="refused") for step in steps]
+
+    monkeypatch.setattr(skew, "measure", measure)
+    assert cli.main(["can-link", "nvrtc-12.9", *words, "--arch", "sm_75", "--measure"]) == code
+    assert "The driver links" in capsys.readouterr().out or steps == ("nvjitlink",)
+    assert given == {
+        "producers": ["12.9"],
+        "consumers": ["13.0"],
+        "kinds": (words[-1],),
+        "steps": steps,
+        "arch": "sm_75",
+        "journal": toolchains.cache_root() / "links.jsonl",
+    }
 
 
 @pytest.mark.slow
@@ -207,7 +244,7 @@ def test_measurements_that_are_damaged(change, wrong, tmp_path, capsys) -> None:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         assert cli.main(["report", str(tmp_path / "records"), f"--skew={file}"]) == 2
         place = wrong.replace("line 1", f"line {len(rows)}")
-        said = f"{file}: not a file that `cudalink skew` wrote ({place})"
+        said = f"{file}: not a file that `cudalink can-link --measure --json` wrote ({place})"
         assert capsys.readouterr().err == f"cudalink report: {said}\n"
 
 
