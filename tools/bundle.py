@@ -257,7 +257,7 @@ def _uv() -> str:
     ours = Path(sys.executable).with_name("uv")
     found = str(ours) if ours.is_file() else shutil.which("uv")
     if found is None:
-        msg = "making a bundle needs uv, which resolves requirements for other machines; pip install uv"
+        msg = "making a bundle needs uv, which resolves requirements for other machines; install uv"
         raise ToolchainError(msg)
     return found
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..compat import exports, known_bad
+from ..installers import install_command
 from ..plurals import counted
 from ..regular_files import open_regular
 from ..versions import CudaVersion
@@ -206,7 +207,8 @@ def _by_conda(place: Place, packages: Sequence[CondaPackage], unreadable: list[U
         return []
     rules = conda.rules()
     if rules is None:
-        text = "conda's requirements were not judged, py-rattler is missing: pip install 'pytest-cudalink[audit]'"
+        remedy = install_command("'pytest-cudalink[audit]'")
+        text = f"conda's requirements were not judged, py-rattler is missing: {remedy}"
         unreadable.append(Unreadable(str(place.conda_meta), text))
         return []
     return list(conda_claims(packages, rules, unreadable, _driver()))

@@ -18,10 +18,7 @@ DESCRIPTION: Final = (
     '~/.bashrc: eval "$(cudalink completion bash)"; for zsh the same with zsh, in ~/.zshrc after compinit; for fish: '
     "cudalink completion fish > ~/.config/fish/completions/cudalink.fish"
 )
-_MISSING: Final = (
-    "cudalink completion: argcomplete is not installed; expected it next to pytest-cudalink; run: "
-    "pip install 'pytest-cudalink[completion]'\n"
-)
+_MISSING: Final = "cudalink completion: argcomplete is not installed; expected it next to pytest-cudalink; run: {}\n"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError:
-        sys.stderr.write(_MISSING)
+        from ..installers import install_command
+
+        sys.stderr.write(_MISSING.format(install_command("'pytest-cudalink[completion]'")))
         return 2
     # the code for bash is that for zsh, too
     sys.stdout.write(shellcode(["cudalink"], shell="bash" if options.shell == "zsh" else options.shell) + "\n")

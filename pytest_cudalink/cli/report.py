@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..installers import install_command
 from ..progress import progress
 from ..regular_files import open_regular
 from ..report.safe_text import line
@@ -249,7 +250,8 @@ def _option_fault(options: argparse.Namespace, words: Sequence[str]) -> str:
         return "--open shows a file, and --html is -, stdout; name a file, or leave --html out"
     if (options.html or options.open) and find_spec("jinja2") is None:
         wanted = "--html" if options.html else "--open"
-        return f'{wanted} needs jinja2, which is not installed; pip install "pytest-cudalink[report]"'
+        remedy = install_command("'pytest-cudalink[report]'")
+        return f"{wanted} needs jinja2, which is not installed; {remedy}"
     return ""
 
 

@@ -368,6 +368,13 @@ class CompatibilityGuardRails:
         if verdict.status == "insufficient_metadata" and mode == "strict":
             instead = "use the mode best_effort, which lets pass what is not known"
             verdict = replace(verdict, otherwise="; or ".join(filter(None, (verdict.otherwise, instead))))
+        if verdict.fix:
+            from ..installers import installer_here
+            from .remedy import worded
+
+            # wheels precede conda's libraries, so conda cannot repair them
+            installer = installer_here(by_conda=not any("site-packages" in item for item in verdict.items))
+            verdict = replace(verdict, fix=worded(verdict.fix, installer))
         if self.on_verdict is not None:
             self.on_verdict(verdict)
         if verdict.status == "compatible":

@@ -10,38 +10,24 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from packaging.requirements import Requirement
 
 from ..audit.contradictions import accepts
 from ..compat.toolkit_pins import brought_by, pinned_versions
 from ..compat.wheels import NVJITLINK
+from ..installers import Installer
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item
 from .relations import component_table
 from .repair import extra_of, make_way, published_releases, repair
 
-__all__ = ["Installer", "Trial", "trials", "worded"]
+__all__ = ["Trial", "trials", "worded"]
 
 #: nvJitLink and its headers, in small letters: cuda-toolkit bounds it from below only, as newer ones read what older
 #: releases write.
 _LINKER: Final = "nvjitlink"
-
-
-class Installer(NamedTuple):
-    """What installs packages into an environment.
-
-    Attributes
-    ----------
-    name : str
-        ``"pip"``, ``"uv"`` or ``"conda"``.
-    option : str
-        Names the environment, with a space before; empty where it is the active one.
-    """
-
-    name: Literal["pip", "uv", "conda"] = "pip"
-    option: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,13 +12,13 @@ from typing import Any, Final, NamedTuple
 from .. import probes
 from ..audit.environment import EnvironmentAudit, audit_environment
 from ..compat.wheels import all_versions
+from ..installers import Installer, installer_here
 from ..probes import library_file
 from ..versions import CudaVersion
 from . import _pathfinder, attribution
 from ._pathfinder import ResolutionError
 from .guard import make_item
 from .items import ALREADY_LOADED, Fact, Item, ItemKind
-from .remedy import Installer
 
 __all__ = ["IN_PROCESS", "Copy", "DriverFile", "ResolutionError", "System"]
 
@@ -150,16 +148,7 @@ class System:
 
     def installer(self, items: Iterable[Item]) -> Installer:
         """What installs CUDA's packages here: conda unless items are of wheels, which precede its own; pip, else uv."""
-        prefix = Path(sys.prefix)
-        quoted = shlex.quote(str(prefix))
-        here = [one for one in items if one.wheel or _is_below(one.path, prefix)]
-        if not any(one.wheel for one in here) and (prefix / "conda-meta").is_dir():
-            active = os.environ.get("CONDA_PREFIX") == str(prefix)
-            return Installer("conda", "" if active else f" --prefix {quoted}")
-        if importlib.util.find_spec("pip") is not None:
-            return Installer("pip")
-        active = str(prefix) in (os.environ.get("VIRTUAL_ENV"), str(Path.cwd() / ".venv"))
-        return Installer("uv", "" if active else f" --python {quoted}")
+        return installer_here(by_conda=not any(one.wheel for one in items))
 
     def is_outside(self, item: Item) -> bool:
         """Whether an item is in a toolkit outside of this environment."""

@@ -7,6 +7,7 @@ from itertools import starmap
 from typing import Any, Literal, Protocol, Self
 
 from .. import probes
+from ..installers import install_command
 from .errors import CompileError
 from .objectcode import ObjectCode
 from .options import ProgramOptions, names_of
@@ -30,8 +31,9 @@ def _nvrtc() -> Any:
 
 def _not_available(error: Exception) -> RuntimeError:
     found = str(error).strip().partition("\n")[0]
-    msg = f"compiling needs cuda-bindings and NVRTC ({found}); pip install 'pytest-cudalink[cu13]' (or [cu12])"
-    return RuntimeError(msg)
+    missing = "cuda.bindings cannot be imported" if isinstance(error, ImportError) else "NVRTC was not found"
+    command = install_command("'pytest-cudalink[cu13]'")
+    return RuntimeError(f"compiling needs cuda.bindings and NVRTC; {missing} ({found}); {command} (or [cu12])")
 
 
 class Program:

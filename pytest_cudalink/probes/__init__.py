@@ -41,7 +41,6 @@ __all__ = [
 #: 12.0 to 12.2 export only names with a version suffix, and no ``nvJitLinkVersion``: cuda-bindings cannot use them.
 FIRST_USABLE_NVJITLINK = CudaVersion(12, 3)
 
-_INSTALL = "pip install nvidia-nvjitlink (CUDA 13) or nvidia-nvjitlink-cu12 (CUDA 12)"
 _ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 75, 76
 
 
@@ -167,7 +166,7 @@ class NvJitLink(NamedTuple):
     found: CudaVersion | None
     path: str | None
     obstacle: str = ""
-    remedy: str = _INSTALL
+    remedy: str = ""
 
     @property
     def usable(self) -> CudaVersion | None:
@@ -216,9 +215,10 @@ def nvjitlink() -> NvJitLink:
     try:
         import cuda.bindings.nvjitlink  # noqa: F401 (an optional dependency)
     except ImportError as error:
-        return NvJitLink(
-            found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); pip install cuda-bindings"
-        )
+        from ..installers import install_command
+
+        remedy = install_command("cuda-bindings")
+        return NvJitLink(found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); {remedy}")
     return NvJitLink(found, path)
 
 
@@ -228,7 +228,9 @@ def _check_wheel() -> None:
         return
     for file in wheel.files or ():
         if file.name.startswith("libnvJitLink.so."):
-            command = f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}"
+            from ..installers import install_command
+
+            command = install_command(f"{wheel.name}=={wheel.version}", again=True)
             library_file.check(str(file.locate()), f"to restore it: {command}")
 
 
@@ -258,7 +260,10 @@ def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
 
 @cache
 def _warn_once(obstacle: str, remedy: str) -> None:
-    msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To get it: {remedy}"
+    from ..installers import install_command
+
+    how = remedy or f"{install_command('nvidia-nvjitlink')} (CUDA 13) or nvidia-nvjitlink-cu12 (CUDA 12)"
+    msg = f"nvJitLink is not available: {obstacle}. Links fall back to the driver, without LTO. To get it: {how}"
     warn_caller(msg, RuntimeWarning)
 
 

@@ -10,6 +10,7 @@ from ..compat.atlas import KINDS, Answer, Atlas
 from ..compat.documented import Statement, statements
 from ..compat.link_rules import ARCH, expected
 from ..compat.releases import PTX_ISA
+from ..installers import install_command
 from ..versions import CudaVersion
 from .rules import Prediction, predictions
 
@@ -227,7 +228,8 @@ def _instead(atlas: Atlas, one: Question) -> list[str]:
         )
         more = " or newer" if newer and consumer > one.consumer.release else ""
         package = "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink"
-        how = f": pip install '{package}=={consumer}.*'" if library == "nvjitlink" else ""
+        wanted = f"'{package}=={consumer}.*'"
+        how = f": {install_command(wanted)}" if library == "nvjitlink" else ""
         found.append(f"take {Consumer(library, consumer)}{more}{how}")
     producer = _nearest(atlas, one.producer, lambda release: _ask(atlas, one, producer=release))
     if producer:

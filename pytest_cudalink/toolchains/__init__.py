@@ -514,7 +514,7 @@ def _installer(wanted: Literal["uv", "pip"] | None) -> list[str]:
     if wanted != "uv" and importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:", "--disable-pip-version-check"]
     needed = wanted or "uv or pip"
-    msg = f"fetching wheels needs {needed}; neither PATH nor the folder of {sys.executable} has it; pip install uv"
+    msg = f"fetching wheels needs {needed}; neither PATH nor the folder of {sys.executable} has it; install uv"
     raise ToolchainError(msg)
 
 

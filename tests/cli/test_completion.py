@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.cli import COMMANDS, main
+from pytest_cudalink.installers import install_command
 
 #: A folder with a `cudalink` that runs this Python, first on the PATH.
 _COMMAND = f"""#!/bin/sh
@@ -122,7 +123,8 @@ def test_without_argcomplete(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert main(["completion", "bash"]) == 2
     assert capsys.readouterr().err == (
         "cudalink completion: argcomplete is not installed; expected it next to pytest-cudalink; run: "
-        "pip install 'pytest-cudalink[completion]'\n"
+        + install_command("'pytest-cudalink[completion]'")
+        + "\n"
     )
     monkeypatch.setenv("_ARGCOMPLETE", "1")
     assert main([]) == 0

@@ -16,8 +16,8 @@ from pytest_cudalink.audit.environment import EnvironmentAudit, audit_environmen
 from pytest_cudalink.guardrails import attribution
 from pytest_cudalink.guardrails.guard import make_item
 from pytest_cudalink.guardrails.items import Fact, Item, ItemKind
-from pytest_cudalink.guardrails.remedy import Installer
 from pytest_cudalink.guardrails.system import Copy, DriverFile, System
+from pytest_cudalink.installers import Installer
 from pytest_cudalink.tables import read_table
 
 __all__ = ["Environment", "toolkit_versions"]

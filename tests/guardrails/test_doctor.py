@@ -25,8 +25,8 @@ from pytest_cudalink.guardrails import doctor
 from pytest_cudalink.guardrails.doctor import DoctorFinding, DoctorReport, examine
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.guardrails.items import Fact, Item, ItemKind
-from pytest_cudalink.guardrails.remedy import Installer
 from pytest_cudalink.guardrails.system import Copy, DriverFile, System
+from pytest_cudalink.installers import Installer
 from pytest_cudalink.versions import CudaVersion
 
 

@@ -302,6 +302,20 @@ def skewed(monkeypatch) -> CompatibilityGuardRails:
     return CompatibilityGuardRails(**NEW)
 
 
+def test_the_fix_is_for_the_installer(skewed, monkeypatch) -> None:
+    """An environment without pip is told what uv installs, also in the verdict that reports get."""
+    verdicts: list[Verdict] = []
+    skewed.on_verdict = verdicts.append
+    skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+    skewed.load_nvidia_dynamic_lib("nvrtc")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "pip" else find(name))
+    monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
+    with pytest.raises(CompatibilityCheckError, match="fix:   uv pip install 'cuda-toolkit"):
+        skewed.load_nvidia_dynamic_lib("nvJitLink")
+    assert verdicts[-1].fix.startswith("uv pip install 'cuda-toolkit")
+
+
 @pytest.mark.parametrize("order", [("nvrtc", "nvJitLink"), ("nvJitLink", "nvrtc")])
 def test_pipeline_before_its_ends(skewed, order) -> None:
     """Declared first: the second end is refused, whichever it is, and can be asked for again."""

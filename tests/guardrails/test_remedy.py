@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.remedy import Installer, worded
+from pytest_cudalink.guardrails.remedy import worded
 from pytest_cudalink.guardrails.system import System
+from pytest_cudalink.installers import Installer, install_command
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,7 @@ def test_what_made_the_environment(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     system = System()
     assert system.installer([by_wheel, outside, by_conda]) == Installer("pip")
+    assert install_command("x==1", again=True) == "pip install --force-reinstall --no-deps x==1"
     (tmp_path / "conda-meta").mkdir()
     assert system.installer([by_wheel, outside]) == Installer("pip")
     assert system.installer([by_wheel, by_conda]) == Installer("pip")  # a look-up finds wheels first
@@ -71,8 +73,10 @@ def test_what_made_the_environment(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "other"))
     assert system.installer([by_wheel]) == Installer("uv", f" --python {tmp_path}")
+    assert install_command("numpy") == f"uv pip install --python {tmp_path} numpy"
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
     assert system.installer([by_wheel]) == Installer("uv")
+    assert install_command("x==1", again=True) == "uv pip install --reinstall --no-deps x==1"
     assert [system.is_outside(one) for one in (by_wheel, by_conda, outside)] == [False, False, True]
 
 

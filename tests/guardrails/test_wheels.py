@@ -129,7 +129,8 @@ def test_newer_nvrtc_beside_older_headers(nvrtc_13_2, root, child, mode: str, by
         f"found: cudart headers at {root}/include (found via {via}); CUDA 13.0: CUDA_VERSION 13000 in {root}/include/",
         "libnvrtc.so.13 (found via site-packages); CUDA 13.2: nvidia-cuda-nvrtc 13.2.86 is of cuda-toolkit 13.2.2",
         "rule:  same-ctk",
-        "fix:   pip install 'cuda-toolkit[cudart,nvrtc]==13.2.*'",
+        # the environment has no pip, and no variable says that it is active
+        f"fix:   uv pip install --python {nvrtc_13_2.parents[1]} 'cuda-toolkit[cudart,nvrtc]==13.2.*'",
     ):
         assert words in done.stderr
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator
+from pytest_cudalink.installers import install_command
 from pytest_cudalink.plugin import nvjitlink as choice
 from pytest_cudalink.probes import DamagedLibraryError, library_file
 from pytest_cudalink.process import preload
@@ -128,5 +129,5 @@ def test_a_wheel(library, tmp_path) -> None:
     command = [sys.executable, "-c", "from pytest_cudalink import probes; probes.nvjitlink()"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    remedy = "pip install --force-reinstall --no-deps nvidia-nvjitlink==13.0.88"
+    remedy = install_command("nvidia-nvjitlink==13.0.88", again=True)
     assert done.stderr.splitlines()[-1].endswith(f"{library} is cut off; to restore it: {remedy}")

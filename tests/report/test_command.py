@@ -12,6 +12,7 @@ import webbrowser
 import pytest
 
 from pytest_cudalink import cli
+from pytest_cudalink.installers import install_command
 from pytest_cudalink.report import text
 from pytest_cudalink.report.cell_run import CellRun
 from pytest_cudalink.report.matrix_report import MatrixReport
@@ -118,7 +119,9 @@ def test_the_page_without_jinja2_is_refused_before_the_work(given, named, tmp_pa
     assert cli.main(["report", "no/such/records", *given]) == 2
 
     assert capsys.readouterr().err == (
-        f'cudalink report: {named} needs jinja2, which is not installed; pip install "pytest-cudalink[report]"\n'
+        f"cudalink report: {named} needs jinja2, which is not installed; "
+        + install_command("'pytest-cudalink[report]'")
+        + "\n"
     )
 
 

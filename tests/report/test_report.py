@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli
+from pytest_cudalink.installers import install_command
 from pytest_cudalink.report import html, junit, records, text, views
 from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN, CellRun
 from pytest_cudalink.report.compare import compare, findings
@@ -420,7 +421,9 @@ def test_without_the_extra(four, tmp_path, monkeypatch, capsys) -> None:
 
     assert cli.main(["report", str(four), f"--html={tmp_path / 'h'}", "--fail-on=none", "-q"]) == 2
     assert capsys.readouterr().err == (
-        'cudalink report: --html needs jinja2, which is not installed; pip install "pytest-cudalink[report]"\n'
+        "cudalink report: --html needs jinja2, which is not installed; "
+        + install_command("'pytest-cudalink[report]'")
+        + "\n"
     )
     assert not (tmp_path / "h").exists()
 

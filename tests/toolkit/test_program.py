@@ -62,7 +62,8 @@ def test_without_nvrtc(monkeypatch) -> None:
 
     monkeypatch.setattr(nvrtc, "nvrtcCreateProgram", fails)
     with pytest.raises(
-        RuntimeError, match=r"needs cuda-bindings and NVRTC \(No such file: libnvrtc.so\*\); pip install"
+        RuntimeError,
+        match=r"needs cuda.bindings and NVRTC; NVRTC was not found \(No such file: libnvrtc.so\*\); (uv )?pip install",
     ):
         Program("")
 
