@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report of the sample; exit code 2 for an invalid option, or if NVRTC is not installed."""
+    """Print the report of the sample; exit code 2 for an invalid option, or if the compiler is not installed."""
     from ..linker.errors import CompileError
     from ..linker.sample import compile_kernel
 
@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> int:
             kernel = compile_kernel()
         except CompileError:
             raise
-        except RuntimeError:
-            sys.stderr.write("cudalink demo: NVRTC is not installed; run: pip install 'pytest-cudalink[cu13]'\n")
+        except RuntimeError as error:
+            sys.stderr.write(f"cudalink demo: {error}\n")
             return 2
         return report(options.arch, options.backend, kernel=kernel)
     except ValueError as error:
@@ -155,8 +155,8 @@ def _show_skew(kernel: bytes, machine: Machine, write: Callable[[str], object]) 
         write, "2. ", f"The kernel for a user whose driver is older: CUDA {older.version} ({release_of(older.version)})"
     )
     with tempfile.TemporaryDirectory(prefix="cudalink-demo-") as work, progress("running a test on emulated drivers"):
-        done = _run_test(Path(work), kernel, older)
-        passed = None if newer.lacks or newer is older else _run_test(Path(work), kernel, newer)
+        done = _run_test(Path(work), older)
+        passed = None if newer.lacks or newer is older else _run_test(Path(work), newer)
     write("")
     write(f"   $ {_command(older.version)} -q test_kernel.py")
     for line in done.stdout.splitlines():
@@ -182,6 +182,7 @@ def _explained(isa: tuple[int, int], maker: CudaVersion, driver: CudaVersion) ->
     """Return what a user sees, why, and what helps, by the name of the line."""
     from ..compat.releases import needs_for_ptx_isa, ptx_isa_of
     from ..emulator import release_of, supported_versions
+    from ..installers import install_command
     from ..linker import dispatch
 
     writes, reads = (".".join(map(str, one)) for one in (isa, ptx_isa_of(driver)))
@@ -193,9 +194,10 @@ def _explained(isa: tuple[int, int], maker: CudaVersion, driver: CudaVersion) ->
         f"not help: by the decision table ({plain.policy}) the driver links this PTX itself, row {plain.row!r}, and "
         f"LTO-IR is an error, row {lto.row!r}."
     )
+    toolkit = f"'cuda-toolkit[nvrtc]=={driver}.*'"
     fix = (
         f"compile for this driver with its toolkit, or require a driver for CUDA {needs} ({release_of(needs)}) or "
-        f"newer:\npip install 'cuda-toolkit[nvrtc]=={driver}.*'"
+        f"newer:\n{install_command(toolkit)}"
     )
     versions = supported_versions()
     test = (
@@ -206,19 +208,27 @@ def _explained(isa: tuple[int, int], maker: CudaVersion, driver: CudaVersion) ->
 
 
 def _command(driver: CudaVersion) -> str:
-    return f"pytest -p cudalink --cudalink-driver={driver}"
+    return f"pytest --cudalink-driver={driver}"
 
 
-def _run_test(folder: Path, kernel: bytes, emulation: Emulation) -> subprocess.CompletedProcess[str]:
+def _run_test(folder: Path, emulation: Emulation) -> subprocess.CompletedProcess[str]:
     """Run the sample's test on an emulated driver; nothing is fetched for it."""
     from ..linker.sample import SKEW_TEST
 
-    (folder / "kernel.ptx").write_bytes(kernel)
     (folder / "test_kernel.py").write_text(SKEW_TEST, encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not _NOT_PASSED.match(name)}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "COLUMNS": str(_WIDTH - 3), "CUDALINK_TOOLCHAINS": "never"}
-    words = [*_command(emulation.version).split()[1:], "-q", "-p", "no:cacheprovider", "--color=no", "test_kernel.py"]
+    words = [
+        "-p",
+        "cudalink",
+        *_command(emulation.version).split()[1:],
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--color=no",
+        "test_kernel.py",
+    ]
     return subprocess.run(  # noqa: S603 (our own test, by this Python)
         [sys.executable, "-m", "pytest", *words],
         cwd=folder,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import probes
 from ..compat.architectures import parse_architecture
 from ..environment.facts import driver_is_emulated
+from ..installers import install_command
 from ..probes import libcuda
 from ..targets.choice import Backend
 from ..versions import CudaVersion
@@ -71,16 +72,19 @@ WHOLE_SOURCE = USER_SOURCE + MAIN_SOURCE.partition("\n")[2]
 
 #: A test as a library has it: it knows nothing of pytest-cudalink. The README shows it.
 SKEW_TEST = """\
-from pathlib import Path
-
-from cuda.bindings import driver
+from cuda.bindings import driver, nvrtc
 
 
 def test_kernel_loads():
+    source = b"__global__ void k() {}"
+    _, program = nvrtc.nvrtcCreateProgram(source, b"", 0, [], [])
+    nvrtc.nvrtcCompileProgram(program, 0, [])
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    image = bytes(size)
+    nvrtc.nvrtcGetPTX(program, image)
     driver.cuInit(0)
     _, context = driver.cuDevicePrimaryCtxRetain(0)
     driver.cuCtxSetCurrent(context)
-    image = Path("kernel.ptx").read_bytes()
     error, _ = driver.cuModuleLoadData(image)
     assert not error, error.name
 """
@@ -199,7 +203,7 @@ def launch(image: bytes, elements: int = ELEMENTS) -> float:
     try:
         import numpy  # noqa: ICN001 (only with a GPU)
     except ImportError as error:
-        msg = "comparing results on the GPU needs NumPy; pip install numpy"
+        msg = f"comparing results on the GPU needs NumPy; {install_command('numpy')}"
         raise RuntimeError(msg) from error
     generator = numpy.random.default_rng(1)
     x = generator.uniform(-8.0, 8.0, elements).astype(numpy.float32)

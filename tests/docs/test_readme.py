@@ -22,7 +22,6 @@ def test_red_test_is_red_as_shown(toolkit, tmp_path) -> None:
     assert code == sample.SKEW_TEST
     assert toolkit.major == 13
     (tmp_path / "test_kernel.py").write_text(code)
-    (tmp_path / "kernel.ptx").write_bytes(sample.compile_kernel())
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     shown = re.sub(r"in \d+\.\d+s", "in ...", sessions.blocks(TEXT))
     assert "1 failed in ..." in shown

@@ -8,6 +8,7 @@ import sys
 
 from pytest_cudalink import cli, probes
 from pytest_cudalink.cli import demo
+from pytest_cudalink.installers import install_command
 from pytest_cudalink.linker import sample
 
 
@@ -98,12 +99,13 @@ def test_demo_shows_a_failure_on_an_older_driver(toolkit, tmp_path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     older = "12.9" if toolkit.major == 13 else "12.0"
-    assert f"$ pytest -p cudalink --cudalink-driver={older} -q test_kernel.py" in done.stdout
+    assert f"$ pytest --cudalink-driver={older} -q test_kernel.py" in done.stdout
     assert "E       AssertionError: CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in done.stdout
-    assert f"$ pytest -p cudalink --cudalink-driver={toolkit} -q test_kernel.py\n   1 passed in " in done.stdout
+    assert f"$ pytest --cudalink-driver={toolkit} -q test_kernel.py\n   1 passed in " in done.stdout
     for words in ("   error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)", "   why    ", "--force-backend=driver"):
         assert words in done.stdout
-    assert f"          pip install 'cuda-toolkit[nvrtc]=={older}.*'" in done.stdout.splitlines()
+    command = install_command(f"'cuda-toolkit[nvrtc]=={older}.*'")
+    assert command in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert not (tmp_path / "cache").exists()
 
@@ -122,9 +124,13 @@ def test_demo_fails_if_the_older_driver_takes_the_kernel(monkeypatch) -> None:
 
 
 def test_demo_without_nvrtc(capsys, monkeypatch) -> None:
-    """The bare installation says in one line what to install; exit code 2."""
+    """The bare installation says in one line what is missing, and what to install; exit code 2."""
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     assert cli.main(["demo"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == "cudalink demo: NVRTC is not installed; run: pip install 'pytest-cudalink[cu13]'\n"
+    command = install_command("'pytest-cudalink[cu13]'")
+    assert captured.err == (
+        "cudalink demo: compiling needs cuda.bindings and NVRTC; cuda.bindings cannot be imported (import of "
+        f"cuda.bindings halted; None in sys.modules); {command} (or [cu12])\n"
+    )
