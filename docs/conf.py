@@ -26,6 +26,7 @@ def commit() -> str:
 
 project = "pytest-cudalink"
 author = "The pytest-cudalink developers"
+copyright = f"2026, {author}"  # noqa: A001 (the name that Sphinx reads)
 release = metadata.version("pytest-cudalink")
 extensions = [
     "myst_parser",

@@ -54,3 +54,18 @@ def test_number_of_cells() -> None:
     """The table counts the cells of this project's own matrix."""
     cells = load_cells(ROOT / "matrices" / "cells.toml")
     assert f"{len(cells)} cells of our own, {sum(not cell.gpu for cell in cells)} of them without a GPU" in TEXT
+
+
+def test_the_home_page_begins_as_the_readme_does() -> None:
+    """It includes the red test with its output and the install line, and shows the picture of its own folder."""
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    included = ""
+    for block in re.findall(r"^```\{include\} \.\./README\.md\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        start, end = re.findall(r'^:(?:start-after|end-before): "(.*)"$', block, re.MULTILINE)
+        assert TEXT.count(start) == 1
+        included += TEXT.partition(start)[2].partition(end)[0]
+    assert sample.SKEW_TEST in included
+    assert 'pip install "pytest-cudalink[cu13]"' in included
+    assert "1 failed in" in included
+    assert "](images/report.png)" in page.partition("## I want to learn it")[0]
+    assert "raw.githubusercontent.com" not in included

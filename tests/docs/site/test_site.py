@@ -82,6 +82,13 @@ def test_every_page_is_reachable(browser: chromium.Page) -> None:
     assert set(pages()) - reached - {"index.html"} == set()
 
 
+def test_the_copyright_has_a_holder() -> None:
+    """Every page says whose it is."""
+    assert re.search(
+        r"Copyright &#169; \d{4}, The pytest-cudalink developers", (SITE / "index.html").read_text("utf-8")
+    )
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_page_is_wider_than_the_window(browser: chromium.Page, width: int) -> None:
     """Tables and code scroll in their boxes; nothing else reaches beyond the window."""
