@@ -29,7 +29,7 @@ SUITE_COLUMNS = {
     "error": "error",
     "crashed": "crashed",
     "skipped": "skipped",
-    "unsupported": "needs a real driver",
+    "unsupported": "needs a GPU",
     "launch": "of these, launch a kernel",
 }
 DRIVERS = {

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
 from ..plurals import counted
 from ..versions import CudaVersion
-from .events import CrashRecord, LibraryRecord, StickyRecord, VerdictRecord, VersionRecord, ViolationRecord
+from .events import (
+    CauseRecord,
+    CrashRecord,
+    LibraryRecord,
+    StickyRecord,
+    VerdictRecord,
+    VersionRecord,
+    ViolationRecord,
+)
 from .origin import Origin
 
 __all__ = [
@@ -25,6 +33,7 @@ __all__ = [
     "Detail",
     "UnsteeredLinks",
     "library_key",
+    "whole_cause",
 ]
 
 #: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
@@ -57,6 +66,9 @@ _ENDS: Final = {
 
 #: Versions that are axes in every cell.
 _OF_TOOLKIT: Final = ("ctk", "driver", "nvjitlink")
+#: The cause of a skip whose record names a refused call and no cause.
+_ONLY_A_GPU: Final = "only a driver with a GPU does what this test asks for"
+_A_CELL: Final = "run the test in a cell with a GPU"
 #: How many faults of its files a cell names.
 _NAMED: Final = 3
 
@@ -71,10 +83,21 @@ class Detail:
         Of a skip or an expected failure, the requirement of a documented one, or a failure's first line.
     text : str
         The failure in full.
+    cause : CauseRecord or None
+        Why the test failed, or needs a GPU, where that is known.
     """
 
     reason: str = ""
     text: str = ""
+    cause: CauseRecord | None = None
+
+
+def whole_cause(found: Mapping[str, Any] | None) -> CauseRecord | None:
+    """Return a cause of a file with a value for each key; None without one."""
+    if not found:
+        return None
+    texts = {name: str(found.get(name) or "") for name in ("kind", "what", "why")}
+    return {"kind": texts["kind"], "what": texts["what"], "why": texts["why"], "fix": list(found.get("fix") or ())}
 
 
 class UnsteeredLinks(TypedDict):
@@ -203,6 +226,23 @@ class CellRun:
     def counts(self) -> Counter[str]:
         """Number of tests by letter."""
         return Counter(self.outcomes.values())
+
+    def cause(self, test: str) -> CauseRecord | None:
+        """Return why a test fails, or why it needs a GPU; None where it does neither, or the cause is not known."""
+        letter, detail = self.outcomes.get(test, NOT_RUN), self.details.get(test)
+        if letter in BAD:
+            return detail.cause if detail is not None else None
+        if letter != "U":
+            return None
+        if detail is not None and detail.cause is not None:
+            return detail.cause
+        reason = detail.reason if detail is not None else ""
+        return {"kind": "not_emulated", "what": reason, "why": _ONLY_A_GPU, "fix": [_A_CELL]}
+
+    def needs_gpu(self, test: str) -> bool:
+        """Whether the test failed, or was skipped, because an emulated driver refused a call."""
+        cause = self.cause(test)
+        return cause is not None and cause["kind"] == "not_emulated"
 
     @property
     def crashed(self) -> int:

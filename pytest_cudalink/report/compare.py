@@ -45,7 +45,7 @@ class Comparison:
     fixed : list of Change
         Tests that failed before and pass now.
     skipped : list of Change
-        Tests that passed before and are skipped now, or need a real driver now.
+        Tests that passed before and are skipped now, or need a GPU now.
     gone : list of Change
         Tests that ran before and do not run now.
     broken : list of str

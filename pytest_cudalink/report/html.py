@@ -30,7 +30,7 @@ from .page_parts import (
 )
 from .safe_text import block, line
 from .verdict import SYMBOLS, verdict
-from .views import NAMES, Section, cell_title, letters, sections
+from .views import NAMES, Section, cause_lines, cell_title, letters, sections
 
 __all__ = ["render"]
 
@@ -41,7 +41,7 @@ _LATER: Final = ("cells", "versions", "libraries", "slowest", "skew")
 #: Tables with at most so many columns share a line with another one on a wide window.
 _SMALL: Final = 3
 #: Sections that need the whole width.
-_WIDE: Final = frozenset({"some", "everywhere", "cells", "versions"})
+_WIDE: Final = frozenset({"causes", "some", "everywhere", "gpu", "cells", "versions"})
 #: Changes of one kind that the page lists.
 _CHANGES: Final = 100
 
@@ -236,10 +236,16 @@ def _data(report: MatrixReport, index: Mapping[str, int], shown: Mapping[str, An
                 texts[text] = len(texts)
         return texts[text]
 
-    details: dict[int, dict[int, tuple[int, int]]] = {}
+    details: dict[int, dict[int, tuple[int, int, int]]] = {}
+    gpu: dict[int, list[int]] = {}
     for column, cell in enumerate(report.cells):
         for test, detail in cell.details.items():
-            details.setdefault(index[test], {})[column] = (number(block(detail.reason)), number(block(detail.text)))
+            cause = cell.cause(test)
+            lines = "\n".join(cause_lines(cause)) if cause is not None else ""
+            texts_of = block(detail.reason), block(detail.text), lines
+            details.setdefault(index[test], {})[column] = number(texts_of[0]), number(texts_of[1]), number(texts_of[2])
+            if cell.needs_gpu(test):
+                gpu.setdefault(index[test], []).append(column)
     columns = {cell.name: position for position, cell in enumerate(report.cells)}
     changes: dict[str, dict[int, list[int]]] = {}
     for kind, test, name in shown["every"] if shown else ():
@@ -261,6 +267,7 @@ def _data(report: MatrixReport, index: Mapping[str, int], shown: Mapping[str, An
         "states": CELL_STATES,
         "css": {letter: css(letter) for letter in (*NAMES, *CELL_STATES)},
         "changes": changes,
+        "gpu": gpu,
         "bad": sorted(BAD),
         "good": sorted(GOOD),
         "details": details,

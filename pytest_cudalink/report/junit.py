@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as ET
 
 from .cell_run import BAD, UNKNOWN, CellRun
+from .events import CauseRecord
 from .matrix_report import MatrixReport
 from .safe_text import block
-from .views import NAMES
+from .views import NAMES, cause_lines
 
 __all__ = ["junit"]
 
@@ -49,9 +50,7 @@ def _suite(cell: CellRun) -> ET.Element:
         skipped=str(counts["S"] + counts["U"] + counts["x"]),
         time=f"{cell.duration:.3f}",
     )
-    properties = ET.SubElement(suite, "properties")
-    for name, value in _properties(cell):
-        ET.SubElement(properties, "property", name=block(name), value=block(value))
+    _add_properties(suite, _properties(cell))
     if cell.fault:
         case = ET.SubElement(suite, "testcase", classname=block(cell.name), name="run")
         ET.SubElement(case, "error", message=block(cell.fault))
@@ -68,10 +67,26 @@ def _suite(cell: CellRun) -> ET.Element:
         if letter in _ELEMENTS:
             detail = cell.details.get(test)
             reason, text = (detail.reason, detail.text) if detail else ("", "")
+            cause = cell.cause(test)
+            if cause is not None:
+                _add_properties(case, [(f"cause.{name}", text) for name, text in _cause(cause)])
             element = ET.SubElement(case, _ELEMENTS[letter], message=block(reason or NAMES[letter]))
             if letter in BAD:
-                element.text = block(text)
+                lines = [*cause_lines(cause), ""] if cause is not None else []
+                element.text = "\n".join([*lines, block(text)])
     return suite
+
+
+def _add_properties(element: ET.Element, pairs: Iterable[tuple[str, str]]) -> None:
+    properties = ET.SubElement(element, "properties")
+    for name, value in pairs:
+        ET.SubElement(properties, "property", name=block(name), value=block(value))
+
+
+def _cause(cause: CauseRecord) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a cause."""
+    yield from (("kind", cause["kind"]), ("error", cause["what"]), ("why", cause["why"]))
+    yield from (("fix", text) for text in cause["fix"])
 
 
 def _properties(cell: CellRun) -> Iterator[tuple[str, str]]:

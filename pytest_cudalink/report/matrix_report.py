@@ -11,16 +11,27 @@ from pathlib import Path
 from typing import Any, Final, Self, TypedDict
 
 from . import whole_file
-from .cell_run import BAD, GOOD, LETTERS, NOT_RUN, SKIPPED, UNKNOWN, CellRun, Detail, UnsteeredLinks
+from .cell_run import (
+    BAD,
+    GOOD,
+    LETTERS,
+    NOT_RUN,
+    SKIPPED,
+    UNKNOWN,
+    CellRun,
+    Detail,
+    UnsteeredLinks,
+    whole_cause,
+)
 from .checks import described, sound
-from .events import SCHEMA
+from .events import SCHEMA, CauseRecord
 from .explain import explain
 from .origin import Origin, differing, merged
 from .origin import read as origin_of
 from .plan import Plan
 from .records import RecordError
 
-__all__ = ["MatrixReport", "Partial"]
+__all__ = ["Group", "MatrixReport", "Partial"]
 
 _FORMAT: Final = "cudalink-report"
 #: Keys of a cell in a saved report without which its results are not known.
@@ -44,6 +55,25 @@ class Partial:
     test: str
     cells: tuple[str, ...]
     explanation: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """The results of one cause: of several tests, in several cells.
+
+    Attributes
+    ----------
+    cause : CauseRecord
+        As the first of these results has it; the others may name another artifact.
+    tests, cells : tuple of str
+    explanation : str
+        The axes that explain where these tests fail; empty if they do not have one explanation in common.
+    """
+
+    cause: CauseRecord
+    tests: tuple[str, ...]
+    cells: tuple[str, ...]
+    explanation: str = ""
 
 
 @dataclass
@@ -100,13 +130,67 @@ class MatrixReport:
         return rows
 
     @cached_property
+    def judged(self) -> list[str]:
+        """The grid, with the letter of a test that needs a GPU also where that made the test fail."""
+        rows = []
+        for test, row in zip(self.tests, self.grid, strict=True):
+            if BAD.isdisjoint(row):
+                rows.append(row)
+            else:
+                pairs = zip(self.cells, row, strict=True)
+                rows.append("".join("U" if one in BAD and cell.needs_gpu(test) else one for cell, one in pairs))
+        return rows
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The failures whose cause is known, and the tests that need a GPU; by cause, the most results first."""
+        found: dict[tuple[str, str], list[tuple[CauseRecord, str, str]]] = {}
+        for test, row in zip(self.tests, self.grid, strict=True):
+            if BAD.isdisjoint(row) and "U" not in row:
+                continue
+            for cell in self.cells:
+                if (cause := cell.cause(test)) is not None:
+                    key = cause["kind"], cause["why"] or cause["what"]
+                    found.setdefault(key, []).append((cause, test, cell.name))
+        explained = {one.test: one.explanation for one in self.partial}
+        result = []
+        for results in sorted(found.values(), key=len, reverse=True):
+            tests, cells = (tuple(dict.fromkeys(one[at] for one in results)) for at in (1, 2))
+            words = {explained.get(test, "") for test in tests}
+            result.append(Group(results[0][0], tests, cells, words.pop() if len(words) == 1 else ""))
+        return result
+
+    @cached_property
+    def unexplained(self) -> set[str]:
+        """The tests with a failure whose cause is not known."""
+        return {
+            test
+            for cell in self.cells
+            for test, letter in cell.outcomes.items()
+            if letter in BAD and cell.cause(test) is None
+        }
+
+    @cached_property
+    def failing_without_gpu(self) -> list[str]:
+        """The tests that fail only because an emulated driver refused a call."""
+        rows = zip(self.tests, self.grid, self.judged, strict=True)
+        return [test for test, row, judged in rows if set(row) & BAD and not set(judged) & BAD]
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """How many tests ran in some cell, and how many need a GPU and ran in none."""
+        rows = [set(row) - {NOT_RUN} for row in self.judged]
+        ran = sum(bool(row - SKIPPED) for row in rows)
+        return ran, sum("U" in row and row <= SKIPPED for row in rows)
+
+    @cached_property
     def partial(self) -> list[Partial]:
-        """The tests that fail in some cells only, each with its explanation."""
+        """The tests that fail in some cells only, each with its explanation; a cell without a GPU says nothing."""
         axes = [cell.axes for cell in self.cells]
         lacking = self.plan.lacking(self.cells)
         words: dict[tuple[str, ...], str] = {}
         result = []
-        for test, row in zip(self.tests, self.grid, strict=True):
+        for test, row in zip(self.tests, self.judged, strict=True):
             letters = set(row)
             if letters & BAD and letters & GOOD:
                 bad = [letter in BAD if letter in BAD or letter in GOOD else None for letter in row]
@@ -122,7 +206,7 @@ class MatrixReport:
     @cached_property
     def failing_everywhere(self) -> list[str]:
         """The tests that fail in every cell that ran them."""
-        return [t for t, row in zip(self.tests, self.grid, strict=True) if set(row) & BAD and not set(row) & GOOD]
+        return [t for t, row in zip(self.tests, self.judged, strict=True) if set(row) & BAD and not set(row) & GOOD]
 
     @cached_property
     def skipped_everywhere(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -224,7 +308,7 @@ class MatrixReport:
     def as_json(self) -> str:
         """Return the text that `save` writes."""
         content = {"format": _FORMAT, "schema": SCHEMA, "cells": [asdict(cell) for cell in self.cells]}
-        return json.dumps({**content, "missing": self.missing, "damaged": self.damaged})
+        return json.dumps({**content, "missing": self.missing, "damaged": self.damaged, "reasons": self.reasons})
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -238,14 +322,15 @@ class MatrixReport:
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             {_FORMAT: range(1, SCHEMA + 1)}[content["format"]].index(content["schema"])
-            given, missing, damaged = content["cells"], content["missing"], content.get("damaged")
+            given = {name: content[name] for name in ("cells", "missing")}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error
-        lists, wrong = sound(_Lists, {"cells": given, "missing": missing, "damaged": damaged}, str(path))
+        given |= {name: content.get(name) for name in ("damaged", "reasons")}
+        lists, wrong = sound(_Lists, given, str(path))
         cells = [_saved_cell(one, f"{path}: cells[{number}]") for number, one in enumerate(lists.get("cells") or ())]
         damaged = {**(lists.get("damaged") or {}), **({str(path): wrong[0]} if wrong else {})}
-        return cls(cells, list(lists.get("missing") or ()), damaged)
+        return cls(cells, list(lists.get("missing") or ()), damaged, lists.get("reasons") or {})
 
 
 class _Lists(TypedDict):
@@ -254,6 +339,7 @@ class _Lists(TypedDict):
     cells: list[Any]
     missing: list[str]
     damaged: dict[str, str]
+    reasons: dict[str, str]
 
 
 def _saved_cell(content: object, place: str) -> CellRun:
@@ -271,7 +357,7 @@ def _saved_cell(content: object, place: str) -> CellRun:
             cell.outcomes[test] = UNKNOWN
     details: Any = cell.details
     cell.details = {
-        test: Detail(str(one.get("reason") or ""), str(one.get("text") or ""))
+        test: Detail(str(one.get("reason") or ""), str(one.get("text") or ""), whole_cause(one.get("cause")))
         for test, one in details.items()
         if test in cell.outcomes
     }

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from .cell_run import LETTERS, UNKNOWN, CellRun, Detail, library_key
+from .cell_run import LETTERS, UNKNOWN, CellRun, Detail, library_key, whole_cause
 from .checks import MOST_SECONDS, described, sound_event, time_fault
 from .events import OUTCOMES
 from .matrix_report import MatrixReport
@@ -102,6 +102,7 @@ def merge(
     order = {name: number for number, name in enumerate(expected or [cell.name for one in saved for cell in one.cells])}
     names = sorted(by_name, key=lambda name: (order.get(name, len(order)), name))
     lacking = dict.fromkeys([*expected, *reasons, *(name for report in saved for name in report.missing)])
+    reasons = {name: why for report in saved for name, why in report.reasons.items()} | reasons
     cells = [joined(by_name[name]) for name in names]
     return MatrixReport(cells, [name for name in lacking if name not in by_name], damaged, reasons)
 
@@ -440,7 +441,8 @@ def _add_test(cell: CellRun, event: Any, number: int) -> None:
     # the checks of the table take longer than all the rest, and half a million events do not need them
     plain = type(test) is str and type(outcome) is str and type(seconds) is float and type(reason) is str
     plain = plain and type(get("subtests", [])) is list and type(get("backends", {})) is dict and _has_time(event)
-    if not (plain and type(text) is str and documented is None and 0 <= seconds < MOST_SECONDS):
+    plain = plain and type(text) is str and documented is None and get("cause") is None
+    if not (plain and 0 <= seconds < MOST_SECONDS):
         _add_odd_test(cell, _sound(cell, "test", event, number), number)
     elif outcome == "rerun":
         cell.reruns += 1
@@ -449,7 +451,7 @@ def _add_test(cell: CellRun, event: Any, number: int) -> None:
 
 
 def _add_odd_test(cell: CellRun, event: TestRecord, number: int) -> None:
-    """Add a test's event that lacks a key, has a documented failure, or had a value of another type."""
+    """Add a test's event that lacks a key, has a documented failure or a cause, or had a value of another type."""
     test, outcome, documented = event.get("nodeid"), event.get("outcome"), event.get("documented")
     if outcome == "rerun":
         cell.reruns += 1
@@ -459,7 +461,8 @@ def _add_odd_test(cell: CellRun, event: TestRecord, number: int) -> None:
         test = f"(the test of line {number})"
     letter = LETTERS["documented"] if outcome == "passed" and documented else _letter(cell, outcome, number)
     reason = f"{documented.get('requirement')} not met: {documented.get('raises')}" if documented else ""
-    detail = Detail(reason or event.get("reason") or "", event.get("longrepr") or "")
+    cause = whole_cause(event.get("cause"))
+    detail = Detail(reason or event.get("reason") or "", event.get("longrepr") or "", cause)
     _add_result(cell, test, letter, event.get("duration") or 0.0, detail)
 
 
@@ -479,7 +482,7 @@ def _add_result(cell: CellRun, test: str, letter: str, seconds: float, detail: D
     if letter == "P":
         cell.details.pop(test, None)
         return
-    cell.details[test] = Detail(shortened(detail.reason, _REASON), shortened(detail.text, _LONG))
+    cell.details[test] = Detail(shortened(detail.reason, _REASON), shortened(detail.text, _LONG), detail.cause)
 
 
 def _add_link(cell: CellRun, event: LinkRecord, number: int) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from ..plurals import counted
 from .cell_run import BAD, NOT_RUN, UNKNOWN, CellRun
-from .matrix_report import MatrixReport
+from .matrix_report import Group, MatrixReport
 from .origin import Origin
 from .safe_text import line
-from .views import NAMES, Section, few, links_in_words
+from .views import NAMES, Section, block_of, few, links_in_words, needing_gpu, skews
 
 __all__ = [
     "CELL_STATES",
@@ -108,21 +108,54 @@ def _minute(text: str) -> str:
 
 
 def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
-    """Return by section the tests that fail, each with its messages, its cells and what explains it.
+    """Return by section the causes of failures, and the tests that fail for another reason.
+
+    Each of them has its cells and the axes that explain it; a cause has its tests, and a test its messages.
 
     Parameters
     ----------
     names : mapping
         Position of each test.
     """
-    some = [_failure(report, names[one.test], one.test, one.explanation) for one in report.partial[:_SHOWN]]
-    every = [_failure(report, names[test], test, "") for test in report.failing_everywhere[:_SHOWN]]
-    return {"some": some, "everywhere": every}
+    unknown = report.unexplained
+    some = [one for one in report.partial if one.test in unknown]
+    every = [test for test in report.failing_everywhere if test in unknown]
+    return {
+        "causes": [_caused(report, names, one) for one in skews(report)[:_SHOWN]],
+        "some": [_failure(report, names[one.test], one.test, one.explanation) for one in some[:_SHOWN]],
+        "everywhere": [_failure(report, names[test], test, "") for test in every[:_SHOWN]],
+        "gpu": [_caused(report, names, one) for one in needing_gpu(report)[:_SHOWN]],
+    }
+
+
+def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dict[str, Any]:
+    """Return the card of a cause; what pytest printed for the first of its tests stands for all."""
+    block, indexes = block_of(report, group), [names[test] for test in group.tests]
+    columns = [number for number, cell in enumerate(report.cells) if cell.name in group.cells]
+    found = {report.grid[index][column] for index in indexes for column in columns} & {*BAD, "U"}
+    first = group.tests[0]
+    texts = [cell.details[first].text for cell in report.cells if first in cell.details and cell.outcomes[first] in BAD]
+    return {
+        "indexes": " ".join(map(str, indexes)),
+        "index": indexes[0],
+        "badges": [badge(letter) for letter in NAMES if letter in found],
+        "title": counted(len(group.tests), "test"),
+        "block": "\n".join(block.lines),
+        "why": line(group.explanation),
+        "tests": [*zip(indexes[:_SHOWN], block.tests, strict=False)],
+        "more_tests": max(0, len(indexes) - _SHOWN),
+        "has_text": any(texts),
+        "count": f"{len(group.cells)} of {counted(len(report.cells), 'cell')}",
+        "cells": line(few(group.cells)),
+    }
 
 
 def _failure(report: MatrixReport, index: int, test: str, explanation: str) -> dict[str, Any]:
-    row = report.grid[index]
-    failing = [cell for cell, letter in zip(report.cells, row, strict=True) if letter in BAD]
+    """Return the card of a test; of its failures those whose cause is not known."""
+    row = report.judged[index]
+    failing = [
+        cell for cell, letter in zip(report.cells, row, strict=True) if letter in BAD and cell.cause(test) is None
+    ]
     found = [cell.details.get(test) for cell in failing]
     reasons = Counter(
         line(one.reason or one.text.strip().rpartition("\n")[2]) for one in found if one and (one.reason or one.text)

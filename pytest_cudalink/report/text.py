@@ -33,6 +33,9 @@ _KINDS: Final[dict[Kind, str]] = {"new": "new failure", "fixed": "fixed", "flaky
 #: Reports from which on a history says more than the comparison with the one before.
 _HISTORY: Final = 3
 _ROWS = 20
+#: Tests and cells that a block names, in Markdown and on a terminal.
+_NAMED: Final = 50
+_NAMED_BRIEFLY: Final = 10
 #: Characters of a column that is printed without rich, before the columns after it are no longer in line.
 _WIDEST = 60
 #: Bytes; the limit of a GitHub job summary is 1 MiB.
@@ -75,11 +78,14 @@ def markdown(
         lines = [f"### {safe_text.markdown(one.title)}", ""]
         if one.note:
             lines += [one.note, ""]
-        lines.append("| " + " | ".join(map(safe_text.markdown, one.head)) + " |")
-        lines.append("|" + "---|" * len(one.head))
-        lines += ["| " + " | ".join(map(safe_text.markdown, row)) + " |" for row in one.rows]
-        if one.total > len(one.rows):
-            lines += ["", f"… and {one.total - len(one.rows)} more {one.what}."]
+        if one.rows:
+            lines.append("| " + " | ".join(map(safe_text.markdown, one.head)) + " |")
+            lines.append("|" + "---|" * len(one.head))
+            lines += ["| " + " | ".join(map(safe_text.markdown, row)) + " |" for row in one.rows]
+        for block in one.blocks:  # each line begins with a word or with spaces, and so cannot end the fence
+            lines += [f"**{safe_text.markdown(block.title)}**", "", "```text", *block.all_lines(_NAMED), "```", ""]
+        if (more := one.total - len(one.rows) - len(one.blocks)) > 0:
+            lines += ["", f"… and {more} more {one.what}."]
         text = "\n".join(lines)
         if one.id in {"versions", "slowest"}:
             text = f"<details><summary>{one.title}</summary>\n\n{text}\n\n</details>"
@@ -121,7 +127,11 @@ def terminal(
     console.print(_grid(report))
     for one in [*_histories(history), *_brief(report, comparison), *extra]:
         console.print()
-        console.print(_table(one))
+        if one.blocks:
+            title, *lines = _block_lines(one)
+            console.print(Text("\n").join([Text(title, style="bold"), *map(Text, lines)]), soft_wrap=True)
+        else:
+            console.print(_table(one))
         if one.total > _ROWS:
             console.print(f"… and {one.total - _ROWS} more {one.what}", style="dim")
 
@@ -153,8 +163,11 @@ def plain(
     ]
     parts.append(_columns(["cell", *(NAMES[letter] for letter in shown), "links", "seconds"], rows))
     for one in [*_histories(history), *_brief(report, comparison), *extra]:
-        values = [[str(value) for value in row] for row in one.rows[:_ROWS]]
-        parts += [f"\n{one.title}", _columns(one.head, values)]
+        if one.blocks:
+            parts += ["", *_block_lines(one)]
+        else:
+            values = [[str(value) for value in row] for row in one.rows[:_ROWS]]
+            parts += [f"\n{one.title}", _columns(one.head, values)]
         if one.total > _ROWS:
             parts.append(f"… and {one.total - _ROWS} more {one.what}")
     return "\n".join(parts) + "\n"
@@ -167,7 +180,15 @@ def _brief(report: MatrixReport, comparison: Comparison | None) -> list[Section]
         "unsteered": partial(unsteered, forced_only=True),
     }
     found = [short[one.id](report) if one.id in short else one for one in sections(report, comparison)]
-    return [one for one in found if one.rows and one.id not in _NOT_HERE]
+    return [one for one in found if one.total and one.id not in _NOT_HERE]
+
+
+def _block_lines(section: Section) -> list[str]:
+    """Return the blocks of a section, each under its title; a line is as long as its text."""
+    lines = [section.title]
+    for block in section.blocks[:_ROWS]:
+        lines += [block.title, *(f"  {text}" for text in block.all_lines(_NAMED_BRIEFLY))]
+    return lines
 
 
 def _histories(history: History | None) -> Iterable[Section]:

@@ -44,6 +44,11 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Verdi
             "test fails in every cell that ran it",
             "tests fail in every cell that ran them",
         ),
+        _some(
+            len(report.failing_without_gpu),
+            "test fails because it needs a GPU",
+            "tests fail because they need a GPU",
+        ),
         _some(sum(cell.crashed for cell in report.cells), "crash", "crashes"),
         _some(sum(len(cell.violations) for cell in report.cells), "lifetime violation", "lifetime violations"),
     ]
@@ -64,13 +69,23 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Verdi
         _some(counts[UNKNOWN], "outcome is unknown", "outcomes are unknown"),
     ]
     bad, warn = list(filter(None, failing)), list(filter(None, lacking))
+    share = _share(report)
     if bad or warn:
-        return Verdict("bad" if bad else "warn", "; ".join([*bad, *warn]))
+        return Verdict("bad" if bad else "warn", "; ".join([*bad, *warn, *share]))
     if not counts.total():
         return Verdict("warn", "no test ran")
-    ran = f"no test fails: {counted(len(report.tests), 'test')} in {counted(len(report.cells), 'cell')}"
+    ran, *gpu = share or [counted(len(report.tests), "test")]
+    fine = f"no test fails: {ran} in {counted(len(report.cells), 'cell')}"
     allowed = _some(len(missing), "cell did not run, which is allowed", "cells did not run, which is allowed")
-    return Verdict("good", "; ".join(filter(None, [ran, allowed])))
+    return Verdict("good", "; ".join(filter(None, [fine, *gpu, allowed])))
+
+
+def _share(report: MatrixReport) -> list[str]:
+    """Return how much of the suite ran, and how much of the rest needs a GPU; empty if each test ran in some cell."""
+    (ran, need), every = report.share, len(report.tests)
+    if ran == every:
+        return []
+    return list(filter(None, [f"{ran} of {counted(every, 'test')} ran", _some(need, "needs a GPU", "need a GPU")]))
 
 
 def _some(number: int, one: str, many: str) -> str:

@@ -10,22 +10,37 @@ from typing import Final
 from ..plurals import counted
 from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
-from .matrix_report import MatrixReport
+from .events import CauseRecord
+from .matrix_report import Group, MatrixReport
 from .safe_text import line
-from .wording import by_cause, call_in_words, ended_by, linked_on, status, unsteered_on, without_driver
+from .wording import (
+    by_cause,
+    call_in_words,
+    ended_by,
+    explanation,
+    linked_on,
+    status,
+    unsteered_on,
+    without_driver,
+)
 
 __all__ = [
     "NAMES",
     "NOT_SEEN",
+    "Block",
     "Section",
+    "block_of",
+    "cause_lines",
     "cell_title",
     "differing",
     "few",
     "letters",
     "libraries_in_short",
     "links_in_words",
+    "needing_gpu",
     "section",
     "sections",
+    "skews",
     "unsteered",
 ]
 
@@ -38,7 +53,7 @@ NAMES: Final = {
     "X": "passed unexpectedly",
     "D": "failed as documented",
     "x": "failed as expected",
-    "U": "needs a real driver",
+    "U": "needs a GPU",
     "S": "skipped",
     "P": "passed",
 }
@@ -49,13 +64,37 @@ NOT_SEEN: Final = "modules that no seen link made: precompiled code, NVRTC, or a
 
 
 @dataclass(frozen=True)
+class Block:
+    """The failures of one cause, as lines that are safe to show in every form.
+
+    Attributes
+    ----------
+    title : str
+        How many tests there are, and in how many cells.
+    lines : tuple of str
+        As `wording.explanation` has them; pytest shows the same under each of these tests.
+    """
+
+    title: str
+    lines: tuple[str, ...]
+    tests: tuple[str, ...]
+    cells: tuple[str, ...]
+
+    def all_lines(self, shown: int) -> list[str]:
+        """Return the lines with those of the tests and cells, of which the first are named."""
+        return [*self.lines, f"tests  {few(self.tests, shown)}", f"cells  {few(self.cells, shown)}"]
+
+
+@dataclass(frozen=True)
 class Section:
     """One table of the report; `section` makes it, so that its texts are safe to show in every form.
 
     Attributes
     ----------
     total : int
-        Number of rows; `rows` has only the first of them if there are too many.
+        Number of rows, or of blocks; `rows` and `blocks` have only the first of them if there are too many.
+    blocks : tuple of Block
+        What the section has in place of rows.
     what : str
         Plural noun for the rows.
     """
@@ -67,6 +106,7 @@ class Section:
     total: int
     what: str
     note: str = ""
+    blocks: tuple[Block, ...] = ()
 
 
 def section(
@@ -102,13 +142,12 @@ def links_in_words(cell: CellRun) -> str:
 def sections(report: MatrixReport, comparison: Comparison | None = None) -> list[Section]:
     """Return the tables that have rows, the most urgent first."""
     tables = [
-        *(_changes(comparison) if comparison is not None else ()),
+        *(_changes(report, comparison) if comparison is not None else ()),
         _crashed(report),
         _lost(report),
         _incomplete(report, comparison),
         _repeats(report),
         *_of_tests(report),
-        _unsupported(report),
         _known(report),
         _not_run(report),
         _violations(report),
@@ -122,31 +161,46 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
         _versions(report),
         _slowest(report),
     ]
-    return [table for table in tables if table.rows]
+    return [table for table in tables if table.total]
 
 
 def _of_tests(report: MatrixReport) -> list[Section]:
-    """Return what all cells together say of a test: fails in some, fails in every one, never runs."""
+    """Return what all cells together say of a test: why it fails, where it fails for another reason, never runs."""
+    unknown = "; cause not known" if skews(report) else ""
+    refused = {test for one in needing_gpu(report) for test in one.tests}
     return [
+        _blocks(report, "causes", "Why tests fail", skews(report), "causes"),
         section(
             "some",
-            "Fails in some cells only",
+            f"Fails in some cells only{unknown}",
             ("test", "explained by", "error", "cells"),
-            ((one.test, one.explanation, _error(report, one.test), few(one.cells)) for one in report.partial),
+            (
+                (one.test, one.explanation, _error(report, one.test), few(one.cells))
+                for one in report.partial
+                if one.test in report.unexplained
+            ),
             "tests",
         ),
         section(
             "everywhere",
-            "Fails in every cell that ran it",
+            f"Fails in every cell that ran it{unknown}",
             ("test", "error"),
-            ((test, _error(report, test)) for test in report.failing_everywhere),
+            ((test, _error(report, test)) for test in report.failing_everywhere if test in report.unexplained),
             "tests",
+        ),
+        _blocks(
+            report,
+            "gpu",
+            "Needs a GPU",
+            needing_gpu(report),
+            "reasons",
+            note="An emulated driver refused a call of these tests. A cell with a GPU runs them.",
         ),
         section(
             "skipped",
             "Skipped in every cell",
             ("test", "reasons"),
-            ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere),
+            ((test, "; ".join(reasons)) for test, reasons in report.skipped_everywhere if test not in refused),
             "tests",
             note="No cell ever ran these tests: either a cell is missing, or the condition of the skip is wrong.",
         ),
@@ -165,22 +219,36 @@ def _lost(report: MatrixReport) -> Section:
     )
 
 
-def _unsupported(report: MatrixReport) -> Section:
-    rows = (
-        (cell.name, count, reason)
-        for cell in report.cells
-        for reason, count in Counter(
-            _detail(cell, test) for test, letter in cell.outcomes.items() if letter == "U"
-        ).most_common()
-    )
-    return section(
-        "unsupported",
-        "Needs a real driver",
-        ("cell", "tests", "reason"),
-        rows,
-        "reasons",
-        note="An emulated driver refused a call, and the tests were skipped (--cudalink-unsupported=skip).",
-    )
+def skews(report: MatrixReport) -> list[Group]:
+    """Return the failures of a known cause, but those of tests that need a GPU."""
+    return [one for one in report.groups if one.cause["kind"] != "not_emulated"]
+
+
+def needing_gpu(report: MatrixReport) -> list[Group]:
+    """Return the tests that failed, or were skipped, because an emulated driver refused a call."""
+    return [one for one in report.groups if one.cause["kind"] == "not_emulated"]
+
+
+def _blocks(
+    report: MatrixReport, name: str, title: str, groups: Sequence[Group], what: str, *, note: str = ""
+) -> Section:
+    found = tuple(block_of(report, one) for one in groups[:_SHOWN])
+    return Section(name, title, (), (), len(groups), what, note, found)
+
+
+def block_of(report: MatrixReport, group: Group) -> Block:
+    """Return the block of one cause."""
+    title = f"{counted(len(group.tests), 'test')} in {len(group.cells)} of {counted(len(report.cells), 'cell')}"
+    if group.explanation:
+        title += f", explained by {group.explanation}"
+    tests, cells = tuple(map(line, group.tests)), tuple(map(line, group.cells))
+    return Block(line(title), cause_lines(group.cause), tests, cells)
+
+
+def cause_lines(cause: CauseRecord) -> tuple[str, ...]:
+    """Return why a test fails as lines that are safe to show."""
+    texts = {"what": line(cause["what"]), "why": line(cause["why"]), "fix": [*map(line, cause["fix"])]}
+    return tuple(explanation(texts).splitlines())
 
 
 def _known(report: MatrixReport) -> Section:
@@ -345,17 +413,39 @@ def _slowest(report: MatrixReport) -> Section:
     return section("slowest", "Slowest tests", ("seconds", "test", "cell"), rows, "tests")
 
 
-def _changes(comparison: Comparison) -> list[Section]:
+def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
     def rows(changes: Iterable[Change]) -> Iterable[tuple[str, ...]]:
         return ((one.test, one.cell, _word(one.before), _word(one.now)) for one in changes)
 
     head = ("test", "cell", "before", "now")
     return [
-        section("regressions", "Regressions", head, rows(comparison.regressions), "tests"),
+        _regressions(report, comparison),
         section("fixed", "Fixed", head, rows(comparison.fixed), "tests"),
         section("now-skipped", "Now skipped", head, rows(comparison.skipped), "tests"),
         section("gone", "No longer run", head, rows(comparison.gone), "tests"),
     ]
+
+
+def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
+    """Return a row for each regression, and one for those that have a cause in common."""
+    cells = {cell.name: cell for cell in report.cells}
+    found: dict[tuple[str, ...], list[Change]] = {}
+    for number, one in enumerate(comparison.regressions):
+        cause = cells[one.cell].cause(one.test) if one.cell in cells else None
+        why = (cause["kind"], cause["why"]) if cause is not None else ("", f"{number}")
+        found.setdefault((one.before, one.now, *why), []).append(one)
+    rows = [
+        (
+            few(list(dict.fromkeys(one.test for one in changes))),
+            few(list(dict.fromkeys(one.cell for one in changes))),
+            _word(before),
+            _word(now),
+            *([why if kind else ""] if any(key[2] for key in found) else []),
+        )
+        for (before, now, kind, why), changes in found.items()
+    ]
+    head = ("test", "cell", "before", "now", "why")[: len(rows[0]) if rows else 4]
+    return section("regressions", "Regressions", head, rows, "regressions")
 
 
 def _word(letter: str) -> str:
@@ -404,11 +494,6 @@ def _incomplete(report: MatrixReport, comparison: Comparison | None) -> Section:
     return section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
 
 
-def _detail(cell: CellRun, test: str) -> str:
-    detail = cell.details.get(test)
-    return detail.reason if detail is not None else ""
-
-
 def differing(report: MatrixReport) -> list[tuple[str, str, str]]:
     """Return cell and test where the records of a cell differ, with the outcome in each record."""
     return [
@@ -444,7 +529,9 @@ def few(names: Sequence[str], limit: int = 6) -> str:
 def _error(report: MatrixReport, test: str) -> str:
     """Return the commonest error of a test in the cells in which it fails, and how many others there are."""
     found = Counter(
-        cell.details[test].reason for cell in report.cells if cell.outcomes.get(test) in BAD and test in cell.details
+        cell.details[test].reason
+        for cell in report.cells
+        if cell.outcomes.get(test) in BAD and test in cell.details and cell.cause(test) is None
     )
     if not found:
         return ""
@@ -453,7 +540,7 @@ def _error(report: MatrixReport, test: str) -> str:
 
 
 def _cells(report: MatrixReport) -> Section:
-    shown = letters(report)
+    shown = [letter for letter in NAMES if report.counts[letter]]
     head = ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is")
     rows: Iterable[tuple[str | int | float, ...]] = (
         (

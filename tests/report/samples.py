@@ -14,13 +14,26 @@ from pytest_cudalink.report.origin import Origin
 OBEYED = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
+#: Why a test fails on a driver that is too old, and why one needs a GPU, as the plugin records it.
+SKEW = {
+    "kind": "skew",
+    "what": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0, sm_90",
+    "why": "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0",
+    "fix": ["compile with CUDA 12.9", "link the PTX with nvJitLink"],
+}
+LAUNCH = {
+    "kind": "not_emulated",
+    "what": "CUDA_ERROR_NOT_SUPPORTED (801): cuLaunchKernel is not emulated",
+    "why": "an emulated driver executes no kernels",
+    "fix": ["skip the test: --cudalink-unsupported=skip"],
+}
 NASTY = "</script><script>alert(1)</script><b>&amp;"
 
 
 def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, status: int = 0, **axes) -> Path:
     """A record file: tests by name with their outcome; ``ctk``, ``driver``, ``backend`` and ``policy`` as axes.
 
-    A name with a dot in it is a file's.
+    A name with a dot in it is a file's. ``causes`` has the causes of tests by name.
     """
     file = folder / f"{cell}.jsonl"
     with records.Writer(file) as writer:
@@ -53,7 +66,8 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
             documented = {"requirement": "driver >= 13", "raises": "222"} if outcome == "documented" else None
             outcome = "passed" if documented else outcome  # noqa: PLW2901
             reason = "" if outcome == "passed" else f"why {name}"
-            fields = {"duration": 0.5, "reason": reason, "documented": documented}
+            cause = axes.get("causes", {}).get(name)
+            fields = {"duration": 0.5, "reason": reason, "documented": documented, "cause": cause}
             longrepr = f"long {NASTY}" if outcome in ("failed", "error") else ""
             writer.write("test", nodeid=nodeid, attempt=1, outcome=outcome, longrepr=longrepr, **fields)
         for verdict in axes.get("verdicts", ()):

@@ -11,6 +11,8 @@ from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
 from pytest_cudalink.report.records import RecordError
 
+from .samples import LAUNCH, SKEW
+
 
 def cell(name: str, outcomes: dict[str, str], **others) -> CellRun:
     """A cell whose run finished."""
@@ -172,6 +174,85 @@ def test_which_failures_are_partial() -> None:
     assert {(one.cells, one.explanation) for one in report.partial} == {(("a",), "ctk a")}
 
 
+def test_failures_of_one_cause_are_one_group() -> None:
+    """Whatever test and cell they are in, and whatever artifact each names; the most results come first."""
+    other = {**SKEW, "what": "of another file"}
+    newer = {**SKEW, "why": "a driver of CUDA 12.8 reads PTX up to ISA 8.7"}
+    report = MatrixReport(
+        [
+            cell("a", {"t": "F", "u": "F", "v": "P"}, details={"t": Detail(cause=newer), "u": Detail(cause=newer)}),
+            cell(
+                "b",
+                {"t": "F", "u": "E", "v": "F"},
+                details={t: Detail(cause=SKEW) for t in "tv"} | {"u": Detail(cause=other)},
+            ),
+            cell("c", {"t": "P", "u": "P", "v": "P", "w": "F"}),
+        ]
+    )
+    assert [(one.cause, one.tests, one.cells) for one in report.groups] == [
+        (SKEW, ("t", "u", "v"), ("b",)),
+        (newer, ("t", "u"), ("a",)),
+    ]
+    assert report.unexplained == {"w"}
+    assert [one.test for one in report.partial] == ["t", "u", "v"]
+
+
+def test_a_cause_of_another_kind_is_another_group() -> None:
+    """Without a reason, what failed is one."""
+    causes = [
+        {**SKEW, "kind": kind, "why": why, "what": what} for kind, why, what in ("axp", "bxp", "ayp", "a q", "a q")
+    ]
+    causes = [{**one, "why": one["why"].strip()} for one in causes]
+    outcomes, details = dict.fromkeys("01234", "F"), {str(n): Detail(cause=one) for n, one in enumerate(causes)}
+    assert [one.tests for one in MatrixReport([cell("c", outcomes, details=details)]).groups] == [
+        ("3", "4"),
+        ("0",),
+        ("1",),
+        ("2",),
+    ]
+
+
+def test_the_explanation_of_a_group() -> None:
+    """It is that of its tests, if they have one in common."""
+    outcomes = [{"t": "F", "u": "F", "v": "F"}, {"t": "P", "u": "P", "v": "F"}]
+    for tests, words in (("tu", "ctk 0"), ("tv", "")):
+        details = {test: Detail(cause=SKEW) for test in tests}
+        cells = [cell(str(n), one, axes={"ctk": str(n)}, details=details) for n, one in enumerate(outcomes)]
+        cells[1].details = {}
+        assert [one.explanation for one in MatrixReport(cells).groups] == [words]
+
+
+def test_a_test_that_needs_a_gpu_says_nothing_of_versions() -> None:
+    """A refused call is no failure of this toolkit or driver: it is neither partial nor everywhere."""
+    refused = {"t": Detail(cause=LAUNCH)}
+    cells = [
+        cell("a", {"t": "F", "u": "U", "v": "P"}, details=refused, axes={"ctk": "1"}),
+        cell("b", {"t": "F", "u": "S", "v": "P"}, axes={"ctk": "2"}),
+        cell("gpu", {"t": "P", "u": "P", "v": "P"}, axes={"ctk": "3"}),
+    ]
+    report = MatrixReport(cells)
+    assert report.judged == ["UFP", "USP", "PPP"]
+    assert [(one.test, one.cells, one.explanation) for one in report.partial] == [("t", ("b",), "ctk 2")]
+    assert (report.failing_without_gpu, report.share) == ([], (3, 0))
+    alone = MatrixReport(cells[:1])
+    assert (alone.failing_everywhere, alone.failing_without_gpu, alone.share) == ([], ["t"], (1, 2))
+    assert [cells[0].needs_gpu(test) for test in ("t", "u", "v", "none")] == [True, True, False, False]
+    assert cells[0].cause("u")["what"] == ""
+
+
+def test_a_skip_that_has_only_a_reason() -> None:
+    """A record without a cause says what was refused; skips and failures are told apart from other skips."""
+    reason = "cudalink: needs a real driver: cuLaunchKernel is not emulated"
+    one = cell("a", {"t": "U", "u": "S"}, details={"t": Detail(reason), "u": Detail(reason, cause=LAUNCH)})
+    assert one.cause("t") == {
+        "kind": "not_emulated",
+        "what": reason,
+        "why": "only a driver with a GPU does what this test asks for",
+        "fix": ["run the test in a cell with a GPU"],
+    }
+    assert one.cause("u") is None
+
+
 def test_a_test_that_is_skipped_in_each_way_never_ran() -> None:
     report = MatrixReport([cell("a", {"t": "S"}), cell("b", {"t": "U"}), cell("c", {})])
     assert report.skipped_everywhere == [("t", ())]
@@ -263,9 +344,10 @@ def test_request_does_not_replace_what_the_records_say() -> None:
 def test_a_saved_report_of_another_version(change, tmp_path) -> None:
     """Its format is checked."""
     file = tmp_path / "r.json"
-    MatrixReport([cell("a", {"t": "F"}, details={"t": Detail("why", "how")})], ["gone"]).save(file)
+    detail, reasons = Detail("why", "how", SKEW), {"gone": "no Python"}
+    MatrixReport([cell("a", {"t": "F"}, details={"t": detail})], ["gone"], reasons=reasons).save(file)
     again = MatrixReport.load(file)
-    assert (again.cells[0].details, again.missing) == ({"t": Detail("why", "how")}, ["gone"])
+    assert (again.cells[0].details, again.missing, again.reasons) == ({"t": detail}, ["gone"], reasons)
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(RecordError, match=r"r\.json: not a saved report of this version of pytest-cudalink"):
         MatrixReport.load(file)
@@ -365,5 +447,11 @@ def test_a_damaged_list_or_letter_is_read_as_unknown(tmp_path) -> None:
 
 def test_details_of_a_saved_cell() -> None:
     """A null is as good as nothing, and a test without a result has none."""
-    details = {"t": {"reason": None, "text": None}, "gone": {"reason": "why"}}
-    assert _saved_cell({"name": "a", "outcomes": {"t": "F"}, "details": details}, "x").details == {"t": Detail()}
+    details = {
+        "t": {"reason": None, "text": None},
+        "gone": {"reason": "why"},
+        "u": {"cause": {"kind": "k", "fix": None}},
+    }
+    cause = {"kind": "k", "what": "", "why": "", "fix": []}
+    saved = _saved_cell({"name": "a", "outcomes": {"t": "F", "u": "F"}, "details": details}, "x")
+    assert saved.details == {"t": Detail(), "u": Detail(cause=cause)}

@@ -12,9 +12,12 @@ import pytest
 
 from pytest_cudalink.report import records
 from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.plan import Plan
+
+from .samples import SKEW
 
 RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
 END = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts": {}}
@@ -80,6 +83,42 @@ def test_letters(outcome, letter, tmp_path) -> None:
     assert cell.details == ({} if letter == "P" else {"t.py::t": Detail("why", "how")})
     assert cell.durations == {"t.py::t": 1.5}
     assert bool(cell.fault) == (letter == "?")
+
+
+def test_the_cause_of_a_failure(tmp_path) -> None:
+    """It is kept as it is; what is wrong in it is named, and the rest counts."""
+    wrong = {"kind": "skew", "what": 7, "fix": ["older", 5]}
+    cell = one(
+        lines(
+            tmp_path / "c.jsonl",
+            RUN,
+            result(outcome="failed", cause=SKEW, duration=1.5),
+            result("u", "failed", cause=wrong),
+            END,
+        )
+    )
+
+    assert cell.details["t.py::t"] == Detail(cause=SKEW)
+    assert cell.durations["t.py::t"] == 1.5
+    assert cell.details["u"].cause == {"kind": "skew", "what": "", "why": "", "fix": ["older"]}
+    assert [text.partition(": ")[2] for text in cell.damage] == [
+        "line 3: test.cause.what is 7; expected a text",
+        "line 3: test.cause.fix[1] is 5; expected a text",
+    ]
+    assert one(lines(tmp_path / "d.jsonl", RUN, result(outcome="failed", cause={}), END)).details == {
+        "t.py::t": Detail()
+    }
+
+
+def test_why_a_cell_of_a_saved_report_is_missing(tmp_path) -> None:
+    """The reason is saved; a newer one counts."""
+    saved = MatrixReport([], ["a", "b"], reasons={"a": "no Python", "b": "no toolkit"})
+    saved.save(tmp_path / "r.json")
+    report = merge([tmp_path / "r.json"], reasons={"b": "no disk"})
+    assert {name: report.why_missing(name) for name in report.missing} == {
+        "b": "no records: no disk",
+        "a": "no records: no Python",
+    }
 
 
 def test_a_repeated_test_has_its_last_result(tmp_path) -> None:

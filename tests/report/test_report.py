@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+import textwrap
+from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -21,7 +23,9 @@ from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 
-from .samples import NASTY, write
+from .samples import LAUNCH, NASTY, SKEW, write
+
+TESTS = "tests/test_a.py"
 
 
 @pytest.fixture
@@ -456,6 +460,73 @@ def test_singulars(tmp_path, capsys) -> None:
         "cell  failed  links           seconds",
     ]
     assert "<dd>1 test in 1 cell</dd>" in (tmp_path / "h").read_text()
+
+
+#: A failure of a driver that is too old, as every form shows it.
+BLOCK = f"error  {SKEW['what']}\nwhy    {SKEW['why']}\nfix    {SKEW['fix'][0]}\n       {SKEW['fix'][1]}"
+
+
+@pytest.fixture
+def forty(tmp_path) -> Path:
+    """Forty tests that fail for one reason on the older of two drivers, two that launch, and one that just fails."""
+    skewed, launching = [f"s{number:02}" for number in range(40)], ["l0", "l1"]
+    older = {**dict.fromkeys(skewed, "failed"), **dict.fromkeys(launching, "failed"), "odd": "failed", "a": "passed"}
+    newer = {**dict.fromkeys(skewed, "passed"), "l0": "failed", "l1": "unsupported", "odd": "passed", "a": "passed"}
+    launch = dict.fromkeys(launching, LAUNCH)
+    write(tmp_path / "records", "old", older, driver="12.9", causes={**dict.fromkeys(skewed, SKEW), **launch})
+    write(tmp_path / "records", "new", newer, driver="13.0", causes=launch)
+    return tmp_path / "records"
+
+
+def test_failures_of_one_cause_in_every_form(forty, tmp_path, monkeypatch, capsys) -> None:
+    """They are one group with its tests and cells, and its block reads alike; a launch is a group for itself."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary"))
+    forms = {name: tmp_path / name for name in ("html", "junit")}
+    assert cli.main(["report", str(forty), *(f"--{name}={path}" for name, path in forms.items())]) == 1
+    shown, summary = capsys.readouterr().out, (tmp_path / "summary").read_text(encoding="utf-8")
+    page = unescape(forms["html"].read_text(encoding="utf-8"))
+
+    said = "41 tests fail in some cells only; 2 tests fail because they need a GPU; 42 of 44 tests ran; 2 need a GPU"
+    for form in (" ".join(shown.split()), summary, page):
+        assert said in form
+    assert f"\n{textwrap.indent(BLOCK, '  ')}\n  tests  {TESTS}::s00, {TESTS}::s01, " in shown
+    assert "::s09 and 30 more\n  cells  old\n\nFails in some cells only; cause not known\n" in shown
+    assert re.search(rf"\n{TESTS}::odd +driver 12\.9 +why odd +old\n\nNeeds a GPU\n2 tests in 2 of 2 cells\n", shown)
+    assert (
+        f"**40 tests in 1 of 2 cells, explained by driver 12.9**\n\n```text\n{BLOCK}\ntests  {TESTS}::s00, " in summary
+    )
+    assert f"error  {LAUNCH['what']}\nwhy    {LAUNCH['why']}\nfix    {LAUNCH['fix'][0]}\ntests  {TESTS}::l0" in summary
+    assert page.count(f'<pre class="cause">{BLOCK}</pre>') == 1
+    for form in (shown, summary):
+        assert form.count("error  CUDA") == form.count("why    ") == 2
+        assert "NOT_SUPPORTED" in form
+        assert "Skipped in every cell" not in form
+
+    cases = ET.parse(forms["junit"]).getroot().findall("testsuite[@name='old']/testcase")
+    failed = next(one for one in cases if one.get("name") == "s00")
+    assert failed.findtext("failure").startswith(f"{BLOCK}\n\nlong ")
+    assert [(one.get("name"), one.get("value")) for one in failed.iter("property")] == [
+        ("cause.kind", "skew"),
+        ("cause.error", SKEW["what"]),
+        ("cause.why", SKEW["why"]),
+        *(("cause.fix", text) for text in SKEW["fix"]),
+    ]
+    assert [one.get("name") for one in cases if one.find("properties") is None] == ["odd", "a"]
+
+
+def test_regressions_of_one_cause_are_one_row(forty, tmp_path) -> None:
+    """Others stay rows; where no cause is known, there is no column for it."""
+    every = {f"s{number:02}": "passed" for number in range(40)} | {"odd": "passed"}
+    write(tmp_path / "before", "old", every, driver="12.9")
+    report = merge([forty])
+    first, *_ = views.sections(report, compare(report, merge([tmp_path / "before"])))
+    six = ", ".join(f"{TESTS}::s0{number}" for number in range(6))
+    assert (first.id, first.head) == ("regressions", ("test", "cell", "before", "now", "why"))
+    assert set(first.rows) == {
+        (f"{six} and 34 more", "old", "passed", "failed", SKEW["why"]),
+        (f"{TESTS}::odd", "old", "passed", "failed", ""),
+        (f"{TESTS}::l0, {TESTS}::l1", "new, old", "not run", "failed", LAUNCH["why"]),
+    }
 
 
 def test_empty_report_is_no_error_for_the_page() -> None:

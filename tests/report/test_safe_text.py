@@ -18,6 +18,7 @@ from pytest_cudalink import cli
 from pytest_cudalink.report import html, junit, safe_text, text, views
 from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.compare import compare
+from pytest_cudalink.report.events import CauseRecord
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 
@@ -41,6 +42,7 @@ HOSTILE = {
     "cdata": "]]><![CDATA[x",
     "script": "</script><script>alert(1)</script>",
     "comment": "<!--<script>",
+    "fence": "```\n```\n[x](javascript:alert(1))",
     "attribute": '" onmouseover="alert(1)" x="',
     "template": "{{ 7 * 7 }}{% raw %}",
     "table": "a|b\n|c|d|\n---\n# head\n```\n",
@@ -68,6 +70,12 @@ class Page(HTMLParser):
         self.names |= {name for name, _ in attrs}
 
 
+def hostile_cause(nasty: str, letter: str) -> CauseRecord | None:
+    """The cause of a failure, and that of a refused call."""
+    kinds = {"F": nasty, "E": "not_emulated"}
+    return {"kind": kinds[letter], "what": nasty, "why": nasty, "fix": [nasty]} if letter in kinds else None
+
+
 def hostile_report(nasty: str) -> MatrixReport:
     """A report that has a text in every place that some form shows."""
     version = {"requested": nasty, "found": nasty, "source": nasty, "kind": nasty}
@@ -80,7 +88,10 @@ def hostile_report(nasty: str) -> MatrixReport:
             finished=True,
             exitstatus=0,
             outcomes={f"t{nasty}.py::{letter}{nasty}": letter for letter in "FECSUXxDP?"} | {nasty: "PF"[number]},
-            details={f"t{nasty}.py::{letter}{nasty}": Detail(nasty, nasty) for letter in "FECSUXxD?"},
+            details={
+                f"t{nasty}.py::{letter}{nasty}": Detail(nasty, nasty, hostile_cause(nasty, letter))
+                for letter in "FECSUXxD?"
+            },
             links={nasty: 3, f"{nasty} failed": 1},
             unsteered=[{"via": nasty, "call": nasty, "where": nasty, "backend": nasty, "forced": nasty, "number": 2}],
             unlinked_modules=1,
@@ -123,7 +134,10 @@ def check_forms(report: MatrixReport, folder: Path) -> None:
     assert page.names <= plain.names
     assert set(page.tags) <= set(plain.tags)
     assert "default-src 'none'" in written["html"]
-    assert "(javascript:" not in written["markdown"].replace("\\](javascript:", "")
+    # in a fence nothing is markup; no text can end one
+    unfenced = re.sub(r"^```text\n.*?^```$", "", written["markdown"], flags=re.MULTILINE | re.DOTALL)
+    assert "```" not in unfenced
+    assert "(javascript:" not in unfenced.replace("\\](javascript:", "")
     file = folder / "saved.json"
     file.write_text(written["json"], encoding="utf-8")
     again = MatrixReport.load(file)
@@ -210,6 +224,8 @@ def test_every_section_passes_through_it(tmp_path) -> None:
     for section in views.sections(hostile_report("\x1b\u202e")):
         for row in section.rows:
             assert not any(OBEYED.search(str(value)) for value in row), section.id
+        for block in section.blocks:
+            assert not any(OBEYED.search(one) for one in (block.title, *block.all_lines(9))), section.id
 
 
 def test_hostile_names_of_files(tmp_path, capsys) -> None:

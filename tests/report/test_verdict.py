@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.verdict import SYMBOLS, verdict
+
+from .samples import LAUNCH
 
 __all__ = ()
 
@@ -41,6 +43,11 @@ def cell(name: str, letters: str, **fields) -> CellRun:
          "1 test has records that differ"),
         ([cell("a", "PP", differing={name: [["P", "1"], ["S", "2"]] for name in ("t.py::0", "t.py::1")})], [], "warn",
          "2 tests have records that differ"),
+        ([cell("a", "PPUS"), cell("b", "PUU")], [], "good",
+         "no test fails: 2 of 4 tests ran in 2 cells; 1 needs a GPU"),
+        ([cell("a", "PFUU")], [], "bad",
+         "1 test fails in every cell that ran it; 2 of 4 tests ran; 2 need a GPU"),
+        ([cell("a", "PSS")], [], "good", "no test fails: 1 of 3 tests ran in 1 cell"),
         ([cell("a", "P")], ["allowed", "allowed too"], "good",
          "no test fails: 1 test in 1 cell; 2 cells did not run, which is allowed"),
     ],
@@ -51,6 +58,18 @@ def test_verdict(cells, missing, level, words) -> None:
     found = verdict(report)
     assert (found.level, found.words) == (level, words)
     assert SYMBOLS[found.level]
+
+
+def test_a_failure_for_want_of_a_gpu() -> None:
+    """It is red and has its own words; the same test may fail for another reason elsewhere."""
+    refused = {f"t.py::{number}": Detail(cause=LAUNCH) for number in range(3)}
+    first, second = cell("a", "FFFP", details=refused), cell("b", "FPFF", details={"t.py::0": Detail(cause=LAUNCH)})
+    found = verdict(MatrixReport([first, second]))
+    words = "1 test fails in some cells only; 1 test fails in every cell that ran it; "
+    words += "2 tests fail because they need a GPU; 3 of 4 tests ran; 1 needs a GPU"
+    assert (found.level, found.words) == ("bad", words)
+    one = verdict(MatrixReport([cell("a", "FP", details={"t.py::0": Detail(cause=LAUNCH)})]))
+    assert one.words == "1 test fails because it needs a GPU; 1 of 2 tests ran; 1 needs a GPU"
 
 
 def test_regressions_come_first() -> None:

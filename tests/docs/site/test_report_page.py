@@ -13,14 +13,14 @@ import axe_core_python
 import pytest
 
 from pytest_cudalink.report import html
-from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.compare import Comparison, compare
 from pytest_cudalink.report.history import history
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
 from tests.report import chromium
-from tests.report.samples import ORIGIN, matrix, write
+from tests.report.samples import LAUNCH, ORIGIN, SKEW, matrix, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
@@ -170,9 +170,13 @@ def states(folder: Path) -> tuple[MatrixReport, Comparison]:
     """A few cells in every state at once: long names, a crash, damage, records that differ, unsteered links."""
     long = "tests/" + "a_long_name_" * 20
     place = (f"{long}.py:3", "driver")
-    first = write(folder, "a", {"t": "passed", "d": "cut", long: "failed"}, end=False, unsteered=[place], modules=3)
+    causes = {"t": LAUNCH, long: {**SKEW, "what": "a_long_name_" * 20, "fix": ["pip install " + "a_long_name_" * 20]}}
+    state = {"end": False, "unsteered": [place], "modules": 3, "causes": causes}
+    first = write(folder, "a", {"t": "passed", "d": "cut", long: "failed"}, **state)
     first.write_text(first.read_text() + "not JSON\n{}\n")
-    second = write(folder, "b", {"t": "failed", long: "unsupported"}, modules=2, unsteered=[place, ("", "unknown")])
+    second = write(
+        folder, "b", {"t": "failed", long: "unsupported"}, causes=causes, modules=2, unsteered=[place, ("", "unknown")]
+    )
     second.write_text(second.read_text().replace('"cell": "b"', '"cell": "a"'))
     write(folder, f"c-{'wide-' * 20}", {"t": "skipped", long: "passed"}, violations=["array freed " * 40], asked="13.9")
     write(folder, "d", {"t": "passed", "e": "error", "x": "xfailed", "X": "xpassed", "D": "documented", "n": "failed"})
@@ -246,7 +250,7 @@ def test_no_state_makes_the_page_wider_than_the_window(width, browser, every_sta
 def test_head(page) -> None:
     """Verdict, project, commit, branch, date and CI come first; the verdict has a sign, and not only a colour."""
     assert page.run("document.title") == "Compatibility matrix of sample"
-    words = "6 tests fail in some cells only; 1 crash; 1 lifetime violation; 2 cells did not run"
+    words = "6 tests fail in some cells only; 1 crash; 1 lifetime violation; 2 cells did not run; 193 of 200 tests ran"
     assert page.run("document.getElementById('verdict').innerText").split() == ["✗", *words.split()]
     assert page.run("document.getElementById('verdict').getBoundingClientRect().top < 100")
     facts = page.run("[...document.querySelectorAll('.origin div')].map((e) => e.innerText.replace(/\\s+/g, ' '))")
@@ -352,6 +356,54 @@ def test_the_failure_is_told_where_it_is_named(page) -> None:
     assert "ctk-13.2-driver-absent:" in page.run(f"{card}.querySelector('details').innerText")
 
 
+def caused() -> MatrixReport:
+    """Three tests that fail for one reason in the older of two cells, and one test that needs a GPU in both."""
+    cells = [
+        CellRun(f"driver-{driver}", axes={"driver": driver}, finished=True, exitstatus=1) for driver in ("12.9", "13.0")
+    ]
+    for number in range(3):
+        for cell, letter in zip(cells, "FP", strict=True):
+            cell.outcomes[f"t.py::skew_{number}"] = letter
+        cells[0].details[f"t.py::skew_{number}"] = Detail("DriverError: 222", f"what {number} printed", SKEW)
+    for cell in cells:
+        cell.outcomes |= {"t.py::launch": "F", "t.py::fine": "P"}
+        cell.details["t.py::launch"] = Detail("DriverError: 801", "what it printed", LAUNCH)
+    return MatrixReport(cells)
+
+
+def test_a_cause_is_one_card(browser, tmp_path) -> None:
+    """It has the block, the tests and the cells; filters narrow its tests, and the grid shows the block of each."""
+    file = tmp_path / "report.html"
+    file.write_text(html.render(caused()), encoding="utf-8")
+    open_whole(browser, file)
+    assert browser.run(SECTIONS)[:2] == ["causes", "gpu"]
+    card = "document.querySelector('#causes .failures > li')"
+    block = f"error  {SKEW['what']}\nwhy    {SKEW['why']}\nfix    {SKEW['fix'][0]}\n       {SKEW['fix'][1]}"
+    text = browser.run(f"{card}.innerText")
+    assert browser.run(f"{card}.querySelector('pre').innerText") == block
+    assert "3 tests in 1 of 2 cells: driver-12.9" in " ".join(text.split())
+    assert "explained by driver 12.9" in text
+    browser.run(f"{card}.querySelector('summary').click()")
+    browser.run("new Promise((done) => setTimeout(done, 50))")
+    assert browser.run(f"{card}.querySelector('details pre').innerText") == "what 0 printed"
+
+    tests = f"[...{card}.querySelectorAll('.tests > li')].filter((e) => e.checkVisibility()).map((e) => e.innerText)"
+    assert browser.run(tests) == [f"t.py::skew_{number}" for number in range(3)]
+    browser.run(SET.format("search", "skew_1"))
+    assert browser.run(tests) == ["t.py::skew_1"]
+    count = "document.querySelector('#{} .count').textContent"
+    assert [browser.run(count.format(part)) for part in ("causes", "gpu")] == ["1", "0 of 1"]
+    browser.run("document.getElementById('reset').click()")
+    browser.run(CHIP.format("show=gpu") + ".click()")
+    assert browser.run(STATUS) == "1 of 5 tests, 2 of 2 cells"
+    assert [browser.run(count.format(part)) for part in ("causes", "gpu")] == ["0 of 1", "1"]
+    browser.run(CHIP.format("show=some") + ".click()")
+    assert browser.run(STATUS) == "3 of 5 tests, 2 of 2 cells"
+    browser.run("document.querySelector('#grid tbody td').click()")
+    assert browser.run("document.querySelector('#detail pre').innerText") == block
+    browser.press("Escape")
+
+
 def test_versions_are_a_table_of_cells_and_libraries(page) -> None:
     """Not the requested one, not that of most cells: marked by a sign; equal ones share a line."""
     page.run(WHOLE)
@@ -409,10 +461,10 @@ def test_paper(browser, every_state) -> None:
         thin = browser.run("""[...document.querySelectorAll('.facts td, .facts tbody th, .failures > li > div')]
           .filter((e) => e.checkVisibility() && e.innerText.trim().split(/\\s+/).length > 3 && e.clientWidth < 100)
           .map((e) => [e.innerText, e.clientWidth])""")
-        text = browser.run("document.querySelector('.failures pre').innerText")
+        texts = browser.run("[...document.querySelectorAll('.failures details pre')].map((e) => e.innerText)")
         browser.run("window.dispatchEvent(new Event('afterprint'))")
     assert (closed, tools, ground, thin) == (0, [], "rgb(255, 255, 255)", [])
-    assert text.startswith("long ")
+    assert any(text.startswith("long ") for text in texts)
     assert browser.run("document.querySelectorAll('details[open]').length") == 0
 
 
@@ -461,12 +513,12 @@ def test_a_screen_reader_hears_all(browser, every_state) -> None:
 
 
 def test_every_state_has_a_letter(page, browser, every_state) -> None:
-    """Also what a real driver is needed for, and the links of a cell that were not steered."""
+    """Also what a GPU is needed for, and the links of a cell that were not steered."""
     page.run(WHOLE)
     legend = "[...document.querySelectorAll('.legend li')].map((e) => e.innerText.replace(/\\s+/g, ' '))"
     words = page.run(legend)
     assert [one[0] for one in words] == list("CEFXDxUSP.IVN")
-    assert {"Uneeds a real driver 6", "Ncell: links not steered (unsteered)"} <= {*words}
+    assert {"Uneeds a GPU 6", "Ncell: links not steered (unsteered)"} <= {*words}
     heads = "[...document.querySelectorAll('#grid thead th.cell')].map((e) => e.textContent)"
     assert [one for one in page.run(heads) if "absent" not in one and not one[-1].isdigit()] == [
         "ctk-12.9-driver-13.0Vlifetime violations",
