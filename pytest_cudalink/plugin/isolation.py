@@ -23,6 +23,7 @@ from typing import Any, Final, cast
 
 import pytest
 
+from ..report.wording import call_in_words
 from . import children, event_file, faults, ledger, pytest_private, record_file
 from .facts import fail
 from .plan import PLAN
@@ -173,7 +174,7 @@ class Isolation:
         last = record_file.crash_events(str(folder / "events"), None)
         lines = [f"cudalink: the process of this test {end}"]
         if last:
-            lines += ["last calls of the driver:", *(f"  {line}" for line in last)]
+            lines += ["last calls of the driver:", *(f"  {call_in_words(event)}" for event in last)]
         if output := _last_lines(folder / "stderr"):
             lines += ["last lines of stderr:", *(f"  {line}" for line in output)]
         if not started and end.signal is None and (stdout := _last_lines(folder / "stdout")):
