@@ -272,6 +272,14 @@ class MatrixReport:
         reason = f"no records: {self.reasons[name]}" if name in self.reasons else "no records"
         return f"{reason} (allowed)" if name in self.allowed else reason
 
+    @cached_property
+    def version_names(self) -> list[str]:
+        """The names of the versions, without the packages that no cell has and none asked for."""
+        known = {"ctk", "driver", "nvjitlink"}
+        for cell in self.cells:
+            known |= {name for name, one in cell.versions.items() if one.get("found") or one.get("requested")}
+        return sorted(known & {name for cell in self.cells for name in cell.versions})
+
     def slowest(self, number: int = 10) -> list[tuple[float, str, str]]:
         """Return seconds, test and cell of the slowest tests."""
         every = ((seconds, test, cell.name) for cell in self.cells for test, seconds in cell.durations.items())

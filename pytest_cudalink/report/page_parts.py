@@ -223,9 +223,8 @@ def cells(report: MatrixReport) -> dict[str, Any]:
 
 def versions(report: MatrixReport) -> dict[str, Any]:
     """Return the versions as a table of cells and libraries; those that are the same everywhere are one line."""
-    names = sorted({name for cell in report.cells for name in cell.versions})
     columns, same = [], []
-    for name in names:
+    for name in report.version_names:
         found = [_version(cell, name) for cell in report.cells]
         if len(report.cells) > 1 and len(set(found)) == 1 and not found[0][1]:
             same.append((line(name), line(found[0][0])))

@@ -568,7 +568,8 @@ def _versions(report: MatrixReport) -> Section:
             str(version.get("source") or ""),
         )
         for cell in report.cells
-        for name, version in sorted(cell.versions.items())
+        for name in report.version_names
+        if (version := cell.versions.get(name)) is not None
     )
     head = ("cell", "what", "requested", "found", "kind", "read from")
     return section("versions", "Versions, requested and found", head, rows, "versions")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_cudalink.report import wording
+from pytest_cudalink.report import views, wording
 from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
 from pytest_cudalink.report.records import RecordError
@@ -129,6 +129,21 @@ def test_what_joined_runs_keep() -> None:
     marked = cell("c", {}, hidden="/opt", unread=True)
     for one in (first.joined(marked), marked.joined(first)):
         assert (one.hidden, one.unread) == ("/opt", True)
+
+
+def test_a_package_that_no_cell_has() -> None:
+    """It is no column; one that a cell asked for is, and so are toolkit, driver and nvJitLink."""
+    absent, asked = {"requested": None, "found": None}, {"requested": "1.0", "found": None}
+    first = cell("a", {}, versions={"numba": absent, "warp": asked, "cupy": absent, "driver": absent})
+    second = cell("b", {}, versions={"numba": absent, "cupy": {"requested": None, "found": "13"}, "ctk": absent})
+    report = MatrixReport([first, second])
+    assert report.version_names == ["ctk", "cupy", "driver", "warp"]
+    shown = {one.id: one for one in views.sections(report)}["versions"].rows
+    assert [row[:2] for row in shown] == [
+        *(("a", name) for name in ("cupy", "driver", "warp")),
+        ("b", "ctk"),
+        ("b", "cupy"),
+    ]
 
 
 def test_mismatches_are_sorted() -> None:
