@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def test_every_entry_can_be_read(entry) -> None:
     assert "\n" not in entry.text
     if entry.test.startswith("nox -s "):
         name = entry.test.removeprefix("nox -s ")
-        assert re.search(rf'def {name}\(|name="{name}"', (ROOT / "noxfile.py").read_text(encoding="utf-8"))
+        sessions = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["session"]
+        assert name in sessions or f"def {name}(" in (ROOT / "noxfile.py").read_text(encoding="utf-8")
     elif entry.test:
         assert (ROOT / entry.test).is_file()
 
