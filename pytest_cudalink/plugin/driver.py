@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -40,6 +41,8 @@ _FETCHED: Final = pytest.StashKey[list["Fetched"]]()
 _TOO_LATE_FOR: Final = pytest.StashKey[str]()
 #: Options with which pytest shows something and runs no test.
 _ONLY_SHOW: Final = ("help", "version", "markers", "showfixtures", "show_fixtures_per_test")
+#: The plugins of pytest that make tests of files whose names are known here.
+_COLLECTORS: Final = frozenset({"python", "doctest"})
 #: What a test without a driver needs, as the summary counts it.
 A_DRIVER: Final = "a CUDA driver"
 #: Facts of the environment that a process without a driver does not have; a marker can require them.
@@ -183,6 +186,35 @@ def _only_shows(config: pytest.Config) -> bool:
     return any(getattr(config.known_args_namespace, name, False) for name in _ONLY_SHOW)
 
 
+def _runs_nothing(config: pytest.Config) -> bool:
+    """Whether the run will have no test, as far as that is known before collection."""
+    return _only_shows(config) or config.known_args_namespace.collectonly or not _may_collect(config)
+
+
+def _may_collect(config: pytest.Config) -> bool:
+    """Whether pytest may find a test: a file has the name of one, or a plugin collects files by other names."""
+    given = config.known_args_namespace
+    collectors = {one.plugin_name for one in config.hook.pytest_collect_file.get_hookimpls()}
+    if not collectors <= _COLLECTORS or given.pyargs or given.doctestmodules:
+        return True
+    names = [*config.getini("python_files"), *(given.doctestglob or ["test*.txt"]), "conftest.py"]
+    places = [Path(one) for one in given.file_or_dir]
+    if not places and config.invocation_params.dir == config.rootpath:
+        places = [path for one in config.getini("testpaths") for path in config.rootpath.glob(one)]
+    skipped = config.getini("norecursedirs")
+    for place in places or [config.invocation_params.dir]:
+        if not place.is_dir():
+            return True
+        for folder, folders, files in os.walk(place):
+            if any(fnmatch(name, pattern) for name in files for pattern in names):
+                return True
+            below = [one for one in folders if not any(fnmatch(one, pattern) for pattern in skipped)]
+            if any(os.path.islink(os.path.join(folder, one)) for one in below):  # noqa: PTH114, PTH118
+                return True
+            folders[:] = [one for one in below if not os.path.exists(os.path.join(folder, one, "pyvenv.cfg"))]  # noqa: PTH110, PTH118
+    return False
+
+
 def _refuse_missing(settings: Settings) -> None:
     """Refuse a machine without a driver."""
     from ..probes import libcuda
@@ -218,7 +250,7 @@ def _emulate_toolkit(config: pytest.Config, settings: Settings) -> None:
 def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> Emulation:
     """Return the emulation with every nvJitLink that it links with, fetched where the settings allow it."""
     mode = settings.toolchains
-    if not emulation.lacks or mode.value == "never" or _only_shows(config) or config.known_args_namespace.collectonly:
+    if not emulation.lacks or mode.value == "never" or _runs_nothing(config):
         return emulation
     from .. import emulator
     from ..progress import progress

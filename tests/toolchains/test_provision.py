@@ -15,6 +15,7 @@ from packaging.version import Version
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.compat.package_index import IndexedFile
+from pytest_cudalink.plugin import driver
 from pytest_cudalink.toolchains import ToolchainError, provision
 from pytest_cudalink.versions import CudaVersion
 from tests.nested import NO_AUTOLOAD, with_plugins
@@ -134,6 +135,57 @@ def test_never_leaves_the_links_to_fail(run, cache) -> None:
         [f"cudalink: *run cudalink toolchain add {VERSION}, toolchains never (from option))", "*CUDA_ERROR_JIT_*"]
     )
     assert not cache.exists()
+
+
+@pytest.mark.usefixtures("offline")
+def test_nothing_is_fetched_for_no_test(run, cache, pytester) -> None:
+    """A folder with the environment of somebody who has just installed the plugin has no test: pytest says so."""
+    for file in pytester.path.glob("*.py"):
+        file.unlink()
+    (pytester.path / "venv" / "lib").mkdir(parents=True)
+    (pytester.path / "venv" / "pyvenv.cfg").touch()
+    (pytester.path / "venv" / "lib" / "test_theirs.py").touch()
+    result = run()
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["collected 0 items"])
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "ini", "may"),
+    [
+        ("sub/test_a.py", (), "", True),
+        ("sub/conftest.py", (), "", True),
+        ("sub/test_a.txt", (), "", True),
+        ("a.py", ("--doctest-modules",), "", True),
+        ("a.md", ("--doctest-glob=*.md",), "", True),
+        ("a.py", ("a.py",), "", True),
+        ("a.py", ("--pyargs", "a"), "", True),
+        ("check_a.py", (), "python_files = check_*.py", True),
+        ("other/test_a.py", (), "testpaths = sub", False),
+        ("build/test_a.py", (), "", False),
+        ("a.py", (), "", False),
+    ],
+)
+def test_what_may_have_tests(pytester, file, arguments, ini, may) -> None:
+    """Files count by the names that the settings give; anything that names cannot tell may have tests."""
+    (pytester.path / "sub").mkdir()
+    path = pytester.path / file
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    pytester.makeini(f"[pytest]\n{ini}\n")
+    assert driver._may_collect(pytester.parseconfig("-p", "no:cudalink", *arguments)) is may
+
+
+def test_a_plugin_or_a_link_may_have_tests(pytester) -> None:
+    """A plugin can collect files by any name; a link leads to folders that are not looked at here."""
+    config = pytester.parseconfig("-p", "no:cudalink")
+    assert not driver._may_collect(config)
+    (pytester.path / "linked").symlink_to(pytester.path.parent)
+    assert driver._may_collect(config)
+    (pytester.path / "linked").unlink()
+    config.pluginmanager.register(type("Other", (), {"pytest_collect_file": lambda self, file_path: None})())
+    assert driver._may_collect(config)
 
 
 @pytest.mark.usefixtures("offline")
