@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 from cudalink_tables import table, words
 from docutils import nodes
@@ -172,6 +172,50 @@ class AtlasGrids(Directive):
         return result
 
 
+def short(answer: Answer) -> str:
+    """An answer in a word or two, for a small table."""
+    return {"works": "links", "crashed": answer.name}.get(answer.status, f"{answer.status}, {answer.code}")
+
+
+def ranges(releases: Sequence[str], chosen: Sequence[str]) -> str:
+    """Some releases in words: each run of neighbours is a range."""
+    groups: list[list[str]] = []
+    for at, release in enumerate(releases):
+        if release in chosen:
+            if not groups or releases[at - 1] != groups[-1][-1]:
+                groups.append([])
+            groups[-1].append(release)
+    return ", ".join(one[0] if len(one) == 1 else f"{one[0]} to {one[-1]}" for one in groups)
+
+
+class AtlasExcerpt(Directive):
+    """One step and kind for some producers: a row for the consumers with equal answers, by architecture."""
+
+    required_arguments = 2
+    option_spec: ClassVar[dict[str, Any]] = {"made": str.split}
+
+    def run(self) -> list[nodes.Node]:
+        atlas, (step, kind) = load(), self.arguments
+        grids = [one for one in atlas.grids if (one.step, one.kind) == (step, kind)]
+        equal: dict[tuple[str, ...], list[str]] = {}
+        for grid in grids:
+            asked = ((made, read) for read in grid.consumers for made in self.options["made"])
+            answers = [atlas.ask(made, read, kind, step, grid.arch) for made, read in asked]
+            equal.setdefault(tuple("" if one is None else short(one) for one in answers), []).append(grid.arch)
+        made = self.options["made"]
+        rows: dict[tuple[str, ...], list[str]] = {}
+        for at, read in enumerate(grids[0].consumers):
+            row = tuple(one for said in equal for one in said[at * len(made) : (at + 1) * len(made)])
+            rows.setdefault(row, []).append(read)
+        head = [f"{', '.join(archs)}: {one}" for archs in equal.values() for one in made]
+        return [
+            table(
+                [STEPS[step][1], *head],
+                [[ranges(grids[0].consumers, releases), *row] for row, releases in rows.items()],
+            )
+        ]
+
+
 class AtlasMeasured(Directive):
     """When, where and by which command the atlas was measured."""
 
@@ -316,6 +360,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.connect("html-page-context", add_files)
     app.add_directive("atlas-grids", AtlasGrids)
+    app.add_directive("atlas-excerpt", AtlasExcerpt)
     app.add_directive("atlas-measured", AtlasMeasured)
     app.add_directive("atlas-wheels", AtlasWheels)
     app.add_directive("atlas-chooser", AtlasChooser)

@@ -51,6 +51,32 @@ def test_grids_have_every_cell(drawing: ModuleType) -> None:
             assert sorted(arch for one in captions for arch in one.split(", ")) == sorted(archs)
 
 
+def test_an_excerpt_is_the_atlas(drawing: ModuleType) -> None:
+    """Each cell of a small table has the atlas's answer; equal architectures and equal releases share a place."""
+    made = ["12.9", "13.0"]
+    directive = SimpleNamespace(arguments=["nvjitlink", "cubin"], options={"made": made})
+    (drawn,) = drawing.AtlasExcerpt.run(directive)
+    head, *rows = ([one.astext() for one in row] for row in drawn.findall(drawing.nodes.row))
+    assert head[0] == "nvJitLink"
+    releases = list(atlas.load().releases)
+
+    def named(words: str) -> list[str]:
+        """The releases that a row is for."""
+        ends = [one.split(" to ") for one in words.split(", ")]
+        return [name for one in ends for name in releases[releases.index(one[0]) : releases.index(one[-1]) + 1]]
+
+    assert sum(len(named(row[0])) for row in rows) == len(releases)
+    for row in rows:
+        for column, said in zip(head[1:], row[1:], strict=True):
+            archs, _, producer = column.partition(": ")
+            for arch in archs.split(", "):
+                for reader in named(row[0]):
+                    answer = atlas.load().ask(producer, reader, "cubin", "nvjitlink", arch)
+                    assert said == {"works": "links", "crashed": "SIGSEGV"}.get(
+                        answer.status, f"refused, {answer.code}"
+                    )
+
+
 def test_letters_say_what_kind_of_answer(drawing: ModuleType) -> None:
     """No two answers share a letter; a refusal has a small one, a wrong result and a crash have capitals."""
     found = drawing.letters(atlas.load())

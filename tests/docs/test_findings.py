@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import product
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
+from pytest_cudalink.compat import atlas, known_bad
+from pytest_cudalink.skew import questions
+from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 from tests.findings import catalog, libraries
 
@@ -47,6 +51,32 @@ def test_data(finding: catalog.Finding) -> None:
     assert re.compile(finding.shows).pattern or not finding.runs
     assert finding.bad
     assert not set(finding.bad) & set(finding.good)
+
+
+STATED = [
+    pytest.param(one.id, cells, id=f"{one.id}-{cells.step}-{cells.answer}") for one in FINDINGS for cells in one.cells
+]
+
+
+@pytest.mark.parametrize(("name", "stated"), STATED)
+def test_one_verdict(name: str, stated: catalog.Cells) -> None:
+    """What a page states of a link, the atlas, can-link and the known-bad entries of compat.json say, too."""
+    entries = [one for one in known_bad.entries() if set(one.versions) == {"nvjitlink", "nvrtc"}]
+    page = (catalog.PAGES / f"{name}.md").read_text(encoding="utf-8")
+    for made, read, arch in product(stated.made, stated.read, stated.archs):
+        answer = atlas.load().ask(made, read, stated.kind, stated.step, arch)
+        assert answer is not None
+        assert f"{answer.status} {answer.code or ''}".strip() == stated.answer, (made, read, arch)
+        consumer = questions.Consumer("nvjitlink", CudaVersion.parse(read))
+        (asked,) = questions.questions(CudaVersion.parse(made), (consumer,), stated.kind, arch)
+        said = questions.reply(atlas.load(), asked)
+        assert said.works is answer.works
+        if stated.step == "real-run":
+            assert [one.status for _, one in said.hardware] == [answer.status]
+        met = known_bad.known_bad({"nvjitlink": read, "nvrtc": made}, arch=arch, kinds=[stated.kind])
+        assert any(one in entries for one in met) is (answer.status == "crashed")
+        assert read in page
+        assert made.partition(".")[0] in page
 
 
 def test_environments() -> None:

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from tests import sessions
 
-__all__ = ["EXAMPLES", "PAGES", "Finding", "Runs", "as_of", "environments", "read"]
+__all__ = ["EXAMPLES", "PAGES", "Cells", "Finding", "Runs", "as_of", "environments", "read"]
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ROOT / "docs" / "findings"
@@ -27,6 +27,18 @@ class Runs:
     packages: tuple[str, ...]
     bad: tuple[str, ...]
     good: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of the atlas that a page states, each with the same status and code, such as ``"refused 3"``."""
+
+    step: str
+    kind: str
+    made: tuple[str, ...]
+    read: tuple[str, ...]
+    archs: tuple[str, ...]
+    answer: str
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,7 @@ class Finding:
     runs: tuple[Runs, ...]
     #: Releases that were found bad in another way than by the reproducer, such as a driver on a GPU.
     measured: tuple[str, ...] = ()
+    cells: tuple[Cells, ...] = ()
 
     @property
     def page(self) -> Path:
@@ -93,6 +106,10 @@ def _content() -> dict[str, Any]:
     return tomllib.loads((PAGES / "findings.toml").read_text(encoding="utf-8"))
 
 
+def _cells(entry: dict[str, Any]) -> Cells:
+    return Cells(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+
+
 def as_of() -> str:
     """The date on which the releases ran and the index was asked for newer ones."""
     return str(_content()["as-of"])
@@ -106,6 +123,7 @@ def read() -> tuple[Finding, ...]:
                 **entry,
                 "runs": tuple(Runs(*(tuple(runs.get(key, ())) for key in ("packages", "bad", "good"))) for runs in ran),
                 "measured": tuple(entry.get("measured", ())),
+                "cells": tuple(_cells(one) for one in entry.get("cells", ())),
             }
         )
         for entry in _content()["findings"]
