@@ -18,10 +18,10 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection
 
+from pytest_cudalink.elf import SYMBOL, header
+
 __all__ = ["Exports", "of_beginning", "of_file"]
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SYMBOL = struct.Struct("<IBBHQQ")
 _VERSION = struct.Struct("<HHHHIII")
 _UNDEFINED = 0
 _LOCAL = 0
@@ -147,7 +147,7 @@ def _hash_tables(data: bytes, start: int) -> Iterator[tuple[int, list[_Sysv | _G
                 continue
             second = _table(other, data, first.end)
             for found in ([first, second] if second else [], [first]):
-                if found and data[found[-1].end : found[-1].end + _SYMBOL.size] == bytes(_SYMBOL.size):
+                if found and data[found[-1].end : found[-1].end + SYMBOL.size] == bytes(SYMBOL.size):
                     yield found[-1].end, found
 
 
@@ -179,16 +179,16 @@ def of_beginning(data: bytes, soname: str) -> Exports | None:
     soname : str
         Its SONAME, which must be among its strings.
     """
-    if len(data) < _HEADER.size or data[:5] != b"\x7fELF\x02":
+    head = header(data)
+    if head is None:
         return None
-    _, _, _, _, _, headers, _, _, _, size, count, _, _, _ = _HEADER.unpack_from(data)
-    for offset, tables in _hash_tables(data, headers + size * count):
+    for offset, tables in _hash_tables(data, head.segments + head.segment_size * head.segment_count):
         total = max(table.count for table in tables)
-        strings = offset + _SYMBOL.size * total
+        strings = offset + SYMBOL.size * total
         if data[strings : strings + 1] != b"\0":
             continue
         try:
-            symbols = [_SYMBOL.unpack_from(data, offset + _SYMBOL.size * index) for index in range(total)]
+            symbols = [SYMBOL.unpack_from(data, offset + SYMBOL.size * index) for index in range(total)]
             names = [_string(data, strings + symbol[0]) for symbol in symbols]
             # the table of versions comes after the strings and two bytes for each symbol
             last = strings + max(symbol[0] for symbol in symbols) + 2 * total + _SLACK

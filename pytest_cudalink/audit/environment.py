@@ -24,9 +24,10 @@ from ..plurals import counted
 from ..regular_files import open_regular
 from ..versions import CudaVersion
 from . import conda, contradictions
+from .buffers import buffer
 from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
-from .dynamic import contains, read_dynamic
+from .elf import read_dynamic
 from .installed import Installed, Place, Unreadable, find_place, read_distributions
 from .libraries import majors_of
 from .ltoir import jitify_release, newest_ltoir
@@ -247,14 +248,18 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
                 continue
             if any(majors_of(library) is not None for library in (*found.needed, found.soname or "")):
                 scan.elves[name] = found
-            if not of_cuda and contains(path, b"libnvJitLink"):
-                with open_regular(path) as stream:
-                    ltoir, jitify = newest_ltoir(stream), jitify_release(stream)
-                if ltoir is not None:
-                    scan.ltoir[name] = ltoir
-                if jitify is not None:
-                    scan.jitify[name] = jitify
-                    scan.elves[name] = found
+            if of_cuda:
+                continue
+            with open_regular(path) as stream:
+                with buffer(stream) as content:
+                    opens_jitlink = content.find(b"libnvJitLink") >= 0
+                ltoir = newest_ltoir(stream) if opens_jitlink else None
+                jitify = jitify_release(stream) if opens_jitlink else None
+            if ltoir is not None:
+                scan.ltoir[name] = ltoir
+            if jitify is not None:
+                scan.jitify[name] = jitify
+                scan.elves[name] = found
         except (OSError, ValueError) as error:
             reason = f"{(isinstance(error, OSError) and error.strerror) or error}"
             unreadable.append(Unreadable(path, f"{reason}: install {one} again"))

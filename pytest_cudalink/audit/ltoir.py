@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from typing import IO, Final
 
 from ..artifacts import inspect
 from ..compat.releases import needs_for_nvvm_ir
 from ..versions import CudaVersion, Needs
+from .buffers import Buffer, buffer
 from .device_code import fatbin, scan
-from .device_code.files import Buffer
 from .device_code.images import needs_for_ltoir_format
 
 __all__ = ["jitify_release", "newest_ltoir"]
@@ -26,7 +24,7 @@ _ASKED: Final = 32
 
 def newest_ltoir(stream: IO[bytes]) -> Needs | None:
     """What the newest LTO-IR in a file needs of nvJitLink; None for a file without LTO-IR."""
-    with _bytes_of(stream) as data:
+    with buffer(stream) as data:
         return max(_needs(data), default=None)
 
 
@@ -36,29 +34,11 @@ def jitify_release(stream: IO[bytes]) -> CudaVersion | None:
     jitify compares the nvJitLink that it opened with the release that it was built with. That release is a constant in
     machine code; the device code of the same library names the release of its compiler.
     """
-    with _bytes_of(stream) as data:
+    with buffer(stream) as data:
         if data.find(_REFUSAL) < 0:
             return None
         producers = islice((inspect(cubin).producer for cubin in _cubins(data)), _ASKED)
         return max((one for one in producers if one is not None), default=None)
-
-
-@contextmanager
-def _bytes_of(stream: IO[bytes]) -> Iterator[Buffer]:
-    """The bytes of a file, mapped if it is on a disk."""
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(0)
-    mapped = None
-    if size:
-        with suppress(OSError, ValueError, AttributeError):  # in memory
-            stream.flush()
-            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    try:
-        yield mapped if mapped is not None else stream.read()
-    finally:
-        if mapped is not None:
-            with suppress(BufferError):
-                mapped.close()
 
 
 def _cubins(data: Buffer) -> Iterator[bytes]:

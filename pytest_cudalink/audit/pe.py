@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, Final
 
+from .buffers import buffer
 from .elf import Elf
 from .libraries import cuda_functions
 
@@ -74,18 +73,9 @@ def _parsed(stream: IO[bytes], *, directories: bool = True) -> Iterator[Any]:
     except ModuleNotFoundError as error:
         msg = "DLLs are read by pefile, which is not installed; install pytest-cudalink[audit]"
         raise ModuleNotFoundError(msg) from error
-    with _on_disk(stream) as number, mmap.mmap(number, 0, access=mmap.ACCESS_READ) as data:
+    with buffer(stream) as data:
         # its close() would collect all garbage of the process; the map is ours
         pe = pefile.PE(data=data, fast_load=True)
         if directories:
             pe.parse_data_directories([pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{one}"] for one in _TABLES])
         yield pe
-
-
-@contextmanager
-def _on_disk(stream: IO[bytes]) -> Iterator[int]:
-    """The descriptor of a file with the content of the stream."""
-    if isinstance(stream, tempfile.SpooledTemporaryFile):
-        stream.rollover()
-    stream.flush()
-    yield stream.fileno()

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..compat import exports
+from ..elf import ElfError
 from ..regular_files import read_bounded
 from ..versions import CudaVersion
-from .dynamic import DynamicError, read_dynamic
+from .elf import read_dynamic
 from .installed import Installed
 from .libraries import majors_of, stem_of
 
@@ -150,7 +151,7 @@ def release_of(stem: str, owner: Installed) -> CudaVersion | None:
 def _rpath_folders(user: str) -> set[str]:
     try:
         elf = read_dynamic(user)
-    except (OSError, DynamicError):
+    except (OSError, ElfError):
         return set()
     origin = str(Path(os.path.realpath(user)).parent)
     rpaths = (one.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for one in (elf.rpaths if elf else ()))

@@ -9,34 +9,28 @@ from __future__ import annotations
 
 import os
 import stat
-import struct
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+from ..elf import (
+    DT_STRSZ,
+    DT_STRTAB,
+    DT_SYMTAB,
+    HEADER,
+    MAGIC,
+    PT_DYNAMIC,
+    PT_LOAD,
+    SEGMENT,
+    SYMBOL,
+    TAG,
+    Segment,
+    header,
+)
 
 __all__ = ["DamagedLibraryError", "check", "damage"]
 
-_HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")
-_PROGRAM_HEADER: Final = struct.Struct("<IIQQQQQQ")
-_MAGIC: Final = b"\x7fELF\x02\x01"  # 64 bits, little endian
 _MOST_PROGRAM_HEADERS: Final = 64  # the largest library of CUDA has 12
-_PT_LOAD: Final = 1
-_PT_DYNAMIC: Final = 2
-_ENTRY: Final = struct.Struct("<QQ")
 _MOST_DYNAMIC: Final = 1 << 16  # bytes; the largest of CUDA has 700
-_DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _SYMBOL_SIZE = 5, 6, 10, 24
-
-
-class _Part(NamedTuple):
-    """A program header."""
-
-    kind: int
-    flags: int
-    offset: int
-    address: int
-    physical: int
-    in_file: int
-    in_memory: int
-    alignment: int
 
 
 class DamagedLibraryError(OSError):
@@ -74,32 +68,33 @@ def damage(path: str | os.PathLike[str]) -> str:
 
 def _damage_of(file: int, size: int) -> str:
     """Return what is wrong with an open file of some size."""
-    header = os.pread(file, _HEADER.size, 0)
-    if len(header) < _HEADER.size:
-        return "is cut off" if header[:4] == _MAGIC[: len(header)][:4] else ""
-    _, _, _, _, _, start, _, _, _, entry, count, *_ = _HEADER.unpack(header)
-    if not header.startswith(_MAGIC) or entry != _PROGRAM_HEADER.size:
+    content = os.pread(file, HEADER.size, 0)
+    if len(content) < HEADER.size:
+        return "is cut off" if content[:4] == MAGIC[: len(content)][:4] else ""
+    head = header(content)
+    if head is None or head.segment_size != SEGMENT.size:
         return ""
-    if count > _MOST_PROGRAM_HEADERS:
+    if head.segment_count > _MOST_PROGRAM_HEADERS:
         return "is damaged: it has too many program headers"
-    if start + entry * count > size:
+    length = SEGMENT.size * head.segment_count
+    if head.segments + length > size:
         return "is cut off"
-    parts = [_Part(*one) for one in _PROGRAM_HEADER.iter_unpack(os.pread(file, entry * count, start))]
-    if any(one.kind == _PT_LOAD and one.offset + one.in_file > size for one in parts):
+    segments = [Segment._make(row) for row in SEGMENT.iter_unpack(os.pread(file, length, head.segments))]
+    if any(one.kind == PT_LOAD and one.offset + one.in_file > size for one in segments):
         return "is cut off"
-    dynamic = next((one for one in parts if one.kind == _PT_DYNAMIC and one.in_file <= _MOST_DYNAMIC), None)
+    dynamic = next((one for one in segments if one.kind == PT_DYNAMIC and one.in_file <= _MOST_DYNAMIC), None)
     # (an offset may be more than pread takes; from the end of the file on there is nothing to read)
-    if dynamic and not _has_names(os.pread(file, dynamic.in_file, min(dynamic.offset, size)), parts):
+    if dynamic and not _has_names(os.pread(file, dynamic.in_file, min(dynamic.offset, size)), segments):
         return "is damaged: it has no names or symbols"
     return ""
 
 
-def _has_names(table: bytes, parts: list[_Part]) -> bool:
+def _has_names(table: bytes, segments: list[Segment]) -> bool:
     """Whether the names and symbols that a dynamic section refers to are in the file."""
-    entries = dict(_ENTRY.iter_unpack(table[: len(table) // _ENTRY.size * _ENTRY.size]))
-    needed = ((entries.get(_DT_STRTAB, 0), entries.get(_DT_STRSZ, 0)), (entries.get(_DT_SYMTAB, 0), _SYMBOL_SIZE))
-    loaded = [part for part in parts if part.kind == _PT_LOAD]
+    tags = dict(TAG.iter_unpack(table[: len(table) // TAG.size * TAG.size]))
+    needed = ((tags.get(DT_STRTAB, 0), tags.get(DT_STRSZ, 0)), (tags.get(DT_SYMTAB, 0), SYMBOL.size))
+    loaded = [one for one in segments if one.kind == PT_LOAD]
     return all(
-        at and any(part.address <= at and at + length <= part.address + part.in_file for part in loaded)
+        at and any(one.address <= at and at + length <= one.address + one.in_file for one in loaded)
         for at, length in needed
     )

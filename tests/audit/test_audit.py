@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -428,21 +429,46 @@ def test_a_member_that_fills_the_disk(tmp_path) -> None:
 
 
 def test_tables_that_never_end(sample, tmp_path) -> None:
-    """Versions that claim to be four thousand million, each its own successor, are a finding within seconds."""
-    from elftools.elf.elffile import ELFFile
-
+    """Versions that claim to be many, each its own successor, are a finding within seconds."""
     data = bytearray(sample)
-    elf = ELFFile(io.BytesIO(sample))
-    index = next(at for at, one in enumerate(elf.iter_sections()) if one.name == ".gnu.version_r")
-    header = elf["e_shoff"] + index * elf["e_shentsize"]
-    at = elf.get_section(index)["sh_offset"]
-    data[header + 44 : header + 48] = b"\xff" * 4  # sh_info: how many files
-    data[at + 12 : at + 16] = bytes(4)  # vn_next
+    at = ELFFile(io.BytesIO(sample)).get_section_by_name(".gnu.version_r")["sh_offset"]
+    data[at + 2 : at + 4] = b"\xff" * 2  # vn_cnt
+    auxiliary = at + int.from_bytes(data[at + 8 : at + 12], "little")
+    data[auxiliary + 12 : auxiliary + 16] = bytes(4)  # vna_next
     (tmp_path / "lib.so").write_bytes(data)
     before = time.monotonic()
     (finding,) = audit(tmp_path / "lib.so").findings
     assert "again and again" in str(finding)
     assert time.monotonic() - before < 60
+
+
+def test_a_long_name_of_every_symbol(tmp_path) -> None:
+    """A megabyte of name that every symbol has is a finding, and does not fill memory."""
+    name = "x" * ((1 << 20) - 8)
+    source = f"void {name}(void) {{}}" + "".join(f"void f{number}(void) {{}}" for number in range(300))
+    path = compile_c(tmp_path / "lib.so", source)
+    data = bytearray(path.read_bytes())
+    elf = ELFFile(io.BytesIO(bytes(data)))
+    symbols = elf.get_section_by_name(".dynsym")
+    long = next(one["st_name"] for one in symbols.iter_symbols() if one.name == name)
+    for index in range(1, symbols.num_symbols()):
+        at = symbols["sh_offset"] + index * symbols["sh_entsize"]
+        data[at : at + 4] = long.to_bytes(4, "little")
+    path.write_bytes(data)
+    (finding,) = audit(path).findings
+    assert "the same long name again and again" in str(finding)
+
+
+def test_libraries_of_other_machines_are_passed_over(sample, tmp_path) -> None:
+    """A library of 32 bits, or of the other byte order, needs nothing of CUDA, which has none."""
+    for at in (4, 5):
+        data = bytearray(sample)
+        data[at] ^= 3
+        (tmp_path / f"lib{at}.so").write_bytes(data)
+    (tmp_path / "libuse.so").write_bytes(sample)
+    found = audit(tmp_path)
+    assert [file.path for file in found.files] == ["libuse.so"]
+    assert "unreadable" not in str(found)
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink import tables
-from pytest_cudalink.audit import conda, contradictions, dynamic, installed, providers
-from pytest_cudalink.audit.elf import read_elf
+from pytest_cudalink.audit import conda, contradictions, installed, providers
+from pytest_cudalink.audit.elf import Elf, read_dynamic, read_elf
 from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audit_environment
+from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.cli import main
+from pytest_cudalink.elf import ElfError
 from tests.stubs.conftest import compile_c
 
 _SYSTEM_LIBRARIES = providers._system_libraries
@@ -629,23 +632,54 @@ def test_common_version(one, other) -> None:
         assert both.contains(found, prereleases=True)
 
 
-def test_quick_reader_agrees_with_the_thorough_one(made) -> None:
-    """What is read from the memory map is what pyelftools reads, also of the libraries of this environment."""
+def by_pyelftools(path: Path) -> Elf:
+    """What a library needs, by another reader."""
+    with path.open("rb") as stream:
+        file = ELFFile(stream)
+        tags = list(next(one for one in file.iter_segments("PT_DYNAMIC")).iter_tags())
+        needs = file.get_section_by_name(".gnu.version_r")
+        versions = {
+            auxiliary["vna_other"]: (one.name, auxiliary.name)
+            for one, auxiliaries in (needs.iter_versions() if needs else ())
+            for auxiliary in auxiliaries
+        }
+        numbers = file.get_section_by_name(".gnu.version")
+        symbols = list(enumerate(file.get_section_by_name(".dynsym").iter_symbols()))
+        named = [(at, one) for at, one in symbols if one.name]
+        undefined = [(at, one) for at, one in named if one["st_shndx"] == "SHN_UNDEF"]
+        given = [numbers.get_symbol(at)["ndx"] if numbers else 0 for at, _ in undefined]
+        return Elf(
+            next((one.soname for one in tags if one.entry.d_tag == "DT_SONAME"), None),
+            tuple(one.needed for one in tags if one.entry.d_tag == "DT_NEEDED"),
+            tuple(one.rpath for one in tags if one.entry.d_tag == "DT_RPATH"),
+            tuple(folder for one in tags if one.entry.d_tag == "DT_RUNPATH" for folder in one.runpath.split(":")),
+            tuple(
+                (one.name, *(versions.get(number & 0x7FFF, ("", "")) if isinstance(number, int) else ("", "")))
+                for (_, one), number in zip(undefined, given, strict=True)
+            ),
+            frozenset(),
+            frozenset(one.name for _, one in named if one["st_shndx"] != "SHN_UNDEF" and one.name in cuda_functions()),
+            frozenset(one.name for _, one in undefined if one["st_info"]["bind"] == "STB_WEAK"),
+            {"EM_X86_64": "x86_64", "EM_AARCH64": "aarch64"}[file["e_machine"]],
+        )
+
+
+def test_the_reader_agrees_with_pyelftools(made) -> None:
+    """Both ways to read a library have what pyelftools reads, also of the libraries of this environment."""
     jitlink = made.nvjitlink("12.9.86")
     paths = [made.site / made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9", "-Wl,-rpath,$ORIGIN:/opt")]
     distributions, _ = installed.read_distributions(installed.find_place())
     names = ("nvidia-nvjitlink", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "cuda-bindings")
     paths += [Path(path) for one in distributions if one.name in names for path in one.files][:8]
     for path in paths:
-        quick = dynamic.read_dynamic(path)
+        quick = read_dynamic(path)
         with path.open("rb") as stream:
             thorough = read_elf(stream)
+        assert replace(thorough, wanted=frozenset()) == by_pyelftools(path), path
         parts = ("soname", "needed", "rpath", "runpath")
         assert [getattr(quick, part) for part in parts] == [getattr(thorough, part) for part in parts], path
         assert set(quick.undefined) <= set(thorough.undefined), path
-    assert dynamic.read_dynamic(paths[0]).undefined == (
-        ("__nvJitLinkCreate_12_9", "libnvJitLink.so.12", "libnvJitLink.so.12"),
-    )
+    assert read_dynamic(paths[0]).undefined == (("__nvJitLinkCreate_12_9", "libnvJitLink.so.12", "libnvJitLink.so.12"),)
 
 
 @settings(max_examples=150, deadline=None)
@@ -668,8 +702,8 @@ def test_quick_reader_of_damaged_libraries(data, tmp_path_factory) -> None:
     broken = folder / "broken.so"
     broken.write_bytes(content)
     try:
-        dynamic.read_dynamic(broken)
-    except dynamic.DynamicError as error:
+        read_dynamic(broken)
+    except ElfError as error:
         assert str(error)
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import mmap
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from ..budget import AuditError, Budget
+from ..buffers import Buffer, buffer
 from ..wheel import refuse_folder_of_wheels
 
-__all__ = ["Buffer", "buffers"]
+__all__ = ["buffers"]
 
-Buffer = bytes | mmap.mmap
-
-#: Files up to this size are read into memory.
 _IN_MEMORY: Final = 16 << 20
 #: A member of a wheel above the first size must not be more than so many times larger than it is packed.
 _MOST_UNPACKED: Final = 64 << 20
@@ -49,8 +45,8 @@ def buffers(path: Path) -> Iterator[tuple[str, Buffer | None, str]]:
 
 def _file(name: str, path: Path) -> Iterator[tuple[str, Buffer | None, str]]:
     try:
-        with path.open("rb") as stream, _buffer(stream, path.stat().st_size) as buffer:
-            yield name, buffer, ""
+        with path.open("rb") as stream, buffer(stream) as content:
+            yield name, content, ""
     except OSError as error:
         yield name, None, f"cannot be read: {error.strerror}"
 
@@ -72,28 +68,12 @@ def _wheel(path: Path) -> Iterator[tuple[str, Buffer | None, str]]:
                 yield member.filename, None, f"{sizes}; expected at most {_MOST_RATIO} times more"
                 continue
             budget.spend(member.file_size)
-            with tempfile.TemporaryFile() if member.file_size > _IN_MEMORY else tempfile.SpooledTemporaryFile() as copy:
+            with tempfile.SpooledTemporaryFile(_IN_MEMORY) as copy:
                 try:
                     with archive.open(member) as packed:
                         shutil.copyfileobj(packed, copy, 1 << 20)
                 except Exception as error:  # noqa: BLE001 (zipfile raises whatever a damaged member leads it to)
                     yield member.filename, None, f"cannot be unpacked: {type(error).__name__}: {error}"
                     continue
-                size = copy.tell()
-                copy.seek(0)
-                with _buffer(copy, size) as buffer:
-                    yield member.filename, buffer, ""
-
-
-@contextmanager
-def _buffer(stream: IO[bytes], size: int) -> Iterator[Buffer]:
-    """Return the bytes of a stream that has `size` of them."""
-    if size <= _IN_MEMORY:
-        yield stream.read(size)
-        return
-    mapped = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
-    try:
-        yield mapped
-    finally:
-        with suppress(BufferError):  # a consumer that ended early keeps a view; the mapping ends with it
-            mapped.close()
+                with buffer(copy) as content:
+                    yield member.filename, content, ""

@@ -14,9 +14,10 @@ from ...artifacts import inspect
 from ...compat.releases import NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
 from ...tables import read_table
 from ...versions import CudaVersion, Needs
+from ..buffers import Buffer
 from . import fatbin, scan
 from .fatbin import Kind
-from .files import Buffer, buffers
+from .files import buffers
 
 __all__ = ["RELOCATABLE", "Fault", "Image", "found_in", "images", "needs_for_ltoir_format"]
 

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from struct import Struct, error
 from typing import Final, Literal
 
+from ... import elf
+from ..buffers import Buffer
 from . import fatbin
-from .files import Buffer
 
 __all__ = ["Piece", "Sections", "pieces"]
 
-_ELF: Final = b"\x7fELF\x02\x01"
 _LTOIR: Final = b"\xed\x43\x4e\x7f\x01"
 _PTX: Final = b".version "
 _EM_CUDA: Final = 190
+_NOBITS: Final = 8
 #: The head of PTX; blank lines and comments may stand between its lines.
 _PTX_HEAD: Final = re.compile(
     rb"\.version[ \t]+\d{1,2}\.\d{1,2}(?:\s|\\n|//[^\n]*\n|/\*.{0,200}?\*/)*"
@@ -55,7 +56,7 @@ def pieces(data: Buffer, *, text: bool) -> Iterator[Piece]:
     """Yield the device code in a file, in its order; PTX only if `text`."""
     readers: dict[bytes, Callable[[Buffer, int], Piece | None]] = {
         fatbin.MAGIC: _fatbin,
-        _ELF: _cubin,
+        elf.MAGIC: _cubin,
         _LTOIR: _ltoir,
     }
     if text:
@@ -79,18 +80,12 @@ def _fatbin(data: Buffer, at: int) -> Piece | None:
     return Piece("fatbin", at, size) if size else None
 
 
-_ELF_HEADER: Final = Struct("<16sHHIQQQIHHHHHH")
-
-
 def _cubin(data: Buffer, at: int) -> Piece | None:
-    if at + _ELF_HEADER.size > len(data):
+    head = elf.header(data, at)
+    if head is None or head.machine != _EM_CUDA:
         return None
-    _, _, machine, _, _, programs, table, _, _, program_size, program_count, size, count, _ = _ELF_HEADER.unpack_from(
-        data, at
-    )
-    if machine != _EM_CUDA:
-        return None
-    end = max(_ELF_HEADER.size, programs + program_size * program_count, table + size * count)
+    segments_end = head.segments + head.segment_size * head.segment_count
+    end = max(elf.HEADER.size, segments_end, head.sections + head.section_size * head.section_count)
     if at == 0 or at + end > len(data):
         end = len(data) - at
     return Piece("cubin", at, end)
@@ -117,10 +112,10 @@ class Sections:
 
     def __init__(self, data: Buffer) -> None:
         self._rows: list[tuple[int, int, str]] = []
-        with suppress(error):  # the file ends in a table
+        with suppress(error, elf.ElfError):  # the file ends in a table
             if data[:8] == b"!<arch>\n":
                 self._rows = _archive_sections(data)
-            elif data[:6] == _ELF:
+            elif data[:6] == elf.MAGIC:
                 self._rows = _elf_sections(data, 0)
             elif data[:2] == b"MZ":
                 self._rows = _pe_sections(data)
@@ -140,7 +135,7 @@ def _archive_sections(data: Buffer) -> list[tuple[int, int, str]]:
         if not size.isdigit():
             break
         start = at + 60
-        if data[start : start + 6] == _ELF:
+        if data[start : start + 6] == elf.MAGIC:
             found += _elf_sections(data, start, int(size))
         at = start + int(size) + int(size) % 2
     return found
@@ -148,19 +143,16 @@ def _archive_sections(data: Buffer) -> list[tuple[int, int, str]]:
 
 def _elf_sections(data: Buffer, base: int, most: int | None = None) -> list[tuple[int, int, str]]:
     """The sections of an ELF file that begins at a place and has at most so many bytes."""
-    *_, table, _, _, _, _, size, count, names = _ELF_HEADER.unpack_from(data, base)
-    section = Struct("<IIQQQQIIQQ")
-    end = len(data) if most is None else min(len(data), base + most)
-    if size != section.size or base + table + size * count > end:
+    head = elf.header(data, base)
+    if head is None or (most is not None and head.sections + head.section_size * head.section_count > most):
         return []
-    rows = [section.unpack_from(data, base + table + size * index) for index in range(count)]
-    start = base + (rows[names][4] if names < len(rows) else 0)
-    found = []
-    for name, kind, _, _, offset, length, *_ in rows:
-        if kind != 8 and length:  # not SHT_NOBITS
-            text = data[start + name : start + name + 64].partition(b"\0")[0].decode("ascii", "replace")
-            found.append((base + offset, base + offset + length, text))
-    return found
+    found = elf.sections(data, head, base)
+    names = elf.section_names(data, head, found, base)
+    return [
+        (base + one.offset, base + one.offset + one.size, name)
+        for one, name in zip(found, names, strict=True)
+        if one.kind != _NOBITS and one.size
+    ]
 
 
 def _pe_sections(data: Buffer) -> list[tuple[int, int, str]]:

@@ -1,0 +1,264 @@
+"""ELF files of 64 bits and little endian, as all of CUDA's are: their headers, and what the dynamic loader reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    import mmap
+
+__all__ = [
+    "DT_NEEDED",
+    "DT_RPATH",
+    "DT_RUNPATH",
+    "DT_SONAME",
+    "DT_STRSZ",
+    "DT_STRTAB",
+    "DT_SYMTAB",
+    "HEADER",
+    "MAGIC",
+    "PT_DYNAMIC",
+    "PT_LOAD",
+    "SEGMENT",
+    "SYMBOL",
+    "TAG",
+    "Buffer",
+    "ElfError",
+    "Header",
+    "Image",
+    "Section",
+    "Segment",
+    "Symbol",
+    "header",
+    "section_names",
+    "sections",
+]
+
+Buffer: TypeAlias = "bytes | mmap.mmap"
+
+#: What such a file begins with; the first four bytes begin every ELF file.
+MAGIC: Final = b"\x7fELF\x02\x01"
+HEADER: Final = Struct("<16sHHIQQQIHHHHHH")
+SEGMENT: Final = Struct("<IIQQQQQQ")
+_SECTION: Final = Struct("<IIQQQQIIQQ")
+TAG: Final = Struct("<qQ")
+SYMBOL: Final = Struct("<IBBHQQ")
+_NUMBER: Final = Struct("<H")
+_NEED: Final = Struct("<HHIII")
+_AUXILIARY: Final = Struct("<IHHII")
+PT_LOAD, PT_DYNAMIC = 1, 2
+_SHT_DYNSYM: Final = 11
+_STB_WEAK: Final = 2
+DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_STRSZ, DT_SONAME, DT_RPATH, DT_RUNPATH = 1, 5, 6, 10, 14, 15, 29
+_DT_VERSYM, _DT_VERNEED = 0x6FFFFFF0, 0x6FFFFFFE
+#: Bounds for a damaged file. libtorch_cpu.so has 100,000 symbols, and 16 MB of names.
+_MOST_NAME: Final = 1 << 20
+_LEAST_NAMES: Final = 64 << 20
+_MOST_SYMBOLS: Final = 1 << 20
+_MOST_TAGS: Final = 4096
+_MOST_VERSIONS: Final = 4096
+
+
+class ElfError(ValueError):
+    """A file is damaged: a table or a name lies outside of it, or tables refer to the same bytes again and again."""
+
+
+class Header(NamedTuple):
+    """The header of a file; places are offsets from it."""
+
+    magic: bytes
+    kind: int
+    machine: int
+    version: int
+    entry: int
+    segments: int
+    sections: int
+    flags: int
+    size: int
+    segment_size: int
+    segment_count: int
+    section_size: int
+    section_count: int
+    names: int
+
+
+class Segment(NamedTuple):
+    """A program header."""
+
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    physical: int
+    in_file: int
+    in_memory: int
+    alignment: int
+
+
+class Section(NamedTuple):
+    """A section header; its name is an offset into the section of names."""
+
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry_size: int
+
+
+class Symbol(NamedTuple):
+    """A dynamic symbol; `file` and `version` are those that must define it, and empty without symbol versions."""
+
+    name: str
+    file: str
+    version: str
+    is_defined: bool
+    is_weak: bool
+
+
+def header(content: Buffer, at: int = 0) -> Header | None:
+    """Return the header of the file that begins at a place; None if none does."""
+    head = content[at : at + HEADER.size]
+    return Header._make(HEADER.unpack(head)) if len(head) == HEADER.size and head.startswith(MAGIC) else None
+
+
+def sections(content: Buffer, head: Header, at: int = 0) -> list[Section]:
+    """Return the section headers of the file that begins at a place.
+
+    Raises
+    ------
+    ElfError
+        If they lie outside of the content.
+    """
+    if head.section_count and head.section_size != _SECTION.size:
+        msg = f"its section headers have {head.section_size} bytes; expected {_SECTION.size}"
+        raise ElfError(msg)
+    return list(map(Section._make, _rows(_SECTION, content, at + head.sections, head.section_count)))
+
+
+def section_names(content: Buffer, head: Header, found: list[Section], at: int = 0) -> list[str]:
+    """Return the names of sections, cut at 64 bytes."""
+    start = at + (found[head.names].offset if head.names < len(found) else 0)
+    texts = (content[start + one.name : start + one.name + 64] for one in found)
+    return [text.partition(b"\0")[0].decode("ascii", "replace") for text in texts]
+
+
+def _rows(layout: Struct, content: Buffer, at: int, count: int) -> Iterator[tuple[Any, ...]]:
+    """Unpack a table; raise an error if it lies outside of the content."""
+    end = at + layout.size * count
+    if end > len(content):
+        msg = f"a table at {at:#x} lies outside of the file"
+        raise ElfError(msg)
+    return layout.iter_unpack(content[at:end])
+
+
+class Image:
+    """What the dynamic loader reads of a library.
+
+    Raises
+    ------
+    ElfError
+        If the file is damaged; every method raises it, too.
+    """
+
+    def __init__(self, content: Buffer, head: Header) -> None:
+        self._content = content
+        self.head = head
+        self._left = _LEAST_NAMES + len(content)
+        if head.segment_count and head.segment_size != SEGMENT.size:
+            msg = f"its program headers have {head.segment_size} bytes; expected {SEGMENT.size}"
+            raise ElfError(msg)
+        segments = [Segment._make(row) for row in _rows(SEGMENT, content, head.segments, head.segment_count)]
+        self._loads = [one for one in segments if one.kind == PT_LOAD]
+        self._tags: dict[int, list[int]] = {}
+        dynamic = next((one for one in segments if one.kind == PT_DYNAMIC), None)
+        count = min(dynamic.in_file // TAG.size, _MOST_TAGS) if dynamic else 0
+        for tag, value in _rows(TAG, content, dynamic.offset if dynamic else 0, count):
+            if tag == 0:
+                break
+            self._tags.setdefault(tag, []).append(value)
+        self.is_dynamic = DT_STRTAB in self._tags
+        self._strings = self._offset_of(DT_STRTAB) or 0
+
+    def texts(self, tag: int) -> tuple[str, ...]:
+        """Return the strings of every tag of a kind."""
+        return tuple(map(self._text, self._tags.get(tag, ())))
+
+    def symbols(self, *, undefined_as: re.Pattern[bytes] | None = None, files: Iterable[str] = ()) -> Iterator[Symbol]:
+        """Yield the dynamic symbols that have a name.
+
+        Parameters
+        ----------
+        undefined_as : pattern, optional
+            Only undefined symbols whose names match, or which one of `files` must define.
+        files : iterable of str
+            SONAMEs.
+        """
+        place = self._offset_of(DT_SYMTAB)
+        size = max((one.size for one in sections(self._content, self.head) if one.kind == _SHT_DYNSYM), default=0)
+        if place is None or size < SYMBOL.size:
+            return
+        versions = self._versions()
+        numbers = self._offset_of(_DT_VERSYM)
+        wanted = set(files)
+        count = min(size // SYMBOL.size, _MOST_SYMBOLS)
+        given = (row[0] for row in _rows(_NUMBER, self._content, numbers, count)) if numbers is not None else None
+        for name, info, _, section, _, _ in _rows(SYMBOL, self._content, place, count):
+            number = next(given) & 0x7FFF if given is not None else 0
+            file, version = versions.get(number, ("", "")) if not section else ("", "")
+            if undefined_as is not None:
+                is_named = undefined_as.match(self._content, self._strings + name) is not None
+                if section or not (file in wanted if file else is_named):
+                    continue
+            if name and (text := self._text(name)):
+                yield Symbol(text, file, version, bool(section), info >> 4 == _STB_WEAK)
+
+    def _offset_of(self, tag: int) -> int | None:
+        """Return the place in the file of the table that a tag points to; None without that tag."""
+        if tag not in self._tags:
+            return None
+        address = self._tags[tag][0]
+        for one in self._loads:
+            place = one.offset + address - one.address
+            if one.address <= address < one.address + one.in_file and place < len(self._content):
+                return place
+        msg = f"address {address:#x} of its dynamic section is not in the file"
+        raise ElfError(msg)
+
+    def _text(self, index: int) -> str:
+        """Return the string at an index of the string table."""
+        begin = self._strings + index
+        end = self._content.find(b"\0", begin, begin + _MOST_NAME)
+        if end < 0:
+            msg = f"name {index} has no end"
+            raise ElfError(msg)
+        self._left -= end - begin
+        if self._left < 0:
+            msg = "its symbols have the same long name again and again"
+            raise ElfError(msg)
+        return self._content[begin:end].decode("utf-8", "replace")
+
+    def _versions(self) -> Mapping[int, tuple[str, str]]:
+        """Return file and name of each needed symbol version, by number."""
+        found: dict[int, tuple[str, str]] = {}
+        at, left = self._offset_of(_DT_VERNEED), _MOST_VERSIONS
+        while at is not None:
+            ((_, count, file, first, following),) = _rows(_NEED, self._content, at, 1)
+            auxiliary = at + first
+            left -= count + 1
+            if left < 0:
+                msg = "its tables of versions refer to the same bytes again and again"
+                raise ElfError(msg)
+            for _ in range(count):
+                ((_, _, number, name, more),) = _rows(_AUXILIARY, self._content, auxiliary, 1)
+                found[number] = (self._text(file), self._text(name))
+                auxiliary += more
+            at = at + following if following else None
+        return found
