@@ -16,7 +16,7 @@ from ..compat.releases import needs_for_nvvm_ir, needs_for_ptx_isa
 from ..versions import CudaVersion, Needs
 from ._native import ReaderError, records
 
-__all__ = ["Artifact", "Kind", "ReaderError", "inspect"]
+__all__ = ["Artifact", "Kind", "ReaderError", "inspect", "read_words"]
 
 Kind = Literal["ptx", "ltoir", "cubin", "fatbin", "object", "library", "unknown"]
 
@@ -139,6 +139,50 @@ def inspect(data: bytes | bytearray | memoryview) -> Artifact:
             raise TypeError(msg) from error
     artifact, _ = _artifact(records(data), 0)
     return artifact
+
+
+def read_words(lines: Iterable[str]) -> Artifact:
+    """Return the artifact that an emulated driver describes in the event of a call that refused it.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        One for each image, containers first: ``"fatbin"``, ``"ptx sm_90 13.0 9.0"``, ``"cubin sm_90 13.0 linked"``,
+        ``"cubin damaged"``; ``"-"`` stands for what is not known.
+    """
+    containers, leaves = [], []
+    for line in lines:
+        kind, *words = line.split()
+        if kind not in _KINDS:
+            continue
+        if words == ["damaged"]:
+            leaves.append(Artifact(kind, 0, problems=("damaged",)))
+        elif len(words) == 3:
+            leaves.append(_leaf_of_words(kind, *(None if word == "-" else word for word in words)))
+        else:
+            containers.append(kind)
+    if len(leaves) == 1 and not containers:
+        return leaves[0]
+    return _container(containers[0] if containers else "unknown", 0, leaves)
+
+
+def _leaf_of_words(kind: Kind, arch: str | None, release: str | None, version: str | None) -> Artifact:
+    producer = CudaVersion.parse(release) if release else None
+    linked = {"linked": False, "relocatable": True}.get(version or "")
+    number = CudaVersion.parse(version) if version and linked is None else None
+    needs = _needs(kind, number or (0, 0), producer, packed=number is None)
+    if kind == "ltoir" and needs and not needs.newer_than:
+        producer = needs.version
+    return Artifact(
+        kind,
+        0,
+        producer=producer,
+        needs=needs,
+        ptx_isa=number if kind == "ptx" else None,
+        target=arch if kind == "ptx" else None,
+        arch=arch,
+        relocatable=linked,
+    )
 
 
 def _artifact(stream: bytes, at: int) -> tuple[Artifact, int]:

@@ -325,7 +325,7 @@ class Linker:
         if version is not None:
             for leaf, needs in input_checks.newer_leaves(code.artifact, version):
                 hint = skew_sentence(leaf, needs, version, self._backend)
-        return error.with_context(input_name=name, artifact=code.artifact, hint=hint)
+        return error.with_context(input_name=name, artifact=code.artifact, hint=hint, version=version)
 
     def link(self, target_type: str = "cubin") -> ObjectCode:
         """Link the inputs.

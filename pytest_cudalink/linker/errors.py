@@ -49,6 +49,8 @@ class LinkError(RuntimeError):
     artifact : Artifact or None
     hint : str
         What to do about the error, if that is known.
+    version : CudaVersion or None
+        The CUDA version of the linker, if that is known.
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class LinkError(RuntimeError):
         input_name: str | None = None,
         artifact: Artifact | None = None,
         hint: str = "",
+        version: CudaVersion | None = None,
     ) -> None:
         self.summary = summary
         self.backend, self.call, self.code, self.code_name = backend, call, code, code_name
         self.error_log, self.info_log = error_log, info_log
         self.input_name, self.artifact, self.hint = input_name, artifact, hint
+        self.version = version
         lines = [summary]
         if input_name is not None:
             lines.append(f"  input: {input_name!r}" + (f" ({artifact.describe()})" if artifact else ""))
@@ -78,7 +82,12 @@ class LinkError(RuntimeError):
         super().__init__("\n".join(lines))
 
     def with_context(
-        self, *, input_name: str | None = None, artifact: Artifact | None = None, hint: str = ""
+        self,
+        *,
+        input_name: str | None = None,
+        artifact: Artifact | None = None,
+        hint: str = "",
+        version: CudaVersion | None = None,
     ) -> LinkError:
         """Return the same error, which also names the input and says what to do."""
         return LinkError(
@@ -92,6 +101,7 @@ class LinkError(RuntimeError):
             input_name=input_name or self.input_name,
             artifact=artifact or self.artifact,
             hint=hint or self.hint,
+            version=version or self.version,
         )
 
 

@@ -67,6 +67,7 @@ def refuse_newer(inputs: Inputs, backend: Backend, version: CudaVersion) -> None
                 input_name=name,
                 artifact=leaf,
                 hint=f"{skew_sentence(leaf, needs, version, backend)}{_measured(leaf, needs, version, backend)}",
+                version=version,
             )
 
 

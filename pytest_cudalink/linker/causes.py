@@ -1,0 +1,270 @@
+"""Why a driver or nvJitLink refused device code, and the smallest changes that help: a pure function of versions.
+
+The rules are those of the tables in `compat`; the decision table of `dispatch` says whether nvJitLink helps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ..artifacts import Artifact
+from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
+from ..compat.wheels import NVJITLINK
+from ..emulator.faults import name_of
+from ..report.events import CauseRecord
+from ..targets.choice import Backend
+from ..versions import CudaVersion, Needs
+from . import dispatch
+from .errors import LinkError
+
+__all__ = ["Refusal", "explain", "not_emulated", "of_link_error"]
+
+_NAMES: Final = {"ptx": "PTX", "ltoir": "LTO-IR"}
+#: The oldest PTX that a driver of CUDA 12 or later compiles.
+_OLDEST_PTX: Final = (2, 0)
+_LISTED: Final = 6
+#: nvJitLinkResult of nvJitLink.h from 1 on, without ``NVJITLINK_ERROR_``.
+_NVJITLINK_ERRORS: Final = (
+    *("UNRECOGNIZED_OPTION", "MISSING_ARCH", "INVALID_INPUT", "PTX_COMPILE", "NVVM_COMPILE", "INTERNAL", "THREADPOOL"),
+    *("UNRECOGNIZED_INPUT", "FINALIZE", "NULL_INPUT", "INCOMPATIBLE_OPTIONS", "INCORRECT_INPUT_TYPE", "ARCH_MISMATCH"),
+    *("OUTDATED_LIBRARY", "MISSING_FATBIN", "UNRECOGNIZED_ARCH", "UNSUPPORTED_ARCH", "LTO_NOT_ENABLED"),
+)
+#: Those that say nothing about an input, but about options, a missing input or architecture, a kind that is off.
+_NOT_OF_AN_INPUT: Final = frozenset({1, 2, 10, 11, 12, 18})
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call that refused device code.
+
+    Attributes
+    ----------
+    call : str
+        The function, such as ``"cuModuleLoadData"``; empty for a check before any call.
+    code : int
+        The CUresult or nvJitLinkResult; 0 without a call.
+    image : Artifact
+    backend : str
+        The reader of the image: ``"driver"`` or ``"nvjitlink"``.
+    version : CudaVersion
+        Its CUDA version.
+    loads : bool
+        Whether the image is loaded; else it is an input of a link.
+    arch : str
+        Architecture of the device, or of the link; empty where it is not known.
+    """
+
+    call: str
+    code: int
+    image: Artifact
+    backend: Backend
+    version: CudaVersion
+    loads: bool = False
+    arch: str = ""
+
+    @property
+    def reader(self) -> str:
+        """The reader in words: ``"a driver of CUDA 12.9"``."""
+        return f"nvJitLink {self.version}" if self.backend == "nvjitlink" else f"a driver of CUDA {self.version}"
+
+    @property
+    def error(self) -> str:
+        """The error and the call in words: ``"CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData"``."""
+        if not self.call:
+            return "VersionSkewError: a link"
+        if self.backend == "driver":
+            return f"{name_of(self.code)} ({self.code}): {self.call}"
+        name = dict(enumerate(_NVJITLINK_ERRORS, 1)).get(self.code, "UNKNOWN")
+        return f"NVJITLINK_ERROR_{name} ({self.code}): {self.call}"
+
+
+class _Reason(NamedTuple):
+    leaf: Artifact
+    why: str
+    fixes: tuple[str, ...]
+
+
+def explain(refusal: Refusal) -> CauseRecord | None:
+    """Return why the code was refused and what helps; None where neither versions nor architectures explain it."""
+    if refusal.backend == "nvjitlink" and refusal.code in _NOT_OF_AN_INPUT:
+        return None
+    leaves = list(refusal.image.leaves)
+    reasons = [reason for leaf in leaves if (reason := _reason(refusal, leaf)) is not None]
+    # of a fatbin that is loaded, one image that fits is enough
+    if not reasons or (refusal.loads and len(reasons) < len(leaves)):
+        return None
+    first, why = reasons[0], reasons[0].why
+    described = _described(first.leaf)
+    if len(reasons) > 1 and refusal.loads:
+        described = " or ".join(dict.fromkeys(_described(one.leaf) for one in reasons[:_LISTED]))
+        why = "; ".join(dict.fromkeys(one.why for one in reasons[:_LISTED]))
+    if refusal.image.parts:
+        described = f"a {refusal.image.kind} with {described}"
+    return CauseRecord(
+        kind="skew",
+        what=f"{refusal.error} of {described}",
+        why=why,
+        fix=list(dict.fromkeys(fix for one in (reasons if refusal.loads else reasons[:1]) for fix in one.fixes)),
+    )
+
+
+def of_link_error(error: LinkError) -> CauseRecord | None:
+    """Return why the bundled linker, or the library under it, refused an input; None where nothing explains it."""
+    if error.artifact is None or error.version is None:
+        return None
+    backend: Backend = "driver" if error.backend == "driver" else "nvjitlink"
+    return explain(Refusal(error.call, error.code or 0, error.artifact, backend, error.version))
+
+
+def not_emulated(function: str, note: str) -> CauseRecord:
+    """Return the cause of a failure after a call that an emulated driver refused because it does not emulate it."""
+    return CauseRecord(
+        kind="not_emulated",
+        what=f"CUDA_ERROR_NOT_SUPPORTED (801): {function}",
+        why=note,
+        fix=["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
+    )
+
+
+def _described(leaf: Artifact) -> str:
+    """Return a phrase for one image: ``"PTX ISA 9.0 for sm_90, made by CUDA 13.0"``."""
+    text = _NAMES.get(leaf.kind, f"a {leaf.kind}")
+    if leaf.ptx_isa:
+        text += " ISA {}.{}".format(*leaf.ptx_isa)
+    if leaf.arch:
+        text += f" for {leaf.arch}"
+    return f"{text}, made by CUDA {leaf.producer}" if leaf.producer else text
+
+
+def _reason(refusal: Refusal, leaf: Artifact) -> _Reason | None:
+    if leaf.problems and leaf.kind != "ltoir":  # (a driver that gets LTO-IR to load does not know where it ends)
+        return None
+    found = [one for one in (_of_architecture(refusal, leaf), _of_version(refusal, leaf)) if one is not None]
+    if not found:
+        return None
+    return _Reason(
+        leaf, "; ".join(why for why, _ in reversed(found)), tuple(fix for _, fixes in found for fix in fixes)
+    )
+
+
+# -- versions
+
+
+def _of_version(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | None:
+    """Return why the versions of reader and image do not fit, with the changes that help; None if they fit."""
+    reader, version = refusal.reader, refusal.version
+    if leaf.kind == "ltoir" and refusal.backend == "driver":
+        verb = "loads" if refusal.loads else "links"
+        why = f"no driver {verb} LTO-IR: nvJitLink links it, and the driver loads the result"
+    elif leaf.ptx_isa is not None:
+        if leaf.ptx_isa < _OLDEST_PTX and refusal.backend == "driver":
+            return f"{reader} reads PTX from ISA 2.0 on", ("compile the code again, with CUDA 12 or newer",)
+        reads = ptx_isa_of(version)
+        if leaf.ptx_isa <= reads:
+            return None
+        why = f"{reader} reads PTX up to ISA {_dotted(reads)}; {_maker(leaf)} wrote {_dotted(leaf.ptx_isa)}"
+    elif leaf.needs is None or leaf.needs.met_by(version):
+        return None
+    elif not refusal.loads:
+        why = f"{reader} links code of CUDA {version} or older; {_maker(leaf)} made this"
+    elif leaf.needs.version.major > version.major:
+        why = f"{reader} loads cubins of toolkits up to CUDA {version.major}; {_maker(leaf)} made this one"
+    else:
+        return None  # of the driver's own major release
+    return why, tuple(_changes(refusal, leaf))
+
+
+def _dotted(isa: tuple[int, int]) -> str:
+    return f"{isa[0]}.{isa[1]}"
+
+
+def _maker(leaf: Artifact) -> str:
+    if leaf.producer is not None:
+        return f"CUDA {leaf.producer}"
+    assert leaf.needs is not None  # (else it would not be too new)
+    return f"{'a toolkit ' if leaf.needs.newer_than else ''}{leaf.needs}"
+
+
+def _changes(refusal: Refusal, leaf: Artifact) -> Iterator[str]:
+    """Yield the changes that help code that is too new for its reader, or that no driver reads; the smallest first."""
+    version, reader, on_driver = refusal.version, refusal.reader, refusal.backend == "driver"
+    needs = leaf.needs
+    maker = leaf.producer or (needs.version if needs and not needs.newer_than else None)
+    ltoir = leaf.kind == "ltoir"
+    if on_driver and maker and maker.major == version.major:
+        if refusal.loads and leaf.kind == "ptx" and refusal.arch:
+            yield f"compile to a cubin, with -arch={refusal.arch}: {reader} loads those of every CUDA {version.major}"
+        if dispatch.explain(version, maker, ltoir, ltoir).backend == "nvjitlink":
+            yield f"link it with nvJitLink {maker}, and load the result: {_install(maker, '==', '.*')}"
+    elif ltoir and maker is None:
+        yield "link it with nvJitLink, and load the result"
+    too_new = needs is not None and not needs.met_by(version)
+    if too_new or (ltoir and maker and maker.major > version.major):
+        also = f", and link with nvJitLink {version}" if ltoir and on_driver else ""
+        any_minor = leaf.kind == "cubin" and refusal.loads
+        release, pin = (f"CUDA {version.major}", version.major) if any_minor else (f"CUDA {version} or older", version)
+        yield f"compile with {release}{also}: pip install 'cuda-toolkit[nvrtc]=={pin}.*'"
+    if too_new and needs is not None:
+        yield from _newer_reader(refusal, leaf, needs)
+    if maker is not None:
+        kind = "linked-cubin" if leaf.kind == "cubin" and leaf.relocatable is False else leaf.kind
+        yield f"see what else works: cudalink can-link {maker} {refusal.backend}-{version} {kind}"
+
+
+def _newer_reader(refusal: Refusal, leaf: Artifact, needs: Needs) -> Iterator[str]:
+    if refusal.backend == "nvjitlink":
+        yield f"take a newer nvJitLink: {_install(needs.version, '>' if needs.newer_than else '>=')}"
+    elif needs.newer_than:
+        yield f"require a driver for a CUDA newer than {needs.version}"
+    else:
+        # what is linked already, and what nvJitLink links, runs on every driver of its major release
+        exact = leaf.kind == "ptx" or (leaf.kind == "cubin" and not refusal.loads)
+        first = needs.version if exact else CudaVersion(needs.version.major, 0)
+        release = f" ({DRIVER_RELEASES[first]})" if first in DRIVER_RELEASES else ""
+        also = f", and link with nvJitLink {needs.version}" if leaf.kind == "ltoir" else ""
+        yield f"require a driver for CUDA {first}{release} or newer{also}"
+
+
+def _install(version: CudaVersion, operator: str, end: str = "") -> str:
+    return f"pip install '{NVJITLINK[version.major == 12]}{operator}{version}{end}'"  # (CUDA 12 has its own package)
+
+
+# -- architectures
+
+
+def _of_architecture(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | None:
+    """Return why an image is not for the architecture of the device or link, with what helps; None if it is."""
+    made, wanted = _architecture(leaf.arch or ""), _architecture(refusal.arch)
+    if made is None or wanted is None or (refusal.backend == "nvjitlink" and leaf.kind != "cubin"):
+        return None
+    number, suffix = made
+    device = wanted[0]
+    is_ptx = leaf.kind == "ptx"
+    if not refusal.loads and not is_ptx:
+        if number == device:
+            return None
+        why = f"a link for {refusal.arch} takes cubins for {refusal.arch} only; this one is for {leaf.arch}"
+        return why, (f"compile with -arch={refusal.arch}",)
+    if suffix == "a":
+        fits, runs = number == device, f"on sm_{number} only"
+    elif is_ptx and not suffix:
+        fits, runs = number <= device, f"on sm_{number} and newer devices only"
+    else:
+        fits = number // 10 == device // 10 and number <= device
+        runs = f"on devices of compute capability {number // 10}.{number % 10} to {number // 10}.9 only"
+    if fits:
+        return None
+    why = f"{_NAMES.get(leaf.kind, f'a {leaf.kind}')} for {leaf.arch} runs {runs}; this device is {refusal.arch}"
+    return why, (
+        f"compile with -arch={refusal.arch} for this device",
+        f"compile with -arch=compute_{device} or lower to PTX, which runs on this device and on newer ones",
+    )
+
+
+def _architecture(text: str) -> tuple[int, str] | None:
+    """Return number and letter of an architecture, known or not."""
+    match = re.fullmatch(r"(?:sm|compute)_(\d{2,3})([a-z]?)", text, re.ASCII)
+    return (int(match[1]), match[2]) if match else None

@@ -1,0 +1,327 @@
+"""Why code was refused: every rule has its reason, and every change that it names leaves nothing to explain."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from pytest_cudalink.artifacts import read_words
+from pytest_cudalink.compat.atlas import load
+from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
+from pytest_cudalink.linker import causes
+from pytest_cudalink.linker.causes import Refusal, explain
+from pytest_cudalink.linker.errors import LinkError, VersionSkewError
+from pytest_cudalink.versions import CudaVersion
+
+V12_2, V12_9, V13_0, V13_5 = (CudaVersion.parse(text) for text in ("12.2", "12.9", "13.0", "13.5"))
+
+
+def words(kind: str, made: CudaVersion, arch: str = "sm_90") -> str:
+    """How an emulated driver describes code of a release."""
+    table = {"ptx": PTX_ISA, "ltoir": NVVM_IR}.get(kind)
+    if table is None:
+        return f"cubin {arch} {made} {'linked' if kind == 'linked-cubin' else 'relocatable'}"
+    number = ".".join(map(str, table[made]))
+    return f"{kind} {arch} {made if kind == 'ptx' else '-'} {number}"
+
+
+def refusal(*images: str, code: int = 209, call: str = "cuModuleLoadData", **changes: object) -> Refusal:
+    """A refusal by a driver of CUDA 12.9 with a device of sm_90."""
+    given = Refusal(call, code, read_words(images), "driver", V12_9, loads=not call.startswith("cuLink"), arch="sm_90")
+    return replace(given, **changes)
+
+
+CAN_LINK = "see what else works: cudalink can-link {}"
+CASES = {
+    "newer PTX": (
+        refusal("ptx sm_90 13.0 9.0", code=222),
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0 for sm_90, made by CUDA 13.0",
+        "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0",
+        [
+            "compile with CUDA 12.9 or older: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "require a driver for CUDA 13.0 (580.65.06) or newer",
+            CAN_LINK.format("13.0 driver-12.9 ptx"),
+        ],
+    ),
+    "newer PTX of the driver's major": (
+        refusal("ptx sm_90 12.9 8.8", code=222, version=V12_2),
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 8.8 for sm_90, made by CUDA 12.9",
+        "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.9 wrote 8.8",
+        [
+            "compile to a cubin, with -arch=sm_90: a driver of CUDA 12.2 loads those of every CUDA 12",
+            "link it with nvJitLink 12.9, and load the result: pip install 'nvidia-nvjitlink-cu12==12.9.*'",
+            "compile with CUDA 12.2 or older: pip install 'cuda-toolkit[nvrtc]==12.2.*'",
+            "require a driver for CUDA 12.9 (575.51.03) or newer",
+            CAN_LINK.format("12.9 driver-12.2 ptx"),
+        ],
+    ),
+    "PTX of a toolkit that no table has": (
+        refusal("ptx sm_90 - 42.0", code=222),
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 42.0 for sm_90",
+        f"a driver of CUDA 12.9 reads PTX up to ISA 8.8; a toolkit newer than CUDA {max(PTX_ISA)} wrote 42.0",
+        [
+            "compile with CUDA 12.9 or older: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            f"require a driver for a CUDA newer than {max(PTX_ISA)}",
+        ],
+    ),
+    "PTX from before everything": (
+        refusal("ptx sm_10 - 1.4", code=218),
+        "CUDA_ERROR_INVALID_PTX (218): cuModuleLoadData of PTX ISA 1.4 for sm_10",
+        "a driver of CUDA 12.9 reads PTX from ISA 2.0 on",
+        ["compile the code again, with CUDA 12 or newer"],
+    ),
+    "PTX for newer devices": (
+        refusal("ptx sm_100 - 8.6", code=218),
+        "CUDA_ERROR_INVALID_PTX (218): cuModuleLoadData of PTX ISA 8.6 for sm_100",
+        "PTX for sm_100 runs on sm_100 and newer devices only; this device is sm_90",
+        [
+            "compile with -arch=sm_90 for this device",
+            "compile with -arch=compute_90 or lower to PTX, which runs on this device and on newer ones",
+        ],
+    ),
+    "PTX for one architecture": (
+        refusal("ptx sm_80a - 8.6", code=218),
+        "CUDA_ERROR_INVALID_PTX (218): cuModuleLoadData of PTX ISA 8.6 for sm_80a",
+        "PTX for sm_80a runs on sm_80 only; this device is sm_90",
+        [
+            "compile with -arch=sm_90 for this device",
+            "compile with -arch=compute_90 or lower to PTX, which runs on this device and on newer ones",
+        ],
+    ),
+    "cubin of the next major": (
+        refusal("cubin sm_90 13.0 linked"),
+        "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a cubin for sm_90, made by CUDA 13.0",
+        "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.0 made this one",
+        [
+            "compile with CUDA 12: pip install 'cuda-toolkit[nvrtc]==12.*'",
+            "require a driver for CUDA 13.0 (580.65.06) or newer",
+            CAN_LINK.format("13.0 driver-12.9 linked-cubin"),
+        ],
+    ),
+    "cubin in a fatbin": (
+        refusal("fatbin", "cubin sm_90 13.5 linked", code=200),
+        "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of a fatbin with a cubin for sm_90, made by CUDA 13.5",
+        "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.5 made this one",
+        [
+            "compile with CUDA 12: pip install 'cuda-toolkit[nvrtc]==12.*'",
+            "require a driver for CUDA 13.0 (580.65.06) or newer",
+            CAN_LINK.format("13.5 driver-12.9 linked-cubin"),
+        ],
+    ),
+    "fatbin without code for the device": (
+        refusal("fatbin", "cubin sm_80 12.9 linked", "ptx sm_100 12.9 8.8"),
+        (
+            "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a fatbin with a cubin for sm_80, made by CUDA 12.9 "
+            "or PTX ISA 8.8 for sm_100, made by CUDA 12.9"
+        ),
+        (
+            "a cubin for sm_80 runs on devices of compute capability 8.0 to 8.9 only; this device is sm_90; "
+            "PTX for sm_100 runs on sm_100 and newer devices only; this device is sm_90"
+        ),
+        [
+            "compile with -arch=sm_90 for this device",
+            "compile with -arch=compute_90 or lower to PTX, which runs on this device and on newer ones",
+        ],
+    ),
+    "LTO-IR that is loaded": (
+        refusal("ltoir damaged", code=200),
+        "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of LTO-IR",
+        "no driver loads LTO-IR: nvJitLink links it, and the driver loads the result",
+        ["link it with nvJitLink, and load the result"],
+    ),
+    "LTO-IR that the driver links": (
+        refusal(words("ltoir", V12_9), code=221, call="cuLinkAddData"),
+        "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 12.9",
+        "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
+        [
+            "link it with nvJitLink 12.9, and load the result: pip install 'nvidia-nvjitlink-cu12==12.9.*'",
+            CAN_LINK.format("12.9 driver-12.9 ltoir"),
+        ],
+    ),
+    "LTO-IR of the next major": (
+        refusal(words("ltoir", V13_0), code=221, call="cuLinkAddData"),
+        "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 13.0",
+        "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
+        [
+            "compile with CUDA 12.9 or older, and link with nvJitLink 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "require a driver for CUDA 13.0 (580.65.06) or newer, and link with nvJitLink 13.0",
+            CAN_LINK.format("13.0 driver-12.9 ltoir"),
+        ],
+    ),
+    "newer cubin for another architecture that is linked": (
+        refusal("cubin sm_100 13.0 relocatable", call="cuLinkAddData"),
+        "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuLinkAddData of a cubin for sm_100, made by CUDA 13.0",
+        (
+            "a driver of CUDA 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this; "
+            "a link for sm_90 takes cubins for sm_90 only; this one is for sm_100"
+        ),
+        [
+            "compile with -arch=sm_90",
+            "compile with CUDA 12.9 or older: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "require a driver for CUDA 13.0 (580.65.06) or newer",
+            CAN_LINK.format("13.0 driver-12.9 cubin"),
+        ],
+    ),
+    "LTO-IR that is newer than nvJitLink": (
+        Refusal("nvJitLinkAddData", 6, read_words([words("ltoir", V13_5)]), "nvjitlink", V13_0),
+        "NVJITLINK_ERROR_INTERNAL (6): nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5",
+        "nvJitLink 13.0 links code of CUDA 13.0 or older; CUDA 13.5 made this",
+        [
+            "compile with CUDA 13.0 or older: pip install 'cuda-toolkit[nvrtc]==13.0.*'",
+            "take a newer nvJitLink: pip install 'nvidia-nvjitlink>=13.5'",
+            CAN_LINK.format("13.5 nvjitlink-13.0 ltoir"),
+        ],
+    ),
+    "library with a newer object": (
+        Refusal(
+            "nvJitLinkAddFile",
+            42,
+            read_words(["library", "object", "fatbin", words("cubin", V12_2), words("cubin", V13_0)]),
+            "nvjitlink",
+            V12_9,
+        ),
+        "NVJITLINK_ERROR_UNKNOWN (42): nvJitLinkAddFile of a library with a cubin for sm_90, made by CUDA 13.0",
+        "nvJitLink 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this",
+        [
+            "compile with CUDA 12.9 or older: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "take a newer nvJitLink: pip install 'nvidia-nvjitlink>=13.0'",
+            CAN_LINK.format("13.0 nvjitlink-12.9 cubin"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reasons(name: str) -> None:
+    """The error, the rule with both versions, and the changes, the smallest first."""
+    given, what, why, fix = CASES[name]
+    assert explain(given) == {"kind": "skew", "what": what, "why": why, "fix": fix}
+
+
+NOT_SKEW = {
+    "a damaged cubin": refusal("cubin damaged", code=200),
+    "a mistake in PTX": refusal("ptx sm_70 - 8.0", code=218),
+    "a cubin that fits": refusal("cubin sm_90 12.2 linked", code=200),
+    "a newer cubin of the driver's major": refusal("cubin sm_90 12.9 linked", version=V12_2),
+    "a fatbin of which one image fits": refusal("fatbin", "cubin sm_100 12.9 linked", "ptx sm_80 12.9 8.8"),
+    "no code at all": refusal("unknown damaged", code=200),
+    "an unknown word": refusal("sorcery sm_90 13.0 9.0"),
+    "a cubin of an unknown release": refusal("cubin sm_90 - -"),
+    "an input for which -lto is missing": Refusal(
+        "nvJitLinkAddData", 18, read_words([words("ltoir", V13_5)]), "nvjitlink", V13_0
+    ),
+    "a cubin for another architecture, of which nvJitLink's link is not known": Refusal(
+        "nvJitLinkAddData", 13, read_words([words("cubin", V13_0, "sm_100")]), "nvjitlink", V13_0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_SKEW)
+def test_no_reason(name: str) -> None:
+    """What versions and architectures do not explain gets no reason."""
+    assert explain(NOT_SKEW[name]) is None
+
+
+RELEASES = st.sampled_from(sorted(PTX_ISA))
+WRITERS = st.sampled_from(sorted(NVVM_IR))
+LIBRARIES = ("driver", "nvjitlink")
+KINDS = st.sampled_from(["ptx", "ltoir", "cubin", "linked-cubin"])
+
+
+def _helped(given: Refusal, kind: str, fix: str) -> Refusal | None:
+    """The refusal after a change; None for a line that changes no version."""
+    if found := re.search(r"cuda-toolkit\[nvrtc\]==(\d+)\.(\d+|\*)", fix):
+        release = CudaVersion(int(found[1]), 0 if found[2] == "*" else int(found[2]))
+        if kind == "ltoir" and given.backend == "driver":  # it is nvJitLink that links
+            given = replace(given, backend="nvjitlink", call="nvJitLinkAddData")
+        return replace(given, image=read_words([words(kind, release)])) if release in NVVM_IR else None
+    if found := re.search(r"require a driver for CUDA (\d+\.\d+)", fix):
+        version = CudaVersion.parse(found[1])
+        given = replace(given, version=version)
+        return replace(given, backend="nvjitlink", version=max(version, V13_5)) if kind == "ltoir" else given
+    if found := re.search(r"'nvidia-nvjitlink\S*[>=]=(\d+\.\d+)", fix):
+        return replace(given, backend="nvjitlink", call="nvJitLinkAddData", version=CudaVersion.parse(found[1]))
+    return None
+
+
+@given(
+    made=WRITERS, version=RELEASES, kind=KINDS, backend=st.sampled_from(["driver", "nvjitlink"]), loads=st.booleans()
+)
+def test_each_change_helps(made: CudaVersion, version: CudaVersion, kind: str, backend: str, loads: bool) -> None:
+    """After a change that names a version, nothing is left to explain; every line is one line."""
+    assume(backend == "driver" or not loads)
+    given = Refusal(
+        "cuModuleLoadData" if loads else "cuLinkAddData", 209, read_words([words(kind, made)]), backend, version, loads
+    )
+    cause = explain(given)
+    if cause is None:
+        return
+    assert cause["kind"] == "skew"
+    assert cause["fix"]
+    assert len(set(cause["fix"])) == len(cause["fix"])
+    assert all(line and "\n" not in line for line in (cause["what"], cause["why"], *cause["fix"]))
+    for fix in cause["fix"]:
+        helped = _helped(given, kind, fix)
+        assert helped is None or explain(helped) is None, fix
+
+
+#: Step and kind of the atlas, with the kind of the code that the reader gets: at a load, nvJitLink has linked it.
+ASKED = (
+    ("nvjitlink", "ptx", "ptx"),
+    ("nvjitlink", "ltoir", "ltoir"),
+    ("driver", "ptx", "ptx"),
+    ("driver", "ltoir", "ltoir"),
+    ("driver", "cubin", "cubin"),
+    ("load", "cubin", "linked-cubin"),
+)
+
+
+@pytest.mark.parametrize(("step", "kind", "read_as"), ASKED)
+def test_whatever_the_atlas_refuses_is_explained(step: str, kind: str, read_as: str) -> None:
+    """The rules give a reason for each cell of the atlas where the library refused the code, and for no other."""
+    atlas = load()
+    backend = "nvjitlink" if step == "nvjitlink" else "driver"
+    wrong, asked = {}, 0
+    for made in sorted(NVVM_IR):
+        for read in sorted(PTX_ISA):
+            answer = atlas.ask(str(made), str(read), kind, step, "sm_90")
+            # nvJitLink before 12.3 counts as absent
+            if answer is None or answer.status not in ("works", "refused") or read < CudaVersion(12, 3):
+                continue
+            asked += 1
+            image = read_words([words(read_as, made)])
+            given = Refusal("link", answer.code or 209, image, backend, read, loads=step == "load", arch="sm_90")
+            if (explain(given) is None) != answer.works:
+                wrong[str(made), str(read)] = answer
+    assert wrong == {}
+    assert asked > 100
+
+
+def test_errors_of_the_bundled_linker() -> None:
+    """An error that knows its input and the linker's version is explained, also one from before any call."""
+    image = read_words([words("ltoir", V13_5)])
+    early = VersionSkewError("no", backend="nvjitlink", artifact=image, version=V13_0)
+    late = LinkError("no", backend="nvjitlink", call="nvJitLinkAddData", code=6, artifact=image).with_context(
+        version=V13_0
+    )
+
+    of_early, of_late = map(causes.of_link_error, (early, late))
+    assert of_early["what"] == "VersionSkewError: a link of LTO-IR for sm_90, made by CUDA 13.5"
+    assert of_late["what"] == "NVJITLINK_ERROR_INTERNAL (6): nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5"
+    assert of_early["why"] == of_late["why"]
+    assert causes.of_link_error(LinkError("no", backend="driver")) is None
+    assert causes.of_link_error(LinkError("no", backend="driver", artifact=image)) is None
+
+
+def test_a_call_that_is_not_emulated() -> None:
+    """A launch is no skew: only a real driver helps, or the option that skips it."""
+    assert causes.not_emulated("cuLaunchKernel", "it does not execute kernels") == {
+        "kind": "not_emulated",
+        "what": "CUDA_ERROR_NOT_SUPPORTED (801): cuLaunchKernel",
+        "why": "it does not execute kernels",
+        "fix": ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
+    }
