@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ..plurals import counted
 from ..report.safe_text import block
-from ..report.wording import by_cause, linked_on, split_link_key, status, without_driver
+from ..report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from . import faults, ledger, unsteered
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["show"]
 
 _SHOWN = 20
+#: pytest's categories of results that are of a whole test.
+_OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _RELEASE = re.compile(r"\bCUDA (\d+)\.(\d+)")
 
 
@@ -53,6 +55,7 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untrig
     if reporter.verbosity >= 0:
         lines += run.late_header if run.is_controller else []
         lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
+        lines += _share(reporter, totals.refused.keys())
         lines += _new_processes(run.new_processes)
     lines += untriggered  # however quiet the run is: what was asked for did not happen
     if failing := totals.failing(lifetime):
@@ -106,6 +109,19 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
     for missing, count in sorted(totals.missing.items()):
         lines.append(f"{counted(count, 'test was skipped: it needs', 'tests were skipped: they need')} {missing}")
     return lines
+
+
+def _share(reporter: pytest.TerminalReporter, refused: Collection[str]) -> list[str]:
+    """Return how much of the suite ran, where a part of it needs a GPU; the report of all cells has the same words."""
+    if not refused:
+        return []
+    every = {
+        kind: {one.nodeid for one in reporter.stats.get(kind, ()) if isinstance(one, pytest.TestReport)}
+        for kind in _OUTCOMES
+    }
+    tests = set().union(*every.values(), refused)
+    ran = len(tests - every["skipped"] - refused)
+    return ["; ".join(share(ran, len(tests), len(refused)))]
 
 
 def _left(sticky: StickyRecord) -> str:

@@ -9,6 +9,7 @@ from ..plurals import counted
 from .cell_run import UNKNOWN
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
+from .wording import share
 
 __all__ = ["SYMBOLS", "Level", "Verdict", "verdict"]
 
@@ -69,23 +70,15 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Verdi
         _some(counts[UNKNOWN], "outcome is unknown", "outcomes are unknown"),
     ]
     bad, warn = list(filter(None, failing)), list(filter(None, lacking))
-    share = _share(report)
+    shares = share(report.share[0], len(report.tests), report.share[1])
     if bad or warn:
-        return Verdict("bad" if bad else "warn", "; ".join([*bad, *warn, *share]))
+        return Verdict("bad" if bad else "warn", "; ".join([*bad, *warn, *shares]))
     if not counts.total():
         return Verdict("warn", "no test ran")
-    ran, *gpu = share or [counted(len(report.tests), "test")]
+    ran, *gpu = shares or [counted(len(report.tests), "test")]
     fine = f"no test fails: {ran} in {counted(len(report.cells), 'cell')}"
     allowed = _some(len(missing), "cell did not run, which is allowed", "cells did not run, which is allowed")
     return Verdict("good", "; ".join(filter(None, [fine, *gpu, allowed])))
-
-
-def _share(report: MatrixReport) -> list[str]:
-    """Return how much of the suite ran, and how much of the rest needs a GPU; empty if each test ran in some cell."""
-    (ran, need), every = report.share, len(report.tests)
-    if ran == every:
-        return []
-    return list(filter(None, [f"{ran} of {counted(every, 'test')} ran", _some(need, "needs a GPU", "need a GPU")]))
 
 
 def _some(number: int, one: str, many: str) -> str:

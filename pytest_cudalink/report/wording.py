@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
+from ..plurals import counted
+
 __all__ = [
     "EVENTS_UNWRITTEN",
     "UNWRITTEN",
@@ -18,6 +20,7 @@ __all__ = [
     "link_key",
     "linked_on",
     "not_emulated",
+    "share",
     "split_link_key",
     "status",
     "unsteered_on",
@@ -118,6 +121,14 @@ def explanation(cause: Mapping[str, Any]) -> str:
     lines = [f"error  {cause['what']}", f"why    {cause['why']}"]
     lines += [f"{'' if number else 'fix':<6} {text}" for number, text in enumerate(cause["fix"])]
     return "\n".join(lines)
+
+
+def share(ran: int, tests: int, need: int) -> list[str]:
+    """Return how many tests ran, and how many of the rest need a GPU; empty if all tests ran."""
+    if ran == tests:
+        return []
+    found = [f"{ran} of {counted(tests, 'test')} ran"]
+    return [*found, counted(need, "needs a GPU", "need a GPU")] if need else found
 
 
 def status(verdict: Mapping[str, Any]) -> str:

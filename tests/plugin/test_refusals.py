@@ -70,6 +70,7 @@ def test_a_failure_names_the_refused_function(run, toolkit) -> None:
             "*--cudalink-unsupported=skip skips such tests.",
             "1 test failed because the emulated driver refused a call:",
             "  cuLaunchKernel is not emulated: 1",
+            "0 of 1 test ran; 1 needs a GPU",
         ]
     )
     assert tests["test_launch"].outcome == "failed"
@@ -156,6 +157,7 @@ def test_only_failures_of_the_phase_are_skipped(run, arguments) -> None:
     assert "4 tests were skipped because the emulated driver refused a call:" in result.outlines
     counted = dict(line.strip().split(" is not emulated: ") for line in result.outlines if line.startswith("  cu"))
     assert counted == {"cuBroken": "2", "cuFirst": "1", "cuSecond": "1", "cuLate": "1"}
+    assert "6 of 11 tests ran; 4 need a GPU" in result.outlines
 
 
 SUBTESTS = """
