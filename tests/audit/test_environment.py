@@ -21,6 +21,7 @@ from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audi
 from pytest_cudalink.audit.libraries import cuda_functions
 from pytest_cudalink.cli import main
 from pytest_cudalink.elf import ElfError
+from pytest_cudalink.installers import install_command
 from tests.stubs.conftest import compile_c
 
 _SYSTEM_LIBRARIES = providers._system_libraries
@@ -495,7 +496,7 @@ def test_conda_without_its_rules(made, monkeypatch) -> None:
     finally:
         conda.rules.cache_clear()
     assert found.exit_code == 2
-    assert "pip install 'pytest-cudalink[audit]'" in found.unreadable[0].text
+    assert install_command("'pytest-cudalink[audit]'") in found.unreadable[0].text
 
 
 # -- what cannot be read

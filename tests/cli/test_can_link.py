@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cudalink import cli, probes
 from pytest_cudalink.compat import atlas
+from pytest_cudalink.installers import install_command
 
 __all__ = ()
 
@@ -41,7 +42,8 @@ def test_no(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 1
     assert out.startswith("no: nvJitLink 13.0 does not link PTX of CUDA 13.2\n")
     assert "  measured    nvJitLinkAddData answers 4 NVJITLINK_ERROR_PTX_COMPILE: " in out
-    assert "  instead     take nvJitLink 13.2 or newer: pip install 'nvidia-nvjitlink==13.2.*'\n" in out
+    install = install_command("'nvidia-nvjitlink==13.2.*'")
+    assert f"  instead     take nvJitLink 13.2 or newer: {install}\n" in out
     assert "              compile with CUDA 13.0\n" in out
 
 
