@@ -1,4 +1,4 @@
-"""Reading files that may be damaged, or that another program has put there."""
+"""Files that may be damaged, put there by another program, or behind a descriptor that was ours."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ import os
 import stat
 from typing import BinaryIO
 
-__all__ = ["open_regular", "read_bounded"]
+__all__ = ["identity", "open_regular", "read_bounded"]
+
+
+def identity(descriptor: int) -> tuple[int, int] | None:
+    """Return device and inode of an open file, by which we know ours; None if the descriptor is closed.
+
+    A program may close every descriptor, as daemons do, and open a file of its own at a number that was ours.
+    """
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

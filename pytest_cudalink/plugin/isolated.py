@@ -16,6 +16,7 @@ from typing import Any, Final
 import pytest
 
 from ..plurals import counted
+from ..regular_files import identity
 from . import faults, pytest_private, sticky
 from .children import key
 from .ledger import Outside
@@ -81,15 +82,23 @@ class Child:
         self._seen_by_both = 0
         self._session: pytest.Session | None = None
         self._file: int | None = None
+        self._identity: tuple[int, int] | None = None
         self._open(task.reports)
 
     def _open(self, reports: str) -> None:
-        if self._file is not None:
-            os.close(self._file)
+        self._close()
         self._file = os.open(reports, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._identity, self._reports = identity(self._file), reports
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None and identity(file) == self._identity:
+            os.close(file)
 
     def _write(self, kind: str, data: Any) -> None:
         if self._file is not None:
+            if identity(self._file) != self._identity:  # the test has closed every descriptor
+                self._open(self._reports)
             os.write(self._file, json.dumps({kind: data}, default=str).encode() + b"\n")
 
     @pytest.hookimpl(trylast=True)
@@ -157,9 +166,7 @@ class Child:
         """Say with which exit code pytest ends this process: with another one it died."""
         if self._session is not None:
             self._write("ended", int(self._session.exitstatus))
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        self._close()
 
 
 class Server(Child):

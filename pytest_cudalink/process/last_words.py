@@ -13,21 +13,36 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from ..regular_files import identity
+
 if TYPE_CHECKING:
     from ..emulator.control import DriverControl
 
 __all__ = ["current_test", "emulated_driver", "watch"]
 
+#: As `OWN_FILES_FROM` of native/own_file.h.
+_FIRST_DESCRIPTOR: Final = 200
 _LIBRARY: Final = Path(__file__).parent / "lib" / "libcudalink-last-words.so"
 
 
 class _Watch(NamedTuple):
-    """Arguments of ``cudalinkLastWords``: three descriptors and the worker, as JSON."""
+    """The descriptors of record, frames and terminal, -1 for none, with their files; and the worker, as JSON."""
 
-    record: int
-    frames: int
-    terminal: int
+    descriptors: tuple[int, int, int]
+    files: tuple[tuple[int, int] | None, ...]
     worker: bytes
+
+    def begin(self) -> None:
+        """Watch; without a descriptor that the program has closed, and may have opened again for a file of its own."""
+        found = zip(self.descriptors, self.files, strict=True)
+        ours = [one if identity(one) == known else -1 for one, known in found]
+        _library().cudalinkLastWords(*ours, self.worker)
+
+    def close(self) -> None:
+        """Close what is still ours."""
+        for one, known in zip(self.descriptors, self.files, strict=True):
+            if known is not None and identity(one) == known:
+                os.close(one)
 
 
 _watches: list[_Watch] = []
@@ -59,23 +74,35 @@ def watch(record: Path, worker: str | None, terminal: int | None) -> Callable[[]
         Watches for the earlier run of this process again. The first run of a process is watched until the process ends:
         it can still die in an exit handler.
     """
-    library = _library()
-    if library is None:
+    if _library() is None:
         return _nothing
     frames = shown = -1
     if terminal is not None and faulthandler.is_enabled():
-        shown = os.dup(terminal)
+        shown = _high(terminal)
         with tempfile.TemporaryFile(buffering=0) as file:
-            frames = os.dup(file.fileno())
+            frames = _high(file.fileno())
         faulthandler.disable()  # its handlers must lie above ours
-    found = _Watch(
-        os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC), frames, shown, json.dumps(worker).encode()
-    )
-    library.cudalinkLastWords(*found)
+    opened = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    descriptors = _high(opened), frames, shown
+    os.close(opened)
+    found = _Watch(descriptors, tuple(map(identity, descriptors)), json.dumps(worker).encode())
+    found.begin()
     if frames >= 0:
         faulthandler.enable(file=frames)
     _watches.append(found)
     return _unwatch
+
+
+def _high(descriptor: int) -> int:
+    """Return another descriptor of a file, above the numbers that a program counts on when it closes and opens files.
+
+    faulthandler itself writes to its descriptor, whatever file has that number.
+    """
+    import fcntl  # not on Windows, where there is no library either
+
+    with suppress(OSError):  # a low limit
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
+    return os.dup(descriptor)
 
 
 def _nothing() -> None:
@@ -85,10 +112,8 @@ def _nothing() -> None:
 def _unwatch() -> None:
     if len(_watches) > 1:
         ended = _watches.pop()
-        _library().cudalinkLastWords(*_watches[-1])
-        for descriptor in ended[:3]:
-            if descriptor >= 0:
-                os.close(descriptor)
+        _watches[-1].begin()
+        ended.close()
 
 
 def current_test(nodeid: str | None) -> None:

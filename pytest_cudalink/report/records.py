@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar, Unpack, overload
 
+from ..regular_files import identity
 from . import events
 from .events import OUTCOMES, SCHEMA
 
@@ -84,6 +85,7 @@ class Writer:
         self._opened: list[int] = []
         # one call in C: an exception that comes as a call returns loses what it returned
         self._opened.extend(map(os.open, (self.path,), (flags,), (0o666,)))
+        self._identity = identity(self._opened[0])
         self._descriptor: int | None = self._opened[0]
 
     @overload
@@ -128,24 +130,36 @@ class Writer:
             return
         line = json.dumps({"event": event, "time": time.time(), **content}, ensure_ascii=True, default=str) + "\n"
         try:
-            _write_all(self._descriptor, line.encode("ascii"))
+            self._append(line.encode("ascii"))
         except OSError as error:
             if self._on_error is None:
                 raise
             self.close()
             self._on_error(error)
 
+    def _append(self, data: bytes) -> None:
+        if not self._is_open():
+            raise OSError(errno.EBADF, "the program has closed the file's descriptor", str(self.path))
+        _write_all(self._opened[0], data)
+
     def close(self) -> None:
         """Close the file; may be called again."""
         if self._descriptor is None:
             return
+        is_open = self._is_open()
         descriptor, self._descriptor = self._descriptor, None
         try:
-            os.close(descriptor)
+            if is_open:
+                os.close(descriptor)
         except OSError as error:  # some file systems find out only now that the disk is full
             if self._on_error is None:
                 raise
             self._on_error(error)
+
+    def _is_open(self) -> bool:
+        """Whether the descriptor is still that of the file, and no other file of the program has its number."""
+        found = identity(self._opened[0])
+        return found is not None and found == self.__dict__.get("_identity", found)
 
     def __del__(self) -> None:
         opened = self.__dict__.get("_opened")

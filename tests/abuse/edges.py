@@ -17,10 +17,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_cudalink.process import last_words, preload
+from pytest_cudalink.report import Writer
 
 from .mutations import Subject
 from .ways import Outcome, Way
@@ -145,6 +147,125 @@ def _unloads() -> Use:
     return use
 
 
+# -- daemons, which close every descriptor and open files of their own at the same numbers
+
+
+class _Held:
+    """What keeps a descriptor of ours open: each kind of memory that is shared, a link worker, and a record file."""
+
+    def __init__(self, cuda: Any, pick: random.Random, folder: Path) -> None:
+        self._cuda, self._pick = cuda, pick
+        self._address, self._reserved = ctypes.c_uint64(), ctypes.c_uint64()
+        self._pool, self._external = ctypes.c_void_p(), ctypes.c_void_p()
+        self._physical = ctypes.c_uint64()
+        self._writer = Writer(folder / "record.jsonl")
+        context = ctypes.c_void_p()
+        assert cuda.cuInit(0) == 0
+        assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        assert cuda.cuCtxSetCurrent(context) == 0
+
+    def make(self) -> None:
+        """Make each kind of object; what there is no descriptor for is refused."""
+        cuda, size = self._cuda, ctypes.c_size_t(2 << 20)
+        properties = (ctypes.c_int * 22)(1, 1, 1)  # pinned, a file, a device
+        cuda.cuMemAlloc_v2(ctypes.byref(self._address), size)
+        cuda.cuMemPoolCreate(ctypes.byref(self._pool), properties)
+        cuda.cuMemCreate(ctypes.byref(self._physical), size, properties, ctypes.c_uint64())
+        cuda.cuMemAddressReserve(
+            ctypes.byref(self._reserved), size, ctypes.c_size_t(), ctypes.c_uint64(), ctypes.c_uint64()
+        )
+        with tempfile.TemporaryFile() as file:
+            file.truncate(2 << 20)
+            description = (ctypes.c_int * 26)(1, 0, os.dup(file.fileno()))
+            description[6] = 2 << 20
+            cuda.cuImportExternalMemory(ctypes.byref(self._external), description)
+
+    def use(self) -> None:
+        """Make calls that write, map, grow or duplicate what these are kept in."""
+        cuda, size, out = self._cuda, ctypes.c_size_t(2 << 20), ctypes.c_int()
+        handle, address = ctypes.create_string_buffer(64), ctypes.c_uint64()
+        buffer = (ctypes.c_uint64 * 11)(0, 1 << 20)
+        calls: list[Callable[[], object]] = [
+            lambda: cuda.cuIpcGetMemHandle(handle, self._address),
+            lambda: cuda.cuMemGetHandleForAddressRange(ctypes.byref(out), self._address, size, 1, ctypes.c_uint64()),
+            lambda: cuda.cuMemAllocFromPoolAsync(ctypes.byref(address), size, self._pool, None),
+            lambda: cuda.cuMemPoolExportToShareableHandle(ctypes.byref(out), self._pool, 1, ctypes.c_uint64()),
+            lambda: cuda.cuMemExportToShareableHandle(ctypes.byref(out), self._physical, 1, ctypes.c_uint64()),
+            lambda: cuda.cuMemMap(self._reserved, size, ctypes.c_size_t(), self._physical, ctypes.c_uint64()),
+            lambda: cuda.cuExternalMemoryGetMappedBuffer(ctypes.byref(address), self._external, buffer),
+            lambda: cuda.cuModuleUnload(None),  # an event
+            lambda: self._writer.write("violation", nodeid=None, text="one"),
+        ]
+        self._pick.shuffle(calls)
+        for call in calls[: self._pick.randrange(1, len(calls) + 1)]:
+            with suppress(OSError):
+                call()
+
+    def link(self) -> None:
+        """Begin a link, which starts or takes a worker."""
+        state = ctypes.c_void_p()
+        text = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\0"
+        self._cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(state))
+        self._cuda.cuLinkAddData_v2(state, 1, text, ctypes.c_size_t(len(text)), b"k", 0, None, None)
+        self._cuda.cuLinkDestroy(state)
+
+    def end(self) -> None:
+        """Give everything back, in any order."""
+        cuda = self._cuda
+        calls = [
+            lambda: cuda.cuMemFree_v2(self._address),
+            lambda: cuda.cuMemPoolDestroy(self._pool),
+            lambda: cuda.cuMemRelease(self._physical),
+            lambda: cuda.cuDestroyExternalMemory(self._external),
+            self._writer.close,
+        ]
+        self._pick.shuffle(calls)
+        for call in calls:
+            call()
+
+
+def _daemons() -> Use:
+    """Use the driver, close every descriptor, open a log in their place and go on; the log must stay as it is."""
+    cuda: Any = ctypes.CDLL("libcuda.so.1")
+    folder = tempfile.TemporaryDirectory()
+    log, text = Path(folder.name, "log"), b"the daemon's\n" * 1000
+
+    def work(pick: random.Random) -> None:
+        os.environ["CUDALINK_EMULATOR_EVENTS"] = str(Path(folder.name, "events.jsonl"))
+        held = _Held(cuda, pick, Path(folder.name))
+        last_words.watch(Path(folder.name, "record.jsonl"), None, None)
+        links = pick.random() < 0.1
+        held.make()
+        held.use()
+        if links:
+            held.link()
+        highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+        os.closerange(0, highest + 1)
+        opened = os.open(log, os.O_RDWR)
+        for number in range(opened + 1, highest + 1):
+            os.dup2(opened, number)
+        held.use()
+        if links:
+            held.link()
+        if pick.random() < 0.5:
+            os.kill(os.getpid(), signal.SIGABRT)
+        held.end()
+        held.make()
+        held.use()
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        pick = random.Random(data)
+        log.write_bytes(text)
+        child = forked(lambda: work(pick))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said = log.read_bytes()
+        assert said == text, f"the log has {len(said)} bytes instead of {len(text)}: {said[-2000:]!r}"
+        assert code in (0, -signal.SIGABRT), code
+        return Outcome.ACCEPTED
+
+    return use
+
+
 # -- forks beside calls
 
 
@@ -180,5 +301,6 @@ _SEED: Final = frozenset({"ptx"})
 EDGES: Final = {
     "nvml-forks": Way("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
     "unloads": Way("dlclose beside threads", _SEED, _unloads, emulated=True),
+    "daemons": Way("descriptors that are closed and opened again", _SEED, _daemons, emulated=True),
     "crash": Way("SIGABRT beside events", _SEED, _crash, emulated=True),
 }

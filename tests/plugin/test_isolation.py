@@ -442,3 +442,19 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
         point += 1
     assert point > 20
     assert _held() == held
+
+
+@pytest.mark.slow
+def test_a_test_that_closes_every_descriptor(run, pytester) -> None:
+    """Its reports arrive, and not in the file that it opens at the same number; pytest's own words do."""
+    result = run(
+        """
+@isolated
+def test_daemon():
+    os.closerange(3, 256)
+    log = os.open("log", os.O_RDWR | os.O_CREAT)
+    for number in range(log + 1, 256): os.dup2(log, number)
+"""
+    )
+    result.assert_outcomes(passed=1)
+    assert "{" not in (pytester.path / "log").read_text()

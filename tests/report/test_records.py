@@ -426,3 +426,21 @@ def test_hostile_text_in_a_record(tmp_path) -> None:
     assert content.isascii()
     assert content.count(b"\n") == 1
     assert records.parse([content]).starts[0].nodeid == nasty
+
+
+def test_a_closed_descriptor_is_not_written_to(tmp_path) -> None:
+    """A program that closes every descriptor and opens its own file at that number finds nothing of ours in it."""
+    log, errors = tmp_path / "log", []
+    log.write_text("the program's\n")
+    writer = Writer(tmp_path / "r.jsonl", on_error=errors.append)
+    reused = writer._descriptor
+    assert reused is not None
+    program = os.open(log, os.O_RDWR)
+    os.dup2(program, reused)
+    writer.write("end", exitstatus=0)
+    writer.write("end", exitstatus=0)
+    assert [(error.errno, error.filename) for error in errors] == [(errno.EBADF, str(tmp_path / "r.jsonl"))]
+    os.write(reused, b"more")  # it was not closed
+    os.close(reused)
+    os.close(program)
+    assert log.read_text() == "more" + "the program's\n"[4:]

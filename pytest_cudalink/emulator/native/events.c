@@ -16,6 +16,8 @@
 #include "config.h"
 #include "locks.h"
 
+#include "../../native/own_file.h"
+
 enum { EVENT_SIZE = LIMIT_EVENT_SIZE, EVENTS_KEPT = LIMIT_EVENTS_KEPT };
 
 /* One event, in words: they are read while another thread writes them. */
@@ -28,11 +30,11 @@ static struct {
   pthread_mutex_t lock; /* of writers: a crash handler reads, and what it interrupted may hold the lock for ever */
   Kept *ring;
   uint64_t begun, count; /* events ever begun and written; the ring keeps the last EVENTS_KEPT that were begun */
-  int file;
+  OwnFile file;
   bool file_tried;
   uint64_t lost;  /* events that are not in the file, or not whole */
   int lost_error; /* errno of the first of them; 0: it was cut */
-} events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = -1};
+} events = {.lock = PTHREAD_MUTEX_INITIALIZER, .file = {.number = -1}};
 
 __attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&events.lock); }
 
@@ -195,16 +197,18 @@ void cl_event_end(const EventLine *members) {
   close_event(line, length);
   keep(&kept);
   const char *path = cl_config()->events;
-  if (!events.file_tried) {
+  int file = own_descriptor(&events.file);
+  if (*path && file < 0 && (!events.file_tried || events.file.number >= 0)) { /* the first time, or it was closed */
     events.file_tried = true;
-    if (*path) events.file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    events.file = own_file(moved_up(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)));
+    file = events.file.number;
   }
-  if (*path && events.file < 0) lose_event("append to", path, errno); /* (only the first one counts) */
-  if (events.file >= 0) {
+  if (*path && file < 0) lose_event("append to", path, errno); /* (only the first one counts) */
+  if (file >= 0) {
     length = strlen(line);
     line[length++] = '\n';
     /* one write for one line, so that lines of several processes do not mix and a crash loses none */
-    ssize_t written = write(events.file, line, length);
+    ssize_t written = write(file, line, length);
     if (written != (ssize_t)length) lose_event("write to", path, written < 0 ? errno : 0);
   }
   pthread_mutex_unlock(&events.lock);

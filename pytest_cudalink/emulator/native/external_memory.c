@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../native/own_file.h"
 #include "calls.h"
 #include "contexts.h"
 #include "handles.h"
@@ -57,7 +58,7 @@ typedef struct {
 _Static_assert(sizeof(BufferDescription) == 88, "CUDA_EXTERNAL_MEMORY_BUFFER_DESC");
 
 typedef struct {
-  int file;
+  OwnFile file;
   unsigned long long size;
 } ExternalMemory;
 
@@ -74,7 +75,8 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   if (fstat(description->handle.file, &known)) return no_file(type);
   ExternalMemory *memory = cl_handle_make(sizeof *memory, HANDLE_EXTERNAL_MEMORY);
   if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
-  *memory = (ExternalMemory){description->handle.file, description->size}; /* the file is the driver's from now on */
+  *memory = (ExternalMemory){own_file(description->handle.file),
+                             description->size}; /* the file is the driver's from now on */
   *out = memory;
   return CUDA_SUCCESS;
 }
@@ -92,7 +94,7 @@ static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const
       __builtin_add_overflow(description->offset, description->size, &end) || end > memory->size)
     return CUDA_ERROR_INVALID_VALUE;
   size_t before = description->offset & (cl_page_size() - 1), size = description->size + before;
-  uintptr_t pages = cl_file_map(memory->file, description->offset - before, size, 0);
+  uintptr_t pages = cl_file_map(own_descriptor(&memory->file), description->offset - before, size, 0);
   if (!pages) return CUDA_ERROR_INVALID_VALUE;
   Block block = {
       .start = pages + before,
@@ -123,7 +125,7 @@ EXPORTED(cuExternalMemoryGetMappedMipmappedArray, (void **out, void *memory, con
 static CUresult destroy_memory(ExternalMemory *memory) {
   if (!memory) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_remove(memory, HANDLE_EXTERNAL_MEMORY)) return CUDA_ERROR_INVALID_HANDLE;
-  close(memory->file);
+  close_own(&memory->file);
   free(memory);
   return CUDA_SUCCESS;
 }
@@ -153,7 +155,7 @@ typedef struct {
 _Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS");
 
 typedef struct {
-  int file;
+  OwnFile file;
   bool timeline;
   unsigned long long value; /* of one without a timeline: 1 when it was signaled and not waited for */
 } Semaphore;
@@ -170,7 +172,7 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   if (fstat(description->handle.file, &known)) return no_file(type);
   Semaphore *semaphore = cl_handle_make(sizeof *semaphore, HANDLE_EXTERNAL_SEMAPHORE);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
-  *semaphore = (Semaphore){.file = description->handle.file, .timeline = type == TIMELINE_FILE};
+  *semaphore = (Semaphore){.file = own_file(description->handle.file), .timeline = type == TIMELINE_FILE};
   *out = semaphore;
   return CUDA_SUCCESS;
 }
@@ -216,7 +218,7 @@ EXPORTED(cuWaitExternalSemaphoresAsync,
 static CUresult destroy_semaphore(Semaphore *semaphore) {
   if (!semaphore) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_handle_remove(semaphore, HANDLE_EXTERNAL_SEMAPHORE)) return CUDA_ERROR_INVALID_HANDLE;
-  close(semaphore->file);
+  close_own(&semaphore->file);
   free(semaphore);
   return CUDA_SUCCESS;
 }

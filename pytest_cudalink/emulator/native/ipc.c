@@ -52,9 +52,9 @@ static bool is_empty(const unsigned char *page, size_t size) { return !page[0] &
    being written to has a race on every device. */
 static bool share(Block *block) {
   uint64_t key;
-  size_t page = cl_page_size(), size = block->pages_size, offset = cl_process_part(size);
   int file = cl_process_file(&key);
-  if (block->shared) return true;
+  if (block->shared && block->key == key) return true;
+  size_t page = cl_page_size(), size = block->pages_size, offset = cl_process_part(size);
   if (!offset) return false;
   for (size_t at = 0; at < size; at += page) {
     const unsigned char *from = (const unsigned char *)block->pages + at;
@@ -62,6 +62,7 @@ static bool share(Block *block) {
   }
   if (!cl_file_map(file, offset, size, block->pages)) return false;
   block->shared = true;
+  block->key = key;
   block->offset = offset;
   return true;
 }

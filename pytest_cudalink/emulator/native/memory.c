@@ -108,12 +108,13 @@ bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken) {
 }
 
 static void free_memory(const Block *block) {
-  uint64_t key;
   free(block->advice);
   if (block->on_heap) free((void *)block->start);
   else if (block->pages_size) munmap((void *)block->pages, block->pages_size);
-  if (block->shared && block->origin == FROM_ALLOCATION)
-    cl_file_forget(cl_process_file(&key), block->offset, block->pages_size);
+  if (!block->shared || block->origin != FROM_ALLOCATION) return;
+  uint64_t key;
+  int file = cl_process_file(&key);
+  if (key == block->key) cl_file_forget(file, block->offset, block->pages_size); /* else the program closed that */
 }
 
 void cl_block_free(const Block *block) {

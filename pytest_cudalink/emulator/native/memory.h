@@ -45,7 +45,7 @@ typedef struct {
   void *owner;         /* its pool, physical memory or external memory */
   size_t offset;       /* in the owner's file, or in the file of this process where `shared` */
   bool shared;         /* in a file that another process may open */
-  uint64_t key;        /* of the process that it was opened from */
+  uint64_t key;        /* of the file that it is shared in, or was opened from */
   uint64_t id;
   Advice *advice; /* freed with it, as one block of malloc */
 } Block;

@@ -27,15 +27,18 @@ Physical *cl_physical_lock(uint64_t handle) {
 
 void cl_physical_unlock(void) { pthread_mutex_unlock(&lock); }
 
+/* The descriptor of its file; -1 if the program closed that. */
 static int file_of(const Physical *physical) {
   uint64_t key;
-  return physical->file >= 0 ? physical->file : cl_process_file(&key);
+  if (physical->file.number >= 0) return own_descriptor(&physical->file);
+  int file = cl_process_file(&key);
+  return key == physical->key ? file : -1;
 }
 
 /* Frees what has neither references nor mappings. */
 static void free_unused(Physical *physical) {
   if (physical->references || physical->mappings) return;
-  if (physical->file >= 0) close(physical->file);
+  if (physical->file.number >= 0) close_own(&physical->file);
   else cl_file_forget(file_of(physical), physical->offset, physical->size);
   if (physical->counted) cl_memory_give(physical->properties.location.id, physical->size);
   free(physical);
@@ -100,9 +103,10 @@ EXPORTED(cuMemGetAllocationGranularity, (size_t *granularity, const PhysicalProp
 
 /* Finds a file, and a place in it. */
 static bool find_pages(Physical *physical) {
-  physical->file = -1;
+  physical->file = NO_FILE;
   if (!physical->properties.handle_types) {
     physical->offset = cl_process_part(physical->size);
+    cl_process_file(&physical->key);
     return physical->offset;
   }
   FileHead head = {
@@ -111,9 +115,9 @@ static bool find_pages(Physical *physical) {
       .size = physical->size,
   };
   memcpy(head.properties, &physical->properties, sizeof physical->properties);
-  physical->file = cl_file_make(&head);
+  physical->file = own_file(cl_file_make(&head));
   physical->offset = cl_file_begin();
-  return physical->file >= 0;
+  return physical->file.number >= 0;
 }
 
 /* Gives the caller a handle of physical memory whose pages are found; else frees it. */
@@ -180,7 +184,7 @@ static CUresult export_memory(int *out, uint64_t handle, int type, unsigned long
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
   const Physical *physical = cl_physical_lock(handle);
   bool shareable = physical && type == HANDLE_TYPE_POSIX_FILE && physical->properties.handle_types & type;
-  int file = shareable ? cl_file_duplicate(physical->file) : -1;
+  int file = shareable ? cl_file_duplicate(file_of(physical)) : -1;
   cl_physical_unlock();
   if (file >= 0) *out = file;
   return !shareable ? CUDA_ERROR_INVALID_VALUE : file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -200,9 +204,9 @@ static CUresult import_memory(uint64_t *handle, void *shared, int type) {
   memcpy(&physical->properties, head.properties, sizeof physical->properties);
   physical->size = head.size;
   physical->offset = cl_file_begin();
-  physical->file = cl_file_duplicate(given);
+  physical->file = own_file(moved_up(cl_file_duplicate(given)));
   // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the handle is the address
-  if (physical->file >= 0) return hand_out(physical, handle);
+  if (physical->file.number >= 0) return hand_out(physical, handle);
   free(physical);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }

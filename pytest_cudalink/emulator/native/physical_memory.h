@@ -8,6 +8,8 @@
 
 #include "memory.h"
 
+#include "../../native/own_file.h"
+
 /* CUmemAllocationProp */
 typedef struct {
   int type, handle_types;
@@ -26,7 +28,8 @@ enum { GRANULARITY = 2 << 20 };
 typedef struct {
   PhysicalProperties properties;
   size_t size;
-  int file; /* that other processes may map; -1: it is a part of the file of this process */
+  OwnFile file; /* that other processes may map; none: it is a part of the file of this process */
+  uint64_t key; /* of the latter */
   size_t offset;
   bool counted;      /* as memory of its device */
   size_t references; /* of the caller; while there are some, its address is a handle */

@@ -183,8 +183,8 @@ static CUresult export_pool(int *out, void *handle, int type, unsigned long long
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   const Pool *pool = cl_pool_lock(handle);
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
-  if (!result && (type != HANDLE_TYPE_POSIX_FILE || flags || pool->file < 0)) result = CUDA_ERROR_INVALID_VALUE;
-  int file = result ? -1 : cl_file_duplicate(pool->file);
+  if (!result && (type != HANDLE_TYPE_POSIX_FILE || flags || pool->file.number < 0)) result = CUDA_ERROR_INVALID_VALUE;
+  int file = result ? -1 : cl_file_duplicate(own_descriptor(&pool->file));
   cl_pool_unlock();
   if (!result && file < 0) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (!result) *out = file;
@@ -204,7 +204,7 @@ static CUresult import_pool(void **out, void *handle, int type, unsigned long lo
   if (!cl_is_device(head.device)) return CUDA_ERROR_INVALID_DEVICE;
   PoolProperties properties = {0};
   memcpy(&properties, head.properties, sizeof head.properties);
-  int file = cl_file_duplicate(given);
+  int file = moved_up(cl_file_duplicate(given));
   if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   Pool *pool;
   cl_pool_lock(NULL);
@@ -243,7 +243,7 @@ EXPORTED(cuMemPoolExportPointer, (ExportedPointer * out, CUdeviceptr address), e
 static CUresult map_pointer(Pool *pool, const ExportedPointer *data, CUdeviceptr *out) {
   size_t before = data->offset & (cl_page_size() - 1), size;
   if (!data->size || __builtin_add_overflow(data->size, before, &size)) return CUDA_ERROR_INVALID_VALUE;
-  uintptr_t pages = cl_file_map(pool->file, data->offset - before, size, 0);
+  uintptr_t pages = cl_file_map(own_descriptor(&pool->file), data->offset - before, size, 0);
   if (!pages) return CUDA_ERROR_OUT_OF_MEMORY;
   Block block = {.start = pages + before,
                  .size = data->size,

@@ -36,7 +36,7 @@ static bool on_device(const Pool *pool) { return pool->properties.location.type 
 
 static void drop_segment(Pool *pool, Segment *segment) {
   munmap((void *)segment->start, segment->size);
-  if (pool->file >= 0) cl_file_forget(pool->file, segment->offset, segment->size);
+  if (pool->file.number >= 0) cl_file_forget(own_descriptor(&pool->file), segment->offset, segment->size);
   if (on_device(pool)) cl_memory_give(pool->properties.location.id, segment->size);
   pool->reserved -= segment->size;
   free(segment);
@@ -56,9 +56,10 @@ static void trim(Pool *pool, uint64_t keep) {
 }
 
 static uintptr_t pages_of_segment(Pool *pool, size_t size) {
-  if (pool->file < 0) return cl_pages(size);
-  if (!cl_file_reach(pool->file, pool->file_end + size)) return 0;
-  return cl_file_map(pool->file, pool->file_end, size, 0);
+  if (pool->file.number < 0) return cl_pages(size);
+  int file = own_descriptor(&pool->file);
+  if (!cl_file_reach(file, pool->file_end + size)) return 0;
+  return cl_file_map(file, pool->file_end, size, 0);
 }
 
 static Segment *add_segment(Pool *pool, size_t least) {
@@ -76,7 +77,7 @@ static Segment *add_segment(Pool *pool, size_t least) {
   }
   segment->size = size;
   segment->offset = pool->file_end;
-  if (pool->file >= 0) pool->file_end += size;
+  if (pool->file.number >= 0) pool->file_end += size;
   segment->next = pool->segments;
   pool->segments = segment;
   pool->reserved += size;
@@ -120,7 +121,7 @@ static void free_pool(Pool *pool) {
       *at = pool->next;
       break;
     }
-  if (pool->file >= 0) close(pool->file);
+  close_own(&pool->file);
   free(pool);
 }
 
@@ -146,7 +147,7 @@ CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead
   Pool *pool = calloc(1, sizeof *pool);
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
   pool->properties = *properties;
-  pool->file = file;
+  pool->file = own_file(file);
   if (head) pool->head = *head;
   pool->file_end = cl_file_begin();
   pool->imported = imported;
@@ -292,7 +293,7 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
                  .owner = pool,
                  .barred = cl_pool_barred(pool),
                  .offset = segment->offset + chunk->at,
-                 .shared = pool->file >= 0};
+                 .shared = pool->file.number >= 0};
   pool->live++;
   pool->used += size;
   if (cl_block_enter(&block)) {

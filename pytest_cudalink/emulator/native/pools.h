@@ -10,6 +10,8 @@
 #include "memory.h"
 #include "shared_memory.h"
 
+#include "../../native/own_file.h"
+
 /* CUmemAllocationType, CUmemAllocationHandleType, CUmemAccess_flags */
 enum { PINNED_TYPE = 1, MANAGED_TYPE = 2 };
 enum { HANDLE_TYPE_NONE = 0, HANDLE_TYPE_POSIX_FILE = 1, HANDLE_TYPE_FABRIC = 8, HANDLE_TYPES = 15 };
@@ -41,7 +43,7 @@ struct Pool {
   uint64_t threshold, reserved, reserved_high, used, used_high;
   int access[DEVICES_MAX];
   size_t live;   /* blocks */
-  int file;      /* that other processes may map; -1: there is none */
+  OwnFile file;  /* that other processes may map, if there is one */
   FileHead head; /* of that file */
   size_t file_end;
   Segment *segments;

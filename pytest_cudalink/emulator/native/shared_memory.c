@@ -14,6 +14,8 @@
 
 #include "locks.h"
 
+#include "../../native/own_file.h"
+
 /* Not in the headers of glibc 2.17. */
 #ifndef MFD_CLOEXEC
 #define MFD_CLOEXEC 1U
@@ -36,7 +38,7 @@ static const char magic[8] = "cudalnk";
 
 static struct {
   pid_t process; /* whose file this is: a forked child makes its own */
-  int file;
+  OwnFile file;
   uint64_t key;
   size_t end;
 } own;
@@ -56,7 +58,7 @@ static uint64_t new_key(void) {
 }
 
 int cl_file_make(FileHead *head) {
-  int file = (int)syscall(MEMFD_CREATE, "cudalink", MFD_CLOEXEC);
+  int file = moved_up((int)syscall(MEMFD_CREATE, "cudalink", MFD_CLOEXEC));
   if (file < 0) return -1;
   memcpy(head->magic, magic, sizeof magic);
   head->key = new_key();
@@ -97,14 +99,14 @@ uintptr_t cl_file_map(int file, size_t offset, size_t size, uintptr_t where) {
 
 int cl_file_duplicate(int file) { return fcntl(file, F_DUPFD_CLOEXEC, 3); }
 
-/* Makes the file of this process, under the lock. */
+/* Makes the file of this process, under the lock: another one if the program closed the first. */
 static bool make_own(void) {
-  if (own.process == getpid()) return true;
+  if (own.process == getpid() && own_descriptor(&own.file) >= 0) return true;
   FileHead head = {.kind = FILE_OF_PROCESS};
   int file = cl_file_make(&head);
   if (file < 0) return false;
   own.process = getpid();
-  own.file = file;
+  own.file = own_file(file);
   own.key = head.key;
   own.end = cl_file_begin();
   return true;
@@ -113,7 +115,7 @@ static bool make_own(void) {
 size_t cl_process_part(size_t size) {
   size_t offset = 0;
   pthread_mutex_lock(&lock);
-  if (make_own() && size <= SIZE_MAX / 4 && cl_file_reach(own.file, own.end + size)) {
+  if (make_own() && size <= SIZE_MAX / 4 && cl_file_reach(own.file.number, own.end + size)) {
     offset = own.end;
     own.end += size; /* no part is used twice: the file may be as large as it likes, what was given back is holes */
   }
@@ -123,7 +125,7 @@ size_t cl_process_part(size_t size) {
 
 int cl_process_file(uint64_t *key) {
   pthread_mutex_lock(&lock);
-  int file = make_own() ? own.file : -1;
+  int file = make_own() ? own.file.number : -1;
   *key = own.key;
   pthread_mutex_unlock(&lock);
   return file;

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../native/own_file.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
 enum {
@@ -35,7 +37,7 @@ static const struct {
 enum { SIGNALS = sizeof signals / sizeof *signals };
 
 static struct {
-  int record, frames, terminal;
+  OwnFile record, frames, terminal;
   pid_t process;
   char worker[64];              /* JSON */
   char nodeid[NODEID_SIZE + 1]; /* JSON */
@@ -43,7 +45,8 @@ static struct {
   ReadEvent *read_event;
   struct sigaction before[SIGNALS];
   bool installed;
-} watch = {.record = -1, .frames = -1, .terminal = -1, .worker = "null", .nodeid = "null"};
+} watch = {
+    .record = {.number = -1}, .frames = {.number = -1}, .terminal = {.number = -1}, .worker = "null", .nodeid = "null"};
 
 static const char hint[] =
     "\ncudalink: the tests after this crash are lost; --cudalink-isolate runs each test in its own "
@@ -110,7 +113,7 @@ static void put(int file, const char *bytes, size_t count) {
   (void)ignored;
 }
 
-static void write_event(const char *name) {
+static void write_event(int record, const char *name) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
   append("{\"event\": \"crash\", \"time\": ");
@@ -128,7 +131,7 @@ static void write_event(const char *name) {
   append("], \"frames\": [");
   append_frames();
   append("]}\n");
-  put(watch.record, line, length);
+  put(record, line, length);
 }
 
 static void handle(int number) {
@@ -136,14 +139,16 @@ static void handle(int number) {
   while (which < SIGNALS - 1 && signals[which].number != number) which++;
   sigaction(number, &watch.before[which], NULL);
   if (!atomic_flag_test_and_set(&written)) {
-    ssize_t count = watch.frames >= 0 ? pread(watch.frames, text, TEXT_SIZE, 0) : 0;
+    int record = own_descriptor(&watch.record), frames = own_descriptor(&watch.frames);
+    int terminal = own_descriptor(&watch.terminal);
+    ssize_t count = frames >= 0 ? pread(frames, text, TEXT_SIZE, 0) : 0;
     text[count > 0 ? count : 0] = 0;
-    if (count > 0 && watch.terminal >= 0) put(watch.terminal, text, (size_t)count);
-    if (watch.frames >= 0 && ftruncate(watch.frames, 0)) text[0] = 0;
-    if (watch.record >= 0 && watch.process == getpid()) {
-      write_event(signals[which].name);
+    if (count > 0 && terminal >= 0) put(terminal, text, (size_t)count);
+    if (frames >= 0 && ftruncate(frames, 0)) text[0] = 0;
+    if (record >= 0 && watch.process == getpid()) {
+      write_event(record, signals[which].name);
       if (!strcmp(watch.worker, "null")) /* xdist replaces its workers */
-        put(watch.terminal >= 0 ? watch.terminal : STDERR_FILENO, hint, sizeof hint - 1);
+        put(terminal >= 0 ? terminal : STDERR_FILENO, hint, sizeof hint - 1);
     }
   }
   raise(number);
@@ -151,9 +156,9 @@ static void handle(int number) {
 
 /* Writes the end of this process to `record` from now on; -1 for no more. */
 EXPORT void cudalinkLastWords(int record, int frames, int terminal, const char *worker) {
-  watch.frames = frames, watch.terminal = terminal, watch.process = getpid();
+  watch.frames = own_file(frames), watch.terminal = own_file(terminal), watch.process = getpid();
   if (strlen(worker) < sizeof watch.worker) memcpy(watch.worker, worker, strlen(worker) + 1);
-  watch.record = record;
+  watch.record = own_file(record);
   for (size_t which = 0; which < SIGNALS && !watch.installed; which++) {
     struct sigaction ours = {.sa_handler = handle, .sa_flags = SA_ONSTACK};
     sigemptyset(&ours.sa_mask);

@@ -74,7 +74,7 @@ static void read_output(const Worker *worker, WorkerAnswer *answer) {
   enum { MOST = 4096 };
   if (answer->printed) return;
   answer->printed = calloc(1, MOST + 1);
-  if (answer->printed && pread(worker->output, answer->printed, MOST, 0) > 0) return;
+  if (answer->printed && pread(own_descriptor(&worker->output), answer->printed, MOST, 0) > 0) return;
   free(answer->printed);
   answer->printed = NULL;
 }

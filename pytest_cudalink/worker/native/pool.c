@@ -33,8 +33,8 @@ static void forget_in_child(void) {
   for (Worker *worker = workers; worker < workers + PLACES; worker++) {
     pthread_mutex_init(&worker->lock, NULL);
     if (worker->serial) {
-      close(worker->channel.fd);
-      close(worker->output);
+      close_own(&worker->socket);
+      close_own(&worker->output);
     }
     worker->serial = 0;
     worker->users = worker->calls = 0;
@@ -98,7 +98,8 @@ static bool start(Worker *worker) {
   if (spawned.socket < 0) return false;
   worker->channel.start = worker->channel.end = 0;
   worker->channel.fd = spawned.socket;
-  worker->output = spawned.output;
+  worker->socket = own_file(spawned.socket);
+  worker->output = own_file(spawned.output);
   worker->stained = false;
   pthread_mutex_lock(&pool_lock);
   worker->users = 0; /* of the process before */
@@ -107,8 +108,9 @@ static bool start(Worker *worker) {
   return true;
 }
 
-/* A worker may have died since its last call, or have said that it does. */
+/* A worker may have died since its last call, or have said that it does; or the program closed its socket. */
 static bool is_gone(const Worker *worker) {
+  if (own_descriptor(&worker->socket) < 0) return true;
   struct pollfd socket = {.fd = worker->channel.fd, .events = POLLIN};
   return poll(&socket, 1, 0) > 0;
 }
@@ -153,9 +155,10 @@ void lw_detach(Worker *worker, uint64_t serial) {
 
 void lw_end(Worker *worker) {
   if (!worker->serial) return;
-  shutdown(worker->channel.fd, SHUT_RDWR); /* a forked child may have a copy, which close() would leave open */
-  close(worker->channel.fd);
-  close(worker->output);
+  /* a forked child may have a copy, which close() would leave open */
+  if (own_descriptor(&worker->socket) >= 0) shutdown(worker->channel.fd, SHUT_RDWR);
+  close_own(&worker->socket);
+  close_own(&worker->output);
   worker->serial = 0;
 }
 

@@ -6,13 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../../native/own_file.h"
 #include "channel.h"
 
 typedef struct {
   pthread_mutex_t lock; /* of a call; what stands above `users` is read and written under it */
   Channel channel;
   bool stained;            /* by a refusal, after which a library may not be what it was */
-  int output;              /* file of what the worker prints */
+  OwnFile socket, output;  /* the channel's, and the file of what the worker prints */
   _Atomic uint64_t serial; /* of the process; 0: none */
   /* under the lock of the pool */
   unsigned users; /* links that the process holds */

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../native/own_file.h"
 #include "channel.h"
 #include "protocol.h"
 
@@ -36,7 +37,7 @@ int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...
 #define clone __clone
 #endif
 
-enum { STACK = 64 * 1024, FIRST_FREE_FD = 10, PIDFD_OPEN = 434 /* SYS_pidfd_open, the same number on all machines */ };
+enum { STACK = 64 * 1024, PIDFD_OPEN = 434 /* SYS_pidfd_open, the same number on all machines */ };
 
 typedef struct {
   const char *program;
@@ -153,24 +154,24 @@ static bool run(const Start *start) {
 /* -- the descriptors -- */
 
 /* A descriptor beyond those that the worker's own are put at: the caller may have closed 0 to 4. */
-static int moved_up(int fd) {
-  if (fd < 0 || fd >= FIRST_FREE_FD) return fd;
-  int moved = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD), problem = errno;
-  close(fd);
+static int beyond(int fd) {
+  int moved = moved_up(fd), problem = errno;
+  if (moved < 0 || moved >= OWN_FILES_AT_LEAST_FROM) return moved;
+  close(moved);
   errno = problem;
-  return moved;
+  return -1;
 }
 
 /* A file in memory for what the worker prints. */
 static int output_file(void) {
 #ifdef SYS_memfd_create
   int fd = (int)syscall(SYS_memfd_create, "cudalink-link-worker", 1U /* MFD_CLOEXEC */);
-  if (fd >= 0 || errno != ENOSYS) return moved_up(fd);
+  if (fd >= 0 || errno != ENOSYS) return beyond(fd);
 #endif
   char name[] = "/tmp/cudalink-XXXXXX";
   int file = mkostemp(name, O_CLOEXEC);
   if (file >= 0) unlink(name);
-  return moved_up(file);
+  return beyond(file);
 }
 
 static void close_all(const int *fds, int count) {
@@ -185,15 +186,15 @@ Spawned lw_spawn(const char *program, const char *library) {
   int pair[2], fds[FDS] = {-1, -1, -1, -1};
   char number[16], *path = NULL;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return (Spawned){-1, -1};
-  fds[OURS] = moved_up(pair[0]);
-  fds[ITS] = moved_up(pair[1]);
+  fds[OURS] = beyond(pair[0]);
+  fds[ITS] = beyond(pair[1]);
   if (fds[OURS] >= 0 && fds[ITS] >= 0) fds[OUTPUT] = output_file();
   if (fds[OUTPUT] < 0) {
     close_all(fds, FDS);
     return (Spawned){-1, -1};
   }
   fcntl(fds[OUTPUT], F_SETFL, O_APPEND);
-  fds[PARENT] = moved_up((int)syscall(PIDFD_OPEN, getpid(), 0)); /* without it the worker looks at /proc */
+  fds[PARENT] = beyond((int)syscall(PIDFD_OPEN, getpid(), 0)); /* without it the worker looks at /proc */
   lw_channel_prepare(fds[OURS]);
   lw_channel_prepare(fds[ITS]);
   snprintf(number, sizeof number, "%d", (int)getpid());
