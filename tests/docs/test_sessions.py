@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from importlib import metadata
 from pathlib import Path
@@ -19,13 +20,25 @@ DOCS = Path(__file__).parents[2] / "docs"
 #: Pages whose sessions have tests with more preparation: tests/stranger/path.py, tests/docs/test_recipes.py.
 ELSEWHERE = ("tutorials/matrix", "how-to/recipes")
 
-#: The session of each page, by the page's name.
+#: The page on other plugins, each section of which has an example and a session of its own.
+OTHER_PLUGINS = "how-to/other-plugins"
+
+
+def parts(name: str, text: str) -> dict[str, str]:
+    """The text of a page, by the page's name; that of each section of `OTHER_PLUGINS`, by the name of its example."""
+    if name != OTHER_PLUGINS:
+        return {name: text}
+    found = re.findall(r"^## .*?/examples/([\w-]+)/.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return dict(zip([f"{name}/{one}" for one in found], re.split(r"^## ", text, flags=re.MULTILINE)[1:], strict=True))
+
+
+#: The session of each page or section, by its name, the end of which is the folder of its example.
 PAGES = {
     name: session
     for folder in ("tutorials", "how-to")
     for page in sorted((DOCS / folder).glob("*.md"))
-    if (name := f"{folder}/{page.stem}") not in ELSEWHERE
-    and (session := sessions.blocks(page.read_text(encoding="utf-8")))
+    for name, text in parts(f"{folder}/{page.stem}", page.read_text(encoding="utf-8")).items()
+    if name not in ELSEWHERE and (session := sessions.blocks(text))
 }
 
 
@@ -38,12 +51,12 @@ PLUGINS = {
     "pytest-timeout": "timeout",
 }
 
-#: Pages that need some of these plugins: ``nox -s plugins`` runs their sessions. All other pages run without any.
+#: Sections that need some of these plugins: ``nox -s plugins`` runs their sessions. All other pages run without any.
 NEEDS = {
-    "how-to/coverage": ("pytest-cov",),
-    "how-to/randomly": ("pytest-randomly",),
-    "how-to/rerunfailures": ("pytest-rerunfailures",),
-    "how-to/timeout": ("pytest-timeout",),
+    f"{OTHER_PLUGINS}/coverage": ("pytest-cov",),
+    f"{OTHER_PLUGINS}/randomly": ("pytest-randomly",),
+    f"{OTHER_PLUGINS}/rerunfailures": ("pytest-rerunfailures",),
+    f"{OTHER_PLUGINS}/timeout": ("pytest-timeout",),
 }
 
 
