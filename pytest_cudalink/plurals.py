@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["counted", "plural"]
+from collections.abc import Sequence
+
+__all__ = ["and_more", "counted", "listed", "plural"]
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
@@ -13,3 +15,13 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: ``"1 link"``, ``"2 links"``; `many` is an irregular plural."""
     return f"{number} {plural(number, one, many)}"
+
+
+def and_more(number: int) -> str:
+    """Return ``" and 3 more"`` after what a text shows; empty if it shows everything."""
+    return f" and {number} more" if number > 0 else ""
+
+
+def listed(texts: Sequence[str], most: int) -> str:
+    """Return the first few texts, and how many more there are: ``"a, b and 3 more"``."""
+    return ", ".join(texts[:most]) + and_more(len(texts) - most)

@@ -13,6 +13,7 @@ from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
+from ..plurals import listed
 from .declared import Declared, judge_needs, read_requirements, requirements_for
 from .elf import Elf
 from .findings import AuditFinding
@@ -330,8 +331,7 @@ def _unexported(needs: Iterable[Need]) -> Iterator[AuditFinding]:
     """Findings about symbols that no known release of their library exports."""
     for need in needs:
         if need.unknown:
-            more = f" and {len(need.unknown) - 3} more" if len(need.unknown) > 3 else ""
-            text = f"wants {', '.join(need.unknown[:3])}{more} of {need.stem}, which no known release exports"
+            text = f"wants {listed(need.unknown, 3)} of {need.stem}, which no known release exports"
             windows = need.path.lower().endswith((".dll", ".pyd"))  # the known names are those of Linux
             yield AuditFinding(need.path, "symbols", text, "note" if windows else "error")
 
@@ -382,7 +382,7 @@ def _unprovided(
     defined = {symbol for one in scope for symbol in elves[one].defined}
     missing = sorted(symbol for symbol in wanted if symbol not in defined and cuda_functions()[symbol] not in stems)
     if missing:
-        some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        some = listed(missing, 3)
         yield AuditFinding(
             name, "symbols", f"calls {some}, and needs no library that has it: link it with CUDA's or a stub"
         )

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 
 from ..compat import exports, known_bad
 from ..installers import install_command
-from ..plurals import counted
+from ..plurals import and_more, counted
 from ..regular_files import open_regular
 from ..versions import CudaVersion
 from . import conda, contradictions
@@ -388,7 +388,7 @@ def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -
     there = repair.there(name, wrong)
     measured = [claim for claim in wrong if claim.file]
     first = measured[0] if measured else wrong[0]
-    more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    more = and_more(len(wrong) - 1)
     because = f": {first.evidence}" if measured else ""
     return EnvironmentFinding(
         "floor" if measured and len(measured) == len(wrong) else "version", "conflict",
@@ -398,7 +398,7 @@ def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -
 
 
 def _missing(name: str, missing: list[Claim], repair: _Repair) -> EnvironmentFinding:
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    more = and_more(len(missing) - 1)
     return EnvironmentFinding(
         "missing", "conflict", f"{name} is missing; expected {missing[0]}{more}", tuple(missing), "",
         repair.require(name, missing, None),

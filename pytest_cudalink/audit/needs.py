@@ -20,6 +20,7 @@ from packaging.version import Version
 
 from ..compat import exports
 from ..compat.releases import NVVM_IR
+from ..plurals import listed
 from ..versions import CudaVersion, Needs
 from .elf import Elf
 from .libraries import is_unversioned_symbol, majors_of, stem_of
@@ -156,7 +157,7 @@ def _by_symbols(name: str, stem: str, major: int, symbols: list[str]) -> Need:
     gone = [release for symbol in known if (release := exports.until(stem, major, symbol)) is not None]
     unknown = tuple(symbol for symbol in symbols if symbol not in known and not symbol.startswith(_CPP))
     newest = [symbol for symbol, release in known.items() if release == floor]
-    evidence = f"wants {_some(newest)} of CUDA {floor}" if floor else f"wants {_some(list(unknown))}"
+    evidence = f"wants {listed(newest, _SHOWN)} of CUDA {floor}" if floor else f"wants {listed(list(unknown), _SHOWN)}"
     inlined = tuple(symbol for symbol in symbols if (_in_name(symbol, major) or (0, 0)) > (major, 0))
     wheels = [wheel for symbol in newest if (wheel := exports.first_wheel(stem, major, symbol)) is not None]
     return Need(
@@ -188,9 +189,9 @@ def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:
     major = floor.major if floor else majors[0]
     yield Need(name, "libcuda", major, None, "linked", f"needs {library}")
     if symbols:
-        shown = _some([symbol for symbol, release in first.items() if release == newest])
+        shown = listed([symbol for symbol, release in first.items() if release == newest], _SHOWN)
         known = f"wants {shown} of CUDA {newest}{'' if floor else ' or older'}"
-        evidence = known if newest else f"wants {_some(list(unknown))}"
+        evidence = known if newest else f"wants {listed(list(unknown), _SHOWN)}"
         yield Need(name, "libcuda", major, floor, "symbols", evidence, None, unknown)
 
 
@@ -229,9 +230,3 @@ def _in_name(symbol: str, major: int) -> CudaVersion | None:
     """The release in a versioned name, for one that is newer than the table."""
     match = _NAMED_VERSION.fullmatch(symbol)
     return CudaVersion(int(match[1]), int(match[2])) if match and int(match[1]) == major else None
-
-
-def _some(symbols: list[str]) -> str:
-    """The first few of the symbols, and how many more there are."""
-    more = f" and {len(symbols) - _SHOWN} more" if len(symbols) > _SHOWN else ""
-    return ", ".join(symbols[:_SHOWN]) + more

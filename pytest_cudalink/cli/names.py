@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..plurals import listed
+
 if TYPE_CHECKING:
     from ..matrix import Cell
 
@@ -33,8 +35,7 @@ def hint(given: str, known: Iterable[str], more: str = "") -> str:
         return f"; did you mean {' or '.join(near)}?"
     if not names:
         return "; there are none"
-    listed = ", ".join(names[:_MOST])
-    return f"; known: {listed}" if len(names) <= _MOST else f"; known: {listed} and {len(names) - _MOST} more{more}"
+    return f"; known: {listed(names, _MOST)}{more if len(names) > _MOST else ''}"
 
 
 class UnknownNameError(Exception):

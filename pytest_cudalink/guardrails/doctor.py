@@ -20,6 +20,7 @@ from ..compat import known_bad
 from ..compat.architectures import known_architectures
 from ..compat.releases import LATEST_KNOWN, ptx_isa_of
 from ..linker import dispatch
+from ..plurals import and_more
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion
 from . import attribution
@@ -291,7 +292,7 @@ def _outside_findings(
         yield DoctorFinding(
             "note",
             f"not used: parts of CUDA {releases} outside of this environment ({aside[0].label} at {aside[0].path}"
-            f"{f' and {len(aside) - 1} more' if len(aside) > 1 else ''}) do not fit the toolkit in it; no installed "
+            f"{and_more(len(aside) - 1)}) do not fit the toolkit in it; no installed "
             "distribution looks them up",
             cause=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
         )
@@ -488,8 +489,7 @@ def _driver_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward
     for _, items in sorted(groups.items()):
         verdict = check_driver(items[0], facts, assume_forward=assume_forward, hint=driver_hint())
         if verdict.status != "compatible":
-            several = f" and {len(items) - 1} more" if len(items) > 1 else ""
-            text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{several}")
+            text = verdict.message.replace(f"({items[0].label}", f"({items[0].label}{and_more(len(items) - 1)}")
             severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
             fix = repair(items, driver, at_most=True)
             yield DoctorFinding(severity, text, fix, verdict.otherwise, _driver_cause(driver, severity))

@@ -12,7 +12,6 @@ import os
 import platform
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..compat import names
+from ..signals import signal_name
 from . import hiding
 from .cell_facts import cell_facts
 
@@ -265,7 +265,7 @@ def _run_step(
     outcome = "passed" if code == 0 and not found else "failed"
     if code < 0:
         outcome = "crashed"
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else None
+        name = signal_name(code)
         writer.write("crash", nodeid=step.nodeid, worker=None, signal=name, exitcode=None, last_events=[])
     output = output if output.endswith("\n") or not output else f"{output}\n"
     text = f"{output}{found}"

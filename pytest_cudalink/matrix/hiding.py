@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, Self
 
+from ..plurals import listed
+
 __all__ = [
     "HIDDEN_VARIABLE",
     "USUAL_PLACES",
@@ -97,7 +99,7 @@ class Hidden:
         left = f"; {', '.join(self.reachable)}" if self.reachable else ""
         if self.how == "nothing":
             return f"nothing to hide: no file has such a name{left}"
-        where = _few(self.places)
+        where = listed(self.places, _SHOWN)
         if self.how == "namespace":
             return f"hidden by a mount namespace: {where}{left}"
         verb = "opens by its path" if len(self.places) == 1 else "open by their paths"
@@ -121,11 +123,6 @@ class Hidden:
             return cls(found["how"], tuple(found["places"]), tuple(found["reachable"]), str(found["reason"]))
         except (LookupError, TypeError) as error:
             raise ValueError(text) from error
-
-
-def _few(texts: Sequence[str]) -> str:
-    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-    return ", ".join(texts[:_SHOWN]) + more
 
 
 def is_hidden_by(path: str, pattern: str) -> bool:
@@ -218,7 +215,7 @@ def _left(cache: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> t
     """Return in words what of a toolkit a program still finds by name: libraries of the loader's cache, and nvcc."""
     libraries = sorted({f"{name} ({path})" for name, path in cache if name.partition(".")[0] in _LIBRARIES})
     nvcc = shutil.which("nvcc", path=environment.get("PATH", ""))
-    words = [f"still found by the loader: {_few(libraries)}"] if libraries else []
+    words = [f"still found by the loader: {listed(libraries, _SHOWN)}"] if libraries else []
     return (*words, *([f"still found on the PATH: {nvcc}"] if nvcc else []))
 
 

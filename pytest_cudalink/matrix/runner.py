@@ -6,7 +6,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
+from ..signals import signal_name
 from .cells import Cell
 from .keys import LATEST, LOWEST, package_requirement
 from .reading import CellsError
@@ -534,5 +534,4 @@ def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
 
 def _signal(code: int) -> str | None:
     """Return the name of the signal that an exit code stands for, also as a shell says it; None for no signal."""
-    number = -code if code < 0 else code - 128
-    return signal.Signals(number).name if number in set(signal.Signals) else None
+    return signal_name(code if code < 0 else 128 - code)

@@ -29,6 +29,7 @@ from ..report import whole_file
 from ..report.checks import described, sound
 from ..report.records import RecordError
 from ..report.views import Section, section
+from ..signals import signal_name
 from ..tables import read_matrix
 from ..versions import CudaVersion
 from . import rules
@@ -63,7 +64,6 @@ _STEP = Literal["nvjitlink", "driver", "load"]
 #: The library that performs each step.
 LIBRARY_OF: Final[dict[_STEP, str]] = {"nvjitlink": "nvjitlink", "driver": "driver", "load": "driver"}
 STEPS: Final = tuple(LIBRARY_OF)
-_SIGNALS: Final = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def run_job(job: dict[str, Any], environment: dict[str, str] | None = None) -> d
     full = {**os.environ, **environment} if environment else None
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=full, errors="replace")  # noqa: S603
     if done.returncode:
-        ended = _SIGNALS.get(done.returncode, f"exit code {done.returncode}")
+        ended = signal_name(done.returncode) or f"exit code {done.returncode}"
         said = done.stderr.strip().splitlines()[-1:] or [""]
         return {"ok": False, "call": ended, "code": done.returncode, "log": said[0][:300]}
     # libraries print to stdout as well; the answer is the last line
