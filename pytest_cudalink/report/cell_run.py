@@ -227,22 +227,19 @@ class CellRun:
         """Number of tests by letter."""
         return Counter(self.outcomes.values())
 
-    def cause(self, test: str) -> CauseRecord | None:
-        """Return why a test fails, or why it needs a GPU; None where it does neither, or the cause is not known."""
-        letter, detail = self.outcomes.get(test, NOT_RUN), self.details.get(test)
-        if letter in BAD:
-            return detail.cause if detail is not None else None
-        if letter != "U":
-            return None
-        if detail is not None and detail.cause is not None:
-            return detail.cause
-        reason = detail.reason if detail is not None else ""
-        return {"kind": "not_emulated", "what": reason, "why": _ONLY_A_GPU, "fix": [_A_CELL]}
-
-    def needs_gpu(self, test: str) -> bool:
-        """Whether the test failed, or was skipped, because an emulated driver refused a call."""
-        cause = self.cause(test)
-        return cause is not None and cause["kind"] == "not_emulated"
+    @property
+    def causes(self) -> dict[str, CauseRecord]:
+        """Why tests fail, as far as that is known, and why tests that were skipped need a GPU."""
+        found: dict[str, CauseRecord] = {}
+        for test, letter in self.outcomes.items():
+            if letter not in BAD and letter != "U":
+                continue
+            detail = self.details.get(test, Detail())
+            if detail.cause is not None:
+                found[test] = detail.cause
+            elif letter == "U":
+                found[test] = {"kind": "not_emulated", "what": detail.reason, "why": _ONLY_A_GPU, "fix": [_A_CELL]}
+        return found
 
     @property
     def crashed(self) -> int:

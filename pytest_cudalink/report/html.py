@@ -238,13 +238,12 @@ def _data(report: MatrixReport, index: Mapping[str, int], shown: Mapping[str, An
 
     details: dict[int, dict[int, tuple[int, int, int]]] = {}
     gpu: dict[int, list[int]] = {}
-    for column, cell in enumerate(report.cells):
+    for column, (cell, causes) in enumerate(zip(report.cells, report.causes, strict=True)):
         for test, detail in cell.details.items():
-            cause = cell.cause(test)
-            lines = "\n".join(cause_lines(cause)) if cause is not None else ""
-            texts_of = block(detail.reason), block(detail.text), lines
-            details.setdefault(index[test], {})[column] = number(texts_of[0]), number(texts_of[1]), number(texts_of[2])
-            if cell.needs_gpu(test):
+            cause = causes.get(test)
+            reason, lines = number(block(detail.reason)), "\n".join(cause_lines(cause)) if cause is not None else ""
+            details.setdefault(index[test], {})[column] = reason, number(block(detail.text)), number(lines)
+            if cause is not None and cause["kind"] == "not_emulated":
                 gpu.setdefault(index[test], []).append(column)
     columns = {cell.name: position for position, cell in enumerate(report.cells)}
     changes: dict[str, dict[int, list[int]]] = {}

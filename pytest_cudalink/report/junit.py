@@ -40,7 +40,7 @@ def _without_records(name: str, why: str, *, allowed: bool) -> ET.Element:
 
 
 def _suite(cell: CellRun) -> ET.Element:
-    counts = cell.counts
+    counts, causes = cell.counts, cell.causes
     suite = ET.Element(
         "testsuite",
         name=block(cell.name),
@@ -67,7 +67,7 @@ def _suite(cell: CellRun) -> ET.Element:
         if letter in _ELEMENTS:
             detail = cell.details.get(test)
             reason, text = (detail.reason, detail.text) if detail else ("", "")
-            cause = cell.cause(test)
+            cause = causes.get(test)
             if cause is not None:
                 _add_properties(case, [(f"cause.{name}", text) for name, text in _cause(cause)])
             element = ET.SubElement(case, _ELEMENTS[letter], message=block(reason or NAMES[letter]))

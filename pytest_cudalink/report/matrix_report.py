@@ -73,7 +73,7 @@ class Group:
     cause: CauseRecord
     tests: tuple[str, ...]
     cells: tuple[str, ...]
-    explanation: str = ""
+    explanation: str
 
 
 @dataclass
@@ -132,24 +132,26 @@ class MatrixReport:
     @cached_property
     def judged(self) -> list[str]:
         """The grid, with the letter of a test that needs a GPU also where that made the test fail."""
-        rows = []
-        for test, row in zip(self.tests, self.grid, strict=True):
-            if BAD.isdisjoint(row):
-                rows.append(row)
-            else:
-                pairs = zip(self.cells, row, strict=True)
-                rows.append("".join("U" if one in BAD and cell.needs_gpu(test) else one for cell, one in pairs))
-        return rows
+        refused = [
+            {test for test, cause in causes.items() if cause["kind"] == "not_emulated"} for causes in self.causes
+        ]
+        return [
+            "".join("U" if test in of_cell else letter for of_cell, letter in zip(refused, row, strict=True))
+            for test, row in zip(self.tests, self.grid, strict=True)
+        ]
+
+    @cached_property
+    def causes(self) -> list[dict[str, CauseRecord]]:
+        """Of each cell, why tests fail or need a GPU, as far as that is known; see `CellRun.causes`."""
+        return [cell.causes for cell in self.cells]
 
     @cached_property
     def groups(self) -> list[Group]:
         """The failures whose cause is known, and the tests that need a GPU; by cause, the most results first."""
         found: dict[tuple[str, str], list[tuple[CauseRecord, str, str]]] = {}
-        for test, row in zip(self.tests, self.grid, strict=True):
-            if BAD.isdisjoint(row) and "U" not in row:
-                continue
-            for cell in self.cells:
-                if (cause := cell.cause(test)) is not None:
+        for test in self.tests:
+            for cell, causes in zip(self.cells, self.causes, strict=True):
+                if (cause := causes.get(test)) is not None:
                     key = cause["kind"], cause["why"] or cause["what"]
                     found.setdefault(key, []).append((cause, test, cell.name))
         explained = {one.test: one.explanation for one in self.partial}
@@ -165,9 +167,9 @@ class MatrixReport:
         """The tests with a failure whose cause is not known."""
         return {
             test
-            for cell in self.cells
+            for cell, causes in zip(self.cells, self.causes, strict=True)
             for test, letter in cell.outcomes.items()
-            if letter in BAD and cell.cause(test) is None
+            if letter in BAD and test not in causes
         }
 
     @cached_property

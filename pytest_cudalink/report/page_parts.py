@@ -154,7 +154,9 @@ def _failure(report: MatrixReport, index: int, test: str, explanation: str) -> d
     """Return the card of a test; of its failures those whose cause is not known."""
     row = report.judged[index]
     failing = [
-        cell for cell, letter in zip(report.cells, row, strict=True) if letter in BAD and cell.cause(test) is None
+        cell
+        for cell, causes, letter in zip(report.cells, report.causes, row, strict=True)
+        if letter in BAD and test not in causes
     ]
     found = [cell.details.get(test) for cell in failing]
     reasons = Counter(

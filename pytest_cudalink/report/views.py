@@ -428,10 +428,10 @@ def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
 
 def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
     """Return a row for each regression, and one for those that have a cause in common."""
-    cells = {cell.name: cell for cell in report.cells}
+    causes = {cell.name: found for cell, found in zip(report.cells, report.causes, strict=True)}
     found: dict[tuple[str, ...], list[Change]] = {}
     for number, one in enumerate(comparison.regressions):
-        cause = cells[one.cell].cause(one.test) if one.cell in cells else None
+        cause = causes.get(one.cell, {}).get(one.test)
         why = (cause["kind"], cause["why"]) if cause is not None else ("", f"{number}")
         found.setdefault((one.before, one.now, *why), []).append(one)
     rows = [
@@ -530,8 +530,8 @@ def _error(report: MatrixReport, test: str) -> str:
     """Return the commonest error of a test in the cells in which it fails, and how many others there are."""
     found = Counter(
         cell.details[test].reason
-        for cell in report.cells
-        if cell.outcomes.get(test) in BAD and test in cell.details and cell.cause(test) is None
+        for cell, causes in zip(report.cells, report.causes, strict=True)
+        if cell.outcomes.get(test) in BAD and test in cell.details and test not in causes
     )
     if not found:
         return ""

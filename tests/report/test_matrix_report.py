@@ -134,13 +134,15 @@ def test_what_joined_runs_keep() -> None:
 def test_a_package_that_no_cell_has() -> None:
     """It is no column; one that a cell asked for is, and so are toolkit, driver and nvJitLink."""
     absent, asked = {"requested": None, "found": None}, {"requested": "1.0", "found": None}
-    first = cell("a", {}, versions={"numba": absent, "warp": asked, "cupy": absent, "driver": absent})
+    first = cell(
+        "a", {}, versions={"numba": absent, "warp": asked, "cupy": absent, "driver": absent, "nvjitlink": absent}
+    )
     second = cell("b", {}, versions={"numba": absent, "cupy": {"requested": None, "found": "13"}, "ctk": absent})
     report = MatrixReport([first, second])
-    assert report.version_names == ["ctk", "cupy", "driver", "warp"]
+    assert report.version_names == ["ctk", "cupy", "driver", "nvjitlink", "warp"]
     shown = {one.id: one for one in views.sections(report)}["versions"].rows
     assert [row[:2] for row in shown] == [
-        *(("a", name) for name in ("cupy", "driver", "warp")),
+        *(("a", name) for name in ("cupy", "driver", "nvjitlink", "warp")),
         ("b", "ctk"),
         ("b", "cupy"),
     ]
@@ -214,26 +216,19 @@ def test_failures_of_one_cause_are_one_group() -> None:
 
 def test_a_cause_of_another_kind_is_another_group() -> None:
     """Without a reason, what failed is one."""
-    causes = [
-        {**SKEW, "kind": kind, "why": why, "what": what} for kind, why, what in ("axp", "bxp", "ayp", "a q", "a q")
-    ]
-    causes = [{**one, "why": one["why"].strip()} for one in causes]
-    outcomes, details = dict.fromkeys("01234", "F"), {str(n): Detail(cause=one) for n, one in enumerate(causes)}
-    assert [one.tests for one in MatrixReport([cell("c", outcomes, details=details)]).groups] == [
-        ("3", "4"),
-        ("0",),
-        ("1",),
-        ("2",),
-    ]
+    every = [("a", "x", "p"), ("b", "x", "p"), ("a", "y", "p"), ("a", "", "q"), ("a", "", "q"), ("a", "", "r")]
+    causes = [{"kind": kind, "why": why, "what": what, "fix": []} for kind, why, what in every]
+    details = {str(number): Detail(cause=one) for number, one in enumerate(causes)}
+    found = MatrixReport([cell("c", dict.fromkeys(details, "F"), details=details)]).groups
+    assert [one.tests for one in found] == [("3", "4"), ("0",), ("1",), ("2",), ("5",)]
 
 
 def test_the_explanation_of_a_group() -> None:
     """It is that of its tests, if they have one in common."""
-    outcomes = [{"t": "F", "u": "F", "v": "F"}, {"t": "P", "u": "P", "v": "F"}]
-    for tests, words in (("tu", "ctk 0"), ("tv", "")):
+    outcomes = [{"t": "F", "u": "F", "v": "F", "w": "P"}, {"t": "P", "u": "P", "v": "F", "w": "F"}]
+    for tests, words in (("tu", "ctk 0"), ("tv", ""), ("v", ""), ("tw", "")):
         details = {test: Detail(cause=SKEW) for test in tests}
         cells = [cell(str(n), one, axes={"ctk": str(n)}, details=details) for n, one in enumerate(outcomes)]
-        cells[1].details = {}
         assert [one.explanation for one in MatrixReport(cells).groups] == [words]
 
 
@@ -251,21 +246,18 @@ def test_a_test_that_needs_a_gpu_says_nothing_of_versions() -> None:
     assert (report.failing_without_gpu, report.share) == ([], (3, 0))
     alone = MatrixReport(cells[:1])
     assert (alone.failing_everywhere, alone.failing_without_gpu, alone.share) == ([], ["t"], (1, 2))
-    assert [cells[0].needs_gpu(test) for test in ("t", "u", "v", "none")] == [True, True, False, False]
-    assert cells[0].cause("u")["what"] == ""
+    assert cells[0].causes == {"t": LAUNCH, "u": {**cells[0].causes["u"], "kind": "not_emulated", "what": ""}}
+    skips = MatrixReport([cell("a", {"s": "S", "u": "U"}), cell("b", {"s": "S", "u": "S"})])
+    assert skips.share == (0, 1)
 
 
 def test_a_skip_that_has_only_a_reason() -> None:
     """A record without a cause says what was refused; skips and failures are told apart from other skips."""
     reason = "cudalink: needs a real driver: cuLaunchKernel is not emulated"
     one = cell("a", {"t": "U", "u": "S"}, details={"t": Detail(reason), "u": Detail(reason, cause=LAUNCH)})
-    assert one.cause("t") == {
-        "kind": "not_emulated",
-        "what": reason,
-        "why": "only a driver with a GPU does what this test asks for",
-        "fix": ["run the test in a cell with a GPU"],
-    }
-    assert one.cause("u") is None
+    why = "only a driver with a GPU does what this test asks for"
+    fix = ["run the test in a cell with a GPU"]
+    assert one.causes == {"t": {"kind": "not_emulated", "what": reason, "why": why, "fix": fix}}
 
 
 def test_a_test_that_is_skipped_in_each_way_never_ran() -> None:
@@ -456,7 +448,7 @@ def test_a_damaged_list_or_letter_is_read_as_unknown(tmp_path) -> None:
     """A saved report whose cells are no list has none; a letter that no release knows is an unknown outcome."""
     file = tmp_path / "report.json"
     file.write_text(f'{{"format": "{_FORMAT}", "schema": {SCHEMA}, "cells": 5, "missing": []}}', encoding="utf-8")
-    assert MatrixReport.load(file).cells == []
+    assert (MatrixReport.load(file).cells, MatrixReport.load(file).reasons) == ([], {})
     assert _saved_cell({"name": "a", "outcomes": {"t": "Z"}}, "cells[0]").outcomes == {"t": "?"}
 
 
