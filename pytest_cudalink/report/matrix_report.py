@@ -64,13 +64,16 @@ class Group:
     Attributes
     ----------
     cause : CauseRecord
-        As the first of these results has it; the others may name another artifact.
+        As the first of these results has it.
+    others : int
+        How many other calls and artifacts the other results name.
     tests, cells : tuple of str
     explanation : str
         The axes that explain where these tests fail; empty if they do not have one explanation in common.
     """
 
     cause: CauseRecord
+    others: int
     tests: tuple[str, ...]
     cells: tuple[str, ...]
     explanation: str
@@ -159,7 +162,8 @@ class MatrixReport:
         for results in sorted(found.values(), key=len, reverse=True):
             tests, cells = (tuple(dict.fromkeys(one[at] for one in results)) for at in (1, 2))
             words = {explained.get(test, "") for test in tests}
-            result.append(Group(results[0][0], tests, cells, words.pop() if len(words) == 1 else ""))
+            others = len({cause["what"] for cause, _, _ in results}) - 1
+            result.append(Group(results[0][0], others, tests, cells, words.pop() if len(words) == 1 else ""))
         return result
 
     @cached_property

@@ -242,12 +242,13 @@ def block_of(report: MatrixReport, group: Group) -> Block:
     if group.explanation:
         title += f", explained by {group.explanation}"
     tests, cells = tuple(map(line, group.tests)), tuple(map(line, group.cells))
-    return Block(line(title), cause_lines(group.cause), tests, cells)
+    return Block(line(title), cause_lines(group.cause, group.others), tests, cells)
 
 
-def cause_lines(cause: CauseRecord) -> tuple[str, ...]:
-    """Return why a test fails as lines that are safe to show."""
-    texts = {"what": line(cause["what"]), "why": line(cause["why"]), "fix": [*map(line, cause["fix"])]}
+def cause_lines(cause: CauseRecord, others: int = 0) -> tuple[str, ...]:
+    """Return why tests fail as lines that are safe to show; the first says how many other errors are left out."""
+    more = f" (and {counted(others, 'other')})" if others else ""
+    texts = {"what": f"{line(cause['what'])}{more}", "why": line(cause["why"]), "fix": [*map(line, cause["fix"])]}
     return tuple(explanation(texts).splitlines())
 
 

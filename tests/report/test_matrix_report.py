@@ -206,10 +206,12 @@ def test_failures_of_one_cause_are_one_group() -> None:
             cell("c", {"t": "P", "u": "P", "v": "P", "w": "F"}),
         ]
     )
-    assert [(one.cause, one.tests, one.cells) for one in report.groups] == [
-        (SKEW, ("t", "u", "v"), ("b",)),
-        (newer, ("t", "u"), ("a",)),
+    assert [(one.cause, one.others, one.tests, one.cells) for one in report.groups] == [
+        (SKEW, 1, ("t", "u", "v"), ("b",)),
+        (newer, 0, ("t", "u"), ("a",)),
     ]
+    shown = {one.id: one for one in views.sections(report)}["causes"].blocks
+    assert [one.lines[0] for one in shown] == [f"error  {SKEW['what']} (and 1 other)", f"error  {SKEW['what']}"]
     assert report.unexplained == {"w"}
     assert [one.test for one in report.partial] == ["t", "u", "v"]
 
