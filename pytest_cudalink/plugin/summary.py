@@ -120,7 +120,7 @@ def _share(reporter: pytest.TerminalReporter, refused: Collection[str]) -> list[
         for kind in _OUTCOMES
     }
     tests = set().union(*every.values(), refused)
-    ran = len(tests - every["skipped"] - refused)
+    ran = len(tests.difference(every["skipped"], refused))
     return ["; ".join(share(ran, len(tests), len(refused)))]
 
 

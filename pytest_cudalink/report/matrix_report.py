@@ -160,7 +160,8 @@ class MatrixReport:
         explained = {one.test: one.explanation for one in self.partial}
         result = []
         for results in sorted(found.values(), key=len, reverse=True):
-            tests, cells = (tuple(dict.fromkeys(one[at] for one in results)) for at in (1, 2))
+            tests = tuple(dict.fromkeys(test for _, test, _ in results))
+            cells = tuple(dict.fromkeys(name for _, _, name in results))
             words = {explained.get(test, "") for test in tests}
             others = len({cause["what"] for cause, _, _ in results}) - 1
             result.append(Group(results[0][0], others, tests, cells, words.pop() if len(words) == 1 else ""))
