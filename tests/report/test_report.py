@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -501,6 +502,11 @@ def test_failures_of_one_cause_in_every_form(forty, tmp_path, monkeypatch, capsy
         assert form.count("error  CUDA") == form.count("why    ") == 2
         assert "NOT_SUPPORTED" in form
         assert "Skipped in every cell" not in form
+
+    coloured = io.StringIO()
+    coloured.isatty = lambda: True
+    text.terminal(merge([forty]), file=coloured)
+    assert f"\n{textwrap.indent(BLOCK, '  ')}\n  tests  {TESTS}::s00, " in coloured.getvalue()
 
     cases = ET.parse(forms["junit"]).getroot().findall("testsuite[@name='old']/testcase")
     failed = next(one for one in cases if one.get("name") == "s00")
