@@ -166,18 +166,21 @@ def _load_library() -> Callable[[Subject, bytes], Outcome]:
 
 def _audit() -> Callable[[Subject, bytes], Outcome]:
     """Audit a wheel that has the image as a file and, behind other bytes, in one: its libraries and its device code."""
-    from pytest_cudalink.cli import main
+    from pytest_cudalink.cli import make_parser
 
     folder = tempfile.TemporaryDirectory()
+    wheel = Path(folder.name, "x-1-py3-none-any.whl")
+    parser = make_parser(["audit"])  # once: it takes longer than an audit of such a wheel
+    modes: tuple[list[str], ...] = ([], ["--gpu=sm_90"], ["--device-code", "--json"])
+    wanted = [parser.parse_args(["audit", str(wheel), *mode]) for mode in modes]
 
     def use(_: Subject, data: bytes) -> Outcome:
-        wheel = Path(folder.name, "x-1-py3-none-any.whl")
-        with zipfile.ZipFile(wheel, "w") as archive:
+        with zipfile.ZipFile(Path(folder.name, wheel.name), "w") as archive:
             archive.writestr("x/image.cubin", data)
             archive.writestr("x/data.bin", b"data" + data)
             archive.writestr("x-1.dist-info/METADATA", b"Metadata-Version: 2.1\nName: x\nVersion: 1\n\n")
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            codes = [main(["audit", str(wheel), *more]) for more in ([], ["--gpu=sm_90"], ["--device-code", "--json"])]
+            codes = [options.run(options) for options in wanted]
         return Outcome.REFUSED_BY_US if codes[-1] else Outcome.ACCEPTED
 
     return use
