@@ -161,7 +161,7 @@ class DriverControl:
         library.cudalinkInject.restype = ctypes.c_uint
         library.cudalinkImageCount.restype = ctypes.c_uint64
         library.cudalinkLinkCount.restype = ctypes.c_uint64
-        library.cudalinkUnsupportedCount.restype = ctypes.c_uint64
+        library.cudalinkRefusalCount.restype = ctypes.c_uint64
         library.cudalinkUnsupported.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
         library.cudalinkUnsupported.restype = None
         library.cudalinkFaultMet.argtypes = [ctypes.c_uint, ctypes.c_int]
@@ -227,14 +227,17 @@ class DriverControl:
         return int(self._library.cudalinkImageCount()) - int(self._library.cudalinkLinkCount())
 
     @property
-    def unsupported_count(self) -> int:
-        """Number of calls in this process that were refused because the driver does not emulate them."""
-        return int(self._library.cudalinkUnsupportedCount())
+    def refusal_count(self) -> int:
+        """Number of calls in this process that the driver does not emulate, or that refused an image."""
+        return int(self._library.cudalinkRefusalCount())
 
-    def unsupported(self, start: int = 0) -> tuple[tuple[str, str], ...]:
-        """Return function and note of the refused calls among the events from number `start` on, each pair once."""
-        found = (event for event in self.events(start) if event.get("unsupported"))
-        return tuple(dict.fromkeys((str(event["call"]), str(event.get("note", ""))) for event in found))
+    def refusals(self, start: int = 0) -> list[dict[str, Any]]:
+        """Return the events of these calls, from number `start` on, oldest first.
+
+        A call that is not emulated has ``unsupported``. One that refused an image has ``image``, the words of a line
+        for the image and each that lies in it, and ``for``, the architecture of the device or link.
+        """
+        return [event for event in self.events(start) if "unsupported" in event or "image" in event]
 
     def refuse(self, function: str, note: str) -> None:
         """Count a function that is answered in Python, such as one of the CUDA runtime, as refused."""

@@ -88,6 +88,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker.parametrize(metafunc)
 
 
+# the only hook that tells of a failed collection before its report goes on and costs a passing run nothing
+def pytest_exception_interact(
+    node: pytest.Item | pytest.Collector,
+    call: pytest.CallInfo[object],
+    report: pytest.CollectReport | pytest.TestReport,
+) -> None:
+    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+        lifecycle.interact(node.config, call.excinfo.value, report)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     lifecycle.collected(config, items)

@@ -1,104 +1,192 @@
-"""Calls that an emulated driver refused as not emulated: shown with the tests that fail because of them."""
+"""Why tests fail: what a driver or nvJitLink refused in the phase that failed, or that there is no driver."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Final
+import re
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from ..report.wording import not_emulated
+from ..report.wording import explanation, not_emulated
+from . import driver
 from .facts import skip_unsupported
 
 if TYPE_CHECKING:
     from ..emulator.control import DriverControl
+    from ..process.jitlink_calls import RefusedInput
+    from ..report.events import CauseRecord
     from .run import Run
 
-__all__ = ["Refusals"]
+__all__ = ["Causes"]
 
-_SECTION: Final = "cudalink: not emulated"
+_NOT_EMULATED: Final = "cudalink: not emulated"
+_WHY: Final = "cudalink: why"
 #: Errors of fixtures of wider scopes that are recognized when a later test raises them again.
 _ERRORS_KEPT: Final = 16
 _ADVICE: Final = (
     "A real driver performs what an emulated one refused here with CUDA_ERROR_NOT_SUPPORTED (801). "
     "--cudalink-unsupported=skip skips such tests."
 )
+#: What libraries say that find no driver: cuda.bindings, cuda.pathfinder and the loader, numba, PyTorch, this project.
+_NO_DRIVER: Final = re.compile(
+    r"libcuda\.so|nvcuda\.dll|CUDA driver library|NVIDIA display driver|no NVIDIA driver|no CUDA driver", re.IGNORECASE
+)
 
 
-class Refusals:
-    """A plugin object that names the refused calls of each phase that failed, and may turn the failure into a skip.
+class _Found(NamedTuple):
+    """What was refused in a phase, as far as it explains a failure: calls that are not emulated, or device code."""
 
-    Parameters
-    ----------
-    run : Run
-    driver : DriverControl
-        The emulated driver of this process.
+    calls: tuple[tuple[str, str], ...] = ()
+    cause: CauseRecord | None = None
+
+
+_NOTHING: Final = _Found()
+
+
+class Causes:
+    """A plugin object that explains each phase that failed, and may turn a failure after a refused call into a skip.
+
+    There once this process has a driver to watch or native code.
     """
 
-    def __init__(self, run: Run, driver: DriverControl) -> None:
-        self._run, self._driver = run, driver
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._skips = run.settings.unsupported.value == "skip"
-        self._refused, self._events = driver.unsupported_count, 0
+        self._driver: DriverControl | None = None
+        self._refused = self._events = 0
+        self._input: RefusedInput | None = None
+        self._has_cause = False
         #: The last errors that were raised after a refusal. pytest keeps the error of a fixture of a wider scope, and
         #: raises it again in every test that asks for the fixture.
-        self._known: list[tuple[BaseException, tuple[tuple[str, str], ...]]] = []
+        self._known: list[tuple[BaseException, _Found]] = []
 
-    def _since_last_phase(self) -> tuple[tuple[str, str], ...]:
-        """Return function and note of the calls that were refused since the last phase, each pair once."""
-        refused, count = self._driver.unsupported_count, self._driver.event_count()
+    def watch(self, control: DriverControl) -> None:
+        """Explain what the emulated driver of this process refuses from now on."""
+        self._driver, self._refused = control, control.refusal_count
+
+    def refused_input(self, refused: RefusedInput) -> None:
+        """Explain with an input that nvJitLink refused the phase that is about to end."""
+        self._input = refused
+
+    def _since_last_phase(self) -> Sequence[dict[str, Any]]:
+        """Return the events of the calls that were refused since the last phase."""
+        if self._driver is None:
+            return ()
+        refused, count = self._driver.refusal_count, self._driver.event_count()
         first, self._events = self._events, count
         if refused == self._refused:
             return ()
         self._refused = refused
-        return self._driver.unsupported(first)
+        return self._driver.refusals(first)
 
-    def _of(self, error: BaseException | None) -> tuple[tuple[str, str], ...]:
-        """Return the refused calls that an error of a phase may come from; empty without an error."""
-        new = self._since_last_phase()
+    def _forget(self) -> None:
+        self._since_last_phase()
+        self._input = None
+
+    def _of(self, error: BaseException | None) -> _Found:
+        """Return what an error of a phase may come from; nothing without an error."""
+        events, refused = self._since_last_phase(), self._input
+        self._input = None
         if error is None:
-            return ()
-        if new:
-            self._known.append((error, new))
-            return new
-        return next((calls for known, calls in self._known if known is error), ())
+            return _NOTHING
+        found = _NOTHING
+        if events or refused:
+            found = self._explained(events, refused)
+        if cause := next(filter(None, map(_of_link_error, _chain(error))), None):
+            found = _Found(cause=cause)
+        if found != _NOTHING:
+            self._known.append((error, found))
+            return found
+        if (known := next((found for known, found in self._known if known is error), None)) is not None:
+            return known
+        return _Found(cause=self._of_missing_driver(error))
+
+    def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Found:
+        """Return the last refusal that explains a failure."""
+        from ..linker import causes
+
+        for event in reversed(events):
+            if "unsupported" in event:
+                break
+            if cause := causes.explain(_of_driver(event, self._driver)):
+                return _Found(cause=cause)
+        if refused is not None and (cause := _of_nvjitlink(refused)):
+            return _Found(cause=cause)
+        calls = dict.fromkeys((str(e["call"]), str(e.get("note", ""))) for e in events if "unsupported" in e)
+        return _Found(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
+
+    # -- a missing driver
+
+    @cached_property
+    def _finds_driver(self) -> bool:
+        from ..process import preload
+
+        return preload.emulated_driver() is not None or preload.driver_exists()
+
+    def _of_missing_driver(self, error: BaseException) -> CauseRecord | None:
+        telling = next((one for one in _chain(error) if _NO_DRIVER.search(str(one))), None)
+        if telling is None or self._driver is not None or self._finds_driver:
+            return None
+        first = str(telling).strip().partition("\n")[0]
+        return {
+            "kind": "no_driver",
+            "what": f"{type(telling).__name__}: {first[:200]}",
+            "why": "this process finds no CUDA driver, real or emulated",
+            "fix": [driver.remedy(self._run.config, self._run.settings), "with a GPU, install the NVIDIA driver"],
+        }
+
+    # -- reports
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
         """Note that calls so far belong to no test."""
-        self._since_last_phase()
+        self._forget()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Add the refused calls to the report of a phase that failed; a phase that did not fail stays as it is."""
+        """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
         report = yield
-        calls = self._of(call.excinfo.value if call.excinfo is not None else None)
-        if not calls or not report.failed:
+        found = self._of(call.excinfo.value if call.excinfo is not None else None)
+        if self._has_cause and call.when == "setup":  # a plugin runs the test again
+            self._has_cause, self._run.part("ledger").test.cause = False, None
+        if found.cause is None or not report.failed:
             return report
-        report.sections.append((_SECTION, _text(calls)))
+        _show(report, found)
+        self._has_cause = True
         facts = self._run.part("ledger").test
-        facts.refused = [{"function": function, "note": note} for function, note in calls]
+        facts.cause = facts.cause or found.cause
+        facts.refused = [{"function": function, "note": note} for function, note in found.calls] or facts.refused
         if call.when == "teardown":  # the ledger has handed the facts of this test over
             report.cudalink = facts.as_json()  # type: ignore[attr-defined]
             if self._run.settings.properties.value == "on":
-                report.user_properties.append(facts.refused_property())
-        if self._skips:
-            _skip(item, report, calls)
+                known = dict(report.user_properties)
+                report.user_properties += [one for one in facts.properties_of_failure() if one[0] not in known]
+        if self._skips and found.calls:
+            _skip(item, report, found.calls)
         return report
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
         self, collector: pytest.Collector
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Add the refused calls to the report of a file that cannot be collected."""
+        """Know what is refused while a file is collected."""
         del collector
-        self._since_last_phase()
-        report = yield
-        calls = self._since_last_phase()
-        if calls and report.failed:
-            report.sections.append((_SECTION, _text(calls)))
-        return report
+        self._forget()
+        return (yield)
+
+    def collected(self, report: pytest.CollectReport, error: BaseException) -> None:
+        """Explain the report of a file that cannot be collected."""
+        found = self._of(error)
+        if found.cause is not None:
+            _show(report, found)
+            report.cudalink_cause = found.cause  # type: ignore[attr-defined]
 
     @pytest.hookimpl
     def pytest_runtest_logfinish(self) -> None:
@@ -106,8 +194,67 @@ class Refusals:
         del self._known[:-_ERRORS_KEPT]
 
 
-def _text(calls: Sequence[tuple[str, str]]) -> str:
-    return "\n".join([*(f"{function}: {note}" for function, note in calls), "", _ADVICE])
+def _show(report: pytest.TestReport | pytest.CollectReport, found: _Found) -> None:
+    """Add the section of what was found."""
+    assert found.cause is not None
+    if found.calls:
+        lines = [f"{function}: {note}" for function, note in found.calls]
+        report.sections.append((_NOT_EMULATED, "\n".join([*lines, "", _ADVICE])))
+    else:
+        report.sections.append((_WHY, explanation(found.cause)))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it comes from, each once; the error that a user sees first."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _of_driver(event: dict[str, Any], control: DriverControl | None) -> Any:
+    """Return the refusal that an event of an emulated driver tells of."""
+    from ..artifacts import read_words
+    from ..linker.causes import Refusal
+
+    assert control is not None
+    call = re.sub(r"_v\d+$", "", str(event["call"]))
+    return Refusal(
+        call=call,
+        code=int(event["result"]),
+        image=read_words(event["image"]),
+        backend="driver",
+        version=control.version,
+        loads=not call.startswith("cuLink"),
+        arch=f"sm_{event['for']}",
+    )
+
+
+def _of_nvjitlink(refused: RefusedInput) -> CauseRecord | None:
+    """Return why nvJitLink refused an input; None where its version does not explain it."""
+    from .. import probes
+    from ..artifacts import inspect
+    from ..linker.causes import Refusal, explain
+
+    content = refused.content
+    with suppress(OSError, RuntimeError):
+        if refused.call == "nvJitLinkAddFile":
+            content = Path(refused.content.decode("utf-8", "surrogateescape")).read_bytes()
+        version = probes.version_of_nvjitlink(refused.library)
+        if version is not None:
+            return explain(Refusal(refused.call, refused.code, inspect(content), "nvjitlink", version))
+    return None
+
+
+def _of_link_error(error: BaseException) -> CauseRecord | None:
+    """Return the cause of an error of the bundled linker, which knows the input that was refused."""
+    errors = sys.modules.get("pytest_cudalink.linker.errors")
+    if errors is None or not isinstance(error, errors.LinkError):
+        return None
+    from ..linker.causes import of_link_error
+
+    return of_link_error(error)
 
 
 def _skip(item: pytest.Item, report: pytest.TestReport, calls: Sequence[tuple[str, str]]) -> None:

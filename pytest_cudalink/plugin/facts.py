@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+
+from ..report.wording import explanation
+
+if TYPE_CHECKING:
+    from ..report.events import CauseRecord
 
 __all__ = ["Facts", "fail", "fail_with", "is_unsupported", "skip_unsupported"]
 
@@ -37,6 +42,8 @@ class Facts:
         Number of links that no target steers, by `unsteered.key`.
     refused : list of dict
         Calls that the emulated driver refused and because of which the test failed: ``function`` and ``note``.
+    cause : CauseRecord, or None
+        Why the test failed.
     sticky : dict, or None
         The error with which the test left the contexts of its process: ``code`` and ``error``; code -1 for work that
         does not end.
@@ -52,6 +59,7 @@ class Facts:
     unsupported: dict[str, str] = field(default_factory=dict)
     unsteered: Counter[str] = field(default_factory=Counter)
     refused: list[dict[str, str]] = field(default_factory=list)
+    cause: CauseRecord | None = None
     sticky: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -75,13 +83,16 @@ class Facts:
             found.append(("cudalink.missing", self.missing))
         if self.sticky:
             found.append(("cudalink.sticky", self.sticky["error"]))
-        if self.refused:
-            found.append(self.refused_property())
-        return found
+        return [*found, *self.properties_of_failure()]
 
-    def refused_property(self) -> tuple[str, str]:
-        """The refused functions as a property."""
-        return "cudalink.refused", " ".join(one["function"] for one in self.refused)
+    def properties_of_failure(self) -> list[tuple[str, str]]:
+        """The properties of a test that failed: the refused functions, and why it failed."""
+        found = []
+        if self.refused:
+            found.append(("cudalink.refused", " ".join(one["function"] for one in self.refused)))
+        if self.cause:
+            found.append(("cudalink.cause", explanation(self.cause)))
+        return found
 
 
 def _counts(counter: Counter[str]) -> str:

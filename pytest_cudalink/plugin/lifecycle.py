@@ -23,6 +23,7 @@ __all__ = [
     "command_line",
     "configure",
     "header",
+    "interact",
     "late_header",
     "load",
     "selected",
@@ -135,10 +136,10 @@ def _lifetimes(run: Run) -> object:
     return Lifetimes(run, _emulated_driver())
 
 
-def _refusals(run: Run) -> object:
-    from .refusals import Refusals
+def _causes(run: Run) -> object:
+    from .causes import Causes
 
-    return Refusals(run, _emulated_driver())
+    return Causes(run)
 
 
 def _faults(_run: Run) -> object:
@@ -168,7 +169,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "provenance": _provenance,
     "marked-tests": _marked_tests,
     "lifetimes": _lifetimes,
-    "refusals": _refusals,
+    "causes": _causes,
     "faults": _faults,
     "event-file": _event_file,
     "isolation": _isolation,
@@ -288,8 +289,9 @@ def _start_xdist(run: Run) -> None:
 
 
 def _watch_nvjitlink(run: Run) -> None:
-    """Count the links of native code, and check nvJitLink's contract."""
+    """Count the links of native code, explain what nvJitLink refuses, and check its contract."""
     run.part("native-links")
+    run.part("causes")
     if run.settings.jitlink_contract.value != "off":
         from . import jitlink_contract
 
@@ -305,10 +307,10 @@ def _start_driver(run: Run) -> None:
     emulation = preload.emulation()
     if emulation is None or preload.emulated_driver() is None:
         return
-    run.part("refusals")
+    run.part("causes").watch(_emulated_driver())
     run.part("loaded-modules")
     if run.settings.lifetime.value != "off":
-        run.part("lifetimes")  # after the refusals, so that a violation fails a test that these skip
+        run.part("lifetimes")  # after the causes, so that a violation fails a test that these skip
     if emulation.faults:
         run.part("faults")
     if emulation.events:
@@ -444,6 +446,13 @@ def _refuse(run: Run, error: pytest.UsageError) -> None:
 def late_header(config: pytest.Config) -> list[str]:
     """Return the header's lines on a driver that the run has got for its markers."""
     return run_of(config).late_header if config.option.verbose >= 0 else []
+
+
+def interact(config: pytest.Config, error: BaseException, report: pytest.CollectReport) -> None:
+    """Explain why a file cannot be collected, if it has loaded what can explain that."""
+    causes = run_of(config).get("causes")
+    if causes is not None:
+        causes.collected(report, error)
 
 
 def session_finish(session: pytest.Session) -> None:

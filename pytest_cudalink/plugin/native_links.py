@@ -33,9 +33,11 @@ class NativeLinks:
     def look(self) -> None:
         """Report what was linked since the last look."""
         jitlink_calls.cover(on=False)  # an interrupt may have come before the code that covers could do so
-        calls, late, refused = jitlink_calls.look()
+        calls, late, refused, refused_input = jitlink_calls.look()
         if calls:
             self._report(calls)
+        if refused_input and (given := jitlink_calls.take_refused_input()) is not None:
+            self._run.part("causes").refused_input(given)
         if late:
             test = self._run.nodeid
             when = f"during {test}" if test else "outside of tests"

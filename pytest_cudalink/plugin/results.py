@@ -105,7 +105,7 @@ class Results:
             attempt = _Attempt("error", reason=last, longrepr=shortened(text, _LONGREPR_LIMIT))
         key = (None, report.nodeid)
         self._open[key] = attempt
-        self._close(*key, attempt, {})
+        self._close(*key, attempt, {"cause": getattr(report, "cudalink_cause", None)})
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -166,6 +166,7 @@ class Results:
             subtests=attempt.subtests,
             refused=facts.get("refused", []),
             unsteered=sum(facts.get("unsteered", {}).values()),
+            cause=facts.get("cause"),
         )
 
     @pytest.hookimpl(optionalhook=True)

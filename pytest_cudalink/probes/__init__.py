@@ -195,23 +195,13 @@ def nvjitlink() -> NvJitLink:
             return NvJitLink(None, None, f"{hidden_by} hides it", f"leave out {hidden_by}")
         return NvJitLink(None, None, "no libnvJitLink was found by cuda.pathfinder")
     path = loaded.abs_path
-    library = ctypes.CDLL(path)
-    if not hasattr(library, "nvJitLinkVersion"):
-        # every library keeps the aliases of all older minors of its major
-        minors = [
-            minor for minor in range(FIRST_USABLE_NVJITLINK.minor) if hasattr(library, f"__nvJitLinkCreate_12_{minor}")
-        ]
-        found = CudaVersion(12, max(minors)) if minors else None
+    found = version_of_nvjitlink(path)
+    if found is None or found < FIRST_USABLE_NVJITLINK:
         return NvJitLink(
             found,
             path,
             f"{path} is nvJitLink {found or 'of an unknown version'}, {FIRST_USABLE_NVJITLINK} or newer is needed",
         )
-    major, minor = ctypes.c_uint(), ctypes.c_uint()
-    if code := library.nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor)):
-        msg = f"nvJitLinkVersion of {path} failed with {code}"
-        raise RuntimeError(msg)
-    found = CudaVersion(major.value, minor.value)
     try:
         import cuda.bindings.nvjitlink  # noqa: F401 (an optional dependency)
     except ImportError as error:
@@ -220,6 +210,30 @@ def nvjitlink() -> NvJitLink:
         remedy = install_command("cuda-bindings")
         return NvJitLink(found, path, f"nvJitLink {found} is there, but cuda-bindings is not ({error}); {remedy}")
     return NvJitLink(found, path)
+
+
+def version_of_nvjitlink(path: str) -> CudaVersion | None:
+    """Version of the nvJitLink in a file, which is loaded for that; None if it does not tell.
+
+    Raises
+    ------
+    OSError
+        If the library cannot be opened.
+    RuntimeError
+        If it fails.
+    """
+    library = ctypes.CDLL(path)
+    if not hasattr(library, "nvJitLinkVersion"):
+        # every library keeps the aliases of all older minors of its major
+        minors = [
+            minor for minor in range(FIRST_USABLE_NVJITLINK.minor) if hasattr(library, f"__nvJitLinkCreate_12_{minor}")
+        ]
+        return CudaVersion(12, max(minors)) if minors else None
+    major, minor = ctypes.c_uint(), ctypes.c_uint()
+    if code := library.nvJitLinkVersion(ctypes.byref(major), ctypes.byref(minor)):
+        msg = f"nvJitLinkVersion of {path} failed with {code}"
+        raise RuntimeError(msg)
+    return CudaVersion(major.value, minor.value)
 
 
 def _check_wheel() -> None:

@@ -18,11 +18,41 @@ from typing import Any, Final, NamedTuple
 
 from .imports import postpone
 
-__all__ = ["Look", "cover", "library", "look", "postpone_until_native_code", "start"]
+__all__ = [
+    "Look",
+    "RefusedInput",
+    "cover",
+    "library",
+    "look",
+    "postpone_until_native_code",
+    "start",
+    "take_refused_input",
+]
 
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-jitlink-calls.so"
-_CALLS, _LATE, _REFUSED, _IMPOSSIBLE = 1, 2, 4, 8  # native/jitlink_calls.h
+_CALLS, _LATE, _REFUSED, _IMPOSSIBLE, _INPUT = 1, 2, 4, 8, 16  # native/jitlink_calls.h
 _PATH_SIZE: Final = 4096
+
+
+class RefusedInput(NamedTuple):
+    """An input that nvJitLink refused.
+
+    Attributes
+    ----------
+    call : str
+        ``"nvJitLinkAddData"`` or ``"nvJitLinkAddFile"``.
+    code : int
+        The nvJitLinkResult.
+    library : str
+        Path of the libnvJitLink; empty where it is not known.
+    content : bytes
+        The input, or the name of its file.
+    """
+
+    call: str
+    code: int
+    library: str
+    content: bytes
 
 
 class Look(NamedTuple):
@@ -36,11 +66,14 @@ class Look(NamedTuple):
         Whether a libnvJitLink was loaded unnoticed; it is watched from now on.
     refused : bool
         Whether a libnvJitLink cannot be watched.
+    refused_input : bool
+        Whether an input was refused; `take_refused_input` returns it.
     """
 
     calls: tuple[tuple[str, int], ...] = ()
     late: bool = False
     refused: bool = False
+    refused_input: bool = False
 
 
 _NOTHING: Final = Look()
@@ -82,7 +115,32 @@ def look() -> Look:
     answer = _ours.cudalinkLook() if _ours is not None else 0
     if not answer:
         return _NOTHING
-    return Look(_take() if answer & _CALLS else (), bool(answer & _LATE), bool(answer & _REFUSED))
+    return Look(
+        _take() if answer & _CALLS else (), bool(answer & _LATE), bool(answer & _REFUSED), bool(answer & _INPUT)
+    )
+
+
+def take_refused_input() -> RefusedInput | None:
+    """Return the input that nvJitLink refused last, once; None if there is none."""
+    if _ours is None:
+        return None
+    import ctypes
+
+    class About(ctypes.Structure):  # RefusedInput in native/jitlink_calls.h
+        _fields_ = (
+            ("size", ctypes.c_uint64),
+            ("code", ctypes.c_int32),
+            ("is_file", ctypes.c_int32),
+            ("library", ctypes.c_char * 1024),
+        )
+
+    about, content = About(), ctypes.create_string_buffer(0)
+    while _ours.cudalinkTakeRefusedInput(ctypes.byref(about), content, ctypes.c_size_t(len(content))):
+        if about.size <= len(content):
+            call = "nvJitLinkAddFile" if about.is_file else "nvJitLinkAddData"
+            return RefusedInput(call, about.code, os.fsdecode(about.library), content.raw[: about.size])
+        content = ctypes.create_string_buffer(about.size)
+    return None
 
 
 def _take() -> tuple[tuple[str, int], ...]:

@@ -286,3 +286,79 @@ def test_parameters_of_a_kernel_need_a_context(check) -> None:
         assert cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)) == 201
         """
     )
+
+
+def test_events_describe_what_was_refused(check) -> None:
+    """The event of a refused image has a line for it and for all in it; of a fatbin, what the driver chose in it."""
+    out = check(
+        """
+from tests.conformance.fatbin_record import fatbin
+start()
+def words(image):
+    code, _ = load(image)
+    event = last_event()
+    assert event["result"] == code
+    return code, event.get("for"), event.get("image")
+
+print(*words(artifact("13.0/linked.cubin")))
+print(*words(small_ptx("9.0", "sm_90a")))
+print(*words(artifact("13.0/main.ltoir")))
+print(*words(fatbin("cubin80 ptx100")))
+print(*words(b"no image"))
+print(*words(small_ptx().replace(b"ret", b"rat")))
+print(*words(small_ptx()))
+cut = artifact("12.9/linked.cubin")
+print(*words(cut[:18] + bytes(2) + cut[20:-64]))
+
+library, kernel = c_void_p(), c_void_p()
+ok(cuda.cuLibraryLoadData(byref(library), small_ptx("9.0"), None, None, 0, None, None, 0))
+assert "image" not in last_event()
+for _ in range(2):
+    assert cuda.cuLibraryGetKernel(byref(kernel), library, b"small") == 222
+    print(last_event()["call"], last_event()["image"])
+ok(cuda.cuLibraryUnload(library))
+assert cuda.cuLibraryGetKernel(byref(kernel), library, b"small") == 400
+assert "image" not in last_event()
+
+print(link([(CUBIN, artifact("13.0/main.cubin"))])[0], [one["image"] for one in events() if "image" in one][-1])
+
+state = c_void_p()
+ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
+def add(kind, data, size):
+    code = cuda.cuLinkAddData_v2(state, kind, data, c_size_t(size), b"input", 0, None, None)
+    return code, last_event().get("image")
+ptx = small_ptx("9.0")
+print(*add(PTX, ptx, 1 << 40))
+print(*add(NVVM, artifact("12.9/main.ltoir"), 1 << 40))
+""",
+        "12.9",
+    )
+    assert out.splitlines() == [
+        "209 90 ['cubin sm_90 13.0 linked']",
+        "222 90 ['ptx sm_90a - 9.0']",
+        "200 90 ['ltoir damaged']",
+        "209 90 ['fatbin', 'cubin sm_80 13.0 linked', 'ptx sm_100 - 9.0']",
+        "200 90 ['unknown damaged']",
+        "218 90 ['ptx sm_70 - 8.0']",
+        "0 None None",
+        "200 90 ['cubin damaged']",
+        "cuLibraryGetKernel ['ptx sm_70 - 9.0']",
+        "cuLibraryGetKernel ['ptx sm_70 - 9.0']",
+        "209 ['cubin sm_90 13.0 relocatable']",
+        "222 ['ptx sm_70 - 9.0']",
+        "221 None",
+    ]
+
+
+def test_a_long_fatbin_is_described_as_far_as_an_event_goes(check) -> None:
+    """The line of an event has its limit: what does not fit is left out, and said to be there."""
+    out = check(
+        """
+from tests.conformance.fatbin_record import fatbin
+start()
+assert load(fatbin(" ".join(["ptx100"] * 200)))[0] == 209
+image = last_event()["image"]
+print(image[0], image[1], image[-1], 10 < len(image) < 50)
+""",
+    )
+    assert out.split()[:1] + out.split()[-2:] == ["fatbin", "more", "True"]

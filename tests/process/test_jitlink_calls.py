@@ -22,6 +22,10 @@ __attribute__((visibility("default"))) int calls;
 EXPORT int nvJitLinkComplete(int *handle) { __atomic_fetch_add(&calls, 1, 5); return *handle + 1; }
 EXPORT int __nvJitLinkComplete_13_0(int *handle) { __atomic_fetch_add(&calls, 1, 5); return *handle + 2; }
 EXPORT int nvJitLinkCalls(void) { return calls; }
+EXPORT int nvJitLinkAddData(int *handle, int kind, const char *data, unsigned long size, const char *name) {
+  return data && size && kind < 10 ? *data - 'A' : 3;
+}
+EXPORT int nvJitLinkAddFile(int *handle, int kind, const char *path) { return path ? 6 : 3; }
 """
 #: Calls through the table of the object, through a pointer in its data, and through dlsym.
 USER = """
@@ -139,6 +143,30 @@ def test_next_symbol_is_that_of_the_caller(run) -> None:
 assert jitlink_calls.start()
 user = ctypes.CDLL(here / "user.so")
 assert user.next() == 1
+""")
+
+
+def test_the_input_that_was_refused_last(run) -> None:
+    """It is kept once, with the answer and the library; memory that is not there is not read."""
+    run("""
+assert jitlink_calls.start()
+library = ctypes.CDLL(here / "libnvJitLink.so")
+add, file, size = library.nvJitLinkAddData, library.nvJitLinkAddFile, ctypes.c_size_t
+assert add(None, 1, b"A is taken", size(10), b"x") == 0
+assert not jitlink_calls.look().refused_input
+assert jitlink_calls.take_refused_input() is None
+assert (add(None, 1, b"B", size(1), b"x"), add(None, 1, b"Dark", size(4), b"x")) == (1, 3)
+assert jitlink_calls.look().refused_input
+found = jitlink_calls.take_refused_input()
+assert found == ("nvJitLinkAddData", 3, str(here / "libnvJitLink.so"), b"Dark"), found
+assert jitlink_calls.take_refused_input() is None
+assert not jitlink_calls.look().refused_input
+assert file(None, 1, b"/a/path") == 6
+assert jitlink_calls.take_refused_input() == ("nvJitLinkAddFile", 6, str(here / "libnvJitLink.so"), b"/a/path")
+for data, count in ((None, 4), (ctypes.c_void_p(8), 4), (b"E", 0), (b"E", 1 << 46), (b"E", (1 << 64) - 1)):
+    assert add(None, 10, data, size(count), b"x") == 3
+assert file(None, 1, None) == 3
+assert jitlink_calls.take_refused_input() is None
 """)
 
 

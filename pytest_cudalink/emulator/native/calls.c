@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -108,13 +109,33 @@ bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   return refused < 0;
 }
 
+static _Atomic uint64_t refusals;
+static _Thread_local char *refused_image;
+
+void cl_refused_image(char *members) {
+  free(refused_image);
+  refused_image = members;
+}
+
+char *cl_take_refused_image(void) {
+  char *members = refused_image;
+  refused_image = NULL;
+  return members;
+}
+
 CUresult cl_leave(Call *call, CUresult result) {
   if (result == CUDA_SUCCESS && quiet(call->symbol)) return result;
+  char *image = result ? cl_take_refused_image() : NULL;
   EventLine line;
   cl_event_begin(&line);
   cl_event_text(&line, "call", cl_symbols[call->symbol].name, sizeof line.text);
   cl_event_int(&line, "result", result);
   cl_event_join(&line, &call->line);
+  if (image) {
+    cl_event_members(&line, image);
+    atomic_fetch_add(&refusals, 1);
+    free(image);
+  }
   cl_event_end(&line);
   return result;
 }
@@ -136,16 +157,15 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
   return cl_noted(line, CUDA_ERROR_INVALID_CONTEXT, note);
 }
 
-static _Atomic uint64_t unsupported;
-
 CUresult cl_unsupported(EventLine *line, const char *note) {
-  atomic_fetch_add(&unsupported, 1);
+  atomic_fetch_add(&refusals, 1);
   cl_event_bool(line, "unsupported", true);
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, note);
 }
 
-/* How many calls were refused as not emulated, so that a watcher need not read the events of every test. */
-EXPORT uint64_t cudalinkUnsupportedCount(void) { return atomic_load(&unsupported); }
+/* How many calls were refused as not emulated, or refused an image, so that a watcher need not read the events of every
+   test. */
+EXPORT uint64_t cudalinkRefusalCount(void) { return atomic_load(&refusals); }
 
 /* A refusal of something that stands in for another library, such as the functions of the CUDA runtime in Python. */
 EXPORT void cudalinkUnsupported(const char *function, const char *note) {

@@ -27,6 +27,11 @@ CUresult cl_unsupported(EventLine *line, const char *note);
 /* The same for what is not a call of its own, with the name of a function that it belongs to. */
 EXPORT void cudalinkUnsupported(const char *function, const char *note);
 
+/* Members of the event of this thread's call, if it fails: the image that it refused. Takes them over; NULL forgets. */
+void cl_refused_image(char *members);
+/* Hands them over, for a call that fails later; NULL if there are none. */
+char *cl_take_refused_image(void);
+
 /* The answer to a context that a function of two forms was given and that is not one, as when a caller of the first
    form gets the second. `first` is the first form with its arguments; the event says it, and stderr once for each
    function. */

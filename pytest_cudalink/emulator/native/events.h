@@ -28,6 +28,8 @@ void cl_event_list(EventLine *line, const char *name);
 void cl_event_list_end(EventLine *line);
 /* Adds the members of another line. */
 void cl_event_join(EventLine *line, const EventLine *other);
+/* The same of their text. */
+void cl_event_members(EventLine *line, const char *members);
 /* Writes the event. */
 void cl_event_end(const EventLine *members);
 

@@ -424,7 +424,8 @@ static CUresult kernel_get_function(Function **function, Function *handle) {
   if (state) return state;
   Function *kernel = lock_one(handle, true);
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND : kernel->module->on_device;
+  CUresult result = cl_has_undefined(&kernel->module->elf) ? CUDA_ERROR_NOT_FOUND
+                                                           : cl_answer_of(kernel->module, kernel->module->on_device);
   if (!result) *function = cl_function_handle(kernel);
   kernel->loaded |= !result;
   unlock_function();

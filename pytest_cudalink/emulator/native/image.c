@@ -10,9 +10,11 @@
 
 #include "bytes.h"
 #include "caller.h"
+#include "calls.h"
 #include "config.h"
 #include "containers.h"
 #include "cubin.h"
+#include "events.h"
 #include "inspect.h"
 #include "ptx.h"
 #include "images.inc" /* elf_formats */
@@ -118,6 +120,69 @@ CUresult cl_read_file(const char *path, void **data, size_t *size) {
   if (read) return CUDA_SUCCESS;
   free(*data);
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* -- what is refused -- */
+
+enum { IMAGE_ROOM = 400, TARGET_ROOM = 16 }; /* in an event */
+
+static void describe_version(char *out, size_t room, uint32_t major, uint32_t minor) {
+  snprintf(out, room, major || minor ? "%u.%u" : "-", major, minor);
+}
+
+/* One image of the records: its kind, architecture, release and version, with "-" for what is not known. */
+static void describe_record(EventLine *line, const ArtRecord *record, const char *names) {
+  static const char *const kinds[KIND_COUNT] = {"unknown", "ptx", "ltoir", "cubin", "fatbin", "object", "library"};
+  char words[96], arch[TARGET_ROOM] = "-", release[24], version[24];
+  describe_version(release, sizeof release, record->release_major, record->release_minor);
+  describe_version(version, sizeof version, record->version_major, record->version_minor);
+  if (record->kind == KIND_CUBIN && record->flags & HAS_LINKAGE)
+    snprintf(version, sizeof version, record->flags & RELOCATABLE ? "relocatable" : "linked");
+  if (record->flags & HAS_TARGET) snprintf(arch, sizeof arch, "%s", names);
+  else if (record->flags & HAS_ARCH) snprintf(arch, sizeof arch, "sm_%u", record->arch);
+  if (record->flags & HAS_PROBLEM) snprintf(words, sizeof words, "%s damaged", kinds[record->kind]);
+  else if (record->parts) snprintf(words, sizeof words, "%s", kinds[record->kind]);
+  else snprintf(words, sizeof words, "%s %s %s %s", kinds[record->kind], arch, release, version);
+  cl_event_text(line, NULL, words, sizeof words);
+}
+
+static bool is_of_image(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_INVALID_IMAGE:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU:
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_INVALID_SOURCE: return true;
+    default: return false;
+  }
+}
+
+void cl_refuse_image(CUresult result, const char *container, const void *data, size_t size, int arch) {
+  uint64_t room = is_of_image(result) ? art_inspect(data, size, LATEST_KNOWN, NULL, 0) : 0, at = 0;
+  char *records = room ? malloc(room) : NULL;
+  if (!records) return;
+  room = art_inspect(data, size, LATEST_KNOWN, records, room);
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_int(&line, "for", arch);
+  cl_event_list(&line, "image");
+  if (container) cl_event_text(&line, NULL, container, TARGET_ROOM);
+  while (room - at >= sizeof(ArtRecord)) {
+    ArtRecord record;
+    memcpy(&record, records + at, sizeof record);
+    at += sizeof record;
+    if (record.kind >= KIND_COUNT || record.names > room - at) break;
+    if (line.length > IMAGE_ROOM) {
+      cl_event_text(&line, NULL, "more", TARGET_ROOM);
+      break;
+    }
+    describe_record(&line, &record, records + at);
+    at += record.names;
+  }
+  cl_event_list_end(&line);
+  free(records);
+  cl_refused_image(strdup(line.text));
 }
 
 /* -- containers -- */

@@ -37,6 +37,10 @@ int cl_elf_arch(const Elf *elf);
 /* CUDA release that wrote it, as 13000; 0 if it does not say. */
 int cl_elf_release(const Elf *elf);
 
+/* Notes for the event of this thread's call that it refuses an image, found in a container (NULL: in none), because of
+   which it will answer `result`; a code that no image explains is not noted. */
+void cl_refuse_image(CUresult result, const char *container, const void *data, size_t size, int arch);
+
 /* The size that a fatbin says it has, or that of the data if that is more, when all that suits the architecture lies
    within the data; 0 when it does not. */
 size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch);

@@ -148,7 +148,7 @@ CUresult cl_check_launch(const LaunchConfig *config, const void *handle, void *c
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   const Function *function = handle ? cl_find_function(handle) : NULL;
-  if (function) result = function->module->on_device;
+  if (function) result = cl_answer_of(function->module, function->module->on_device);
   if (!result) result = check(config, function, cl_parameter_bytes(function), parameters, extra);
   pthread_mutex_unlock(&cl_modules_lock);
   return result;

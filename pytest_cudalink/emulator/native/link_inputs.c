@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "caller.h"
+#include "calls.h"
 #include "config.h"
 #include "fatbins.h"
 #include "image.h"
@@ -235,6 +237,7 @@ static CUresult add_fatbin(State *state, const uint8_t *data, size_t size, const
   if (chosen.kind == FATBIN_PTX) result = add_ptx(state, image, name);
   else if (cl_image_kind(image, image_size) == IMAGE_ELF) result = add_cubin(state, image, image_size, name);
   else result = cl_poison(state, CUDA_ERROR_INVALID_IMAGE);
+  cl_refuse_image(result, "fatbin", image, image_size, state->options.arch);
   free(image);
   return result;
 }
@@ -347,8 +350,8 @@ static CUresult check_input_options(unsigned count, const int *keys, void *const
   return CUDA_SUCCESS;
 }
 
-CUresult cl_add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
-                     const int *keys, void *const *values) {
+static CUresult add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
+                         const int *keys, void *const *values) {
   if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values))
     return CUDA_ERROR_INVALID_VALUE;
   if (state->completed) return CUDA_ERROR_INVALID_VALUE;
@@ -368,6 +371,25 @@ CUresult cl_add_data(State *state, int type, const void *data, size_t size, cons
     return result;
   }
   return add_input(state, type, data, size, kept);
+}
+
+/* From a copy: the caller may have given any size, of which a link reads what the headers claim. */
+static void note_refused(const State *state, CUresult result, const void *data, size_t size) {
+  if (cl_image_kind(data, size) == IMAGE_PTX) size = cl_text_size(data);
+  void *copy = size ? malloc(size) : NULL;
+  if (copy && cl_read_safely(data, copy, size)) cl_refuse_image(result, NULL, copy, size, state->options.arch);
+  free(copy);
+}
+
+CUresult cl_add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
+                     const int *keys, void *const *values) {
+  CUresult before = state->poison;
+  cl_refused_image(NULL);
+  CUresult result = add_data(state, type, data, size, name, count, keys, values);
+  char *inside = cl_take_refused_image();
+  if (inside) cl_refused_image(inside);
+  else if (data && result && result != before) note_refused(state, result, data, size);
+  return result;
 }
 
 CUresult cl_read_input(const char *path, void **data, size_t *size) {

@@ -166,7 +166,7 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
   pthread_mutex_lock(&cl_modules_lock);
   Module *module = cl_find_module(handle, magic);
   if (module) {
-    result = module->on_device;
+    result = cl_answer_of(module, module->on_device);
     if (!result && managed && !is_managed(&module->elf, name))
       result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
     if (!result) {
@@ -250,7 +250,7 @@ static CUresult library_get_kernel(EventLine *line, Function **out, Module *hand
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
   if (library) {
-    result = library->state;
+    result = cl_answer_of(library, library->state);
     if (!result) result = cl_function_in(library, name, out);
   }
   pthread_mutex_unlock(&cl_modules_lock);
@@ -279,7 +279,7 @@ static CUresult library_enumerate_kernels(void **kernels, unsigned room, Module 
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
   if (library) {
-    result = library->state;
+    result = cl_answer_of(library, library->state);
     if (!result) result = cl_list_kernels(library, kernels, room, true);
   }
   pthread_mutex_unlock(&cl_modules_lock);
@@ -295,7 +295,7 @@ static CUresult library_get_module(Module **module, Module *handle) {
   pthread_mutex_lock(&cl_modules_lock);
   Module *library = cl_find_module(handle, LIBRARY_MAGIC);
   if (library) {
-    result = library->on_device;
+    result = cl_answer_of(library, library->on_device);
     if (!result) *module = cl_module_handle(library);
   }
   pthread_mutex_unlock(&cl_modules_lock);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "caller.h"
+#include "calls.h"
 #include "config.h"
 #include "containers.h"
 #include "events.h"
@@ -65,6 +66,7 @@ static void free_module(Module *module) {
     module->globals = next;
   }
   free(module->image);
+  free(module->refusal);
   module->magic = 0;
   free(module);
 }
@@ -161,6 +163,7 @@ static CUresult load_fatbin(Module *module, const uint8_t *data, size_t size, co
     if (chosen.kind == FATBIN_PTX) result = compile(module, image, strlen(image) + 1, options, text);
     else if (!cl_elf_is_known(image, image_size)) result = CUDA_ERROR_INVALID_IMAGE;
     else result = copy_image(module, image, image_size);
+    cl_refuse_image(result, "fatbin", image, chosen.kind == FATBIN_PTX ? strlen(image) : image_size, cl_config()->arch);
     free(image);
   }
   if (chosen.kind == FATBIN_PTX) return result;
@@ -185,9 +188,13 @@ static CUresult load(Module *module, const void *data, const JitOptions *options
   size_t size;
   memset(text, 0, sizeof *text);
   void *copy;
+  cl_refused_image(NULL);
   CUresult result = cl_copy_image(data, &copy, &size);
   if (result) return result;
   result = load_copy(module, copy, size, options, text);
+  char *inside = cl_take_refused_image();
+  if (inside) cl_refused_image(inside);
+  else cl_refuse_image(result, NULL, copy, size, cl_config()->arch);
   free(copy);
   return result;
 }
@@ -227,8 +234,9 @@ CUresult cl_load_library(Module **out, const void *data, const JitOptions *optio
   CUresult result;
   if (!library) return CUDA_ERROR_OUT_OF_MEMORY;
   library->on_device = load(library, data, options, text);
+  library->refusal = cl_take_refused_image();
   if (library->refused) {
-    result = library->on_device;
+    result = cl_answer_of(library, library->on_device);
     free_module(library);
     return result;
   }
@@ -272,6 +280,11 @@ CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, uns
     cl_text_free(&text);
   }
   cl_options_free(&options.link);
+  return result;
+}
+
+CUresult cl_answer_of(const Module *library, CUresult result) {
+  if (result && result == library->on_device && library->refusal) cl_refused_image(strdup(library->refusal));
   return result;
 }
 

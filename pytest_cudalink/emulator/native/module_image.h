@@ -27,6 +27,7 @@ typedef struct Module {
   int ptx_target;     /* that of the PTX that it was compiled from; 0: of none */
   CUresult state;     /* of a library: what its first use answers */
   CUresult on_device; /* of a library: what its first use on the device answers */
+  char *refusal;      /* of a library: what the image is that the device does not take, for events; owned, or NULL */
   bool refused;       /* there is nothing that could be kept of it */
   char as_module;     /* of a library: its address is the handle of its module */
   Function *functions;
@@ -84,5 +85,7 @@ Load cl_load_module, cl_load_library;
 CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys,
                               void **values);
 CUresult cl_unload(void *handle, uint32_t magic);
+/* Returns what a use of a library answers, with its image in the event where it is that of loading it. */
+CUresult cl_answer_of(const Module *library, CUresult result);
 
 #endif

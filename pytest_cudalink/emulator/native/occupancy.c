@@ -19,7 +19,7 @@ static CUresult read_function(const void *handle, Function *known) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
   const Function *function = cl_find_function(handle);
-  CUresult result = function ? function->module->on_device : CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = function ? cl_answer_of(function->module, function->module->on_device) : CUDA_ERROR_INVALID_HANDLE;
   if (!result) *known = *function;
   pthread_mutex_unlock(&cl_modules_lock);
   return result;

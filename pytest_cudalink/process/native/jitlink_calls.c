@@ -7,7 +7,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "jitlink_contract.h"
 #include "loaded_object.h"
@@ -58,11 +61,61 @@ static unsigned long take(unsigned long *counter) {
   return taken;
 }
 
+/* -- the input that was refused last, by any thread: a library may raise an error of its own for it */
+
+static struct {
+  pthread_mutex_t lock;
+  void *content; /* of the input, or the name of its file; owned; NULL: there is none */
+  RefusedInput about;
+} refusal = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Reads memory that may not be there: what was refused need not have been read. */
+static void *copy_of(const void *content, size_t size) {
+  void *copy = content && size ? malloc(size) : NULL;
+  struct iovec from = {(void *)(uintptr_t)content, size}, to = {copy, size};
+  if (copy && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)size) return copy;
+  free(copy);
+  return NULL;
+}
+
+static void keep_refused(JitLinkCall *original, bool is_file, int code, const void *content, size_t size) {
+  RefusedInput about = {.size = size, .code = code, .is_file = is_file};
+  Dl_info library = {0};
+  int error = errno;
+  void *copy = copy_of(content, size);
+  if (copy && dladdr((void *)original, &library) && library.dli_fname &&
+      strlen(library.dli_fname) < sizeof about.library)
+    strcpy(about.library, library.dli_fname);
+  if (copy) {
+    pthread_mutex_lock(&refusal.lock);
+    free(refusal.content);
+    refusal.about = about;
+    __atomic_store_n(&refusal.content, copy, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&refusal.lock);
+  }
+  errno = error;
+}
+
+EXPORT int cudalinkTakeRefusedInput(RefusedInput *about, void *out, size_t room) {
+  pthread_mutex_lock(&refusal.lock);
+  bool found = refusal.content;
+  *about = refusal.about;
+  if (found && refusal.about.size <= room) {
+    memcpy(out, refusal.content, refusal.about.size);
+    free(refusal.content);
+    refusal.content = NULL;
+  }
+  pthread_mutex_unlock(&refusal.lock);
+  return found;
+}
+
 /* The links of the parent are the parent's, and none of its other threads is there to open the lock. */
 static void forget_in_child(void) {
   pthread_mutex_init(&looking, NULL);
   for (int at = 0; at < PLACES; at++) places[at].count = 0;
   elsewhere = waiting = 0;
+  pthread_mutex_init(&refusal.lock, NULL);
+  refusal.content = NULL; /* (its memory may be half freed) */
 }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_in_child); }
@@ -115,6 +168,11 @@ static int call(int number, uintptr_t arguments[5], void *caller) {
     result = original(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
   }
   depth--;
+  if (result && !depth) {
+    if (function == JL_ADD_DATA) keep_refused(original, false, result, (void *)arguments[2], arguments[3]);
+    const char *path = function == JL_ADD_FILE ? (const char *)arguments[2] : NULL;
+    if (path) keep_refused(original, true, result, path, strlen(path));
+  }
   return result;
 }
 
@@ -274,6 +332,7 @@ EXPORT int cudalinkLook(void) {
   int late = look();
   if (late & LOOK_LATE) cl_contract_missed_calls();
   int answer = late | __atomic_exchange_n(&refused, 0, __ATOMIC_RELAXED);
+  if (__atomic_load_n(&refusal.content, __ATOMIC_ACQUIRE)) answer |= LOOK_INPUT;
   return __atomic_load_n(&waiting, __ATOMIC_ACQUIRE) ? answer | LOOK_CALLS : answer;
 }
 

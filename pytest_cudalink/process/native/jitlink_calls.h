@@ -3,6 +3,7 @@
 #define CUDALINK_JITLINK_CALLS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* What cudalinkLook answers. */
 enum {
@@ -10,6 +11,7 @@ enum {
   LOOK_LATE = 2,       /* a libnvJitLink was loaded unnoticed: it is watched from now on */
   LOOK_REFUSED = 4,    /* a libnvJitLink cannot be watched */
   LOOK_IMPOSSIBLE = 8, /* none can on this system: only glibc on x86-64 and aarch64 is known */
+  LOOK_INPUT = 16,     /* an input was refused */
 };
 
 /* Redirects the functions of nvJitLink in every object that is loaded now, and sees to those that are loaded later. */
@@ -20,5 +22,15 @@ unsigned long cudalinkTakeCalls(char *path, size_t size);
 
 /* Whether the calls of this thread are not counted, because its Python code reports them. */
 void cudalinkCover(int on);
+
+/* An input that nvJitLinkAddData or nvJitLinkAddFile refused. Python reads the same structure. */
+typedef struct {
+  uint64_t size; /* bytes of the input, or of the name of its file */
+  int32_t code, is_file;
+  char library[1024]; /* the path of the libnvJitLink that refused it; "": not known */
+} RefusedInput;
+
+/* Describes the input that was refused last, and takes it if there is room for it; 0: there is none. */
+int cudalinkTakeRefusedInput(RefusedInput *about, void *out, size_t room);
 
 #endif

@@ -1,0 +1,352 @@
+"""Why tests fail: the block under each failure that versions explain, in the report, the records and JUnit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.report import read
+from tests.nested import ALONE, ISOLATED, XDIST
+
+ARTIFACTS = Path(__file__).parent.parent / "data" / "artifacts"
+SECTION = "*- cudalink: why -*"
+NVJITLINK = "nvidia-nvjitlink"
+
+DRIVER = f"""
+import ctypes
+from pathlib import Path
+import pytest
+
+ARTIFACTS = Path({str(ARTIFACTS)!r})
+OLD = b".version 8.0\\n.target sm_50\\n.address_size 64\\n.visible .entry k() {{ ret; }}\\0"
+
+class LinkerError(Exception):
+    pass
+
+@pytest.fixture(scope="session")
+def cuda():
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context = ctypes.c_void_p()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    return cuda
+
+def image(name):
+    return (ARTIFACTS / name).read_bytes() + b"\\0"
+
+def load(cuda, image):
+    module = ctypes.c_void_p()
+    if cuda.cuModuleLoadData(ctypes.byref(module), image):
+        raise LinkerError("cannot load")  # as a library that swallows the code
+
+def link(cuda, kind, image):
+    state = ctypes.c_void_p()
+    assert cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(state)) == 0
+    if cuda.cuLinkAddData_v2(state, kind, image, ctypes.c_size_t(len(image)), b"input", 0, None, None):
+        raise LinkerError("cannot link")
+"""
+TESTS = """
+def test_222(cuda): load(cuda, image("13.0/main.ptx"))
+def test_209(cuda): load(cuda, image("13.0/linked.cubin"))
+def test_218(cuda): load(cuda, OLD.replace(b"sm_50", b"sm_100"))
+def test_200(cuda): load(cuda, image("12.9/main.ltoir"))
+def test_221(cuda): link(cuda, 5, image("12.9/main.ltoir"))
+def test_link_222(cuda): link(cuda, 1, image("13.0/main.ptx"))
+def test_link_209(cuda): link(cuda, 0, image("13.0/main.cubin"))
+
+def test_file(cuda, tmp_path):
+    (tmp_path / "a.ptx").write_bytes(image("13.0/main.ptx"))
+    module = ctypes.c_void_p()
+    assert cuda.cuModuleLoad(ctypes.byref(module), str(tmp_path / "a.ptx").encode()) == 0
+
+def test_library(cuda):
+    library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+    ptx = image("13.0/main.ptx")
+    assert cuda.cuLibraryLoadData(ctypes.byref(library), ptx, None, None, 0, None, None, 0) == 0
+    assert cuda.cuLibraryGetKernel(ctypes.byref(kernel), library, b"k") == 0
+
+def test_passes(cuda): load(cuda, OLD)
+def test_expects(cuda):
+    with pytest.raises(LinkerError): load(cuda, image("13.0/main.ptx"))
+def test_own_fault(cuda): assert 0
+
+@pytest.mark.xfail
+def test_xfails(cuda): load(cuda, image("13.0/main.ptx"))
+
+@pytest.fixture
+def refused_before(cuda):
+    with pytest.raises(LinkerError): load(cuda, image("13.0/main.ptx"))
+def test_fails_in_another_phase(refused_before): assert 0
+
+@pytest.fixture(scope="module")
+def broken(cuda): load(cuda, image("13.0/linked.cubin"))
+def test_setup(broken): pass
+def test_same_setup(broken): pass
+
+@pytest.fixture
+def breaks(cuda):
+    yield
+    load(cuda, image("13.0/linked.cubin"))
+def test_teardown(breaks): pass
+
+def test_mistake(cuda): load(cuda, OLD.replace(b"ret", b"rat"))
+def test_injected(cuda):
+    from pytest_cudalink.process import preload
+    preload.emulated_driver().inject("cuModuleLoadData", 222)
+    load(cuda, OLD)
+"""
+NEWER_PTX = "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0"
+NEWER_CUBIN = "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.0 made this one"
+OLDER_CUBIN = "a driver of CUDA 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this"
+#: The error and the call, and the reason, of each test that has a cause.
+CAUSES = {
+    "test_222": ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX", NEWER_PTX),
+    "test_209": ("CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a cubin", NEWER_CUBIN),
+    "test_218": ("CUDA_ERROR_INVALID_PTX (218): cuModuleLoadData of PTX", "PTX for sm_100 runs on sm_100 and newer"),
+    "test_200": ("CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of LTO-IR", "no driver loads LTO-IR"),
+    "test_221": ("CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR", "no driver links LTO-IR"),
+    "test_link_222": ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuLinkAddData of PTX", NEWER_PTX),
+    "test_link_209": (
+        "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuLinkAddData of a cubin",
+        "a driver of CUDA 12.9 links code",
+    ),
+    "test_file": ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoad of PTX", NEWER_PTX),
+    "test_library": ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuLibraryGetKernel of PTX", NEWER_PTX),
+    "test_setup": ("CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a cubin", NEWER_CUBIN),
+    "test_same_setup": ("CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a cubin", NEWER_CUBIN),
+    "test_teardown": ("CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a cubin", NEWER_CUBIN),
+}
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, run_pytest):
+    """Run a module with a record; returns the result and the records' tests by name."""
+
+    def go(module: str, *arguments: str, driver: str = "12.9", plugins: tuple[str, ...] = ()):
+        pytester.makepyfile(module)
+        given = (f"--cudalink-driver={driver}", "--cudalink-report=run.jsonl", *arguments)
+        result = run_pytest(*given, plugins=plugins)
+        tests = {test.nodeid.rpartition("::")[2]: test for test in read(pytester.path / "run.jsonl").tests}
+        return result, tests
+
+    return go
+
+
+@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+def test_each_refused_image_explains_its_failure(run, toolkit, arguments: tuple[str, ...]) -> None:
+    """Each code has its reason, in the phase that failed, and no test has that of another or of a phase that passed."""
+    result, tests = run(DRIVER + TESTS, *arguments)
+
+    found = {name: test.cause for name, test in tests.items() if test.cause}
+    assert set(found) == set(CAUSES)
+    for name, (what, why) in CAUSES.items():
+        assert found[name]["kind"] == "skew"
+        assert found[name]["what"].startswith(what)
+        assert found[name]["why"].startswith(why)
+    assert sum("cudalink: why" in line for line in result.outlines) == len(CAUSES)
+    assert {name for name, test in tests.items() if test.outcome == "passed"} == {"test_passes", "test_expects"}
+
+
+def test_the_section_is_the_block(run, toolkit) -> None:
+    """Under the failure stand the error, the reason and each change."""
+    result, _ = run(DRIVER + TESTS, "-k", "test_222")
+
+    result.stdout.fnmatch_lines(
+        [
+            SECTION,
+            "error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0 for sm_90, made by *13.0",
+            f"why    {NEWER_PTX}",
+            "fix    compile with CUDA 12.9 or older: pip install 'cuda-toolkit[[]nvrtc[]]==12.9.[*]'",
+            "       require a driver for CUDA 13.0 (580.65.06) or newer",
+            "       see what else works: cudalink can-link 13.0 driver-12.9 ptx",
+        ],
+        consecutive=True,
+    )
+
+
+def test_junit_has_the_block(run, toolkit, pytester: pytest.Pytester) -> None:
+    """The test case of a JUnit report has the block as a property, also one that fails in its tear-down."""
+    run(DRIVER + TESTS, "-k", "test_222 or test_teardown or test_passes", "--junitxml=junit.xml")
+
+    text = (pytester.path / "junit.xml").read_text()
+    assert text.count('<property name="cudalink.cause"') == 2
+    assert f"&#10;why    {NEWER_PTX}&#10;fix " in text
+
+
+MIXED = """
+def refuse():
+    from pytest_cudalink.process import preload
+    preload.emulated_driver().refuse("cuFirst", "not written yet")
+
+def test_skew_last(cuda):
+    refuse()
+    load(cuda, image("13.0/main.ptx"))
+def test_refused_last(cuda):
+    with pytest.raises(LinkerError): load(cuda, image("13.0/main.ptx"))
+    refuse()
+    raise RuntimeError("801")
+"""
+
+
+def test_the_last_refusal_counts(run, toolkit) -> None:
+    """A library may ask for what is not emulated and go on: a failure of versions after that is no test to skip."""
+    result, tests = run(DRIVER + MIXED, "--cudalink-unsupported=skip")
+
+    result.assert_outcomes(failed=1, skipped=1)
+    assert tests["test_skew_last"].cause["kind"] == "skew"
+    assert tests["test_skew_last"].refused == []
+    assert tests["test_refused_last"].cause == {
+        "kind": "not_emulated",
+        "what": "CUDA_ERROR_NOT_SUPPORTED (801): cuFirst",
+        "why": "not written yet",
+        "fix": ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
+    }
+
+
+RUNTIME = """
+def test_launch(cuda):
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    assert cuda.cuModuleLoadData(ctypes.byref(module), OLD) == 0
+    assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"k") == 0
+    assert cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
+
+def test_runtime():
+    from cuda.bindings import runtime
+    error, *_ = runtime.cudaGraphicsMapResources(1, 0, 0)
+    assert not error, error.name
+"""
+
+
+def test_a_launch_and_the_runtime_are_not_emulated(run, toolkit) -> None:
+    """A launch and a function of the CUDA runtime are a kind of their own, with the reason."""
+    pytest.importorskip("cuda.bindings.runtime")
+    result, tests = run(DRIVER + RUNTIME, driver="13.0")
+
+    result.assert_outcomes(failed=2)
+    launch, runtime = tests["test_launch"].cause, tests["test_runtime"].cause
+    assert (launch["kind"], runtime["kind"]) == ("not_emulated", "not_emulated")
+    assert launch["what"] == "CUDA_ERROR_NOT_SUPPORTED (801): cuLaunchKernel"
+    assert launch["why"] == "the emulated driver does not execute kernels"
+    assert runtime["what"] == "CUDA_ERROR_NOT_SUPPORTED (801): cudaGraphicsMapResources"
+    assert "*cudalink: why*" not in result.stdout.str()
+
+
+NEWER_INPUT = f"""
+import pytest
+from pathlib import Path
+ARTIFACTS = Path({str(ARTIFACTS)!r})
+
+def add(name, kind, *options):
+    from cuda.bindings import nvjitlink
+    handle = nvjitlink.create(1 + len(options), ["-arch=sm_90", *options])
+    try:
+        data = (ARTIFACTS / name).read_bytes()
+        nvjitlink.add_data(handle, getattr(nvjitlink.InputType, kind), data, len(data), "input")
+    except nvjitlink.nvJitLinkError:
+        raise RuntimeError("cannot link") from None
+    finally:
+        nvjitlink.destroy(handle)
+
+def test_ltoir(): add("13.5/main.ltoir", "LTOIR", "-lto")
+def test_ptx(): add("13.5/main.ptx", "PTX")
+def test_other(): assert 0
+def test_ours():
+    from pytest_cudalink.linker import Linker, ObjectCode
+    Linker(ObjectCode.from_ptx((ARTIFACTS / "13.5/main.ptx").read_bytes()))
+"""
+
+
+def test_nvjitlink_explains_a_newer_input(run, toolkit) -> None:
+    """An input that is newer than nvJitLink has its reason, whoever called it; the bundled linker says the same."""
+    pytest.importorskip("cuda.bindings.nvjitlink")
+    _, tests = run(NEWER_INPUT, driver="absent")
+
+    assert "NVJITLINK_ERROR_" in tests["test_ltoir"].cause["what"]
+    assert "nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5" in tests["test_ltoir"].cause["what"]
+    assert "links code of CUDA 13" in tests["test_ltoir"].cause["why"]
+    assert "NVJITLINK_ERROR_PTX_COMPILE (4): nvJitLinkAddData of PTX" in tests["test_ptx"].cause["what"]
+    assert tests["test_ours"].cause["what"].startswith("VersionSkewError: a link of PTX")
+    assert tests["test_ours"].cause["why"] == tests["test_ptx"].cause["why"]
+    assert any(NVJITLINK in fix for fix in tests["test_ptx"].cause["fix"])
+    assert tests["test_other"].cause is None
+
+
+WITHOUT_DRIVER = """
+import ctypes
+from pytest_cudalink.process import preload
+preload.driver_exists = lambda: False
+
+def test_ours():
+    from pytest_cudalink.probes.libcuda import DriverNotFoundError
+    raise DriverNotFoundError("no CUDA driver: libcuda.so.1: not there")
+def test_bindings(): raise RuntimeError("Failed to dlopen libcuda.so.1\\nnor another")
+def test_pathfinder():
+    try:
+        raise OSError("Ensure the NVIDIA display driver is installed.")
+    except OSError as error:
+        raise ImportError("no device") from error
+def test_numba(): raise RuntimeError("CUDA driver library cannot be found.")
+def test_other(): raise RuntimeError("something else")
+def test_passes(): pass
+"""
+
+
+def test_a_missing_driver_names_the_option(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A plain run whose tests find no driver names the option that emulates one, of the toolkit's version."""
+    pytester.makepyfile(WITHOUT_DRIVER)
+    result = run_pytest("--cudalink-report=run.jsonl")
+
+    tests = {test.nodeid.rpartition("::")[2]: test.cause for test in read(pytester.path / "run.jsonl").tests}
+    assert {name for name, cause in tests.items() if cause is None} == {"test_other", "test_passes"}
+    assert tests["test_bindings"]["kind"] == "no_driver"
+    assert tests["test_bindings"]["what"] == "RuntimeError: Failed to dlopen libcuda.so.1"
+    assert tests["test_pathfinder"]["what"] == "OSError: Ensure the NVIDIA display driver is installed."
+    result.stdout.fnmatch_lines(
+        [
+            SECTION,
+            "error  DriverNotFoundError: no CUDA driver: libcuda.so.1: not there",
+            "why    this process finds no CUDA driver, real or emulated",
+            f"fix    run with --cudalink-driver={toolkit}, which emulates one",
+            "       with a GPU, install the NVIDIA driver",
+        ],
+        consecutive=True,
+    )
+
+
+def test_a_hidden_driver_names_the_option_that_hides_it(run) -> None:
+    """Where an option hides the driver, the option is what to change."""
+    _, tests = run(
+        "def test_it(): import ctypes; ctypes.CDLL('libcuda.so.1').cuInit; raise OSError('libcuda.so.1')",
+        driver="absent",
+    )
+
+    assert tests["test_it"].cause["fix"][0].startswith("--cudalink-driver is absent")
+
+
+def test_a_file_that_cannot_be_collected(run, toolkit) -> None:
+    """What is refused while a file is imported stands under its error, and in the record."""
+    result, tests = run(DRIVER + 'load(cuda.__wrapped__(), image("13.0/main.ptx"))', driver="12.9")
+
+    result.stdout.fnmatch_lines([SECTION, "error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)*"])
+    assert [test.cause["kind"] for test in tests.values()] == ["skew"]
+
+
+RERUN = """
+tries = []
+def test_later(cuda):
+    tries.append(1)
+    if len(tries) < 2:
+        load(cuda, image("13.0/main.ptx"))
+"""
+
+
+@pytest.mark.apart
+def test_a_test_that_passes_when_it_is_run_again(run, pytester: pytest.Pytester, toolkit) -> None:
+    """The attempt that failed has the cause, and the one that passed has none."""
+    pytest.importorskip("pytest_rerunfailures")
+    run(DRIVER + RERUN, "--reruns=1", plugins=("rerunfailures",))
+
+    attempts = read(pytester.path / "run.jsonl").tests
+    assert [(one.outcome, one.cause is not None) for one in attempts] == [("rerun", True), ("passed", False)]
