@@ -205,8 +205,8 @@ def _changes(refusal: Refusal, leaf: Artifact) -> Iterator[str]:
     if too_new or (ltoir and maker and maker.major > version.major):
         also = f", and link with nvJitLink {version}" if ltoir and on_driver else ""
         any_minor = leaf.kind == "cubin" and refusal.loads
-        release, pin = (f"CUDA {version.major}", version.major) if any_minor else (f"CUDA {version} or older", version)
-        yield f"compile with {release}{also}: pip install 'cuda-toolkit[nvrtc]=={pin}.*'"
+        release = version.major if any_minor else version
+        yield f"compile with CUDA {release}{also}: pip install 'cuda-toolkit[nvrtc]=={release}.*'"
     if too_new and needs is not None:
         yield from _newer_reader(refusal, leaf, needs)
     if maker is not None:

@@ -42,7 +42,7 @@ CASES = {
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0 for sm_90, made by CUDA 13.0",
         "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0",
         [
-            "compile with CUDA 12.9 or older: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "compile with CUDA 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
             "require a driver for CUDA 13.0 (580.65.06) or newer",
             CAN_LINK.format("13.0 driver-12.9 ptx"),
         ],
@@ -54,7 +54,7 @@ CASES = {
         [
             "compile to a cubin, with -arch=sm_90: a driver of CUDA 12.2 loads those of every CUDA 12",
             "link it with nvJitLink 12.9, and load the result: pip install 'nvidia-nvjitlink-cu12==12.9.*'",
-            "compile with CUDA 12.2 or older: pip install 'cuda-toolkit[nvrtc]==12.2.*'",
+            "compile with CUDA 12.2: pip install 'cuda-toolkit[nvrtc]==12.2.*'",
             "require a driver for CUDA 12.9 (575.51.03) or newer",
             CAN_LINK.format("12.9 driver-12.2 ptx"),
         ],
@@ -64,7 +64,7 @@ CASES = {
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 42.0 for sm_90",
         f"a driver of CUDA 12.9 reads PTX up to ISA 8.8; a toolkit newer than CUDA {max(PTX_ISA)} wrote 42.0",
         [
-            "compile with CUDA 12.9 or older: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "compile with CUDA 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
             f"require a driver for a CUDA newer than {max(PTX_ISA)}",
         ],
     ),
@@ -147,7 +147,7 @@ CASES = {
         "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 13.0",
         "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
         [
-            "compile with CUDA 12.9 or older, and link with nvJitLink 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "compile with CUDA 12.9, and link with nvJitLink 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
             "require a driver for CUDA 13.0 (580.65.06) or newer, and link with nvJitLink 13.0",
             CAN_LINK.format("13.0 driver-12.9 ltoir"),
         ],
@@ -161,7 +161,7 @@ CASES = {
         ),
         [
             "compile with -arch=sm_90",
-            "compile with CUDA 12.9 or older: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "compile with CUDA 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
             "require a driver for CUDA 13.0 (580.65.06) or newer",
             CAN_LINK.format("13.0 driver-12.9 cubin"),
         ],
@@ -171,7 +171,7 @@ CASES = {
         "NVJITLINK_ERROR_INTERNAL (6): nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5",
         "nvJitLink 13.0 links code of CUDA 13.0 or older; CUDA 13.5 made this",
         [
-            "compile with CUDA 13.0 or older: pip install 'cuda-toolkit[nvrtc]==13.0.*'",
+            "compile with CUDA 13.0: pip install 'cuda-toolkit[nvrtc]==13.0.*'",
             "take a newer nvJitLink: pip install 'nvidia-nvjitlink>=13.5'",
             CAN_LINK.format("13.5 nvjitlink-13.0 ltoir"),
         ],
@@ -187,7 +187,7 @@ CASES = {
         "NVJITLINK_ERROR_UNKNOWN (42): nvJitLinkAddFile of a library with a cubin for sm_90, made by CUDA 13.0",
         "nvJitLink 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this",
         [
-            "compile with CUDA 12.9 or older: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            "compile with CUDA 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
             "take a newer nvJitLink: pip install 'nvidia-nvjitlink>=13.0'",
             CAN_LINK.format("13.0 nvjitlink-12.9 cubin"),
         ],
