@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from ..report.wording import explanation, not_emulated
-from . import driver
-from .facts import skip_unsupported
-
 if TYPE_CHECKING:
     from ..emulator.control import DriverControl
     from ..process.jitlink_calls import RefusedInput
@@ -132,6 +128,8 @@ class Causes:
         telling = next((one for one in _chain(error) if _NO_DRIVER.search(str(one))), None)
         if telling is None or self._driver is not None or self._finds_driver:
             return None
+        from . import driver
+
         first = str(telling).strip().partition("\n")[0]
         return {
             "kind": "no_driver",
@@ -196,6 +194,8 @@ class Causes:
 
 def _show(report: pytest.TestReport | pytest.CollectReport, found: _Found) -> None:
     """Add the section of what was found."""
+    from ..report.wording import explanation
+
     assert found.cause is not None
     if found.calls:
         lines = [f"{function}: {note}" for function, note in found.calls]
@@ -258,6 +258,9 @@ def _of_link_error(error: BaseException) -> CauseRecord | None:
 
 
 def _skip(item: pytest.Item, report: pytest.TestReport, calls: Sequence[tuple[str, str]]) -> None:
+    from ..report.wording import not_emulated
+    from .facts import skip_unsupported
+
     path, line, _ = item.reportinfo()
     reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in calls])}"
     skip_unsupported(report, (str(path), (line or 0) + 1, f"Skipped: {reason}"))
