@@ -130,10 +130,10 @@ class Causes:
             return None
         from . import driver
 
-        first = str(telling).strip().partition("\n")[0]
+        said = next(line.strip() for line in str(telling).splitlines() if _NO_DRIVER.search(line))
         return {
             "kind": "no_driver",
-            "what": f"{type(telling).__name__}: {first[:200]}",
+            "what": f"{type(telling).__name__}: {said[:200]}",
             "why": "this process finds no CUDA driver, real or emulated",
             "fix": [driver.remedy(self._run.config, self._run.settings), "with a GPU, install the NVIDIA driver"],
         }

@@ -287,7 +287,7 @@ def test_pathfinder():
         raise OSError("Ensure the NVIDIA display driver is installed.")
     except OSError as error:
         raise ImportError("no device") from error
-def test_numba(): raise RuntimeError("CUDA driver library cannot be found.")
+def test_numba(): raise RuntimeError("Error at driver init:\\n\\nCUDA driver library cannot be found.\\n:")
 def test_other(): raise RuntimeError("something else")
 def test_passes(): pass
 """
@@ -302,6 +302,7 @@ def test_a_missing_driver_names_the_option(pytester: pytest.Pytester, run_pytest
     assert {name for name, cause in tests.items() if cause is None} == {"test_other", "test_passes"}
     assert tests["test_bindings"]["kind"] == "no_driver"
     assert tests["test_bindings"]["what"] == "RuntimeError: Failed to dlopen libcuda.so.1"
+    assert tests["test_numba"]["what"] == "RuntimeError: CUDA driver library cannot be found."
     assert tests["test_pathfinder"]["what"] == "OSError: Ensure the NVIDIA display driver is installed."
     result.stdout.fnmatch_lines(
         [
