@@ -14,6 +14,7 @@ from ..artifacts import Artifact
 from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
 from ..compat.wheels import NVJITLINK
 from ..emulator.faults import name_of
+from ..installers import install_command
 from ..report.events import CauseRecord
 from ..targets.choice import Backend
 from ..versions import CudaVersion, Needs
@@ -206,7 +207,8 @@ def _changes(refusal: Refusal, leaf: Artifact) -> Iterator[str]:
         also = f", and link with nvJitLink {version}" if ltoir and on_driver else ""
         any_minor = leaf.kind == "cubin" and refusal.loads
         release = version.major if any_minor else version
-        yield f"compile with CUDA {release}{also}: pip install 'cuda-toolkit[nvrtc]=={release}.*'"
+        toolkit = f"'cuda-toolkit[nvrtc]=={release}.*'"
+        yield f"compile with CUDA {release}{also}: {install_command(toolkit)}"
     if too_new and needs is not None:
         yield from _newer_reader(refusal, leaf, needs)
     if maker is not None:
@@ -229,7 +231,8 @@ def _newer_reader(refusal: Refusal, leaf: Artifact, needs: Needs) -> Iterator[st
 
 
 def _install(version: CudaVersion, operator: str, end: str = "") -> str:
-    return f"pip install '{NVJITLINK[version.major == 12]}{operator}{version}{end}'"  # (CUDA 12 has its own package)
+    # CUDA 12 has its own package
+    return install_command(f"'{NVJITLINK[version.major == 12]}{operator}{version}{end}'")
 
 
 # -- architectures
@@ -238,7 +241,8 @@ def _install(version: CudaVersion, operator: str, end: str = "") -> str:
 def _of_architecture(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | None:
     """Return why an image is not for the architecture of the device or link, with what helps; None if it is."""
     made, wanted = _architecture(leaf.arch or ""), _architecture(refusal.arch)
-    if made is None or wanted is None or (refusal.backend == "nvjitlink" and leaf.kind != "cubin"):
+    judged = leaf.kind == "cubin" or (leaf.kind == "ptx" and refusal.backend == "driver")
+    if made is None or wanted is None or not judged:
         return None
     number, suffix = made
     device = wanted[0]

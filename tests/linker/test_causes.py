@@ -20,6 +20,12 @@ from pytest_cudalink.versions import CudaVersion
 V12_2, V12_9, V13_0, V13_5 = (CudaVersion.parse(text) for text in ("12.2", "12.9", "13.0", "13.5"))
 
 
+@pytest.fixture(autouse=True)
+def _pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice is for an environment that has pip."""
+    monkeypatch.setattr(causes, "install_command", lambda requirements: f"pip install {requirements}")
+
+
 def words(kind: str, made: CudaVersion, arch: str = "sm_90") -> str:
     """How an emulated driver describes code of a release."""
     table = {"ptx": PTX_ISA, "ltoir": NVVM_IR}.get(kind)
@@ -115,8 +121,8 @@ CASES = {
     "fatbin without code for the device": (
         refusal("fatbin", "cubin sm_80 12.9 linked", "ptx sm_100 12.9 8.8"),
         (
-            "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a fatbin with a cubin for sm_80, made by CUDA 12.9 "
-            "or PTX ISA 8.8 for sm_100, made by CUDA 12.9"
+            "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a fatbin with "
+            "a cubin for sm_80, made by CUDA 12.9 or PTX ISA 8.8 for sm_100, made by CUDA 12.9"
         ),
         (
             "a cubin for sm_80 runs on devices of compute capability 8.0 to 8.9 only; this device is sm_90; "
@@ -211,6 +217,7 @@ NOT_SKEW = {
     "no code at all": refusal("unknown damaged", code=200),
     "an unknown word": refusal("sorcery sm_90 13.0 9.0"),
     "a cubin of an unknown release": refusal("cubin sm_90 - -"),
+    "a cubin for an architecture of an unknown name": refusal("cubin warp_9 12.2 linked"),
     "an input for which -lto is missing": Refusal(
         "nvJitLinkAddData", 18, read_words([words("ltoir", V13_5)]), "nvjitlink", V13_0
     ),
