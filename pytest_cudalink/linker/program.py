@@ -23,7 +23,8 @@ class _Writer(Protocol):
 
 def _nvrtc() -> Any:
     try:
-        from cuda.bindings import nvrtc
+        with probes.importing:
+            from cuda.bindings import nvrtc
     except ImportError as error:
         raise _not_available(error) from error
     return nvrtc

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,6 +31,7 @@ __all__ = [
     "driver_version",
     "fake",
     "fakes",
+    "importing",
     "listeners",
     "nvjitlink",
     "nvjitlink_version",
@@ -41,6 +44,11 @@ __all__ = [
 #: 12.0 to 12.2 export only names with a version suffix, and no ``nvJitLinkVersion``: cuda-bindings cannot use them.
 FIRST_USABLE_NVJITLINK = CudaVersion(12, 3)
 
+#: Held while a first use imports modules and loads libraries. A thread that forks waits for it: no thread of the child
+#: would finish what another one began, and the child would wait for ever for that module.
+importing: Final = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
 _ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 75, 76
 
 
@@ -184,6 +192,11 @@ def nvjitlink() -> NvJitLink:
     OSError
         If the library cannot be opened.
     """
+    with importing:
+        return _loaded_nvjitlink()
+
+
+def _loaded_nvjitlink() -> NvJitLink:
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     if not getattr(load_nvidia_dynamic_lib, "hides_nvjitlink", bool)():

@@ -21,10 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 from pytest_cudalink.process import last_words, preload
 from pytest_cudalink.report import Writer
 
-from .mutations import Subject
+from .mutations import SAMPLES, Subject
 from .ways import Outcome, Way
 
 __all__ = ["EDGES"]
@@ -296,11 +297,37 @@ def _nvml_forks() -> Use:
     return use
 
 
+def _first_forks() -> Use:
+    """Fork while a thread makes the first link of the process; each child must be able to link, too."""
+    image = (SAMPLES / "13.0" / "user.cubin").read_bytes()
+
+    def link() -> None:
+        options = LinkerOptions(arch="sm_90", contain=True)
+        with Linker(ObjectCode.from_cubin(image), options=options, backend="nvjitlink") as linker:
+            linker.link("cubin")
+
+    def work(pick: random.Random) -> None:
+        thread = threading.Thread(target=link)
+        thread.start()
+        time.sleep(pick.uniform(0, 0.3))
+        with warnings.catch_warnings(action="ignore"):  # Python warns of each fork beside threads
+            child = forked(link)
+        must_end(child)
+        thread.join()
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        must_end(forked(lambda: work(random.Random(data))))
+        return Outcome.ACCEPTED
+
+    return use
+
+
 _SEED: Final = frozenset({"ptx"})
 
 EDGES: Final = {
     "nvml-forks": Way("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
     "unloads": Way("dlclose beside threads", _SEED, _unloads, emulated=True),
+    "first-forks": Way("forks beside a first link", _SEED, _first_forks, emulated=False),
     "daemons": Way("descriptors that are closed and opened again", _SEED, _daemons, emulated=True),
     "crash": Way("SIGABRT beside events", _SEED, _crash, emulated=True),
 }

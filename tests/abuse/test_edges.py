@@ -14,10 +14,11 @@ __all__: list[str] = []
 
 ROOT = Path(__file__).parents[2]
 #: Rounds in which the fault that a campaign was written for shows in 99 of 100 runs.
-ROUNDS = {"crash": 20, "nvml-forks": 40, "unloads": 4, "daemons": 10}
+ROUNDS = {"crash": 20, "nvml-forks": 40, "unloads": 4, "daemons": 10, "first-forks": 12}
+SLOW = ("first-forks",)
 
 
-@pytest.mark.parametrize("way", EDGES)
+@pytest.mark.parametrize("way", [pytest.param(way, marks=[pytest.mark.slow] if way in SLOW else []) for way in EDGES])
 def test_rounds_at_the_edges(way: str) -> None:
     """Each round of a campaign ends as it must, and none hangs."""
     command = [sys.executable, "-m", "tests.abuse", way, f"--inputs={ROUNDS[way]}", "--processes=1"]

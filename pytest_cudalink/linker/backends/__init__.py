@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...probes import libcuda
+from ...probes import importing, libcuda
 from ...targets.choice import Backend
 from .driver import DriverLinkState
 from .nvjitlink import NvJitLinkState
@@ -39,7 +39,8 @@ def opener(backend: Backend, *, contain: bool) -> Callable[[Any], LinkState]:
         If the driver must be contained and is a real one; if the variable has another value than ``yes`` or ``no``.
     """
     if backend == "nvjitlink" and (contain or _contained_by_environment()):
-        from .contained import ContainedState
+        with importing:
+            from .contained import ContainedState
 
         return ContainedState
     if backend == "driver" and contain and not hasattr(libcuda.library(), "cudalinkEmulatorVersion"):
