@@ -12,6 +12,7 @@ Nothing is installed before the sha256 of every file is the one in the manifest.
 from __future__ import annotations
 
 import argparse
+import errno
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -34,6 +36,20 @@ VOLUMES = "volumes.json"
 _BLOCK = 1 << 20
 #: Most bytes of a manifest: 200 wheels need 60 KB.
 _MOST_MANIFEST = 1 << 22
+#: Most signs of a value, and most files, that an error shows.
+_MOST_SHOWN = 100
+_MOST_LISTED = 20
+#: Deepest place of a file in a bundle; `cudalink toolchain bundle` writes two parts.
+_DEEPEST = 8
+_ENTRY = {"file": str, "size": int, "sha256": str}
+_REQUIRED = {"requirement": str, "name": str, "version": str}
+_MANIFEST_FORM = {
+    **dict.fromkeys(("made", "version", "python", "platform"), str),
+    "releases": [str],
+    "without": [{"name": str, "version": str}],
+    "files": [_ENTRY],
+}
+_VOLUMES_FORM = {"sha256": str, "volumes": [_ENTRY]}
 #: Files of the folder that the manifest does not list.
 _UNLISTED = {MANIFEST, VOLUMES}
 
@@ -62,57 +78,129 @@ def check(folder: Path) -> dict[str, Any]:
     if not (folder / MANIFEST).is_file() and (folder / VOLUMES).is_file():
         msg = f"{folder} has the volumes of a bundle; expected a joined one; give --to FOLDER, where it will lie"
         raise BundleError(msg)
-    manifest = _described(folder / MANIFEST, "files")
+    manifest = _described(folder / MANIFEST, _MANIFEST_FORM)
     listed = {entry["file"]: entry for entry in manifest["files"]}
     _compare(folder, listed, "copy it again, or make the bundle again with `cudalink toolchain bundle`")
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
-    surplus = sorted(name for name in found - {*listed} - _UNLISTED if "__pycache__" not in name)
+    surplus = sorted({*_found(folder)} - {*listed} - _UNLISTED)
     if surplus:
-        names = ", ".join(surplus[:5]) + (f" and {len(surplus) - 5} more" if len(surplus) > 5 else "")
+        names = ", ".join(map(_plain, surplus[:5])) + (f" and {len(surplus) - 5} more" if len(surplus) > 5 else "")
         msg = f"{folder} has {names}; expected only the files of its {MANIFEST}; remove what is not in it"
         raise BundleError(msg)
     return manifest
 
 
-def _described(path: Path, key: str) -> dict[str, Any]:
+def _found(folder: Path) -> Iterator[str]:
+    """Return what is in a folder without its folders, which a link to a folder is not, and without our own cache."""
+    for name, folders, files in os.walk(folder):
+        place = Path(name)
+        for path in [place / one for one in (*files, *folders)]:
+            found = path.relative_to(folder)
+            cached = found.parent.as_posix() == "__pycache__" and found.match("unbundle.*.pyc")
+            if path.is_symlink() or not (cached or path.is_dir()):
+                yield found.as_posix()
+
+
+def _described(path: Path, form: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest, or the description of volumes, if it has the known form."""
     try:
-        with path.open(encoding="utf-8") as stream:
-            content = json.loads(stream.read(_MOST_MANIFEST + 1))
-        number = content["format"]
-        entries = [(entry["file"], entry["size"], entry["sha256"]) for entry in content[key]]
+        content = _read(path)
+        if content.get("format") == FORMAT:
+            _compare_form(content, form, "it")
+            for entry in content.get("files", ()):
+                _compare_form(entry, _REQUIRED if "requirement" in entry else {}, _plain(entry["file"]))
     except OSError as error:
         msg = f"{path} is missing or unreadable ({error.strerror}); expected a bundle; copy all of its files"
         raise BundleError(msg) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         msg = f"{path} is damaged ({error}); expected JSON that `cudalink toolchain bundle` wrote; copy the file again"
         raise BundleError(msg) from error
-    if number != FORMAT:
-        msg = f"{path} has format {number}; expected {FORMAT}; use the unbundle.py that lies next to it"
+    if content.get("format") != FORMAT:
+        found = _shown(content.get("format"))
+        msg = f"{path} has format {found}; expected {FORMAT}; use the unbundle.py that lies next to it"
         raise BundleError(msg)
-    for name, size, digest in entries:
-        place = PurePosixPath(str(name))
-        texts = isinstance(name, str) and isinstance(digest, str) and isinstance(size, int)
-        if not texts or place.is_absolute() or ".." in place.parts:
-            msg = f"{path} names the file {name!r}; expected a path inside of the bundle; do not use this bundle"
+    for entry in content["files" if "files" in form else "volumes"]:
+        if not _is_inside(entry["file"]):
+            found = _shown(entry["file"])
+            msg = f"{path} names the file {found}; expected a path inside of the bundle; do not use this bundle"
             raise BundleError(msg)
-    return dict(content)
+    return content
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():  # a pipe would be waited for
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    with path.open(encoding="utf-8") as stream:
+        content = json.loads(stream.read(_MOST_MANIFEST + 1))
+    if not isinstance(content, dict):
+        msg = f"it is {_shown(content)}; expected an object"
+        raise TypeError(msg)
+    return content
+
+
+def _compare_form(content: object, form: Any, place: str) -> None:
+    """Raise an error at the first place that has another form: a type, a list with its items' form, or an object.
+
+    Raises
+    ------
+    TypeError
+    """
+    if isinstance(form, dict):
+        if not isinstance(content, dict):
+            raise TypeError(f"{place} is {_shown(content)}; expected an object")
+        for key, inner in form.items():
+            if key not in content:
+                raise TypeError(f"{place} has no {key}")
+            _compare_form(content[key], inner, key if place == "it" else f"{place}.{key}")
+    elif isinstance(form, list):
+        if not isinstance(content, list):
+            raise TypeError(f"{place} is {_shown(content)}; expected a list")
+        for at, item in enumerate(content):
+            _compare_form(item, form[0], f"{place}[{at}]")
+    elif not isinstance(content, form) or isinstance(content, bool):
+        raise TypeError(f"{place} is {_shown(content)}; expected {'a number' if form is int else 'a text'}")
+
+
+def _shown(value: object) -> str:
+    """Return a value as it stands in an error: a long one is cut, and nothing of it reaches the terminal unescaped."""
+    text = ascii(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+def _plain(name: str) -> str:
+    """Return a name as it stands in an error."""
+    return name if name.isprintable() and len(name) <= _MOST_SHOWN else _shown(name)
+
+
+def _is_inside(name: str) -> bool:
+    place = PurePosixPath(name)
+    return 0 < len(place.parts) <= _DEEPEST and not place.is_absolute() and ".." not in place.parts and "\0" not in name
 
 
 def _compare(folder: Path, entries: dict[str, dict[str, Any]], remedy: str) -> None:
     """Raise an error that lists the files that are missing or differ from their entries."""
     wrong = []
     for name, entry in entries.items():
-        path = folder / name
-        if path.is_symlink() or not path.is_file():
-            wrong.append(f"{name} is {'a link' if path.is_symlink() else 'missing'}; expected {entry['size']} bytes")
-        elif (size := path.stat().st_size) != entry["size"]:
-            wrong.append(f"{name} has {size} bytes; expected {entry['size']}")
-        elif (digest := sha256(path)) != entry["sha256"]:
-            wrong.append(f"{name} has the sha256 {digest}; expected {entry['sha256']}")
+        try:
+            problem = _difference(folder / name, entry)
+        except (OSError, ValueError) as error:  # a name that no file can have
+            problem = f"cannot be read ({error})"
+        if problem:
+            wrong.append(f"{_plain(name)} {problem}")
     if wrong:
-        msg = "\n  ".join([f"the bundle {folder} is damaged; {remedy}:", *wrong])
+        more = [f"and {len(wrong) - _MOST_LISTED} more"] if len(wrong) > _MOST_LISTED else []
+        msg = "\n  ".join([f"the bundle {folder} is damaged; {remedy}:", *wrong[:_MOST_LISTED], *more])
         raise BundleError(msg)
+
+
+def _difference(path: Path, entry: dict[str, Any]) -> str:
+    """Return what a file has instead of what its entry says; empty if it has that."""
+    if path.is_symlink() or not path.is_file():
+        return f"is {'a link' if path.is_symlink() else 'missing'}; expected {_shown(entry['size'])} bytes"
+    if (size := path.stat().st_size) != entry["size"]:
+        return f"has {size} bytes; expected {_shown(entry['size'])}"
+    if (digest := sha256(path)) != entry["sha256"]:
+        return f"has the sha256 {digest}; expected {_plain(entry['sha256'])}"
+    return ""
 
 
 def unpack(source: Path, folder: Path) -> dict[str, Any]:
@@ -127,7 +215,7 @@ def unpack(source: Path, folder: Path) -> dict[str, Any]:
         msg = f"{folder} is not an empty folder; expected a place for the bundle; name another, or remove it"
         raise BundleError(msg)
     if source.is_dir():
-        described = _described(source / VOLUMES, "volumes")
+        described = _described(source / VOLUMES, _VOLUMES_FORM)
         volumes = {entry["file"]: entry for entry in described["volumes"]}
         _compare(source, volumes, "copy these volumes again")
         with tempfile.TemporaryDirectory(dir=folder.absolute().parent if folder.parent.is_dir() else None) as name:
@@ -150,17 +238,17 @@ def _extract(archive: Path, folder: Path) -> None:
     try:
         with tarfile.open(archive, "r:") as tar:
             for member in tar:
-                place = PurePosixPath(member.name)
-                if not member.isreg() or place.is_absolute() or ".." in place.parts:
-                    msg = f"{archive} has the member {member.name!r}; expected regular files only; do not use it"
+                if not member.isreg() or member.issparse() or not _is_inside(member.name):
+                    shown = _shown(member.name)
+                    msg = f"{archive} has the member {shown}; expected regular files only; do not use it"
                     raise BundleError(msg)
-                path = folder / place
+                path = folder / member.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("wb") as stream:
                     content = tar.extractfile(member)
                     assert content is not None
                     shutil.copyfileobj(content, stream, _BLOCK)
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
         msg = f"{archive} cannot be unpacked: {error}; expected a bundle of `cudalink toolchain bundle`; copy it again"
         raise BundleError(msg) from error
 
@@ -303,7 +391,7 @@ def main(arguments: list[str] | None = None) -> int:
             for name, version in result["machine"].items():
                 lines.append(f"  {name} {version}: the machine's, the bundle leaves it out")
             lines += [f"  CUDA {release}: in {options.cache}" for release in result["toolchains"]]
-    except BundleError as error:
+    except (BundleError, OSError, RecursionError) as error:
         sys.stderr.write(f"unbundle: {error}\n")
         return 1
     sys.stdout.write("".join(f"{line}\n" for line in lines))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Subject", "mutated", "subjects"]
+__all__ = ["SAMPLES", "Subject", "damaged", "mutated", "subjects"]
 
 SAMPLES: Final = Path(__file__).parent.parent / "data" / "artifacts"
 #: The releases whose samples nvJitLink 13.0 links.
@@ -159,8 +159,13 @@ def mutated(chosen: tuple[Subject, ...], seed: int, numbers: range) -> Iterator[
     for number in numbers:
         pick = random.Random(f"{seed}/{number}")
         subject = pick.choice(chosen)
-        data = bytearray(subject.data)
-        for _ in range(pick.choice((1, 1, 1, 2, 3))):
-            if data:
-                pick.choice(_TEXT if subject.kind == "ptx" else _BINARY)(data, pick)
-        yield number, subject, bytes(data)
+        yield number, subject, damaged(subject.data, pick, _TEXT if subject.kind == "ptx" else _BINARY)
+
+
+def damaged(sound: bytes, pick: random.Random, mutations: tuple[_Mutation, ...] = _BINARY) -> bytes:
+    """Return bytes after one to three mutations."""
+    data = bytearray(sound)
+    for _ in range(pick.choice((1, 1, 1, 2, 3))):
+        if data:
+            pick.choice(mutations)(data, pick)
+    return bytes(data)
