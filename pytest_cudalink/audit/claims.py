@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from ..regular_files import read_bounded
 from . import conda, contradictions
 from .conda import CondaPackage, Rules
 from .installed import Installed, Place, Unreadable
+from .targets import Target, targets_of
 
 __all__ = ["Claim", "conda_claims", "declared_claims", "is_cuda_distribution"]
 
+#: Most bytes of the WHEEL file of a distribution.
+_MOST_WHEEL: Final = 1 << 16
 _CUDA: Final = re.compile(r"\s*(?:nvidia|cuda)[-_.]", re.IGNORECASE)
 
 
@@ -79,11 +86,12 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
         if is_cuda_distribution(one.name) and not _is_version(one.version):
             text = f"version is {one.version[:80]!r}; expected one such as 12.9.86: install the distribution again"
             unreadable.append(Unreadable(one.path, text))
-    extras, because = _wanted_extras(place, parsed)
+    target = _target(place, distributions)
+    extras, because = _wanted_extras(target, parsed)
     for name, requirements in parsed.items():
         for requirement in requirements:
             about = canonicalize_name(requirement.name)
-            if is_cuda_distribution(about) and _applies(place, requirement, extras.get(name, {""})):
+            if is_cuda_distribution(about) and _applies(target, requirement, extras.get(name, {""})):
                 there = installed.get(about)
                 versions = str(requirement.specifier)
                 satisfied = contradictions.accepts(versions, there.version) if there else None
@@ -114,23 +122,33 @@ def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requiremen
                     unreadable.append(Unreadable(one.path, text))
 
 
-def _environment(place: Place, extra: str) -> dict[str, str]:
-    found = {"extra": extra, "python_version": place.python}
-    if place.windows:
-        found |= {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt", "platform_machine": "AMD64"}
-    return found
+def _target(place: Place, distributions: Iterable[Installed]) -> Target:
+    """Return the Python and the platform of an environment, which need not be those of this process.
+
+    The tags of an installed wheel for one platform say that; without such a wheel it is this machine.
+    """
+    minor = int(place.python.partition(".")[2])
+    for one in distributions:
+        with suppress(OSError):
+            text = read_bounded(Path(one.path, "WHEEL"), _MOST_WHEEL).decode("utf-8", "replace")
+            for tag in re.findall(r"^Tag: *([\w.]+-[\w.]+-(?!any$)\w+)$", text, re.MULTILINE):
+                for target in targets_of(f"{one.name}-1-{tag}.whl"):
+                    if target.minor == minor:
+                        return target
+    (target, *_) = targets_of("", f"==3.{minor}.*", windows=place.windows, machine=platform.machine())
+    return replace(target, minor=minor)
 
 
-def _applies(place: Place, requirement: Requirement, extras: Iterable[str]) -> bool:
+def _applies(target: Target, requirement: Requirement, extras: Iterable[str]) -> bool:
     marker = requirement.marker
     try:
-        return marker is None or any(marker.evaluate(_environment(place, extra)) for extra in extras)
+        return marker is None or any(marker.evaluate(target.environment | {"extra": extra}) for extra in extras)
     except Exception:  # noqa: BLE001 (a comparison of texts that packaging cannot make)
         return False
 
 
 def _wanted_extras(
-    place: Place, parsed: Mapping[str, Sequence[Requirement]]
+    target: Target, parsed: Mapping[str, Sequence[Requirement]]
 ) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """The extras of each distribution that others require, and which others do."""
     extras: dict[str, set[str]] = {name: {""} for name in parsed}
@@ -142,7 +160,7 @@ def _wanted_extras(
             for requirement in requirements:
                 about = canonicalize_name(requirement.name)
                 wanted = {str(canonicalize_name(extra)) for extra in requirement.extras} | set(requirement.extras)
-                if about not in extras or not wanted or not _applies(place, requirement, extras[name]):
+                if about not in extras or not wanted or not _applies(target, requirement, extras[name]):
                     continue
                 because.setdefault(about, set()).add(name)
                 if not wanted <= extras[about]:

@@ -389,6 +389,25 @@ def test_places(made, tmp_path) -> None:
     assert kinds(audit_environment(windows)) == [("version", "conflict")]
 
 
+@pytest.mark.parametrize(
+    ("marker", "holds"),
+    [
+        ('python_full_version >= "3.12"', True),
+        ('python_full_version < "3.12"', False),
+        ('platform_machine == "aarch64"', True),
+        ('platform_machine == "x86_64"', False),
+        ('implementation_name == "cpython" and sys_platform == "linux"', True),
+    ],
+)
+def test_markers_are_those_of_the_environment(made, marker, holds) -> None:
+    """Also of one for another machine, which a wheel in it tells, and of another Python than that of this process."""
+    made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
+    made.wheel("x", "1", f"nvidia-nvjitlink-cu12>=12.9; {marker}")
+    for name, tag in (("pure", "py3-none-any"), ("native", "cp312-cp312-manylinux_2_28_aarch64")):
+        (made.wheel(name, "1") / "WHEEL").write_text(f"Wheel-Version: 1.0\nTag: {tag}\n", encoding="utf-8")
+    assert kinds(made.audit()) == ([("version", "conflict")] if holds else [])
+
+
 def test_system_site_packages(made, tmp_path) -> None:
     """A virtual environment that may use the packages of its Python is audited together with them."""
     made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
