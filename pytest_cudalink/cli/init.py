@@ -63,8 +63,19 @@ def _carry_out(root: Path, changes: Iterable[Change], options: argparse.Namespac
         names = ", ".join(str(change.path) for change in left)
         sys.stderr.write(f"cudalink init: left unchanged: {names}; look with --dry-run, replace with --force\n")
     elif not options.dry_run:
+        _warn(root)
         sys.stdout.write("next: cudalink matrix list\n")
     return 1 if left else 0
+
+
+def _warn(root: Path) -> None:
+    """Print what is likely wrong between the cells and the project, as `cudalink matrix check` does."""
+    from ..matrix import load_cells
+    from ..matrix.project import warnings
+    from ..matrix.runner import CELLS
+
+    for text in warnings(load_cells(root / CELLS), root):
+        sys.stdout.write(f"{CELLS}: warning: {text}\n")
 
 
 def _word(change: Change, options: argparse.Namespace) -> str:

@@ -130,6 +130,7 @@ def _known_tags(options: argparse.Namespace) -> Iterable[str]:
 
 def _check(options: argparse.Namespace, file: Path) -> int:
     from ..matrix import load_cells
+    from ..matrix.project import warnings
     from ..matrix.schema import schema
     from ..plurals import counted
 
@@ -142,7 +143,10 @@ def _check(options: argparse.Namespace, file: Path) -> int:
             f"cudalink matrix: {file} has no cells; add [cells.NAME], or let `cudalink init` write a file\n"
         )
         return 1
-    sys.stdout.write(f"{file}: {counted(len(found), 'cell')}, no errors\n")
+    doubts = warnings(found, Path())
+    sys.stdout.write("".join(f"{file}: warning: {text}\n" for text in doubts))
+    more = f", {counted(len(doubts), 'warning')}" if doubts else ""
+    sys.stdout.write(f"{file}: {counted(len(found), 'cell')}, no errors{more}\n")
     return 0
 
 

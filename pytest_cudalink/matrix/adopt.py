@@ -16,6 +16,8 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from . import ci as pipelines
+from .keys import MAJOR
+from .project import major_of_extra
 from .reading import CellsError
 from .runner import CELLS, RECORDS, newest
 
@@ -24,6 +26,8 @@ __all__ = ["CI", "RUNNERS", "AdoptError", "Change", "plan_changes"]
 RUNNERS: Final = ("nox", "tox")
 CI: Final = ("github", "gitlab", "none")
 _TEMPLATES = Path(__file__).parent / "templates"
+#: The extra or the dependency group that tests need, the likeliest name first.
+_TESTS: Final = ("test", "tests", "dev")
 #: Operators of a requirement that limit a version from below.
 _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
 
@@ -195,10 +199,10 @@ def _included(root: Path) -> list[Change]:
 def _cells(root: Path) -> str:
     """Return the first cells, with the extras, groups and test folder of the project."""
     project = _pyproject(root)
-    groups = [name for name in ("test", "tests") if name in project.get("dependency-groups", {})]
-    extras = [name for name in ("test", "tests") if name in project.get("project", {}).get("optional-dependencies", {})]
+    groups = _of_tests(project.get("dependency-groups"))
+    extras = _of_tests(project.get("project", {}).get("optional-dependencies"))
     tests = next((name for name in ("tests", "test") if (root / name).is_dir()), "")
-    words: dict[str, list[str]] = {"PACKAGES": [], "GROUPS": groups[:1], "EXTRAS": extras[:1]}
+    words: dict[str, list[str]] = {"PACKAGES": [], "GROUPS": groups, "EXTRAS": extras}
     words["TESTS"] = [tests] if tests else []
     text = _template("cells.toml").replace(
         "@NEWEST@", str(max(one for one in toolchains.releases() if one.major == 13))
@@ -220,6 +224,14 @@ def _cells(root: Path) -> str:
     for name, values in words.items():
         text = text.replace(f"@{name}@", ", ".join(json.dumps(value) for value in values))
     return text
+
+
+def _of_tests(tables: Any) -> list[str]:
+    """Return the extra or the group of a project's tests, and that of a release of CUDA as each cell fills it in."""
+    names = list(tables) if isinstance(tables, dict) else []
+    tests = [name for wanted in _TESTS for name in names if canonicalize_name(name) == wanted]
+    of_cuda = [re.sub(r"\d\d", MAJOR, name, count=1) for name in names if major_of_extra(name) is not None]
+    return [*tests[:1], *of_cuda[:1]]
 
 
 def _proposed(text: str, name: str, unfit: object) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "KEYS",
     "LATEST",
     "LOWEST",
+    "MAJOR",
     "NAME_PATTERN",
     "PACKAGE_PATTERN",
     "REQUIREMENTS",
@@ -34,6 +35,8 @@ __all__ = [
 LATEST: Final = "latest"
 #: The oldest version of a package that the project's requirements allow.
 LOWEST: Final = "lowest"
+#: In an extra, a group or a requirement: the major release of the cell's toolkit.
+MAJOR: Final = "{major}"
 #: Names of cells and tags.
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 #: Names of packages whose version a cell chooses.
@@ -97,14 +100,14 @@ def _label_fault(value: str) -> str:
 
 def _project_name_fault(value: str) -> str:
     """Return what is needed instead of a string that cannot name an extra or a dependency group; empty if it can."""
-    good = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", value)
-    return "" if good else "a name of letters, digits, '.', '_' and '-'"
+    good = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", value.replace(MAJOR, "13"))
+    return "" if good else f"a name of letters, digits, '.', '_' and '-', or of these and {MAJOR}"
 
 
 def _requirement_fault(value: str) -> str:
     needed = "a requirement such as 'numpy<2.5', or the path or address of a package, without options"
     try:
-        Requirement(value)
+        Requirement(value.replace(MAJOR, "13"))
     except InvalidRequirement:
         # such as ./dist/p.whl, /opt/p[extra] and git+https://example.org/p@main
         place = re.fullmatch(r"[\w./~][^\s;|&<>`$'\"\\]*", value) and ("/" in value or value.endswith(".whl"))
@@ -318,7 +321,13 @@ KEYS: Final[dict[str, Key]] = {
         fault=_hidden_fault,
         pattern=r"^/[^/]+/",
     ),
-    "extras": Key("strings", "extras of the project", [], fault=_project_name_fault),
+    "extras": Key(
+        "strings",
+        "extras of the project; in an extra, a group or a requirement '{major}' is the major release of 'ctk': "
+        "'cu{major}' is 'cu13' with ctk = '13.0'",
+        [],
+        fault=_project_name_fault,
+    ),
     "groups": Key("strings", "dependency groups of pyproject.toml", [], fault=_project_name_fault),
     "packages": Key(
         "packages",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..toolchains import ToolchainError
 from . import runner
 from .cells import Cell
+from .project import warnings
 from .reading import CellsError, load_cells
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     judged = _JUDGED in os.environ
     step, end = _INSTALLATION, bytearray()
     try:
+        for text in warnings([cell], root):
+            session.warn(text)
         runner.resolve(cell, root)
         plugin = runner.plugin_requirement(root) if cell.runs_pytest else []
         packages = [*_groups(cell, root), *cell.packages, *runner.constraints(cell, root)]

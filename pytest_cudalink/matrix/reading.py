@@ -33,6 +33,7 @@ from .hiding import USUAL_PLACES, is_hidden_by
 from .keys import (
     KEYS,
     LATEST,
+    MAJOR,
     NAME_PATTERN,
     REQUIREMENTS,
     Key,
@@ -67,6 +68,8 @@ _OF_PACKAGES: Final[lines.Path] = ("axes", "packages")
 _OF_EXCLUDE: Final = ("because", "cell", "issue", "until", "note")
 #: What a bare cell does not have; values of the defaults do not count there.
 _NOT_BARE: Final = ("ctk", "source", "local", "install", "extras", "groups", "packages", "tests")
+#: Where the major release of the toolkit is filled in.
+_WITH_MAJOR: Final = ("extras", "groups", "packages")
 #: What the plugin does, which a bare cell has only where its command is pytest.
 _OF_PLUGIN: Final = ("nvjitlink", "backend", "policy")
 
@@ -317,6 +320,7 @@ class _Reader:
                 return
         for key, text in _conflicts(values):
             self.fault((*place, key), text)
+        values = self.filled(place, values)
         packages: tuple[str, ...] = ()
         chosen = values[VERSIONS]
         try:
@@ -331,6 +335,17 @@ class _Reader:
         line = lines.line_of(self.lines, place)
         versions = [package_requirement(*one) for one in sorted(chosen.items())] if values["kind"] != "bare" else []
         self.cells[name] = Cell(name, values, (*packages, *values["packages"], *versions), line)
+
+    def filled(self, place: lines.Path, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of a cell with the major release of its toolkit in extras, groups and requirements."""
+        toolkit = version_of(values["ctk"])
+        result = dict(values)
+        for key in _WITH_MAJOR:
+            if toolkit is not None:
+                result[key] = [one.replace(MAJOR, str(toolkit.major)) for one in values[key]]
+            elif wrong := next((one for one in values[key] if MAJOR in one), None):
+                self.fault((*place, key), f"{wrong!r} needs the release of a toolkit, found ctk = {values['ctk']!r}")
+        return result
 
     def packages(self, ctk: str, source: str) -> tuple[str, ...]:
         """Return the requirements that make exactly one toolkit, with the cuda-bindings for it."""

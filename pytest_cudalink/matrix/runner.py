@@ -9,11 +9,10 @@ import shutil
 import subprocess
 import sys
 import threading
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -22,6 +21,7 @@ from .. import toolchains
 from ..signals import signal_name
 from .cells import Cell
 from .keys import LATEST, LOWEST, package_requirement
+from .project import project_table, requirements
 from .reading import CellsError
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "plugin_requirement",
     "prepare",
     "project_requirement",
-    "project_table",
     "python_missing",
     "resolve",
 ]
@@ -81,14 +80,6 @@ _INDEX_SECONDS: Final = 20
 def cells_file(root: Path) -> Path:
     """Return the project's file of cells: ``$CUDALINK_CELLS``, else ``matrices/cells.toml``."""
     return root / os.environ.get("CUDALINK_CELLS", CELLS)
-
-
-def project_table(root: Path) -> dict[str, Any]:
-    """Return the content of the project's ``pyproject.toml``; empty without one."""
-    try:
-        return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
 
 
 def project_requirement(cell: Cell, root: Path) -> list[str]:
@@ -206,17 +197,8 @@ def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str)
 
 def _requirements(cell: Cell, root: Path, package: str) -> list[str]:
     """Return what the project and the cell require of a package."""
-    content = project_table(root)
-    project: dict[str, Any] = content.get("project", {})
-    optional = project.get("optional-dependencies", {})
-    groups = content.get("dependency-groups", {})
-    every = [
-        *(project.get("dependencies", []) if cell.values["install"] != "none" else []),
-        *(one for extra in cell.values["extras"] for one in optional.get(extra, [])),
-        *(one for group in cell.values["groups"] for one in groups.get(group, []) if isinstance(one, str)),
-        *cell.packages,
-    ]
-    return [one for one in every if _name(one) == package]
+    every = [*(str(one.requirement) for one in requirements(cell, project_table(root))), *cell.packages]
+    return list(dict.fromkeys(one for one in every if _name(one) == package))
 
 
 def _limits(cell: Cell, root: Path, package: str) -> list[str]:

@@ -25,6 +25,7 @@ from tox.tox_env.python.pip.req_file import PythonDeps
 from .. import toolchains
 from . import runner
 from .cells import Cell
+from .project import warnings
 from .reading import CellsError, load_cells
 
 if TYPE_CHECKING:
@@ -166,6 +167,8 @@ def tox_on_install(tox_env: ToxEnv) -> None:
         if cell.name == tox_env.name and cell.name not in _Project.resolved:
             _Project.resolved.add(cell.name)
             try:
+                for text in warnings([cell], tox_env.core["tox_root"]):
+                    _LOG.warning("%s", text)
                 runner.resolve(cell, tox_env.core["tox_root"])
             except (CellsError, OSError) as error:
                 raise Fail(str(error)) from error

@@ -49,6 +49,7 @@ FIRST_USABLE_NVJITLINK = CudaVersion(12, 3)
 importing: Final = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
+
 _ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 75, 76
 
 

@@ -84,7 +84,7 @@ def project(tmp_path, monkeypatch, capsys) -> Path:
 def test_cells_of_the_tutorial(project, capsys) -> None:
     """What is written has the cells that the page shows; the page's exclusion leaves two out."""
     assert cli.main(["matrix", "check"]) == 0
-    assert "12 cells" in capsys.readouterr().out
+    assert "12 cells, no errors\n" in capsys.readouterr().out
     cells = project / "matrices" / "cells.toml"
     cells.write_text(cells.read_text() + (project / "exclude.toml").read_text())
     assert len(load_cells(cells)) == 10
@@ -404,6 +404,39 @@ def test_init_in_projects_of_other_shapes(tmp_path) -> None:
     assert changes[".gitignore"].content == "*.pyc\n.nox/\n.tox/\n.cudalink/\n"
     for line in ('groups = ["test"]', 'tests = ["tests"]'):
         assert line in changes["matrices/cells.toml"].content.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("tables", "lines"),
+    [
+        ("[dependency-groups]\ndev = []", ['groups = ["dev"]', "extras = []"]),
+        ("[dependency-groups]\ndev = []\nTests = []", ['groups = ["Tests"]', "extras = []"]),
+        ("[dependency-groups]\nlint = []\ncu12 = []", ['groups = ["cu{major}"]', "extras = []"]),
+        (
+            "[project.optional-dependencies]\ncu12 = []\ncu13 = []\ntest = []",
+            ["groups = []", 'extras = ["test", "cu{major}"]'],
+        ),
+        ("[project.optional-dependencies]\ncuda13x = []", ["groups = []", 'extras = ["cuda{major}x"]']),
+    ],
+)
+def test_init_takes_groups_and_extras(tmp_path, tables, lines) -> None:
+    """The one of tests by its usual names, the likeliest first, and that of CUDA as each cell fills it in."""
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "p"\n{tables}\n')
+    written = adopt.plan_changes(tmp_path)[0].content
+    assert [line for line in written.splitlines() if line.startswith(("groups", "extras"))] == lines
+
+
+def test_init_warns_of_the_extra_of_another_release(tmp_path, monkeypatch, capsys) -> None:
+    """A requirement that fits one half of the cells is named when they are written, with what to do."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "p"\ndependencies = ["numba-cuda[cu12]"]\n')
+    assert cli.main(["init", "--dry-run"]) == 0
+    assert "warning" not in capsys.readouterr().out
+    assert cli.main(["init"]) == 0
+    *_, warning, last = capsys.readouterr().out.splitlines()
+    assert warning.startswith("matrices/cells.toml: warning: ctk-13.0, ctk-13.2, ctk-13.0-nvjitlink-")
+    assert "move it into extras 'cu12' and 'cu13' of the project" in warning
+    assert last == "next: cudalink matrix list"
 
 
 def test_init_in_a_project_with_tox_in_pyproject(tmp_path) -> None:

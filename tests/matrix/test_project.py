@@ -1,0 +1,150 @@
+"""What a project requires, and the warnings where that does not fit the toolkits of its cells."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import cli
+from pytest_cudalink.matrix import CellsError, load_cells
+from pytest_cudalink.matrix.project import major_of_extra, project_table, requirements, warnings
+
+PROJECT = """
+[project]
+name = "my.lib"
+version = "1"
+dependencies = ["numpy", "not a requirement"]
+[project.optional-dependencies]
+test = ["My_Lib[cu13]", "pytest"]
+cu12 = ["cuda-core[cu12]"]
+cu13 = ["cuda-core[cu13]", "my-lib[test]"]
+[dependency-groups]
+Dev = ["ruff", { include-group = "more" }, { other = 1 }]
+more = ["mypy", { include-group = "dev" }]
+"""
+
+
+OLD = (
+    "{} is for CUDA 12, and the toolkit is CUDA 13, so that an old release of {} may be installed, without that extra; "
+)
+MOVE = "move it into {0} 'cu12' and 'cu13' of the project, and give the cells {0} = ['cu{{major}}']"
+OTHER = "extras = ['cu12'] is for CUDA 12, and the toolkit is CUDA 13; write 'cu{major}', which each cell fills in"
+LACKS = "the project has no {} 'test', so that nothing {}; add it to [{}] of pyproject.toml, or leave it out of `{}`"
+
+
+@pytest.fixture
+def warned(tmp_path):
+    """The warnings about a file of cells, with a project."""
+
+    def go(text: str, project: str = PROJECT) -> list[str]:
+        (tmp_path / "cells.toml").write_text(text)
+        (tmp_path / "pyproject.toml").write_text(project)
+        return warnings(load_cells(tmp_path / "cells.toml"), tmp_path)
+
+    return go
+
+
+def test_extras_and_groups_bring_others(warned, tmp_path) -> None:
+    """An extra may require others of the project, and a group include others, also in a circle; case does not count."""
+    text = '[cells.a]\nextras = ["test"]\ngroups = ["dev"]\npackages = ["scipy"]'
+    assert warned(text) == []
+    (cell,) = load_cells(tmp_path / "cells.toml")
+    found = [(str(one.requirement), one.where) for one in requirements(cell, project_table(tmp_path))]
+    assert found == [
+        ("numpy", "dependencies"),
+        ("pytest", "extra test"),
+        ("cuda-core[cu13]", "extra cu13"),
+        ("ruff", "group dev"),
+        ("mypy", "group more"),
+        ("scipy", "packages"),
+    ]
+    (tmp_path / "cells.toml").write_text(text + '\ninstall = "none"')
+    (cell,) = load_cells(tmp_path / "cells.toml")
+    assert [one.where for one in requirements(cell, project_table(tmp_path))] == ["group dev", "group more", "packages"]
+
+
+@pytest.mark.parametrize(
+    ("name", "major"),
+    [("cu12", 12), ("CUDA13", 13), ("ctk-12", 12), ("cuda_12x", 12), ("cu", None), ("cu13-local", None)],
+)
+def test_extras_of_a_release(name, major) -> None:
+    """Their names say it in the ways that published packages have."""
+    assert major_of_extra(name) == major
+
+
+def test_each_cell_has_the_extra_of_its_toolkit(warned, tmp_path) -> None:
+    """``{major}`` is filled in, in extras, groups and packages; a cell without a toolkit cannot have it."""
+    common = 'extras = ["cu{major}"]\ngroups = ["cu{major}"]\npackages = ["numba-cuda[cu{major}]>=0.30"]\n'
+    project = PROJECT + "cu12 = []\ncu13 = []\n"
+    axes = (
+        f'[defaults]\n{common}[axes.a]\nctk = ["12.9", "13.0", "latest"]\n[cells.b]\nkind = "bare"\nimports = ["b"]\n'
+    )
+    assert warned(axes, project) == []
+    bare, *cells = load_cells(tmp_path / "cells.toml")
+    assert bare.values["extras"] == []
+    assert [cell.values["extras"] for cell in cells] == [["cu12"], ["cu13"], ["cu13"]]
+    assert [cell.values["groups"] for cell in cells] == [["cu12"], ["cu13"], ["cu13"]]
+    assert [cell.packages[-1] for cell in cells] == [f"numba-cuda[cu{major}]>=0.30" for major in (12, 13, 13)]
+    with pytest.raises(CellsError) as raised:
+        warned(f"[cells.a]\n{common}")
+    assert [re.sub(r"^.*?:", "", fault) for fault in raised.value.faults] == [
+        f"{line}: cells.a.{key}: {value!r} needs the release of a toolkit, found ctk = 'none'"
+        for line, key, value in (
+            (2, "extras", "cu{major}"),
+            (3, "groups", "cu{major}"),
+            (4, "packages", "numba-cuda[cu{major}]>=0.30"),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "project", "found"),
+    [
+        (
+            "",
+            'dependencies = ["numba-cuda[cu12]>=0.1"]',
+            OLD.format("numba-cuda[cu12] (dependencies of pyproject.toml)", "numba-cuda") + MOVE.format("extras"),
+        ),
+        (
+            'groups = ["t"]',
+            '[dependency-groups]\nt = ["jax[cuda12]"]',
+            OLD.format("jax[cuda12] (group t of pyproject.toml)", "jax") + MOVE.format("groups"),
+        ),
+        (
+            'packages = ["a[cu12]"]',
+            "",
+            OLD.format("a[cu12] (packages)", "a") + "write 'a[cu{major}]', which each cell fills in",
+        ),
+        ('extras = ["cu12"]', "optional-dependencies = { cu12 = [] }", OTHER),
+        (
+            'extras = ["test"]',
+            "",
+            LACKS.format("extra", "is installed for it", "project.optional-dependencies", "extras"),
+        ),
+        ('groups = ["test"]', "", LACKS.format("dependency group", "can be installed", "dependency-groups", "groups")),
+        ("", "dependencies = [\"a[cu12]; python_version < '3'\"]", ""),
+        ("", 'dependencies = ["a[cu13,fast]"]', ""),
+        ('extras = ["cu13"]', 'dynamic = ["optional-dependencies"]', ""),
+        ('extras = ["test"]\ninstall = "none"', "", ""),
+    ],
+)
+def test_warnings(warned, cells, project, found) -> None:
+    """The cell, what does not fit, why that matters and what to write; nothing where all fits."""
+    said = warned(f'[cells.a]\nctk = "13.0"\n{cells}', f'[project]\nname = "p"\nversion = "1"\n{project}\n')
+    assert said == ([f"a: {found}"] if found else [])
+
+
+def test_the_command_warns(tmp_path, monkeypatch, capsys) -> None:
+    """`cudalink matrix check` names the cells that a warning is about, and ends with 0."""
+    monkeypatch.chdir(tmp_path)
+    Path("pyproject.toml").write_text('[project]\nname = "p"\nversion = "1"\ndependencies = ["numba-cuda[cu12]"]\n')
+    Path("cells.toml").write_text('[axes.a]\nctk = ["12.9", "13.0", "13.1", "13.2", "13.3", "13.4"]\n')
+    assert cli.main(["matrix", "check", "--file", "cells.toml"]) == 0
+    warning, last = capsys.readouterr().out.splitlines()
+    assert warning.startswith("cells.toml: warning: ctk-13.0, ctk-13.1, ctk-13.2 and 2 more: numba-cuda[cu12] (")
+    assert last == "cells.toml: 6 cells, no errors, 1 warning"
+    Path("pyproject.toml").write_text("")
+    assert cli.main(["matrix", "check", "--file", "cells.toml"]) == 0
+    assert capsys.readouterr().out == "cells.toml: 6 cells, no errors\n"
