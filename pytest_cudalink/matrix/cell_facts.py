@@ -10,13 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from packaging.version import InvalidVersion, Version
+
 from .cells import KEYS_VARIABLE
 from .hiding import HIDDEN_VARIABLE, Hidden
 
 if TYPE_CHECKING:
     from ..report.events import VersionRecord
 
-__all__ = ["CellFacts", "cell_facts"]
+__all__ = ["NEWER", "CellFacts", "cell_facts"]
+
+#: Ends the name of the file, next to the record, with the releases that the project gets without the cell's toolkit.
+NEWER: Final = ".newer.txt"
 
 _NOT_HIDDEN: Final = "not hidden: pytest was not started as the runners of the matrix start it"
 
@@ -33,21 +38,32 @@ class CellFacts:
         The packages whose version the cell chooses.
     hidden : str
         What the cell hides, and how.
+    older : mapping
+        The packages that are older than without the cell's toolkit, with the release that they would have; they are
+        among `versions`, too.
     """
 
     axes: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, VersionRecord] = field(default_factory=dict)
     hidden: str = ""
+    older: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def lines(self) -> list[str]:
         """The lines of the header."""
         words = [f"{name} {one}" for name, one in self.axes.items() if name not in self.versions and name != "hidden"]
         for name, version in self.versions.items():
+            if name in self.older:
+                continue
             asked = version.get("resolved") or version["requested"]
             found = version["found"] or "none"
             words.append(f"{name} {found}" if asked == found else f"{name} {found} (requested {version['requested']})")
-        return [*([f"cell: {', '.join(words)}"] if words else []), *([self.hidden] if self.hidden else [])]
+        older = [
+            f"{name} {self.versions[name]['found']} is older than {newer}, the release without this cell's toolkit: a "
+            "requirement does not fit the toolkit; `cudalink matrix check` names extras of another CUDA release"
+            for name, newer in self.older.items()
+        ]
+        return [*([f"cell: {', '.join(words)}"] if words else []), *([self.hidden] if self.hidden else []), *older]
 
 
 def cell_facts(
@@ -69,7 +85,7 @@ def cell_facts(
     except ValueError:  # written by hand
         return CellFacts()
     axes = dict(keys.get("axes", {}))
-    chosen = _chosen(environment)
+    chosen = _pins(environment, ".requirements.txt")
     versions: dict[str, VersionRecord] = {}
     for name, requested in keys.get("packages", {}).items():
         found = find(name)
@@ -82,19 +98,37 @@ def cell_facts(
         }
         if requested == "lowest" and name in chosen:
             versions[name]["resolved"] = chosen[name]
+    older = {}
+    for name, newer in _pins(environment, NEWER).items():
+        found = find(name)
+        if found is not None and name not in versions and _is_older(found, newer):
+            older[name] = newer
+            versions[name] = {
+                "requested": f"{newer}, as without the toolkit",
+                "found": found,
+                "source": f"metadata of {name}",
+                "kind": "real",
+            }
     if not keys.get("hidden"):
-        return CellFacts(axes, versions)
+        return CellFacts(axes, versions, older=older)
     axes["hidden"] = hidden.axis if hidden else "not hidden"
-    return CellFacts(axes, versions, str(hidden) if hidden else _NOT_HIDDEN)
+    return CellFacts(axes, versions, str(hidden) if hidden else _NOT_HIDDEN, older)
 
 
-def _chosen(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the versions that were chosen for the cell when it was installed, by package."""
+def _is_older(found: str, newer: str) -> bool:
+    try:
+        return Version(found) < Version(newer)
+    except InvalidVersion:  # of a distribution that was not built for an index
+        return False
+
+
+def _pins(environment: Mapping[str, str], end: str) -> dict[str, str]:
+    """Return the versions in a file that was written when the cell was installed, by package."""
     report, cell = environment.get("CUDALINK_REPORT"), environment.get("CUDALINK_CELL")
     if not (report and cell):
         return {}
     try:
-        text = Path(report).with_name(f"{cell}.requirements.txt").read_text(encoding="utf-8")
+        text = Path(report).with_name(f"{cell}{end}").read_text(encoding="utf-8")
     except (OSError, ValueError):
         return {}
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))

@@ -128,6 +128,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         for text in warnings([cell], root):
             session.warn(text)
         runner.resolve(cell, root)
+        runner.note_newer(cell, root)
         plugin = runner.plugin_requirement(root) if cell.runs_pytest else []
         packages = [*_groups(cell, root), *cell.packages, *runner.constraints(cell, root)]
         _install(session, cell, root, [*runner.project_requirement(cell, root), *plugin, *packages])

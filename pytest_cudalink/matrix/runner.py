@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..signals import signal_name
+from .cell_facts import NEWER
 from .cells import Cell
 from .keys import LATEST, LOWEST, package_requirement
 from .project import project_table, requirements
@@ -41,6 +42,7 @@ __all__ = [
     "is_explained",
     "newest",
     "note",
+    "note_newer",
     "notes",
     "paths",
     "plugin_missing",
@@ -51,6 +53,8 @@ __all__ = [
     "resolve",
 ]
 
+#: Packages that are parts of a toolkit, or have its version.
+_OF_TOOLKIT: Final = re.compile(r"nvidia-|cuda-(bindings|python|toolkit)==")
 #: Where a project keeps its cells, relative to its root.
 CELLS = Path("matrices", "cells.toml")
 #: Where the records of the cells go, relative to the root of the project. CI copies only this folder between machines.
@@ -169,6 +173,28 @@ def resolve(cell: Cell, root: Path) -> None:
             pins += _compile(cell, root, [named[name]], "--resolution", "lowest-direct", "--no-deps")
         pins += [one for name, one in named.items() if name not in lowest and cell.is_bare and one != name]
     file = chosen_file(cell, root)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(f"{one}\n" for one in pins), encoding="utf-8")
+
+
+def note_newer(cell: Cell, root: Path) -> None:
+    """Write the releases that the project gets without the toolkit of a cell, with which the run compares its own.
+
+    An installer that must have a toolkit takes an old release of a package whose newer ones do not fit it, and does not
+    say so. Nothing is written where no release is known: without uv, or without an answer of the package index.
+    """
+    file = chosen_file(cell, root).with_name(f"{cell.name}{NEWER}")
+    file.unlink(missing_ok=True)
+    wanted = [str(one.requirement) for one in requirements(cell, project_table(root))]
+    if not wanted or cell.ctk == "none" or cell.values["resolution"] in ("lowest", "lowest-direct") or not _uv():
+        return
+    try:
+        pins = _compile(cell, root, wanted)
+    except CellsError:
+        return
+    # packages of the toolkit, and those whose version the cell chooses, are older because the cell says so
+    chosen = {_name(one) for one in cell.packages if one not in cell.values["packages"]} | cell.versions.keys()
+    pins = [one for one in pins if _name(one) not in chosen and not _OF_TOOLKIT.match(one)]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{one}\n" for one in pins), encoding="utf-8")
 

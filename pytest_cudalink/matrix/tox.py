@@ -170,6 +170,7 @@ def tox_on_install(tox_env: ToxEnv) -> None:
                 for text in warnings([cell], tox_env.core["tox_root"]):
                     _LOG.warning("%s", text)
                 runner.resolve(cell, tox_env.core["tox_root"])
+                runner.note_newer(cell, tox_env.core["tox_root"])
             except (CellsError, OSError) as error:
                 raise Fail(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""The cell of the matrix that a run belongs to, where it has keys that are not settings of the plugin."""
+"""The cell of the matrix that a run belongs to: what it has besides the settings of the plugin."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["of_cell"]
 
 
 def of_cell() -> CellFacts | None:
-    """Return the facts of the cell; None for a run without a cell that has such keys, which imports nothing."""
-    if "CUDALINK_CELL_KEYS" not in os.environ:
+    """Return the facts of the cell; None for a run without a cell, which imports nothing."""
+    if not {"CUDALINK_CELL", "CUDALINK_CELL_KEYS"} & os.environ.keys():
         return None
     from .. import probes
     from ..matrix.cell_facts import cell_facts

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.matrix import CellsError, load_cells, runner
+from pytest_cudalink.matrix.cell_facts import cell_facts
+from pytest_cudalink.report.cell_run import CellRun
 
 WHEELS = {"one": ("1.0", "1.1", "2.0"), "two": ("0.1", "0.2")}
 
@@ -98,6 +100,63 @@ def test_versions_that_do_not_exist(project, text, words) -> None:
         chosen(project, text)
 
 
+@pytest.fixture
+def held_back(project) -> Path:
+    """A project whose requirement has an old release only where the cell's packages are: beside one<2."""
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "p"\nversion = "1"\ndependencies = ["two", "one"]\n'
+        '[dependency-groups]\ntest = [{ include-group = "more" }]\nmore = ["one>=1.0"]\n'
+    )
+    return project
+
+
+def newer(project: Path, text: str) -> tuple[dict[str, str], list[str]]:
+    """What is noted for a cell, and the lines of the header where 1.1 and 0.2 are installed."""
+    file = project / "cells.toml"
+    file.write_text(f"[toolkits.'13.0']\npackages = ['two==0.2']\n[cells.a]\nctk = '13.0'\n{text}\n")
+    (cell,) = load_cells(file)
+    runner.note_newer(cell, project)
+    facts = cell_facts({"one": "1.1", "two": "0.2"}.get, runner.environment(cell, project))
+    return dict(facts.older), facts.lines
+
+
+def test_a_package_that_is_older_because_of_the_toolkit(held_back) -> None:
+    """The run says which release there would be without it, in header and record; parts of the toolkit do not count."""
+    older, lines = newer(held_back, "")
+    assert older == {"one": "2.0"}
+    assert [line.partition(":")[0] for line in lines] == [
+        "one 1.1 is older than 2.0, the release without this cell's toolkit"
+    ]
+    (cell,) = load_cells(held_back / "cells.toml")
+    versions = cell_facts({"one": "1.1"}.get, runner.environment(cell, held_back)).versions
+    assert (versions["one"]["requested"], versions["one"]["found"]) == ("2.0, as without the toolkit", "1.1")
+    assert CellRun("a", versions=dict(versions)).mismatches == [("one", "2.0, as without the toolkit", "1.1")]
+    assert newer(held_back, "groups = ['test']\ninstall = 'none'")[0] == {"one": "2.0"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'packages = { one = "1.1" }',
+        'packages = ["one<2"]',
+        'resolution = "lowest-direct"',
+        "install = 'none'",
+    ],
+)
+def test_a_package_that_is_older_because_the_cell_says_so(held_back, text) -> None:
+    """Nothing is said of versions that the cell chooses or limits, nor of a project that requires nothing."""
+    assert newer(held_back, text)[0] == {}
+
+
+def test_without_an_index_nothing_is_said(held_back, monkeypatch) -> None:
+    """What is not known is not noted, and what an earlier run noted is gone."""
+    assert newer(held_back, "")[0] == {"one": "2.0"}
+    monkeypatch.delenv("UV_FIND_LINKS")
+    assert newer(held_back, "")[0] == {}
+    monkeypatch.setattr(runner.shutil, "which", lambda name, path=None: None)
+    assert newer(held_back, "")[0] == {}
+
+
 def test_without_uv(project, monkeypatch) -> None:
     """Pip knows no oldest version: the cell says that it needs uv."""
     monkeypatch.setattr(runner.shutil, "which", lambda name, path=None: None)
@@ -107,8 +166,6 @@ def test_without_uv(project, monkeypatch) -> None:
 
 def test_what_a_word_stood_for_is_in_the_record(project) -> None:
     """The report compares with the version that was chosen, not only with the word."""
-    from pytest_cudalink.matrix.cell_facts import cell_facts
-
     chosen(project, 'packages = { one = "lowest" }')
     (cell,) = load_cells(project / "cells.toml")
     facts = cell_facts({"one": "2.0"}.get, runner.environment(cell, project))
