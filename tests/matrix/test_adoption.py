@@ -439,6 +439,29 @@ def test_init_warns_of_the_extra_of_another_release(tmp_path, monkeypatch, capsy
     assert last == "next: cudalink matrix list"
 
 
+def test_cells_skip_what_needs_a_gpu(project, run_pytest, pytester, monkeypatch) -> None:
+    """A test that launches a kernel is skipped in the cells that init writes, and counted at the end."""
+    (cell,) = [one for one in load_cells(project / "matrices" / "cells.toml") if one.name == "ctk-13.0"]
+    for name, value in cell.environment(pytester.path).items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyfile(
+        """
+        from pytest_cudalink.process import preload
+
+        def test_launch():
+            preload.emulated_driver().refuse("cuLaunchKernel", "does not execute kernels")
+            raise RuntimeError("801")
+
+        def test_other(): pass
+        """
+    )
+    result = run_pytest("-p", "no:cacheprovider", str(pytester.path))
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(
+        ["1 test was skipped because the emulated driver refused a call:", "  cuLaunchKernel is not emulated: 1"]
+    )
+
+
 def test_init_in_a_project_with_tox_in_pyproject(tmp_path) -> None:
     """Tox's table counts as tox, a test dependency is no adoption, and line ends stay as they are."""
     (tmp_path / "pyproject.toml").write_text('[tool.tox]\nenv_list = ["py"]\n')
