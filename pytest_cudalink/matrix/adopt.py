@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,13 @@ CI: Final = ("github", "gitlab", "none")
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The extra or the dependency group that tests need, the likeliest name first.
 _TESTS: Final = ("test", "tests", "dev")
+#: Modules that cannot be imported without a part of a toolkit, with the beginnings of the distributions that bring it;
+#: cuda-core imports cuda.bindings, and does not require it.
+_BROUGHT_BY: Final = {
+    "cuda": ("cuda-bindings", "cuda-python"),
+    "cupy": ("cupy",),
+    "pynvjitlink": ("pynvjitlink",),
+}
 #: Operators of a requirement that limit a version from below.
 _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
 
@@ -214,7 +222,10 @@ def _cells(root: Path) -> str:
     asks_for_core = any(canonicalize_name(one.name) == "cuda-core" for one in required)
     previous = _previous_release("cuda-core") if asks_for_core else ""
     name = str(project.get("project", {}).get("name", ""))
-    text = _proposed(text, "BARE", not name).replace("@MODULE@", re.sub(r"[-.]+", "_", name) or "mylib")
+    module = re.sub(r"[-.]+", "_", name) or "mylib"
+    forgotten = _forgotten(root, module, required)
+    why = f".\n# Not yet for this project: {forgotten}" if forgotten else ""
+    text = _proposed(text, "BARE", not name or forgotten).replace("@MODULE@", module).replace("@FORGOTTEN@", why)
     text = _proposed(text, "CORE", not previous).replace("@PREVIOUS@", previous or "1.0.0")
     if "project" not in project and "build-system" not in project:
         text = text.replace(
@@ -232,6 +243,43 @@ def _of_tests(tables: Any) -> list[str]:
     tests = [name for wanted in _TESTS for name in names if canonicalize_name(name) == wanted]
     of_cuda = [re.sub(r"\d\d", MAJOR, name, count=1) for name in names if major_of_extra(name) is not None]
     return [*tests[:1], *of_cuda[:1]]
+
+
+def _forgotten(root: Path, module: str, required: list[Requirement]) -> str:
+    """Return why the wheel alone cannot be imported: a CUDA module that no requirement brings; empty if it can."""
+    brought = {canonicalize_name(one.name) for one in required}
+    if any(major_of_extra(extra) is not None for one in required for extra in one.extras):
+        return ""
+    for name in _imports(root, module):
+        for prefix, packages in _BROUGHT_BY.items():
+            if f"{name}.".startswith(f"{prefix}.") and not any(one.startswith(packages) for one in brought):
+                return f"its import needs {'.'.join(name.split('.')[:2])}, and no requirement brings {packages[0]}"
+    return ""
+
+
+def _imports(root: Path, module: str) -> Iterator[str]:
+    """Yield the modules of others that the import of a module imports in any case; its own are followed."""
+    seen = [module]
+    for name in seen:
+        parts = name.split(".")
+        places = [base.joinpath(*parts) for base in (root, root / "src")]
+        files = (file for place in places for file in (place / "__init__.py", place.with_suffix(".py")))
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            continue
+        try:
+            body = ast.parse(file.read_bytes()).body
+        except (SyntaxError, ValueError):
+            continue
+        package = parts if file.name == "__init__.py" else parts[:-1]
+        for statement in body:
+            found = [one.name for one in statement.names] if isinstance(statement, ast.Import) else []
+            if isinstance(statement, ast.ImportFrom):
+                above = package[: len(package) - statement.level + 1] if statement.level else []
+                start = ".".join([*above, *filter(None, [statement.module])])
+                found = [start, *(f"{start}.{one.name}" for one in statement.names)]
+            yield from (one for one in found if one.partition(".")[0] != parts[0])
+            seen += [one for one in found if one.partition(".")[0] == parts[0] and one not in seen]
 
 
 def _proposed(text: str, name: str, unfit: object) -> str:

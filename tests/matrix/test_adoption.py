@@ -84,10 +84,10 @@ def project(tmp_path, monkeypatch, capsys) -> Path:
 def test_cells_of_the_tutorial(project, capsys) -> None:
     """What is written has the cells that the page shows; the page's exclusion leaves two out."""
     assert cli.main(["matrix", "check"]) == 0
-    assert "12 cells, no errors\n" in capsys.readouterr().out
+    assert "11 cells, no errors\n" in capsys.readouterr().out
     cells = project / "matrices" / "cells.toml"
     cells.write_text(cells.read_text() + (project / "exclude.toml").read_text())
-    assert len(load_cells(cells)) == 10
+    assert len(load_cells(cells)) == 9
 
 
 def test_init_keeps_what_is_there(project, capsys) -> None:
@@ -437,6 +437,42 @@ def test_init_warns_of_the_extra_of_another_release(tmp_path, monkeypatch, capsy
     assert warning.startswith("matrices/cells.toml: warning: ctk-13.0, ctk-13.2, ctk-13.0-nvjitlink-")
     assert "move it into extras 'cu12' and 'cu13' of the project" in warning
     assert last == "next: cudalink matrix list"
+
+
+@pytest.mark.parametrize(
+    ("files", "requires", "needs"),
+    [
+        ({"my_lib.py": "from cuda.core import Device"}, ["cuda-core"], "cuda.core, and no requirement brings cuda-b"),
+        ({"my_lib.py": "from cuda.core import Device"}, ["cuda-core[cu13]"], ""),
+        ({"my_lib.py": "from cuda import core"}, ["cuda-core", "cuda-bindings"], ""),
+        ({"my_lib.py": "import cupy as cp"}, ["cupy-cuda13x"], ""),
+        ({"my_lib.py": "import cupy as cp"}, [], "cupy, and no requirement brings cupy"),
+        ({"my_lib.py": "try:\n  import cupy\nexcept ImportError: ...\ndef f():\n  import cuda"}, [], ""),
+        ({"src/my_lib/__init__.py": "from .a import b", "src/my_lib/a.py": "import os, cuda.core"}, [], "cuda.core"),
+        (
+            {
+                "my_lib/__init__.py": "from my_lib import a",
+                "my_lib/a/__init__.py": "from ..b import c",
+                "my_lib/b.py": "import cuda",
+            },
+            [],
+            "cuda",
+        ),
+        ({"my_lib/__init__.py": "from . import b", "my_lib/b.py": "import my_lib\nimport cudaq"}, [], ""),
+        ({"my_lib.py": "def"}, [], ""),
+        ({}, [], ""),
+    ],
+)
+def test_the_bare_cell_is_for_projects_that_can_pass_it(tmp_path, files, requires, needs) -> None:
+    """A wheel whose import needs what no requirement brings cannot pass: the cell is a comment, with the reason."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "my-lib"\ndependencies = {requires}\n')
+    written = adopt.plan_changes(tmp_path)[0].content
+    assert ("\n[cells.bare]\n" in written) is not bool(needs)
+    assert ("# Not yet for this project: its import needs " in written) is bool(needs)
+    assert f"its import needs {needs}" in written or not needs
 
 
 def test_cells_skip_what_needs_a_gpu(project, run_pytest, pytester, monkeypatch) -> None:
