@@ -23,7 +23,7 @@ def lines(run: Run) -> list[str]:
     """Return the lines of the header."""
     from .. import probes
 
-    settings, fakes, cell = run.settings, probes.fakes(), of_cell()
+    settings, fakes, cell = run.settings, probes.fakes(), of_cell(run)
     contract, inherited = settings.jitlink_contract, driver.inherited(run.config)
     parts = [
         f"backend {settings.backend}",

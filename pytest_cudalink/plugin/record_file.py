@@ -103,7 +103,7 @@ class RecordFile:
         """Write the first line, which describes the run."""
         from ..report import origin
 
-        run, settings, cell = self._run, self._run.settings, of_cell()
+        run, settings, cell = self._run, self._run.settings, of_cell(self._run)
         self.writer.write(
             "run",
             schema=1,
@@ -128,7 +128,7 @@ class RecordFile:
         run = self._run
         if run.is_isolated:  # the process that waits for it has emulated the same
             return
-        cell = of_cell()
+        cell = of_cell(run)
         versions = {**_versions(run), **(cell.versions if cell else {})}
         self.writer.write("found", worker=run.worker, versions=versions, arch=_arch(run))
         self._note_driver()

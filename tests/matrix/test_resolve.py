@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from pytest_cudalink.matrix import CellsError, load_cells, runner
 from pytest_cudalink.matrix.cell_facts import cell_facts
+from pytest_cudalink.report import read
 from pytest_cudalink.report.cell_run import CellRun
 
 WHEELS = {"one": ("1.0", "1.1", "2.0"), "two": ("0.1", "0.2")}
@@ -146,6 +148,28 @@ def test_a_package_that_is_older_because_of_the_toolkit(held_back) -> None:
 def test_a_package_that_is_older_because_the_cell_says_so(held_back, text) -> None:
     """Nothing is said of versions that the cell chooses or limits, nor of a project that requires nothing."""
     assert newer(held_back, text)[0] == {}
+
+
+def test_a_run_says_what_was_noted(pytester, run_pytest, monkeypatch) -> None:
+    """The header and the record have it, also the version that a word stood for; other processes get no record."""
+    keys = {"packages": {"pluggy": "lowest"}}
+    monkeypatch.setenv("CUDALINK_CELL", "a")
+    monkeypatch.setenv("CUDALINK_CELL_KEYS", json.dumps(keys))
+    monkeypatch.setenv("CUDALINK_REPORT", str(pytester.path / "a.jsonl"))
+    (pytester.path / "a.newer.txt").write_text("packaging==9999.1\npytest==8.0\nnot-installed==1.0\n")
+    (pytester.path / "a.requirements.txt").write_text("pluggy==0.1\n")
+    pytester.makepyfile("import os\ndef test(): assert 'CUDALINK_REPORT' not in os.environ")
+    result = run_pytest("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "cudalink: cell: pluggy * (requested lowest)",
+            "cudalink: packaging * is older than 9999.1, the release without this cell's toolkit: *",
+        ]
+    )
+    found = read(pytester.path / "a.jsonl").run.versions
+    assert found["packaging"]["requested"] == "9999.1, as without the toolkit"
+    assert found["pluggy"]["resolved"] == "0.1"
 
 
 def test_without_an_index_nothing_is_said(held_back, monkeypatch) -> None:
