@@ -195,7 +195,7 @@ class FindingsTable(Directive):
 
 
 class FindingSummary(Directive):
-    """The library of one finding, the releases with and without the fault, and how they were determined."""
+    """One finding for its library: expected, seen, releases, how they were determined, and where it is reported."""
 
     required_arguments = 1
 
@@ -203,10 +203,13 @@ class FindingSummary(Directive):
         finding = next(one for one in catalog.read() if one.id == self.arguments[0])
         rows = [
             ["library", finding.library],
+            ["expected", finding.expected],
+            ["seen", finding.seen],
             ["releases with the fault", finding.ranges],
             ["releases without it", ", ".join(finding.good) or "none of those that ran"],
             ["mended in", finding.outcome],
             ["determined", f"{finding.determined} ({catalog.as_of()})"],
+            ["reported", f"{finding.upstream} ({catalog.as_of()})"],
         ]
         return [table(["", ""], rows)]
 

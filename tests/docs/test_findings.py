@@ -50,6 +50,7 @@ def test_data(finding: catalog.Finding) -> None:
     """A finding has a pattern that compiles, and releases that stand in one list alone."""
     assert re.compile(finding.shows).pattern or not finding.runs
     assert finding.bad
+    assert all((finding.determined, finding.expected, finding.seen, finding.upstream))
     assert not set(finding.bad) & set(finding.good)
 
 
@@ -84,10 +85,15 @@ def test_environments() -> None:
     assert catalog.environments(IDS) == set(RELEASES)
 
 
+def finding_of(*runs: catalog.Runs) -> catalog.Finding:
+    """A finding of some runs; the rest says nothing."""
+    return catalog.Finding("x", "x", "crash", *[""] * 7, runs=runs)
+
+
 def test_ranges() -> None:
     """Releases are one range where all between them that ran have the fault; a later one without it has mended it."""
     runs = (catalog.Runs((), bad=("1.0", "1.10"), good=("1.9", "2.0")), catalog.Runs((), bad=("1.1",), good=()))
-    finding = catalog.Finding("x", "x", "crash", "", "", "", "", runs)
+    finding = finding_of(*runs)
 
     assert finding.ranges == "1.0 to 1.1, 1.10"
     assert (finding.mended, finding.outcome) == ("2.0", "2.0")
@@ -96,7 +102,9 @@ def test_ranges() -> None:
 
 def test_not_mended() -> None:
     """A fault of the newest release that ran is not mended, as of a date."""
-    finding = catalog.Finding("x", "x", "crash", "", "", "", "", (catalog.Runs((), bad=("1.1",), good=("1.0",)),))
+    finding = catalog.Finding(
+        "x", "x", "crash", "", "", "", "", "", "", "", (catalog.Runs((), bad=("1.1",), good=("1.0",)),)
+    )
 
     assert finding.outcome == f"not mended in 1.1 as of {catalog.as_of()}"
 

@@ -51,6 +51,11 @@ class Finding:
     title: str
     #: How the releases were determined, in one sentence.
     determined: str
+    #: The answer that its contract asks for, and the answer that came.
+    expected: str
+    seen: str
+    #: Where it was reported, or that no thread on GitHub was found.
+    upstream: str
     #: The command of the reproducer, in which ``{}`` stands for the release, and the
     #: pattern that its output has where the release is bad.
     command: str
