@@ -209,6 +209,7 @@ class FindingSummary(Directive):
             ["releases without it", ", ".join(finding.good) or "none of those that ran"],
             ["mended in", finding.outcome],
             ["determined", f"{finding.determined} ({catalog.as_of()})"],
+            ["needs", f"a driver. {finding.driver}" if finding.driver else "no driver, and nothing of this project"],
             ["reported", f"{finding.upstream} ({catalog.as_of()})"],
         ]
         return [table(["", ""], rows)]

@@ -54,6 +54,20 @@ def test_data(finding: catalog.Finding) -> None:
     assert not set(finding.bad) & set(finding.good)
 
 
+@pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
+def test_what_needs_no_driver_is_shown_without_one(finding: catalog.Finding) -> None:
+    """A reproducer runs on an emulated driver only where its page says why; no other uses this project."""
+    text = finding.page.read_text(encoding="utf-8")
+    files = re.findall(r"^python (\S+\.py)", finding.command, re.MULTILINE)
+    sources = [(catalog.EXAMPLES / finding.id / name).read_text(encoding="utf-8") for name in files]
+    assert ("cudalink" in finding.command) == bool(finding.driver)
+    assert not any("cudalink" in one for one in sources)
+    section = text.partition("\n## Reproducer\n")[2].partition("\n## ")[0]
+    assert "literalinclude" in section
+    shown = [command for _, command, _ in sessions.environment_steps(sessions.environment_blocks(section))]
+    assert finding.driver or not any("cudalink" in one for one in shown)
+
+
 STATED = [
     pytest.param(one.id, cells, id=f"{one.id}-{cells.step}-{cells.answer}") for one in FINDINGS for cells in one.cells
 ]

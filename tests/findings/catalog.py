@@ -64,6 +64,8 @@ class Finding:
     #: Releases that were found bad in another way than by the reproducer, such as a driver on a GPU.
     measured: tuple[str, ...] = ()
     cells: tuple[Cells, ...] = ()
+    #: Why the reproducer needs a driver; empty if it needs neither a driver nor this project.
+    driver: str = ""
 
     @property
     def page(self) -> Path:
