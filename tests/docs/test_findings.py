@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
+from collections import Counter
 from itertools import product
 from pathlib import Path
 
@@ -92,6 +94,29 @@ def test_one_verdict(name: str, stated: catalog.Cells) -> None:
         assert any(one in entries for one in met) is (answer.status == "crashed")
         assert read in page
         assert made.partition(".")[0] in page
+
+
+def test_the_cases_with_a_refused_input() -> None:
+    """The counts and the rows of the page on refused PTX are those of the recording."""
+    file = ROOT / "tests" / "conformance" / "recorded" / "driver-580.159.04.json"
+    cases = json.loads(file.read_text(encoding="utf-8"))["cases"]
+
+    def codes(name: str, call: str) -> list[int]:
+        return [one["code"] for one in cases[name] if one["call"].startswith(call)]
+
+    ends = {name: codes(name, "cuLinkComplete")[-1] for name in cases if name.startswith("undefined/")}
+    refused = {name for name in ends if 222 in codes(name, "cuLinkAdd")}
+    others = Counter(ends[name] for name in ends.keys() - refused)
+    assert len(ends) == 41
+    assert Counter(ends[name] for name in refused) == {0: 6, 300: 1}
+    assert others == {300: 33, 999: 1}
+    page = (catalog.PAGES / "driver-failed-add.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (?!inputs)(?!-).*? \| ([\d, ]+) \| \W*(\d+)", page, re.MULTILINE)
+    names = re.findall(r"`((?:undefined|link)/\S+)`", page)
+    assert len(names) == len(table) == 6
+    for name, (added, end) in zip(names, table, strict=True):
+        assert [str(one) for one in codes(name, "cuLinkAdd")] == added.split(", "), name
+        assert codes(name, "cuLinkComplete") == [int(end)], name
 
 
 def test_environments() -> None:
