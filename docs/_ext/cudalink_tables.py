@@ -165,10 +165,10 @@ class RecordKeys(Directive):
 
 
 class SuiteTable(Directive):
-    """What each published suite gave on the emulated driver when it was last run in full."""
+    """What each published suite gave on the emulated driver when it was last run in full, and why it gave less."""
 
     def run(self) -> list[nodes.Node]:
-        head = ["suite", "driver", "backend", *SUITE_COLUMNS.values(), "pass, without launches"]
+        head = ["suite", "driver", "backend", *SUITE_COLUMNS.values(), "pass, without launches", "commit"]
         rows = [
             [
                 row["suite"],
@@ -176,10 +176,17 @@ class SuiteTable(Directive):
                 row["backend"],
                 *(str(row[name]) for name in SUITE_COLUMNS),
                 f"{share(row):.1f} %",
+                row["commit"],
             ]
             for row in read_rows()
         ]
-        return [table(head, rows)]
+        result = table(head, rows)
+        lowered = nodes.bullet_list()
+        for row in read_rows():
+            if row.get("because"):
+                text = nodes.paragraph(text=f"{row['suite']}, {row['driver']}, {row['backend']}: {row['because']}")
+                lowered += nodes.list_item("", text)
+        return [result, lowered]
 
 
 class FindingsTable(Directive):

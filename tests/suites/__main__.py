@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_cudalink.report import records
+from pytest_cudalink.report.checkout import commit_and_branch
 
 from .definitions import Suite, suites
 from .expectations import EXPECTED, read_expected, write_expected
@@ -119,6 +120,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--failures", action="store_true", help="list the failing tests, grouped by what they lack")
     parser.add_argument("--files", action="store_true", help="a row of the table for each file")
     parser.add_argument("--write-expected", action="store_true", help=f"write {EXPECTED.name} from this run")
+    parser.add_argument("--because", default="", metavar="REASON", help="why fewer tests pass than expected.toml says")
     parser.add_argument("--pytest", action="append", default=[], metavar="OPTION", help="option of pytest: --pytest=-x")
     return parser.parse_args(arguments)
 
@@ -180,9 +182,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{len(tests):>5}  {cause}")
             print("".join(f"         {test}\n" for test in tests), end="")
     print("\n".join(table(results, read_expected(), by_file=given.files)))
-    if given.write_expected:
-        write_expected(results)
     fewer = fewer_than_expected(results) if given.file == "*" else []
+    if given.write_expected and (given.because or not fewer):
+        found = {job.suite.name: commit_and_branch(job.checkout)[0] for job in jobs}
+        write_expected(results, {name: one for name, one in found.items() if one}, given.because)
+        fewer = []
+    elif given.write_expected:
+        print(f"{EXPECTED.name} was not written: fewer tests pass; say why with --because REASON")
     print("\n".join(fewer))
     return 1 if fewer else 0
 

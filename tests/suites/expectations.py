@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from .results import COLUMNS, FileResult
 
-__all__ = ["EXPECTED", "Row", "read_expected", "read_rows", "write_expected"]
+__all__ = ["EXPECTED", "UNKNOWN", "Row", "read_expected", "read_rows", "write_expected"]
 
 EXPECTED = Path(__file__).with_name("expected.toml")
+#: In place of a commit that no file has: runs before 2026-11-23 did not write theirs.
+UNKNOWN = "not kept"
 Row = dict[str, Any]
 
 
@@ -21,7 +24,7 @@ def read_rows() -> list[Row]:
     if not EXPECTED.exists():
         return []
     content: dict[str, list[Row]] = tomllib.loads(EXPECTED.read_text(encoding="utf-8"))
-    return [{**dict.fromkeys(COLUMNS, 0), **row} for row in content.get("run", [])]
+    return [{**dict.fromkeys(COLUMNS, 0), "commit": UNKNOWN, **row} for row in content.get("run", [])]
 
 
 def read_expected() -> dict[tuple[str, str, str], int]:
@@ -29,18 +32,37 @@ def read_expected() -> dict[tuple[str, str, str], int]:
     return {(str(row["suite"]), str(row["driver"]), str(row["backend"])): int(row["passed"]) for row in read_rows()}
 
 
-def write_expected(results: Iterable[FileResult]) -> None:
-    """Write the counts of a run; those of suites that it did not run stay."""
-    counts: dict[tuple[str, str, str], Counter[str]] = {}
-    for row in read_rows():
-        key = (str(row["suite"]), str(row["driver"]), str(row["backend"]))
-        counts[key] = Counter({column: int(row.get(column, 0)) for column in COLUMNS})
+def write_expected(results: Iterable[FileResult], commits: Mapping[str, str], because: str) -> None:
+    """Write the counts of a run, with the commit of each suite; rows of suites that it did not run stay.
+
+    Parameters
+    ----------
+    results : iterable of FileResult
+    commits : mapping of str to str
+        Of the checkout, by suite.
+    because : str
+        Why fewer tests pass than the rows say; kept in each row that is lowered.
+    """
+    rows = {(str(row["suite"]), str(row["driver"]), str(row["backend"])): row for row in read_rows()}
     new: dict[tuple[str, str, str], Counter[str]] = {}
     for result in results:
         new.setdefault((result.suite, result.driver, result.backend), Counter()).update(result.counts)
+    for key, counts in new.items():
+        before = rows.get(key, {})
+        lowered = counts["passed"] < before.get("passed", 0)
+        rows[key] = {
+            **{column: counts[column] for column in COLUMNS},
+            "commit": commits.get(key[0], UNKNOWN),
+            "because": because if lowered else before.get("because", ""),
+        }
     lines = ["# What each suite gave when it was last run in full: `python -m tests.suites CHECKOUT --write-expected`."]
-    lines.append("# Fewer passed tests than here fail a run of `nox -s suites`.")
-    for (suite, driver, backend), of_run in sorted({**counts, **new}.items()):
+    lines.append(
+        "# Fewer passed tests than here fail a run of `nox -s suites`. commit: of the checkout. because: why `passed`"
+    )
+    lines.append("# is less than in an earlier row.")
+    for (suite, driver, backend), row in sorted(rows.items()):
         lines += ["", "[[run]]", f'suite = "{suite}"', f'driver = "{driver}"', f'backend = "{backend}"']
-        lines += [f"{column} = {of_run[column]}" for column in COLUMNS]
+        lines += [f"{column} = {row[column]}" for column in COLUMNS]
+        lines += [f"commit = {json.dumps(row['commit'])}"]
+        lines += [f"because = {json.dumps(row['because'])}"] if row.get("because") else []
     EXPECTED.write_text("\n".join(lines) + "\n", encoding="utf-8")

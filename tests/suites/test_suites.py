@@ -128,6 +128,31 @@ def test_a_run(tmp_path: Path, monkeypatch, capsys) -> None:
     file.write_text(SUITE.replace("def test_passes(): pass", "def test_passes(): assert 0"))
     assert runner.main([str(root), "--timeout=8"]) == 1
     assert "s 13.0 auto: 1 passed, expected 2" in capsys.readouterr().out
+    assert runner.main([str(root), "--timeout=8", "--write-expected"]) == 1
+    assert "say why with --because REASON" in capsys.readouterr().out
+    assert expectations.read_expected() == {("s", "13.0", "auto"): 2}
+
+
+def test_a_lower_count_keeps_its_reason_and_every_count_its_commit(tmp_path: Path, monkeypatch) -> None:
+    """The reason stands in the lowered row, until the row is lowered again; the commit is that of the run."""
+    monkeypatch.setattr(expectations, "EXPECTED", tmp_path / "expected.toml")
+    passed = TestResult("f::p", "passed")
+
+    def row(tests: int, commits: dict[str, str], because: str) -> tuple[int, str, str]:
+        expectations.write_expected([FileResult("s", "13.0", "auto", "f", tests=[passed] * tests)], commits, because)
+        (found,) = expectations.read_rows()
+        return found["passed"], found["commit"], found.get("because", "")
+
+    assert row(3, {"s": "1a2b"}, "not lowered") == (3, "1a2b", "")
+    assert row(2, {"s": "3c4d"}, 'its "skips"') == (2, "3c4d", 'its "skips"')
+    assert row(3, {}, "not lowered") == (3, expectations.UNKNOWN, 'its "skips"')
+
+
+def test_every_row_of_the_file_has_a_commit() -> None:
+    """A row without one says that it was not kept, and no test of this page is lowered without a reason."""
+    rows = expectations.read_rows()
+    assert all(row["commit"] for row in rows)
+    assert {row["passed"] for row in rows if "because" in row} == {3369, 3346}
 
 
 def test_a_wrong_checkout(tmp_path: Path, capsys) -> None:
