@@ -316,6 +316,21 @@ def test_pictures_are_used_and_made() -> None:
         assert path.name in makers or f"{path.stem}.svg" in makers, f"{path.name} is made by no session"
 
 
+def test_limitations_have_the_figures_of_what_was_held_back() -> None:
+    """The shares of the limitations are those of the programs that nobody mended the driver by, and of the H100."""
+    page = (DOCS / "reference" / "emulator.md").read_text(encoding="utf-8")
+    limits = (DOCS / "limitations.md").read_text(encoding="utf-8")
+    held = re.findall(r"seeds from 100,000 on \| ([\d.]+) % of [\d,]+ \| (\d+) % of [\d,]+ \|", page)
+    calls, programs = ([f"{100 - float(one):g}" for one in column] for column in zip(*held, strict=True))
+    equal, cases = map(int, re.findall(r"(\d+) of (\d+) cases are\s+equal in every field", page)[0])
+    shares = [f"{float(one):.1f}" for one in calls]
+    assert len(held) == 2
+    assert (
+        f"{programs[0]} to {programs[1]} % have another answer in {shares[0]} to {shares[1]} % of all calls" in limits
+    )
+    assert re.search(rf"{cases} chosen cases of links that an H100 answered, {cases - equal} differ", limits)
+
+
 def test_settings_table(monkeypatch) -> None:
     """The table has each setting's flag as it is typed, its meaning and its values; the page tells its ini entry."""
     nodes = pytest.importorskip("docutils.nodes")
