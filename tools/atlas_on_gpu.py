@@ -104,12 +104,19 @@ def run(file: Path, folder: Path) -> dict[str, Any]:
     jobs = {number: _job(folder, number, questions[number]) for number in open_questions}
     said = _batch(folder, jobs)
     linked = [number for number in said if questions[number]["step"] == "real-driver" and said[number]["ok"]]
+    raw = {number: [one] for number, one in said.items()}
     # what a driver linked counts when its numbers are right
-    said |= _batch(folder, {number: {**jobs[number], "step": "run"} for number in linked})
+    for number, one in _batch(folder, {number: {**jobs[number], "step": "run"} for number in linked}).items():
+        raw[number].append(one)
+        said[number] = one
     for number, one in said.items():
         answers[number] = asdict(_answer(one, questions[number]["step"], wrong, Path(jobs[number]["results"])))
     rows = [
-        {**{key: one[key] for key in ("step", "kind", "arch", "producer", "consumer")}, "answer": answers[number]}
+        {
+            **{key: one[key] for key in ("step", "kind", "arch", "producer", "consumer")},
+            "answer": answers[number],
+            "said": raw.get(number, []),  # by the libraries, before anything was concluded from it
+        }
         for number, one in enumerate(questions)
     ]
     return {**_machine(), "answers": rows}
@@ -194,9 +201,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="cudalink-real-", dir=os.environ.get("TMPDIR")) as temporary:
         result = run(options.file, Path(temporary))
-    options.out.write_text(json.dumps(result, indent=0) + "\n", encoding="utf-8")
+    answers = result.pop("answers")
+    rows = ",\n".join(map(json.dumps, answers))
+    options.out.write_text(f'{json.dumps(result)[:-1]}, "answers": [\n{rows}\n]}}\n', encoding="utf-8")
     counts: dict[tuple[str, str], int] = {}
-    for one in result["answers"]:
+    for one in answers:
         key = one["step"], one["answer"]["status"]
         counts[key] = counts.get(key, 0) + 1
     for (step, status), number in counts.items():

@@ -172,6 +172,10 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
     assert both.ask("12.9", "13.0", "ptx", "real-driver").call == "cuLaunchKernel"
     assert both.ask("13.0", "12.9", "ptx", "real-run").status == "not-made"
     assert both.ask("12.9", "13.0", "ltoir", "real-driver").code == 221
+    raw = {(one["step"], one["kind"], one["producer"], one["consumer"]): one["said"] for one in result["answers"]}
+    assert [one["code"] for one in raw["real-driver", "ltoir", "12.9", ""]] == [221]
+    assert [one.get("code", 0) for one in raw["real-driver", "ptx", "12.9", ""]] == [0, 801]
+    assert raw["real-run", "ptx", "13.0", "12.9"] == []
     # nothing differs from the emulated driver but the kernels that do not run
     assert make_atlas.emulator_differences(found) == []
     said = make_atlas.emulator_differences(both)
