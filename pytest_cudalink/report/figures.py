@@ -44,7 +44,7 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
         (sum(cell.crashed for cell in report.cells), "crashed", True, "has=C" if counts["C"] else "crashed"),
         (sum(len(cell.lost) for cell in report.cells), "lost", True, "lost"),
         (counts["S"], "skipped", False, "has=S"),
-        *_if_any(report.share[1], "needs a GPU|need a GPU", "show=gpu"),
+        *_if_any(sum("U" in row for row in report.judged), "needs a GPU|need a GPU", "show=gpu"),
         (len(report.partial), "fails in some cells only|fail in some cells only", True, "show=some"),
         (len(report.skipped_everywhere), "skipped in every cell", False, "show=skipped"),
         (

@@ -357,11 +357,11 @@ def test_the_failure_is_told_where_it_is_named(page) -> None:
 
 
 def caused() -> MatrixReport:
-    """Three tests that fail for one reason in the older of two cells, and one test that needs a GPU in both."""
+    """Twelve tests that fail for one reason in the older of two cells, and one test that needs a GPU in both."""
     cells = [
         CellRun(f"driver-{driver}", axes={"driver": driver}, finished=True, exitstatus=1) for driver in ("12.9", "13.0")
     ]
-    for number in range(3):
+    for number in range(12):
         for cell, letter in zip(cells, "FP", strict=True):
             cell.outcomes[f"t.py::skew_{number}"] = letter
         cells[0].details[f"t.py::skew_{number}"] = Detail("DriverError: 222", f"what {number} printed", SKEW)
@@ -379,26 +379,29 @@ def test_a_cause_is_one_card(browser, tmp_path) -> None:
     assert browser.run(SECTIONS)[:2] == ["causes", "gpu"]
     card = "document.querySelector('#causes .failures > li')"
     block = f"error  {SKEW['what']}\nwhy    {SKEW['why']}\nfix    {SKEW['fix'][0]}\n       {SKEW['fix'][1]}"
+    tests = f"[...{card}.querySelectorAll('.tests > li')].filter((e) => e.checkVisibility()).map((e) => e.innerText)"
     text = browser.run(f"{card}.innerText")
     assert browser.run(f"{card}.querySelector('pre').innerText") == block
-    assert "3 tests in 1 of 2 cells: driver-12.9" in " ".join(text.split())
+    assert "12 tests in 1 of 2 cells: driver-12.9" in " ".join(text.split())
     assert "explained by driver 12.9" in text
+    assert browser.run(tests) == [f"t.py::skew_{number}" for number in range(10)]
+    assert "2 more tests" in text
     browser.run(f"{card}.querySelector('summary').click()")
+    assert browser.run(f"{tests}.length") == 12
+    browser.run(f"{card}.querySelector('[data-of] summary').click()")
     browser.run("new Promise((done) => setTimeout(done, 50))")
     assert browser.run(f"{card}.querySelector('details pre').innerText") == "what 0 printed"
 
-    tests = f"[...{card}.querySelectorAll('.tests > li')].filter((e) => e.checkVisibility()).map((e) => e.innerText)"
-    assert browser.run(tests) == [f"t.py::skew_{number}" for number in range(3)]
-    browser.run(SET.format("search", "skew_1"))
-    assert browser.run(tests) == ["t.py::skew_1"]
+    browser.run(SET.format("search", "skew_7"))
+    assert browser.run(tests) == ["t.py::skew_7"]
     count = "document.querySelector('#{} .count').textContent"
     assert [browser.run(count.format(part)) for part in ("causes", "gpu")] == ["1", "0 of 1"]
     browser.run("document.getElementById('reset').click()")
     browser.run(CHIP.format("show=gpu") + ".click()")
-    assert browser.run(STATUS) == "1 of 5 tests, 2 of 2 cells"
+    assert browser.run(STATUS) == "1 of 14 tests, 2 of 2 cells"
     assert [browser.run(count.format(part)) for part in ("causes", "gpu")] == ["0 of 1", "1"]
     browser.run(CHIP.format("show=some") + ".click()")
-    assert browser.run(STATUS) == "3 of 5 tests, 2 of 2 cells"
+    assert browser.run(STATUS) == "12 of 14 tests, 2 of 2 cells"
     browser.run("document.querySelector('#grid tbody td').click()")
     assert browser.run("document.querySelector('#detail pre').innerText") == block
     browser.press("Escape")
