@@ -541,7 +541,8 @@ def _error(report: MatrixReport, test: str) -> str:
 
 
 def _cells(report: MatrixReport) -> Section:
-    shown = [letter for letter in NAMES if report.counts[letter]]
+    present = report.counts
+    shown = [letter for letter in NAMES if present[letter]]
     head = ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is")
     rows: Iterable[tuple[str | int | float, ...]] = (
         (
