@@ -8,13 +8,14 @@ import os
 import sys
 import threading
 import traceback
+from collections.abc import Mapping
 from itertools import starmap
 from typing import Any, NamedTuple
 
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 
-__all__ = ["DriverControl", "Injected", "Violation", "attach"]
+__all__ = ["DriverControl", "Injected", "Violation", "attach", "violation_of"]
 
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -82,6 +83,10 @@ class Violation(NamedTuple):
     creator_native_stack, creator_python_stack : tuple of str
         The same of the cuLinkCreate that took the memory; empty if it was called before the run began, or if more than
         64 states were destroyed since this one was.
+    process : str
+        The process in which it happened, in words; empty for this one.
+    test : str
+        The test that started that process; empty for none.
     """
 
     number: int
@@ -95,10 +100,13 @@ class Violation(NamedTuple):
     python_stack: tuple[str, ...]
     creator_native_stack: tuple[str, ...] = ()
     creator_python_stack: tuple[str, ...] = ()
+    process: str = ""
+    test: str = ""
 
     def __str__(self) -> str:
+        where = f"{self.process}: " if self.process else ""
         return (
-            f"link state {self.state}: {self.option}: {self.what}, noticed by {self.call}; "
+            f"{where}link state {self.state}: {self.option}: {self.what}, noticed by {self.call}; "
             f"expected {self.expected}, found {self.found}"
         )
 
@@ -119,6 +127,13 @@ class Violation(NamedTuple):
         return "\n".join(lines)
 
     @property
+    def fix(self) -> str:
+        """The smallest change of the program that ends the violation."""
+        if self.option == "CUlinkState":
+            return "Make no call with a CUlinkState after its cuLinkDestroy."
+        return "Keep the memory that cuLinkCreate was given until cuLinkDestroy."
+
+    @property
     def _creator(self) -> list[str]:
         """The lines on the other end: the cuLinkCreate that took the memory."""
         stack = self.creator_python_stack or self.creator_native_stack
@@ -126,6 +141,28 @@ class Violation(NamedTuple):
             return []
         what = "made" if self.option == "CUlinkState" else "given its memory"
         return [f"link state {self.state} was {what} by cuLinkCreate, called from:", *(f"  {line}" for line in stack)]
+
+
+def violation_of(note: Mapping[str, Any]) -> Violation:
+    """Return the violation that a driver in another process noted; of another note, process and test are right."""
+
+    def text(field: str) -> str:
+        return str(note.get(field, ""))
+
+    name, _, phase = text("test").rpartition(" ")
+    return Violation(
+        int(note.get("violation", 0)),
+        int(note.get("state", 0)),
+        text("option"),
+        text("what"),
+        text("expected"),
+        text("found"),
+        text("call"),
+        tuple(map(str, note.get("stack", ()))),
+        (),
+        process=f"process {text('pid')} ({text('command')})",
+        test=name if phase.startswith("(") else text("test"),
+    )
 
 
 class Injected(NamedTuple):
@@ -170,7 +207,7 @@ class DriverControl:
         self.injected: list[int] = []
         self._violations: list[Violation] = []
         self._counted_before = self._count
-        self._noted = 0
+        self._noted = self._watchers = 0
         self._hook: Any = None
 
     @property
@@ -335,7 +372,11 @@ class DriverControl:
         self._library.cudalinkClearFaults()
 
     def start_watching(self) -> None:
-        """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`."""
+        """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`.
+
+        A run inside a run starts and stops, too: the last stop counts.
+        """
+        self._watchers += 1
         if self._hook is None:
             self._counted_before = self._count - self._noted
             self._library.cudalinkSetPython(_PYTHON)
@@ -344,10 +385,41 @@ class DriverControl:
 
     def stop_watching(self) -> None:
         """Stop collecting violations; the driver must not call into an interpreter that ends."""
-        if self._hook is not None:
+        self._watchers = max(0, self._watchers - 1)
+        if self._hook is not None and not self._watchers:
             self._library.cudalinkSetViolationHook(None)
             self._library.cudalinkSetPython(None)
             self._hook = None
+
+    def own_notes(self, path: str, above: str) -> None:
+        """Let forked processes leave notes in a file; this one's violations go to the collection, if there is one.
+
+        Parameters
+        ----------
+        path : str
+        above : str
+            The file of the process above this one, for what happens after `end_notes`; empty if there is none.
+        """
+        self._library.cudalinkOwnNotes(os.fsencode(path), os.fsencode(above))
+        if self._hook is not None:
+            self._library.cudalinkSetViolationHook(self._hook)  # a forked process is not watched unless it says so
+
+    def end_notes(self, *, quiet: bool, fails: bool) -> None:
+        """Let the driver report violations from now on, because nothing in Python will.
+
+        Parameters
+        ----------
+        quiet : bool
+            Whether they go to the process above, if there is one, and otherwise to stderr.
+        fails : bool
+            Whether those on stderr change the exit code of this process from 0 to 1.
+        """
+        if not self._watchers:
+            self._library.cudalinkEndNotes(quiet, fails)
+
+    def fail_at_exit(self) -> None:
+        """Change the exit code of this process from 0 to 1."""
+        self._library.cudalinkFailAtExit()
 
     @property
     def violations(self) -> tuple[Violation, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -67,9 +67,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     return (yield)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
+# a wrapper: nothing of pytest comes after it
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.ExitCode | None, Any]:
     lifecycle.command_line(config)
+    return lifecycle.last_look(config, (yield))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..emulator.control import DriverControl
     from ..process.jitlink_calls import RefusedInput
     from ..report.events import CauseRecord
+    from .descendants import Descendants
     from .run import Run
 
 __all__ = ["Causes"]
@@ -54,6 +55,7 @@ class Causes:
         self._run = run
         self._skips = run.settings.unsupported.value == "skip"
         self._driver: DriverControl | None = None
+        self._below: Descendants | None = None
         self._refused = self._events = 0
         self._input: RefusedInput | None = None
         self._has_cause = False
@@ -62,8 +64,11 @@ class Causes:
         self._known: list[tuple[BaseException, _Found]] = []
 
     def watch(self, control: DriverControl) -> None:
-        """Explain what the emulated driver of this process refuses from now on."""
+        """Explain what the emulated driver of this process refuses from now on, and those of processes below it."""
+        from . import descendants
+
         self._driver, self._refused = control, control.refusal_count
+        self._below = descendants.start(self._run, control)
 
     def refused_input(self, refused: RefusedInput) -> None:
         """Explain with an input that nvJitLink refused the phase that is about to end."""
@@ -82,17 +87,22 @@ class Causes:
 
     def _forget(self) -> None:
         self._since_last_phase()
+        self._refused_below("")
         self._input = None
 
-    def _of(self, error: BaseException | None) -> _Found:
+    def _refused_below(self, nodeid: str) -> tuple[tuple[str, str], ...]:
+        """Return function and note of the calls refused since the last phase in processes that a test has started."""
+        return () if self._below is None else self._below.refusals(nodeid)
+
+    def _of(self, error: BaseException | None, nodeid: str = "") -> _Found:
         """Return what an error of a phase may come from; nothing without an error."""
-        events, refused = self._since_last_phase(), self._input
+        events, refused, below = self._since_last_phase(), self._input, self._refused_below(nodeid)
         self._input = None
         if error is None:
             return _NOTHING
         found = _NOTHING
-        if events or refused:
-            found = self._explained(events, refused)
+        if events or refused or below:
+            found = self._explained(events, refused, below)
         if cause := next(filter(None, map(_of_link_error, _chain(error))), None):
             found = _Found(cause=cause)
         if found != _NOTHING:
@@ -102,7 +112,9 @@ class Causes:
             return known
         return _Found(cause=self._of_missing_driver(error))
 
-    def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Found:
+    def _explained(
+        self, events: Sequence[dict[str, Any]], refused: RefusedInput | None, below: Sequence[tuple[str, str]]
+    ) -> _Found:
         """Return the last refusal that explains a failure."""
         from ..linker import causes
 
@@ -113,7 +125,8 @@ class Causes:
                 return _Found(cause=cause)
         if refused is not None and (cause := _of_nvjitlink(refused)):
             return _Found(cause=cause)
-        calls = dict.fromkeys((str(e["call"]), str(e.get("note", ""))) for e in events if "unsupported" in e)
+        here = ((str(e["call"]), str(e.get("note", ""))) for e in events if "unsupported" in e)
+        calls = dict.fromkeys((*here, *below))
         return _Found(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
 
     # -- a missing driver
@@ -151,7 +164,7 @@ class Causes:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
         report = yield
-        found = self._of(call.excinfo.value if call.excinfo is not None else None)
+        found = self._of(call.excinfo.value if call.excinfo is not None else None, item.nodeid)
         if self._has_cause and call.when == "setup":  # a plugin runs the test again
             self._has_cause, self._run.part("ledger").test.cause = False, None
         if found.cause is None or not report.failed:

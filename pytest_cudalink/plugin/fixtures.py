@@ -209,12 +209,12 @@ class DriverLifetimes:
     def violations(self) -> tuple[Violation, ...]:
         """Violations so far in this phase of the test; unreachable objects are destroyed first."""
         gc.collect()
-        return self._lifetimes.driver.violations
+        return self._lifetimes.violations
 
     def expect(self) -> tuple[Violation, ...]:
         """Return the violations so far, and consume them: they fail no test."""
         found = self.violations
-        self._lifetimes.driver.consume(found)
+        self._lifetimes.consume(found)
         return found
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from ..plurals import counted
 from ..regular_files import identity
-from . import faults, pytest_private, sticky
+from . import descendants, faults, pytest_private, sticky
 from .children import key
 from .ledger import Outside
 from .run import Task, run_of
@@ -235,6 +235,8 @@ class Server(Child):
         if child == 0:
             for pipe in self._task.pipes:
                 os.close(pipe)
+            if (below := descendants.of(run_of(session.config))) is not None:
+                below.forked()
             session.items, session.testscollected = [item], 1
             pytest_private.drop_summary(session.config)
             self._open(request["reports"])

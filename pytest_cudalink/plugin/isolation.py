@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 import pytest
 
 from ..report.wording import call_in_words
-from . import children, event_file, faults, ledger, pytest_private, record_file
+from . import children, event_file, faults, ledger, lifetimes, pytest_private, record_file
 from .facts import fail
 from .plan import PLAN
 from .run import Run
@@ -114,6 +114,8 @@ class Isolation:
                 crashed = not (orderly or refused or end.stopped)
                 story = self._story(item, end, folder, started=bool(found), crashed=crashed)
                 found = _with_end(item, found, story, spent, crashed=crashed)
+            if (checks := lifetimes.of(self._run)) is not None:
+                checks.add_late(item, found[-1])
             _echo(item.config, found)
             return found, None
 

@@ -31,8 +31,10 @@ def of(run: Run) -> Ledger:
 
 def describe(violation: Violation | ContractViolation, maker: str | None, nodeid: str | None) -> str:
     """Return a violation in several lines, with the test that created the link state if that is another one."""
-    what = "handle" if isinstance(violation, ContractViolation) else "link state"
-    note = "" if maker in (nodeid, None) else f"\nThe {what} was created by {maker}."
+    made = "handle was created" if isinstance(violation, ContractViolation) else "link state was created"
+    if not isinstance(violation, ContractViolation) and violation.process:
+        made = "process was started"
+    note = "" if maker in (nodeid, None) else f"\nThe {made} by {maker}."
     return violation.long_repr + note
 
 

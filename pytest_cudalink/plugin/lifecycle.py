@@ -24,6 +24,7 @@ __all__ = [
     "configure",
     "header",
     "interact",
+    "last_look",
     "late_header",
     "load",
     "selected",
@@ -272,6 +273,9 @@ def _serve_runtime(run: Run) -> None:
 
     present = preload.emulated_driver()
     if present is not None:
+        from . import descendants
+
+        descendants.start(run, present)
         run.config.add_cleanup(cuda_runtime.serve(present))
 
 
@@ -470,6 +474,16 @@ def session_finish(session: pytest.Session) -> None:
     run.failing = [*book.totals.problems, *(required.unmet if required is not None else ())]
     if (run.failing or book.totals.failing(run.settings.lifetime.value)) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:
+    """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `session_finish`."""
+    if RUN in config.stash and "pytest_cudalink.plugin.descendants" in sys.modules:
+        from . import lifetimes
+
+        if lifetimes.last_look(run_of(config)) and code == pytest.ExitCode.OK:
+            return pytest.ExitCode.TESTS_FAILED
+    return code
 
 
 def terminal_summary(reporter: pytest.TerminalReporter) -> None:

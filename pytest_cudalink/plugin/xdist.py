@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import faults, ledger
+from . import descendants, faults, ledger
 from .results import add_late_properties
 from .run import Run, from_controller
 from .settings import Setting, Settings
@@ -51,7 +51,10 @@ class HandOver:
     def pytest_configure_node(self, node: Any) -> None:
         """Hand a worker that is about to start what it cannot find out by itself."""
         run = self._run
+        # here, because the driver of a marker is emulated by the workers alone
+        emulates = run.settings.driver.value not in ("real", "absent") and run.settings.lifetime.value != "off"
         node.workerinput["cudalink"] = {
+            "notes": descendants.start(run, None).path if emulates else None,
             "arguments": run.arguments,
             "settings": {name: tuple(setting) for name, setting in run.settings.items()},
             "withheld": run.withheld,

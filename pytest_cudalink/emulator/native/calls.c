@@ -12,6 +12,7 @@
 #include "config.h"
 #include "events.h"
 #include "faults.h"
+#include "notes.h"
 #include "sticky.h"
 
 CallGuard *cl_call_guard;
@@ -137,6 +138,7 @@ CUresult cl_leave(Call *call, CUresult result) {
     free(image);
   }
   cl_event_end(&line);
+  if (call->line.unsupported) cl_note_refusal(cl_symbols[call->symbol].name, &call->line);
   return result;
 }
 
@@ -159,6 +161,7 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
 
 CUresult cl_unsupported(EventLine *line, const char *note) {
   atomic_fetch_add(&refusals, 1);
+  line->unsupported = true;
   cl_event_bool(line, "unsupported", true);
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, note);
 }
@@ -169,11 +172,14 @@ EXPORT uint64_t cudalinkRefusalCount(void) { return atomic_load(&refusals); }
 
 /* A refusal of something that stands in for another library, such as the functions of the CUDA runtime in Python. */
 EXPORT void cudalinkUnsupported(const char *function, const char *note) {
-  EventLine line;
+  EventLine line, refused;
   cl_event_begin(&line);
+  cl_event_begin(&refused);
   cl_event_text(&line, "call", function, LIMIT_EVENT_SIZE / 4);
-  cl_event_int(&line, "result", cl_unsupported(&line, note));
+  cl_event_int(&line, "result", cl_unsupported(&refused, note));
+  cl_event_join(&line, &refused);
   cl_event_end(&line);
+  cl_note_refusal(function, &refused);
 }
 
 CUresult cl_unimplemented(Sym symbol) {

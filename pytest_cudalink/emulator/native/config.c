@@ -101,9 +101,11 @@ static void read_config(void) {
     snprintf(config.toolchain, sizeof config.toolchain, "%s", one->nvjitlink);
   }
   config.events = copy_env("CUDALINK_EMULATOR_EVENTS");
+  config.notes = copy_env("CUDALINK_EMULATOR_NOTES");
   const char *lifetime = getenv("CUDALINK_LIFETIME");
   config.lifetime = !lifetime || strcmp(lifetime, "off");
   config.punish = lifetime && !strcmp(lifetime, "punish");
+  config.fails = config.punish || (lifetime && !strcmp(lifetime, "fail"));
 }
 
 const Config *cl_config(void) {

@@ -20,8 +20,10 @@ typedef struct {
   char toolchain[32];        /* what `cudalink toolchain add` needs for the missing one */
   int ptx_limit;      /* newest PTX ISA, as 86, where nvJitLink is a newer release's or missing; 0: nvJitLink's own */
   const char *events; /* file that events are appended to; empty: none */
+  const char *notes;  /* file of notes for the process that started this one; empty: none */
   bool lifetime;      /* whether memory is checked */
   bool punish;        /* whether dead memory is written to all the same */
+  bool fails;         /* whether a violation fails the program */
 } Config;
 
 enum { DEVICES_MAX = LIMIT_DEVICES };

@@ -7,20 +7,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include "abi.h"
 #include "caller.h"
 #include "config.h"
 #include "events.h"
+#include "notes.h"
 #include "options.h"
 #include "stacks.h"
 
 typedef void Hook(const char *event);
 static _Atomic(Hook *) violation_hook;
+static _Atomic pid_t hooked; /* the process that set it: in a forked one no plugin reads what it notes */
 static atomic_uint_least64_t violations;
 
 /* Called for each violation with its event, in the thread that made it, before the call returns. */
-EXPORT void cudalinkSetViolationHook(Hook *hook) { atomic_store(&violation_hook, hook); }
+EXPORT void cudalinkSetViolationHook(Hook *hook) {
+  atomic_store(&violation_hook, hook);
+  atomic_store(&hooked, hook ? getpid() : 0);
+}
 
 /* How many there ever were, also those that the hook did not get because memory was out. */
 EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
@@ -49,6 +56,15 @@ static void violation(uint64_t state, const char *call, const char *option, cons
   noticed.depth = backtrace(noticed.frames, STACK_FRAMES);
   cl_event_frames(&line, "stack", &noticed, OWN_FRAMES - 1, STACK_ROOM);
   cl_event_end(&line);
+  if (atomic_load(&hooked) != getpid()) {
+    char sentence[512];
+    snprintf(sentence, sizeof sentence, "link state %llu: %s: %s, noticed by %s; expected %s, found %s",
+             (unsigned long long)state, option, what, call, expected, found);
+    cl_note_violation(&line, sentence,
+                      strcmp(option, "CUlinkState") ? "Keep the memory that cuLinkCreate was given until cuLinkDestroy."
+                                                    : "Make no call with a CUlinkState after its cuLinkDestroy.");
+    return;
+  }
   Report *fresh = malloc(sizeof *fresh), **last = &unreported;
   if (!fresh) return;
   fresh->next = NULL;

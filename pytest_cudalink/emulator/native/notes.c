@@ -1,0 +1,214 @@
+/* Notes, one JSON object a line, in the file that the process above has made and looks at. */
+#define _GNU_SOURCE
+#include "notes.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "abi.h"
+#include "config.h"
+#include "locks.h"
+
+/* The first page of the file; lines follow it. Its reader asks `written` after each test, which costs it no call. */
+typedef struct {
+  atomic_uint_least64_t written; /* lines */
+  atomic_uint_least64_t looks;   /* how often the lines were read */
+} Header;
+
+enum {
+  HEADER_SIZE = 4096,
+  COMMAND_ROOM = 160,
+  TEST_ROOM = 700,
+  NAMES = 64,
+  NAME_SIZE = 48,
+  VIOLATIONS_MAX = 256,
+  SAID_MAX = 10
+};
+
+/* A file of notes; an empty path: there is none. */
+typedef struct {
+  char path[PATH_MAX];
+  Header *header;
+} Notes;
+
+static struct {
+  pthread_mutex_t lock;
+  Notes above, below;    /* the file of the process above this one; that of the processes below it */
+  bool read_environment; /* for `above` */
+  pid_t owner;           /* the process that reads `below`; 0: none */
+  bool ended;            /* the owner has looked for the last time */
+  bool quiet;            /* what the owner does after that is for the process above */
+  bool fails;            /* violations change the exit code */
+  struct {
+    char function[NAME_SIZE];
+    uint64_t looks;
+  } refused[NAMES];
+  uint64_t violations, violations_looks; /* noted since that look; a loop must not fill the disk */
+  pid_t guilty;                          /* the process whose exit code changes */
+  int said;                              /* violations that were written to stderr, or will be */
+  char late[1024]; /* what will be, when the process ends: before that pytest may have taken stderr */
+  bool exits;
+  int status;
+} notes = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&notes.lock); }
+
+static void remember(Notes *file, const char *path) {
+  snprintf(file->path, sizeof file->path, "%s", path);
+  file->header = NULL;
+}
+
+/* The file that this process writes to; NULL: the plugin in this process sees for itself. */
+static Notes *destination(void) {
+  if (!notes.read_environment) {
+    notes.read_environment = true;
+    if (!notes.owner) remember(&notes.above, cl_config()->notes);
+    notes.fails = cl_config()->fails;
+  }
+  if (notes.owner && notes.owner != getpid()) return &notes.below;
+  return notes.owner && !notes.ended ? NULL : &notes.above;
+}
+
+/* The file is opened each time: a program may close the descriptor, or give its number to another file. */
+static bool append(Notes *file, const char *line, size_t length) {
+  if (!*file->path) return false;
+  int descriptor = open(file->path, O_RDWR | O_APPEND | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  struct stat found;
+  if (!file->header && !fstat(descriptor, &found) && found.st_size >= HEADER_SIZE) {
+    void *page = mmap(NULL, HEADER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (page != MAP_FAILED) file->header = page;
+  }
+  /* one write for one line, so that lines of several processes do not mix and a crash loses none */
+  bool whole = file->header && write(descriptor, line, length) == (ssize_t)length;
+  close(descriptor);
+  if (whole) atomic_fetch_add(&file->header->written, 1);
+  return whole;
+}
+
+/* The command line of this process, cut to what helps to find it. */
+static void read_command(char command[COMMAND_ROOM]) {
+  int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  ssize_t length = file < 0 ? -1 : read(file, command, COMMAND_ROOM - 1);
+  if (file >= 0) close(file);
+  command[length > 0 ? length : 0] = 0;
+  for (ssize_t at = 0; at + 1 < length; at++)
+    if (!command[at] || command[at] == '\n') command[at] = ' ';
+}
+
+static bool write_note(Notes *file, const EventLine *event) {
+  char command[COMMAND_ROOM], line[sizeof event->text + 4];
+  EventLine note;
+  read_command(command);
+  cl_event_begin(&note);
+  cl_event_int(&note, "pid", getpid());
+  cl_event_text(&note, "command", command, COMMAND_ROOM);
+  cl_event_text(&note, "test", getenv("PYTEST_CURRENT_TEST"), TEST_ROOM); /* of the process that started this one */
+  if (note.length + event->length >= sizeof note.text) return false;
+  cl_event_join(&note, event);
+  int length = snprintf(line, sizeof line, "{%s}\n", note.text + 1);
+  return append(file, line, (size_t)length);
+}
+
+/* -- the end of a process for whose violations no other one fails -- */
+
+static void note_status(int status, void *unused) {
+  (void)unused;
+  notes.exits = true, notes.status = status;
+}
+
+static void be_guilty(void) {
+  if (notes.guilty == getpid()) return;
+  notes.guilty = getpid();
+  on_exit(note_status, NULL);
+}
+
+/* Runs after the exit handlers of the program. */
+__attribute__((destructor)) static void end(void) {
+  if (notes.guilty != getpid() || !notes.exits) return; /* without an exit this library is only closed */
+  fputs(notes.late, stderr);
+  if (!notes.fails || notes.status) return;
+  fflush(NULL);
+  _exit(1);
+}
+
+static void say(const char *sentence, const char *fix) {
+  char command[COMMAND_ROOM];
+  bool later = notes.owner == getpid();
+  if (notes.guilty != getpid()) notes.said = 0, notes.late[0] = 0; /* those of a process that forked this one */
+  be_guilty();
+  if (notes.said++ >= (later ? 1 : SAID_MAX)) return;
+  read_command(command);
+  const char *end = notes.fails ? "An exit code of 0 becomes 1." : "The exit code stays as it is.";
+  char text[sizeof notes.late];
+  snprintf(text, sizeof text, "cudalink: process %d (%s): lifetime violation%s: %s. %s %s\n", (int)getpid(), command,
+           later ? " after pytest's last report" : "", sentence, fix, end);
+  if (later) memcpy(notes.late, text, sizeof text);
+  else fputs(text, stderr);
+}
+
+void cl_note_violation(const EventLine *event, const char *sentence, const char *fix) {
+  pthread_mutex_lock(&notes.lock);
+  Notes *file = destination();
+  bool own_end = notes.owner == getpid() && notes.ended && !notes.quiet;
+  uint64_t looks = file && file->header ? atomic_load(&file->header->looks) : 0;
+  if (notes.violations_looks != looks) notes.violations = 0;
+  notes.violations_looks = looks;
+  if (file && (own_end || (notes.violations++ < VIOLATIONS_MAX && !write_note(file, event)))) say(sentence, fix);
+  pthread_mutex_unlock(&notes.lock);
+}
+
+void cl_note_refusal(const char *function, const EventLine *event) {
+  pthread_mutex_lock(&notes.lock);
+  Notes *file = destination();
+  if (file && *file->path) {
+    uint64_t looks = 1 + (file->header ? atomic_load(&file->header->looks) : 0);
+    size_t at = 0;
+    while (at < NAMES && *notes.refused[at].function && strncmp(notes.refused[at].function, function, NAME_SIZE - 1))
+      at++;
+    if (at < NAMES && notes.refused[at].looks != looks) {
+      snprintf(notes.refused[at].function, NAME_SIZE, "%s", function);
+      EventLine named;
+      cl_event_begin(&named);
+      cl_event_text(&named, "call", function, NAME_SIZE);
+      if (named.length + event->length < sizeof named.text) cl_event_join(&named, event);
+      if (write_note(file, &named)) notes.refused[at].looks = looks;
+    }
+  }
+  pthread_mutex_unlock(&notes.lock);
+}
+
+/* From now on the plugin in this process takes its violations itself, and reads the notes of the processes below it.
+   `above` is the file that takes what happens after `cudalinkEndNotes`. */
+EXPORT void cudalinkOwnNotes(const char *below, const char *above) {
+  pthread_mutex_lock(&notes.lock);
+  if (strcmp(notes.below.path, below)) remember(&notes.below, below);
+  if (strcmp(notes.above.path, above)) remember(&notes.above, above);
+  notes.owner = getpid(), notes.ended = false;
+  pthread_mutex_unlock(&notes.lock);
+}
+
+/* The plugin has looked for the last time: violations go to the process above, if this one leaves its results to that;
+   otherwise to stderr, and they change the exit code if they fail. */
+EXPORT void cudalinkEndNotes(int quiet, int fails) {
+  pthread_mutex_lock(&notes.lock);
+  notes.ended = true, notes.quiet = quiet, notes.fails = fails, notes.read_environment = true;
+  pthread_mutex_unlock(&notes.lock);
+}
+
+/* Changes the exit code of this process: something that the plugin has already said fails it. */
+EXPORT void cudalinkFailAtExit(void) {
+  pthread_mutex_lock(&notes.lock);
+  if (notes.guilty != getpid()) notes.late[0] = 0;
+  be_guilty();
+  pthread_mutex_unlock(&notes.lock);
+}

@@ -1,0 +1,13 @@
+/* Notes: lifetime violations and refused calls of this process, for the process that started it and fails for them. */
+#ifndef CUDALINK_NOTES_H
+#define CUDALINK_NOTES_H
+
+#include "events.h"
+
+/* Notes a violation, unless the plugin in this process takes them itself. `event` has its members, and `sentence` says
+   it in words. */
+void cl_note_violation(const EventLine *event, const char *sentence, const char *fix);
+/* Notes a refused call of a function, once between two looks of the process that reads the notes. */
+void cl_note_refusal(const char *function, const EventLine *event);
+
+#endif

@@ -1,0 +1,107 @@
+"""Notes: what the emulated drivers of child processes report to the process that fails for it; `native/notes.c` writes.
+
+That process makes a file, whose path its children inherit in an environment variable. The first page of the file counts
+the lines that follow, so that asking for new ones costs no call of the system.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import mmap
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+__all__ = ["VARIABLE", "Notes", "own", "pass_on"]
+
+VARIABLE: Final = "CUDALINK_EMULATOR_NOTES"
+_HEADER_SIZE: Final = 4096
+
+Note = dict[str, Any]
+
+
+class Notes:
+    """The file of this process, and how far it was read.
+
+    Attributes
+    ----------
+    path : str
+    above : str
+        The file of the process above this one; empty if there is none.
+    pid : int
+        The process that made it.
+    at_exit : list of callable
+        The first is called when the process ends, with the notes since the last look.
+    """
+
+    def __init__(self, above: str) -> None:
+        descriptor, self.path = tempfile.mkstemp(prefix="cudalink-notes-")
+        with os.fdopen(descriptor, "r+b") as file:
+            file.write(bytes(_HEADER_SIZE))
+            file.flush()
+            self._header = mmap.mmap(file.fileno(), _HEADER_SIZE)
+        self.above, self.pid = above, os.getpid()
+        self.at_exit: list[Callable[[list[Note]], object]] = []
+        self._seen, self._looks, self._offset = bytes(8), 0, _HEADER_SIZE
+
+    def take_counted(self) -> list[Note]:
+        """Return the notes since the last look, if the count of lines has changed since then."""
+        return self.take() if self._header[:8] != self._seen else []
+
+    def take(self) -> list[Note]:
+        """Return the notes since the last look, of which a process that died may have left some uncounted."""
+        self._seen = self._header[:8]
+        self._looks += 1
+        self._header[8:16] = self._looks.to_bytes(8, sys.byteorder)  # functions are noted once between two looks
+        found: list[Note] = []
+        with suppress(FileNotFoundError), open(self.path, "rb") as file:  # noqa: PTH123 (tests replace pathlib's)
+            file.seek(self._offset)
+            for line in file:
+                if line.endswith(b"\n"):
+                    self._offset += len(line)
+                    with suppress(ValueError):
+                        found.append(json.loads(line))
+        return found
+
+    def end(self) -> list[Note]:
+        """Remove the file, and return the last notes; a process that is still there has its stderr."""
+        found = self.take()
+        with suppress(FileNotFoundError):
+            os.unlink(self.path)  # noqa: PTH108 (tests replace pathlib's)
+        return found
+
+
+_own: Notes | None = None
+
+
+def own(above: str | None = None) -> Notes:
+    """Return the file of this process; the first call makes it, below that of the environment or a given one."""
+    global _own  # noqa: PLW0603 (the owner of this piece of process state)
+    if _own is None or _own.pid != os.getpid():
+        _own = Notes(os.environ.get(VARIABLE, "") if above is None else above)
+        atexit.register(partial(_end, _own))
+    return _own
+
+
+def _end(notes: Notes) -> None:
+    if notes.pid == os.getpid():
+        found = notes.end()
+        for take in notes.at_exit[:1]:  # that of the outermost run
+            take(found)
+
+
+def pass_on(path: str, notes: Iterable[Note]) -> None:
+    """Append notes to the file of another process; OSError or ValueError if it is not there."""
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        for note in notes:
+            os.write(descriptor, json.dumps(note).encode() + b"\n")
+        with mmap.mmap(descriptor, _HEADER_SIZE) as header:
+            header[:8] = (int.from_bytes(header[:8], sys.byteorder) + 1).to_bytes(8, sys.byteorder)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,250 @@
+"""Violations and refused calls that no phase of a test sees: in processes that it starts, and after the last report."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.emulator import notes
+from tests.emulated.test_lifetimes import STATE
+from tests.nested import ALONE, ISOLATED, XDIST
+
+WAYS = pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
+
+CHILDREN = """
+import multiprocessing, os, subprocess, sys, time
+import pytest
+
+BAD = "import state; state.State()"
+
+def test_good(): pass
+
+def test_subprocess():
+    subprocess.run([sys.executable, "-c", BAD], check=True)
+
+def test_grandchild():
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+    subprocess.run([sys.executable, "-c", program, BAD], check=True)
+
+def test_fork():
+    pid = os.fork()
+    if not pid:
+        import state
+        state.State()
+        os.kill(os.getpid(), 9)
+    os.waitpid(pid, 0)
+
+def bad():
+    import state
+    state.State()
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_multiprocessing(method):
+    process = multiprocessing.get_context(method).Process(target=bad)
+    process.start()
+    process.join()
+
+def test_xfails():
+    subprocess.run([sys.executable, "-c", BAD], check=True)
+    pytest.xfail("hides nothing")
+
+def test_expected(driver_lifetimes):
+    subprocess.run([sys.executable, "-c", BAD], check=True)
+    (violation,) = driver_lifetimes.expect()
+    assert "import state" in violation.process and violation.test == "test_children.py::test_expected"
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, run_pytest, toolchain):
+    """Run pytest on an emulated driver, in a folder with `state.py` and the given modules."""
+    toolchain("13.0")
+    pytester.makepyfile(state=STATE)
+
+    def run(*arguments: str, **modules: str) -> pytest.RunResult:
+        pytester.makepyfile(**modules)
+        return run_pytest("-p", "no:cacheprovider", "--cudalink-driver=13.0", *arguments)
+
+    return run
+
+
+@WAYS
+def test_children(suite, workers) -> None:
+    """A violation in a process fails the test that started it, by whatever way, and names the process."""
+    result = suite(*workers, test_children=CHILDREN)
+    result.assert_outcomes(passed=2, failed=6)
+    result.stdout.fnmatch_lines_random(
+        [
+            "cudalink: 1 lifetime violation during this test's call:",
+            "process * (* -c import state; state.State()): link state 1: CU_JIT_LOG_VERBOSE: option value changed, *",
+        ]
+    )
+
+
+CHANGED = "link state 1: CU_JIT_LOG_VERBOSE: option value changed"
+GOOD = "def test_good(): pass\n"
+HEAD = "import atexit, os, subprocess, sys, threading, time\nimport pytest\nfrom state import State\n"
+LATE = {
+    "sessionfinish": "@pytest.hookimpl(trylast=True)\ndef pytest_sessionfinish(): State()",
+    "terminal_summary": "def pytest_terminal_summary(): State()",
+    "unconfigure": "@pytest.hookimpl(trylast=True)\ndef pytest_unconfigure(): State()",
+    "cleanup": "def pytest_configure(config): config.add_cleanup(State)",
+    "atexit": "atexit.register(State)",
+    "thread": """
+def later():
+    ENDED.wait()
+    State()
+    DONE.set()
+
+ENDED, DONE = threading.Event(), threading.Event()
+threading.Thread(target=later).start()
+
+def pytest_unconfigure():
+    ENDED.set()
+    DONE.wait()
+""",
+    "python_ends": "sys.kept_until_the_end = [State()]",
+    "child": """
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(): subprocess.run([sys.executable, "-c", "import state; state.State()"], check=True)
+""",
+    "forked_at_exit": """
+@atexit.register
+def fork():
+    pid = os.fork()
+    if not pid:
+        State()
+        os._exit(0)
+    os.waitpid(pid, 0)
+""",
+}
+#: Ways to run that the slow tier has: they differ in what Python still does.
+SLOW = ("sessionfinish", "terminal_summary", "cleanup", "thread", "forked_at_exit")
+
+
+@pytest.mark.parametrize("late", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in LATE])
+def test_late(suite, late) -> None:
+    """A violation after the plugin's last hook changes the exit code; a line names process, violation and fix."""
+    result = suite(conftest=HEAD + LATE[late], test_good=GOOD)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.stderr.str().count(CHANGED) == 1
+    result.stderr.fnmatch_lines(
+        ["cudalink: process *(*): *. Keep the memory that cuLinkCreate was given until cuLink*"]
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", LATE)
+def test_late_is_reported(suite, late) -> None:
+    """With `report` the line is all."""
+    result = suite("--cudalink-lifetime=report", conftest=HEAD + LATE[late], test_good=GOOD)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.OK
+    assert result.stderr.str().count(CHANGED) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", LATE)
+def test_late_in_a_worker(suite, late) -> None:
+    """The controller of xdist fails for what its workers do after they have handed their results over."""
+    conftest = HEAD + 'if "PYTEST_XDIST_WORKER" in os.environ:\n' + textwrap.indent(LATE[late], "    ")
+    result = suite("-n1", conftest=conftest, test_good=GOOD)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert (result.stdout.str() + result.stderr.str()).count(CHANGED) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("tests", [1, 2])
+def test_late_in_an_isolated_test(suite, late, tests) -> None:
+    """An isolated test fails for what its process does after the last report, forked or started."""
+    conftest = HEAD + 'if os.environ.setdefault("OUTER", str(os.getpid())) != str(os.getpid()):\n'
+    test = f"import pytest\n@pytest.mark.parametrize('number', range({tests}))\ndef test_good(number): pass\n"
+    result = suite("--cudalink-isolate", conftest=conftest + textwrap.indent(LATE[late], "    "), test_good=test)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.stdout.str().count(CHANGED) >= (1 if late == "terminal_summary" else tests)  # copies show none
+
+
+BAD = "import state; state.State()"
+REFUSING = """
+import ctypes, os, sys
+sys.exit(ctypes.CDLL("libcuda.so.1").cuCheckpointProcessLock(os.getpid(), None) == 801)
+"""
+REFUSED = """
+import subprocess, sys
+
+def test_refused():
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "program.py"])
+    assert done.returncode == 0
+
+def test_other():
+    assert False
+
+def test_passes():
+    subprocess.run([sys.executable, "program.py"])
+"""
+
+
+@WAYS
+def test_refused_calls(suite, pytester, workers) -> None:
+    """A call that was refused in a process explains the failure of the test that started it, and of no other."""
+    pytester.makepyfile(program=REFUSING)
+    result = suite("--cudalink-unsupported=skip", *workers, test_refused=REFUSED)
+    result.assert_outcomes(skipped=1, failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        ["1 test was skipped because the emulated driver refused a call:", "  cuCheckpointProcessLock *: 1"]
+    )
+    result = suite(*workers, test_refused=REFUSED)
+    result.assert_outcomes(failed=2, passed=1)
+    assert result.stdout.str().count("python program.py)") == 3
+
+
+def test_plain_program(on_driver, tmp_path) -> None:
+    """A program for which no process looks writes each violation, up to ten, and ends with 1 instead of 0."""
+    program = STATE.replace("import pytest", "") + "for _ in range(12): State()\nsys.exit(int(os.environ['CODE']))"
+    for code, lifetime, expected in (("0", "fail", 1), ("7", "fail", 7), ("0", "report", 0)):
+        done = on_driver("13.0", "-c", f"import os, sys\n{program}", lifetime=lifetime, env={"CODE": code}, fresh=True)
+        assert done.returncode == expected, done.stderr
+        assert done.stderr.count("CU_JIT_LOG_VERBOSE: option value changed") == 10
+
+
+OTHER = """
+import os, subprocess, sys
+
+def test_server_of_another_test():
+    environment = {**os.environ, "PYTEST_CURRENT_TEST": "x::y (call)"}
+    subprocess.run([sys.executable, "-c", "import state; state.State()"], env=environment)
+"""
+
+
+def test_another_test_started_it(suite) -> None:
+    """A process that an earlier test has started fails the run, with the name of that test."""
+    result = suite(test_server=OTHER)
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["outside of tests: process *: link state 1: *", "The process was started by x::y."])
+
+
+def test_notes(tmp_path, monkeypatch) -> None:
+    """Lines are taken once, whole lines alone, also uncounted ones in a last look; a lost file is an empty one."""
+    monkeypatch.setattr(notes.tempfile, "tempdir", str(tmp_path))
+    mine = notes.Notes("")
+    assert mine.take_counted() == mine.take() == []
+    notes.pass_on(mine.path, [{"a": 1}, {"b": 2}])
+    assert mine.take_counted() == [{"a": 1}, {"b": 2}]
+    assert mine.take_counted() == mine.take() == []
+    with Path(mine.path).open("ab") as file:
+        file.write(b'{"c": 3}\nnonsense\n{"d"')
+    assert mine.take_counted() == []
+    assert mine.take() == [{"c": 3}]
+    with Path(mine.path).open("ab") as file:
+        file.write(b": 4}\n")
+    assert mine.end() == [{"d": 4}]
+    assert mine.end() == [] == list(tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError):
+        notes.pass_on(mine.path, [{}])
