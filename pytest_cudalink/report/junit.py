@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as ET
 
 from .cell_run import BAD, UNKNOWN, CellRun
-from .events import CauseRecord
 from .matrix_report import MatrixReport
 from .safe_text import block
 from .views import NAMES, cause_lines
@@ -68,12 +67,12 @@ def _suite(cell: CellRun) -> ET.Element:
             detail = cell.details.get(test)
             reason, text = (detail.reason, detail.text) if detail else ("", "")
             cause = causes.get(test)
-            if cause is not None:
-                _add_properties(case, [(f"cause.{name}", text) for name, text in _cause(cause)])
+            lines = "\n".join(cause_lines(cause)) if cause is not None else ""
+            if lines:
+                _add_properties(case, [("cudalink.cause", lines)])
             element = ET.SubElement(case, _ELEMENTS[letter], message=block(reason or NAMES[letter]))
             if letter in BAD:
-                lines = [*cause_lines(cause), ""] if cause is not None else []
-                element.text = "\n".join([*lines, block(text)])
+                element.text = f"{lines}\n\n{block(text)}" if lines else block(text)
     return suite
 
 
@@ -81,12 +80,6 @@ def _add_properties(element: ET.Element, pairs: Iterable[tuple[str, str]]) -> No
     properties = ET.SubElement(element, "properties")
     for name, value in pairs:
         ET.SubElement(properties, "property", name=block(name), value=block(value))
-
-
-def _cause(cause: CauseRecord) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a cause."""
-    yield from (("kind", cause["kind"]), ("error", cause["what"]), ("why", cause["why"]))
-    yield from (("fix", text) for text in cause["fix"])
 
 
 def _properties(cell: CellRun) -> Iterator[tuple[str, str]]:

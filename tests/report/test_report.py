@@ -511,13 +511,55 @@ def test_failures_of_one_cause_in_every_form(forty, tmp_path, monkeypatch, capsy
     cases = ET.parse(forms["junit"]).getroot().findall("testsuite[@name='old']/testcase")
     failed = next(one for one in cases if one.get("name") == "s00")
     assert failed.findtext("failure").startswith(f"{BLOCK}\n\nlong ")
-    assert [(one.get("name"), one.get("value")) for one in failed.iter("property")] == [
-        ("cause.kind", "skew"),
-        ("cause.error", SKEW["what"]),
-        ("cause.why", SKEW["why"]),
-        *(("cause.fix", text) for text in SKEW["fix"]),
-    ]
+    assert [(one.get("name"), one.get("value")) for one in failed.iter("property")] == [("cudalink.cause", BLOCK)]
     assert [one.get("name") for one in cases if one.find("properties") is None] == ["odd", "a"]
+
+
+REFUSED = """
+import ctypes
+import pytest
+from pytest_cudalink.process import preload
+
+PTX = b".version 9.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }\\n\\0"
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_loads(number):
+    cuda, context, module = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+    assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert cuda.cuModuleLoadData(ctypes.byref(module), PTX) == 0
+
+def test_launches():
+    preload.emulated_driver().refuse("cuLaunchKernel", "it executes no kernels")
+    raise RuntimeError("801")
+
+def test_fine(): pass
+"""
+
+
+def test_pytest_and_the_report_say_the_same(pytester, run_pytest, tmp_path) -> None:
+    """The lines under a failure stand in every form of the report, once for two tests; a launch is another group."""
+    pytester.makepyfile(REFUSED)
+    file = tmp_path / "run.jsonl"
+    result = run_pytest("--cudalink-driver=12.9", "--cudalink-toolchains=cached", f"--cudalink-report={file}")
+    result.assert_outcomes(passed=1, failed=3)
+    printed = [line for line in result.outlines if re.match("error  |why    |fix    |       [a-z]", line)]
+    first = printed.index(printed[0], 1)
+    block, report = printed[:first], merge([file])
+    assert block == printed[first : 2 * first]
+    assert block[0].startswith("error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0")
+
+    said = "2 tests fail in every cell that ran them; 1 test fails because it needs a GPU; 3 of 4 tests ran; "
+    assert text.headline(report).endswith(f"{said}1 needs a GPU")
+    assert "3 of 4 tests ran; 1 needs a GPU" in result.outlines
+    assert [(len(group.tests), group.cause["kind"]) for group in report.groups] == [(2, "skew"), (1, "not_emulated")]
+    lines = "\n".join(block)
+    assert textwrap.indent(lines, "  ") in text.plain(report)
+    assert f"```text\n{lines}\ntests  " in text.markdown(report)
+    assert f'<pre class="cause">{lines}</pre>' in unescape(html.render(report))
+    failed = [one.text for one in ET.fromstring(junit.junit(report)).iter("failure")]
+    assert [one.startswith(f"{lines}\n\n") for one in failed] == [True, True, False]
+    assert "cuLaunchKernel" in failed[2].splitlines()[0]
 
 
 def test_regressions_of_one_cause_are_one_row(forty, tmp_path) -> None:
