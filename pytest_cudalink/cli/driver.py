@@ -8,17 +8,19 @@ import json
 import os
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..compat import names
+from ..plurals import counted
 from ..progress import progress
 from .completion import offer
 from .names import add_verbs
 from .paths import STDOUT, output_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from ..emulator import Emulation
 
@@ -29,6 +31,8 @@ DESCRIPTION: Final = (
     "links for real and needs no GPU; kernels are not executed. `info` shows the driver of this machine."
 )
 
+#: Violations that are shown at the end.
+_SHOWN: Final = 20
 _GIVEN: Final = ("ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY", "EVENTS", "FAULTS")
 
 
@@ -62,10 +66,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     start.add_argument("--devices", default=given["DEVICES"] or "1", help="number of devices (default: %(default)s)")
     start.add_argument(
         "--lifetime",
-        default=os.environ.get("CUDALINK_LIFETIME") or "report",
+        default=os.environ.get("CUDALINK_LIFETIME") or "fail",
         choices=names.LIFETIME_MODES,
-        help="check the memory that the program passes to cuLinkCreate; with fail, pytest fails the test, and other "
-        "programs behave as with report (default: %(default)s)",
+        help="check the memory that the program and its processes pass to cuLinkCreate; with fail, pytest fails the "
+        "test, and for other programs the exit code is 1 instead of 0 (default: %(default)s)",
     )
     events = given["EVENTS"] or None
     start.add_argument(
@@ -91,7 +95,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run one verb; exit code 2 if it fails, otherwise that of the program."""
+    """Run one verb; exit code 2 if it fails, 1 for a lifetime violation, otherwise that of the program."""
     from ..emulator import EmulatorError
 
     try:
@@ -103,6 +107,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from .. import emulator
+    from ..emulator import notes
+    from .program import end_like, run_program
 
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
@@ -128,12 +134,32 @@ def _run(options: argparse.Namespace) -> int:
     elif emulation.lacks:
         emulation = _whole(emulation, options.toolchains)
     sys.stdout.flush()
+    written = notes.Notes(os.environ.get(notes.VARIABLE, ""))
     try:
-        return os.execve(program, command, {**os.environ, **emulation.environment()})  # noqa: S606 (the user's program)
+        code = run_program(program, command, {**os.environ, **emulation.environment(), notes.VARIABLE: written.path})
     except OSError as error:
         hint = "; a script needs an existing interpreter, in its first line or before it" if _is_script(error) else ""
         sys.stderr.write(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}\n")
-        return 2
+        code = 2
+    finally:
+        noted = written.end()
+    if written.above:
+        with suppress(OSError, ValueError):  # the process above has ended
+            notes.pass_on(written.above, noted)
+    fails = _show_violations(noted) and options.lifetime != "report"
+    return end_like(code) if code else int(fails)
+
+
+def _show_violations(noted: Iterable[Mapping[str, Any]]) -> bool:
+    """Write the violations of the program and its processes to stderr; return whether there are any."""
+    from ..emulator.control import violation_of
+
+    found = [violation_of(note) for note in noted if "violation" in note]
+    for one in found[:_SHOWN]:
+        sys.stderr.write(f"cudalink driver run: {one}. {one.fix}\n")
+    if len(found) > _SHOWN:
+        sys.stderr.write(f"cudalink driver run: and {counted(len(found) - _SHOWN, 'more violation')}\n")
+    return bool(found)
 
 
 def _versions(_options: argparse.Namespace) -> Iterable[object]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from pytest_cudalink import cli
 from pytest_cudalink.emulator import notes
 from tests.emulated.test_lifetimes import STATE
 from tests.nested import ALONE, ISOLATED, XDIST
@@ -202,6 +206,78 @@ def test_refused_calls(suite, pytester, workers) -> None:
     result = suite(*workers, test_refused=REFUSED)
     result.assert_outcomes(failed=2, passed=1)
     assert result.stdout.str().count("python program.py)") == 3
+
+
+@pytest.fixture
+def driver_run(pytester, toolchain):
+    """Run a program with `cudalink driver run`, beside `state.py`."""
+    toolchain("13.0")
+    pytester.makepyfile(state=STATE)
+    start = [sys.executable, "-m", cli.__name__, "driver", "run", "--version", "13.0"]
+
+    def run(*command: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*start, *options, "--", *command], capture_output=True, text=True, check=False)
+
+    return run
+
+
+COMMANDS = {
+    "program": (sys.executable, "-c", BAD),
+    "shell": ("sh", "-c", f"{sys.executable} -c '{BAD}'; true"),
+    "fork": (sys.executable, "-c", f"import os; os.fork() and os.wait() or exec({BAD!r}); os._exit(0)"),
+}
+
+
+@pytest.mark.parametrize(
+    "command", [pytest.param(one, marks=[pytest.mark.slow] * (one != "program")) for one in COMMANDS]
+)
+def test_driver_run(driver_run, command) -> None:
+    """`cudalink driver run` ends with 1 for a violation of its program or a process below it, and says why."""
+    done = driver_run(*COMMANDS[command])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("cudalink driver run: process ")
+    assert f"{CHANGED}, noticed by cuLinkDestroy; expected 0x1, found 0x63. Keep the memory " in done.stderr
+
+
+@pytest.mark.slow
+def test_driver_run_keeps_an_exit_code(driver_run) -> None:
+    """Another exit code, a signal and the mode `report` stay what they are."""
+    assert driver_run(sys.executable, "-c", f"{BAD}; raise SystemExit(7)").returncode == 7
+    assert driver_run("sh", "-c", "kill -9 $$").returncode == -signal.SIGKILL
+    done = driver_run(sys.executable, "-c", BAD, options=("--lifetime=report",))
+    assert done.returncode == 0
+    assert CHANGED in done.stderr
+    done = driver_run(sys.executable, "-c", BAD, options=("--lifetime=off",))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_driver_run_passes_signals_on(tmp_path) -> None:
+    """A signal reaches the program; one that kills the command takes the program with it."""
+    program = "import signal, sys\nsignal.signal(15, lambda *_: sys.exit(8))\nprint(1, flush=True)\nsignal.pause()"
+    command = [sys.executable, "-m", cli.__name__, "driver", "run", "--version", "13.0", "--", sys.executable, "-c"]
+    for number, code in ((signal.SIGTERM, 8), (signal.SIGKILL, -signal.SIGKILL)):
+        with subprocess.Popen([*command, program], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "1\n"
+            process.send_signal(number)
+            assert process.stdout.read() == ""  # its other end is closed
+            assert process.wait() == code
+
+
+DRIVER_RUN = f"""
+import subprocess, sys
+
+def test_starts(monkeypatch):
+    command = [sys.executable, "-m", "{cli.__name__}", "driver", "run", "--version", "12.9", "--toolchains=never"]
+    assert subprocess.run([*command, "--", sys.executable, "-c", "{BAD}"]).returncode == 1
+"""
+
+
+@pytest.mark.slow
+def test_driver_run_in_a_test(suite) -> None:
+    """Its violations are those of the test that started it, too."""
+    result = suite(test_run=DRIVER_RUN)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["process * (*): " + CHANGED + "*"])
 
 
 def test_plain_program(on_driver, tmp_path) -> None:

@@ -128,10 +128,11 @@ def test_within_driver_run(run_within, pytester, workers) -> None:
 
 
 def test_lifetime_of_the_command(run_within, pytester) -> None:
-    """`fail` reaches a pytest that the command starts, as every mode does."""
+    """The default `fail` reaches a pytest that the command starts, as every mode does."""
     pytester.makepyfile(state=STATE, test_it="from state import State\n\ndef test_violation():\n    State()\n")
     pytester.syspathinsert()
-    run_within(driver=("--lifetime", "fail")).assert_outcomes(failed=1)
+    run_within().assert_outcomes(failed=1)
+    run_within(driver=("--lifetime", "report")).assert_outcomes(passed=1)
 
 
 def test_real_refuses_an_emulated_driver(run_within, pytester) -> None:
@@ -394,7 +395,7 @@ def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -
     result = run("--cudalink-driver=13.0", "--cudalink-devices=2", "--cudalink-lifetime=off")
     words = "arch sm_86 (from ini), devices 2 (from option), faults lost=46 (from environment CUDALINK_EMULATOR_FAULTS)"
     result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}, lifetime off (from option)"])
-    result = run_within(driver=("--devices", "3", "--faults", ""))
+    result = run_within(driver=("--devices", "3", "--faults", "", "--lifetime", "report"))
     words = (
         "devices 3 (from environment CUDALINK_EMULATOR_DEVICES), lifetime report (from environment CUDALINK_LIFETIME)"
     )
