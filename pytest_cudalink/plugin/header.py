@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from . import backends, driver, variables
+from . import backends, blocked, driver, variables
 from .cell import of_cell
 from .settings import OF_EMULATION, OPTIONS
 
@@ -43,7 +43,7 @@ def lines(run: Run) -> list[str]:
         *_of_emulation(settings, inherited=inherited),
         *(f"cudalink: {one}" for one in driver.fetched(run.config)),
         *(f"cudalink: {line}" for line in (cell.lines if cell else ())),
-        *(f"cudalink: {sentence}" for sentence in variables.unread()),
+        *(f"cudalink: {sentence}" for sentence in (*blocked.lines(run.config), *variables.unread())),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
     ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ..process import jitlink_calls
-from . import backends, marker, provenance, settings, variables
+from . import backends, blocked, marker, provenance, settings, variables
 from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
 
 if TYPE_CHECKING:
@@ -199,7 +199,8 @@ def load(config: pytest.Config) -> None:
     if task is not None:
         # before the driver is loaded: its events go where the process that waits for this one looks for them
         config.known_args_namespace.cudalink_events = task.events
-    run = Run(config, settings.resolve(config, config.known_args_namespace), PARTS)
+    found = settings.resolve(config, config.known_args_namespace)
+    run = Run(config, blocked.apply(config, found, isolated=task is not None), PARTS)
     config.stash[RUN] = run
     provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
@@ -224,7 +225,7 @@ def configure(config: pytest.Config) -> None:
     """Force what the settings say, before anything is collected; undone when the run ends."""
     marker.register(config)
     if RUN not in config.stash:  # a conftest brought the plugin, too late for `load`
-        config.stash[RUN] = Run(config, settings.resolve(config), PARTS)
+        config.stash[RUN] = Run(config, blocked.apply(config, settings.resolve(config), isolated=False), PARTS)
         provenance.start(run_of(config))
         _load_libraries(run_of(config))
     run = run_of(config)
@@ -490,7 +491,8 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(reporter.config)
     guarded = run.settings.guard_rails.value != "off"
-    if guarded or run.get("ledger") is not None or run.get("faults") is not None:
+    off = blocked.lines(reporter.config)
+    if guarded or off or run.get("ledger") is not None or run.get("faults") is not None:
         from . import guard, summary
 
         summary.show(reporter, run, guard.not_routed(reporter.config))

@@ -12,7 +12,7 @@ import pytest
 from ..plurals import counted
 from ..report.safe_text import block
 from ..report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
-from . import faults, ledger, unsteered
+from . import blocked, faults, ledger, unsteered
 
 if TYPE_CHECKING:
     from ..report.events import StickyRecord
@@ -57,6 +57,7 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untrig
         lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
         lines += _share(reporter, totals.refused.keys())
         lines += _new_processes(run.new_processes)
+    lines += blocked.lines(run.config)
     lines += untriggered  # however quiet the run is: what was asked for did not happen
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cudalink.plugin import settings
+from pytest_cudalink.plugin import blocked, lifecycle, settings
 from pytest_cudalink.plugin.missing_driver import MISSING_DRIVER
-from tests.nested import ALONE
+from tests.nested import ALONE, ISOLATED, XDIST
 
 FORCED = """
 import pytest
@@ -156,6 +156,89 @@ def test_switched_off(pytester) -> None:
     result = pytester.runpytest_subprocess("-p", "no:cudalink")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("cudalink:*")
+
+
+OFF = {
+    "lifetimes": ("lifetime checks are off", "lifetime", "fail", "off"),
+    "jitlink-contract": ("checks of nvJitLink's contract are off", "jitlink_contract", "strict", "off"),
+    "sticky": ("checks of the contexts after each test are off", "sticky", "stop", "off"),
+    "require": ("nothing is required of the run", "require", "driver", "none"),
+    "provenance": ("checks of where CUDA libraries come from are off", "provenance", "wheels", "any"),
+    "mismatches": ("links on another backend than the forced one fail nothing", "backend", "driver", "auto"),
+    "native-links": ("links of native code are not counted", "unsteered", "warn", "allow"),
+    "loaded-modules": ("modules that no seen link made are not counted", None, None, None),
+    "refusals": ("refused calls of an emulated driver are not shown", "unsupported", "skip", "fail"),
+    "faults": ("faults that were not triggered are not shown", "faults", "lost=46", ""),
+    "event-file": ("events that are missing in the file of events fail nothing", "events", "e.jsonl", ""),
+    "record-file": ("no records are written", "report", "r.jsonl", ""),
+    "results": ("no records are written", "report", "r.jsonl", ""),
+}
+NEEDED = {"current-test", "ledger", "xdist", "isolation", "isolated", "backends", "marked-tests", "sticky-stop"}
+
+
+def blocking(*parts: str) -> Any:
+    """A configuration with ``-p no:cudalink-PART``."""
+    manager = SimpleNamespace(is_blocked=lambda name: name in {f"cudalink-{part}" for part in parts})
+    return SimpleNamespace(pluginmanager=manager)
+
+
+def given(source: str, **values: str) -> settings.Settings:
+    """The default settings, except for some from a source."""
+    found = {one.name: settings.Setting(one.default, "default") for one in settings.OPTIONS}
+    return settings.Settings(**found | {name: settings.Setting(value, source) for name, value in values.items()})
+
+
+@pytest.mark.parametrize("part", [one for one in OFF if OFF[one][1]])
+def test_a_blocked_part_is_off(part) -> None:
+    """Its setting says so; asked for by an option, a variable or an ini file, it is a usage error."""
+    what, name, value, idle = OFF[part]
+    config = blocking(part)
+    (option,) = (one for one in settings.OPTIONS if one.name == name)
+    assert blocked.lines(config) == [f"{what}: -p no:cudalink-{part}"]
+    for source, one in (("ini", value), ("option", value), ("environment X", value)):
+        with pytest.raises(pytest.UsageError) as caught:
+            blocked.apply(config, given(source, **{name: one}), isolated=False)
+        assert str(caught.value) == (
+            f"cudalink: {option.flag} is {value} (from {source}), and -p no:cudalink-{part} blocks the part that does "
+            "it; leave one of the two out"
+        )
+    source = "default" if option.default == idle else f"-p no:cudalink-{part}"
+    assert getattr(blocked.apply(config, given("ini"), isolated=False), name) == (idle, source)
+    assert getattr(blocked.apply(config, given("ini", **{name: idle}), isolated=False), name) == (idle, "ini")
+    assert getattr(blocked.apply(blocking(), given("ini", **{name: value}), isolated=False), name) == (value, "ini")
+
+
+@pytest.mark.parametrize("part", sorted(NEEDED))
+def test_a_part_that_others_need(part) -> None:
+    """It cannot be blocked."""
+    with pytest.raises(pytest.UsageError) as caught:
+        blocked.apply(blocking(part), given("ini"), isolated=False)
+    assert str(caught.value) == (
+        f"cudalink: -p no:cudalink-{part} blocks a part that others need; leave it out, or turn off the whole plugin "
+        "with -p no:cudalink"
+    )
+
+
+def test_every_part_is_one_or_the_other() -> None:
+    """A new part is added to what a run says, or refuses."""
+    assert lifecycle.PARTS.keys() | {"isolated", "sticky-stop"} == OFF.keys() | NEEDED
+    assert not OFF.keys() & NEEDED
+
+
+@pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
+def test_header_and_summary_say_what_is_off(run, workers) -> None:
+    """However quiet a run is, its summary names what was blocked; without it nothing is said."""
+    words = [f"-pno:cudalink-{part}" for part in OFF]
+    said = [f"{what}: -p no:cudalink-{part}" for part, (what, *_) in OFF.items()]
+    result = run("def test(): import numpy", "--cudalink-driver=13.0", *words, *workers)
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([*(f"cudalink: {one}" for one in said), "*= cudalink =*", *said])
+    if not workers:
+        result = run("def test(): import numpy", "--cudalink-driver=13.0", "-q", *words)
+        result.stdout.fnmatch_lines(["*= cudalink =*", *said])
+    result = run("", "--cudalink-lifetime=fail", "-pno:cudalink-lifetimes", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*cudalink: --cudalink-lifetime is fail (from option), and *"])
 
 
 def test_help(run) -> None:
