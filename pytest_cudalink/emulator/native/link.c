@@ -62,31 +62,31 @@ enum { OPTIONS_ROOM = 448, CREATOR_ROOM = 256 }; /* in an event: the list of opt
 static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_t *values, State **out, uint64_t *id) {
   CUresult result = cl_check_context();
   if (result) return result;
-  if (!out || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
-  State *state = calloc(1, sizeof *state);
-  if (!state) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
+  JitOptions options = cl_device_options();
+  result = cl_read_options(&options, FOR_LINK, count, keys, values);
+  State *state = result ? NULL : calloc(1, sizeof *state);
+  if (!state) {
+    cl_options_free(&options.link);
+    return result ? result : CUDA_ERROR_OUT_OF_MEMORY;
+  }
   pthread_mutex_init(&state->lock, NULL);
+  state->options = options.link;
+  state->without_code = options.without_code;
+  state->wall_time = options.wall_time;
+  take_buffer(&state->info, &options.info);
+  take_buffer(&state->error, &options.error);
   state->count = count;
   state->keys = malloc((count ? count : 1) * sizeof *state->keys);
   state->expected = malloc((count ? count : 1) * sizeof *state->expected);
   clock_gettime(CLOCK_MONOTONIC, &state->started);
-  if (!state->keys || !state->expected) result = CUDA_ERROR_OUT_OF_MEMORY;
-  else {
-    if (count) {
-      memcpy(state->keys, keys, count * sizeof *keys);
-      memcpy(state->expected, values, count * sizeof *values);
-    }
-    JitOptions options = cl_device_options();
-    result = cl_read_options(&options, FOR_LINK, count, keys, values);
-    state->options = options.link;
-    state->without_code = options.without_code;
-    state->wall_time = options.wall_time;
-    take_buffer(&state->info, &options.info);
-    take_buffer(&state->error, &options.error);
-  }
-  if (result) {
+  if (!state->keys || !state->expected) {
     cl_free_state(state);
-    return result;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (count) {
+    memcpy(state->keys, keys, count * sizeof *keys);
+    memcpy(state->expected, values, count * sizeof *values);
   }
   state->values = values;
   /* before the caller's memory is looked at or written to: a create that is refused leaves it as it was (recorded) */
@@ -130,7 +130,8 @@ static CUresult link_create(EventLine *line, unsigned count, const int *keys, vo
   cl_event_uint(line, "state", id);
   cl_event_list(line, "options");
   size_t start = line->length;
-  for (unsigned option = 0; keys && option < count && line->length - start < OPTIONS_ROOM; option++)
+  for (unsigned option = 0; keys && cl_can_have_options(count) && option < count && line->length - start < OPTIONS_ROOM;
+       option++)
     cl_event_int(line, NULL, keys[option]);
   cl_event_list_end(line);
   return result;

@@ -344,7 +344,7 @@ static CUresult check_input_options(unsigned count, const int *keys, void *const
       [LOG_VERBOSE] = true,   [LINE_INFO] = true,         [CACHE_MODE] = true,          [POSITION_INDEPENDENT] = true,
       [MIN_CTA] = true,       [MAX_THREADS] = true,       [OVERRIDE_DIRECTIVES] = true, [SPLIT_COMPILE] = true,
   };
-  if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_can_have_options(count) || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
     if (keys[at] < 0 || keys[at] >= OPTION_COUNT || !allowed[keys[at]]) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;

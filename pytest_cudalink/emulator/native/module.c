@@ -207,7 +207,7 @@ EXPORTED(cuModuleGetSurfRef, (void **reference, Module *module, const char *name
 enum { LIBRARY_OPTIONS = 2 };
 
 static CUresult check_library_options(unsigned count, const int *keys, void *const *values) {
-  if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
+  if (count > LIBRARY_OPTIONS || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)
     if (keys[at] < 0 || keys[at] >= LIBRARY_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;

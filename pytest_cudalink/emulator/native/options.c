@@ -52,6 +52,8 @@ static const char *const option_names[OPTION_COUNT] = {
 
 const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option"; }
 
+bool cl_can_have_options(unsigned count) { return count <= OPTION_COUNT; }
+
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
 static char specific_profile(int arch) { return arch >= FIRST_SPECIFIC_ARCH ? 'a' : 0; }
 
@@ -145,7 +147,7 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
   bool info = false, info_size = false, error = false, error_size = false, target = false, threads = false;
   uint64_t kernels = 0, kernel_count = 1, variables = 0, variable_count = 1;
   bool has_kernels = false, has_variables = false;
-  if (count && (!keys || !values)) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_can_have_options(count) || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++) {
     uint64_t value = values[at];
     switch (keys[at]) {

@@ -50,6 +50,8 @@ enum {
 };
 
 const char *cl_option_name(int key);
+/* Whether a call can have so many options: an address in place of their number would be counted up to. */
+bool cl_can_have_options(unsigned count);
 
 /* The options of one link. */
 typedef struct {
