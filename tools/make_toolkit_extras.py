@@ -7,6 +7,7 @@ writes nothing and ends with 1 if the file differs from the index. The doctor ta
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import tomllib
 import zipfile
@@ -17,9 +18,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pytest_cudalink.compat.package_index import RangeFile, default_index, files_of
+from pytest_cudalink.compat.package_index import IndexedFile, RangeFile, default_index, files_of
 
-__all__ = ["main", "table_of", "written"]
+__all__ = ["main", "metadata_of", "table_of", "written"]
 
 _TARGET = Path(__file__).parent.parent / "pytest_cudalink/audit/toolkit_extras.toml"
 
@@ -57,10 +58,15 @@ def read_index() -> dict[str, dict[str, list[str]]]:
     for file in files_of(default_index(), "cuda-toolkit"):
         if file.version.is_prerelease or file.version.release[0] < 12:
             continue
-        with zipfile.ZipFile(RangeFile(file)) as archive:
-            (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
-            table[str(file.version)] = table_of(archive.read(name))
+        table[str(file.version)] = table_of(metadata_of(file))
     return table
+
+
+def metadata_of(file: IndexedFile) -> bytes:
+    """The METADATA of a wheel on the index; a few kilobytes of it are transferred."""
+    with RangeFile(file) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        return archive.read(name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from pytest_cudalink.audit.index import metadata_on_index
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat import package_index
 from tests.compat.test_make_exports import Index
-from tools import make_toolkit_extras
+from tools import make_requires, make_toolkit_extras
 
 DATA = Random(1).randbytes(2 << 20)
 
@@ -149,3 +149,37 @@ def test_making_the_table_of_extras(index, tmp_path, monkeypatch, capsys) -> Non
     assert make_toolkit_extras.main(["--check"]) == 1
     assert "cuda-toolkit 13.6.0 is not as in the index" in capsys.readouterr().err
     assert (tmp_path / "extras.toml").read_bytes() == before
+
+
+def test_making_the_table_of_requirements(index, tmp_path, monkeypatch, capsys) -> None:
+    """The command reads the newest wheel of each package that is not for Windows, yanked or a pre-release."""
+
+    def add(version: str, *requires: str) -> dict:
+        lines = [f"Requires-Dist: {one}" for one in requires]
+        text = "\n".join(["Metadata-Version: 2.1", "Name: nvidia-cublas", f"Version: {version}", *lines, "", ""])
+        return index.add("nvidia-cublas", version, {f"nvidia_cublas-{version}.dist-info/METADATA": text.encode()})
+
+    add("13.0", "nvidia-old")
+    add("13.1", "Nvidia_B", "nvidia-a>=1", "nvidia-cuda-nvrtc", "numpy", "nvidia-c; extra == 'all'")
+    add("13.2rc1", "nvidia-early")
+    add("13.2", "nvidia-yanked")["yanked"] = True
+    add("13.3", "nvidia-windows")["filename"] = "nvidia_cublas-13.3-py3-none-win_amd64.whl"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
+    monkeypatch.setattr(make_requires, "packages", lambda: ["nvidia-cublas"])
+    monkeypatch.setattr(make_requires, "_TARGET", tmp_path / "requires.toml")
+    assert make_requires.main([]) == 0
+    assert capsys.readouterr().out.endswith("requires.toml: 1 packages\n")
+    assert tomllib.loads((tmp_path / "requires.toml").read_text(encoding="utf-8")) == {
+        "nvidia-cublas": ["nvidia-a", "nvidia-b"]
+    }
+    assert make_requires.main(["--check"]) == 0
+    add("13.4", "nvidia-new")
+    assert make_requires.main(["--check"]) == 1
+    assert "requires.toml: nvidia-cublas requires ['nvidia-new'] by the index" in capsys.readouterr().err
+
+
+def test_the_table_of_requirements_is_a_made_one() -> None:
+    """Its text is what the command writes; packages of every cuda-toolkit are looked at."""
+    text = make_requires._TARGET.read_text(encoding="utf-8")
+    assert make_requires.written(tomllib.loads(text)) == text
+    assert {*tomllib.loads(text), "nvidia-nvjitlink-cu12"} <= set(make_requires.packages())
