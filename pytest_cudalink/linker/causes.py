@@ -97,18 +97,15 @@ def explain(refusal: Refusal) -> CauseRecord | None:
     # of a fatbin that is loaded, one image that fits is enough
     if not reasons or (refusal.loads and len(reasons) < len(leaves)):
         return None
-    first, why = reasons[0], reasons[0].why
-    described = _described(first.leaf)
-    if len(reasons) > 1 and refusal.loads:
-        described = " or ".join(dict.fromkeys(_described(one.leaf) for one in reasons[:_LISTED]))
-        why = "; ".join(dict.fromkeys(one.why for one in reasons[:_LISTED]))
+    shown = reasons[:_LISTED] if refusal.loads else reasons[:1]
+    described = " or ".join(dict.fromkeys(_described(one.leaf) for one in shown))
     if refusal.image.parts:
         described = f"a {refusal.image.kind} with {described}"
     return CauseRecord(
         kind="skew",
         what=f"{refusal.error} of {described}",
-        why=why,
-        fix=list(dict.fromkeys(fix for one in (reasons if refusal.loads else reasons[:1]) for fix in one.fixes)),
+        why="; ".join(dict.fromkeys(one.why for one in shown)),
+        fix=list(dict.fromkeys(fix for one in shown for fix in one.fixes)),
     )
 
 
@@ -141,8 +138,6 @@ def _described(leaf: Artifact) -> str:
 
 
 def _reason(refusal: Refusal, leaf: Artifact) -> _Reason | None:
-    if leaf.problems and leaf.kind != "ltoir":  # (a driver that gets LTO-IR to load does not know where it ends)
-        return None
     found = [one for one in (_of_architecture(refusal, leaf), _of_version(refusal, leaf)) if one is not None]
     if not found:
         return None
@@ -200,19 +195,17 @@ def _changes(refusal: Refusal, leaf: Artifact) -> Iterator[str]:
             yield f"compile to a cubin, with -arch={refusal.arch}: {reader} loads those of every CUDA {version.major}"
         if dispatch.explain(version, maker, ltoir, ltoir).backend == "nvjitlink":
             yield f"link it with nvJitLink {maker}, and load the result: {_install(maker, '==', '.*')}"
-    elif ltoir and maker is None:
+    elif on_driver and ltoir and maker is None:
         yield "link it with nvJitLink, and load the result"
-    too_new = needs is not None and not needs.met_by(version)
-    if too_new or (ltoir and maker and maker.major > version.major):
+    if needs is not None and not needs.met_by(version):
         also = f", and link with nvJitLink {version}" if ltoir and on_driver else ""
         any_minor = leaf.kind == "cubin" and refusal.loads
         release = version.major if any_minor else version
         toolkit = f"'cuda-toolkit[nvrtc]=={release}.*'"
         yield f"compile with CUDA {release}{also}: {install_command(toolkit)}"
-    if too_new and needs is not None:
         yield from _newer_reader(refusal, leaf, needs)
     if maker is not None:
-        kind = "linked-cubin" if leaf.kind == "cubin" and leaf.relocatable is False else leaf.kind
+        kind = "linked-cubin" if leaf.relocatable is False else leaf.kind
         yield f"see what else works: cudalink can-link {maker} {refusal.backend}-{version} {kind}"
 
 
@@ -231,8 +224,8 @@ def _newer_reader(refusal: Refusal, leaf: Artifact, needs: Needs) -> Iterator[st
 
 
 def _install(version: CudaVersion, operator: str, end: str = "") -> str:
-    # CUDA 12 has its own package
-    return install_command(f"'{NVJITLINK[version.major == 12]}{operator}{version}{end}'")
+    package = NVJITLINK[version.major == 12]
+    return install_command(f"'{package}{operator}{version}{end}'")
 
 
 # -- architectures
@@ -240,7 +233,7 @@ def _install(version: CudaVersion, operator: str, end: str = "") -> str:
 
 def _of_architecture(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | None:
     """Return why an image is not for the architecture of the device or link, with what helps; None if it is."""
-    made, wanted = _architecture(leaf.arch or ""), _architecture(refusal.arch)
+    made, wanted = _architecture(str(leaf.arch)), _architecture(refusal.arch)
     judged = leaf.kind == "cubin" or (leaf.kind == "ptx" and refusal.backend == "driver")
     if made is None or wanted is None or not judged:
         return None

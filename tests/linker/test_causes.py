@@ -12,18 +12,14 @@ from hypothesis import strategies as st
 from pytest_cudalink.artifacts import read_words
 from pytest_cudalink.compat.atlas import load
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
+from pytest_cudalink.installers import install_command
 from pytest_cudalink.linker import causes
 from pytest_cudalink.linker.causes import Refusal, explain
 from pytest_cudalink.linker.errors import LinkError, VersionSkewError
 from pytest_cudalink.versions import CudaVersion
 
+PIP = install_command("").strip()
 V12_2, V12_9, V13_0, V13_5 = (CudaVersion.parse(text) for text in ("12.2", "12.9", "13.0", "13.5"))
-
-
-@pytest.fixture(autouse=True)
-def _pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The advice is for an environment that has pip."""
-    monkeypatch.setattr(causes, "install_command", lambda requirements: f"pip install {requirements}")
 
 
 def words(kind: str, made: CudaVersion, arch: str = "sm_90") -> str:
@@ -41,6 +37,7 @@ def refusal(*images: str, code: int = 209, call: str = "cuModuleLoadData", **cha
     return replace(given, **changes)
 
 
+NEWER_PTX = "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0"
 CAN_LINK = "see what else works: cudalink can-link {}"
 CASES = {
     "newer PTX": (
@@ -48,7 +45,7 @@ CASES = {
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0 for sm_90, made by CUDA 13.0",
         "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0",
         [
-            "compile with CUDA 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            f"compile with CUDA 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
             "require a driver for CUDA 13.0 (580.65.06) or newer",
             CAN_LINK.format("13.0 driver-12.9 ptx"),
         ],
@@ -59,8 +56,8 @@ CASES = {
         "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.9 wrote 8.8",
         [
             "compile to a cubin, with -arch=sm_90: a driver of CUDA 12.2 loads those of every CUDA 12",
-            "link it with nvJitLink 12.9, and load the result: pip install 'nvidia-nvjitlink-cu12==12.9.*'",
-            "compile with CUDA 12.2: pip install 'cuda-toolkit[nvrtc]==12.2.*'",
+            f"link it with nvJitLink 12.9, and load the result: {PIP} 'nvidia-nvjitlink-cu12==12.9.*'",
+            f"compile with CUDA 12.2: {PIP} 'cuda-toolkit[nvrtc]==12.2.*'",
             "require a driver for CUDA 12.9 (575.51.03) or newer",
             CAN_LINK.format("12.9 driver-12.2 ptx"),
         ],
@@ -70,7 +67,7 @@ CASES = {
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 42.0 for sm_90",
         f"a driver of CUDA 12.9 reads PTX up to ISA 8.8; a toolkit newer than CUDA {max(PTX_ISA)} wrote 42.0",
         [
-            "compile with CUDA 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            f"compile with CUDA 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
             f"require a driver for a CUDA newer than {max(PTX_ISA)}",
         ],
     ),
@@ -103,7 +100,7 @@ CASES = {
         "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a cubin for sm_90, made by CUDA 13.0",
         "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.0 made this one",
         [
-            "compile with CUDA 12: pip install 'cuda-toolkit[nvrtc]==12.*'",
+            f"compile with CUDA 12: {PIP} 'cuda-toolkit[nvrtc]==12.*'",
             "require a driver for CUDA 13.0 (580.65.06) or newer",
             CAN_LINK.format("13.0 driver-12.9 linked-cubin"),
         ],
@@ -113,7 +110,7 @@ CASES = {
         "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of a fatbin with a cubin for sm_90, made by CUDA 13.5",
         "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.5 made this one",
         [
-            "compile with CUDA 12: pip install 'cuda-toolkit[nvrtc]==12.*'",
+            f"compile with CUDA 12: {PIP} 'cuda-toolkit[nvrtc]==12.*'",
             "require a driver for CUDA 13.0 (580.65.06) or newer",
             CAN_LINK.format("13.5 driver-12.9 linked-cubin"),
         ],
@@ -144,7 +141,7 @@ CASES = {
         "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 12.9",
         "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
         [
-            "link it with nvJitLink 12.9, and load the result: pip install 'nvidia-nvjitlink-cu12==12.9.*'",
+            f"link it with nvJitLink 12.9, and load the result: {PIP} 'nvidia-nvjitlink-cu12==12.9.*'",
             CAN_LINK.format("12.9 driver-12.9 ltoir"),
         ],
     ),
@@ -153,7 +150,7 @@ CASES = {
         "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 13.0",
         "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
         [
-            "compile with CUDA 12.9, and link with nvJitLink 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            f"compile with CUDA 12.9, and link with nvJitLink 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
             "require a driver for CUDA 13.0 (580.65.06) or newer, and link with nvJitLink 13.0",
             CAN_LINK.format("13.0 driver-12.9 ltoir"),
         ],
@@ -167,7 +164,7 @@ CASES = {
         ),
         [
             "compile with -arch=sm_90",
-            "compile with CUDA 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
+            f"compile with CUDA 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
             "require a driver for CUDA 13.0 (580.65.06) or newer",
             CAN_LINK.format("13.0 driver-12.9 cubin"),
         ],
@@ -177,8 +174,8 @@ CASES = {
         "NVJITLINK_ERROR_INTERNAL (6): nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5",
         "nvJitLink 13.0 links code of CUDA 13.0 or older; CUDA 13.5 made this",
         [
-            "compile with CUDA 13.0: pip install 'cuda-toolkit[nvrtc]==13.0.*'",
-            "take a newer nvJitLink: pip install 'nvidia-nvjitlink>=13.5'",
+            f"compile with CUDA 13.0: {PIP} 'cuda-toolkit[nvrtc]==13.0.*'",
+            f"take a newer nvJitLink: {PIP} 'nvidia-nvjitlink>=13.5'",
             CAN_LINK.format("13.5 nvjitlink-13.0 ltoir"),
         ],
     ),
@@ -193,8 +190,8 @@ CASES = {
         "NVJITLINK_ERROR_UNKNOWN (42): nvJitLinkAddFile of a library with a cubin for sm_90, made by CUDA 13.0",
         "nvJitLink 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this",
         [
-            "compile with CUDA 12.9: pip install 'cuda-toolkit[nvrtc]==12.9.*'",
-            "take a newer nvJitLink: pip install 'nvidia-nvjitlink>=13.0'",
+            f"compile with CUDA 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
+            f"take a newer nvJitLink: {PIP} 'nvidia-nvjitlink>=13.0'",
             CAN_LINK.format("13.0 nvjitlink-12.9 cubin"),
         ],
     ),
@@ -208,6 +205,86 @@ def test_reasons(name: str) -> None:
     assert explain(given) == {"kind": "skew", "what": what, "why": why, "fix": fix}
 
 
+WORDS = {
+    "PTX without a producer": (
+        refusal("ptx sm_90 - 9.0", code=222),
+        NEWER_PTX,
+        ["compile with CUDA 12.9", "require a driver for CUDA 13.0", CAN_LINK.format("13.0 driver-12.9 ptx")],
+    ),
+    "PTX of an ISA that two releases write": (
+        refusal("ptx sm_90 12.6 8.5", code=222, version=V12_2, arch=""),
+        "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.6 wrote 8.5",
+        [
+            "link it with nvJitLink 12.6",
+            "compile with CUDA 12.2",
+            "require a driver for CUDA 12.5",
+            CAN_LINK.format("12.6 driver-12.2 ptx"),
+        ],
+    ),
+    "LTO-IR of a minor release of the next major, for another architecture": (
+        refusal(words("ltoir", V13_5, "sm_100"), code=221, call="cuLinkAddData"),
+        "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
+        [
+            "compile with CUDA 12.9, and link with nvJitLink 12.9",
+            "require a driver for CUDA 13.0 (580.65.06) or newer, and link with nvJitLink 13.5",
+            CAN_LINK.format("13.5 driver-12.9 ltoir"),
+        ],
+    ),
+    "LTO-IR of a toolkit that no table has": (
+        Refusal("nvJitLinkAddData", 6, read_words(["ltoir sm_90 - 9.99"]), "nvjitlink", V13_0),
+        f"nvJitLink 13.0 links code of CUDA 13.0 or older; a toolkit newer than CUDA {max(NVVM_IR)} made this",
+        ["compile with CUDA 13.0", f"take a newer nvJitLink: {PIP} 'nvidia-nvjitlink>{max(NVVM_IR)}'"],
+    ),
+    "a cubin of a major release that no table has": (
+        refusal("cubin sm_90 99.2 linked"),
+        "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 99.2 made this one",
+        ["compile with CUDA 12", "require a driver for CUDA 99.0 or newer", CAN_LINK.format("99.2 driver-12.9 linked")],
+    ),
+    "a cubin for a newer device of the same major": (
+        refusal("cubin sm_89 12.9 linked", arch="sm_86"),
+        "a cubin for sm_89 runs on devices of compute capability 8.9 to 8.9 only; this device is sm_86",
+        ["compile with -arch=sm_86", "compile with -arch=compute_86"],
+    ),
+    "PTX for a family of devices": (
+        refusal("ptx sm_100f 12.9 8.8", code=218, arch="sm_120"),
+        "PTX for sm_100f runs on devices of compute capability 10.0 to 10.9 only; this device is sm_120",
+        ["compile with -arch=sm_120", "compile with -arch=compute_120"],
+    ),
+    "more images than a line can list": (
+        refusal("fatbin", *(f"cubin sm_{number} 12.9 linked" for number in (50, 52, 53, 60, 61, 62, 70, 72))),
+        "a cubin for sm_50 runs",
+        ["compile with -arch=sm_90", "compile with -arch=compute_90"],
+    ),
+    "a driver's code that means something else to nvJitLink": (
+        refusal("ptx sm_90 13.0 9.0", code=1),
+        NEWER_PTX,
+        ["compile with CUDA 12.9", "require a driver for CUDA 13.0", CAN_LINK.format("13.0 driver-12.9 ptx")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_beginnings(name: str) -> None:
+    """The reason and each change begin as they must."""
+    given, why, fix = WORDS[name]
+    cause = explain(given)
+    assert cause is not None
+    assert cause["why"].startswith(why)
+    assert len(cause["fix"]) == len(fix)
+    assert all(line.startswith(start) for line, start in zip(cause["fix"], fix, strict=True))
+
+
+def test_what_is_listed() -> None:
+    """Of a fatbin that is loaded, six images are described; of the inputs in a library, the first that is too new."""
+    many, two = explain(WORDS["more images than a line can list"][0]), words("cubin", V13_0)
+    linked = explain(refusal("library", two, words("cubin", V13_5), call="cuLinkAddData"))
+    assert many is not None
+    assert linked is not None
+    assert many["what"].count(" or a cubin for ") == 5
+    assert many["why"].count("this device is sm_90") == 6
+    assert "13.5" not in str(linked)
+
+
 NOT_SKEW = {
     "a damaged cubin": refusal("cubin damaged", code=200),
     "a mistake in PTX": refusal("ptx sm_70 - 8.0", code=218),
@@ -217,7 +294,14 @@ NOT_SKEW = {
     "no code at all": refusal("unknown damaged", code=200),
     "an unknown word": refusal("sorcery sm_90 13.0 9.0"),
     "a cubin of an unknown release": refusal("cubin sm_90 - -"),
-    "a cubin for an architecture of an unknown name": refusal("cubin warp_9 12.2 linked"),
+    "PTX for an older architecture than that of the link": refusal("ptx sm_80 12.2 8.2", call="cuLinkAddData"),
+    "PTX of which nvJitLink chooses the architecture": Refusal(
+        "nvJitLinkAddData", 4, read_words(["ptx sm_100 12.9 8.8"]), "nvjitlink", V13_0, arch="sm_90"
+    ),
+    "old PTX that nvJitLink was given": Refusal(
+        "nvJitLinkAddData", 4, read_words(["ptx sm_10 - 1.4"]), "nvjitlink", V13_0
+    ),
+    "PTX that is just new enough": refusal("ptx sm_20 - 2.0", code=218),
     "an input for which -lto is missing": Refusal(
         "nvJitLinkAddData", 18, read_words([words("ltoir", V13_5)]), "nvjitlink", V13_0
     ),
@@ -322,6 +406,10 @@ def test_errors_of_the_bundled_linker() -> None:
     assert of_early["why"] == of_late["why"]
     assert causes.of_link_error(LinkError("no", backend="driver")) is None
     assert causes.of_link_error(LinkError("no", backend="driver", artifact=image)) is None
+    assert causes.of_link_error(LinkError("no", backend="driver", version=V13_0)) is None
+    ptx = read_words(["ptx sm_90 13.0 9.0"])
+    by_driver = LinkError("no", backend="driver", call="cuLinkAddData", code=222, artifact=ptx, version=V12_9)
+    assert causes.of_link_error(by_driver)["why"] == NEWER_PTX
 
 
 def test_a_call_that_is_not_emulated() -> None:

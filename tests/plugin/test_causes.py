@@ -158,7 +158,7 @@ def test_the_section_is_the_block(run, toolkit) -> None:
             SECTION,
             "error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0 for sm_90, made by *13.0",
             f"why    {NEWER_PTX}",
-            "fix    compile with CUDA 12.9: *pip install *'cuda-toolkit[[]nvrtc[]]==12.9.[*]'",
+            "fix    compile with CUDA 12.9: *pip install*'cuda-toolkit[[]nvrtc[]]==12.9.[*]'",
             "       require a driver for CUDA 13.0 (580.65.06) or newer",
             "       see what else works: cudalink can-link 13.0 driver-12.9 ptx",
         ],
