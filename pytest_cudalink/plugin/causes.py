@@ -138,12 +138,12 @@ class Causes:
         return preload.emulated_driver() is not None or preload.driver_exists()
 
     def _of_missing_driver(self, error: BaseException) -> CauseRecord | None:
-        telling = next((one for one in _chain(error) if _NO_DRIVER.search(str(one))), None)
+        telling = next((one for one in _chain(error) if _NO_DRIVER.search(_message(one))), None)
         if telling is None or self._driver is not None or self._finds_driver:
             return None
         from . import driver
 
-        said = next(line.strip() for line in str(telling).splitlines() if _NO_DRIVER.search(line))
+        said = next(line.strip() for line in _message(telling).splitlines() if _NO_DRIVER.search(line))
         return {
             "kind": "no_driver",
             "what": f"{type(telling).__name__}: {said[:200]}",
@@ -215,6 +215,13 @@ def _show(report: pytest.TestReport | pytest.CollectReport, found: _Found) -> No
         report.sections.append((_NOT_EMULATED, "\n".join([*lines, "", _ADVICE])))
     else:
         report.sections.append((_WHY, explanation(found.cause)))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 (the error of a test may fail in its own code)
+        return ""
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

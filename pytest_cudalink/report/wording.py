@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, Final
 
 from ..plurals import counted
+from . import safe_text
 
 __all__ = [
     "EVENTS_UNWRITTEN",
@@ -111,15 +112,15 @@ def not_emulated(functions: Iterable[str]) -> str:
 
 
 def explanation(cause: Mapping[str, Any]) -> str:
-    """Return why a test failed, as lines that begin with ``error``, ``why`` and ``fix``.
+    """Return why a test failed, as lines that are safe to show and begin with ``error``, ``why`` and ``fix``.
 
     Parameters
     ----------
     cause : mapping
         As `events.CauseRecord`.
     """
-    lines = [f"error  {cause['what']}", f"why    {cause['why']}"]
-    lines += [f"{'' if number else 'fix':<6} {text}" for number, text in enumerate(cause["fix"])]
+    lines = [f"error  {safe_text.line(cause['what'])}", f"why    {safe_text.line(cause['why'])}"]
+    lines += [f"{'' if number else 'fix':<6} {safe_text.line(text)}" for number, text in enumerate(cause["fix"])]
     return "\n".join(lines)
 
 
