@@ -27,14 +27,14 @@ __all__ = [
     "TAG",
     "Buffer",
     "ElfError",
-    "Header",
-    "Image",
-    "Section",
-    "Segment",
+    "ElfHeader",
+    "ElfImage",
+    "SectionHeader",
+    "SegmentHeader",
     "Symbol",
-    "header",
+    "read_header",
+    "read_sections",
     "section_names",
-    "sections",
 ]
 
 Buffer: TypeAlias = "bytes | mmap.mmap"
@@ -66,7 +66,7 @@ class ElfError(ValueError):
     """A file is damaged: a table or a name lies outside of it, or tables refer to the same bytes again and again."""
 
 
-class Header(NamedTuple):
+class ElfHeader(NamedTuple):
     """The header of a file; places are offsets from it."""
 
     magic: bytes
@@ -85,7 +85,7 @@ class Header(NamedTuple):
     names: int
 
 
-class Segment(NamedTuple):
+class SegmentHeader(NamedTuple):
     """A program header."""
 
     kind: int
@@ -98,7 +98,7 @@ class Segment(NamedTuple):
     alignment: int
 
 
-class Section(NamedTuple):
+class SectionHeader(NamedTuple):
     """A section header; its name is an offset into the section of names."""
 
     name: int
@@ -123,13 +123,13 @@ class Symbol(NamedTuple):
     is_weak: bool
 
 
-def header(content: Buffer, at: int = 0) -> Header | None:
+def read_header(content: Buffer, at: int = 0) -> ElfHeader | None:
     """Return the header of the file that begins at a place; None if none does."""
     head = content[at : at + HEADER.size]
-    return Header._make(HEADER.unpack(head)) if len(head) == HEADER.size and head.startswith(MAGIC) else None
+    return ElfHeader._make(HEADER.unpack(head)) if len(head) == HEADER.size and head.startswith(MAGIC) else None
 
 
-def sections(content: Buffer, head: Header, at: int = 0) -> list[Section]:
+def read_sections(content: Buffer, head: ElfHeader, at: int = 0) -> list[SectionHeader]:
     """Return the section headers of the file that begins at a place.
 
     Raises
@@ -140,10 +140,10 @@ def sections(content: Buffer, head: Header, at: int = 0) -> list[Section]:
     if head.section_count and head.section_size != _SECTION.size:
         msg = f"its section headers have {head.section_size} bytes; expected {_SECTION.size}"
         raise ElfError(msg)
-    return list(map(Section._make, _rows(_SECTION, content, at + head.sections, head.section_count)))
+    return list(map(SectionHeader._make, _rows(_SECTION, content, at + head.sections, head.section_count)))
 
 
-def section_names(content: Buffer, head: Header, found: list[Section], at: int = 0) -> list[str]:
+def section_names(content: Buffer, head: ElfHeader, found: list[SectionHeader], at: int = 0) -> list[str]:
     """Return the names of sections, cut at 64 bytes."""
     start = at + (found[head.names].offset if head.names < len(found) else 0)
     texts = (content[start + one.name : start + one.name + 64] for one in found)
@@ -159,7 +159,7 @@ def _rows(layout: Struct, content: Buffer, at: int, count: int) -> Iterator[tupl
     return layout.iter_unpack(content[at:end])
 
 
-class Image:
+class ElfImage:
     """What the dynamic loader reads of a library.
 
     Raises
@@ -168,28 +168,28 @@ class Image:
         If the file is damaged; every method raises it, too.
     """
 
-    def __init__(self, content: Buffer, head: Header) -> None:
+    def __init__(self, content: Buffer, head: ElfHeader) -> None:
         self._content = content
         self.head = head
         self._left = _LEAST_NAMES + len(content)
         if head.segment_count and head.segment_size != SEGMENT.size:
             msg = f"its program headers have {head.segment_size} bytes; expected {SEGMENT.size}"
             raise ElfError(msg)
-        segments = [Segment._make(row) for row in _rows(SEGMENT, content, head.segments, head.segment_count)]
+        segments = [SegmentHeader._make(row) for row in _rows(SEGMENT, content, head.segments, head.segment_count)]
         self._loads = [one for one in segments if one.kind == PT_LOAD]
-        self._tags: dict[int, list[int]] = {}
+        self.tags: dict[int, list[int]] = {}
         dynamic = next((one for one in segments if one.kind == PT_DYNAMIC), None)
         count = min(dynamic.in_file // TAG.size, _MOST_TAGS) if dynamic else 0
         for tag, value in _rows(TAG, content, dynamic.offset if dynamic else 0, count):
             if tag == 0:
                 break
-            self._tags.setdefault(tag, []).append(value)
-        self.is_dynamic = DT_STRTAB in self._tags
+            self.tags.setdefault(tag, []).append(value)
+        self.is_dynamic = DT_STRTAB in self.tags
         self._strings = self._offset_of(DT_STRTAB) or 0
 
     def texts(self, tag: int) -> tuple[str, ...]:
         """Return the strings of every tag of a kind."""
-        return tuple(map(self._text, self._tags.get(tag, ())))
+        return tuple(map(self._text, self.tags.get(tag, ())))
 
     def symbols(self, *, undefined_as: re.Pattern[bytes] | None = None, files: Iterable[str] = ()) -> Iterator[Symbol]:
         """Yield the dynamic symbols that have a name.
@@ -202,7 +202,7 @@ class Image:
             SONAMEs.
         """
         place = self._offset_of(DT_SYMTAB)
-        size = max((one.size for one in sections(self._content, self.head) if one.kind == _SHT_DYNSYM), default=0)
+        size = max((one.size for one in read_sections(self._content, self.head) if one.kind == _SHT_DYNSYM), default=0)
         if place is None or size < SYMBOL.size:
             return
         versions = self._versions()
@@ -222,9 +222,9 @@ class Image:
 
     def _offset_of(self, tag: int) -> int | None:
         """Return the place in the file of the table that a tag points to; None without that tag."""
-        if tag not in self._tags:
+        if tag not in self.tags:
             return None
-        address = self._tags[tag][0]
+        address = self.tags[tag][0]
         for one in self._loads:
             place = one.offset + address - one.address
             if one.address <= address < one.address + one.in_file and place < len(self._content):

@@ -23,7 +23,7 @@ import yaml
 
 from pytest_cudalink import emulator
 from pytest_cudalink.artifacts import build as reader_build
-from pytest_cudalink.audit import dynamic
+from pytest_cudalink.elf import ElfImage, read_header
 from pytest_cudalink.emulator import build as emulator_build
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.native import compiler as cc
@@ -303,7 +303,7 @@ def test_no_library_can_be_unloaded() -> None:
     }
     for path in libraries:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            flags = dynamic._Image(content).tags.get(0x6FFFFFFB, [0])  # DT_FLAGS_1
+            flags = ElfImage(content, read_header(content)).tags.get(0x6FFFFFFB, [0])  # DT_FLAGS_1
         assert flags[0] & 8, path.name  # DF_1_NODELETE
 
 

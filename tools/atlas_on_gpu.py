@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.compat.atlas import Answer
+from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.linker import sample
 from pytest_cudalink.skew import NO_KERNEL, run_job
 from tools.make_atlas import answers_of, code_name
@@ -58,7 +58,7 @@ def prepare(folder: Path, measured: Path, file: Path, arch: str = ARCH) -> None:
         inputs = [f"inputs/{producer}/{arch}/{unit}.{kind}" for unit in units]
         not_made = asdict(answer) if answer.status == "not-made" else None
         base = {"kind": kind, "arch": arch, "producer": producer}
-        no_image = not_made or (asdict(Answer("not-made", text="nvJitLink does not link it")))
+        no_image = not_made or (asdict(AtlasAnswer("not-made", text="nvJitLink does not link it")))
         run_it: dict[str, Any] = {**base, "step": "real-run", "consumer": question.consumer}
         questions.append({**run_it, "image": image} if answer.works else {**run_it, "answer": no_image})
         names |= {image} if answer.works else set()
@@ -146,18 +146,18 @@ def _batch(folder: Path, jobs: Mapping[int, dict[str, Any]]) -> dict[int, dict[s
     return dict(zip(jobs, said["answers"], strict=True))
 
 
-def _answer(said: Mapping[str, Any], step: str, wrong: Any, results: Path) -> Answer:
+def _answer(said: Mapping[str, Any], step: str, wrong: Any, results: Path) -> AtlasAnswer:
     if "fault" in said:
         raise RuntimeError(said["fault"])
     if said.get("crashed"):
-        return Answer("crashed", code=-said["code"], name=said["call"])
+        return AtlasAnswer("crashed", code=-said["code"], name=said["call"])
     if not said["ok"]:
         call, code = said["call"].removesuffix("_v2"), said["code"]
         if call == "cuModuleGetFunction" and step != "real-load":  # what was linked is not what was asked for
-            return Answer("wrong", text=NO_KERNEL)
-        return Answer("refused", call, code, code_name(call, code), said["log"])
+            return AtlasAnswer("wrong", text=NO_KERNEL)
+        return AtlasAnswer("refused", call, code, code_name(call, code), said["log"])
     text = "" if step == "real-load" else wrong(results)
-    return Answer("wrong", text=text) if text else Answer("works")
+    return AtlasAnswer("wrong", text=text) if text else AtlasAnswer("works")
 
 
 def _machine() -> dict[str, str]:

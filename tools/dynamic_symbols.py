@@ -18,7 +18,7 @@ from elftools.elf.dynamic import DynamicSegment
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection
 
-from pytest_cudalink.elf import SYMBOL, header
+from pytest_cudalink.elf import SYMBOL, read_header
 
 __all__ = ["Exports", "of_beginning", "of_file"]
 
@@ -179,7 +179,7 @@ def of_beginning(data: bytes, soname: str) -> Exports | None:
     soname : str
         Its SONAME, which must be among its strings.
     """
-    head = header(data)
+    head = read_header(data)
     if head is None:
         return None
     for offset, tables in _hash_tables(data, head.segments + head.segment_size * head.segment_count):

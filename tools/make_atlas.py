@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.compat.atlas import Answer, Atlas
+from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.linker import sample
 from pytest_cudalink.report import whole_file
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 ARCHITECTURES: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
-_WORKS: Final = Answer("works")
+_WORKS: Final = AtlasAnswer("works")
 #: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
 _SHORT_RELEASES: Final = ("12.9", "13.0", "13.2")
 _SHORT_KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin")
@@ -82,7 +82,7 @@ class Question:
         return f"{self.step} {self.consumer}: {self.kind} of {self.producer} for {self.arch}"
 
 
-Answers = dict[Question, Answer]
+Answers = dict[Question, AtlasAnswer]
 
 
 # --- measuring
@@ -170,7 +170,7 @@ class _Bench:
     def image(self, question: Question) -> Path:
         return self.folder / question.step / question.consumer / question.arch / f"{question.producer}.{question.kind}"
 
-    def make(self, producer: str) -> dict[tuple[str, str, str], Answer | None]:
+    def make(self, producer: str) -> dict[tuple[str, str, str], AtlasAnswer | None]:
         """Make every kind for every architecture; returns why not, or None, by producer, architecture and kind."""
         nvrtc = str(self.chains[producer].library("nvrtc"))
         relocatable = {name: source for name, source in _UNITS.items() if name != "whole"}
@@ -190,8 +190,8 @@ class _Bench:
             if library:
                 jobs.append({**job, "step": "fatbins", "library": str(library), "units": list(relocatable)})
                 parts.append((arch, fatbins))
-        result: dict[tuple[str, str, str], Answer | None] = {
-            (producer, arch, kind): Answer("not-made", text="the producing release has no nvFatbin")
+        result: dict[tuple[str, str, str], AtlasAnswer | None] = {
+            (producer, arch, kind): AtlasAnswer("not-made", text="the producing release has no nvFatbin")
             for arch in self.architectures
             for kind in atlas.KINDS
         }
@@ -201,22 +201,22 @@ class _Bench:
                 what = "compiler does not know the architecture"
                 if job["step"] == "fatbins" and result[producer, arch, "ptx"] is None:
                     what = "nvFatbin does not take it"
-                missing = Answer("not-made", text=f"the producing release's {what}")
+                missing = AtlasAnswer("not-made", text=f"the producing release's {what}")
             result.update({(producer, arch, kind): missing for kind in kinds})
         return result
 
-    def missing(self, question: Question, answers: Answers) -> Answer | None:
+    def missing(self, question: Question, answers: Answers) -> AtlasAnswer | None:
         """Return why a question cannot be asked, or None."""
         producer, arch, kind = question.producer, question.arch, question.kind
         if question.step != "nvjitlink":
             try:
                 emulator.emulation_for(question.consumer, arch=arch.rstrip("af"))
             except emulator.EmulatorError:
-                return Answer("not-made", text="the driver has no such device")
+                return AtlasAnswer("not-made", text="the driver has no such device")
         if question.step == "load" and kind != "linked-cubin":
             own = answers.get(Question("nvjitlink", kind, arch, producer, producer))
             if own and not own.works:
-                return Answer("not-made", text="the producer's own nvJitLink does not link it")
+                return AtlasAnswer("not-made", text="the producer's own nvJitLink does not link it")
         return None
 
     def job(self, question: Question) -> dict[str, Any]:
@@ -272,15 +272,17 @@ class _Bench:
         return answers
 
 
-def _answer(question: Question, said: Mapping[str, Any], image: Path) -> Answer:
+def _answer(question: Question, said: Mapping[str, Any], image: Path) -> AtlasAnswer:
     """Return the answer of the worker in the atlas's words; success without the kernel is wrong."""
     if said["ok"]:
         wrong = "" if question.step == "load" else wrong_image(image, question.arch)
-        return Answer("wrong", text=wrong) if wrong else _WORKS
+        return AtlasAnswer("wrong", text=wrong) if wrong else _WORKS
     if said.get("crashed"):
-        return Answer("crashed", code=-said["code"], name=said["call"])
+        return AtlasAnswer("crashed", code=-said["code"], name=said["call"])
     call, code = said["call"], said["code"]
-    return Answer("refused", call.removesuffix("_v2"), code, code_name(call, code), _general(question, said["log"]))
+    return AtlasAnswer(
+        "refused", call.removesuffix("_v2"), code, code_name(call, code), _general(question, said["log"])
+    )
 
 
 def code_name(call: str, code: int) -> str:
@@ -411,7 +413,7 @@ def with_real(found: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
     kept = {question: answer for question, answer in answers_of(found).items() if not question.step.startswith("real")}
     for row in result["answers"]:
         question = Question(row["step"], row["kind"], row["arch"], row["producer"], row["consumer"] or real.cuda)
-        answer = Answer(**row["answer"])
+        answer = AtlasAnswer(**row["answer"])
         kept[question] = replace(answer, text=_general(question, answer.text))
     return content_of(kept, found.wheels, found.measured, [real])
 

@@ -12,7 +12,7 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
-from pytest_cudalink.compat.atlas import Answer, Atlas, Grid, load
+from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid, load
 from pytest_cudalink.compat.documented import disagreements, statements
 from pytest_cudalink.compat.link_rules import found_words
 from pytest_cudalink.plurals import counted
@@ -51,7 +51,7 @@ MARKS = {"works": "✓", "not-made": "-"}
 CLASSES = {status: f"atlas-{status}" for status in ("works", "refused", "wrong", "crashed", "not-made")}
 
 
-def family(answer: Answer) -> tuple[str, str, int, str]:
+def family(answer: AtlasAnswer) -> tuple[str, str, int, str]:
     """An answer without its text, which names releases."""
     return answer.status, answer.call, answer.code, answer.name
 
@@ -68,7 +68,7 @@ def letters(atlas: Atlas) -> dict[tuple[str, str, int, str], str]:
     return found
 
 
-def cells(atlas: Atlas, grid: Grid) -> Iterator[tuple[str, str, Answer]]:
+def cells(atlas: Atlas, grid: Grid) -> Iterator[tuple[str, str, AtlasAnswer]]:
     """Producer, consumer and answer of every cell that was measured."""
     for producer in grid.rows:
         for consumer in consumers(grid):
@@ -117,7 +117,7 @@ def drawn(atlas: Atlas, grid: Grid, archs: Sequence[str], known: dict[tuple[str,
 
 def legend(atlas: Atlas, grid: Grid, name: str, known: dict[tuple[str, str, int, str], str]) -> str:
     """The letters of one grid, each with its call, code and name, and one text for each of the file's answers."""
-    found: dict[str, dict[str, Answer]] = {}
+    found: dict[str, dict[str, AtlasAnswer]] = {}
     count: dict[str, int] = {}
     for producer, consumer, answer in cells(atlas, grid):
         mark = known[family(answer)]
@@ -127,7 +127,7 @@ def legend(atlas: Atlas, grid: Grid, name: str, known: dict[tuple[str, str, int,
     rows = []
     for mark, texts in found.items():
         first = next(iter(texts.values()))
-        said = escape(found_words(Answer(first.status, first.call, first.code, first.name, "")))
+        said = escape(found_words(AtlasAnswer(first.status, first.call, first.code, first.name, "")))
         shown = [escape(one.text) for one in texts.values() if one.text]
         more = "".join(f"<li><code>{text}</code></li>" for text in shown)
         if len(shown) > 2:

@@ -15,13 +15,13 @@ from typing import Any
 
 from ..plurals import listed
 from .declared import Declared, judge_needs, read_requirements, requirements_for
-from .elf import Elf
 from .findings import AuditFinding
 from .libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
+from .loadable import LoadableLibrary
 from .loader import loaded_by
 from .needs import Need, needs_of_scan
 from .scan import Scan, hinted_major, scan_archive, scan_path, wheel_major
-from .targets import Target, targets_of
+from .targets import InstallTarget, targets_of
 from .wheel import AuditError
 
 __all__ = [
@@ -269,7 +269,7 @@ def _common_majors(files: list[FileAudit]) -> tuple[str, ...]:
     )
 
 
-def _declared(scan: Scan) -> dict[Target, Declared]:
+def _declared(scan: Scan) -> dict[InstallTarget, Declared]:
     """The requirements of the one distribution inside, on each target of the wheel; none for none or several."""
     own = _own_metadata(scan)
     if len(own) != 1:
@@ -283,10 +283,12 @@ def _declared(scan: Scan) -> dict[Target, Declared]:
     return {target: read_requirements(metadata, target) for target in targets}
 
 
-def _undeclared(scan: Scan, needs: Sequence[Need], declared: Mapping[Target, Declared]) -> Iterator[AuditFinding]:
+def _undeclared(
+    scan: Scan, needs: Sequence[Need], declared: Mapping[InstallTarget, Declared]
+) -> Iterator[AuditFinding]:
     """Findings about requirements; one that holds on some targets alone names the first of them."""
     dependent = _dependent(scan)
-    found: dict[AuditFinding, list[Target]] = {}
+    found: dict[AuditFinding, list[InstallTarget]] = {}
     for target, requirements in declared.items():
         for finding in judge_needs(needs, requirements, dependent=dependent):
             found.setdefault(finding, []).append(target)
@@ -344,7 +346,7 @@ def _inlined(needs: Iterable[Need]) -> Iterator[AuditFinding]:
             yield AuditFinding(need.path, "inlined", text, "note")
 
 
-def _dependencies(elf: Elf, found: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:
+def _dependencies(elf: LoadableLibrary, found: Mapping[str, str], present: Mapping[str, str]) -> Iterator[Dependency]:
     for library in elf.needed:
         majors = majors_of(library)
         if majors is None:
@@ -359,7 +361,7 @@ def _dependencies(elf: Elf, found: Mapping[str, str], present: Mapping[str, str]
 
 
 def _unprovided(
-    name: str, elves: Mapping[str, Elf], found: Mapping[str, Mapping[str, str]], above: list[str]
+    name: str, elves: Mapping[str, LoadableLibrary], found: Mapping[str, Mapping[str, str]], above: list[str]
 ) -> Iterator[AuditFinding]:
     """Findings about functions of CUDA that the loader cannot find.
 
@@ -388,7 +390,7 @@ def _unprovided(
         )
 
 
-def _findings(name: str, elf: Elf) -> Iterator[AuditFinding]:
+def _findings(name: str, elf: LoadableLibrary) -> Iterator[AuditFinding]:
     for given in {name.rpartition("/")[2], elf.soname or ""}:
         sought = sought_part(given)
         if sought and majors_of(given) is None:

@@ -29,7 +29,7 @@ from ..versions import CudaVersion
 from .contradictions import parse_requirement
 from .findings import AuditFinding
 from .needs import Need
-from .targets import Target, targets_of
+from .targets import InstallTarget, targets_of
 
 __all__ = ["Declared", "Lack", "find_lack", "judge_needs", "read_requirements", "requirement_for", "requirements_for"]
 
@@ -82,7 +82,7 @@ class Lack:
     versions: tuple[str, ...] = ()
 
 
-def read_requirements(metadata: bytes, target: Target | None = None) -> Declared:
+def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> Declared:
     """Read the requirements in a METADATA file as they hold on a target; invalid lines are apart.
 
     The default target is the newest Python on Linux of x86_64.

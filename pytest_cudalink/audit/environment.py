@@ -27,9 +27,9 @@ from . import conda, contradictions
 from .buffers import buffer
 from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
-from .elf import read_dynamic
 from .installed import Installed, Place, Unreadable, find_place, read_distributions
 from .libraries import majors_of
+from .loadable import read_dynamic
 from .ltoir import jitify_release, newest_ltoir
 from .needs import Need, needs_of_scan
 from .providers import Provider, Providers, is_numbered

@@ -6,13 +6,13 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
-from .elf import Elf
+from .loadable import LoadableLibrary
 
 __all__ = ["loaded_by", "resolve"]
 
 
 def resolve(
-    elves: Mapping[str, Elf], spend: Callable[[], object] = lambda: None
+    elves: Mapping[str, LoadableLibrary], spend: Callable[[], object] = lambda: None
 ) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
     """For each file, the files of the wheel that the dynamic loader takes for the libraries it needs; and the reverse.
 

@@ -22,9 +22,9 @@ from ..compat import exports
 from ..compat.releases import NVVM_IR
 from ..plurals import listed
 from ..versions import CudaVersion, Needs
-from .elf import Elf
 from .libraries import is_unversioned_symbol, majors_of, stem_of
-from .opened import Opening, stem_of_name
+from .loadable import LoadableLibrary
+from .opened import OpenedLibrary, stem_of_name
 from .scan import Scan, file_majors, scan_files, scan_path
 
 __all__ = ["Need", "needs_of", "needs_of_files", "needs_of_scan"]
@@ -114,7 +114,7 @@ def needs_of_scan(scan: Scan) -> tuple[Need, ...]:
     return tuple(dict.fromkeys(needs))
 
 
-def _linked(scan: Scan, name: str, elf: Elf, majors: tuple[int, ...]) -> Iterator[Need]:
+def _linked(scan: Scan, name: str, elf: LoadableLibrary, majors: tuple[int, ...]) -> Iterator[Need]:
     for library in elf.needed:
         known = majors_of(library)
         if known is None or library in scan.resolved[0][name] or library in scan.present:
@@ -131,7 +131,7 @@ def _linked(scan: Scan, name: str, elf: Elf, majors: tuple[int, ...]) -> Iterato
                 yield _by_symbols(name, stem, major, symbols)
 
 
-def _symbols(elf: Elf, library: str, stem: str) -> list[str]:
+def _symbols(elf: LoadableLibrary, library: str, stem: str) -> list[str]:
     """The symbols, none of them weak, that a library must define for a file."""
     return sorted(
         {
@@ -195,7 +195,7 @@ def _driver(name: str, library: str, symbols: list[str]) -> Iterator[Need]:
         yield Need(name, "libcuda", major, floor, "symbols", evidence, None, unknown)
 
 
-def _opened(name: str, opened: list[Opening], majors: tuple[int, ...], inside: set[str]) -> Iterator[Need]:
+def _opened(name: str, opened: list[OpenedLibrary], majors: tuple[int, ...], inside: set[str]) -> Iterator[Need]:
     for library, demanded in opened:
         stem = stem_of_name(library)
         if stem is None or stem in inside:

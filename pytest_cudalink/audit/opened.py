@@ -13,7 +13,7 @@ from typing import IO, Any, Final, NamedTuple
 
 from .libraries import majors_of, soname_of_dll
 
-__all__ = ["Opening", "SourceError", "names_in_data", "names_in_source", "stem_of_name"]
+__all__ = ["OpenedLibrary", "SourceError", "names_in_data", "names_in_source", "stem_of_name"]
 
 #: Functions that open a library by its file name, and those of cuda.pathfinder, which take the name without "lib".
 _BY_FILE: Final = frozenset({"CDLL", "PyDLL", "OleDLL", "WinDLL", "LoadLibrary", "LoadLibraryEx", "dlopen"})
@@ -49,7 +49,7 @@ _MOST_HEAD: Final = 64 << 10
 _SHOWN: Final = 40
 
 
-class Opening(NamedTuple):
+class OpenedLibrary(NamedTuple):
     """A library of CUDA that a file may open.
 
     Attributes
@@ -74,7 +74,9 @@ def stem_of_name(name: str) -> str | None:
     return stem if suffix and majors_of(f"{stem}.so") is not None else None
 
 
-def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]], *, dlls: bool = False) -> tuple[Opening, ...]:
+def names_in_data(
+    stream: IO[bytes], ranges: Iterable[tuple[int, int]], *, dlls: bool = False
+) -> tuple[OpenedLibrary, ...]:
     """The names of CUDA libraries that end a C string in these ranges of a file, given as offset and size."""
     found: set[str] = set()
     for offset, size in ranges:
@@ -87,7 +89,7 @@ def names_in_data(stream: IO[bytes], ranges: Iterable[tuple[int, int]], *, dlls:
             if dlls:
                 found |= set(_dlls(data))
             tail = data[-_LONGEST:]
-    return tuple(Opening(name) for name in sorted(found) if stem_of_name(name))
+    return tuple(OpenedLibrary(name) for name in sorted(found) if stem_of_name(name))
 
 
 def _dlls(data: bytes) -> Iterator[str]:
@@ -117,7 +119,7 @@ class SourceError(ValueError):
         self.certain = certain
 
 
-def names_in_source(stream: IO[bytes]) -> tuple[Opening, ...]:
+def names_in_source(stream: IO[bytes]) -> tuple[OpenedLibrary, ...]:
     """The names of CUDA libraries that a Python source passes to ctypes or cuda.pathfinder, sorted.
 
     Where the argument of such a call is not a constant, every constant of the module that is the file name of a CUDA
@@ -155,7 +157,7 @@ def names_in_source(stream: IO[bytes]) -> tuple[Opening, ...]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_file(node.value):
                 found.names.setdefault(node.value, False)
-    return tuple(Opening(name, demanded) for name, demanded in sorted(found.names.items()))
+    return tuple(OpenedLibrary(name, demanded) for name, demanded in sorted(found.names.items()))
 
 
 def _encoding(source: bytes) -> str:

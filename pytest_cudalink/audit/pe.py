@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import IO, Any, Final
 
 from .buffers import buffer
-from .elf import Elf
 from .libraries import cuda_functions
+from .loadable import LoadableLibrary
 
 __all__ = ["is_pe", "pe_data_ranges", "read_pe"]
 
@@ -24,7 +24,7 @@ def is_pe(name: str, stream: IO[bytes]) -> bool:
     return head == b"MZ" and name.lower().endswith(_SUFFIXES)
 
 
-def read_pe(name: str, stream: IO[bytes]) -> Elf:
+def read_pe(name: str, stream: IO[bytes]) -> LoadableLibrary:
     """Read imports and exports of a DLL, in the form of a library of Linux: the DLL stands for library and version.
 
     Raises
@@ -45,7 +45,7 @@ def read_pe(name: str, stream: IO[bytes]) -> Elf:
                 wanted |= {symbol for symbol in symbols if symbol in cuda_functions()}
         exports = getattr(getattr(pe, "DIRECTORY_ENTRY_EXPORT", None), "symbols", [])
         defined = {one.name.decode("ascii", "replace") for one in exports if one.name}
-    return Elf(
+    return LoadableLibrary(
         name.rpartition("/")[2],
         tuple(dict.fromkeys(needed)),
         (),

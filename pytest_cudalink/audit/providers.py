@@ -20,9 +20,9 @@ from ..compat import exports
 from ..elf import ElfError
 from ..regular_files import read_bounded
 from ..versions import CudaVersion
-from .elf import read_dynamic
 from .installed import Installed
 from .libraries import majors_of, stem_of
+from .loadable import read_dynamic
 
 __all__ = ["Provider", "Providers", "is_numbered", "release_of"]
 

@@ -11,12 +11,12 @@ from typing import IO, Final, Literal
 
 from ..versions import CudaVersion, Needs
 from .budget import AuditError, Budget
-from .elf import Elf, data_ranges, is_elf, read_elf
 from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
+from .loadable import LoadableLibrary, data_ranges, is_elf, read_elf
 from .loader import resolve
 from .ltoir import jitify_release, newest_ltoir
-from .opened import Opening, SourceError, names_in_data, names_in_source, stem_of_name
+from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 from .pe import is_pe, pe_data_ranges, read_pe
 from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
 
@@ -38,9 +38,9 @@ class Scan:
     Attributes
     ----------
     path : str
-    elves : dict of str to Elf
+    elves : dict of str to LoadableLibrary
         Libraries that a dynamic loader could load, by their path inside the wheel or folder; DLLs of Windows too.
-    opened : dict of str to tuple of Opening
+    opened : dict of str to tuple of OpenedLibrary
         CUDA libraries that a file may open at run time, by the file's path.
     ltoir : dict of str to Needs
         What the newest LTO-IR in a file needs of nvJitLink, by the file's path.
@@ -55,8 +55,8 @@ class Scan:
     """
 
     path: str
-    elves: dict[str, Elf] = field(default_factory=dict)
-    opened: dict[str, tuple[Opening, ...]] = field(default_factory=dict)
+    elves: dict[str, LoadableLibrary] = field(default_factory=dict)
+    opened: dict[str, tuple[OpenedLibrary, ...]] = field(default_factory=dict)
     ltoir: dict[str, Needs] = field(default_factory=dict)
     jitify: dict[str, CudaVersion] = field(default_factory=dict)
     metadata: dict[str, bytes] = field(default_factory=dict)
@@ -135,7 +135,7 @@ def _scan(path: str, members: Members, budget: Budget) -> Scan:
 
 
 def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
-    names: tuple[Opening, ...] = ()
+    names: tuple[OpenedLibrary, ...] = ()
     if is_elf(stream):
         found = read_elf(stream)
         if found is None:

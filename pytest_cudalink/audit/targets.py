@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-__all__ = ["Target", "targets_of"]
+__all__ = ["InstallTarget", "targets_of"]
 
 #: The minor versions of Python that a wheel without an exact one may be installed on.
 _MINORS: Final = range(9, 16)
@@ -21,7 +21,7 @@ _LINUX: Final = ("linux", "Linux", "posix")
 
 
 @dataclass(frozen=True, order=True)
-class Target:
+class InstallTarget:
     """One Python on one platform.
 
     Attributes
@@ -62,7 +62,9 @@ class Target:
         }
 
 
-def targets_of(path: str, requires_python: str = "", *, windows: bool = False, machine: str = "") -> list[Target]:
+def targets_of(
+    path: str, requires_python: str = "", *, windows: bool = False, machine: str = ""
+) -> list[InstallTarget]:
     """The targets of a wheel, the oldest Python first.
 
     Parameters
@@ -82,11 +84,11 @@ def targets_of(path: str, requires_python: str = "", *, windows: bool = False, m
     except InvalidWheelFilename:
         tags = [Tag("py3", "none", "any")]
     found = {
-        Target(minor, tag.interpreter.startswith("pp"), *(_platform(tag.platform) or inside))
+        InstallTarget(minor, tag.interpreter.startswith("pp"), *(_platform(tag.platform) or inside))
         for tag in tags
         for minor in _minors(tag)
     }
-    found = found or {Target(minor, False, *inside) for minor in _MINORS}  # noqa: FBT003 (the second field)
+    found = found or {InstallTarget(minor, False, *inside) for minor in _MINORS}  # noqa: FBT003 (the second field)
     return sorted(_accepted(found, requires_python) or found)
 
 
@@ -112,7 +114,7 @@ def _platform(tag: str) -> tuple[tuple[str, str, str], str] | None:
     return _SYSTEMS.get(kind, _LINUX), "arm64" if machine == "universal2" else machine
 
 
-def _accepted(found: Iterable[Target], requires_python: str) -> set[Target]:
+def _accepted(found: Iterable[InstallTarget], requires_python: str) -> set[InstallTarget]:
     try:
         specifier = SpecifierSet(requires_python)
         return {one for one in found if specifier.contains(f"3.{one.minor}.99")}

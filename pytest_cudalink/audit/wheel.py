@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from .budget import AuditError, Budget
-from .elf import is_elf
+from .loadable import is_elf
 
 __all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive", "refuse_folder_of_wheels"]
 

@@ -14,7 +14,7 @@ from ..progress import progress
 from ..report.safe_text import line as safe
 
 if TYPE_CHECKING:
-    from ..audit.device_code import DeviceCode, Group, Image
+    from ..audit.device_code import DeviceCode, DeviceImage, ImageGroup
     from ..audit.device_code.assemble import Assembled
     from ..toolchains import Toolchain
     from ..versions import CudaVersion
@@ -201,10 +201,10 @@ _Table = tuple[tuple[str, ...], ...]
 
 
 def _tables(
-    groups: Iterable[Group], rows: Sequence[str], drivers: Sequence[CudaVersion]
-) -> list[tuple[list[Group], _Table]]:
+    groups: Iterable[ImageGroup], rows: Sequence[str], drivers: Sequence[CudaVersion]
+) -> list[tuple[list[ImageGroup], _Table]]:
     """The groups that have one table together, the worst table first."""
-    found: dict[_Table, list[Group]] = {}
+    found: dict[_Table, list[ImageGroup]] = {}
     for group in groups:
         table = tuple(tuple(str(group.answer(arch, driver).outcome) for driver in drivers) for arch in rows)
         found.setdefault(table, []).append(group)
@@ -215,7 +215,7 @@ def _tables(
     return [(alike, table) for table, alike in sorted(found.items(), key=lambda one: -badness(one[0]))]
 
 
-def _files(groups: Iterable[Group]) -> Iterable[str]:
+def _files(groups: Iterable[ImageGroup]) -> Iterable[str]:
     groups = list(groups)
     paths = list(dict.fromkeys(path for group in groups for path in group.paths))
     count = sum(group.count for group in groups)
@@ -225,7 +225,7 @@ def _files(groups: Iterable[Group]) -> Iterable[str]:
         yield f"    and {len(paths) - _MOST_PATHS} more"
 
 
-def _facts(images: Sequence[Image]) -> Iterable[str]:
+def _facts(images: Sequence[DeviceImage]) -> Iterable[str]:
     """What the images are: architectures, PTX ISA, toolkits; and what is not known of them."""
     for kind, name in (("cubin", "cubins"), ("ptx", "PTX"), ("ltoir", "LTO-IR")):
         chosen = [image for image in images if image.kind == kind]

@@ -75,7 +75,9 @@ def _openings(file: Path) -> list[Opening]:
     return [Opening(*ast.literal_eval(line)) for line in lines]
 
 
-def _libraries(image: loader_log.Image, openings: Sequence[Opening], home: provenance.Home) -> list[provenance.Library]:
+def _libraries(
+    image: loader_log.LoadedImage, openings: Sequence[Opening], home: provenance.Home
+) -> list[provenance.Library]:
     """Return the CUDA libraries of a program."""
     # what Python code opened comes first: the loader knows only that ctypes did
     every = [*openings, *(one._replace(through=provenance.shown(one.through)) for one in image.openings)]

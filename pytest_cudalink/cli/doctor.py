@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ..plurals import counted
 
 if TYPE_CHECKING:
-    from ..guardrails.doctor import Cause, DoctorReport, Link
+    from ..guardrails.doctor import DoctorReport, FindingCause, PredictedLink
 
 __all__ = ["DESCRIPTION", "configure", "page", "run"]
 
@@ -100,7 +100,7 @@ def page(report: DoctorReport, *, verbose: bool = False) -> Iterator[Line]:
         yield "--verbose shows every part, copy, rule, link and finding.", ""
 
 
-def _cause(cause: Cause, shown: set[str], done: Cause | None) -> Iterator[Line]:
+def _cause(cause: FindingCause, shown: set[str], done: FindingCause | None) -> Iterator[Line]:
     """Yield one line for the cause, and the repairs below it that no line above has shown; adds them to `shown`."""
     mark = _MARKS[cause.severity]
     several = f" ({counted(len(cause.findings), 'finding')})" if len(cause.findings) > 1 else ""
@@ -258,7 +258,7 @@ def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
         yield mark, rule, f"{messages[0]}{more}"
 
 
-def _links(links: Sequence[Link]) -> Iterator[tuple[str, ...]]:
+def _links(links: Sequence[PredictedLink]) -> Iterator[tuple[str, ...]]:
     """Yield one row for all policies and inputs that take the same backend for the same reason."""
     groups: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for link in links:

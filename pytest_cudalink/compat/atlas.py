@@ -16,7 +16,7 @@ from ..tables import matrices_dir
 from ..versions import CudaVersion
 from .releases import PTX_ISA
 
-__all__ = ["FORMAT", "KINDS", "STATUSES", "STEPS", "Answer", "Atlas", "Grid", "RealDriver", "atlas_of", "load"]
+__all__ = ["FORMAT", "KINDS", "STATUSES", "STEPS", "Atlas", "AtlasAnswer", "Grid", "RealDriver", "atlas_of", "load"]
 
 FORMAT: Final = 1
 
@@ -44,7 +44,7 @@ STATUSES: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class AtlasAnswer:
     """The answer to one question of the atlas.
 
     Attributes
@@ -121,7 +121,7 @@ class Atlas:
     measured : dict of str to str
         Date, command, machine and version of this package.
     real : tuple of RealDriver
-    answers : dict of str to Answer
+    answers : dict of str to AtlasAnswer
         Letter to answer.
     grids : tuple of Grid
     """
@@ -130,7 +130,7 @@ class Atlas:
     wheels: Mapping[str, Mapping[str, str]]
     measured: Mapping[str, str]
     real: tuple[RealDriver, ...]
-    answers: Mapping[str, Answer] = field(repr=False)
+    answers: Mapping[str, AtlasAnswer] = field(repr=False)
     grids: tuple[Grid, ...] = field(repr=False)
 
     @property
@@ -154,7 +154,7 @@ class Atlas:
 
     def ask(
         self, producer: str | CudaVersion, consumer: str | CudaVersion, kind: str, step: str, arch: str = "sm_90"
-    ) -> Answer | None:
+    ) -> AtlasAnswer | None:
         """Return the measured answer, or None if the question was not measured.
 
         Parameters
@@ -178,7 +178,7 @@ class Atlas:
         return _filled(self.answers[letter], made, read)
 
 
-def _filled(answer: Answer, producer: str, consumer: str) -> Answer:
+def _filled(answer: AtlasAnswer, producer: str, consumer: str) -> AtlasAnswer:
     """Return the answer with the PTX ISA versions of the pair in its text; the file has placeholders for them."""
     if "{" not in answer.text:
         return answer
@@ -186,7 +186,7 @@ def _filled(answer: Answer, producer: str, consumer: str) -> Answer:
     for place, release in (("{written}", producer), ("{read}", consumer)):
         isa = PTX_ISA.get(CudaVersion.parse(release))
         text = text.replace(place, ".".join(map(str, isa)) if isa else "?")
-    return Answer(answer.status, answer.call, answer.code, answer.name, text)
+    return AtlasAnswer(answer.status, answer.call, answer.code, answer.name, text)
 
 
 def atlas_of(content: Mapping[str, Any]) -> Atlas:
@@ -211,7 +211,7 @@ def atlas_of(content: Mapping[str, Any]) -> Atlas:
         content["wheels"],
         content["measured"],
         real,
-        {letter: Answer(**answer) for letter, answer in content["answers"].items()},
+        {letter: AtlasAnswer(**answer) for letter, answer in content["answers"].items()},
         tuple(Grid(**grid, consumers=consumers(grid["step"])) for grid in content["grids"]),
     )
 

@@ -11,7 +11,7 @@ from typing import Final
 from ..tables import read_table
 from ..versions import CudaVersion
 from .architectures import known_architectures
-from .atlas import Answer, Atlas, Grid
+from .atlas import Atlas, AtlasAnswer, Grid
 from .releases import PTX_ISA
 
 __all__ = ["Disagreement", "Statement", "disagreements", "reproducer", "statements"]
@@ -86,7 +86,7 @@ class Disagreement:
     grid : pytest_cudalink.compat.atlas.Grid
     cells : tuple of tuple of str
         Producer and consumer of each pair.
-    answer : pytest_cudalink.compat.atlas.Answer
+    answer : pytest_cudalink.compat.atlas.AtlasAnswer
         The answer to the first pair; the others differ in version numbers at most.
     reproducer : str
         A command that shows it.
@@ -95,7 +95,7 @@ class Disagreement:
     statement: Statement
     grid: Grid
     cells: tuple[tuple[str, str], ...]
-    answer: Answer
+    answer: AtlasAnswer
     reproducer: str
 
     @property

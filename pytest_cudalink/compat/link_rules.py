@@ -15,7 +15,7 @@ from ..versions import CudaVersion, Needs
 from .releases import NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
 
 if TYPE_CHECKING:
-    from .atlas import Answer
+    from .atlas import AtlasAnswer
 
 __all__ = ["ARCH", "RELATIONS", "contents_of", "evidence", "expected", "found_words", "header_needs"]
 
@@ -67,7 +67,7 @@ def expected(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion)
     return header_needs(producer, inside).met_by(consumer)
 
 
-def found_words(answer: Answer) -> str:
+def found_words(answer: AtlasAnswer) -> str:
     """Return what a library answered, in words: ``"works"``, or the call with code, name and text."""
     if answer.works:
         return "works"

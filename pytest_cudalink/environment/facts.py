@@ -17,7 +17,7 @@ from typing import Final
 
 from .. import probes
 from ..regular_files import read_bounded
-from .requirements import Found
+from .requirements import EnvironmentFact
 
 __all__ = ["PACKAGES", "Environment", "driver_is_emulated"]
 
@@ -30,13 +30,13 @@ _MOST_MANIFEST: Final = 1 << 20
 _NVRTC: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 
-def _installed(*names: str) -> Found:
+def _installed(*names: str) -> EnvironmentFact:
     for name in names:
         try:
-            return Found(metadata.version(name), source=f"metadata of {name}")
+            return EnvironmentFact(metadata.version(name), source=f"metadata of {name}")
         except metadata.PackageNotFoundError:
             continue
-    return Found(None, "absent", f"no {' or '.join(names)} is installed")
+    return EnvironmentFact(None, "absent", f"no {' or '.join(names)} is installed")
 
 
 def driver_is_emulated() -> bool:
@@ -49,50 +49,50 @@ def driver_is_emulated() -> bool:
         return False
 
 
-def _driver() -> Found:
+def _driver() -> EnvironmentFact:
     version = probes.driver_version()
     value = None if version is None else str(version)
     if probes.fakes().fakes_driver:
-        return Found(value, "faked", "fake_versions")
+        return EnvironmentFact(value, "faked", "fake_versions")
     if version is None:
-        return Found(None, "absent", "libcuda.so.1")
-    return Found(value, "emulated" if driver_is_emulated() else "real", "cuDriverGetVersion")
+        return EnvironmentFact(None, "absent", "libcuda.so.1")
+    return EnvironmentFact(value, "emulated" if driver_is_emulated() else "real", "cuDriverGetVersion")
 
 
-def _driver_release() -> Found:
+def _driver_release() -> EnvironmentFact:
     """Release of the driver, such as 580.65.06."""
     from ..process.preload import emulation as emulation_of_process
 
     emulation = emulation_of_process()
     if emulation is not None:
-        return Found(emulation.release, "emulated", "the emulated driver")
+        return EnvironmentFact(emulation.release, "emulated", "the emulated driver")
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             match = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", file.read())
     except OSError:
         match = None
     if match is None:
-        return Found(None, "absent", "/proc/driver/nvidia/version")
-    return Found(match[1], source="/proc/driver/nvidia/version")
+        return EnvironmentFact(None, "absent", "/proc/driver/nvidia/version")
+    return EnvironmentFact(match[1], source="/proc/driver/nvidia/version")
 
 
-def _nvjitlink() -> Found:
+def _nvjitlink() -> EnvironmentFact:
     try:
         version = probes.nvjitlink_version(warn=False)
     except RuntimeError as error:
         guard_rails = sys.modules.get("pytest_cudalink.guardrails")
         if guard_rails is None or not isinstance(error, guard_rails.CompatibilityCheckError):
             raise
-        return Found(None, "absent", f"refused by the guard rails: {error.verdict.message}")
+        return EnvironmentFact(None, "absent", f"refused by the guard rails: {error.verdict.message}")
     value = None if version is None else str(version)
     if probes.fakes().fakes_nvjitlink:
-        return Found(value, "faked", "fake_versions")
+        return EnvironmentFact(value, "faked", "fake_versions")
     if value is None:
-        return Found(None, "absent", probes.nvjitlink().obstacle or "nvJitLink")
-    return Found(value, source=f"nvJitLinkVersion of {probes.nvjitlink().path}")
+        return EnvironmentFact(None, "absent", probes.nvjitlink().obstacle or "nvJitLink")
+    return EnvironmentFact(value, source=f"nvJitLinkVersion of {probes.nvjitlink().path}")
 
 
-def _local(component: str) -> Found | None:
+def _local(component: str) -> EnvironmentFact | None:
     """Return what the toolkit folder that the environment names says of a component; None without such a toolkit."""
     for variable in ("CUDA_PATH", "CUDA_HOME"):
         if not (folder := os.environ.get(variable)):
@@ -103,24 +103,24 @@ def _local(component: str) -> Found | None:
         except (OSError, ValueError, LookupError, TypeError, RecursionError):
             continue
         if re.fullmatch(r"\d+(\.\d+)+", str(version)):
-            return Found(str(version), source=f"{file} (from {variable})")
+            return EnvironmentFact(str(version), source=f"{file} (from {variable})")
     return None
 
 
-def _installed_or_local(component: str, *names: str) -> Found:
+def _installed_or_local(component: str, *names: str) -> EnvironmentFact:
     """Return the release of the first of some wheels that is installed; without them, that of a local toolkit."""
     found = _installed(*names)
     return found if found.value else _local(component) or found
 
 
-def _gpu() -> Found:
+def _gpu() -> EnvironmentFact:
     arch = probes.device_arch()
     if arch is None:
-        return Found(None, "absent", "cuDeviceGet")
-    return Found(arch, "emulated" if driver_is_emulated() else "real", "cuDeviceGetAttribute")
+        return EnvironmentFact(None, "absent", "cuDeviceGet")
+    return EnvironmentFact(arch, "emulated" if driver_is_emulated() else "real", "cuDeviceGetAttribute")
 
 
-_ASK: Final[dict[str, Callable[[], Found]]] = {
+_ASK: Final[dict[str, Callable[[], EnvironmentFact]]] = {
     "ctk": partial(_installed_or_local, "cuda", "cuda-toolkit", *_NVRTC),  # the metapackage, or the compiler
     "driver": _driver,
     "driver_release": _driver_release,
@@ -132,10 +132,10 @@ _ASK: Final[dict[str, Callable[[], Found]]] = {
 }
 
 
-class Environment(Mapping[str, Found]):
+class Environment(Mapping[str, EnvironmentFact]):
     """Facts by name, read when they are looked up: the names of the marker and of the records, and `PACKAGES`."""
 
-    def __getitem__(self, name: str) -> Found:
+    def __getitem__(self, name: str) -> EnvironmentFact:
         return _ASK[name]()
 
     def __iter__(self) -> Iterator[str]:

@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from ..compat.architectures import ARCHITECTURES, known_architectures
 
-__all__ = ["NAMES", "Found", "Raises", "Requirement", "parse", "unmet"]
+__all__ = ["NAMES", "EnvironmentFact", "Raises", "Requirement", "parse", "unmet"]
 
 #: The requirements that the marker takes, in the order in which they are checked: the cheapest first.
 NAMES: Final = ("ctk", "nvjitlink", "driver", "gpu", "arch")
@@ -27,7 +27,7 @@ _BARE: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Found:
+class EnvironmentFact:
     """One fact of the environment.
 
     Attributes
@@ -68,7 +68,7 @@ class Requirement:
     arch: str | None = None
     wanted: bool = True
 
-    def met_by(self, found: Found) -> bool:
+    def met_by(self, found: EnvironmentFact) -> bool:
         """Whether a fact of the environment meets the requirement; an absent one meets no version."""
         if self.name == "gpu":
             return (found.value is not None and found.kind == "real") == self.wanted
@@ -161,7 +161,7 @@ def parse(keywords: Mapping[str, object]) -> list[Requirement]:
     return [_parse(name, keywords[name]) for name in NAMES if keywords.get(name) is not None]
 
 
-def unmet(requirements: Iterable[Requirement], found: Mapping[str, Found]) -> list[Requirement]:
+def unmet(requirements: Iterable[Requirement], found: Mapping[str, EnvironmentFact]) -> list[Requirement]:
     """The requirements that are not met. `found` is read only for these requirements, in order."""
     return [requirement for requirement in requirements if not requirement.met_by(found[requirement.name])]
 

@@ -34,7 +34,7 @@ from .repair import repair
 from .rules import check_driver, judge_all, parse_constraint
 from .system import IN_PROCESS, Copy, ResolutionError, System
 
-__all__ = ["LOOKED_FOR", "Cause", "Copy", "DoctorFinding", "DoctorReport", "Link", "examine"]
+__all__ = ["LOOKED_FOR", "Copy", "DoctorFinding", "DoctorReport", "FindingCause", "PredictedLink", "examine"]
 
 #: The items that the page lists, by kind.
 LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
@@ -61,7 +61,7 @@ _COUNTED: Final = _SEVERITIES[:2]
 
 
 @dataclass(frozen=True)
-class Link:
+class PredictedLink:
     """The backend that a link would take.
 
     Attributes
@@ -104,7 +104,7 @@ class DoctorFinding:
 
 
 @dataclass(frozen=True)
-class Cause:
+class FindingCause:
     """The findings of one cause.
 
     Attributes
@@ -153,7 +153,7 @@ class DoctorReport:
         Labels of the items that were not found.
     copies : list of Copy
     rules : list of items.Verdict
-    links : list of Link
+    links : list of PredictedLink
     findings : list of DoctorFinding
     """
 
@@ -162,7 +162,7 @@ class DoctorReport:
     missing: list[str] = field(default_factory=list)
     copies: list[Copy] = field(default_factory=list)
     rules: list[Verdict] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
+    links: list[PredictedLink] = field(default_factory=list)
     findings: list[DoctorFinding] = field(default_factory=list)
 
     @property
@@ -177,12 +177,12 @@ class DoctorReport:
         return ("coherent", "incoherent", "not enough known")[self.exit_code]
 
     @property
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[FindingCause]:
         """The findings by cause: the worst first, else in the order of the findings."""
         groups: dict[str, list[DoctorFinding]] = {}
         for finding in self.findings:
             groups.setdefault(finding.cause or finding.text, []).append(finding)
-        causes = [Cause(text, tuple(findings)) for text, findings in groups.items()]
+        causes = [FindingCause(text, tuple(findings)) for text, findings in groups.items()]
         return sorted(causes, key=lambda cause: _SEVERITIES.index(cause.severity))
 
     def version_of(self, name: str) -> CudaVersion | None:
@@ -407,7 +407,7 @@ def _usable_nvjitlink(report: DoctorReport) -> CudaVersion | None:
     return None if version is not None and version < FIRST_USABLE_NVJITLINK else version
 
 
-def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[Link]:
+def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[PredictedLink]:
     """Yield the backend of each policy, as the bundled linker would decide."""
     nvjitlink = _usable_nvjitlink(report)
     driver: CudaVersion | None = facts.cuda().value
@@ -418,7 +418,7 @@ def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[Link]:
             why = decision.message or decision.sentence
             if decision.backend == "driver" and driver is None:
                 why = f"{why}; but there is no driver, so the link fails"
-            yield Link(policy, kind, decision.backend or "error", why)
+            yield PredictedLink(policy, kind, decision.backend or "error", why)
 
 
 def _link_findings(report: DoctorReport) -> Iterator[DoctorFinding]:

@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Library", "library"]
+__all__ = ["WatchedLibrary", "library"]
 
 _OURS = Path(__file__).parent / "lib" / "libcudalink-watched.so"
 _PRINTED_FATAL = 1 << 16  # native/watched.h
@@ -54,7 +54,7 @@ def _texts(options: tuple[str, ...]) -> Any:
     return (c_char_p * len(options))(*(option.encode() for option in options))
 
 
-class Library:
+class WatchedLibrary:
     """The watched functions of one libnvJitLink.
 
     Parameters
@@ -104,11 +104,11 @@ class Library:
 
 
 @cache
-def library(path: str) -> Library:
+def library(path: str) -> WatchedLibrary:
     """Return the functions of the libnvJitLink at a path, which is loaded already."""
     loaded = ctypes.CDLL(path)
     functions = (
         *(loaded.nvJitLinkAddData, loaded.nvJitLinkComplete),
         *(loaded.nvJitLinkCreate, loaded.nvJitLinkDestroy),
     )
-    return Library(*(ctypes.cast(function, c_void_p).value or 0 for function in functions))
+    return WatchedLibrary(*(ctypes.cast(function, c_void_p).value or 0 for function in functions))

@@ -23,8 +23,8 @@ from ..elf import (
     SEGMENT,
     SYMBOL,
     TAG,
-    Segment,
-    header,
+    SegmentHeader,
+    read_header,
 )
 
 __all__ = ["DamagedLibraryError", "check", "damage"]
@@ -71,7 +71,7 @@ def _damage_of(file: int, size: int) -> str:
     content = os.pread(file, HEADER.size, 0)
     if len(content) < HEADER.size:
         return "is cut off" if content[:4] == MAGIC[: len(content)][:4] else ""
-    head = header(content)
+    head = read_header(content)
     if head is None or head.segment_size != SEGMENT.size:
         return ""
     if head.segment_count > _MOST_PROGRAM_HEADERS:
@@ -79,7 +79,7 @@ def _damage_of(file: int, size: int) -> str:
     length = SEGMENT.size * head.segment_count
     if head.segments + length > size:
         return "is cut off"
-    segments = [Segment._make(row) for row in SEGMENT.iter_unpack(os.pread(file, length, head.segments))]
+    segments = [SegmentHeader._make(row) for row in SEGMENT.iter_unpack(os.pread(file, length, head.segments))]
     if any(one.kind == PT_LOAD and one.offset + one.in_file > size for one in segments):
         return "is cut off"
     dynamic = next((one for one in segments if one.kind == PT_DYNAMIC and one.in_file <= _MOST_DYNAMIC), None)
@@ -89,7 +89,7 @@ def _damage_of(file: int, size: int) -> str:
     return ""
 
 
-def _has_names(table: bytes, segments: list[Segment]) -> bool:
+def _has_names(table: bytes, segments: list[SegmentHeader]) -> bool:
     """Whether the names and symbols that a dynamic section refers to are in the file."""
     tags = dict(TAG.iter_unpack(table[: len(table) // TAG.size * TAG.size]))
     needed = ((tags.get(DT_STRTAB, 0), tags.get(DT_STRSZ, 0)), (tags.get(DT_SYMTAB, 0), SYMBOL.size))

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from .loads import LoadedObject, Opening
 
-__all__ = ["Image", "Listing", "listing", "parse"]
+__all__ = ["Listing", "LoadedImage", "listing", "parse"]
 
 _LINE: Final = re.compile(r" *(\d+):\t(.*)", re.DOTALL)
 _FILE: Final = re.compile(
@@ -33,7 +33,7 @@ _ORIGIN: Final = re.compile(r"\$(?:ORIGIN\b|\{ORIGIN\})")
 _MOST: Final = 64 << 20
 
 
-class Image(NamedTuple):
+class LoadedImage(NamedTuple):
     """A program in a process, and what it loaded.
 
     Attributes
@@ -56,12 +56,12 @@ class Listing(NamedTuple):
 
     Attributes
     ----------
-    images : tuple of Image
+    images : tuple of LoadedImage
     fault : str
         Why they are not all; empty where nothing speaks against it.
     """
 
-    images: tuple[Image, ...]
+    images: tuple[LoadedImage, ...]
     fault: str = ""
 
 
@@ -81,7 +81,7 @@ def listing(prefix: Path, pid: int, folder: str, preloaded: Iterable[str] = ()) 
     """
     if sys.platform != "linux":
         return Listing((), "this system is not Linux")
-    images: list[Image] = []
+    images: list[LoadedImage] = []
     files = sorted(prefix.parent.glob(f"{prefix.name}.*"))
     left = _MOST
     for file in files:
@@ -156,7 +156,7 @@ class _Process:
             return self.tried.get(name, name)
         return _ORIGIN.sub(lambda _: by.rpartition("/")[0] or ".", name)
 
-    def image(self, folder: str, preloaded: Sequence[str]) -> Image:
+    def image(self, folder: str, preloaded: Sequence[str]) -> LoadedImage:
         """Return what the list says so far."""
         needed: dict[str, list[str]] = {}
         openings = []
@@ -172,14 +172,14 @@ class _Process:
             linked = tuple(needed.get(path, ())) if path != self.program else ()
             # a name with a slash is a path that is linked or opened as such
             objects.append(LoadedObject(_absolute(path, folder), "" if "/" in one.name else one.name, linked))
-        return Image(self.program, tuple(objects), tuple(openings))
+        return LoadedImage(self.program, tuple(objects), tuple(openings))
 
 
 def _absolute(path: str, folder: str) -> str:
     return os.path.join(folder, path) if "/" in path else path  # noqa: PTH118 (the path of a file that may be hostile)
 
 
-def parse(text: str, folder: str = "/", preloaded: Iterable[str] = ()) -> list[Image]:
+def parse(text: str, folder: str = "/", preloaded: Iterable[str] = ()) -> list[LoadedImage]:
     """Return the programs of one file that the loader wrote; lines of another form count for nothing.
 
     Parameters
@@ -189,7 +189,7 @@ def parse(text: str, folder: str = "/", preloaded: Iterable[str] = ()) -> list[I
         As for `listing`.
     """
     preloaded = tuple(preloaded)
-    images: list[Image] = []
+    images: list[LoadedImage] = []
     processes: dict[str, _Process] = {}
     for whole in text.split("\n"):
         match = _LINE.fullmatch(whole)

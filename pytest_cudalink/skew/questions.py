@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..compat.atlas import KINDS, Answer, Atlas
+from ..compat.atlas import KINDS, Atlas, AtlasAnswer
 from ..compat.documented import Statement, statements
 from ..compat.link_rules import ARCH, expected
 from ..compat.releases import PTX_ISA
@@ -81,11 +81,11 @@ class Reply:
     Attributes
     ----------
     question : Question
-    answer : Answer or None
+    answer : AtlasAnswer or None
         What was measured; None if it was not.
     why_not : str
         Why nothing was measured, and what the rule extrapolates; empty if it was.
-    hardware : tuple of (str, Answer)
+    hardware : tuple of (str, AtlasAnswer)
         What a real driver of the release answered, or what ran of the image; with driver and device.
     documented : tuple of (Statement, bool)
         What NVIDIA documents about it, and whether it works by that.
@@ -96,9 +96,9 @@ class Reply:
     """
 
     question: Question
-    answer: Answer | None
+    answer: AtlasAnswer | None
     why_not: str
-    hardware: tuple[tuple[str, Answer], ...]
+    hardware: tuple[tuple[str, AtlasAnswer], ...]
     documented: tuple[tuple[Statement, bool], ...]
     rules: tuple[Prediction, ...]
     instead: tuple[str, ...]
@@ -151,7 +151,7 @@ def reply(atlas: Atlas, question: Question) -> Reply:
 
 def _ask(
     atlas: Atlas, one: Question, *, producer: object = None, consumer: object = None, step: str = ""
-) -> Answer | None:
+) -> AtlasAnswer | None:
     """Return the atlas's answer to a question, or to the same one about another release."""
     kind, step = one.kind, step or one.step
     made, read = str(producer or one.producer), str(consumer or one.consumer.release)
@@ -197,7 +197,7 @@ def _rules(one: Question) -> tuple[Prediction, ...]:
     return (*found, *(rule for rule in loads if rule.rule.startswith("policy")))
 
 
-def _hardware(atlas: Atlas, one: Question) -> list[tuple[str, Answer]]:
+def _hardware(atlas: Atlas, one: Question) -> list[tuple[str, AtlasAnswer]]:
     """Return what a real driver of the release answered, or what a GPU ran of what nvJitLink linked."""
     linked = one.step == "nvjitlink"
     reals = [real for real in atlas.real if linked or real.cuda == str(one.consumer.release)]
@@ -237,7 +237,7 @@ def _instead(atlas: Atlas, one: Question) -> list[str]:
     return found
 
 
-def _nearest(atlas: Atlas, start: CudaVersion, ask: Callable[[CudaVersion], Answer | None]) -> CudaVersion | None:
+def _nearest(atlas: Atlas, start: CudaVersion, ask: Callable[[CudaVersion], AtlasAnswer | None]) -> CudaVersion | None:
     """Return the nearest release for which the answer is that it works; of two, the newer one."""
     releases = [CudaVersion.parse(str(release)) for release in atlas.releases]
     here = releases.index(start)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from ..compat.atlas import Answer, Atlas
+from ..compat.atlas import Atlas, AtlasAnswer
 from ..compat.link_rules import contents_of, expected
 from ..compat.releases import DRIVER_RELEASES
 from ..guardrails.items import Item
@@ -88,7 +88,7 @@ class Contradiction:
     prediction : Prediction
     step, kind, arch : str
     producer, consumer : CudaVersion
-    answer : Answer
+    answer : AtlasAnswer
         What was measured.
     """
 
@@ -98,7 +98,7 @@ class Contradiction:
     arch: str
     producer: CudaVersion
     consumer: CudaVersion
-    answer: Answer
+    answer: AtlasAnswer
 
     @property
     def reason(self) -> Reason | None:

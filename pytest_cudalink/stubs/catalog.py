@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Catalog", "CatalogError", "Function", "Library", "Output", "Parameter", "load_catalog"]
+__all__ = ["Catalog", "CatalogError", "CatalogLibrary", "Function", "Output", "Parameter", "load_catalog"]
 
 CATALOG_FILE = Path(__file__).with_name("catalog.toml")
 
@@ -112,7 +112,7 @@ class Function:
 
 
 @dataclass(frozen=True)
-class Library:
+class CatalogLibrary:
     """One library that a stub replaces; the head of ``catalog.toml`` explains the keys."""
 
     name: str
@@ -134,7 +134,7 @@ class Library:
 class Catalog:
     """Libraries by name, the meaning of every type that their functions use, and where it depends on the headers."""
 
-    libraries: Mapping[str, Library]
+    libraries: Mapping[str, CatalogLibrary]
     types: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
@@ -273,13 +273,13 @@ def _check_symbols(library: str, functions: tuple[Function, ...]) -> None:
             raise CatalogError(msg)
 
 
-def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> Library:
+def _library(name: str, entry: Any, functions: tuple[Function, ...]) -> CatalogLibrary:
     where = f"libraries.{name}"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         msg = f"{where}: a library is named by small letters, digits and _"
         raise CatalogError(msg)
     keys = _Keys(where, entry)
-    library = Library(
+    library = CatalogLibrary(
         name=name,
         hint=_hint(where, keys.take("hint", dict, default=None)),
         stem=keys.take("stem", str),

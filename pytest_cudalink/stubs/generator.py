@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .catalog import Catalog, Function, Library
+from .catalog import Catalog, CatalogLibrary, Function
 
 __all__ = ["DEFAULT_PREFIX", "GeneratorError", "Stub", "generate"]
 
@@ -38,7 +38,7 @@ class Stub:
 
     Attributes
     ----------
-    library : Library
+    library : CatalogLibrary
         The library that it replaces.
     file : str
         Name and SONAME of the shared library, such as ``"libstub_cudart.so"``.
@@ -50,7 +50,7 @@ class Stub:
         Declares the describing function.
     """
 
-    library: Library
+    library: CatalogLibrary
     file: str
     describe: str
     sources: tuple[Path, ...]
@@ -237,7 +237,7 @@ def _list(name: str, values: Iterable[str]) -> str:
     return f"static const char *const stub_{name}[] = {{{items}NULL}};"
 
 
-def _typedefs(library: Library, types: Mapping[str, str]) -> Iterator[str]:
+def _typedefs(library: CatalogLibrary, types: Mapping[str, str]) -> Iterator[str]:
     used: set[str] = set()
     for function in library.functions:
         for type_ in (function.result, *(parameter.type for parameter in function.parameters)):
@@ -247,7 +247,7 @@ def _typedefs(library: Library, types: Mapping[str, str]) -> Iterator[str]:
             yield f"typedef {meaning} {name};"
 
 
-def _results(library: Library) -> Iterator[str]:
+def _results(library: CatalogLibrary) -> Iterator[str]:
     if not any(function.answer for function in library.functions):
         return
     yield "static const char *stub_result_name(int code)"
@@ -259,7 +259,7 @@ def _results(library: Library) -> Iterator[str]:
     yield ""
 
 
-def _fallback(function: Function, library: Library) -> str:
+def _fallback(function: Function, library: CatalogLibrary) -> str:
     """The C function that answers while the real one is missing."""
     parameters = ", ".join(_declare(parameter.type, parameter.name) for parameter in function.parameters)
     body = [f"  (void){parameter.name};" for parameter in function.parameters]

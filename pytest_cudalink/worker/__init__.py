@@ -1,6 +1,6 @@
 """The link worker: a program of ours that holds one libnvJitLink, so that a library which crashes costs an error.
 
-The emulated driver links through it in C (``native/client.h``); `Link` is the same client for Python.
+The emulated driver links through it in C (``native/client.h``); `WorkerLink` is the same client for Python.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from ..compat import names
 from . import build
 
-__all__ = ["TIMEOUT", "Answer", "Link", "WorkerError", "program", "timeout"]
+__all__ = ["TIMEOUT", "WorkerAnswer", "WorkerError", "WorkerLink", "program", "timeout"]
 
 _LIB = Path(__file__).parent / "lib"
 #: The environment variable with the seconds that one call may take.
@@ -49,7 +49,7 @@ class _Answer(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorkerAnswer:
     """What one call in the worker resulted in.
 
     Attributes
@@ -149,7 +149,7 @@ def _text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "replace")
 
 
-class Link:
+class WorkerLink:
     """One link in a worker, used by one thread at a time; `answer` is that of nvJitLinkCreate.
 
     Parameters
@@ -191,11 +191,11 @@ class Link:
         """Address of the client's object; 0 if it is closed, or if nvJitLink refused the options."""
         return self._cell.value or 0
 
-    def add(self, kind: int, code: bytes, name: bytes) -> Answer:
+    def add(self, kind: int, code: bytes, name: bytes) -> WorkerAnswer:
         """Add one input of an nvJitLinkInputType."""
         return self._ask(self._client.lw_add, self._cell, kind, code, len(code), name)
 
-    def complete(self, target: int) -> Answer:
+    def complete(self, target: int) -> WorkerAnswer:
         """Link, and fetch the cubin (0), the PTX (1) or the LTO-IR (2); only `close` may follow."""
         return self._ask(self._client.lw_complete, self._cell, target)
 
@@ -204,7 +204,7 @@ class Link:
         if self.handle:
             self._ask(self._client.lw_close, ctypes.byref(self._cell))
 
-    def _ask(self, function: Callable[..., None], *arguments: object) -> Answer:
+    def _ask(self, function: Callable[..., None], *arguments: object) -> WorkerAnswer:
         """Call a function of the client, copy its answer and free the client's."""
         answer, free = _Answer(), self._client.lw_free_answer
         where = ctypes.byref(answer)
@@ -217,7 +217,7 @@ class Link:
             raise
         return copied
 
-    def _copied(self, answer: _Answer) -> Answer:
+    def _copied(self, answer: _Answer) -> WorkerAnswer:
         problem = _text(answer.problem)
         if answer.outcome == _NO_MEMORY:
             raise MemoryError
@@ -227,7 +227,7 @@ class Link:
         if answer.outcome == _NO_LIBRARY:
             msg = f"the link worker cannot open {self._library}: {problem}"
             raise WorkerError(msg)
-        return Answer(
+        return WorkerAnswer(
             code=answer.code,
             fetch_code=answer.fetch_code,
             opening=bool(answer.opening),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.audit import audit, budget
-from pytest_cudalink.audit.elf import Elf
+from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.loader import loaded_by, resolve
 from pytest_cudalink.audit.scan import scan_archive
 from pytest_cudalink.cli import main
@@ -75,7 +75,7 @@ def test_a_chain_of_libraries() -> None:
     count = 300
     names = [f"{n:04}.so" for n in range(count)]
     elves = {
-        name: Elf(name, (after,), (), ("$ORIGIN",), (), frozenset(), frozenset())
+        name: LoadableLibrary(name, (after,), (), ("$ORIGIN",), (), frozenset(), frozenset())
         for name, after in zip(names, [*names[1:], "libc.so.6"], strict=True)
     }
     asked: list[None] = []

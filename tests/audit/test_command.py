@@ -16,7 +16,7 @@ from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.device_code import assemble, device_code
 from pytest_cudalink.cli import audit as cli_audit
 from pytest_cudalink.cli import main
-from pytest_cudalink.worker import Answer
+from pytest_cudalink.worker import WorkerAnswer
 
 DOCS = Path(__file__).parents[2] / "docs"
 DATA = Path(__file__).parents[1] / "data"
@@ -148,9 +148,9 @@ def test_invalid_requirement_of_the_index(capsys) -> None:
 # -- assembling
 
 
-def answer(*, end: str = "", hung: bool = False) -> Answer:
+def answer(*, end: str = "", hung: bool = False) -> WorkerAnswer:
     """What the link worker answers where it has nothing to say but how nvJitLink ended."""
-    return Answer(0, 0, False, end, 0, hung, "", "", "", None)
+    return WorkerAnswer(0, 0, False, end, 0, hung, "", "", "", None)
 
 
 class FakeLink:
@@ -160,7 +160,7 @@ class FakeLink:
         self.answer = answer()
         self._hung = "sm_90" in options[0]
 
-    def add(self, kind: int, content: bytes, name: bytes) -> Answer:
+    def add(self, kind: int, content: bytes, name: bytes) -> WorkerAnswer:
         return answer(end="took longer than 1 s" if self._hung else "ended by SIGSEGV", hung=self._hung)
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class FakeLink:
 @pytest.mark.usefixtures("toolchain")
 def test_unfinished_and_crashed(tmp_path, monkeypatch, capsys) -> None:
     """PTX that takes too long is shown and fails nothing; PTX that ends nvJitLink fails."""
-    monkeypatch.setattr(assemble, "Link", FakeLink)
+    monkeypatch.setattr(assemble, "WorkerLink", FakeLink)
     (tmp_path / "k.ptx").write_text(PTX.replace("sm_80", "sm_90a"), encoding="utf-8")
     assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 0
     said = capsys.readouterr().out

@@ -26,7 +26,16 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import artifacts
 from pytest_cudalink.audit import AuditError
-from pytest_cudalink.audit.device_code import Fault, Image, Outcome, device_code, fatbin, found_in, images, what_happens
+from pytest_cudalink.audit.device_code import (
+    DeviceImage,
+    DriverOutcome,
+    UnreadImage,
+    device_code,
+    fatbin,
+    found_in,
+    images,
+    what_happens,
+)
 from pytest_cudalink.audit.device_code.assemble import assemble
 from pytest_cudalink.cli import audit_device_code, main
 from pytest_cudalink.compat.architectures import ARCHITECTURES
@@ -49,12 +58,12 @@ def facts(path: Path) -> list[tuple]:
     return [(one.kind, one.arch, one.ptx_isa, one.producer) for one in images(path)]
 
 
-def ptx(arch: str, isa: tuple[int, int] = (8, 0)) -> Image:
-    return Image("x", "ptx", arch, ptx_isa=isa, needs=needs_for_ptx_isa(isa))
+def ptx(arch: str, isa: tuple[int, int] = (8, 0)) -> DeviceImage:
+    return DeviceImage("x", "ptx", arch, ptx_isa=isa, needs=needs_for_ptx_isa(isa))
 
 
-def cubin(arch: str, release: tuple[int, int] = (12, 0)) -> Image:
-    return Image("x", "cubin", arch, needs=Needs(CudaVersion(*release)), producer=CudaVersion(*release))
+def cubin(arch: str, release: tuple[int, int] = (12, 0)) -> DeviceImage:
+    return DeviceImage("x", "cubin", arch, needs=Needs(CudaVersion(*release)), producer=CudaVersion(*release))
 
 
 def wheel(path: Path, **members: bytes) -> Path:
@@ -281,7 +290,7 @@ def test_mutated_fatbins(name, tmp_path) -> None:
             data[min(place, len(data) - 1)] = chosen.choice((0, 1, 0x7F, 0x80, 0xFF, chosen.randrange(256)))
         file.write_bytes(data[: chosen.randrange(1, len(data) + 1)] if chosen.random() < 0.2 else data)
         for found in found_in(file):
-            assert isinstance(found, Image | Fault)
+            assert isinstance(found, DeviceImage | UnreadImage)
         device_code(file).failures(["sm_80", "sm_90"], [OLD, NEXT])
 
 
@@ -395,8 +404,8 @@ def test_time_follows_from_the_size(tmp_path) -> None:
         ([ptx("sm_100f", (8, 8))], "sm_103", NEXT, "compiled"),
         ([ptx("sm_100f", (8, 8))], "sm_120", NEXT, "209"),
         ([ptx("sm_90")], "sm_89", OLD, "209"),
-        ([Image("x", "ltoir", "sm_80")], "sm_90", OLD, "linked"),
-        ([Image("x", "ltoir", "sm_90")], "sm_80", OLD, "209"),
+        ([DeviceImage("x", "ltoir", "sm_80")], "sm_90", OLD, "linked"),
+        ([DeviceImage("x", "ltoir", "sm_90")], "sm_80", OLD, "209"),
         ([], "sm_80", OLD, "209"),
         ([cubin("sm_120")], "sm_120", OLD, "no driver"),
         ([cubin("sm_70")], "sm_70", CudaVersion(13, 1), "no driver"),
@@ -434,11 +443,11 @@ CODE = st.lists(
 def test_newer_drivers_take_what_older_ones_do(code, arch, one, other) -> None:
     """What a driver takes, every newer one that has the GPU takes, too; a native cubin always wins."""
     before, after = (what_happens(code, arch, driver).outcome for driver in sorted((one, other)))
-    if Outcome.UNDRIVEN not in (before, after):
+    if DriverOutcome.UNDRIVEN not in (before, after):
         assert not (after.fails and not before.fails)
     exact, special = cubin(arch, (12, 0)), f"{arch}a"
-    if after is not Outcome.UNDRIVEN and all(image.arch != special for image in code):
-        assert what_happens([exact, *code], arch, max(one, other)) == (Outcome.NATIVE, exact)
+    if after is not DriverOutcome.UNDRIVEN and all(image.arch != special for image in code):
+        assert what_happens([exact, *code], arch, max(one, other)) == (DriverOutcome.NATIVE, exact)
 
 
 @given(CODE, ARCHS, st.sampled_from(DRIVERS), st.randoms())
@@ -472,7 +481,7 @@ def test_as_a_driver_chooses(tmp_path: Path, text: str, recorded: list[Any]) -> 
         assert str(answer.outcome) == str(recorded[0])
     else:
         name = recorded[1].encode()
-        assert answer.outcome is (Outcome.NATIVE if name.startswith(b"cubin") else Outcome.COMPILED)
+        assert answer.outcome is (DriverOutcome.NATIVE if name.startswith(b"cubin") else DriverOutcome.COMPILED)
         assert name in answer.image.data
 
 

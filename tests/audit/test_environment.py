@@ -16,9 +16,9 @@ from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink import tables
 from pytest_cudalink.audit import conda, contradictions, installed, providers
-from pytest_cudalink.audit.elf import Elf, read_dynamic, read_elf
 from pytest_cudalink.audit.environment import AuditError, EnvironmentAudit, audit_environment
 from pytest_cudalink.audit.libraries import cuda_functions
+from pytest_cudalink.audit.loadable import LoadableLibrary, read_dynamic, read_elf
 from pytest_cudalink.cli import main
 from pytest_cudalink.elf import ElfError
 from pytest_cudalink.installers import install_command
@@ -652,7 +652,7 @@ def test_common_version(one, other) -> None:
         assert both.contains(found, prereleases=True)
 
 
-def by_pyelftools(path: Path) -> Elf:
+def by_pyelftools(path: Path) -> LoadableLibrary:
     """What a library needs, by another reader."""
     with path.open("rb") as stream:
         file = ELFFile(stream)
@@ -668,7 +668,7 @@ def by_pyelftools(path: Path) -> Elf:
         named = [(at, one) for at, one in symbols if one.name]
         undefined = [(at, one) for at, one in named if one["st_shndx"] == "SHN_UNDEF"]
         given = [numbers.get_symbol(at)["ndx"] if numbers else 0 for at, _ in undefined]
-        return Elf(
+        return LoadableLibrary(
             next((one.soname for one in tags if one.entry.d_tag == "DT_SONAME"), None),
             tuple(one.needed for one in tags if one.entry.d_tag == "DT_NEEDED"),
             tuple(one.rpath for one in tags if one.entry.d_tag == "DT_RPATH"),

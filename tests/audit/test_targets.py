@@ -9,7 +9,7 @@ import pytest
 from packaging import markers
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.audit.elf import read_elf
+from pytest_cudalink.audit.loadable import read_elf
 from pytest_cudalink.audit.targets import targets_of
 
 

@@ -97,7 +97,7 @@ def test_what_contradicts() -> None:
         "crashed": newer | others,
         "not-made": set(),
     }.items():
-        found = documented.disagreements(replace(base, answers={"x": atlas.Answer(status)}, grids=(grid,)))
+        found = documented.disagreements(replace(base, answers={"x": atlas.AtlasAnswer(status)}, grids=(grid,)))
         assert {cell for one in found for cell in one.cells} == expected, status
 
 
@@ -106,5 +106,5 @@ def test_ranges() -> None:
     statement = documented.statements()[0]
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {}, ())
     cells = (("12.6", "12.0"), ("12.8", "12.0"), ("13.0", "12.0"), ("13.0", "12.9"))
-    one = documented.Disagreement(statement, grid, cells, atlas.Answer("works"), "")
+    one = documented.Disagreement(statement, grid, cells, atlas.AtlasAnswer("works"), "")
     assert one.where == "12.6 to 12.8 into 12.0; 13.0 into 12.0, 12.9"

@@ -85,16 +85,16 @@ def test_evidence_is_measured_or_extrapolated() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (atlas.Answer("works"), "works"),
-        (atlas.Answer("not-made"), "cannot be asked"),
-        (atlas.Answer("refused", "cuModuleLoadData", 209, "NO_BINARY"), "cuModuleLoadData answers 209 NO_BINARY"),
-        (atlas.Answer("wrong", text="no kernel"), "reports success, and is wrong: no kernel"),
-        (atlas.Answer("crashed", "", -11, "SIGSEGV"), "crashes: -11 SIGSEGV"),
-        (atlas.Answer("crashed", "", 0, "SIGSEGV"), "crashes: 0 SIGSEGV"),
-        (atlas.Answer("refused", "cuModuleLoadData", 999), "cuModuleLoadData answers 999"),
+        (atlas.AtlasAnswer("works"), "works"),
+        (atlas.AtlasAnswer("not-made"), "cannot be asked"),
+        (atlas.AtlasAnswer("refused", "cuModuleLoadData", 209, "NO_BINARY"), "cuModuleLoadData answers 209 NO_BINARY"),
+        (atlas.AtlasAnswer("wrong", text="no kernel"), "reports success, and is wrong: no kernel"),
+        (atlas.AtlasAnswer("crashed", "", -11, "SIGSEGV"), "crashes: -11 SIGSEGV"),
+        (atlas.AtlasAnswer("crashed", "", 0, "SIGSEGV"), "crashes: 0 SIGSEGV"),
+        (atlas.AtlasAnswer("refused", "cuModuleLoadData", 999), "cuModuleLoadData answers 999"),
     ],
 )
-def test_words_of_an_answer(answer: atlas.Answer, words: str) -> None:
+def test_words_of_an_answer(answer: atlas.AtlasAnswer, words: str) -> None:
     """Each status has its words; an empty part leaves none."""
     assert found_words(answer) == words
 

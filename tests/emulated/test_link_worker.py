@@ -159,7 +159,7 @@ def test_real_deaths(on_driver, toolchain) -> None:
     folder = Path(__file__).parent.parent / "data" / "artifacts" / "13.0"
     damaged = bytearray((folder / "user.cubin").read_bytes())
     damaged[2400:2408] = (0x30).to_bytes(8, "little")
-    link = worker.Link(library, ["-arch=sm_90"])
+    link = worker.WorkerLink(library, ["-arch=sm_90"])
     assert link.add(1, (folder / "main.cubin").read_bytes(), b"main").code == 0
     assert link.add(1, bytes(damaged), b"user").end == ""
     assert link.complete(0).end == "ended with signal 11 (SIGSEGV)"

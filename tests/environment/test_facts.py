@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cudalink.environment import facts
 from pytest_cudalink.environment.facts import Environment
-from pytest_cudalink.environment.requirements import Found
+from pytest_cudalink.environment.requirements import EnvironmentFact
 
 MANIFEST = {"cuda": {"version": "13.0.3"}, "cuda_nvrtc": {"version": "13.0.88"}}
 
@@ -17,7 +17,7 @@ MANIFEST = {"cuda": {"version": "13.0.3"}, "cuda_nvrtc": {"version": "13.0.88"}}
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A machine without wheels, on which ``$CUDA_HOME`` names a folder."""
-    absent = Found(None, "absent", "no wheel is installed")
+    absent = EnvironmentFact(None, "absent", "no wheel is installed")
     monkeypatch.setattr(facts, "_installed", lambda *_: absent)
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
@@ -31,8 +31,8 @@ def test_a_local_toolkit(folder, monkeypatch, variable) -> None:
     monkeypatch.setenv(variable, str(folder))
     (folder / "version.json").write_text(json.dumps(MANIFEST))
     source = f"{folder / 'version.json'} (from {variable})"
-    assert Environment()["ctk"] == Found("13.0.3", source=source)
-    assert Environment()["nvrtc"] == Found("13.0.88", source=source)
+    assert Environment()["ctk"] == EnvironmentFact("13.0.3", source=source)
+    assert Environment()["nvrtc"] == EnvironmentFact("13.0.88", source=source)
 
 
 def test_two_local_toolkits(folder, monkeypatch, tmp_path_factory) -> None:
@@ -47,7 +47,7 @@ def test_two_local_toolkits(folder, monkeypatch, tmp_path_factory) -> None:
 def test_wheels_count_before_a_local_toolkit(folder, monkeypatch) -> None:
     """The packages import what is in the wheels."""
     (folder / "version.json").write_text(json.dumps(MANIFEST))
-    monkeypatch.setattr(facts, "_installed", lambda *_: Found("12.9"))
+    monkeypatch.setattr(facts, "_installed", lambda *_: EnvironmentFact("12.9"))
     assert [Environment()[name].value for name in ("ctk", "nvrtc")] == ["12.9", "12.9"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.environment.requirements import NAMES, Found, Raises, Requirement, parse, unmet
+from pytest_cudalink.environment.requirements import NAMES, EnvironmentFact, Raises, Requirement, parse, unmet
 from pytest_cudalink.linker import LinkError
 
 VERSIONS = st.tuples(st.integers(0, 99), st.integers(0, 99))
@@ -45,15 +45,15 @@ def test_text(keywords, text) -> None:
 def test_specifier_orders_versions_as_numbers(wanted, have) -> None:
     """``>=`` compares numbers, not text."""
     requirement = one(driver=">={}.{}".format(*wanted))
-    assert requirement.met_by(Found("{}.{}".format(*have))) == (have >= wanted)
+    assert requirement.met_by(EnvironmentFact("{}.{}".format(*have))) == (have >= wanted)
 
 
 @given(VERSIONS, st.integers(0, 999))
 def test_bare_number_means_that_release(version, patch) -> None:
     """``"13.0"`` is met by 13.0.88, and by no other minor."""
     requirement = one(nvjitlink="{}.{}".format(*version))
-    assert requirement.met_by(Found("{}.{}.{}".format(*version, patch)))
-    assert not requirement.met_by(Found(f"{version[0]}.{version[1] + 1}.{patch}"))
+    assert requirement.met_by(EnvironmentFact("{}.{}.{}".format(*version, patch)))
+    assert not requirement.met_by(EnvironmentFact(f"{version[0]}.{version[1] + 1}.{patch}"))
 
 
 @given(st.sampled_from(NAMES), st.text(string.printable) | st.integers() | st.lists(st.integers()) | st.floats())
@@ -66,14 +66,14 @@ def test_any_value_is_a_requirement_or_a_value_error(name, value) -> None:
     else:
         for kind in ("real", "emulated", "absent"):
             for found in (None, "13.0", "sm_90", "nonsense"):
-                assert requirements[0].met_by(Found(found, kind)) in (True, False)
+                assert requirements[0].met_by(EnvironmentFact(found, kind)) in (True, False)
 
 
 @pytest.mark.parametrize("value", ["===13.0 ", "=> 13", "", "   ", ">=13.2 or so", True, 13.2])
 def test_impossible_versions(value) -> None:
     """Among them what PEP 440 would take and what could never hold."""
     if value == "===13.0 ":
-        assert not one(driver=value).met_by(Found("13.1"))
+        assert not one(driver=value).met_by(EnvironmentFact("13.1"))
         return
     with pytest.raises(ValueError, match="is not a version specifier; write driver='>=13.0'"):
         parse({"driver": value})
@@ -82,28 +82,28 @@ def test_impossible_versions(value) -> None:
 @pytest.mark.parametrize(
     ("keywords", "found", "met"),
     [
-        ({"arch": "sm_90"}, Found("sm_90"), True),
-        ({"arch": "sm_90"}, Found("sm_100"), False),
-        ({"arch": "sm_90a"}, Found("sm_90"), True),
-        ({"arch": "sm_90a"}, Found("sm_89"), False),
-        ({"arch": "sm_100a"}, Found("sm_103"), False),
-        ({"arch": "sm_100f"}, Found("sm_100"), True),
-        ({"arch": "sm_100f"}, Found("sm_103"), True),
-        ({"arch": "sm_103f"}, Found("sm_100"), False),
-        ({"arch": "sm_100f"}, Found("sm_101"), False),
-        ({"arch": "sm_101f"}, Found("sm_103"), False),
-        ({"arch": "sm_100f"}, Found("sm_120"), False),
-        ({"arch": "sm_100f"}, Found("sm_121"), False),
-        ({"arch": "sm_90"}, Found("nonsense"), False),
-        ({"arch": ">=9.0"}, Found("sm_100"), True),
-        ({"arch": ">=10"}, Found("sm_90"), False),
-        ({"arch": ">=9.0"}, Found(None, "absent"), False),
-        ({"gpu": True}, Found("sm_90"), True),
-        ({"gpu": True}, Found("sm_90", "emulated"), False),
-        ({"gpu": False}, Found("sm_90", "emulated"), True),
-        ({"gpu": True}, Found(None, "absent"), False),
-        ({"gpu": True}, Found(None), False),
-        ({"driver": ">=13"}, Found(None, "absent"), False),
+        ({"arch": "sm_90"}, EnvironmentFact("sm_90"), True),
+        ({"arch": "sm_90"}, EnvironmentFact("sm_100"), False),
+        ({"arch": "sm_90a"}, EnvironmentFact("sm_90"), True),
+        ({"arch": "sm_90a"}, EnvironmentFact("sm_89"), False),
+        ({"arch": "sm_100a"}, EnvironmentFact("sm_103"), False),
+        ({"arch": "sm_100f"}, EnvironmentFact("sm_100"), True),
+        ({"arch": "sm_100f"}, EnvironmentFact("sm_103"), True),
+        ({"arch": "sm_103f"}, EnvironmentFact("sm_100"), False),
+        ({"arch": "sm_100f"}, EnvironmentFact("sm_101"), False),
+        ({"arch": "sm_101f"}, EnvironmentFact("sm_103"), False),
+        ({"arch": "sm_100f"}, EnvironmentFact("sm_120"), False),
+        ({"arch": "sm_100f"}, EnvironmentFact("sm_121"), False),
+        ({"arch": "sm_90"}, EnvironmentFact("nonsense"), False),
+        ({"arch": ">=9.0"}, EnvironmentFact("sm_100"), True),
+        ({"arch": ">=10"}, EnvironmentFact("sm_90"), False),
+        ({"arch": ">=9.0"}, EnvironmentFact(None, "absent"), False),
+        ({"gpu": True}, EnvironmentFact("sm_90"), True),
+        ({"gpu": True}, EnvironmentFact("sm_90", "emulated"), False),
+        ({"gpu": False}, EnvironmentFact("sm_90", "emulated"), True),
+        ({"gpu": True}, EnvironmentFact(None, "absent"), False),
+        ({"gpu": True}, EnvironmentFact(None), False),
+        ({"driver": ">=13"}, EnvironmentFact(None, "absent"), False),
     ],
 )
 def test_arch_and_gpu(keywords, found, met) -> None:
@@ -129,9 +129,9 @@ def test_the_error_says_what_to_write(keywords, words) -> None:
 
 def test_a_requirement_without_a_bound_is_not_met() -> None:
     """What `parse` never makes: there is nothing to compare with."""
-    assert Requirement("driver", "driver").met_by(Found("13.0")) is False
-    assert Requirement("arch", "arch").met_by(Found("sm_90")) is False
-    assert Requirement("arch", "arch", arch="nonsense").met_by(Found("sm_90")) is False
+    assert Requirement("driver", "driver").met_by(EnvironmentFact("13.0")) is False
+    assert Requirement("arch", "arch").met_by(EnvironmentFact("sm_90")) is False
+    assert Requirement("arch", "arch", arch="nonsense").met_by(EnvironmentFact("sm_90")) is False
 
 
 def test_only_what_is_required_is_asked() -> None:
@@ -139,7 +139,7 @@ def test_only_what_is_required_is_asked() -> None:
 
     class Asked(dict):
         def __missing__(self, name):
-            self[name] = Found("12.9")
+            self[name] = EnvironmentFact("12.9")
             return self[name]
 
     asked = Asked()
@@ -224,14 +224,14 @@ def test_shown() -> None:
 @pytest.mark.parametrize(
     ("found", "shown"),
     [
-        (Found("13.0"), "13.0"),
-        (Found("13.0", "emulated"), "13.0, emulated"),
-        (Found("13.0", "faked"), "13.0, faked"),
-        (Found(None, "absent"), "none"),
-        (Found(None, "faked"), "none, faked"),
+        (EnvironmentFact("13.0"), "13.0"),
+        (EnvironmentFact("13.0", "emulated"), "13.0, emulated"),
+        (EnvironmentFact("13.0", "faked"), "13.0, faked"),
+        (EnvironmentFact(None, "absent"), "none"),
+        (EnvironmentFact(None, "faked"), "none, faked"),
     ],
 )
-def test_found_shows_its_kind(found: Found, shown: str) -> None:
+def test_found_shows_its_kind(found: EnvironmentFact, shown: str) -> None:
     """A real value is shown alone, others with their kind; an absent one as none."""
     assert str(found) == shown
     assert found.source == ""
@@ -250,7 +250,7 @@ def test_found_shows_its_kind(found: Found, shown: str) -> None:
 )
 def test_families(arch: str, found: str, met: bool) -> None:
     """A family goes on within its major, upwards; other names mean one device."""
-    assert one(arch=arch).met_by(Found(found)) is met
+    assert one(arch=arch).met_by(EnvironmentFact(found)) is met
 
 
 def test_order_and_absence_of_requirements() -> None:
@@ -271,7 +271,7 @@ def test_newer_architectures_are_believed(arch: str, known: bool) -> None:
 
 def test_pre_releases_count() -> None:
     """A pre-release of a library meets a requirement for older releases."""
-    assert one(ctk=">=13.0").met_by(Found("13.1rc1"))
+    assert one(ctk=">=13.0").met_by(EnvironmentFact("13.1rc1"))
 
 
 @pytest.mark.parametrize(
@@ -309,16 +309,16 @@ def test_shown_without_expectations() -> None:
 
 def test_a_device_is_wanted_by_default() -> None:
     """A requirement for a GPU asks for one unless it says otherwise."""
-    assert Requirement("gpu", "a GPU").met_by(Found("sm_90"))
-    assert not Requirement("gpu", "no GPU", wanted=False).met_by(Found("sm_90"))
+    assert Requirement("gpu", "a GPU").met_by(EnvironmentFact("sm_90"))
+    assert not Requirement("gpu", "no GPU", wanted=False).met_by(EnvironmentFact("sm_90"))
 
 
 def test_an_unknown_form_of_architecture_runs_nowhere() -> None:
     """A requirement that was made without `parse` may hold any text; no device is of such an architecture."""
-    assert not Requirement("arch", "arch x", arch="hopper").met_by(Found("sm_90"))
+    assert not Requirement("arch", "arch x", arch="hopper").met_by(EnvironmentFact("sm_90"))
 
 
 def test_a_version_of_another_form_meets_nothing() -> None:
     """A found value that is not a version is not compared."""
-    assert not one(driver=">=13").met_by(Found("nonsense"))
-    assert not one(driver="!=13.0").met_by(Found("nonsense"))
+    assert not one(driver=">=13").met_by(EnvironmentFact("nonsense"))
+    assert not one(driver="!=13.0").met_by(EnvironmentFact("nonsense"))

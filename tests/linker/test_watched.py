@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.linker.watched import Library
+from pytest_cudalink.linker.watched import WatchedLibrary
 
 __all__: list[str] = []
 
@@ -35,7 +35,7 @@ def watched(action: Callable[[], object], code: int = 0) -> tuple[int, str]:
         return code
 
     function = COMPLETE(complete)
-    library = Library(0, ctypes.cast(function, ctypes.c_void_p).value or 0)
+    library = WatchedLibrary(0, ctypes.cast(function, ctypes.c_void_p).value or 0)
     return library.split(library.complete(0))
 
 

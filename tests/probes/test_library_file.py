@@ -16,7 +16,7 @@ from pytest_cudalink.installers import install_command
 from pytest_cudalink.plugin import nvjitlink as choice
 from pytest_cudalink.probes import DamagedLibraryError, library_file
 from pytest_cudalink.process import preload
-from pytest_cudalink.worker import Link, WorkerError
+from pytest_cudalink.worker import WorkerError, WorkerLink
 
 __all__: list[str] = []
 
@@ -116,7 +116,7 @@ def test_the_link_worker(library) -> None:
     """A link worker reports the damage, and not that a link has ended it."""
     os.truncate(library, 3000)
     with pytest.raises(WorkerError, match=r"libnvJitLink\.so\.13 is cut off"):
-        Link(str(library), ["-arch=sm_90"])
+        WorkerLink(str(library), ["-arch=sm_90"])
 
 
 def test_a_wheel(library, tmp_path) -> None:

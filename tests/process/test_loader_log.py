@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink.native import compiler
-from pytest_cudalink.process.loader_log import Image, listing, parse
+from pytest_cudalink.process.loader_log import LoadedImage, listing, parse
 from pytest_cudalink.process.loads import LoadedObject, Opening
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the list is that of glibc")
@@ -48,7 +48,7 @@ def test_what_is_linked_and_what_is_opened() -> None:
 
     (image,) = parse(lines(*START, *opened, *needed))
 
-    assert image == Image(
+    assert image == LoadedImage(
         "prog",
         (
             PROGRAM,
@@ -160,7 +160,7 @@ def test_any_text(text) -> None:
 # -- programs
 
 
-def listed(tmp_path: Path, *command: str) -> tuple[Image, ...]:
+def listed(tmp_path: Path, *command: str) -> tuple[LoadedImage, ...]:
     """The images of a real program."""
     prefix = tmp_path / "list"
     environment = {**os.environ, "LD_DEBUG": "files,libs", "LD_DEBUG_OUTPUT": str(prefix)}

@@ -20,10 +20,10 @@ RELEASES = ("13.0", "13.1", "14.0")
 def drawn() -> atlas.Atlas:
     """An atlas of three releases with a real driver of the first."""
     answers = {
-        "a": atlas.Answer("works"),
-        "b": atlas.Answer("refused", "cuLinkAddData", 222),
-        "n": atlas.Answer("not-made", text="no such device"),
-        "w": atlas.Answer("wrong", text="3 of 4 numbers differ"),
+        "a": atlas.AtlasAnswer("works"),
+        "b": atlas.AtlasAnswer("refused", "cuLinkAddData", 222),
+        "n": atlas.AtlasAnswer("not-made", text="no such device"),
+        "w": atlas.AtlasAnswer("wrong", text="3 of 4 numbers differ"),
     }
     rows = {
         ("nvjitlink", RELEASES): {"13.0": "aaa", "13.1": "baa", "14.0": "nnn"},

@@ -43,9 +43,9 @@ def test_a_contradiction_without_a_row_is_found() -> None:
     """An atlas with another answer contradicts a rule, and no row covers it."""
     releases = ("13.0", "13.1")
     answers = {
-        "a": atlas.Answer("works"),
-        "b": atlas.Answer("refused", "nvJitLinkAddData", 3),
-        "c": atlas.Answer("not-made"),
+        "a": atlas.AtlasAnswer("works"),
+        "b": atlas.AtlasAnswer("refused", "nvJitLinkAddData", 3),
+        "c": atlas.AtlasAnswer("not-made"),
     }
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {"13.0": "ab", "13.1": "cc"}, releases)
     drawn = atlas.Atlas(releases, {}, {}, (), answers, (grid,))

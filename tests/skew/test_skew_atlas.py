@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cudalink import cli, emulator, skew, toolchains
 from pytest_cudalink.compat import atlas, documented
-from pytest_cudalink.compat.atlas import Answer
+from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.tables import matrices_dir
 from tools import atlas_on_gpu, make_atlas
 from tools.make_atlas import Question
@@ -39,7 +39,7 @@ def test_the_file_says_what_is_measured_now(fresh) -> None:
     assert len(answers) == 2 * 2 * len(KINDS) * 3
     assert make_atlas.differences(known, answers) == []
     question = Question("nvjitlink", "ptx", "sm_90", "13.0", "12.9")
-    changed = {**known, question: Answer("works")}
+    changed = {**known, question: AtlasAnswer("works")}
     (said,) = make_atlas.differences(changed, answers)
     assert said.startswith("nvjitlink 12.9: ptx of 13.0 for sm_90: works in the file, refused, nvJitLinkAddData: 4 ")
 
@@ -48,7 +48,7 @@ def test_what_is_measured(fresh) -> None:
     """An executable cubin links to nothing, which counts as wrong although nvJitLink answers success."""
     answers, folder = fresh
     wrong = answers[Question("nvjitlink", "linked-cubin", "sm_90", "13.0", "13.0")]
-    assert wrong == Answer("wrong", text="the image does not have the kernel")
+    assert wrong == AtlasAnswer("wrong", text="the image does not have the kernel")
     assert answers[Question("driver", "linked-cubin", "sm_90", "13.0", "13.0")].code == 209
     assert answers[Question("load", "linked-cubin", "sm_90", "12.9", "13.0")].works
     assert not skew.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_90")

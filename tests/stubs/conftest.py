@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.stubs import build
-from pytest_cudalink.stubs.catalog import Catalog, Library, load_catalog
+from pytest_cudalink.stubs.catalog import Catalog, CatalogLibrary, load_catalog
 from tests.compiled import compile_c
 
 __all__ = ["NOWHERE", "clean_environment", "compile_c", "run", "run_hidden", "stubs"]
@@ -53,7 +53,7 @@ def on_the_loaders_path(names: tuple[str, ...]) -> list[str]:
     return sorted({path for entry, _, path in entries if entry.partition(" ")[0] in names})
 
 
-def run_hidden(library: Library, script: str) -> subprocess.CompletedProcess[str]:
+def run_hidden(library: CatalogLibrary, script: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script from which this machine's copies of a library are hidden; its /usr/local is empty.
 
     Skips the test where a mount namespace of one's own cannot be made.

@@ -50,16 +50,16 @@ def gone(workers) -> Callable[[], bool]:
 
 @pytest.fixture
 def child(fake) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start Python with a program that has `LIBRARY`, `Link` and `linked()`."""
+    """Start Python with a program that has `LIBRARY`, `WorkerLink` and `linked()`."""
     started: list[subprocess.Popen[str]] = []
 
     def start(program: str, **options: object) -> subprocess.Popen[str]:
         head = (
             "import os, signal, sys, threading, time\n"
-            "from pytest_cudalink.worker import Link, WorkerError\n"
+            "from pytest_cudalink.worker import WorkerLink, WorkerError\n"
             f"LIBRARY = {fake!r}\n"
             "def linked(data=b'x'):\n"
-            "    link = Link(LIBRARY, ['-arch=sm_90'])\n"
+            "    link = WorkerLink(LIBRARY, ['-arch=sm_90'])\n"
             "    answer = link.add(1, data, b'in')\n"
             "    answer = answer if answer.end else link.complete(0)\n"
             "    link.close()\n"

@@ -20,7 +20,7 @@ def finished(process: subprocess.Popen[str], code: int = 0) -> str:
 def test_fork(child, gone) -> None:
     """A forked child has its own workers, goes on with the links that it inherited, and leaves the parent's alone."""
     program = """
-link = Link(LIBRARY, [])
+link = WorkerLink(LIBRARY, [])
 link.add(1, b"one", b"a")
 pid = os.fork()
 link.add(1, b"two" if pid else b"three", b"b")

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import worker
-from pytest_cudalink.worker import Answer, Link, WorkerError
+from pytest_cudalink.worker import WorkerAnswer, WorkerError, WorkerLink
 
 
-def linked(library: str, *inputs: bytes) -> Answer:
+def linked(library: str, *inputs: bytes) -> WorkerAnswer:
     """The answer of a link's last call."""
-    link = Link(library, ["-arch=sm_90"])
+    link = WorkerLink(library, ["-arch=sm_90"])
     try:
         for number, data in enumerate(inputs):
             answer = link.add(1, data, b"in%d" % number)
@@ -34,7 +34,7 @@ def linked(library: str, *inputs: bytes) -> Answer:
 
 def test_an_image(fake) -> None:
     """Inputs, names and logs arrive, and the image comes back."""
-    link = Link(fake, ["-arch=sm_90"])
+    link = WorkerLink(fake, ["-arch=sm_90"])
     first, second = link.add(1, b"\0one\0", b"a"), link.add(2, b"two", b"b")
     last = link.complete(0)
     link.close()
@@ -46,11 +46,11 @@ def test_an_image(fake) -> None:
 
 def test_refusals(fake) -> None:
     """Codes of the library are answers: of its options, of an input, of a target that it lacks."""
-    refused = Link(fake, ["-wrong"])
+    refused = WorkerLink(fake, ["-wrong"])
     assert (refused.handle, refused.answer.code, refused.answer.opening) == (0, 1, True)
     answer = linked(fake, b"!refuse")
     assert (answer.code, answer.error_log, answer.end) == (4, "error   : no\n", "")
-    link = Link(fake, [])
+    link = WorkerLink(fake, [])
     assert link.complete(2).fetch_code == -1
     link.close()
 
@@ -105,7 +105,7 @@ def test_a_reply_that_claims_too_much(fake, which, size) -> None:
 
 def test_options_that_end_it(fake) -> None:
     """A library that dies of its options is an answer, too."""
-    link = Link(fake, ["-crash"])
+    link = WorkerLink(fake, ["-crash"])
     assert (link.handle, link.answer.signal) == (0, signal.SIGSEGV)
 
 
@@ -121,7 +121,7 @@ def test_fatal(fake, mark) -> None:
 
 def test_printed_text(fake, capfd) -> None:
     """What the library prints does not reach the terminal."""
-    link = Link(fake, [])
+    link = WorkerLink(fake, [])
     assert link.add(1, b"!print", b"in").printed == "printed on purpose\n"
     assert link.add(1, b"x", b"in").printed == ""
     link.close()
@@ -145,12 +145,12 @@ def test_wrong_limits(fake, monkeypatch, value) -> None:
     """A limit is a number of seconds."""
     monkeypatch.setenv(worker.TIMEOUT, value)
     with pytest.raises(ValueError, match=rf"CUDALINK_LINK_TIMEOUT is '{value}'; expected 1 to 86400 \(seconds\)"):
-        Link(fake, [])
+        WorkerLink(fake, [])
 
 
 def test_a_link_survives_another(fake, workers) -> None:
     """A link whose worker dies of another one is repeated; its logs come once."""
-    innocent = Link(fake, ["-arch=sm_90"])
+    innocent = WorkerLink(fake, ["-arch=sm_90"])
     logs = [innocent.add(1, b"one", b"a").info_log, innocent.add(1, b"!refuse", b"b").info_log]
     first = only(workers)
     assert linked(fake, b"!segv").signal == signal.SIGSEGV
@@ -178,7 +178,7 @@ def test_a_link_after_a_refusal(fake, workers, mark) -> None:
 
 def test_refusals_that_leave_locks(fake, workers) -> None:
     """Refused PTX needs a new thread, which must not wait for what another refusal left: the worker is replaced."""
-    link = Link(fake, [])
+    link = WorkerLink(fake, [])
     assert link.add(1, b"!stain", b"a").code == 3
     first = only(workers)
     assert link.add(2, b"!refuse", b"b").code == 4
@@ -190,7 +190,7 @@ def test_refusals_that_leave_locks(fake, workers) -> None:
 
 def test_the_deadly_input_is_not_repeated(fake) -> None:
     """After the input that ended the worker the link goes on without it."""
-    link = Link(fake, [])
+    link = WorkerLink(fake, [])
     link.add(1, b"one", b"a")
     assert link.add(1, b"!segv", b"b").signal == signal.SIGSEGV
     assert link.complete(0).image == b"aone"
@@ -209,7 +209,7 @@ def has_ended(process: int) -> bool:
 
 def test_a_worker_that_is_killed_between_links(fake, workers) -> None:
     """No link is blamed for it."""
-    link = Link(fake, [])
+    link = WorkerLink(fake, [])
     link.add(1, b"one", b"a")
     for number in (signal.SIGKILL, signal.SIGSEGV):
         running = only(workers)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from .images import Fault, Image, found_in, images
-from .rule import Answer, Outcome, what_happens
-from .verdicts import DeviceCode, Group, device_code
+from .images import DeviceImage, UnreadImage, found_in, images
+from .rule import DriverAnswer, DriverOutcome, what_happens
+from .verdicts import DeviceCode, ImageGroup, device_code
 
 __all__ = [
-    "Answer",
     "DeviceCode",
-    "Fault",
-    "Group",
-    "Image",
-    "Outcome",
+    "DeviceImage",
+    "DriverAnswer",
+    "DriverOutcome",
+    "ImageGroup",
+    "UnreadImage",
     "device_code",
     "found_in",
     "images",

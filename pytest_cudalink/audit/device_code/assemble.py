@@ -18,9 +18,9 @@ from ...compat.releases import ptx_isa_of
 from ...linker.backends.nvjitlink import INPUT_TYPES
 from ...toolchains import Toolchain, ToolchainError
 from ...versions import CudaVersion
-from ...worker import Answer, Link
-from .images import Image, images
-from .rule import Outcome, serves, what_happens
+from ...worker import WorkerAnswer, WorkerLink
+from .images import DeviceImage, images
+from .rule import DriverOutcome, serves, what_happens
 
 __all__ = ["Assembled", "assemble", "assembler"]
 
@@ -36,7 +36,7 @@ class Assembled:
     Attributes
     ----------
     path : str
-    image : Image
+    image : DeviceImage
         The PTX, without its bytes.
     arch : str
         For which it was assembled: ``"sm_121f"``.
@@ -48,7 +48,7 @@ class Assembled:
     """
 
     path: str
-    image: Image
+    image: DeviceImage
     arch: str
     outcome: _Outcome
     log: str
@@ -116,7 +116,7 @@ def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
                 yield _assembled(bare, image.data, arch, toolchain.version, library)
 
 
-def _targets(ptx: Image, together: Iterable[Image], release: CudaVersion) -> list[str]:
+def _targets(ptx: DeviceImage, together: Iterable[DeviceImage], release: CudaVersion) -> list[str]:
     """The architectures for which a driver of a release would compile PTX; its own if there are none."""
     together = tuple(together)
     found = []
@@ -124,12 +124,12 @@ def _targets(ptx: Image, together: Iterable[Image], release: CudaVersion) -> lis
         _, number, suffix = parse_architecture(arch)
         if suffix == ptx.suffix and serves(ptx, number):
             answer = what_happens(together, f"sm_{number}", release)
-            if answer.outcome in (Outcome.COMPILED, Outcome.TOO_NEW) and answer.image is ptx:
+            if answer.outcome in (DriverOutcome.COMPILED, DriverOutcome.TOO_NEW) and answer.image is ptx:
                 found.append(arch)
     return found or [ptx.arch]
 
 
-def _assembled(ptx: Image, code: bytes, arch: str, release: CudaVersion, library: str) -> Assembled:
+def _assembled(ptx: DeviceImage, code: bytes, arch: str, release: CudaVersion, library: str) -> Assembled:
     def result(outcome: _Outcome, log: str) -> Assembled:
         return Assembled(ptx.path, ptx, arch, outcome, log.strip())
 
@@ -139,7 +139,7 @@ def _assembled(ptx: Image, code: bytes, arch: str, release: CudaVersion, library
         return result(
             "not tried", f"it needs {ptx.needs}; nvJitLink {release} reads PTX {_dotted(ptx_isa_of(release))}"
         )
-    link = Link(library, [f"-arch={arch}"])
+    link = WorkerLink(library, [f"-arch={arch}"])
     try:
         answer = link.answer
         if not (answer.code or answer.end):
@@ -158,7 +158,7 @@ def _assembled(ptx: Image, code: bytes, arch: str, release: CudaVersion, library
     return result("assembled", log)
 
 
-def _log(answer: Answer) -> str:
+def _log(answer: WorkerAnswer) -> str:
     return "\n".join(text.strip("\0\n ") for text in (answer.error_log, answer.info_log) if text.strip("\0\n "))
 
 

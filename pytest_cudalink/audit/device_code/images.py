@@ -19,7 +19,7 @@ from . import fatbin, scan
 from .fatbin import Kind
 from .files import buffers
 
-__all__ = ["RELOCATABLE", "Fault", "Image", "found_in", "images", "needs_for_ltoir_format"]
+__all__ = ["RELOCATABLE", "DeviceImage", "UnreadImage", "found_in", "images", "needs_for_ltoir_format"]
 
 #: Files in which PTX would be an example, or the input of a compiler.
 _DOCUMENTS: Final = frozenset(
@@ -39,7 +39,7 @@ _FIRST_IN_NEW_FORM: Final = 100
 
 
 @dataclass(frozen=True)
-class Image:
+class DeviceImage:
     """One image of device code.
 
     Attributes
@@ -106,14 +106,14 @@ _NAMED: Final = (".ptx", ".cubin", ".fatbin", ".ltoir")
 
 
 @dataclass(frozen=True)
-class Fault:
+class UnreadImage:
     """A file, or a place in it, that cannot be read, and why."""
 
     path: str
     text: str
 
 
-def images(path: str | Path, *, unpack: bool = True) -> Iterator[Image]:
+def images(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage]:
     """Yield the images of device code in a wheel, a folder, a library, an archive or a file of device code.
 
     Parameters
@@ -128,24 +128,26 @@ def images(path: str | Path, *, unpack: bool = True) -> Iterator[Image]:
         If there is no such file, or a wheel is damaged. What cannot be read inside of it is passed over: `found_in`
         yields that, too.
     """
-    return (found for found in found_in(path, unpack=unpack) if isinstance(found, Image))
+    return (found for found in found_in(path, unpack=unpack) if isinstance(found, DeviceImage))
 
 
-def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[Image | Fault]:
+def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage | UnreadImage]:
     """Yield the images in a wheel, a folder or a file, and what cannot be read of it."""
     for name, data, fault in buffers(Path(path)):
         if data is None:
-            yield Fault(name, fault)
+            yield UnreadImage(name, fault)
             continue
         nothing = True
         for found in _in_file(name, data, unpack=unpack) if data else ():
             nothing = False
             yield found
         if nothing and name.lower().endswith(_NAMED):
-            yield Fault(name, "has no device code that can be read; expected some, as its name says: build it again")
+            yield UnreadImage(
+                name, "has no device code that can be read; expected some, as its name says: build it again"
+            )
 
 
-def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[Image | Fault]:
+def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[DeviceImage | UnreadImage]:
     suffix = name.rpartition("/")[2].rpartition(".")[2].lower() if "." in name else ""
     text = f".{suffix}" not in _DOCUMENTS
     places: scan.Sections | None = None
@@ -157,15 +159,15 @@ def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[Image | Fault
         section = places.name_at(piece.at)
         if piece.form == "fatbin":
             group += 1
-            found: Iterator[Image | Fault] = _in_fatbin(name, data, piece, room)
+            found: Iterator[DeviceImage | UnreadImage] = _in_fatbin(name, data, piece, room)
         else:
             found = iter([_loose(name, data, piece)])
         for one in found:
             count += 1
             if count > _MOST_IMAGES:
-                yield Fault(name, f"has more than {_MOST_IMAGES} images; the rest was not read")
+                yield UnreadImage(name, f"has more than {_MOST_IMAGES} images; the rest was not read")
                 return
-            if isinstance(one, Image):
+            if isinstance(one, DeviceImage):
                 linked = section in RELOCATABLE or one.kind == "ltoir"
                 one = replace(  # noqa: PLW2901 (the same image, with where it lies)
                     one,
@@ -196,17 +198,17 @@ class _Room:
         return content, note
 
 
-def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, room: _Room) -> Iterator[Image | Fault]:
+def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, room: _Room) -> Iterator[DeviceImage | UnreadImage]:
     with memoryview(data) as whole, whole[piece.at : piece.at + piece.size] as view:
         try:
             for entry in fatbin.entries(view):
                 with entry.payload:
                     yield _of_entry(name, entry, room)
         except ValueError as error:
-            yield Fault(name, f"fatbin at byte {piece.at}: {error}")
+            yield UnreadImage(name, f"fatbin at byte {piece.at}: {error}")
 
 
-def _of_entry(name: str, entry: fatbin.Entry, room: _Room) -> Image:
+def _of_entry(name: str, entry: fatbin.Entry, room: _Room) -> DeviceImage:
     content, note = room.unpacked(entry)
     image = _of_header(name, entry)
     image = replace(image, packed=bool(entry.packing), note=note)
@@ -217,13 +219,13 @@ def _of_entry(name: str, entry: fatbin.Entry, room: _Room) -> Image:
     return _looked_into(replace(image, data=content), content)
 
 
-def _of_header(name: str, entry: fatbin.Entry) -> Image:
+def _of_header(name: str, entry: fatbin.Entry) -> DeviceImage:
     """The image as the header of its entry describes it."""
     if entry.kind == "ptx":
-        return Image(name, "ptx", entry.arch, ptx_isa=entry.version, needs=_of_ptx(entry.version))
+        return DeviceImage(name, "ptx", entry.arch, ptx_isa=entry.version, needs=_of_ptx(entry.version))
     if entry.kind == "ltoir":
-        return Image(name, "ltoir", entry.arch, needs=needs_for_ltoir_format(entry.version[1]))
-    image = Image(name, "cubin", entry.arch)
+        return DeviceImage(name, "ltoir", entry.arch, needs=needs_for_ltoir_format(entry.version[1]))
+    image = DeviceImage(name, "cubin", entry.arch)
     if image.number < _FIRST_IN_NEW_FORM and entry.version[1] == _NEW_FORM:
         return replace(image, needs=Needs(CudaVersion(13, 0)))
     return image
@@ -249,21 +251,21 @@ def _table() -> dict[str, dict[str, str]]:
     return dict(read_table("compat/data/device_code.toml"))
 
 
-def _loose(name: str, data: Buffer, piece: scan.Piece) -> Image:
+def _loose(name: str, data: Buffer, piece: scan.Piece) -> DeviceImage:
     """The image that lies outside of fatbins."""
     if piece.form == "ltoir":
         head = bytes(data[piece.at : piece.at + 28])
         content = bytes(data[piece.at : piece.at + piece.size]) if piece.size else None
         note = "" if content else "LTO-IR has no length, so that its end is not known"
-        return _looked_into(Image(name, "ltoir", "", data=content, note=note), head)
+        return _looked_into(DeviceImage(name, "ltoir", "", data=content, note=note), head)
     if piece.form == "ptx":
         start = _with_comments(data, piece.at)
         content = bytes(data[start : piece.at + min(piece.size, fatbin.MOST_UNPACKED)])
-        return _looked_into(Image(name, "ptx", "", data=content), content)
+        return _looked_into(DeviceImage(name, "ptx", "", data=content), content)
     content = bytes(data[piece.at : piece.at + min(piece.size, fatbin.MOST_UNPACKED)])
     number = int.from_bytes(content[48:52], "little")
     arch = number & 0xFF if content[7] == 51 else number >> 8 & 0xFFFF  # EI_OSABI of CUDA 12 and before
-    return _looked_into(Image(name, "cubin", f"sm_{arch}", data=content), content)
+    return _looked_into(DeviceImage(name, "cubin", f"sm_{arch}", data=content), content)
 
 
 def _with_comments(data: Buffer, at: int) -> int:
@@ -281,7 +283,7 @@ _PTX_FACTS: Final = re.compile(rb"\.version[ \t]+(\d+)\.(\d+).*?\.target[ \t]+(?
 _PTX_RELEASE: Final = re.compile(rb"Cuda compilation tools, release (\d+)\.(\d+)")
 
 
-def _looked_into(image: Image, content: bytes) -> Image:
+def _looked_into(image: DeviceImage, content: bytes) -> DeviceImage:
     """The image with what its bytes say; what they do not say stays as the header has it."""
     if len(content) < _LEAST[image.kind]:
         return replace(image, note=f"it has {len(content)} bytes; expected at least {_LEAST[image.kind]}")
@@ -307,7 +309,7 @@ def _looked_into(image: Image, content: bytes) -> Image:
     return _of_cubin(image, content)
 
 
-def _of_cubin(image: Image, content: bytes) -> Image:
+def _of_cubin(image: DeviceImage, content: bytes) -> DeviceImage:
     seen = inspect(content)
     flags = int.from_bytes(content[48:52], "little")
     suffix = image.suffix

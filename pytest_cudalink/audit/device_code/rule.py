@@ -11,12 +11,12 @@ from ...compat.architectures import ARCHITECTURES, parse_architecture
 from ...compat.releases import ptx_isa_of
 from ...tables import read_table
 from ...versions import CudaVersion
-from .images import Image
+from .images import DeviceImage
 
-__all__ = ["Answer", "Outcome", "serves", "what_happens"]
+__all__ = ["DriverAnswer", "DriverOutcome", "serves", "what_happens"]
 
 
-class Outcome(StrEnum):
+class DriverOutcome(StrEnum):
     """What happens to device code, from good to bad; `UNDRIVEN` is not a fault of the code."""
 
     UNDRIVEN = "no driver"
@@ -31,29 +31,29 @@ class Outcome(StrEnum):
     @property
     def fails(self) -> bool:
         """Whether the driver refuses the code."""
-        return self.severity >= Outcome.TOO_NEW.severity
+        return self.severity >= DriverOutcome.TOO_NEW.severity
 
     @property
     def severity(self) -> int:
         """The place in the order from good to bad."""
-        return list(Outcome).index(self)
+        return list(DriverOutcome).index(self)
 
 
-class Answer(NamedTuple):
+class DriverAnswer(NamedTuple):
     """The answer for one group of images, one architecture and one driver.
 
     Attributes
     ----------
-    outcome : Outcome
-    image : Image or None
+    outcome : DriverOutcome
+    image : DeviceImage or None
         The image that decides: that runs, that is compiled, or that the driver takes and cannot use.
     """
 
-    outcome: Outcome
-    image: Image | None = None
+    outcome: DriverOutcome
+    image: DeviceImage | None = None
 
 
-def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Answer:
+def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) -> DriverAnswer:
     """Return what a driver does with a group of images on a GPU.
 
     The choice was recorded for fatbins on driver 580 with an H100 (`tests/conformance/fatbin_record.py`): the driver
@@ -71,7 +71,7 @@ def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Ans
 
     Parameters
     ----------
-    images : iterable of Image
+    images : iterable of DeviceImage
     arch : str
         Of the GPU, such as ``"sm_89"``.
     driver : CudaVersion
@@ -80,41 +80,41 @@ def what_happens(images: Iterable[Image], arch: str, driver: CudaVersion) -> Ans
     images = tuple(images)
     gpu = parse_architecture(arch)[1]
     if not _drives(gpu, driver):
-        return Answer(Outcome.UNDRIVEN)
+        return DriverAnswer(DriverOutcome.UNDRIVEN)
     if native := [one for one in images if one.kind == "cubin" and _runs_on(one, gpu)]:
         cubin = max(native, key=_specific)
-        return Answer(Outcome.NATIVE if _is_taken_by(cubin, driver) else Outcome.UNKNOWN_FORM, cubin)
+        return DriverAnswer(DriverOutcome.NATIVE if _is_taken_by(cubin, driver) else DriverOutcome.UNKNOWN_FORM, cubin)
     lto = [one for one in images if one.kind == "ltoir" and serves(one, gpu)]
     if lto and not any(one.kind == "cubin" for one in images):
-        return Answer(Outcome.LINKED, max(lto, key=_specific))
+        return DriverAnswer(DriverOutcome.LINKED, max(lto, key=_specific))
     ptx = [one for one in reversed(images) if one.kind == "ptx" and _can_be_chosen(one, gpu)]
     if not ptx:
-        return Answer(Outcome.NOTHING_FITS)
+        return DriverAnswer(DriverOutcome.NOTHING_FITS)
     chosen = max(ptx, key=_specific)
     if not _is_read_by(chosen, driver):
-        return Answer(Outcome.TOO_NEW, chosen)
-    return Answer(Outcome.COMPILED if serves(chosen, gpu) else Outcome.WRONG_TARGET, chosen)
+        return DriverAnswer(DriverOutcome.TOO_NEW, chosen)
+    return DriverAnswer(DriverOutcome.COMPILED if serves(chosen, gpu) else DriverOutcome.WRONG_TARGET, chosen)
 
 
-def _can_be_chosen(ptx: Image, gpu: int) -> bool:
+def _can_be_chosen(ptx: DeviceImage, gpu: int) -> bool:
     """Whether a driver considers PTX for a GPU: also compute_90a for a newer one (recorded)."""
     return _same_family(ptx.number, gpu) if ptx.suffix == "f" else 0 < ptx.number <= gpu
 
 
-def _is_read_by(ptx: Image, driver: CudaVersion) -> bool:
+def _is_read_by(ptx: DeviceImage, driver: CudaVersion) -> bool:
     return ptx.ptx_isa is not None and ptx.ptx_isa <= ptx_isa_of(driver)
 
 
-def _is_taken_by(cubin: Image, driver: CudaVersion) -> bool:
+def _is_taken_by(cubin: DeviceImage, driver: CudaVersion) -> bool:
     """Minor versions do not matter for cubins: a driver of CUDA 12.0 runs those of 12.9, but not those of 13.0."""
     return cubin.needs is None or cubin.needs.version.major <= driver.major
 
 
-def _specific(image: Image) -> tuple[int, bool]:
+def _specific(image: DeviceImage) -> tuple[int, bool]:
     return image.number, image.suffix == "a"
 
 
-def serves(image: Image, gpu: int) -> bool:
+def serves(image: DeviceImage, gpu: int) -> bool:
     """Whether PTX or LTO-IR can be compiled for a GPU: for its architecture or a later one, if no suffix binds it."""
     if image.suffix == "a":
         return image.number == gpu
@@ -123,7 +123,7 @@ def serves(image: Image, gpu: int) -> bool:
     return 0 < image.number <= gpu
 
 
-def _runs_on(cubin: Image, gpu: int) -> bool:
+def _runs_on(cubin: DeviceImage, gpu: int) -> bool:
     """Whether a cubin runs on a GPU: on its own architecture, and on later minor revisions of the same major."""
     if cubin.suffix == "a":
         return cubin.number == gpu

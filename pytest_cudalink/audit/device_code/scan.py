@@ -81,7 +81,7 @@ def _fatbin(data: Buffer, at: int) -> Piece | None:
 
 
 def _cubin(data: Buffer, at: int) -> Piece | None:
-    head = elf.header(data, at)
+    head = elf.read_header(data, at)
     if head is None or head.machine != _EM_CUDA:
         return None
     segments_end = head.segments + head.segment_size * head.segment_count
@@ -143,10 +143,10 @@ def _archive_sections(data: Buffer) -> list[tuple[int, int, str]]:
 
 def _elf_sections(data: Buffer, base: int, most: int | None = None) -> list[tuple[int, int, str]]:
     """The sections of an ELF file that begins at a place and has at most so many bytes."""
-    head = elf.header(data, base)
+    head = elf.read_header(data, base)
     if head is None or (most is not None and head.sections + head.section_size * head.section_count > most):
         return []
-    found = elf.sections(data, head, base)
+    found = elf.read_sections(data, head, base)
     names = elf.section_names(data, head, found, base)
     return [
         (base + one.offset, base + one.offset + one.size, name)

@@ -12,10 +12,10 @@ from typing import Any, Final
 from ...compat.gpus import architecture_of, driver_branch, driver_named, drivers_in
 from ...plurals import counted
 from ...versions import CudaVersion
-from .images import RELOCATABLE, Fault, Image, found_in
-from .rule import Answer, Outcome, what_happens
+from .images import RELOCATABLE, DeviceImage, UnreadImage, found_in
+from .rule import DriverAnswer, DriverOutcome, what_happens
 
-__all__ = ["DeviceCode", "Group", "device_code", "plain"]
+__all__ = ["DeviceCode", "ImageGroup", "device_code", "plain"]
 
 #: What distinguishes files that hold the same code for several architectures: "kernel_sm80.cubin".
 _ARCH_IN_NAME: Final = re.compile(r"(?i)(?:sm|compute|arch|cc)[_-]?\d{2,3}[af]?(?![0-9a-z])")
@@ -25,7 +25,7 @@ _REGISTERED: Final = frozenset({".nv_fatbin", ".nv_fatb", *RELOCATABLE})
 
 
 @dataclass(frozen=True)
-class Group:
+class ImageGroup:
     """Images between which a driver or a program chooses, with all the places that have the same.
 
     Attributes
@@ -34,7 +34,7 @@ class Group:
         Files that have such a group.
     count : int
         How many groups of these files are the same.
-    images : tuple of Image
+    images : tuple of DeviceImage
         Those of the first of them, without their bytes.
     for_linker : bool
         Whether a linker gets them, not the driver: relocatable cubins, and what objects hold.
@@ -42,10 +42,10 @@ class Group:
 
     paths: tuple[str, ...]
     count: int
-    images: tuple[Image, ...]
+    images: tuple[DeviceImage, ...]
     for_linker: bool
 
-    def answer(self, arch: str, driver: CudaVersion) -> Answer:
+    def answer(self, arch: str, driver: CudaVersion) -> DriverAnswer:
         """What a driver does with it on a GPU: `what_happens`."""
         return what_happens(self.images, arch, driver)
 
@@ -57,21 +57,21 @@ class DeviceCode:
     Attributes
     ----------
     path : str
-    groups : tuple of Group
-    faults : tuple of Fault
+    groups : tuple of ImageGroup
+    faults : tuple of UnreadImage
         What could not be read.
     """
 
     path: str
-    groups: tuple[Group, ...]
-    faults: tuple[Fault, ...]
+    groups: tuple[ImageGroup, ...]
+    faults: tuple[UnreadImage, ...]
 
     @property
-    def judged(self) -> tuple[Group, ...]:
+    def judged(self) -> tuple[ImageGroup, ...]:
         """The groups that a driver gets; all of them where there are only those for a linker."""
         return tuple(group for group in self.groups if not group.for_linker) or self.groups
 
-    def answers(self, arch: str, driver: CudaVersion) -> list[tuple[Group, Answer]]:
+    def answers(self, arch: str, driver: CudaVersion) -> list[tuple[ImageGroup, DriverAnswer]]:
         """The answer for each group that a driver gets, the worst first."""
         found = [(group, group.answer(arch, driver)) for group in self.judged]
         return sorted(found, key=lambda one: -one[1].outcome.severity)
@@ -85,7 +85,7 @@ class DeviceCode:
             for group in self.judged:
                 if not any(fnmatch(path, files) for path in group.paths):
                     continue
-                failed: dict[Answer, list[CudaVersion]] = {}
+                failed: dict[DriverAnswer, list[CudaVersion]] = {}
                 for driver in drivers:
                     answer = group.answer(arch, driver)
                     if answer.outcome.fails:
@@ -147,7 +147,7 @@ class DeviceCode:
         }
 
 
-def plain(image: Image) -> dict[str, Any]:
+def plain(image: DeviceImage) -> dict[str, Any]:
     """Return the facts of an image as plain data."""
     return {
         "kind": image.kind,
@@ -177,11 +177,11 @@ def device_code(path: str | Path, *, unpack: bool = True) -> DeviceCode:
     AuditError
         If there is no such file, or a wheel is damaged.
     """
-    fatbins: dict[tuple[str, int], list[Image]] = {}
-    loose: dict[str, list[Image]] = {}
+    fatbins: dict[tuple[str, int], list[DeviceImage]] = {}
+    loose: dict[str, list[DeviceImage]] = {}
     faults = []
     for found in found_in(path, unpack=unpack):
-        if isinstance(found, Fault):
+        if isinstance(found, UnreadImage):
             faults.append(found)
         elif found.group:
             fatbins.setdefault((found.path, found.group), []).append(replace(found, data=None))
@@ -196,42 +196,42 @@ def device_code(path: str | Path, *, unpack: bool = True) -> DeviceCode:
     return DeviceCode(str(path), tuple(_joined([*groups, *loose.values()])), tuple(faults))
 
 
-def _is_loose(images: Sequence[Image]) -> bool:
+def _is_loose(images: Sequence[DeviceImage]) -> bool:
     """Whether a program chooses such a fatbin: it has one architecture, and lies where the CUDA runtime has none."""
     section = images[0].section
     return bool(section) and section not in _REGISTERED and len({image.number for image in images}) == 1
 
 
-def _joined(groups: Iterable[list[Image]]) -> Iterable[Group]:
+def _joined(groups: Iterable[list[DeviceImage]]) -> Iterable[ImageGroup]:
     """One group for all that have the same images."""
-    same: dict[tuple[tuple[Image, ...], bool], list[Image]] = {}
+    same: dict[tuple[tuple[DeviceImage, ...], bool], list[DeviceImage]] = {}
     for images in groups:
         bare = dict.fromkeys(replace(image, path="", at=0, group=0) for image in images)
         for_linker = all(image.relocatable for image in images) or not _has_finished(images)
         same.setdefault((tuple(bare), for_linker), []).append(images[0])
     for (alike, for_linker), firsts in same.items():
         paths = tuple(dict.fromkeys(first.path for first in firsts))
-        yield Group(paths, len(firsts), alike, for_linker)
+        yield ImageGroup(paths, len(firsts), alike, for_linker)
 
 
-def _has_finished(images: Iterable[Image]) -> bool:
+def _has_finished(images: Iterable[DeviceImage]) -> bool:
     """Whether a driver can take a group: it has a linked cubin, or nothing but PTX."""
     kinds = {(image.kind, image.relocatable) for image in images}
     return ("cubin", False) in kinds or ("cubin", None) in kinds or {kind for kind, _ in kinds} == {"ptx"}
 
 
-def _failure(group: Group, arch: str, answer: Answer, drivers: Sequence[CudaVersion]) -> str:
+def _failure(group: ImageGroup, arch: str, answer: DriverAnswer, drivers: Sequence[CudaVersion]) -> str:
     where = group.paths[0] + _more_files(len(group.paths) - 1)
     on = _spoken(drivers)
-    if answer.outcome is Outcome.TOO_NEW and answer.image is not None and answer.image.ptx_isa is not None:
+    if answer.outcome is DriverOutcome.TOO_NEW and answer.image is not None and answer.image.ptx_isa is not None:
         isa = ".".join(map(str, answer.image.ptx_isa))
         needs = answer.image.needs
         known = f"needs a driver for {'a release ' if needs.newer_than else ''}{needs}" if needs else ""
         return f"{where}: 222 on {arch} with driver {on}: PTX {isa} for {answer.image.arch} {known}"
-    if answer.outcome is Outcome.UNKNOWN_FORM and answer.image is not None:
+    if answer.outcome is DriverOutcome.UNKNOWN_FORM and answer.image is not None:
         made = f"of {answer.image.needs}" if answer.image.needs else "of a newer CUDA"
         return f"{where}: 200 on {arch} with driver {on}: the cubin for {answer.image.arch} is taken, and it is {made}"
-    if answer.outcome is Outcome.WRONG_TARGET and answer.image is not None:
+    if answer.outcome is DriverOutcome.WRONG_TARGET and answer.image is not None:
         return f"{where}: 218 on {arch} with driver {on}: the PTX that is taken is for {answer.image.arch} alone"
     kinds = ", ".join(dict.fromkeys(f"{image.kind} for {image.arch}" for image in group.images[:12]))
     more = ", ..." if len(group.images) > 12 else ""

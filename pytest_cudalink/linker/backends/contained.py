@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ... import probes
-from ...worker import TIMEOUT, Answer, Link
+from ...worker import TIMEOUT, WorkerAnswer, WorkerLink
 from ..errors import LinkError
 from .nvjitlink import FETCHED, INPUT_TYPES, NvJitLinkErrors
 
@@ -36,7 +36,7 @@ class ContainedState(NvJitLinkErrors):
         assert found.path is not None  # (nvJitLink was chosen, so it was found)
         self._path, self._release_name, self._options = found.path, str(found.found), options
         self._inputs: list[tuple[int, bytes, bytes]] = []
-        self._link = Link(self._path, options)
+        self._link = WorkerLink(self._path, options)
         answer = self._link.answer
         self._keep_logs(answer)
         hint = f"options: {' '.join(options)}"
@@ -78,11 +78,11 @@ class ContainedState(NvJitLinkErrors):
     def _read_logs(self) -> None:
         """Each answer brought what was new."""
 
-    def _keep_logs(self, answer: Answer) -> None:
+    def _keep_logs(self, answer: WorkerAnswer) -> None:
         for which, text in (("error_log", answer.error_log), ("info_log", answer.info_log)):
             setattr(self, which, getattr(self, which) + text)
 
-    def _ended(self, call: str, answer: Answer, hint: str = "", input_name: str | None = None) -> LinkError:
+    def _ended(self, call: str, answer: WorkerAnswer, hint: str = "", input_name: str | None = None) -> LinkError:
         if answer.hung:
             hint = f"{TIMEOUT} sets another limit, in seconds" + (f"; {hint}" if hint else "")
         return LinkError(
@@ -95,7 +95,7 @@ class ContainedState(NvJitLinkErrors):
             hint=hint,
         )
 
-    def _ended_by_inputs(self, call: str, answer: Answer, target: str) -> LinkError:
+    def _ended_by_inputs(self, call: str, answer: WorkerAnswer, target: str) -> LinkError:
         """Return the error of a link that ended its worker, with the inputs that do so alone, else with all of them."""
         if len(self._inputs) == 1:
             return self._ended(call, answer, input_name=_shown(self._inputs[0][2]))
@@ -108,7 +108,7 @@ class ContainedState(NvJitLinkErrors):
     def _deadly(self, target: str) -> Iterator[str]:
         """Link each input alone; yields the names of those that end the worker."""
         for kind, code, name in self._inputs:
-            link = Link(self._path, self._options)
+            link = WorkerLink(self._path, self._options)
             try:
                 if link.handle and (link.add(kind, code, name).end or link.complete(_TARGETS.index(target)).end):
                     yield _shown(name)

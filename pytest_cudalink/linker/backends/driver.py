@@ -21,7 +21,7 @@ from ..errors import LinkError
 from ..options import DriverOption
 from .state import LinkState
 
-__all__ = ["LOG_SIZE", "Block", "DriverLinkState", "MappedBlock"]
+__all__ = ["LOG_SIZE", "DriverLinkState", "MappedBlock", "OptionBlock"]
 
 #: Bytes of each log buffer.
 LOG_SIZE = 16 * 1024
@@ -35,7 +35,7 @@ _INFO_LOG, _INFO_LOG_SIZE, _ERROR_LOG, _ERROR_LOG_SIZE = 3, 4, 5, 6
 _INPUT_TYPES = {"cubin": 0, "ptx": 1, "fatbin": 2, "object": 3, "library": 4}
 
 
-class Block(Protocol):
+class OptionBlock(Protocol):
     """Memory at a fixed address until `release`."""
 
     address: int
@@ -182,7 +182,7 @@ class DriverLinkState(LinkState):
     ----------
     options : list of DriverOption
     allocate : callable, optional
-        Returns a `Block` of a given size in bytes. By default one `MappedBlock` holds both logs and both arrays.
+        Returns an `OptionBlock` of a given size in bytes. By default one `MappedBlock` holds both logs and both arrays.
 
     Raises
     ------
@@ -194,13 +194,13 @@ class DriverLinkState(LinkState):
 
     name = library = "driver"
 
-    def __init__(self, options: list[DriverOption], allocate: Callable[[int], Block] | None = None) -> None:
+    def __init__(self, options: list[DriverOption], allocate: Callable[[int], OptionBlock] | None = None) -> None:
         super().__init__()
         self._allocate = allocate
-        self._blocks: list[Block] = []
+        self._blocks: list[OptionBlock] = []
         self._pages: MappedBlock | None = None
-        self._info: Block
-        self._error: Block
+        self._info: OptionBlock
+        self._error: OptionBlock
         self._destroyed = False
         self._context: _Context | None = None
         try:
@@ -333,7 +333,7 @@ class DriverLinkState(LinkState):
         if self._context and os.getpid() == self.process:
             self._context.release()
 
-    def _block(self, size: int) -> Block:
+    def _block(self, size: int) -> OptionBlock:
         block = (self._allocate or MappedBlock)(size)
         self._blocks.append(block)
         return block

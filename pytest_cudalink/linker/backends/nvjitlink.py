@@ -9,7 +9,7 @@ from typing import Any
 from ... import probes
 from ...versions import CudaVersion
 from ..errors import LinkError
-from ..watched import Library, library
+from ..watched import WatchedLibrary, library
 from .state import LinkState
 
 __all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkErrors", "NvJitLinkState", "can_fetch_ltoir"]
@@ -60,7 +60,7 @@ class NvJitLinkState(NvJitLinkErrors):
     def __init__(self, options: list[str]) -> None:
         super().__init__()
         self._api = _bindings()
-        self._functions: Library = library(probes.nvjitlink().path or "")
+        self._functions: WatchedLibrary = library(probes.nvjitlink().path or "")
         self._names: list[bytes] = []  # nvJitLink reads them when it completes
         try:
             result = self._functions.create(self._cell, options)

@@ -7,12 +7,23 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import IO, Final
 
-from ..elf import DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, MAGIC, ElfError, Image, header, section_names, sections
+from ..elf import (
+    DT_NEEDED,
+    DT_RPATH,
+    DT_RUNPATH,
+    DT_SONAME,
+    MAGIC,
+    ElfError,
+    ElfImage,
+    read_header,
+    read_sections,
+    section_names,
+)
 from ..regular_files import open_regular
 from .buffers import Buffer, buffer
 from .libraries import cuda_functions, majors_of
 
-__all__ = ["Elf", "data_ranges", "is_elf", "read_dynamic", "read_elf"]
+__all__ = ["LoadableLibrary", "data_ranges", "is_elf", "read_dynamic", "read_elf"]
 
 #: Sections of constant data that hold device code or tables of the loader, and no strings.
 _NO_STRINGS: Final = frozenset(
@@ -27,7 +38,7 @@ _CUDA_SYMBOL: Final = re.compile(rb"_{0,2}(?:cu|nv|curand)[A-Za-z]")
 
 
 @dataclass(frozen=True)
-class Elf:
+class LoadableLibrary:
     """One library that a dynamic loader could load: an ELF file, or a DLL of Windows in the same terms.
 
     Attributes
@@ -59,7 +70,7 @@ class Elf:
         return self.rpath + self.runpath
 
 
-def read_elf(stream: IO[bytes]) -> Elf | None:
+def read_elf(stream: IO[bytes]) -> LoadableLibrary | None:
     """Read an ELF file; None for files that the dynamic loader would not load, such as object files and programs.
 
     Libraries of other byte orders and of 32 bits are None, too: CUDA has none.
@@ -76,7 +87,7 @@ def read_elf(stream: IO[bytes]) -> Elf | None:
         symbols = list(image.symbols())
         functions = cuda_functions()
         undefined = [one for one in symbols if not one.is_defined]
-        return Elf(
+        return LoadableLibrary(
             *_names(image),
             tuple((one.name, one.file, one.version) for one in undefined),
             frozenset(one.name for one in undefined if not one.is_weak and one.name in functions),
@@ -86,7 +97,7 @@ def read_elf(stream: IO[bytes]) -> Elf | None:
         )
 
 
-def read_dynamic(path: str | PathLike[str]) -> Elf | None:
+def read_dynamic(path: str | PathLike[str]) -> LoadableLibrary | None:
     """Read what an installed library needs, as `read_elf`, with only those undefined symbols that can be CUDA's.
 
     An environment with torch has 6 GB of libraries.
@@ -105,7 +116,7 @@ def read_dynamic(path: str | PathLike[str]) -> Elf | None:
         names = _names(image)
         of_cuda = [library for library in names[1] if majors_of(library) is not None]
         undefined = list(image.symbols(undefined_as=_CUDA_SYMBOL, files=of_cuda)) if of_cuda else []
-        return Elf(
+        return LoadableLibrary(
             *names,
             tuple((one.name, one.file, one.version) for one in undefined),
             frozenset(),
@@ -114,18 +125,18 @@ def read_dynamic(path: str | PathLike[str]) -> Elf | None:
         )
 
 
-def _image(content: Buffer) -> Image | None:
-    head = header(content)
+def _image(content: Buffer) -> ElfImage | None:
+    head = read_header(content)
     if head is None:
         if content[:4] == MAGIC[:4] and content[4:6] not in _OTHERS:
             msg = "its header is damaged"
             raise ElfError(msg)
         return None
-    image = Image(content, head)
+    image = ElfImage(content, head)
     return image if image.is_dynamic else None
 
 
-def _names(image: Image) -> tuple[str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def _names(image: ElfImage) -> tuple[str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the SONAME, the needed libraries, and the two lists of folders of a library."""
     rpath, runpath = (
         tuple(folder for text in image.texts(tag) for folder in text.split(":") if folder)
@@ -137,8 +148,8 @@ def _names(image: Image) -> tuple[str | None, tuple[str, ...], tuple[str, ...], 
 def data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
     """Offset and size of the sections of an ELF file that can hold constant strings, within the file."""
     with buffer(stream) as content:
-        head, size = header(content), len(content)
-        found = sections(content, head) if head else []
+        head, size = read_header(content), len(content)
+        found = read_sections(content, head) if head else []
         names = section_names(content, head, found) if head else []
     ranges = set()
     for section, name in zip(found, names, strict=True):
