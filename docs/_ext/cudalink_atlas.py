@@ -172,7 +172,7 @@ class AtlasGrids(Directive):
         return result
 
 
-def short(answer: Answer) -> str:
+def short(answer: AtlasAnswer) -> str:
     """An answer in a word or two, for a small table."""
     return {"works": "links", "crashed": answer.name}.get(answer.status, f"{answer.status}, {answer.code}")
 

@@ -148,20 +148,30 @@ class Commands(Directive):
 
 
 def variables() -> dict[str, str]:
-    """Every variable that a user of the project can set or meet, with its meaning."""
+    """Every variable that a user of the project can set, with its meaning."""
     found = {option.env: f"{option.help} (`{option.flag}`)" for option in settings.OPTIONS}
-    data = read_table("compat/data/variables.toml")
-    for group in ("parts", "native"):
-        found |= data[group]
-    return dict(sorted(found.items()))
+    return dict(sorted((found | read_table("compat/data/variables.toml")["parts"]).items()))
+
+
+def internal_variables() -> dict[str, str]:
+    """Every variable that our own processes pass on, with its meaning."""
+    return dict(sorted(read_table("compat/data/variables.toml")["internal"].items()))
 
 
 class VariablesTable(Directive):
-    """Every variable of the environment."""
+    """Every variable of the environment that a user can set."""
+
+    described = staticmethod(variables)
 
     def run(self) -> list[nodes.Node]:
-        rows = [[words([name]), marked(text)] for name, text in variables().items()]
+        rows = [[words([name]), marked(text)] for name, text in self.described().items()]
         return [table(["variable", "meaning"], rows)]
+
+
+class InternalVariablesTable(VariablesTable):
+    """Every variable of the environment that our own processes pass on."""
+
+    described = staticmethod(internal_variables)
 
 
 def fixture_functions() -> dict[str, object]:
@@ -222,6 +232,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("command-line", CommandLine)
     app.add_directive("commands", Commands)
     app.add_directive("variables-table", VariablesTable)
+    app.add_directive("internal-variables-table", InternalVariablesTable)
     app.add_directive("fixtures-list", FixturesList)
     app.add_directive("hooks-list", HooksList)
     app.add_directive("marker-text", MarkerText)

@@ -15,7 +15,7 @@ _PREFIX = "CUDALINK_"
 def known_variables() -> frozenset[str]:
     """Return the name of every variable that some part of the project reads."""
     table = read_table("compat/data/variables.toml")
-    return frozenset(name for group in ("settings", "parts", "native", "tests") for name in table[group])
+    return frozenset(name for group in ("settings", "parts", "internal", "tests") for name in table[group])
 
 
 def unread_variables(environment: Iterable[str], known: Collection[str] = ()) -> list[str]:

@@ -261,15 +261,24 @@ def test_exit_codes_hold(words: list[str], code: int, tmp_path) -> None:
 
 
 def test_every_variable_is_described(reference) -> None:
-    """The table has every variable that is not for the tests of the project alone, with a meaning."""
+    """Two tables have every variable that is not for the tests of the project alone, with a meaning."""
     assert page_has("options", "variables-table")
     assert page_has("options", "settings-table")
+    assert "```{internal-variables-table}\n" in (DOCS / "architecture.md").read_text(encoding="utf-8")
     tests = set(read_table("compat/data/variables.toml")["tests"])
-    found = reference.variables()
-    assert found.keys() == known_variables() - tests
-    assert all(found.values())
-    (table,) = reference.VariablesTable.run(None)
-    assert all(name in table.astext() for name in found)
+    assert reference.variables().keys() | reference.internal_variables().keys() == known_variables() - tests
+    for kind in (reference.VariablesTable, reference.InternalVariablesTable):
+        assert all(kind.described().values())
+        (table,) = kind.run(kind)
+        assert all(name in table.astext() for name in kind.described())
+
+
+def test_no_page_for_users_names_an_internal_variable(reference) -> None:
+    """They may change without a word; a page that names one would be a promise."""
+    internal = reference.internal_variables()
+    for page in DOCS.rglob("*.md"):
+        found = [name for name in internal if name in page.read_text(encoding="utf-8")]
+        assert page.name == "architecture.md" or not found, page
 
 
 def test_every_fixture_and_hook_is_described(reference, pytester) -> None:
