@@ -18,7 +18,7 @@ from ..regular_files import read_bounded
 from . import conda, contradictions
 from .conda import CondaPackage, Rules
 from .installed import Installed, Place, Unreadable
-from .targets import Target, targets_of
+from .targets import InstallTarget, targets_of
 
 __all__ = ["Claim", "conda_claims", "declared_claims", "is_cuda_distribution"]
 
@@ -122,7 +122,7 @@ def _parsed(one: Installed, unreadable: list[Unreadable]) -> Iterator[Requiremen
                     unreadable.append(Unreadable(one.path, text))
 
 
-def _target(place: Place, distributions: Iterable[Installed]) -> Target:
+def _target(place: Place, distributions: Iterable[Installed]) -> InstallTarget:
     """Return the Python and the platform of an environment, which need not be those of this process.
 
     The tags of an installed wheel for one platform say that; without such a wheel it is this machine.
@@ -139,7 +139,7 @@ def _target(place: Place, distributions: Iterable[Installed]) -> Target:
     return replace(target, minor=minor)
 
 
-def _applies(target: Target, requirement: Requirement, extras: Iterable[str]) -> bool:
+def _applies(target: InstallTarget, requirement: Requirement, extras: Iterable[str]) -> bool:
     marker = requirement.marker
     try:
         return marker is None or any(marker.evaluate(target.environment | {"extra": extra}) for extra in extras)
@@ -148,7 +148,7 @@ def _applies(target: Target, requirement: Requirement, extras: Iterable[str]) ->
 
 
 def _wanted_extras(
-    target: Target, parsed: Mapping[str, Sequence[Requirement]]
+    target: InstallTarget, parsed: Mapping[str, Sequence[Requirement]]
 ) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """The extras of each distribution that others require, and which others do."""
     extras: dict[str, set[str]] = {name: {""} for name in parsed}

@@ -108,7 +108,7 @@ def report(
         reason = "the driver is emulated and runs no kernels" if machine.emulated else "no GPU of that architecture"
         _fill(write, "   ", f"{reason}: the images are the proof, no kernel was launched")
     if kernel is not None and not machine.emulated:
-        failures += not _show_skew(kernel, machine, write)
+        failures += not _show_skew(machine, write)
     return 1 if failures else 0
 
 
@@ -133,7 +133,7 @@ def _fill(write: Callable[[str], object], start: str, text: str) -> None:
         wrap.initial_indent = wrap.subsequent_indent
 
 
-def _show_skew(kernel: bytes, machine: Machine, write: Callable[[str], object]) -> bool:
+def _show_skew(machine: Machine, write: Callable[[str], object]) -> bool:
     """Run a test of the kernel on an older driver, whose report says why it fails; return whether it did."""
     from ..emulator import EmulatorError, emulation_for, library_folder, release_of, supported_versions
 
