@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from .. import emulator
-    from ..emulator import notes
+    from ..process import notes
     from .program import end_like, run_program
 
     command = options.command[1:] if options.command[:1] == ["--"] else options.command

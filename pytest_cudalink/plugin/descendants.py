@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ..emulator import notes
+from ..process import notes
 from .run import from_controller
 from .settings import restore
 

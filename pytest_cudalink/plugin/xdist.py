@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import descendants, faults, ledger
+from . import faults, ledger
 from .results import add_late_properties
 from .run import Run, from_controller
 from .settings import Setting, Settings
@@ -50,11 +51,14 @@ class HandOver:
 
     def pytest_configure_node(self, node: Any) -> None:
         """Hand a worker that is about to start what it cannot find out by itself."""
-        run = self._run
-        # here, because the driver of a marker is emulated by the workers alone
-        emulates = run.settings.driver.value not in ("real", "absent") and run.settings.lifetime.value != "off"
+        run, path = self._run, None
+        emulates = sys.platform == "linux" and run.settings.driver.value not in ("real", "absent")
+        if emulates and run.settings.lifetime.value != "off":
+            from . import descendants
+
+            path = descendants.start(run, None).path  # here: a driver for markers is emulated by the workers alone
         node.workerinput["cudalink"] = {
-            "notes": descendants.start(run, None).path if emulates else None,
+            "notes": path,
             "arguments": run.arguments,
             "settings": {name: tuple(setting) for name, setting in run.settings.items()},
             "withheld": run.withheld,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.emulator import notes
+from pytest_cudalink.process import notes
 from tests.emulated.test_lifetimes import STATE
 from tests.nested import ALONE, ISOLATED, XDIST
 
@@ -141,7 +141,7 @@ def test_late(suite, late) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("late", ["unconfigure", "python_ends", "child"])
 def test_late_is_reported(suite, late) -> None:
     """With `report` the line is all."""
     result = suite("--cudalink-lifetime=report", conftest=HEAD + LATE[late], test_good=GOOD)
@@ -304,6 +304,31 @@ def test_another_test_started_it(suite) -> None:
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["outside of tests: process *: link state 1: *", "The process was started by x::y."])
+
+
+def test_notes_without_a_folder(on_driver, monkeypatch) -> None:
+    """Where no folder can be written to, the file is one in memory; a file of another kind is left alone."""
+    with monkeypatch.context() as patch:
+        patch.setattr(notes.tempfile, "mkstemp", lambda **_: (_ for _ in ()).throw(FileNotFoundError()))
+        mine = notes.Notes("")
+    assert mine.path.startswith("/proc/")
+    program = STATE.replace("import pytest", "") + "State()"
+    assert on_driver("13.0", "-c", program, lifetime="fail", env={notes.VARIABLE: mine.path}).returncode == 0
+    (note,) = mine.take_counted()
+    assert (note["violation"], note["option"]) == (1, "CU_JIT_LOG_VERBOSE")
+    assert mine.end() == []
+
+
+def test_a_file_of_another_kind(on_driver, tmp_path) -> None:
+    """A variable that names another file changes nothing there: the violation is on stderr."""
+    other = tmp_path / "mine"
+    other.write_bytes(bytes(5000))
+    program = STATE.replace("import pytest", "") + "State()"
+    for path in (other, tmp_path / "nowhere"):
+        done = on_driver("13.0", "-c", program, lifetime="fail", env={notes.VARIABLE: str(path)})
+        assert (done.returncode, CHANGED in done.stderr) == (1, True)
+    assert other.read_bytes() == bytes(5000)
+    assert [*tmp_path.iterdir()] == [other]
 
 
 def test_notes(tmp_path, monkeypatch) -> None:

@@ -22,7 +22,10 @@
 typedef struct {
   atomic_uint_least64_t written; /* lines */
   atomic_uint_least64_t looks;   /* how often the lines were read */
+  char kind[16];                 /* nothing is written to another file */
 } Header;
+
+static const char kind_of_notes[16] = "cudalink notes";
 
 enum {
   HEADER_SIZE = 4096,
@@ -87,8 +90,10 @@ static bool append(Notes *file, const char *line, size_t length) {
   if (!file->header && !fstat(descriptor, &found) && found.st_size >= HEADER_SIZE) {
     void *page = mmap(NULL, HEADER_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (page != MAP_FAILED) file->header = page;
+    if (file->header && memcmp(file->header->kind, kind_of_notes, sizeof kind_of_notes)) file->header = NULL;
   }
-  /* one write for one line, so that lines of several processes do not mix and a crash loses none */
+  /* one write for one line, so that lines of several processes do not mix and a crash loses none; it begins with the
+     end of a line that a full disk has cut */
   bool whole = file->header && write(descriptor, line, length) == (ssize_t)length;
   close(descriptor);
   if (whole) atomic_fetch_add(&file->header->written, 1);
@@ -98,6 +103,7 @@ static bool append(Notes *file, const char *line, size_t length) {
 /* The command line of this process, cut to what helps to find it. */
 static void read_command(char command[COMMAND_ROOM]) {
   int file = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+  // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): a file of the kernel does not block
   ssize_t length = file < 0 ? -1 : read(file, command, COMMAND_ROOM - 1);
   if (file >= 0) close(file);
   command[length > 0 ? length : 0] = 0;
@@ -106,7 +112,7 @@ static void read_command(char command[COMMAND_ROOM]) {
 }
 
 static bool write_note(Notes *file, const EventLine *event) {
-  char command[COMMAND_ROOM], line[sizeof event->text + 4];
+  char command[COMMAND_ROOM], line[sizeof event->text + 5];
   EventLine note;
   read_command(command);
   cl_event_begin(&note);
@@ -115,7 +121,7 @@ static bool write_note(Notes *file, const EventLine *event) {
   cl_event_text(&note, "test", getenv("PYTEST_CURRENT_TEST"), TEST_ROOM); /* of the process that started this one */
   if (note.length + event->length >= sizeof note.text) return false;
   cl_event_join(&note, event);
-  int length = snprintf(line, sizeof line, "{%s}\n", note.text + 1);
+  int length = snprintf(line, sizeof line, "\n{%s}\n", note.text + 1);
   return append(file, line, (size_t)length);
 }
 

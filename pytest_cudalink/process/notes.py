@@ -1,7 +1,8 @@
-"""Notes: what the emulated drivers of child processes report to the process that fails for it; `native/notes.c` writes.
+"""Notes: what the emulated drivers of child processes report to the process that fails for it.
 
-That process makes a file, whose path its children inherit in an environment variable. The first page of the file counts
-the lines that follow, so that asking for new ones costs no call of the system.
+`emulator/native/notes.c` writes them. That process makes a file, whose path its children inherit in an environment
+variable. The first page of the file counts the lines that follow, so that asking for new ones costs no call of the
+system.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ __all__ = ["VARIABLE", "Notes", "own", "pass_on"]
 
 VARIABLE: Final = "CUDALINK_EMULATOR_NOTES"
 _HEADER_SIZE: Final = 4096
+#: Bytes 16 to 31, by which the driver knows such a file.
+_KIND: Final = b"cudalink notes".ljust(16, b"\0")
 
 Note = dict[str, Any]
 
@@ -40,9 +43,13 @@ class Notes:
     """
 
     def __init__(self, above: str) -> None:
-        descriptor, self.path = tempfile.mkstemp(prefix="cudalink-notes-")
+        try:
+            descriptor, self.path = tempfile.mkstemp(prefix="cudalink-notes-")
+        except OSError:  # no folder that can be written to
+            kept = os.memfd_create("cudalink-notes")
+            descriptor, self.path = os.dup(kept), f"/proc/{os.getpid()}/fd/{kept}"
         with os.fdopen(descriptor, "r+b") as file:
-            file.write(bytes(_HEADER_SIZE))
+            file.write((bytes(16) + _KIND).ljust(_HEADER_SIZE, b"\0"))
             file.flush()
             self._header = mmap.mmap(file.fileno(), _HEADER_SIZE)
         self.above, self.pid = above, os.getpid()
@@ -71,7 +78,7 @@ class Notes:
     def end(self) -> list[Note]:
         """Remove the file, and return the last notes; a process that is still there has its stderr."""
         found = self.take()
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             os.unlink(self.path)  # noqa: PTH108 (tests replace pathlib's)
         return found
 
