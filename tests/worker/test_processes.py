@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -202,3 +203,35 @@ except ChildProcessError:
     print("no child")
 """
     assert finished(child(program)) == "no child\n"
+
+
+def stop(process: int) -> None:
+    """Stop a process; each of its threads."""
+    os.kill(process, signal.SIGSTOP)
+    while not all(" T " in (task / "stat").read_text() for task in Path(f"/proc/{process}/task").iterdir()):
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_a_stopped_worker(child, workers, gone) -> None:
+    """A worker that SIGSTOP has stopped is killed where its answer is late, and when its program ends."""
+    program = """
+print(os.getpid() if linked().image else 0, flush=True)
+sys.stdin.readline()
+print(linked(), flush=True)
+print(linked().image, flush=True)
+sys.stdin.readline()
+"""
+    process = child(program, stdin=subprocess.PIPE, env={**os.environ, "CUDALINK_LINK_TIMEOUT": "1"})
+    assert process.stdout.readline()
+    (first,) = workers()
+    stop(first)
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert "did not finish within 1 s" in process.stdout.readline()
+    assert process.stdout.readline() == "b'inx'\n"
+    (second,) = workers()
+    assert second != first
+    stop(second)
+    finished(process)
+    assert gone()

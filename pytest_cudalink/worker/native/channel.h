@@ -24,5 +24,8 @@ void lw_channel_prepare(int fd);
 /* Sends all parts, which are changed; a deadline of 0 is none. */
 ChannelState lw_send(Channel *channel, struct iovec *parts, int count, int64_t deadline);
 ChannelState lw_receive(Channel *channel, void *to, size_t size, int64_t deadline);
+/* When a process started, in ticks, which tells it from a later one of its number; 0 if it is gone or only waits to be
+   reaped. */
+unsigned long long lw_started(int pid);
 
 #endif

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "spawn.h"
@@ -100,6 +102,8 @@ static bool start(Worker *worker) {
   worker->channel.fd = spawned.socket;
   worker->socket = own_file(spawned.socket);
   worker->output = own_file(spawned.output);
+  worker->pid = spawned.pid;
+  worker->born = spawned.pid > 0 ? lw_started(spawned.pid) : 0;
   worker->stained = false;
   pthread_mutex_lock(&pool_lock);
   worker->users = 0; /* of the process before */
@@ -153,8 +157,27 @@ void lw_detach(Worker *worker, uint64_t serial) {
   pthread_mutex_unlock(&pool_lock);
 }
 
+/* A worker that is stopped, or hangs in a library, does not see that its socket is closed. */
+static void kill_worker(const Worker *worker) {
+  enum { PIDFD_SEND_SIGNAL = 424 }; /* SYS_pidfd_send_signal, the same number on all machines */
+  if (!worker->born) return;
+  int process = (int)syscall(PIDFD_OPEN, worker->pid, 0);
+  if (lw_started(worker->pid) == worker->born) {
+    if (process >= 0) syscall(PIDFD_SEND_SIGNAL, process, SIGKILL, NULL, 0);
+    else if (errno == ENOSYS) kill(worker->pid, SIGKILL);
+  }
+  if (process >= 0) close(process);
+}
+
+/* Workers end with the process that they serve; one that is stopped would not. */
+__attribute__((destructor)) static void kill_at_exit(void) {
+  for (Worker *worker = workers; worker < workers + PLACES; worker++)
+    if (worker->serial) kill_worker(worker);
+}
+
 void lw_end(Worker *worker) {
   if (!worker->serial) return;
+  kill_worker(worker);
   /* a forked child may have a copy, which close() would leave open */
   if (own_descriptor(&worker->socket) >= 0) shutdown(worker->channel.fd, SHUT_RDWR);
   close_own(&worker->socket);

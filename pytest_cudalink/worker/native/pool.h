@@ -12,8 +12,10 @@
 typedef struct {
   pthread_mutex_t lock; /* of a call; what stands above `users` is read and written under it */
   Channel channel;
-  bool stained;            /* by a refusal, after which a library may not be what it was */
-  OwnFile socket, output;  /* the channel's, and the file of what the worker prints */
+  bool stained;           /* by a refusal, after which a library may not be what it was */
+  OwnFile socket, output; /* the channel's, and the file of what the worker prints */
+  int pid;
+  unsigned long long born; /* when that process started; 0: unknown */
   _Atomic uint64_t serial; /* of the process; 0: none */
   /* under the lock of the pool */
   unsigned users; /* links that the process holds */

@@ -37,7 +37,7 @@ int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...
 #define clone __clone
 #endif
 
-enum { STACK = 64 * 1024, PIDFD_OPEN = 434 /* SYS_pidfd_open, the same number on all machines */ };
+enum { STACK = 64 * 1024 };
 
 typedef struct {
   const char *program;
@@ -45,6 +45,7 @@ typedef struct {
   char *const *environment;
   int socket, output, parent;
   char *stack;
+  int pid; /* of the worker; stays 0 where clone() gave it another memory than the caller's, as qemu-user does */
 } Start;
 
 /* -- the environment -- */
@@ -126,8 +127,9 @@ UNWATCHED static int become_worker(void *argument) {
 
 /* The process between: with its end the worker is an orphan. */
 UNWATCHED static int start_worker(void *argument) {
-  const Start *start = argument;
-  if (clone(become_worker, start->stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, argument) < 0) {
+  Start *start = argument;
+  start->pid = clone(become_worker, start->stack + STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, argument);
+  if (start->pid < 0) {
     Reply reply = {.reply = REPLY_NOT_STARTED, .code = errno};
     syscall(SYS_write, start->socket, &reply, sizeof reply);
   }
@@ -137,13 +139,13 @@ UNWATCHED static int start_worker(void *argument) {
 
 /* Has no exit signal, so that no SIGCHLD comes and only a waiter that asks for such children sees the process.
    qemu-user refuses such a clone() with EINVAL; there the process has the exit signal of any other child. */
-static bool run(const Start *start) {
+static bool run(Start *start) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   char *top = start->stack + (size_t)2 * STACK;
-  int pid = clone(start_worker, top, CLONE_VM | CLONE_VFORK, (void *)start);
-  if (pid < 0 && errno == EINVAL) pid = clone(start_worker, top, CLONE_VM | CLONE_VFORK | SIGCHLD, (void *)start);
+  int pid = clone(start_worker, top, CLONE_VM | CLONE_VFORK, start);
+  if (pid < 0 && errno == EINVAL) pid = clone(start_worker, top, CLONE_VM | CLONE_VFORK | SIGCHLD, start);
   int problem = errno;
   while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR) continue;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -185,13 +187,13 @@ Spawned lw_spawn(const char *program, const char *library) {
   enum { OURS, ITS, OUTPUT, PARENT, FDS };
   int pair[2], fds[FDS] = {-1, -1, -1, -1};
   char number[16], *path = NULL;
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return (Spawned){-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) return (Spawned){-1, -1, 0};
   fds[OURS] = beyond(pair[0]);
   fds[ITS] = beyond(pair[1]);
   if (fds[OURS] >= 0 && fds[ITS] >= 0) fds[OUTPUT] = output_file();
   if (fds[OUTPUT] < 0) {
     close_all(fds, FDS);
-    return (Spawned){-1, -1};
+    return (Spawned){-1, -1, 0};
   }
   fcntl(fds[OUTPUT], F_SETFL, O_APPEND);
   fds[PARENT] = beyond((int)syscall(PIDFD_OPEN, getpid(), 0)); /* without it the worker looks at /proc */
@@ -202,7 +204,7 @@ Spawned lw_spawn(const char *program, const char *library) {
   char *arguments[] = {(char *)program, (char *)library, number, watched, NULL};
   char **environment = worker_environment(&path);
   void *stack = mmap(NULL, (size_t)2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  Start start = {program, arguments, environment, fds[ITS], fds[OUTPUT], fds[PARENT], stack};
+  Start start = {program, arguments, environment, fds[ITS], fds[OUTPUT], fds[PARENT], stack, 0};
   if (!environment) errno = ENOMEM;
   bool started = environment && stack != MAP_FAILED && run(&start);
   int problem = errno;
@@ -212,8 +214,8 @@ Spawned lw_spawn(const char *program, const char *library) {
   close_all(fds + PARENT, 1);
   close_all(fds + ITS, 1);
   errno = problem;
-  if (started) return (Spawned){fds[OURS], fds[OUTPUT]};
+  if (started) return (Spawned){fds[OURS], fds[OUTPUT], start.pid};
   close_all(fds, ITS);
   close_all(fds + OUTPUT, 1);
-  return (Spawned){-1, -1};
+  return (Spawned){-1, -1, 0};
 }

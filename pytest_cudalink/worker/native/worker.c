@@ -318,30 +318,14 @@ static void start_serving(void) {
 
 /* -- the process -- */
 
-/* When a process started, in ticks; 0 if it is gone or only waits to be reaped. */
-static unsigned long long started(int pid) {
-  char path[32], text[1024];
-  unsigned long long when = 0;
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-  if (fd >= 0) close(fd);
-  text[got > 0 ? got : 0] = 0;
-  char *at = strrchr(text, ')'); /* a name may have any characters */
-  if (!at || strlen(at) < 3 || strchr("ZX", at[2])) return 0;
-  for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
-  if (at) when = strtoull(at, NULL, 10);
-  return when;
-}
-
 /* Returns when the process that is served has ended or has closed its socket. */
 static void wait_for_end(int pid, bool has_pidfd) {
   struct pollfd watched[] = {{.fd = WORKER_SOCKET}, {.fd = WORKER_PARENT, .events = POLLIN}};
-  unsigned long long born = has_pidfd ? 0 : started(pid);
+  unsigned long long born = has_pidfd ? 0 : lw_started(pid);
   for (;;) {
     int ready = poll(watched, has_pidfd ? 2 : 1, has_pidfd ? -1 : 200);
     if (ready > 0) return;
-    if (!has_pidfd && born && started(pid) != born) return;
+    if (!has_pidfd && born && lw_started(pid) != born) return;
   }
 }
 
