@@ -10,7 +10,8 @@ from __future__ import annotations
 import gc
 import sys
 import types
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -187,7 +188,10 @@ def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., A
     for module_name, module in list(sys.modules.items()):
         if not isinstance(module, types.ModuleType) or _keeps_its_own(module_name):
             continue
-        for name, value in list(_names_of(module).items()):
+        names = _names_of(module)
+        if by_identity.keys().isdisjoint(map(id, list(names.values()))):
+            continue
+        for name, value in list(names.items()):
             if id(value) in by_identity:
                 with suppress(Exception):  # a module whose __setattr__ refuses is reported by _left
                     setattr(module, name, by_identity[id(value)])
@@ -197,12 +201,14 @@ def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., A
 
 def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     """The remaining references to the functions."""
-    own = {id(_names_of(module)) for name, module in list(sys.modules.items()) if _keeps_its_own(name)}
-    own |= {id(functions), id(_pathfinder.originals)}
-    left: set[str] = set()
-    # one walk over all objects instead of one for each function: most processes hold no such reference
-    if all(id(one) in own or isinstance(one, types.FrameType) for one in gc.get_referrers(*functions.values())):
+    places = [_names_of(module) for name, module in list(sys.modules.items()) if _keeps_its_own(name)]
+    places += [functions, _pathfinder.originals]
+    known = Counter(id(value) for place in places for value in list(place.values()))
+    # most processes hold no other reference: to count them takes no walk over all objects
+    if all(count == known[id(functions[name])] for name, count in _reference_counts(functions).items()):
         return ()
+    own = set(map(id, places))
+    left: set[str] = set()
     for name, function in functions.items():
         for referrer in gc.get_referrers(function):
             if isinstance(referrer, tuple) and referrer == (name, function):
@@ -210,6 +216,13 @@ def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
             if id(referrer) not in own and (words := _describe(name, referrer)):
                 left.add(words)
     return tuple(sorted(left))
+
+
+def _reference_counts(values: Mapping[str, object]) -> dict[str, int]:
+    """Return how many references there are to each value, without those of this function."""
+    found = {name: sys.getrefcount(value) for name, value in (*values.items(), ("", object()))}
+    ours = found.pop("")  # which Python makes of them differs by version
+    return {name: count - ours for name, count in found.items()}
 
 
 def _describe(name: str, referrer: object) -> str:
