@@ -103,10 +103,10 @@ int cl_file_duplicate(int file) { return fcntl(file, F_DUPFD_CLOEXEC, 3); }
 static bool make_own(void) {
   if (own.process == getpid() && own_descriptor(&own.file) >= 0) return true;
   FileHead head = {.kind = FILE_OF_PROCESS};
-  int file = cl_file_make(&head);
-  if (file < 0) return false;
+  OwnFile file = own_file(cl_file_make(&head));
+  if (file.number < 0) return false;
   own.process = getpid();
-  own.file = own_file(file);
+  own.file = file;
   own.key = head.key;
   own.end = cl_file_begin();
   return true;
