@@ -15,6 +15,7 @@ from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
 from ..compat.wheels import NVJITLINK
 from ..emulator.faults import name_of
 from ..installers import install_command
+from ..probes import FIRST_USABLE_NVJITLINK
 from ..report.events import CauseRecord
 from ..targets.choice import Backend
 from ..versions import CudaVersion, Needs
@@ -193,7 +194,8 @@ def _changes(refusal: Refusal, leaf: Artifact) -> Iterator[str]:
     if on_driver and maker and maker.major == version.major:
         if refusal.loads and leaf.kind == "ptx" and refusal.arch:
             yield f"compile to a cubin, with -arch={refusal.arch}: {reader} loads those of every CUDA {version.major}"
-        if dispatch.explain(version, maker, ltoir, ltoir).backend == "nvjitlink":
+        usable = maker if maker >= FIRST_USABLE_NVJITLINK else None
+        if dispatch.explain(version, usable, ltoir, ltoir).backend == "nvjitlink":
             yield f"link it with nvJitLink {maker}, and load the result: {_install(maker, '==', '.*')}"
     elif on_driver and ltoir and maker is None:
         yield "link it with nvJitLink, and load the result"

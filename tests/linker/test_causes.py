@@ -221,6 +221,16 @@ WORDS = {
             CAN_LINK.format("12.6 driver-12.2 ptx"),
         ],
     ),
+    "PTX of a release whose nvJitLink is not usable": (
+        refusal("ptx sm_90 12.1 8.1", code=222, version=CudaVersion(12, 0)),
+        "a driver of CUDA 12.0 reads PTX up to ISA 8.0; CUDA 12.1 wrote 8.1",
+        [
+            "compile to a cubin, with -arch=sm_90",
+            "compile with CUDA 12.0",
+            "require a driver for CUDA 12.1",
+            CAN_LINK.format("12.1 driver-12.0 ptx"),
+        ],
+    ),
     "LTO-IR of a minor release of the next major, for another architecture": (
         refusal(words("ltoir", V13_5, "sm_100"), code=221, call="cuLinkAddData"),
         "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
