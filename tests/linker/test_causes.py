@@ -231,6 +231,21 @@ WORDS = {
             CAN_LINK.format("12.1 driver-12.0 ptx"),
         ],
     ),
+    "PTX of the driver's major that is linked": (
+        refusal("ptx sm_90 12.9 8.8", code=222, call="cuLinkAddData", version=V12_2),
+        "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.9 wrote 8.8",
+        [
+            "link it with nvJitLink 12.9",
+            "compile with CUDA 12.2",
+            "require a driver for CUDA 12.9",
+            CAN_LINK.format("12.9 driver-12.2 ptx"),
+        ],
+    ),
+    "LTO-IR in a fatbin that is loaded": (
+        refusal("fatbin", words("ltoir", V12_9)),
+        "no driver loads LTO-IR",
+        ["link it with nvJitLink 12.9", CAN_LINK.format("12.9 driver-12.9 ltoir")],
+    ),
     "LTO-IR of a minor release of the next major, for another architecture": (
         refusal(words("ltoir", V13_5, "sm_100"), code=221, call="cuLinkAddData"),
         "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
