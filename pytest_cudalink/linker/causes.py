@@ -22,7 +22,7 @@ from ..versions import CudaVersion, Needs
 from . import dispatch
 from .errors import LinkError
 
-__all__ = ["Refusal", "explain", "not_emulated", "of_link_error"]
+__all__ = ["Refusal", "explain", "insufficient_driver", "not_emulated", "of_link_error"]
 
 _NAMES: Final = {"ptx": "PTX", "ltoir": "LTO-IR"}
 #: The oldest PTX that a driver of CUDA 12 or later compiles.
@@ -125,6 +125,21 @@ def not_emulated(function: str, note: str) -> CauseRecord:
         what=f"CUDA_ERROR_NOT_SUPPORTED (801): {function}",
         why=note,
         fix=["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
+    )
+
+
+def insufficient_driver(said: str, driver: CudaVersion) -> CauseRecord:
+    """Return the cause of a failure after cudaErrorInsufficientDriver (35), on a driver of a CUDA version."""
+    needs = CudaVersion(driver.major + 1, 0)
+    release = f" ({DRIVER_RELEASES[needs]})" if needs in DRIVER_RELEASES else ""
+    return CauseRecord(
+        kind="skew",
+        what=said,
+        why=f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one",
+        fix=[
+            f"take the build for CUDA {driver.major} of the library that has the runtime",
+            f"require a driver for CUDA {needs}{release} or newer",
+        ],
     )
 
 

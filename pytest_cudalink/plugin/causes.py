@@ -33,6 +33,11 @@ _ADVICE: Final = (
 _NO_DRIVER: Final = re.compile(
     r"libcuda\.so|nvcuda\.dll|CUDA driver library|NVIDIA display driver|no NVIDIA driver|no CUDA driver", re.IGNORECASE
 )
+#: What the CUDA runtime says, in whatever library it is: that it needs a newer driver, or any, and that the emulated
+#: one lacks the tables that it asks for once in a process.
+_INSUFFICIENT: Final = re.compile(r"cudaErrorInsufficientDriver|CUDA driver version is insufficient")
+_NOT_SUPPORTED: Final = re.compile(r"cudaErrorNotSupported|CUDA.*operation not supported")
+_RUNTIME: Final = ("the CUDA runtime", "it asks the driver for undocumented tables, which an emulated one lacks")
 
 
 class _Found(NamedTuple):
@@ -110,7 +115,7 @@ class Causes:
             return found
         if (known := next((found for known, found in self._known if known is error), None)) is not None:
             return known
-        return _Found(cause=self._of_missing_driver(error))
+        return self._of_runtime(error) or _Found(cause=self._of_missing_driver(error))
 
     def _explained(
         self, events: Sequence[dict[str, Any]], refused: RefusedInput | None, below: Sequence[tuple[str, str]]
@@ -129,7 +134,20 @@ class Causes:
         calls = dict.fromkeys((*here, *below))
         return _Found(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
 
-    # -- a missing driver
+    # -- the CUDA runtime, and a missing driver
+
+    def _of_runtime(self, error: BaseException) -> _Found | None:
+        """Return what the words of the CUDA runtime say; None where they say nothing, or that there is no driver."""
+        from .. import probes
+        from ..linker import causes
+
+        if self._driver is not None and _telling(error, _NOT_SUPPORTED):
+            return _Found((_RUNTIME,), causes.not_emulated(*_RUNTIME))
+        said = _telling(error, _INSUFFICIENT)
+        with suppress(OSError, RuntimeError):
+            if said and (version := probes.driver_version()) is not None:
+                return _Found(cause=causes.insufficient_driver(said, version))
+        return None
 
     @cached_property
     def _finds_driver(self) -> bool:
@@ -138,15 +156,14 @@ class Causes:
         return preload.emulated_driver() is not None or preload.driver_exists()
 
     def _of_missing_driver(self, error: BaseException) -> CauseRecord | None:
-        telling = next((one for one in _chain(error) if _NO_DRIVER.search(_message(one))), None)
-        if telling is None or self._driver is not None or self._finds_driver:
+        said = _telling(error, _NO_DRIVER) or _telling(error, _INSUFFICIENT)
+        if not said or self._driver is not None or self._finds_driver:
             return None
         from . import driver
 
-        said = next(line.strip() for line in _message(telling).splitlines() if _NO_DRIVER.search(line))
         return {
             "kind": "no_driver",
-            "what": f"{type(telling).__name__}: {said[:200]}",
+            "what": said,
             "why": "this process finds no CUDA driver, real or emulated",
             "fix": [driver.remedy(self._run.config, self._run.settings), "with a GPU, install the NVIDIA driver"],
         }
@@ -215,6 +232,15 @@ def _show(report: pytest.TestReport | pytest.CollectReport, found: _Found) -> No
         report.sections.append((_NOT_EMULATED, "\n".join([*lines, "", _ADVICE])))
     else:
         report.sections.append((_WHY, explanation(found.cause)))
+
+
+def _telling(error: BaseException, words: re.Pattern[str]) -> str:
+    """Return the line of an error or of one that it comes from in which the words stand; empty without one."""
+    for one in _chain(error):
+        for line in _message(one).splitlines():
+            if words.search(line):
+                return f"{type(one).__name__}: {line.strip()[:200]}"
+    return ""
 
 
 def _message(error: BaseException) -> str:

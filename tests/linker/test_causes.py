@@ -437,6 +437,20 @@ def test_errors_of_the_bundled_linker() -> None:
     assert causes.of_link_error(by_driver)["why"] == NEWER_PTX
 
 
+@pytest.mark.parametrize(("driver", "needs"), [(V12_9, "13.0 (580.65.06)"), (V13_5, "14.0")])
+def test_a_runtime_of_a_newer_major(driver: CudaVersion, needs: str) -> None:
+    """CudaErrorInsufficientDriver comes from a runtime of a newer major release than the driver's."""
+    cause = causes.insufficient_driver("cudaErrorInsufficientDriver", driver)
+
+    assert (cause["kind"], cause["what"]) == ("skew", "cudaErrorInsufficientDriver")
+    why = f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one"
+    assert cause["why"] == why
+    assert cause["fix"] == [
+        f"take the build for CUDA {driver.major} of the library that has the runtime",
+        f"require a driver for CUDA {needs} or newer",
+    ]
+
+
 def test_a_call_that_is_not_emulated() -> None:
     """A launch is no skew: only a real driver helps, or the option that skips it."""
     assert causes.not_emulated("cuLaunchKernel", "it does not execute kernels") == {

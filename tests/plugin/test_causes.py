@@ -233,6 +233,49 @@ def test_a_launch_and_the_runtime_are_not_emulated(run, toolkit) -> None:
     assert "*cudalink: why*" not in result.stdout.str()
 
 
+STATIC_RUNTIME = """
+import ctypes, pytest
+from cuda.bindings import runtime
+class CUDARuntimeError(Exception): pass  # as CuPy's
+
+def test_python():
+    error, = runtime.cudaGraphicsMapResources(1, 0, 0)
+    assert not error, error.name
+def test_first(): raise CUDARuntimeError("cudaErrorNotSupported: operation not supported")
+def test_later(): raise RuntimeError("CUDA error: operation not supported\\nCUDA kernel errors might be asynchronous")
+def test_socket(): raise OSError(95, "Operation not supported")
+"""
+
+
+def test_the_runtime_in_other_libraries_is_not_emulated(run, toolkit) -> None:
+    """The runtime asks once in a process, and libraries raise its words in every test: each is skipped by name."""
+    pytest.importorskip("cuda.bindings.runtime")
+    _, tests = run(STATIC_RUNTIME, "--cudalink-unsupported=skip", driver="13.0")
+
+    assert {name: test.outcome for name, test in tests.items()} == {
+        "test_python": "unsupported",
+        "test_first": "unsupported",
+        "test_later": "unsupported",
+        "test_socket": "failed",
+    }
+    assert tests["test_later"].reason == "cudalink: needs a real driver: the CUDA runtime is not emulated"
+    assert tests["test_first"].cause["what"] == "CUDA_ERROR_NOT_SUPPORTED (801): the CUDA runtime"
+    assert tests["test_socket"].cause is None
+
+
+def test_a_runtime_that_needs_a_newer_driver(run, toolkit) -> None:
+    """CudaErrorInsufficientDriver is a runtime of a newer major; without a driver it is the missing driver."""
+    module = """
+from pytest_cudalink.process import preload
+preload.driver_exists = lambda: False
+def test_it(): raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
+"""
+    _, older = run(module, driver="12.9")
+    assert older["test_it"].cause["why"].startswith("a driver of CUDA 12.9 serves CUDA runtimes up to CUDA 12")
+    _, absent = run(module, driver="absent")
+    assert absent["test_it"].cause["kind"] == "no_driver"
+
+
 NEWER_INPUT = f"""
 import pytest
 from pathlib import Path
