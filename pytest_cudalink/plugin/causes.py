@@ -95,19 +95,20 @@ class Causes:
         self._refused_below("")
         self._input = None
 
-    def _refused_below(self, nodeid: str) -> tuple[tuple[str, str], ...]:
-        """Return function and note of the calls refused since the last phase in processes that a test has started."""
+    def _refused_below(self, nodeid: str) -> Sequence[dict[str, Any]]:
+        """Return the calls that were refused since the last phase in processes that a test has started."""
         return () if self._below is None else self._below.refusals(nodeid)
 
     def _of(self, error: BaseException | None, nodeid: str = "") -> _Found:
         """Return what an error of a phase may come from; nothing without an error."""
-        events, refused, below = self._since_last_phase(), self._input, self._refused_below(nodeid)
+        # what the test itself did comes last, and counts first
+        events, refused = [*self._refused_below(nodeid), *self._since_last_phase()], self._input
         self._input = None
         if error is None:
             return _NOTHING
         found = _NOTHING
-        if events or refused or below:
-            found = self._explained(events, refused, below)
+        if events or refused:
+            found = self._explained(events, refused)
         if cause := next(filter(None, map(_of_link_error, _chain(error))), None):
             found = _Found(cause=cause)
         if found != _NOTHING:
@@ -117,21 +118,18 @@ class Causes:
             return known
         return self._of_runtime(error) or _Found(cause=self._of_missing_driver(error))
 
-    def _explained(
-        self, events: Sequence[dict[str, Any]], refused: RefusedInput | None, below: Sequence[tuple[str, str]]
-    ) -> _Found:
+    def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Found:
         """Return the last refusal that explains a failure."""
         from ..linker import causes
 
         for event in reversed(events):
-            if "unsupported" in event:
+            if "image" not in event:
                 break
             if cause := causes.explain(_of_driver(event, self._driver)):
                 return _Found(cause=cause)
         if refused is not None and (cause := _of_nvjitlink(refused)):
             return _Found(cause=cause)
-        here = ((str(e["call"]), str(e.get("note", ""))) for e in events if "unsupported" in e)
-        calls = dict.fromkeys((*here, *below))
+        calls = dict.fromkeys((str(one["call"]), _note(one)) for one in events if "image" not in one)
         return _Found(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
 
     # -- the CUDA runtime, and a missing driver
@@ -259,19 +257,27 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def _note(event: dict[str, Any]) -> str:
+    """Return why a call was refused, with the process that a test has started for it."""
+    note = str(event.get("note", ""))
+    return f"{note} (in {event['process']})" if "process" in event else note
+
+
 def _of_driver(event: dict[str, Any], control: DriverControl | None) -> Any:
     """Return the refusal that an event of an emulated driver tells of."""
     from ..artifacts import read_words
     from ..linker.causes import Refusal
+    from ..versions import CudaVersion
 
     assert control is not None
     call = re.sub(r"_v\d+$", "", str(event["call"]))
+    version = CudaVersion.from_driver(event["version"]) if "version" in event else control.version
     return Refusal(
         call=call,
         code=int(event["result"]),
         image=read_words(event["image"]),
         backend="driver",
-        version=control.version,
+        version=version,
         loads=not call.startswith("cuLink"),
         arch=f"sm_{event['for']}",
     )

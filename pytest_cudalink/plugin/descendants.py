@@ -62,7 +62,7 @@ class Descendants:
     def __init__(self, run: Run, driver: DriverControl | None) -> None:
         self._run, self._driver = run, driver
         self._violations: list[Violation] = []
-        self._refused: list[tuple[str, str, str]] = []
+        self._refused: list[tuple[str, dict[str, Any]]] = []
         before = os.environ.get(notes.VARIABLE)
         self._own(from_controller(run.config).get("notes"))
         run.config.add_cleanup(partial(restore, {notes.VARIABLE: before}))
@@ -98,7 +98,7 @@ class Descendants:
             if one.number:
                 self._violations.append(one)
             else:
-                self._refused.append((one.test, str(note.get("call")), f"{note.get('note')} (in {one.process})"))
+                self._refused.append((one.test, {**note, "process": one.process}))
 
     def violations(self, *, last: bool = False) -> tuple[Violation, ...]:
         """Return the violations that were not consumed; a last look takes also notes that a dead process left."""
@@ -110,8 +110,8 @@ class Descendants:
         gone = set(map(id, violations))
         self._violations = [one for one in self._violations if id(one) not in gone]
 
-    def refusals(self, nodeid: str = "") -> tuple[tuple[str, str], ...]:
-        """Return function and note of the calls refused since the last call, in processes that a test has started.
+    def refusals(self, nodeid: str = "") -> list[dict[str, Any]]:
+        """Return the calls refused since the last call, in processes that a test has started, as their drivers note it.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Descendants:
         """
         self._sort(self._notes.take_counted())
         refused, self._refused = self._refused, []
-        return tuple(dict.fromkeys((function, note) for test, function, note in refused if test == nodeid))
+        return [note for test, note in refused if test == nodeid]
 
     def _end(self, found: list[dict[str, Any]]) -> None:
         """Do what is left when this process ends: fail it, or pass the notes on to the process that fails for them."""

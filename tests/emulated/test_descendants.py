@@ -194,6 +194,36 @@ def test_passes():
 """
 
 
+LOADING = """
+import ctypes, sys
+cuda, context, module = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+assert (cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)) == (0, 0)
+assert cuda.cuCtxSetCurrent(context) == 0
+ptx = b".version 42.0\\n.target sm_50\\n.address_size 64\\n.visible .entry k() { ret; }"
+sys.exit(cuda.cuModuleLoadData(ctypes.byref(module), ptx) == 222)
+"""
+IMAGES = """
+import subprocess, sys
+
+def test_skew():
+    subprocess.run([sys.executable, "loads.py"], check=True)
+def test_other():
+    assert 0
+"""
+
+
+def test_refused_images(suite, pytester) -> None:
+    """Code that a driver refused in a process explains the failure of the test that started it, and of no other."""
+    pytester.makepyfile(loads=LOADING)
+    result = suite(test_skew=IMAGES)
+
+    result.assert_outcomes(failed=2)
+    shown = [line for line in result.outlines if line.startswith(("error  ", "why    "))]
+    assert len(shown) == 2
+    assert shown[0].startswith("error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 42.0")
+    assert "reads PTX up to ISA" in shown[1]
+
+
 @WAYS
 def test_refused_calls(suite, pytester, workers) -> None:
     """A call that was refused in a process explains the failure of the test that started it, and of no other."""

@@ -124,6 +124,15 @@ char *cl_take_refused_image(void) {
   return members;
 }
 
+static void note_image(Sym symbol, CUresult result, const char *image) {
+  EventLine refused;
+  cl_event_begin(&refused);
+  cl_event_int(&refused, "result", result);
+  cl_event_int(&refused, "version", cl_config()->version); /* the process that reads it may have another driver */
+  cl_event_members(&refused, image);
+  cl_note_refusal(cl_symbols[symbol].name, &refused);
+}
+
 CUresult cl_leave(Call *call, CUresult result) {
   if (result == CUDA_SUCCESS && quiet(call->symbol)) return result;
   char *image = result ? cl_take_refused_image() : NULL;
@@ -134,6 +143,7 @@ CUresult cl_leave(Call *call, CUresult result) {
   cl_event_join(&line, &call->line);
   if (image) {
     cl_event_members(&line, image);
+    note_image(call->symbol, result, image);
     atomic_fetch_add(&refusals, 1);
     free(image);
   }
