@@ -114,7 +114,8 @@ def _content() -> dict[str, Any]:
 
 
 def _cells(entry: dict[str, Any]) -> Cells:
-    return Cells(**{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+    made, read, archs = (tuple(entry[key]) for key in ("made", "read", "archs"))
+    return Cells(entry["step"], entry["kind"], made, read, archs, entry["answer"])
 
 
 def as_of() -> str:
