@@ -118,7 +118,7 @@ def gpu(session: nox.Session) -> None:
     elif (Path(sys.prefix) / "bundle.json").is_file():
         python = sys.executable
     else:
-        packages = nox.project.load_toml(ROOT / "matrices" / "bundle.toml")["requirements"]
+        packages = nox.project.load_toml(ROOT / "tools" / "bundle.toml")["requirements"]
         python = environment(session, "network", "-e", str(ROOT), "toolkit", *packages)
     env = {"PYTHONPATH": None, "CUDALINK_REQUIRE_TOOLKIT": BASE.ctk}
     if (cache := Path(python).parents[1] / "cache").is_dir():

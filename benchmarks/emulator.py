@@ -113,7 +113,7 @@ def main() -> int:
     for name, seconds in times.items():
         report.row(table, name, seconds, times["without lifetime checks"])
     report.limit_ratio(table, times["with lifetime checks"], times["without lifetime checks"], CHECKS_LIMIT)
-    asked = list(read_table("emulator/data/functions.toml")["functions"])[:QUESTIONS]
+    asked = list(read_table("emulator/functions.toml")["functions"])[:QUESTIONS]
     asked += asked[: QUESTIONS - len(asked)]
 
     def loaded() -> measure.Seconds:

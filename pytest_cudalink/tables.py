@@ -1,4 +1,4 @@
-"""Readers of the data files: those of ``matrices/``, and the tables inside the package."""
+"""Readers of the data files: those of ``matrices/``, which users read, too, and those of ``data/``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def read_matrix(name: str) -> dict[str, Any]:
 
 @cache
 def read_table(path: str) -> dict[str, Any]:
-    """Parse one TOML file inside the package, such as ``"emulator/data/errors.toml"``; each is read once."""
-    return _parsed(_PACKAGE / path)
+    """Parse one TOML file of ``data/``, such as ``"emulator/errors.toml"``; each is read once."""
+    return _parsed(_PACKAGE / "data" / path)
 
 
 def _parsed(file: Path) -> dict[str, Any]:

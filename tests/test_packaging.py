@@ -282,7 +282,7 @@ def test_wheel_has_the_native_libraries(wheel: Path) -> None:
     assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
     assert f"pytest_cudalink/artifacts/lib/{reader_build.LIBRARY}" in names
     assert f"pytest_cudalink/process/lib/{watch_build.LIBRARY}" in names
-    assert "pytest_cudalink/compat/data/releases.toml" in names
+    assert "pytest_cudalink/data/releases.toml" in names
     assert "-py3-none-" in wheel.name
     assert "-any" not in wheel.name
 

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,6 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from pytest_cudalink.plurals import counted
-from pytest_cudalink.tables import read_matrix
 from pytest_cudalink.toolchains import ToolchainError, packages, releases_table
 from pytest_cudalink.versions import CudaVersion
 from tools.unbundle import FORMAT, MANIFEST, VOLUMES, sha256
@@ -145,7 +145,7 @@ def _size(text: str) -> int:
 
 def requirements() -> dict[str, str]:
     """Return what each requirement of ``nox -s gpu`` is for, by requirement, without those that depend on a release."""
-    return dict(read_matrix("bundle.toml")["requirements"])
+    return dict(tomllib.loads(Path(__file__).with_name("bundle.toml").read_text(encoding="utf-8"))["requirements"])
 
 
 def make(

@@ -45,7 +45,7 @@ def data() -> dict[str, Any]:
         "architectures": {f"sm_{one.number}": _architecture(one) for one in ARCHITECTURES},
         "family_suffix_since": ".".join(map(str, FAMILY_SUFFIX_SINCE)),
         "libraries": {stem: _library(stem) for stem in exports.libraries()},
-        "cudadevrt": {"links": read_table("compat/data/cudadevrt.toml")["links"]},
+        "cudadevrt": {"links": read_table("cudadevrt.toml")["links"]},
         "components": {name: list(wheels) for name, wheels in known_bad.components().items()},
         "known_bad": [one.as_data() for one in known_bad.entries()],
         "atlas": {"file": "atlas.json", "schema": "atlas.schema.json"},
@@ -84,7 +84,7 @@ def _library(stem: str) -> dict[str, Any]:
         }
         for major, soname in exports.sonames(stem).items()
     }
-    file = f"pytest_cudalink/compat/data/exports/{stem}.json" if distributions else None
+    file = f"pytest_cudalink/data/exports/{stem}.json" if distributions else None
     return {"majors": majors, "exports": file}
 
 

@@ -294,7 +294,7 @@ def code_name(call: str, code: int) -> str:
 
 @cache
 def _driver_codes() -> dict[int, str]:
-    return {code: name for code, name, *_ in read_table("emulator/data/errors.toml")["errors"]}
+    return {code: name for code, name, *_ in read_table("emulator/errors.toml")["errors"]}
 
 
 def _general(question: Question, log: str) -> str:

@@ -1,4 +1,4 @@
-"""Make ``catalog.toml`` from the headers and libraries of several CUDA releases.
+"""Make ``stubs_catalog.toml`` from the headers and libraries of several CUDA releases.
 
 Each argument is ``RELEASE=FOLDER``, a folder with the runtime, NVRTC and compiler (for ``crt/``) wheels of one release,
 unpacked by ``uv pip install --no-deps --target FOLDER``; the last one is the newest. Prototypes and exact symbol names
@@ -6,7 +6,7 @@ come from the preprocessed headers, ``since`` from ``cudaTypedefs.h`` (driver) o
 exports the symbol (runtime, NVRTC), ``until`` from the newest. The text `WANTED` lists the functions, their tiers and
 their output parameters. Needs a C compiler.
 
-    python -m tools.make_catalog 11.8=w118 12.0=w120 12.9=w129 13.0=w130 > catalog.toml
+    python -m tools.make_catalog 11.8=w118 12.0=w120 12.9=w129 13.0=w130 > stubs_catalog.toml
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure which nvJitLink links which libcudadevrt.a, and write compat/data/cudadevrt.toml. Needs an index, and no GPU.
+"""Measure which nvJitLink links which libcudadevrt.a, and write data/cudadevrt.toml. Needs an index, and no GPU.
 
     python -m tools.make_cudadevrt [FOLDER]
 
@@ -22,7 +22,7 @@ from pytest_cudalink.versions import CudaVersion
 
 __all__ = ["ARCHITECTURES", "link", "main"]
 
-TABLE = Path(__file__).resolve().parent.parent / "pytest_cudalink/compat/data/cudadevrt.toml"
+TABLE = Path(__file__).resolve().parent.parent / "pytest_cudalink/data/cudadevrt.toml"
 #: The newest that every nvJitLink has, and one that CUDA 13 no longer has. The archive has code of each.
 ARCHITECTURES = ("sm_90", "sm_80")
 _PTX_INPUT, _LIBRARY_INPUT = 2, 6

@@ -9,7 +9,7 @@ Of each wheel for Linux on x86-64 only so much is fetched and inflated as the dy
 written down, with the reason. C++ names (``_Z…``) are left out: they are not meant to be called by others, and the
 symbols of templates come and go with the compiler. The newest wheel of each major is compared with that for aarch64.
 
-The driver's library comes in no wheel: what it exports is in ``emulator/data/functions.toml``, with its sources.
+The driver's library comes in no wheel: what it exports is in ``data/emulator/functions.toml``, with its sources.
 """
 
 from __future__ import annotations

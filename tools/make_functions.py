@@ -21,7 +21,7 @@ import re
 import sys
 from pathlib import Path
 
-OUT = Path(__file__).parent.parent / "pytest_cudalink/emulator/data/functions.toml"
+OUT = Path(__file__).parent.parent / "pytest_cudalink/data/emulator/functions.toml"
 
 HEADERS = ("cuda.h", "cudaGL.h", "cudaEGL.h", "cudaVDPAU.h", "cudaProfiler.h")
 TYPEDEFS = ("cudaTypedefs.h", "cudaGLTypedefs.h", "cudaEGLTypedefs.h", "cudaVDPAUTypedefs.h", "cudaProfilerTypedefs.h")

@@ -2,7 +2,7 @@
 
     python -m tools.make_names
 
-Reads ``compat/data/*.toml``, ``emulator/data/devices.toml`` and ``matrices/dispatch.toml``. Standard library only, so
+Reads ``data/*.toml``, ``data/emulator/devices.toml`` and ``matrices/dispatch.toml``. Standard library only, so
 that it needs no installed package.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["NAMES", "main", "source"]
 
 _ROOT = Path(__file__).parent.parent
 _PACKAGE = _ROOT / "pytest_cudalink"
-_DATA = _PACKAGE / "compat" / "data"
+_DATA = _PACKAGE / "data"
 NAMES = _PACKAGE / "compat" / "names.py"
 _WIDTH = 120  # of a line, as ruff's formatter has it
 #: Words that also make a type, and its name.
@@ -79,7 +79,7 @@ def _version(text: str | None) -> tuple[int, ...] | None:
 def _constants() -> Iterator[tuple[str, str, object]]:
     """Every constant: its comment, its name, its value."""
     words = _read(_DATA / "words.toml")
-    devices = _read(_PACKAGE / "emulator" / "data" / "devices.toml")
+    devices = _read(_DATA / "emulator" / "devices.toml")
     architectures = _read(_DATA / "architectures.toml")
     releases = _read(_DATA / "releases.toml")
     limits = _read(_DATA / "limits.toml")["limits"]

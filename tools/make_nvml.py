@@ -16,7 +16,7 @@ from pathlib import Path
 
 __all__ = ["main"]
 
-OUT = Path(__file__).parent.parent / "pytest_cudalink/emulator/data/nvml_names.toml"
+OUT = Path(__file__).parent.parent / "pytest_cudalink/data/emulator/nvml_names.toml"
 
 #: Parameters of functions that the library exports and no header declares.
 UNDECLARED = {

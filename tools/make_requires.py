@@ -1,4 +1,4 @@
-"""Write ``audit/requires.toml``: what NVIDIA's packages require of each other, read from the package index.
+"""Write ``data/requires.toml``: what NVIDIA's packages require of each other, read from the package index.
 
 Run ``python -m tools.make_requires`` after a release of NVIDIA's. With ``--check``, as each week, it writes nothing and
 ends with 1 if the file differs from the index. The newest version of each counts, which an installer takes.
@@ -23,9 +23,9 @@ from .make_toolkit_extras import metadata_of
 
 __all__ = ["main", "required", "written"]
 
-_AUDIT = Path(__file__).parent.parent / "pytest_cudalink" / "audit"
-_TARGET = _AUDIT / "requires.toml"
-_EXTRAS = _AUDIT / "toolkit_extras.toml"
+_DATA = Path(__file__).parent.parent / "pytest_cudalink" / "data"
+_TARGET = _DATA / "requires.toml"
+_EXTRAS = _DATA / "toolkit_extras.toml"
 #: Packages with libraries of CUDA that cuda-toolkit does not require.
 _PRODUCTS = (
     "nvidia-cublasmp-cu13",

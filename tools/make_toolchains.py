@@ -19,7 +19,7 @@ from pytest_cudalink.compat.package_index import default_index, files_of
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "matrices" / "toolchains.toml"
 MACHINES = ("x86_64", "aarch64")
-KNOWN = tomllib.loads((ROOT / "pytest_cudalink/compat/data/releases.toml").read_text(encoding="utf-8"))
+KNOWN = tomllib.loads((ROOT / "pytest_cudalink/data/releases.toml").read_text(encoding="utf-8"))
 #: Releases with wheels: no other one stands in for them.
 RELEASES = tuple(release for release, known in KNOWN["releases"].items() if "stand-in" not in known)
 #: What the layout "libs" has, and what "ctk" has in addition.

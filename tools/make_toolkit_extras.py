@@ -22,7 +22,7 @@ from pytest_cudalink.compat.package_index import IndexedFile, RangeFile, default
 
 __all__ = ["main", "metadata_of", "table_of", "written"]
 
-_TARGET = Path(__file__).parent.parent / "pytest_cudalink/audit/toolkit_extras.toml"
+_TARGET = Path(__file__).parent.parent / "pytest_cudalink/data/toolkit_extras.toml"
 
 
 def table_of(metadata: bytes) -> dict[str, list[str]]:

@@ -150,12 +150,12 @@ class Commands(Directive):
 def variables() -> dict[str, str]:
     """Every variable that a user of the project can set, with its meaning."""
     found = {option.env: f"{option.help} (`{option.flag}`)" for option in settings.OPTIONS}
-    return dict(sorted((found | read_table("compat/data/variables.toml")["parts"]).items()))
+    return dict(sorted((found | read_table("variables.toml")["parts"]).items()))
 
 
 def internal_variables() -> dict[str, str]:
     """Every variable that our own processes pass on, with its meaning."""
-    return dict(sorted(read_table("compat/data/variables.toml")["internal"].items()))
+    return dict(sorted(read_table("variables.toml")["internal"].items()))
 
 
 class VariablesTable(Directive):

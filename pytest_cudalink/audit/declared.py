@@ -136,7 +136,7 @@ def _holds(requirement: Requirement, environment: dict[str, str]) -> bool:
 @cache
 def _required() -> dict[str, list[str]]:
     """The packages that NVIDIA's packages require, from ``requires.toml``."""
-    return dict(read_table("audit/requires.toml"))
+    return dict(read_table("requires.toml"))
 
 
 def _nvidia() -> Iterator[Collection[str]]:
@@ -147,7 +147,7 @@ def _nvidia() -> Iterator[Collection[str]]:
 @cache
 def _toolkit_extras() -> dict[str, dict[str, list[Requirement]]]:
     """What each extra of each version of cuda-toolkit requires, from ``toolkit_extras.toml``."""
-    table = read_table("audit/toolkit_extras.toml")["versions"]
+    table = read_table("toolkit_extras.toml")["versions"]
     return {
         version: {extra: [Requirement(line) for line in lines] for extra, lines in extras.items()}
         for version, extras in table.items()

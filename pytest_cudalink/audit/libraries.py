@@ -1,4 +1,4 @@
-"""CUDA's libraries by name: which CUDA majors have them, and which functions they bring. Data in `libraries.toml`."""
+"""CUDA's libraries by name: which CUDA majors have them, and which functions they bring."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class _Table(NamedTuple):
 
 @cache
 def _table() -> _Table:
-    content = tomllib.loads((Path(__file__).parent / "libraries.toml").read_text(encoding="utf-8"))
+    content = tomllib.loads((Path(__file__).parents[1] / "data" / "cuda_libraries.toml").read_text(encoding="utf-8"))
     majors = tuple(content["majors"])
     libraries: dict[str, _Versions] = dict(content["by-version"])
     families: dict[str, _Versions] = {}

@@ -151,7 +151,7 @@ def statements() -> tuple[Statement, ...]:
             row["read"],
             row["verified"],
         )
-        for row in read_table("compat/data/documented.toml")["statements"]
+        for row in read_table("documented.toml")["statements"]
     )
 
 

@@ -1,7 +1,7 @@
 """Which symbols each CUDA library exports in which release, its SONAME, and the wheels that have it.
 
 ``data/exports/`` holds the facts, read from NVIDIA's wheels by ``tools/make_exports.py``, a file for each library.
-What the driver's ``libcuda`` exports is in ``emulator/data/functions.toml``: from the headers of each release and the
+What the driver's ``libcuda`` exports is in ``data/emulator/functions.toml``: from the headers of each release and the
 symbols of four drivers, as ``tools/make_functions.py`` says. A file is opened when it is first asked for.
 
 A release counts as its newest wheels: an update of CUDA 12.6 may export more than 12.6.0 did, and `first_wheel` says
@@ -35,7 +35,7 @@ __all__ = [
     "wheel_versions",
 ]
 
-DATA: Final = Path(__file__).parent / "data" / "exports"
+DATA: Final = Path(__file__).parents[1] / "data" / "exports"
 _DRIVER: Final = "libcuda"
 _DRIVER_SONAME: Final = "libcuda.so.1"
 
@@ -245,7 +245,7 @@ def _major(data: dict[str, Any]) -> _Major:
 
 def _driver() -> dict[int, _Major]:
     """What the driver's library exports, from the emulated driver's table; a symbol stays once it is there."""
-    table = read_table("emulator/data/functions.toml")
+    table = read_table("emulator/functions.toml")
     first = {name: CudaVersion.parse(one["since"]) for name, one in table["debugger"].items()}
     for release, names in table["symbols"].items():
         if release != "never":

@@ -31,7 +31,7 @@ _COMPARED: Final[dict[str, Callable[[CudaVersion, CudaVersion], bool]]] = {
 @cache
 def gpus() -> dict[str, int]:
     """Return the architecture's number of each GPU, by its name."""
-    table = read_table("compat/data/gpus.toml")["gpus"]
+    table = read_table("gpus.toml")["gpus"]
     return {name: int(number) for number, names in table.items() for name in names}
 
 

@@ -23,7 +23,7 @@ __all__ = ["KnownBad", "components", "entries", "known_bad"]
 
 Seen = Literal["measured", "reported"]
 
-_TABLE: Final = "compat/data/known_bad.toml"
+_TABLE: Final = "known_bad.toml"
 _URL: Final = "https://github.com/"
 
 

@@ -1,6 +1,6 @@
 """The CUDA release of a wheel, by what the releases of cuda-toolkit require: its own version need not say it.
 
-``nvidia-cuda-cccl 13.3.5.0.6`` is what cuda-toolkit 13.5 requires. The table is ``audit/toolkit_extras.toml``, which
+``nvidia-cuda-cccl 13.3.5.0.6`` is what cuda-toolkit 13.5 requires. The table is ``data/toolkit_extras.toml``, which
 ``tools/make_toolkit_extras.py`` reads from the package index, and compares with it each week.
 """
 
@@ -39,7 +39,7 @@ class Pin(NamedTuple):
 def _pins() -> dict[str, dict[str, Pin]]:
     """The pin of each version of each wheel; a lower bound is the version that its release came with."""
     found: dict[str, dict[str, Pin]] = {}
-    for toolkit, extras in read_table("audit/toolkit_extras.toml")["versions"].items():
+    for toolkit, extras in read_table("toolkit_extras.toml")["versions"].items():
         pin = Pin(CudaVersion.parse(toolkit), toolkit)
         for line in {line for lines in extras.values() for line in lines}:
             if match := _LINE.fullmatch(line):
@@ -78,7 +78,7 @@ def pinned_versions(wheel: str, release: CudaVersion) -> tuple[str, ...]:
 @cache
 def is_open(wheel: str, release: CudaVersion) -> bool:
     """Whether the newest cuda-toolkit of a release, or of the last one known, bounds a wheel only from below."""
-    table = read_table("audit/toolkit_extras.toml")["versions"]
+    table = read_table("toolkit_extras.toml")["versions"]
     newest = max((one for one in table if CudaVersion.parse(one) <= release), key=Version, default="")
     lines = (line for lines in table.get(newest, {}).values() for line in lines)
     return any(line.startswith(f"{wheel}<") for line in lines)
@@ -87,7 +87,7 @@ def is_open(wheel: str, release: CudaVersion) -> bool:
 @cache
 def brought_by(extras: frozenset[str], release: CudaVersion) -> frozenset[str]:
     """Return the wheels that extras of cuda-toolkit bring in a release."""
-    table = read_table("audit/toolkit_extras.toml")["versions"]
+    table = read_table("toolkit_extras.toml")["versions"]
     return frozenset(
         match[1]
         for toolkit, known in table.items()

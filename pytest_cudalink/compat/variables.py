@@ -14,7 +14,7 @@ _PREFIX = "CUDALINK_"
 
 def known_variables() -> frozenset[str]:
     """Return the name of every variable that some part of the project reads."""
-    table = read_table("compat/data/variables.toml")
+    table = read_table("variables.toml")
     return frozenset(name for group in ("settings", "parts", "internal", "tests") for name in table[group])
 
 
@@ -32,7 +32,7 @@ def unread_variables(environment: Iterable[str], known: Collection[str] = ()) ->
     if not given:
         return []
     names = known_variables().union(known)
-    prefixes = tuple(read_table("compat/data/variables.toml")["prefixes"])
+    prefixes = tuple(read_table("variables.toml")["prefixes"])
     return [
         f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{_hint(name, names)}"
         for name in given

@@ -13,9 +13,9 @@ __all__ = ["FLOORS", "generate", "libraries"]
 
 _HERE = Path(__file__).parent
 _NATIVE = _HERE / "native"
-_DATA = _HERE / "data"
+_DATA = _HERE.parent / "data" / "emulator"
 #: What the C shares with Python.
-_SHARED = _HERE.parent / "compat" / "data"
+_SHARED = _HERE.parent / "data"
 #: The reader of device code, with which the driver is linked; by its path, as the package may not be there yet.
 _READER = runpy.run_path(str(_HERE.parent / "artifacts" / "build.py"))
 #: The client of the link worker is linked into the driver; `worker.c` is the other side.
@@ -69,7 +69,7 @@ def _number(release: str) -> int:
 def _limits() -> str:
     """limits.inc: the limits that Python and C share."""
     lines = [
-        "/* Made by build.py from compat/data/limits.toml. */",
+        "/* Made by build.py from data/limits.toml. */",
         "#ifndef CUDALINK_LIMITS",
         "#define CUDALINK_LIMITS",
     ]
@@ -83,7 +83,7 @@ def _releases() -> str:
     releases: dict[str, dict[str, Any]] = _read("releases.toml", _SHARED)["releases"]
     latest = max(map(_number, releases))
     last_of_12 = max((release for release in releases if release.startswith("12.")), key=_number)
-    lines = ["/* Made by build.py from compat/data/releases.toml. */", f'#define LAST_OF_12 "{last_of_12}"']
+    lines = ["/* Made by build.py from data/releases.toml. */", f'#define LAST_OF_12 "{last_of_12}"']
     lines += [f"#define LATEST_KNOWN RELEASE({latest // 1000}, {latest % 1000 // 10})"]
     lines += ["static const struct release { int version; const char *nvjitlink; int ptx_isa; } releases[]"]
     lines += ["__attribute__((unused)) = {"]
@@ -100,7 +100,7 @@ def _architectures() -> str:
     oldest = min((one["since"] for one in known.values()), key=_number)
     devices = _read("devices.toml")
     default = devices["devices"][devices["default"]]["arch"]
-    lines = ["/* Made by build.py from compat/data/architectures.toml. */", "enum {", f"  DEFAULT_ARCH = {default},"]
+    lines = ["/* Made by build.py from data/architectures.toml. */", "enum {", f"  DEFAULT_ARCH = {default},"]
     lines += [f"  FIRST_ARCH_OF_13 = {min(int(number) for number, one in known.items() if 'dropped' not in one)},"]
     lines += [
         f"  FIRST_SPECIFIC_ARCH = {min(int(number) for number, one in known.items() if 'suffixes' in one)},",
@@ -150,7 +150,7 @@ def _names() -> str:
         if base != one and base in symbols:
             streams.setdefault(one, base)
     weak = [symbol for symbol in symbols if symbol not in streams]
-    lines = ["/* Made by build.py from data/functions.toml. */", "#ifdef SYMBOL_IDS_ONLY", "typedef enum {"]
+    lines = ["/* Made by build.py from data/emulator/functions.toml. */", "#ifdef SYMBOL_IDS_ONLY", "typedef enum {"]
     lines += [f"  SYM_{symbol}," for symbol in symbols]
     lines += ["  SYMBOL_COUNT", "} Sym;", "#endif", "#ifdef WEAK_SYMBOLS"]
     lines += [
@@ -181,7 +181,7 @@ def _names() -> str:
 
 def _images() -> str:
     """images.inc: the ELF formats of cubins that drivers know."""
-    lines = ["/* Made by build.py from data/images.toml. */"]
+    lines = ["/* Made by build.py from data/emulator/images.toml. */"]
     lines += ["static const struct elf_format { int osabi, since, from_arch; } elf_formats[] = {"]
     for known in _read("images.toml")["elf"]:
         lines.append(f"  {{{known['osabi']}, {_number(known['since'])}, {known['from-arch']}}},")
@@ -191,7 +191,7 @@ def _images() -> str:
 def _device_functions() -> str:
     """device_functions.inc: the functions that the driver provides to device code."""
     releases: dict[str, list[str]] = _read("device_functions.toml")["functions"]
-    lines = ["/* Made by build.py from data/device_functions.toml. */"]
+    lines = ["/* Made by build.py from data/emulator/device_functions.toml. */"]
     lines += ["static const struct device_function { const char *name; int since; } device_functions[] = {"]
     lines += [f'  {{"{name}", {_number(release)}}},' for release, names in releases.items() for name in names]
     return "\n".join([*lines, "};", ""])
@@ -199,7 +199,7 @@ def _device_functions() -> str:
 
 def _errors() -> str:
     table = _read("errors.toml")
-    lines = ["/* Made by build.py from data/errors.toml. */"]
+    lines = ["/* Made by build.py from data/emulator/errors.toml. */"]
     lines += ["static const struct driver_error { int code; const char *name, *text; int since; } driver_errors[]"]
     lines += ["__attribute__((unused)) = {"]
     for code, name, text, *since in table["errors"]:
@@ -213,7 +213,7 @@ def _errors() -> str:
 def _devices() -> str:
     table = _read("devices.toml")
     base: dict[str, tuple[int, int]] = table["base"]
-    lines = ["/* Made by build.py from data/devices.toml. */", "#include <stddef.h>"]
+    lines = ["/* Made by build.py from data/emulator/devices.toml. */", "#include <stddef.h>"]
     lines += ["struct attribute { int number, value; };"]
     lines += ["static const struct attribute base_attributes[] __attribute__((unused)) = {"]
     lines += [f"  {{{number}, {value}}}," for number, value in base.values()]
@@ -238,7 +238,7 @@ def _devices() -> str:
 def _occupancy() -> str:
     """occupancy.inc: how a multiprocessor shares out what it has, by architecture."""
     table = _read("occupancy.toml")
-    lines = ["/* Made by build.py from data/occupancy.toml. */", "enum {"]
+    lines = ["/* Made by build.py from data/emulator/occupancy.toml. */", "enum {"]
     lines += [f"  REGISTER_UNIT = {table['register-unit']},", f"  REGISTER_PARTS = {table['register-parts']},", "};"]
     lines += [
         "static const struct sharing {",
@@ -288,7 +288,7 @@ def _nvml_answers() -> str:
     """nvml_answers.inc: functions that the data answer, weak forms of all others, and names that versions lack."""
     table = _read("nvml.toml")
     functions = _nvml_functions()
-    lines = ["/* Made by build.py from data/nvml.toml and data/nvml_names.toml. */", "#ifdef VALUES"]
+    lines = ["/* Made by build.py from data/emulator/nvml.toml and data/emulator/nvml_names.toml. */", "#ifdef VALUES"]
     for name, values in table["values"].items():
         outs = [f"out_{at}" for at, kind in enumerate(functions[name].parameters) if kind == "p"]
         body = [
@@ -325,7 +325,7 @@ def _nvml_answers() -> str:
 def _nvml_fields() -> str:
     """nvml_fields.inc: the values that NVML answers by number."""
     table = _read("nvml.toml")["fields"]
-    lines = ["/* Made by build.py from data/nvml.toml. */", f"enum {{ LAST_FIELD = {table['last']} }};"]
+    lines = ["/* Made by build.py from data/emulator/nvml.toml. */", f"enum {{ LAST_FIELD = {table['last']} }};"]
     lines += ["static const struct { uint32_t field, type; int32_t value; } fields[] = {"]
     lines += [f"  {{{number}, {kind}, {value}}}," for number, kind, value in table["values"]]
     return "\n".join([*lines, "};", ""])
@@ -333,7 +333,7 @@ def _nvml_fields() -> str:
 
 def _nvml_cards() -> str:
     """nvml_cards.inc: what only NVML shows of a card."""
-    lines = ["/* Made by build.py from data/nvml.toml. */", "static const Card cards[] = {"]
+    lines = ["/* Made by build.py from data/emulator/nvml.toml. */", "static const Card cards[] = {"]
     for card in _read("nvml.toml")["cards"]:
         powers = f"{card['power'] * 1000}, {card['least_power'] * 1000}"
         mig = "true" if card.get("mig") else "false"

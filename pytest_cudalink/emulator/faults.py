@@ -60,7 +60,7 @@ class Fault:
 
 @cache
 def _codes() -> dict[str, int]:
-    return {row[1]: row[0] for row in read_table("emulator/data/errors.toml")["errors"]}
+    return {row[1]: row[0] for row in read_table("emulator/errors.toml")["errors"]}
 
 
 def name_of(code: int) -> str:
@@ -107,7 +107,7 @@ def symbol_of(function: str, version: CudaVersion) -> str:
     ValueError
         If the driver exports no function of that name.
     """
-    known = read_table("emulator/data/functions.toml")
+    known = read_table("emulator/functions.toml")
     forms = known["functions"].get(function, {"plain": ()})["plain"]
     number = sum(since <= version.major * 1000 + version.minor * 10 for since in forms)
     symbol = function if number < 2 else f"{function}_v{number}"
@@ -121,9 +121,9 @@ def symbol_of(function: str, version: CudaVersion) -> str:
 def presets() -> dict[str, str]:
     """Return the faults of each preset, such as those of ``"forward-compatibility-on-geforce"``, as people write them.
 
-    What machine each stands for is in ``emulator/data/presets.toml``, with the sources.
+    What machine each stands for is in ``data/emulator/presets.toml``, with the sources.
     """
-    return {name: row["faults"] for name, row in read_table("emulator/data/presets.toml")["presets"].items()}
+    return {name: row["faults"] for name, row in read_table("emulator/presets.toml")["presets"].items()}
 
 
 def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:

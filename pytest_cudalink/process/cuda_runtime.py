@@ -48,7 +48,7 @@ class Runtime:
         self._thread = threading.local()
         self._primary: dict[int, Any] = {}
         self._lock = threading.Lock()
-        self._table = read_table("process/cuda_runtime.toml")
+        self._table = read_table("cuda_runtime.toml")
         self._arrays = Arrays(
             runtime,
             driver,

@@ -1,7 +1,7 @@
 """What each rule predicts for a pair of releases, and where the atlas contradicts it.
 
 The rules are the linker's check of its inputs, the guard rails and the policies; each is asked through the function
-that applies it. A contradiction needs a reason in ``compat/data/contradictions.toml``: a documented promise that is
+that applies it. A contradiction needs a reason in ``data/contradictions.toml``: a documented promise that is
 stricter than what was measured, for example.
 """
 
@@ -114,8 +114,8 @@ class Contradiction:
 
 @cache
 def reasons() -> tuple[Reason, ...]:
-    """Return the rows of ``compat/data/contradictions.toml``."""
-    rows = read_table("compat/data/contradictions.toml")["contradictions"]
+    """Return the rows of ``data/contradictions.toml``."""
+    rows = read_table("contradictions.toml")["contradictions"]
     return tuple(
         Reason(
             tuple(row["rules"]),

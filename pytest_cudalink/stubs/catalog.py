@@ -1,6 +1,6 @@
 """The catalog: the functions that the stubs export, how they fail, and where their libraries are searched.
 
-Reads ``catalog.toml`` and a project's own symbol file. Imports the standard library only: the build hook needs it
+Reads ``stubs_catalog.toml`` and a project's own symbol file. Imports the standard library only: the build hook needs it
 before anything is installed.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 __all__ = ["Catalog", "CatalogError", "CatalogLibrary", "Function", "Output", "Parameter", "load_catalog"]
 
-CATALOG_FILE = Path(__file__).with_name("catalog.toml")
+CATALOG_FILE = Path(__file__).parents[1] / "data" / "stubs_catalog.toml"
 
 _PROTOTYPE = re.compile(r"^(?P<result>[\w\s*]+?)(?P<name>\w+)\s*\((?P<parameters>.*)\)\s*;?$", re.DOTALL)
 _PARAMETER = re.compile(r"^(?P<type>[\w\s*]*[\s*])(?P<name>\w+)$")
@@ -113,7 +113,7 @@ class Function:
 
 @dataclass(frozen=True)
 class CatalogLibrary:
-    """One library that a stub replaces; the head of ``catalog.toml`` explains the keys."""
+    """One library that a stub replaces; the head of ``stubs_catalog.toml`` explains the keys."""
 
     name: str
     stem: str
@@ -150,8 +150,8 @@ def load_catalog(symbols: Path | None = None) -> Catalog:
     ----------
     symbols : Path, optional
         Either a text file with one function name of the catalog a line (``#`` begins a comment): the stubs then export
-        exactly these. Or a ``.toml`` file with the tables of ``catalog.toml``, whose entries are added or replace those
-        of the same name, and optionally ``only = [names]``, the exact list.
+        exactly these. Or a ``.toml`` file with the tables of ``stubs_catalog.toml``, whose entries are added or replace
+        those of the same name, and optionally ``only = [names]``, the exact list.
 
     Raises
     ------

@@ -13,9 +13,7 @@ from pytest_cudalink.tables import read_table
 def test_statements() -> None:
     """Each names its document, its address and the day; kinds, steps and rules are known words."""
     found = documented.statements()
-    assert (
-        len({one.name for one in found}) == len(found) == len(read_table("compat/data/documented.toml")["statements"])
-    )
+    assert len({one.name for one in found}) == len(found) == len(read_table("documented.toml")["statements"])
     for one in found:
         assert one.url.startswith("https://docs.nvidia.com/")
         assert one.source

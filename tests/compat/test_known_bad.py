@@ -18,7 +18,7 @@ from pytest_cudalink.tables import read_table
 from pytest_cudalink.versions import CudaVersion
 
 ROOT = Path(__file__).parents[2]
-LINKS = read_table("compat/data/cudadevrt.toml")["links"]
+LINKS = read_table("cudadevrt.toml")["links"]
 
 
 def met(versions: dict[str, str], **facts) -> set[str]:

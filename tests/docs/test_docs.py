@@ -265,7 +265,7 @@ def test_every_variable_is_described(reference) -> None:
     assert page_has("options", "variables-table")
     assert page_has("options", "settings-table")
     assert "```{internal-variables-table}\n" in (DOCS / "architecture.md").read_text(encoding="utf-8")
-    tests = set(read_table("compat/data/variables.toml")["tests"])
+    tests = set(read_table("variables.toml")["tests"])
     assert reference.variables().keys() | reference.internal_variables().keys() == known_variables() - tests
     for kind in (reference.VariablesTable, reference.InternalVariablesTable):
         assert all(kind.described().values())

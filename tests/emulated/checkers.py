@@ -163,7 +163,9 @@ def under_thread_sanitizer(rounds: int) -> list[str]:
 
 def every_nvml_function(folder: Path, flags: Sequence[str] = (), libraries: Path | None = None) -> list[str]:
     """What goes wrong where every function of NVML is called, those that take a device or structure with several."""
-    functions = tomllib.loads((Path(build.__file__).parent / "data" / "nvml_names.toml").read_text(encoding="utf-8"))
+    functions = tomllib.loads(
+        (Path(build.__file__).parents[1] / "data" / "emulator" / "nvml_names.toml").read_text(encoding="utf-8")
+    )
     # these wait, need no init, or read a text
     others = {"nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown", "nvmlSystemGetNVMLVersion"}
     latest = VERSION.split(".")

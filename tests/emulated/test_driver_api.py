@@ -17,7 +17,7 @@ from pytest_cudalink.compat.names import EMULATED_DEVICES
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
 
-DATA = emulator._HERE / "data"
+DATA = emulator._HERE.parent / "data" / "emulator"
 HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
 
 

@@ -15,7 +15,7 @@ from pytest_cudalink.versions import CudaVersion
 from tests.compiled import compile_c
 
 HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
-TABLE = Path(emulator.__file__).parent / "data" / "functions.toml"
+TABLE = Path(emulator.__file__).parents[1] / "data" / "emulator" / "functions.toml"
 REAL = tomllib.loads((Path(__file__).parent.parent / "data" / "exports.toml").read_text(encoding="utf-8"))["libcuda"]
 
 #: Calls a function that it is linked with, and one that it asks the loader for.

@@ -15,7 +15,7 @@ import pytest
 from pytest_cudalink.emulator import build
 from tools import make_nvml
 
-DATA = Path(build.__file__).parent / "data"
+DATA = Path(build.__file__).parents[1] / "data" / "emulator"
 NAMES = tomllib.loads((DATA / "nvml_names.toml").read_text(encoding="utf-8"))["functions"]
 ANSWERS = tomllib.loads((DATA / "nvml.toml").read_text(encoding="utf-8"))
 Check = Callable[..., str]

@@ -94,7 +94,7 @@ _OUTSIDE: Final[Sequence[tuple[ItemKind, str, str]]] = (
 
 @cache
 def _toolkits() -> dict[str, dict[str, list[str]]]:
-    found: dict[str, dict[str, list[str]]] = read_table("audit/toolkit_extras.toml")["versions"]
+    found: dict[str, dict[str, list[str]]] = read_table("toolkit_extras.toml")["versions"]
     return found
 
 

@@ -1,6 +1,6 @@
 """Run the stages on this machine's driver: ``python -m tests.hardware``, or ``nox -s gpu``.
 
-It needs a real driver with a device, this project with a CUDA toolkit, and the packages of ``matrices/bundle.toml``.
+It needs a real driver with a device, this project with a CUDA toolkit, and the packages of ``tools/bundle.toml``.
 Exit code 0: every stage that was asked for passed; 1: one of them failed or did not run; 2: there is no driver, or an
 option is invalid.
 """

@@ -10,7 +10,7 @@ from pytest_cudalink.process.cuda_runtime import Runtime
 from pytest_cudalink.process.cuda_runtime_arrays import Arrays
 from pytest_cudalink.tables import read_table
 
-TABLE = read_table("process/cuda_runtime.toml")
+TABLE = read_table("cuda_runtime.toml")
 MODULE = """
 import ctypes, threading
 import pytest

@@ -100,7 +100,7 @@ def test_later_kinds_are_refused(toolkit) -> None:
     """A kind of channel that the table does not know may be a valid one, so it is no wrong descriptor."""
     from cuda.bindings import driver, runtime
 
-    table = read_table("process/cuda_runtime.toml")
+    table = read_table("cuda_runtime.toml")
     later = table | {"formats": {name: row for name, row in table["formats"].items() if row[0] != "Float"}}
     refused: list[str] = []
     channels = runtime.cudaChannelFormatDesc()

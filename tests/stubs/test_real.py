@@ -17,7 +17,7 @@ import pytest
 
 from pytest_cudalink import artifacts
 from pytest_cudalink.native.compiler import find_compiler
-from pytest_cudalink.stubs.catalog import Catalog
+from pytest_cudalink.stubs.catalog import CATALOG_FILE, Catalog
 
 from .conftest import compile_c
 
@@ -223,7 +223,7 @@ def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, cat
     folders |= {path.parent.parent for path in wheels.glob("nvidia/*/include/crt/host_defines.h")}
     if name == "cudart" and not list(wheels.glob("nvidia/*/include/crt/host_defines.h")):
         pytest.skip("needs the wheel with crt/host_defines.h, which 'nox -s stubs' brings")
-    catalog_text = (Path(sys.modules["pytest_cudalink.stubs"].__file__).parent / "catalog.toml").read_text()
+    catalog_text = CATALOG_FILE.read_text()
     prototypes = re.findall(rf"^\[functions\.{name}\.\w+\]\nprototype = \"(.*)\"$", catalog_text, re.MULTILINE)
     functions = catalog.libraries[name].functions
     assert len(prototypes) == len(functions)
@@ -267,4 +267,4 @@ def test_catalog_is_what_its_script_makes() -> None:
     script = [sys.executable, "-m", "tools.make_catalog", *(f"{name}={named[name]}" for name in wanted)]
     root = Path(__file__).parents[2]
     done = subprocess.run(script, cwd=root, capture_output=True, text=True, check=True)
-    assert done.stdout == (root / "pytest_cudalink" / "stubs" / "catalog.toml").read_text(encoding="utf-8")
+    assert done.stdout == CATALOG_FILE.read_text(encoding="utf-8")

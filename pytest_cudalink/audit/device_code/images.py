@@ -248,7 +248,7 @@ def needs_for_ltoir_format(number: int) -> Needs | None:
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    return dict(read_table("compat/data/device_code.toml"))
+    return dict(read_table("device_code.toml"))
 
 
 def _loose(name: str, data: Buffer, piece: scan.Piece) -> DeviceImage:

@@ -139,12 +139,12 @@ def _same_family(number: int, gpu: int) -> bool:
 
 @cache
 def _tegra() -> frozenset[int]:
-    return frozenset(read_table("compat/data/device_code.toml")["tegra"]["architectures"])
+    return frozenset(read_table("device_code.toml")["tegra"]["architectures"])
 
 
 @cache
 def _dropped_since() -> CudaVersion:
-    return CudaVersion.parse(read_table("compat/data/device_code.toml")["drivers"]["dropped-since"])
+    return CudaVersion.parse(read_table("device_code.toml")["drivers"]["dropped-since"])
 
 
 _KNOWN: Final = {one.number: one for one in ARCHITECTURES}
