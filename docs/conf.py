@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+sys.path.append(str(ROOT))  # tools
 
 REPOSITORY = "https://github.com/pytest-cudalink/pytest-cudalink"
 

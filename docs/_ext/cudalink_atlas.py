@@ -13,10 +13,10 @@ from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid, load
-from pytest_cudalink.compat.documented import disagreements, statements
+from pytest_cudalink.compat.documented import statements
 from pytest_cudalink.compat.link_rules import found_words
 from pytest_cudalink.plurals import counted
-from pytest_cudalink.skew.rules import contradictions
+from tools.atlas_differences import contradictions, disagreements
 
 __all__ = ["letters", "setup"]
 

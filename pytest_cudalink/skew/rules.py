@@ -1,18 +1,15 @@
-"""What each rule predicts for a pair of releases, and where the atlas contradicts it.
+"""What each rule predicts for a pair of releases.
 
 The rules are the linker's check of its inputs, the guard rails and the policies; each is asked through the function
-that applies it. A contradiction needs a reason in ``data/contradictions.toml``: a documented promise that is
-stricter than what was measured, for example.
+that applies it. ``tools/atlas_differences.py`` finds where the atlas contradicts them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
 
-from ..compat.atlas import Atlas, AtlasAnswer
 from ..compat.link_rules import contents_of, expected
 from ..compat.releases import DRIVER_RELEASES
 from ..guardrails.items import Item
@@ -20,20 +17,9 @@ from ..guardrails.pipelines import ARTIFACT_KINDS, Pipeline, check_pipeline
 from ..guardrails.rules import KnownDriver, check_driver
 from ..linker.dispatch import Decision, explain, policies
 from ..probes import FIRST_USABLE_NVJITLINK
-from ..tables import read_table
 from ..versions import CudaVersion
 
-__all__ = ["Contradiction", "Prediction", "Reason", "contradictions", "predictions", "reasons"]
-
-_STEPS: Final = ("nvjitlink", "driver", "load", "real-driver", "real-load")
-_WHERE: Final[dict[str, Callable[[CudaVersion, CudaVersion], bool]]] = {
-    "any": lambda _made, _read: True,
-    "newer": lambda made, read: made > read,
-    "older-major": lambda made, read: made.major < read.major,
-    "newer-minor": lambda made, read: made.major == read.major and made > read,
-    "unusable": lambda made, _read: made < FIRST_USABLE_NVJITLINK,
-    "unusable-reader": lambda _made, read: read < FIRST_USABLE_NVJITLINK,
-}
+__all__ = ["Prediction", "predictions"]
 
 
 @dataclass(frozen=True)
@@ -52,81 +38,6 @@ class Prediction:
     rule: str
     works: bool
     because: str
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a rule stays although the atlas contradicts it: a row of ``contradictions.toml``.
-
-    A row for a step on an emulated driver is also for that step on a real one.
-    """
-
-    rules: tuple[str, ...]
-    steps: tuple[str, ...]
-    kinds: tuple[str, ...]
-    where: str
-    allows: bool
-    because: str
-
-    def covers(self, one: Contradiction) -> bool:
-        """Whether the row is about a contradiction."""
-        return (
-            one.prediction.rule in self.rules
-            and one.step.removeprefix("real-") in self.steps
-            and contents_of(one.kind) in self.kinds
-            and one.prediction.works == self.allows
-            and _WHERE[self.where](one.producer, one.consumer)
-        )
-
-
-@dataclass(frozen=True)
-class Contradiction:
-    """A cell of the atlas that is not what a rule predicts.
-
-    Attributes
-    ----------
-    prediction : Prediction
-    step, kind, arch : str
-    producer, consumer : CudaVersion
-    answer : AtlasAnswer
-        What was measured.
-    """
-
-    prediction: Prediction
-    step: str
-    kind: str
-    arch: str
-    producer: CudaVersion
-    consumer: CudaVersion
-    answer: AtlasAnswer
-
-    @property
-    def reason(self) -> Reason | None:
-        """Why the rule stays; None if no row says so, which fails a test."""
-        return next((row for row in reasons() if row.covers(self)), None)
-
-    def __str__(self) -> str:
-        word = "allows what fails" if self.prediction.works else "rejects what works"
-        return (
-            f"{self.prediction.rule} {word}: {self.step}, {self.kind}, {self.producer} -> {self.consumer}, {self.arch}"
-        )
-
-
-@cache
-def reasons() -> tuple[Reason, ...]:
-    """Return the rows of ``data/contradictions.toml``."""
-    rows = read_table("contradictions.toml")["contradictions"]
-    return tuple(
-        Reason(
-            tuple(row["rules"]),
-            tuple(row["steps"]),
-            tuple(row["kinds"]),
-            row["where"],
-            row["allows"],
-            row["because"],
-        )
-        for row in rows
-    )
 
 
 @cache
@@ -197,19 +108,3 @@ def _guard_rails(kind: str, producer: CudaVersion, consumer: CudaVersion) -> Ite
 def _decision(policy: str, producer: CudaVersion, consumer: CudaVersion, *, lto: bool) -> Decision:
     usable = producer if producer >= FIRST_USABLE_NVJITLINK else None  # as the linker finds an older one
     return explain(consumer, usable, lto, lto, policy)
-
-
-def contradictions(atlas: Atlas) -> Iterator[Contradiction]:
-    """Yield the cells of the atlas in which a rule predicts another result."""
-    for grid in atlas.grids:
-        if grid.step not in _STEPS:
-            continue
-        for producer in atlas.releases:
-            for consumer in atlas.releases:
-                answer = atlas.ask(producer, consumer, grid.kind, grid.step, grid.arch)
-                if answer is None or answer.status == "not-made":
-                    continue
-                made, read = CudaVersion.parse(str(producer)), CudaVersion.parse(str(consumer))
-                for prediction in predictions(grid.step, grid.kind, made, read):
-                    if prediction.works != answer.works:
-                        yield Contradiction(prediction, grid.step, grid.kind, grid.arch, made, read, answer)

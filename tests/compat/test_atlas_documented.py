@@ -8,6 +8,7 @@ import pytest
 
 from pytest_cudalink.compat import atlas, documented
 from pytest_cudalink.tables import read_table
+from tools import atlas_differences
 
 
 def test_statements() -> None:
@@ -65,7 +66,7 @@ def test_predictions(name, producer, consumer, predicted) -> None:
 
 def test_known_disagreements() -> None:
     """LTO-IR crosses majors, older minors take cubins of CUDA 13; each has a command."""
-    found = documented.disagreements(atlas.load())
+    found = atlas_differences.disagreements(atlas.load())
     texts = [str(one) for one in found if one.grid.arch == "sm_90"]
     crossing = "nvjitlink-ltoir-across-majors: documented that it is refused, works (nvjitlink ltoir: "
     assert f"{crossing}12.0 to 12.9 into 13.0 to 13.5)" in texts
@@ -95,7 +96,7 @@ def test_what_contradicts() -> None:
         "crashed": newer | others,
         "not-made": set(),
     }.items():
-        found = documented.disagreements(replace(base, answers={"x": atlas.AtlasAnswer(status)}, grids=(grid,)))
+        found = atlas_differences.disagreements(replace(base, answers={"x": atlas.AtlasAnswer(status)}, grids=(grid,)))
         assert {cell for one in found for cell in one.cells} == expected, status
 
 
@@ -104,5 +105,5 @@ def test_ranges() -> None:
     statement = documented.statements()[0]
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {}, ())
     cells = (("12.6", "12.0"), ("12.8", "12.0"), ("13.0", "12.0"), ("13.0", "12.9"))
-    one = documented.Disagreement(statement, grid, cells, atlas.AtlasAnswer("works"), "")
+    one = atlas_differences.Disagreement(statement, grid, cells, atlas.AtlasAnswer("works"), "")
     assert one.where == "12.6 to 12.8 into 12.0; 13.0 into 12.0, 12.9"

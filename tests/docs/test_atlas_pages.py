@@ -10,8 +10,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.compat.documented import disagreements, statements
-from pytest_cudalink.skew.rules import reasons
+from pytest_cudalink.compat.documented import statements
+from tools.atlas_differences import disagreements, reasons
 
 __all__ = ()
 

@@ -8,31 +8,32 @@ from pytest_cudalink.compat import atlas
 from pytest_cudalink.linker.dispatch import policies
 from pytest_cudalink.skew import rules
 from pytest_cudalink.versions import CudaVersion
+from tools import atlas_differences
 
 __all__ = ()
 
 
 @pytest.fixture(scope="module")
-def found() -> list[rules.Contradiction]:
-    return list(rules.contradictions(atlas.load()))
+def found() -> list[atlas_differences.Contradiction]:
+    return list(atlas_differences.contradictions(atlas.load()))
 
 
-def test_every_contradiction_has_a_reason(found: list[rules.Contradiction]) -> None:
+def test_every_contradiction_has_a_reason(found: list[atlas_differences.Contradiction]) -> None:
     """A rule that the measurement contradicts is changed, or a row of contradictions.toml says why it stays."""
     assert found
     assert sorted({str(one) for one in found if one.reason is None}) == []
 
 
-def test_every_reason_has_a_contradiction(found: list[rules.Contradiction]) -> None:
+def test_every_reason_has_a_contradiction(found: list[atlas_differences.Contradiction]) -> None:
     """A row that nothing contradicts any more is removed, and each of its rules, steps and kinds is needed."""
-    for row in rules.reasons():
+    for row in atlas_differences.reasons():
         covered = [one for one in found if one.reason == row]
         assert {one.prediction.rule for one in covered} == set(row.rules), row
         assert {one.step.removeprefix("real-") for one in covered} == set(row.steps), row
         assert {one.kind.removeprefix("fatbin-") for one in covered} == set(row.kinds), row
 
 
-def test_only_released_allows_what_nvjitlink_and_drivers_refuse(found: list[rules.Contradiction]) -> None:
+def test_only_released_allows_what_nvjitlink_and_drivers_refuse(found: list[atlas_differences.Contradiction]) -> None:
     """A rule of ours that allows what fails is one of the policy that copies cuda.core, or has a row of its own."""
     unsafe = {one.prediction.rule for one in found if one.prediction.works and one.step in ("nvjitlink", "load")}
     assert "policy released" in unsafe
@@ -50,7 +51,7 @@ def test_a_contradiction_without_a_row_is_found() -> None:
     grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {"13.0": "ab", "13.1": "cc"}, releases)
     drawn = atlas.Atlas(releases, {}, {}, (), answers, (grid,))
 
-    (one,) = rules.contradictions(drawn)
+    (one,) = atlas_differences.contradictions(drawn)
 
     assert one.reason is None
     assert str(one) == "linker allows what fails: nvjitlink, ptx, 13.0 -> 13.1, sm_90"

@@ -1,0 +1,231 @@
+"""Where the atlas differs: from NVIDIA's documentation, and from our own rules; docs/atlas/differences.md shows both.
+
+A rule that the atlas contradicts needs a reason in ``tools/contradictions.toml``: a documented promise that is stricter
+than what was measured, for example. A test fails without one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from pytest_cudalink.compat.architectures import known_architectures
+from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid
+from pytest_cudalink.compat.documented import Statement, statements
+from pytest_cudalink.compat.link_rules import contents_of
+from pytest_cudalink.compat.releases import PTX_ISA
+from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
+from pytest_cudalink.skew.rules import Prediction, predictions
+from pytest_cudalink.versions import CudaVersion
+
+__all__ = ["Contradiction", "Disagreement", "Reason", "contradictions", "disagreements", "reasons", "reproducer"]
+
+_STEPS: Final = ("nvjitlink", "driver", "load", "real-driver", "real-load")
+_WHERE: Final[dict[str, Callable[[CudaVersion, CudaVersion], bool]]] = {
+    "any": lambda _made, _read: True,
+    "newer": lambda made, read: made > read,
+    "older-major": lambda made, read: made.major < read.major,
+    "newer-minor": lambda made, read: made.major == read.major and made > read,
+    "unusable": lambda made, _read: made < FIRST_USABLE_NVJITLINK,
+    "unusable-reader": lambda _made, read: read < FIRST_USABLE_NVJITLINK,
+}
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Pairs for which one grid contradicts a statement with the same answer.
+
+    A documented "no" is contradicted by success, whatever the image is worth; a "yes" by anything but the right result.
+    A crash contradicts both.
+
+    Attributes
+    ----------
+    statement : Statement
+    grid : pytest_cudalink.compat.atlas.Grid
+    cells : tuple of tuple of str
+        Producer and consumer of each pair.
+    answer : pytest_cudalink.compat.atlas.AtlasAnswer
+        The answer to the first pair; the others differ in version numbers at most.
+    reproducer : str
+        A command that shows it.
+    """
+
+    statement: Statement
+    grid: Grid
+    cells: tuple[tuple[str, str], ...]
+    answer: AtlasAnswer
+    reproducer: str
+
+    @property
+    def predicted(self) -> bool:
+        """What the statement says of these pairs."""
+        return bool(self.statement.predicts(*self.cells[0]))
+
+    @property
+    def where(self) -> str:
+        """The pairs in words: ``"12.4 to 12.6 into 12.0 to 12.3"``, in groups of producers with the same consumers."""
+        rows: dict[str, list[str]] = {}
+        for producer, consumer in self.cells:
+            rows.setdefault(producer, []).append(consumer)
+        groups = groupby(rows, key=lambda producer: rows[producer])
+        return "; ".join(f"{_span(list(made))} into {_span(consumers)}" for consumers, made in groups)
+
+    def __str__(self) -> str:
+        said = "works" if self.predicted else "is refused"
+        grid = self.grid
+        return (
+            f"{self.statement.name}: documented that it {said}, {self.answer} ({grid.step} {grid.kind}: {self.where})"
+        )
+
+
+def _span(releases: list[str]) -> str:
+    """Return releases as a list with ranges: ``"12.0 to 12.2, 12.9"``."""
+    known = [str(one) for one in PTX_ISA if str(one) != "12.7"]
+    parts: list[list[str]] = []
+    for one in releases:
+        if parts and known.index(one) == known.index(parts[-1][-1]) + 1:
+            parts[-1].append(one)
+        else:
+            parts.append([one])
+    return ", ".join(part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts)
+
+
+def disagreements(atlas: Atlas) -> tuple[Disagreement, ...]:
+    """Return every pair for which the atlas contradicts a statement, grouped by grid and answer."""
+    result = []
+    for statement in statements():
+        for grid in atlas.grids:
+            if grid.step not in statement.steps or grid.kind not in statement.kinds:
+                continue
+            found: dict[tuple[bool, str], list[tuple[str, str]]] = {}
+            for producer, letters in grid.rows.items():
+                for consumer, letter in zip(grid.consumers, letters, strict=True):
+                    predicted = statement.predicts(producer, consumer)
+                    if predicted is not None and _contradicts(atlas.answers[letter].status, works=predicted):
+                        found.setdefault((predicted, letter), []).append((producer, consumer))
+            for cells in found.values():
+                answer = atlas.ask(*cells[0], grid.kind, grid.step, grid.arch)
+                assert answer is not None
+                # `cudalink can-link --measure` shows a pair of releases that both compile for the architecture
+                shown = next((pair for pair in cells if all(_knows(one, grid.arch) for one in pair)), cells[0])
+                command = reproducer(*shown, grid.kind, grid.step, grid.arch)
+                result.append(Disagreement(statement, grid, tuple(cells), answer, command))
+    return tuple(result)
+
+
+def _contradicts(status: str, *, works: bool) -> bool:
+    if status in ("crashed", "not-made"):
+        return status == "crashed"
+    return status != "works" if works else status in ("works", "wrong")
+
+
+def _knows(release: str, arch: str) -> bool:
+    return arch in known_architectures(CudaVersion.parse(release))
+
+
+def reproducer(producer: str, consumer: str, kind: str, step: str, arch: str) -> str:
+    """Return the command that measures one pair."""
+    if step.startswith("real"):
+        return "python -m tools.atlas_on_gpu run atlas.tar.xz --out real.json"
+    if kind.startswith("fatbin"):  # only that session has nvFatbin
+        releases = " ".join(dict.fromkeys((producer, consumer)))
+        return f"nox -s atlas -- {releases} --kind {kind} --arch {arch} --show"
+    library = "nvjitlink" if step == "nvjitlink" else "driver"
+    return f"cudalink can-link {producer} {library}-{consumer} {kind} --arch {arch} --measure"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a rule stays although the atlas contradicts it: a row of ``contradictions.toml``.
+
+    A row for a step on an emulated driver is also for that step on a real one.
+    """
+
+    rules: tuple[str, ...]
+    steps: tuple[str, ...]
+    kinds: tuple[str, ...]
+    where: str
+    allows: bool
+    because: str
+
+    def covers(self, one: Contradiction) -> bool:
+        """Whether the row is about a contradiction."""
+        return (
+            one.prediction.rule in self.rules
+            and one.step.removeprefix("real-") in self.steps
+            and contents_of(one.kind) in self.kinds
+            and one.prediction.works == self.allows
+            and _WHERE[self.where](one.producer, one.consumer)
+        )
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A cell of the atlas that is not what a rule predicts.
+
+    Attributes
+    ----------
+    prediction : Prediction
+    step, kind, arch : str
+    producer, consumer : CudaVersion
+    answer : AtlasAnswer
+        What was measured.
+    """
+
+    prediction: Prediction
+    step: str
+    kind: str
+    arch: str
+    producer: CudaVersion
+    consumer: CudaVersion
+    answer: AtlasAnswer
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the rule stays; None if no row says so, which fails a test."""
+        return next((row for row in reasons() if row.covers(self)), None)
+
+    def __str__(self) -> str:
+        word = "allows what fails" if self.prediction.works else "rejects what works"
+        return (
+            f"{self.prediction.rule} {word}: {self.step}, {self.kind}, {self.producer} -> {self.consumer}, {self.arch}"
+        )
+
+
+@cache
+def reasons() -> tuple[Reason, ...]:
+    """Return the rows of ``contradictions.toml``."""
+    file = Path(__file__).with_name("contradictions.toml")
+    rows = tomllib.loads(file.read_text(encoding="utf-8"))["contradictions"]
+    return tuple(
+        Reason(
+            tuple(row["rules"]),
+            tuple(row["steps"]),
+            tuple(row["kinds"]),
+            row["where"],
+            row["allows"],
+            row["because"],
+        )
+        for row in rows
+    )
+
+
+def contradictions(atlas: Atlas) -> Iterator[Contradiction]:
+    """Yield the cells of the atlas in which a rule predicts another result."""
+    for grid in atlas.grids:
+        if grid.step not in _STEPS:
+            continue
+        for producer in atlas.releases:
+            for consumer in atlas.releases:
+                answer = atlas.ask(producer, consumer, grid.kind, grid.step, grid.arch)
+                if answer is None or answer.status == "not-made":
+                    continue
+                made, read = CudaVersion.parse(str(producer)), CudaVersion.parse(str(consumer))
+                for prediction in predictions(grid.step, grid.kind, made, read):
+                    if prediction.works != answer.works:
+                        yield Contradiction(prediction, grid.step, grid.kind, grid.arch, made, read, answer)
