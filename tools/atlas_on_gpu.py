@@ -23,7 +23,7 @@ from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.linker import sample
 from pytest_cudalink.skew import NO_KERNEL, run_job
-from tools.make_atlas import answers_of, code_name
+from tools.make_atlas import WORKER, answers_of, code_name
 
 __all__ = ["main", "prepare", "run"]
 
@@ -139,7 +139,7 @@ def _batch(folder: Path, jobs: Mapping[int, dict[str, Any]]) -> dict[int, dict[s
     listed.write_text(json.dumps(list(jobs.values())), encoding="utf-8")
     # compiled code that the driver keeps on disk would answer instead of its compiler
     environment = {"CUDA_CACHE_DISABLE": "1"}
-    said = run_job({"step": "batch", "library": "", "jobs": str(listed), "each": _EACH}, environment)
+    said = run_job({"step": "batch", "library": "", "jobs": str(listed), "each": _EACH}, environment, WORKER)
     if not said["ok"]:
         msg = f"the batch ended: {said}"
         raise RuntimeError(msg)

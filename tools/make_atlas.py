@@ -37,6 +37,7 @@ from pytest_cudalink.versions import CudaVersion
 
 __all__ = [
     "ARCHITECTURES",
+    "WORKER",
     "Question",
     "content_of",
     "differences",
@@ -47,6 +48,8 @@ __all__ = [
     "with_real",
 ]
 
+#: Performs the steps of the atlas, in batches.
+WORKER: Final = Path(__file__).with_name("atlas_worker.py")
 ARCHITECTURES: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
 _WORKS: Final = AtlasAnswer("works")
 #: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
@@ -261,7 +264,7 @@ class _Bench:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".json") as file:
             json.dump(jobs, file)
             file.flush()
-            said = run_job({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment)
+            said = run_job({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment, WORKER)
         if not said["ok"]:
             msg = f"a batch of {library or 'jobs'} ended: {said}"
             raise RuntimeError(msg)

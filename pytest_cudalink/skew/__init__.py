@@ -170,9 +170,9 @@ def _predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVers
 # --- measuring
 
 
-def run_job(job: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, Any]:
+def run_job(job: dict[str, Any], environment: dict[str, str] | None = None, worker: Path = _WORKER) -> dict[str, Any]:
     """Return the answer of one job, which runs in a separate process."""
-    command = [sys.executable, "-S", str(_WORKER), json.dumps(job)]
+    command = [sys.executable, "-S", str(worker), json.dumps(job)]
     full = {**os.environ, **environment} if environment else None
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=full, errors="replace")  # noqa: S603
     if done.returncode:

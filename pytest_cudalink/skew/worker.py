@@ -1,18 +1,15 @@
-"""One step of `pytest_cudalink.skew` in a separate process, or a batch of them: compile, link, or load.
+"""One step of `pytest_cudalink.skew` in a separate process: compile, link, or load.
 
 Run as a file, with the job as JSON in the only argument; prints the answer as JSON. Imports only the standard library
 and loads only the library that the job names: a crash costs one answer, and no two releases share a process.
-A batch loads the library once and answers in forked children.
+``tools/atlas_worker.py`` has more steps.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
-import os
-import signal
 import sys
-import traceback
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from functools import cache
 from pathlib import Path
@@ -22,7 +19,6 @@ _NVJITLINK_INPUTS = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4}  # nvJitLink
 _DRIVER_INPUTS = {"cubin": 0, "ptx": 1, "fatbin": 2, "ltoir": 5}  # CUjitInputType; 5 is CU_JIT_INPUT_NVVM
 _ERROR_LOG_BUFFER, _ERROR_LOG_BUFFER_SIZE = 5, 6  # CUjit_option
 _LOG_SIZE = 8192
-_SECONDS = 60  # that one job of a batch may take
 #: Options of NVRTC for each kind, after the architecture, and what the functions that get the result are called.
 _COMPILE = {
     "ptx": (["-rdc=true"], "PTX"),
@@ -76,35 +72,6 @@ def compile_units(job: dict[str, Any]) -> dict[str, Any]:
     return {"ok": True}
 
 
-def make_fatbins(job: dict[str, Any]) -> dict[str, Any]:
-    """Put what was compiled into fatbins, one entry each, with one nvFatbin."""
-    if not Path(job["folder"], f"{job['units'][0]}.ptx").exists():
-        raise Failure("nvrtcCompileProgram", 0, "nothing was compiled")
-    library = ctypes.CDLL(job["library"])
-
-    def call(name: str, *arguments: Any) -> None:
-        if code := getattr(library, name)(*arguments):
-            raise Failure(name, code)
-
-    arch = job["arch"].removeprefix("sm_").encode()
-    for kind, function, options in (
-        ("ptx", "nvFatbinAddPTX", (b"",)),
-        ("cubin", "nvFatbinAddCubin", ()),
-        ("ltoir", "nvFatbinAddLTOIR", (b"",)),
-    ):
-        for unit in job["units"]:
-            handle, size = c_void_p(), c_size_t()
-            code = Path(job["folder"], f"{unit}.{kind}").read_bytes()
-            call("nvFatbinCreate", byref(handle), (c_char_p * 2)(b"-64", b"-c"), c_size_t(2))
-            call(function, handle, code, c_size_t(len(code)), arch, unit.encode(), *options)
-            call("nvFatbinSize", handle, byref(size))
-            fatbin = ctypes.create_string_buffer(size.value)
-            call("nvFatbinGet", handle, fatbin)
-            call("nvFatbinDestroy", byref(handle))
-            Path(job["folder"], f"{unit}.fatbin-{kind}").write_bytes(fatbin.raw)
-    return {"ok": True}
-
-
 def link_nvjitlink(job: dict[str, Any]) -> dict[str, Any]:
     """Link with one nvJitLink; 12.0 to 12.2 have the names with a suffix only."""
     library = ctypes.CDLL(job["library"])
@@ -140,7 +107,7 @@ def link_nvjitlink(job: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _driver() -> Any:
+def open_driver() -> Any:
     """Return the driver of this process, with a current context."""
     library = ctypes.CDLL("libcuda.so.1")
     device, context = c_int(), c_void_p()
@@ -157,7 +124,7 @@ def _driver() -> Any:
 
 def link_driver(job: dict[str, Any]) -> dict[str, Any]:
     """Link with cuLink*."""
-    library = _driver()
+    library = open_driver()
     log = ctypes.create_string_buffer(_LOG_SIZE)
     state, image, size = c_void_p(), c_void_p(), c_size_t()
     options = (c_int * 2)(_ERROR_LOG_BUFFER, _ERROR_LOG_BUFFER_SIZE)
@@ -180,7 +147,7 @@ def link_driver(job: dict[str, Any]) -> dict[str, Any]:
 
 def load(job: dict[str, Any]) -> dict[str, Any]:
     """Load a linked image as a module, and find its kernel."""
-    library = _driver()
+    library = open_driver()
     module, kernel = c_void_p(), c_void_p()
     image = Path(job["image"]).read_bytes()
     if code := library.cuModuleLoadData(byref(module), c_char_p(image)):
@@ -191,102 +158,18 @@ def load(job: dict[str, Any]) -> dict[str, Any]:
     return {"ok": True}
 
 
-def run(job: dict[str, Any]) -> dict[str, Any]:
-    """Load an image, run its kernel on the numbers of one file, and write the results to another."""
-    library = _driver()
-    given = Path(job["numbers"]).read_bytes()
-    got = ctypes.create_string_buffer(b"\xff" * len(given), len(given))  # NaN
-    module, kernel = c_void_p(), c_void_p()
-    buffers = [ctypes.c_uint64(), ctypes.c_uint64()]
-    size, count = c_size_t(len(given)), c_int(len(given) // 4)
-    blocks, threads = -(-count.value // 256), 256
-    pointers = [ctypes.cast(byref(one), c_void_p) for one in (*buffers, count)]
-    launch = (blocks, 1, 1, threads, 1, 1, 0, None, (c_void_p * 3)(*pointers), None)
-    image = Path(job["image"]).read_bytes()
-    calls: tuple[tuple[Any, ...], ...] = (
-        ("cuModuleLoadData", byref(module), c_char_p(image)),
-        ("cuModuleGetFunction", byref(kernel), module, job["kernel"].encode()),
-        *(("cuMemAlloc_v2", byref(buffer), size) for buffer in buffers),
-        ("cuMemcpyHtoD_v2", buffers[0], given, size),
-        ("cuMemcpyHtoD_v2", buffers[1], got, size),
-        ("cuLaunchKernel", kernel, *launch),
-        ("cuCtxSynchronize",),
-        ("cuMemcpyDtoH_v2", got, buffers[1], size),
-        *(("cuMemFree_v2", buffer) for buffer in buffers),
-        ("cuModuleUnload", module),
-    )
-    for name, *arguments in calls:
-        if code := getattr(library, name)(*arguments):
-            raise Failure(name, code)
-    Path(job["results"]).write_bytes(got.raw)
-    return {"ok": True}
-
-
-def batch(job: dict[str, Any]) -> dict[str, Any]:
-    """Answer many jobs with one library: as many in each forked child as the batch says.
-
-    A child that ends costs the answer to the job at work. The next child begins with that job, so that what counts is
-    how it ends alone.
-    """
-    jobs = json.loads(Path(job["jobs"]).read_text(encoding="utf-8"))
-    if job["library"]:
-        ctypes.CDLL(job["library"])  # children share it
-    answers: list[dict[str, Any]] = []
-    while len(answers) < len(jobs):
-        answers += _in_child(jobs[len(answers) : len(answers) + job["each"]])
-    return {"ok": True, "answers": answers}
-
-
-def _in_child(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the answers that a forked child gave; if it gave none, how it ended is the answer to the first job."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)  # libraries print
-        os.dup2(silent, 2)
-        for job in jobs:
-            signal.alarm(_SECONDS)
-            answer = _answer(job)
-            os.write(writer, json.dumps(answer).encode() + b"\n")
-            if not answer["ok"] and job["step"] == "run":
-                break  # an error of a kernel stays in the process
-        os._exit(0)  # whatever libraries do at the end of a process is no answer
-    os.close(writer)
-    with os.fdopen(reader, encoding="utf-8") as pipe:
-        lines = [line for line in pipe if line.endswith("\n")]
-    _, status = os.waitpid(child, 0)
-    if not lines:
-        code = os.waitstatus_to_exitcode(status)
-        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return [{"ok": False, "crashed": True, "call": name, "code": code, "log": ""}]
-    return [json.loads(line) for line in lines]
-
-
-def _answer(job: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return _STEPS[job["step"]](job)
-    except Failure as failure:
-        return failure.answer
-    except Exception:  # noqa: BLE001 (it is shown by the process that asked)
-        return {"ok": False, "fault": traceback.format_exc()}
-
-
-_STEPS = {
+STEPS = {
     "compile": compile_units,
-    "fatbins": make_fatbins,
     "nvjitlink": link_nvjitlink,
     "driver": link_driver,
     "load": load,
-    "run": run,
-    "batch": batch,
 }
 
 
 if __name__ == "__main__":
     task = json.loads(sys.argv[1])
     try:
-        answer = _STEPS[task["step"]](task)
+        answer = STEPS[task["step"]](task)
     except Failure as failure:
         answer = failure.answer
     sys.stdout.write("\n" + json.dumps(answer) + "\n")

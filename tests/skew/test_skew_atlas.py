@@ -77,7 +77,8 @@ def test_a_crash_is_one_answer(tmp_path) -> None:
     jobs = [job(good), cut, job(good), cut]
     for each in (1, 3, 4):
         (tmp_path / "jobs").write_text(json.dumps(jobs))
-        said = skew.run_job({"step": "batch", "library": library, "jobs": str(tmp_path / "jobs"), "each": each})
+        job_of_all = {"step": "batch", "library": library, "jobs": str(tmp_path / "jobs"), "each": each}
+        said = skew.run_job(job_of_all, worker=make_atlas.WORKER)
         first, crashed, second, last = said["answers"]
         assert first == second == {"ok": True}
         assert crashed == last == {"ok": False, "crashed": True, "call": "SIGSEGV", "code": -11, "log": ""}
@@ -155,7 +156,7 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
 
     environment = emulator.emulation_for("13.0", lifetime="off").environment()
     run = skew.run_job
-    monkeypatch.setattr(atlas_on_gpu, "run_job", lambda job, given: run(job, {**environment, **given}))
+    monkeypatch.setattr(atlas_on_gpu, "run_job", lambda job, given, worker: run(job, {**environment, **given}, worker))
     machine = {"driver": "580.1", "cuda": "13.0", "device": "one", "date": "2026-11-22", "command": "run"}
     monkeypatch.setattr(atlas_on_gpu, "_machine", lambda: machine)
     (tmp_path / "work").mkdir()
