@@ -39,7 +39,7 @@ _MOST_MANIFEST = 1 << 22
 #: Most signs of a value, and most files, that an error shows.
 _MOST_SHOWN = 100
 _MOST_LISTED = 20
-#: Deepest place of a file in a bundle; `cudalink toolchain bundle` writes two parts.
+#: Deepest place of a file in a bundle; `python -m tools.bundle` writes two parts.
 _DEEPEST = 8
 _ENTRY = {"file": str, "size": int, "sha256": str}
 _REQUIRED = {"requirement": str, "name": str, "version": str}
@@ -80,7 +80,7 @@ def check(folder: Path) -> dict[str, Any]:
         raise BundleError(msg)
     manifest = _described(folder / MANIFEST, _MANIFEST_FORM)
     listed = {entry["file"]: entry for entry in manifest["files"]}
-    _compare(folder, listed, "copy it again, or make the bundle again with `cudalink toolchain bundle`")
+    _compare(folder, listed, "copy it again, or make the bundle again with `python -m tools.bundle`")
     surplus = sorted({*_found(folder)} - {*listed} - _UNLISTED)
     if surplus:
         names = ", ".join(map(_plain, surplus[:5])) + (f" and {len(surplus) - 5} more" if len(surplus) > 5 else "")
@@ -112,7 +112,7 @@ def _described(path: Path, form: dict[str, Any]) -> dict[str, Any]:
         msg = f"{path} is missing or unreadable ({error.strerror}); expected a bundle; copy all of its files"
         raise BundleError(msg) from error
     except (ValueError, TypeError, RecursionError) as error:
-        msg = f"{path} is damaged ({error}); expected JSON that `cudalink toolchain bundle` wrote; copy the file again"
+        msg = f"{path} is damaged ({error}); expected JSON that `python -m tools.bundle` wrote; copy the file again"
         raise BundleError(msg) from error
     if content.get("format") != FORMAT:
         found = _shown(content.get("format"))
@@ -249,7 +249,7 @@ def _extract(archive: Path, folder: Path) -> None:
                     assert content is not None
                     shutil.copyfileobj(content, stream, _BLOCK)
     except (OSError, tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
-        msg = f"{archive} cannot be unpacked: {error}; expected a bundle of `cudalink toolchain bundle`; copy it again"
+        msg = f"{archive} cannot be unpacked: {error}; expected a bundle of `python -m tools.bundle`; copy it again"
         raise BundleError(msg) from error
 
 
