@@ -23,7 +23,7 @@ _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "mismatches": ("links on another backend than the forced one fail nothing", {"backend": "auto"}),
     "native-links": ("links of native code are not counted", {"unsteered": "allow"}),
     "loaded-modules": ("modules that no seen link made are not counted", {}),
-    "refusals": ("refused calls of an emulated driver are not shown", {"unsupported": "fail"}),
+    "causes": ("causes of failures, such as refused calls, are not shown", {"unsupported": "fail"}),
     "faults": ("faults that were not triggered are not shown", {"faults": ""}),
     "event-file": ("events that are missing in the file of events fail nothing", {"events": ""}),
     "record-file": ("no records are written", {"report": ""}),

@@ -167,7 +167,7 @@ OFF = {
     "mismatches": ("links on another backend than the forced one fail nothing", "backend", "driver", "auto"),
     "native-links": ("links of native code are not counted", "unsteered", "warn", "allow"),
     "loaded-modules": ("modules that no seen link made are not counted", None, None, None),
-    "refusals": ("refused calls of an emulated driver are not shown", "unsupported", "skip", "fail"),
+    "causes": ("causes of failures, such as refused calls, are not shown", "unsupported", "skip", "fail"),
     "faults": ("faults that were not triggered are not shown", "faults", "lost=46", ""),
     "event-file": ("events that are missing in the file of events fail nothing", "events", "e.jsonl", ""),
     "record-file": ("no records are written", "report", "r.jsonl", ""),
