@@ -6,6 +6,7 @@ A round runs in a forked child, because it ends, or may end, its process; a chil
 from __future__ import annotations
 
 import _ctypes
+import atexit
 import copy
 import ctypes
 import faulthandler
@@ -23,11 +24,12 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-from pytest_cudalink.process import last_words, preload
+from pytest_cudalink.process import last_words, notes, preload
 from pytest_cudalink.report import Writer
 
 from .mutations import SAMPLES, Subject, damaged
@@ -478,7 +480,78 @@ def _bundles() -> Use:
 
 _SEED: Final = frozenset({"ptx"})
 
+# -- violations in processes below
+
+
+class _Process(NamedTuple):
+    """A process of a tree: those that it starts, its violations in each thread, its threads, whether it is killed."""
+
+    below: tuple[_Process, ...]
+    violations: int
+    threads: int
+    killed: bool
+
+    @classmethod
+    def planned(cls, pick: random.Random, depth: int) -> _Process:
+        below = tuple(cls.planned(pick, depth - 1) for _ in range(pick.randint(0, 2) if depth else 0))
+        return cls(below, pick.randint(0, 3), pick.randint(0, 2), pick.random() < 0.5)
+
+    @property
+    def total(self) -> int:
+        """Violations of the whole tree."""
+        return self.violations * (1 + self.threads) + sum(one.total for one in self.below)
+
+    def run(self, cuda: Any) -> None:
+        """Start this process and those below it; each must end as planned."""
+        must_end(forked(partial(self._live, cuda)), -signal.SIGKILL if self.killed else 0)
+
+    def _live(self, cuda: Any) -> None:
+        for one in self.below:
+            one.run(cuda)  # before cuInit, or it answers 3
+        context = ctypes.c_void_p()
+        assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+        workers = [threading.Thread(target=self._violate, args=(cuda, context)) for _ in range(self.threads)]
+        for worker in workers:
+            worker.start()
+        self._violate(cuda, context)
+        for worker in workers:
+            worker.join()
+        if self.killed:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _violate(self, cuda: Any, context: ctypes.c_void_p) -> None:
+        """Change option values that link states have."""
+        assert cuda.cuCtxSetCurrent(context) == 0
+        for _ in range(self.violations):
+            values, state = (ctypes.c_uint64 * 1)(1), ctypes.c_void_p()
+            assert cuda.cuLinkCreate_v2(1, (ctypes.c_int * 1)(12), values, ctypes.byref(state)) == 0
+            values[0] = 99
+            assert cuda.cuLinkDestroy(state) == 0
+
+
+def _descendants() -> Use:
+    """Break a rule in two trees of processes at once, which exit or are killed; each violation must be noted."""
+    mine = notes.Notes("")
+    atexit.register(mine.end)
+    os.environ[notes.VARIABLE] = mine.path
+    cuda: Any = ctypes.CDLL("libcuda.so.1")
+
+    def use(_: Subject, data: bytes) -> Outcome:
+        pick = random.Random(data)
+        first, second = (_Process.planned(pick, 2) for _ in range(2))
+        beside = forked(partial(second.run, cuda))
+        first.run(cuda)
+        must_end(beside)
+        found, total = mine.take_counted(), first.total + second.total
+        assert len(found) == total, f"{len(found)} of {total} violations were noted"
+        assert all(one["option"] == "CU_JIT_LOG_VERBOSE" for one in found)
+        return Outcome.ACCEPTED
+
+    return use
+
+
 EDGES: Final = {
+    "descendants": Way("violations in trees of processes", _SEED, _descendants, emulated=True),
     "nvml-forks": Way("forks beside NVML calls", _SEED, _nvml_forks, emulated=True),
     "unloads": Way("dlclose beside threads", _SEED, _unloads, emulated=True),
     "first-forks": Way("forks beside a first link", _SEED, _first_forks, emulated=False),
