@@ -437,7 +437,7 @@ def _changed(value: Any, pick: random.Random) -> Any:
 
 def _bundles() -> Use:
     """Unpack and check changed bundles; each is refused or whole, and takes no more than its archive."""
-    from pytest_cudalink.toolchains import unbundle
+    from tools import unbundle
 
     folder = tempfile.TemporaryDirectory()
     digest = hashlib.sha256(b"x").hexdigest()

@@ -18,6 +18,7 @@ from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode,
 from pytest_cudalink.linker.backends import driver
 from pytest_cudalink.linker.backends.driver import LOG_SIZE, DriverLinkState
 from pytest_cudalink.probes import libcuda
+from pytest_cudalink.process import preload
 
 
 def linker(*codes: ObjectCode, **options) -> Linker:
@@ -337,8 +338,9 @@ def test_interpreter_exit(kept: str, used: str) -> None:
 
 
 @pytest.mark.parametrize("block", ["values", "info", "error"])
-def test_the_guard_pages_bite(block: str) -> None:
+def test_the_guard_pages_bite(block: str, request: pytest.FixtureRequest) -> None:
     """Releasing one block before complete kills the process: the tests above would notice."""
+    lifetimes = request.getfixturevalue("driver_lifetimes") if preload.emulated_driver() else None
     index = {"info": 0, "error": 1, "values": 3}[block]
     done = python(
         f"""
@@ -351,6 +353,7 @@ except Exception:
 """
     )
     assert done.returncode < 0, done.stderr
+    assert lifetimes is None or lifetimes.expect()
 
 
 def test_damaged_images_reach_no_driver(samples) -> None:

@@ -160,7 +160,7 @@ def test_best_effort_refuses_what_does_not_fit(run, toolkit) -> None:
     refused = run(LOOKS_UP, "--cudalink-guard-rails=best_effort", "--cudalink-driver=12.9")
     if toolkit.major == 13:
         refused.assert_outcomes(passed=1, failed=1)
-        refused.stdout.fnmatch_lines(["*DriverCtkCompatibilityError*", "    fix: *pip install 'cuda-toolkit*"])
+        refused.stdout.fnmatch_lines(["*DriverCtkCompatibilityError*", "    fix: *pip install *'cuda-toolkit*"])
         warned = run(LOOKS_UP, "--cudalink-guard-rails=warning_only", "--cudalink-driver=12.9")
         warned.assert_outcomes(passed=2, warnings=1)
         warned.stdout.fnmatch_lines(["*CompatibilityWarning: the driver does not run CUDA *"])
