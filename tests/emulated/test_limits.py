@@ -97,14 +97,14 @@ def test_long_release(on_driver) -> None:
 
 
 def test_an_address_as_the_number_of_options(on_driver) -> None:
-    """No call counts up to it: there are not so many options, whatever lies behind those that are given."""
+    """No call counts up to it, whatever lies behind the options that are given."""
     program = """
 start()
 keys, values, made = (c_int * 4096)(), (c_void_p * 4096)(*[1] * 4096), c_void_p()
 state, none = c_void_p(), c_uint(0)
 ok(cuda.cuLinkCreate_v2(none, None, None, byref(state)))
 ptx = small_ptx() + b"\\0"
-for count in (c_uint(addressof(keys) & 0xffffffff), c_uint(0xffffffff), c_uint(100)):
+for count in (c_uint(addressof(keys) & 0xffffffff), c_uint(0xffffffff), c_uint(1025)):
     assert cuda.cuLinkCreate_v2(count, keys, values, byref(made)) == 1
     assert cuda.cuLinkAddData_v2(state, PTX, ptx, c_size_t(len(ptx)), b"x", count, keys, values) == 1
     assert cuda.cuModuleLoadDataEx(byref(made), ptx, count, keys, values) == 1

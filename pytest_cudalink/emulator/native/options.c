@@ -52,7 +52,7 @@ static const char *const option_names[OPTION_COUNT] = {
 
 const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option"; }
 
-bool cl_can_have_options(unsigned count) { return count <= OPTION_COUNT; }
+bool cl_can_have_options(unsigned count) { return count <= MOST_OPTIONS; }
 
 /* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
 static char specific_profile(int arch) { return arch >= FIRST_SPECIFIC_ARCH ? 'a' : 0; }

@@ -50,7 +50,9 @@ enum {
 };
 
 const char *cl_option_name(int key);
-/* Whether a call can have so many options: an address in place of their number would be counted up to. */
+/* Whether a call can have so many options, some of them repeated: an address in place of their number would be counted
+   up to. */
+enum { MOST_OPTIONS = 1024 };
 bool cl_can_have_options(unsigned count);
 
 /* The options of one link. */
