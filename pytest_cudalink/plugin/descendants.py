@@ -34,7 +34,14 @@ def of(run: Run) -> Descendants | None:
 
 
 def start(run: Run, driver: DriverControl | None) -> Descendants:
-    """Let the processes that this one starts leave notes here from now on; `driver` is that of this process, if any."""
+    """Let the processes that this one starts leave notes here from now on.
+
+    Parameters
+    ----------
+    run : Run
+    driver : DriverControl or None
+        That of this process. Without one, only processes that are told of `Descendants.path` leave notes.
+    """
     found = run.config.stash.get(_DESCENDANTS, None)
     if found is None:
         found = run.config.stash[_DESCENDANTS] = Descendants(run, driver)
@@ -70,8 +77,8 @@ class Descendants:
     def _own(self, above: str | None) -> None:
         self._notes = notes.own(above)
         self._notes.at_exit.append(self._end)
-        os.environ[notes.VARIABLE] = self._notes.path
         if self._driver is not None:
+            os.environ[notes.VARIABLE] = self._notes.path
             self._driver.own_notes(self._notes.path, self._notes.above)
 
     @property
@@ -85,10 +92,9 @@ class Descendants:
 
     def hand_over(self) -> None:
         """Let what comes from now on go to the process above, if there is one."""
-        if self._notes.above:
+        if self._notes.above and self._driver is not None:
             os.environ[notes.VARIABLE] = self._notes.above
-            if self._driver is not None:
-                self._driver.own_notes(self._notes.above, self._notes.above)
+            self._driver.own_notes(self._notes.above, self._notes.above)
 
     def _sort(self, found: Iterable[dict[str, Any]]) -> None:
         for note in found:
