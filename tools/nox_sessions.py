@@ -128,9 +128,11 @@ def run_commands(session: nox.Session, row: dict[str, Any]) -> None:
         install(session, *words)
     else:
         session.install(*requirements(words))
-    commands = "\n".join(row["commands"])
-    known = {"tmp": str(Path(session.create_tmp()).resolve())}
-    if "{wheel}" in commands:
+    text = "\n".join((*row["commands"], *row.get("env", {}).values()))
+    known = {}
+    if "{tmp}" in text:  # else not: tests would have their temporary folders in the checkout, too
+        known["tmp"] = str(Path(session.create_tmp()).resolve())
+    if "{wheel}" in text:
         known["wheel"] = own_wheel(session)
     if "wheels" in row:
         session.env["CUDALINK_AUDITED_WHEELS"] = published(session, row["wheels"])
