@@ -50,7 +50,6 @@ SHOWN = {
     "docs/reference/environment-audit": ("tests/audit/test_environment.py", "which no version satisfies"),
     "docs/reference/guardrails": ("tests/guardrails/test_verdicts.py", "-- cudalink doctor"),
     "docs/reference/matrix": ("tests/matrix/test_bare.py", "import mylib: failed"),
-    "docs/reference/compat": ("tests/cli/test_compat.py", "torch_memory_saver"),
 }
 #: First words of a line of a shell that is not ours; what it names of ours is checked all the same.
 FOREIGN = {
