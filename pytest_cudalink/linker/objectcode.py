@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 from ..artifacts import Artifact, Kind, inspect
+from ..laziness import cached_property
 from ..targets.events import LinkInput
 from ..versions import Needs
 

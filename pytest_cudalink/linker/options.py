@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 from .._warn import warn
 from ..compat.architectures import parse_architecture
+from ..laziness import cached_property
 from ..targets.choice import Backend
 from ..versions import CudaVersion
 from .dispatch import Decision, policy_named

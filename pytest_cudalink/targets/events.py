@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+
+from ..laziness import cached_property
 
 __all__ = ["LinkEvent", "LinkInput", "outcome"]
 

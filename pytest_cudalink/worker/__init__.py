@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from ..compat import names
 from . import build
 
-__all__ = ["TIMEOUT", "WorkerAnswer", "WorkerError", "WorkerLink", "program", "timeout"]
+__all__ = ["TIMEOUT", "WorkerAnswer", "WorkerError", "WorkerLink", "load_client", "program", "timeout"]
 
 _LIB = Path(__file__).parent / "lib"
 #: The environment variable with the seconds that one call may take.
@@ -108,8 +108,8 @@ def timeout() -> int:
 
 
 @cache
-def _client() -> Any:
-    """Load the client.
+def load_client() -> Any:
+    """Load the client; the first link does, if nobody has.
 
     Raises
     ------
@@ -176,7 +176,7 @@ class WorkerLink:
         return self
 
     def __init__(self, library: str, options: Sequence[str]) -> None:
-        self._client = _client()
+        self._client = load_client()
         self._library = library
         texts = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         names = os.fsencode(program()), os.fsencode(library)

@@ -81,7 +81,7 @@ class Held:
 
     def watch_worker(self) -> None:
         """Count the links of the worker's client, and answers whose memory is the client's."""
-        client, links, answers = worker._client(), self.objects["worker links"], self.objects["answers"]
+        client, links, answers = worker.load_client(), self.objects["worker links"], self.objects["answers"]
         plain = {name: getattr(client, name) for name in ("lw_add", "lw_complete", "lw_free_answer")}
         opened, closed = client.lw_open, client.lw_close
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ... import probes
-from ...worker import TIMEOUT, WorkerAnswer, WorkerLink
+from ...worker import TIMEOUT, WorkerAnswer, WorkerLink, load_client
 from ..errors import LinkError
 from .nvjitlink import FETCHED, INPUT_TYPES, NvJitLinkErrors
 
@@ -36,6 +36,8 @@ class ContainedState(NvJitLinkErrors):
         assert found.path is not None  # (nvJitLink was chosen, so it was found)
         self._path, self._release_name, self._options = found.path, str(found.found), options
         self._inputs: list[tuple[int, bytes, bytes]] = []
+        with probes.importing:
+            load_client()
         self._link = WorkerLink(self._path, options)
         answer = self._link.answer
         self._keep_logs(answer)
