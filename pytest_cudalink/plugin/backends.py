@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 import pytest
 
 from ..process.imports import STEERED, postpone, start_postponed
+from .parts import BACKENDS, LEDGER, MISMATCHES
 
 if TYPE_CHECKING:
     from ..targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target, UnsteeredLink
@@ -35,17 +36,17 @@ def of(run: Run) -> Steering:
     if not _has_begun(run):
         start_postponed()  # that of a run around this one comes first: the last one to start is the active one
         _begin(run)
-    return cast("Backends", run.part("backends")).steering
+    return run.part(BACKENDS).steering
 
 
 def _has_begun(run: Run) -> bool:
-    part = cast("Backends | None", run.get("backends"))
+    part = run.get(BACKENDS)
     return part is not None and part.begun
 
 
 def _begin(run: Run) -> None:
     if not _has_begun(run):
-        run.part("backends").begin()
+        run.part(BACKENDS).begin()
 
 
 class Backends:
@@ -104,11 +105,11 @@ class Backends:
         return choice if answer is None else answer
 
     def _linked(self, event: LinkEvent) -> None:
-        self._run.part("ledger")
+        self._run.part(LEDGER)
         self._run.config.hook.pytest_cudalink_link(config=self._run.config, event=event)
 
     def _unsupported(self, target: str, reason: str) -> None:
-        self._run.part("ledger")
+        self._run.part(LEDGER)
         hook = self._run.config.hook.pytest_cudalink_unsupported
         hook(config=self._run.config, target=target, reason=reason)
 
@@ -116,15 +117,15 @@ class Backends:
         from . import unsteered
 
         run = self._run
-        run.part("ledger")
+        run.part(LEDGER)
         link = replace(link, where=unsteered.shortened(link.where, run.config.invocation_params.dir))
         run.config.hook.pytest_cudalink_unsteered(config=run.config, link=link, nodeid=link.nodeid)
         mode = run.settings.unsteered.value
         if not link.follows and mode != "allow":
-            run.part("mismatches").add(unsteered.problem(link, choice), warn=mode == "warn")
+            run.part(MISMATCHES).add(unsteered.problem(link, choice), warn=mode == "warn")
 
     def _mismatched(self, error: ForcedBackendError) -> None:
-        self._run.part("mismatches").pending[str(error)] += 1
+        self._run.part(MISMATCHES).pending[str(error)] += 1
 
     def _stale(self, target: str, error: Exception) -> None:
         from ..targets import StaleRecipeError
@@ -132,8 +133,8 @@ class Backends:
         text = str(error)
         if not isinstance(error, StaleRecipeError):  # a project's own target
             text = f"cudalink cannot steer {target}: its target raised {type(error).__name__}: {error}"
-        self._run.part("ledger").here.unsupported[target] = text
-        self._run.part("mismatches").add(text, once=True)
+        self._run.part(LEDGER).here.unsupported[target] = text
+        self._run.part(MISMATCHES).add(text, once=True)
 
 
 def start(run: Run) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from .parts import LEDGER
+
 if TYPE_CHECKING:
     from ..emulator.control import DriverControl
     from ..process.jitlink_calls import RefusedInput
@@ -68,10 +70,12 @@ class Causes:
         #: raises it again in every test that asks for the fixture.
         self._known: list[tuple[BaseException, _Found]] = []
 
-    def watch(self, control: DriverControl) -> None:
+    def watch(self) -> None:
         """Explain what the emulated driver of this process refuses from now on, and those of processes below it."""
         from . import descendants
 
+        control = self._run.emulated
+        assert control is not None  # (`lifecycle` has looked)
         self._driver, self._refused = control, control.refusal_count
         self._below = descendants.start(self._run, control)
 
@@ -181,12 +185,12 @@ class Causes:
         report = yield
         found = self._of(call.excinfo.value if call.excinfo is not None else None, item.nodeid)
         if self._has_cause and call.when == "setup":  # a plugin runs the test again
-            self._has_cause, self._run.part("ledger").test.cause = False, None
+            self._has_cause, self._run.part(LEDGER).test.cause = False, None
         if found.cause is None or not report.failed:
             return report
         _show(report, found)
         self._has_cause = True
-        facts = self._run.part("ledger").test
+        facts = self._run.part(LEDGER).test
         facts.cause = facts.cause or found.cause
         facts.refused = [{"function": function, "note": note} for function, note in found.calls] or facts.refused
         if call.when == "teardown":  # the ledger has handed the facts of this test over

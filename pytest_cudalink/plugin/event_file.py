@@ -8,9 +8,9 @@ import pytest
 
 from ..report.wording import EVENTS_UNWRITTEN
 from . import driver
+from .parts import LEDGER
 
 if TYPE_CHECKING:
-    from ..emulator.control import DriverControl
     from .run import Run
 
 __all__ = ["EventFile", "lose"]
@@ -20,7 +20,7 @@ def lose(run: Run, why: str) -> None:
     """Add the problem that events of a process are missing in the event file; the run shows it once."""
     setting = driver.asked(None if driver.inherited(run.config) else run.settings)["events"]
     text = f"{EVENTS_UNWRITTEN}: --cudalink-events is {setting}: {why}; calls are missing in that file"
-    problems = run.part("ledger").outside.problems
+    problems = run.part(LEDGER).outside.problems
     if text not in problems:
         problems.append(text)
 
@@ -31,12 +31,12 @@ class EventFile:
     Parameters
     ----------
     run : Run
-    control : DriverControl
-        The emulated driver of this process.
+        One on an emulated driver.
     """
 
-    def __init__(self, run: Run, control: DriverControl) -> None:
-        self._run, self._control = run, control
+    def __init__(self, run: Run) -> None:
+        assert run.emulated is not None  # (`lifecycle` has looked)
+        self._run, self._control = run, run.emulated
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from .parts import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..emulator.control import DriverControl
     from .run import Run
 
 __all__ = ["RunFaults", "lose", "of", "planned", "take"]
@@ -17,13 +18,13 @@ __all__ = ["RunFaults", "lose", "of", "planned", "take"]
 
 def of(run: Run) -> RunFaults | None:
     """Return the faults of a run; None where nothing is to fail."""
-    return cast("RunFaults | None", run.get("faults"))
+    return run.get(FAULTS)
 
 
 def take(run: Run, given: Mapping[str, Any]) -> None:
     """Add what the faults of another process of the run handed over, see `RunFaults.as_json`."""
     if given["faults"]:  # a controller of xdist has none itself where its workers got a driver for markers
-        run.part("faults").add(given)
+        run.part(FAULTS).add(given)
 
 
 def lose(run: Run) -> None:
@@ -55,8 +56,8 @@ class RunFaults:
 
     Parameters
     ----------
-    driver : DriverControl or None
-        The emulated driver of this process.
+    run : Run
+        In a controller of xdist, whose workers got a driver for markers, one without a driver.
 
     Attributes
     ----------
@@ -66,8 +67,9 @@ class RunFaults:
         Whether every process of the run has said which it met.
     """
 
-    def __init__(self, driver: DriverControl | None) -> None:
-        self._driver, self._faults = driver, planned() if driver is not None else ()
+    def __init__(self, run: Run) -> None:
+        self._driver = run.emulated
+        self._faults = planned() if self._driver is not None else ()
         self.triggered: set[int] = set()
         self.complete = True
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 import pytest
 
 from ..process.imports import postpone
+from .parts import LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +108,7 @@ def not_routed(config: pytest.Config) -> tuple[str, ...]:
 
 
 def _report(run: Run, verdict: Verdict) -> None:
-    run.part("ledger")
+    run.part(LEDGER)
     run.config.hook.pytest_cudalink_verdict(config=run.config, verdict=verdict, nodeid=run.nodeid)
 
 

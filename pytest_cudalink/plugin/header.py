@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from . import backends, blocked, driver, variables
 from .cell import of_cell
+from .parts import BACKENDS
 from .settings import OF_EMULATION, OPTIONS
 
 if TYPE_CHECKING:
-    from ..emulator import Emulation
     from ..versions import CudaVersion
     from .run import Run
     from .settings import Settings
@@ -31,16 +30,16 @@ def lines(run: Run) -> list[str]:
         _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(settings, probes.nvjitlink_wheel()),
         _faked("driver CUDA", "driver")
         if fakes.fakes_driver
-        else _driver(settings, probes.driver_version(), inherited=inherited),
+        else _driver(run, probes.driver_version(), inherited=inherited),
         *([f"guard rails {settings.guard_rails}"] if settings.guard_rails.value != "off" else []),
         *([f"nvJitLink contract {contract}"] if contract.source != "default" else []),
     ]
     return [
         f"cudalink: {', '.join(parts)}",
         *(_forced(run) if settings.backend.value != "auto" else []),
-        *_of_worker(settings),
+        *_of_worker(run),
         *_provenance(settings),
-        *_of_emulation(settings, inherited=inherited),
+        *_of_emulation(run, inherited=inherited),
         *(f"cudalink: {one}" for one in driver.fetched(run.config)),
         *(f"cudalink: {line}" for line in (cell.lines if cell else ())),
         *(f"cudalink: {sentence}" for sentence in (*blocked.lines(run.config), *variables.unread())),
@@ -52,10 +51,10 @@ def driver_lines(run: Run) -> list[str]:
     """Return the lines on a driver that was emulated after the header was shown, for markers that ask for it."""
     from .. import probes
 
-    found = _driver(run.settings, probes.driver_version(), inherited=False)
+    found = _driver(run, probes.driver_version(), inherited=False)
     return [
         f"cudalink: {found}, because a marker forces the driver backend",
-        *_of_emulation(run.settings, inherited=False),
+        *_of_emulation(run, inherited=False),
         *(f"cudalink: {one}" for one in driver.fetched(run.config)),
     ]
 
@@ -81,13 +80,8 @@ def _nvjitlink(settings: Settings, wheel: str | None) -> str:
     return f"nvJitLink {wheel}" + ("" if usable else f" (unusable: {FIRST_USABLE_NVJITLINK} or newer is needed)")
 
 
-def _emulation() -> Emulation | None:
-    preload = sys.modules.get("pytest_cudalink.process.preload")
-    return preload.emulation() if preload is not None else None
-
-
-def _driver(settings: Settings, version: CudaVersion | None, *, inherited: bool) -> str:
-    emulation = _emulation()
+def _driver(run: Run, version: CudaVersion | None, *, inherited: bool) -> str:
+    settings, emulation = run.settings, run.emulation
     source = "" if settings.driver.source == "default" else f", from {settings.driver.source}"
     if emulation is not None:
         if settings.driver.value == "auto":
@@ -107,7 +101,7 @@ def _forced(run: Run) -> list[str]:
 
     settings = run.settings
     only: Collection[str] | None = None
-    if run.get("backends") is None:  # postponed, with the plugin's own targets
+    if run.get(BACKENDS) is None:  # postponed, with the plugin's own targets
         installed = {name: probes.wheel_version(package) for name, package in backends.TARGETS.items()}
         versions = {name: version for name, version in installed.items() if version is not None}
         packages: Mapping[str, str | None] = backends.TARGETS
@@ -165,13 +159,13 @@ def _provenance(settings: Settings) -> list[str]:
     return [f"cudalink: CUDA libraries must come from {settings.provenance}; a test that loads another one fails"]
 
 
-def _of_worker(settings: Settings) -> list[str]:
+def _of_worker(run: Run) -> list[str]:
     """Return the settings of link workers other than the defaults."""
     from .. import probes
 
-    words = []
+    settings, words = run.settings, []
     if settings.contain.value == "yes":
-        real = _emulation() is None and probes.driver_version() is not None
+        real = run.emulated is None and probes.driver_version() is not None
         left = "; the real driver links in this process" if real else ""
         words.append(f"contain {settings.contain}{left}")
     if settings.link_timeout.source != "default":
@@ -179,9 +173,9 @@ def _of_worker(settings: Settings) -> list[str]:
     return [f"cudalink: link worker: {', '.join(words)}"] if words else []
 
 
-def _of_emulation(settings: Settings, *, inherited: bool) -> list[str]:
+def _of_emulation(run: Run, *, inherited: bool) -> list[str]:
     """Return the emulator's settings other than the defaults, and settings that are ignored in this run."""
-    emulated = _emulation() is not None
+    settings, emulated = run.settings, run.emulated is not None
     found = []
     if emulated:
         heard = {**driver.asked(None if inherited else settings), "lifetime": settings.lifetime}

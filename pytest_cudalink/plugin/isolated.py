@@ -20,7 +20,8 @@ from ..regular_files import identity
 from . import descendants, faults, pytest_private, sticky
 from .children import key
 from .ledger import Outside
-from .run import Task, run_of
+from .parts import LEDGER
+from .run import Run, Task, run_of
 
 __all__ = ["Child", "Server", "restrict"]
 
@@ -114,7 +115,7 @@ class Child:
 
     def pytest_collection_finish(self) -> None:
         """Note which violations the process that waits has seen, too: it has collected the same."""
-        book = run_of(self._config).get("ledger")
+        book = run_of(self._config).get(LEDGER)
         self._seen_by_both = len(book.outside.violations) if book is not None else 0
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
@@ -132,7 +133,7 @@ class Child:
         run = run_of(self._config)
         if (planned := faults.of(run)) is not None:
             self._write("faults", planned.as_json())
-        book = run.get("ledger")
+        book = run.get(LEDGER)
         if book is not None:
             outside = book.outside
             own = Outside(
@@ -226,7 +227,7 @@ class Server(Child):
             ends = guard is not None and guard.found is not None
             self._reply(status=0, ends=ends)
             return ends
-        if (hazard := _fork_hazard()) is not None:
+        if (hazard := _fork_hazard(run_of(item.config))) is not None:
             self._reply(refused=hazard)
             return False
         sys.stdout.flush()
@@ -260,7 +261,7 @@ def _line(requests: Any) -> str:
     return ""
 
 
-def _fork_hazard() -> str | None:
+def _fork_hazard(run: Run) -> str | None:
     """Return why a copy of this process could not run a test as a new process does; None if it can."""
     own = Path("/proc/self")
     if _count_threads() > 1:
@@ -277,8 +278,7 @@ def _fork_hazard() -> str | None:
     with suppress(OSError):  # not every kernel lists them
         if own.joinpath("task", str(os.getpid()), "children").read_text(encoding="ascii").strip():
             return "collecting the tests started a process that still runs"
-    preload = sys.modules.get("pytest_cudalink.process.preload")
-    present = preload.emulated_driver() if preload is not None else None
+    present = run.emulated
     if present is not None and any(event.get("call") == "cuInit" for event in present.events()):
         return "collecting the tests initialized the driver"
     return None

@@ -6,12 +6,14 @@ import gc
 import warnings
 from bisect import bisect_left
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from .parts import JITLINK_CONTRACT, LEDGER
+
 if TYPE_CHECKING:
-    from ..process.jitlink_contract import ContractViolation, JitLinkContract
+    from ..process.jitlink_contract import ContractViolation
     from .run import Run
 
 __all__ = ["JitLinkContractChecks", "of", "start"]
@@ -21,7 +23,7 @@ _SECTION: Final = "cudalink nvJitLink contract"
 
 def of(run: Run) -> JitLinkContractChecks | None:
     """Return the checks of a run; None where they are off, or no native code has been loaded."""
-    return cast("JitLinkContractChecks | None", run.get("jitlink-contract"))
+    return run.get(JITLINK_CONTRACT)
 
 
 def start(run: Run) -> None:
@@ -31,7 +33,7 @@ def start(run: Run) -> None:
     from ..process import jitlink_contract
 
     if jitlink_contract.start() is not None:
-        run.part("jitlink-contract")
+        run.part(JITLINK_CONTRACT)
 
 
 class JitLinkContractChecks:
@@ -40,8 +42,7 @@ class JitLinkContractChecks:
     Parameters
     ----------
     run : Run
-    contract : JitLinkContract
-        The checks of this process.
+        One in a process where the checks are possible.
 
     Attributes
     ----------
@@ -49,7 +50,11 @@ class JitLinkContractChecks:
         ``"warn"``, ``"fail"`` or ``"strict"``.
     """
 
-    def __init__(self, run: Run, contract: JitLinkContract) -> None:
+    def __init__(self, run: Run) -> None:
+        from ..process import jitlink_contract
+
+        contract = jitlink_contract.start()
+        assert contract is not None  # (`start` has looked)
         self._run, self._contract = run, contract
         self.mode = run.settings.jitlink_contract.value
         self._waiting: list[ContractViolation] = []
@@ -82,7 +87,7 @@ class JitLinkContractChecks:
         """Report the violations since the last call, for a test or for none, and return them."""
         new = self.consume()
         if new:
-            self._run.part("ledger")
+            self._run.part(LEDGER)
         hook, config = self._run.config.hook, self._run.config
         for one in new:
             hook.pytest_cudalink_violation(config=config, violation=one, nodeid=nodeid, maker=self.maker(one))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,7 @@ from ..process.jitlink_contract import ContractViolation
 from ..report.wording import EVENTS_UNWRITTEN, UNWRITTEN, link_key
 from . import pytest_private
 from .facts import Facts
+from .parts import LEDGER
 
 if TYPE_CHECKING:
     from ..emulator.control import Violation
@@ -26,7 +27,7 @@ __all__ = ["Ledger", "Outside", "Totals", "describe", "of"]
 
 def of(run: Run) -> Ledger:
     """Return the ledger of a run; the first call opens it."""
-    return cast("Ledger", run.part("ledger"))
+    return run.part(LEDGER)
 
 
 def describe(violation: Violation | ContractViolation, maker: str | None, nodeid: str | None) -> str:

@@ -1,22 +1,33 @@
-"""The life of a run, in the order of pytest's hooks; the only module that makes and registers plugin objects."""
+"""The life of a run, in the order of pytest's hooks; which decides which parts a run gets."""
 
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 
 from ..process import jitlink_calls
 from . import backends, blocked, marker, provenance, settings, variables
-from .run import RUN, CurrentTest, Part, Run, is_on_emulated_driver, run_of, task_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..emulator.control import DriverControl
+from .parts import (
+    CAUSES,
+    EVENT_FILE,
+    FAULTS,
+    HAND_OVER,
+    ISOLATION,
+    LEDGER,
+    LIFETIMES,
+    LOADED_MODULES,
+    MARKED_TESTS,
+    MISMATCHES,
+    NATIVE_LINKS,
+    RECORD_FILE,
+    REQUIRED,
+    RESULTS,
+    STICKY_GUARD,
+)
+from .run import RUN, Run, is_on_emulated_driver, run_of, task_of
 
 __all__ = [
     "collected",
@@ -32,153 +43,6 @@ __all__ = [
     "session_start",
     "terminal_summary",
 ]
-
-# -- the parts: each is imported when a run uses it
-
-
-def _emulated_driver() -> DriverControl:
-    from ..process import preload
-
-    present = preload.emulated_driver()
-    assert present is not None  # (`_start_driver` has looked)
-    return present
-
-
-def _backends(run: Run) -> object:
-    from .backends import Backends
-
-    return Backends(run)
-
-
-def _mismatches(run: Run) -> object:
-    from .mismatches import Mismatches
-
-    return Mismatches(run)
-
-
-def _ledger(run: Run) -> object:
-    from .ledger import Ledger
-
-    return Ledger(run)
-
-
-def _record_file(run: Run) -> object:
-    from .record_file import RecordFile
-
-    return RecordFile(run)
-
-
-def _results(run: Run) -> object:
-    from .results import Results
-
-    return Results(run)
-
-
-def _native_links(run: Run) -> object:
-    from .native_links import NativeLinks
-
-    return NativeLinks(run)
-
-
-def _jitlink_contract(run: Run) -> object:
-    from ..process import jitlink_contract
-    from .jitlink_contract import JitLinkContractChecks
-
-    contract = jitlink_contract.start()
-    assert contract is not None  # (`jitlink_contract.start` of the plugin has looked)
-    return JitLinkContractChecks(run, contract)
-
-
-def _loaded_modules(run: Run) -> object:
-    from .native_links import LoadedModules
-
-    return LoadedModules(run, _emulated_driver())
-
-
-def _provenance(run: Run) -> object:
-    from .provenance import Provenance
-
-    return Provenance(run)
-
-
-def _marked_tests(_run: Run) -> object:
-    from .runtest import MarkedTests
-
-    return MarkedTests()
-
-
-def _isolation(run: Run) -> object:
-    from .isolation import Isolation
-
-    return Isolation(run)
-
-
-def _sticky(run: Run) -> object:
-    from .sticky import StickyGuard
-
-    return StickyGuard(run)
-
-
-def _require(run: Run) -> object:
-    from .require import Required
-
-    return Required(run)
-
-
-def _hand_over(run: Run) -> object:
-    from .xdist import HandOver
-
-    return HandOver(run)
-
-
-def _lifetimes(run: Run) -> object:
-    from .lifetimes import Lifetimes
-
-    return Lifetimes(run, _emulated_driver())
-
-
-def _causes(run: Run) -> object:
-    from .causes import Causes
-
-    return Causes(run)
-
-
-def _faults(_run: Run) -> object:
-    from ..process import preload
-    from .faults import RunFaults
-
-    return RunFaults(preload.emulated_driver())  # none in a controller whose workers got one for markers
-
-
-def _event_file(run: Run) -> object:
-    from .event_file import EventFile
-
-    return EventFile(run, _emulated_driver())
-
-
-#: Every part of the plugin that pytest calls, by the name under which it is registered, after ``cudalink-``.
-PARTS: Final[Mapping[str, Part]] = {
-    "current-test": CurrentTest,
-    "ledger": _ledger,
-    "record-file": _record_file,
-    "results": _results,
-    "backends": _backends,
-    "mismatches": _mismatches,
-    "native-links": _native_links,
-    "jitlink-contract": _jitlink_contract,
-    "loaded-modules": _loaded_modules,
-    "provenance": _provenance,
-    "marked-tests": _marked_tests,
-    "lifetimes": _lifetimes,
-    "causes": _causes,
-    "faults": _faults,
-    "event-file": _event_file,
-    "isolation": _isolation,
-    "sticky": _sticky,
-    "require": _require,
-    "xdist": _hand_over,
-}
-
 
 #: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
 _DEVICE_FILES: Final = (
@@ -200,7 +64,7 @@ def load(config: pytest.Config) -> None:
         # before the driver is loaded: its events go where the process that waits for this one looks for them
         config.known_args_namespace.cudalink_events = task.events
     found = settings.resolve(config, config.known_args_namespace)
-    run = Run(config, blocked.apply(config, found, isolated=task is not None), PARTS)
+    run = Run(config, blocked.apply(config, found, isolated=task is not None))
     config.stash[RUN] = run
     provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
@@ -225,7 +89,7 @@ def configure(config: pytest.Config) -> None:
     """Force what the settings say, before anything is collected; undone when the run ends."""
     marker.register(config)
     if RUN not in config.stash:  # a conftest brought the plugin, too late for `load`
-        config.stash[RUN] = Run(config, blocked.apply(config, settings.resolve(config), isolated=False), PARTS)
+        config.stash[RUN] = Run(config, blocked.apply(config, settings.resolve(config), isolated=False))
         provenance.start(run_of(config))
         _load_libraries(run_of(config))
     run = run_of(config)
@@ -239,7 +103,7 @@ def configure(config: pytest.Config) -> None:
     # before this process can have native code that links
     run.config.add_cleanup(jitlink_calls.postpone_until_native_code(partial(_watch_nvjitlink, run)))
     if run.settings.forces_driver:
-        run.part("marked-tests")
+        run.part(MARKED_TESTS)
     _warn_of_ignored(run, late=False)
 
 
@@ -270,14 +134,12 @@ def _load_libraries(run: Run) -> None:
 
 
 def _serve_runtime(run: Run) -> None:
-    from ..process import cuda_runtime, preload
-
-    present = preload.emulated_driver()
-    if present is not None:
+    if run.emulated is not None:
+        from ..process import cuda_runtime
         from . import descendants
 
-        descendants.start(run, present)
-        run.config.add_cleanup(cuda_runtime.serve(present))
+        descendants.start(run, run.emulated)
+        run.config.add_cleanup(cuda_runtime.serve(run.emulated))
 
 
 def _start_xdist(run: Run) -> None:
@@ -286,7 +148,7 @@ def _start_xdist(run: Run) -> None:
         return
     from . import xdist
 
-    run.part("xdist")
+    run.part(HAND_OVER)
     given = xdist.settings_of_controller(run.config)
     if given is not None:
         run.settings, withheld = given
@@ -295,8 +157,8 @@ def _start_xdist(run: Run) -> None:
 
 def _watch_nvjitlink(run: Run) -> None:
     """Count the links of native code, explain what nvJitLink refuses, and check its contract."""
-    run.part("native-links")
-    run.part("causes")
+    run.part(NATIVE_LINKS)
+    run.part(CAUSES)
     if run.settings.jitlink_contract.value != "off":
         from . import jitlink_contract
 
@@ -305,21 +167,17 @@ def _watch_nvjitlink(run: Run) -> None:
 
 def _start_driver(run: Run) -> None:
     """Watch what an emulated driver refuses, the memory that it is given, and the faults of the run."""
-    if "pytest_cudalink.process.preload" not in sys.modules and not is_on_emulated_driver():
+    emulation = run.emulation
+    if emulation is None:
         return
-    from ..process import preload
-
-    emulation = preload.emulation()
-    if emulation is None or preload.emulated_driver() is None:
-        return
-    run.part("causes").watch(_emulated_driver())
-    run.part("loaded-modules")
+    run.part(CAUSES).watch()
+    run.part(LOADED_MODULES)
     if run.settings.lifetime.value != "off":
-        run.part("lifetimes")  # after the causes, so that a violation fails a test that these skip
+        run.part(LIFETIMES)  # after the causes, so that a violation fails a test that these skip
     if emulation.faults:
-        run.part("faults")
+        run.part(FAULTS)
     if emulation.events:
-        run.part("event-file")
+        run.part(EVENT_FILE)
 
 
 def session_start(config: pytest.Config) -> None:
@@ -327,12 +185,12 @@ def session_start(config: pytest.Config) -> None:
     run = run_of(config)
     adds_up = not run.reports_elsewhere
     if run.settings.report.value:
-        file = run.part("record-file")
+        file = run.part(RECORD_FILE)
         if adds_up:
-            run.part("results")
+            run.part(RESULTS)
             file.write_run()
     if adds_up and run.is_controller:
-        run.part("ledger")
+        run.part(LEDGER)
     _start_requirements(run)
     if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
         from .results import add_suite_properties
@@ -350,7 +208,7 @@ def _start_requirements(run: Run) -> None:
     words = run.settings.required
     # by default a marker can be the first to ask for the driver, which a controller does not see
     if words - {"auto"} or (words and (run.settings.forces_driver or run.is_controller)):
-        run.part("require")
+        run.part(REQUIRED)
 
 
 def header(config: pytest.Config) -> list[str]:
@@ -374,7 +232,7 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
         items.clear()
         return
     if planned:
-        run.part("marked-tests")
+        run.part(MARKED_TESTS)
         # a plan can be the first to steer, before pytest says which test that is for
         run.follow()
     run.collected = True
@@ -382,7 +240,7 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
     shared = run.settings.rerun_after_crash.value == "yes" and not run.is_worker
     isolated = run.settings.isolate.value == "yes" or (planned and marker.isolates(items))
     if (isolated or shared) and not run.is_isolated:
-        run.part("isolation")
+        run.part(ISOLATION)
 
 
 def selected(session: pytest.Session) -> None:
@@ -399,10 +257,8 @@ def _guard_contexts(session: pytest.Session, run: Run) -> None:
     alone = run.task is not None and not run.task.pipes
     if run.settings.sticky.value == "off" or alone or run.is_controller or session.config.option.collectonly:
         return
-    preload = sys.modules.get("pytest_cudalink.process.preload")
-    emulates = preload is not None and preload.emulated_driver() is not None
-    if emulates or any(map(os.path.exists, _DEVICE_FILES)):
-        run.part("sticky").start(session)
+    if run.emulated is not None or any(map(os.path.exists, _DEVICE_FILES)):
+        run.part(STICKY_GUARD).start(session)
 
 
 def _select(session: pytest.Session, run: Run) -> None:
@@ -411,12 +267,12 @@ def _select(session: pytest.Session, run: Run) -> None:
             marker.warn_if_none_runs_on_each(session, str(run.settings.backend))
         except pytest.UsageError as error:
             _refuse(run, error)
-    if run.get("marked-tests") is None or session.config.option.collectonly or not marker.forces_driver(session.items):
+    if run.get(MARKED_TESTS) is None or session.config.option.collectonly or not marker.forces_driver(session.items):
         return
     from . import driver
 
     if run.settings.required:
-        run.part("require")
+        run.part(REQUIRED)
 
     try:
         loaded = driver.load_late(session.config, run.settings)
@@ -435,7 +291,7 @@ def _select(session: pytest.Session, run: Run) -> None:
 
             run.late_facts = facts_of_driver()
             add_late_properties(run)
-        if (file := run.get("record-file")) is not None:
+        if (file := run.get(RECORD_FILE)) is not None:
             file.write_found()
 
 
@@ -455,7 +311,7 @@ def late_header(config: pytest.Config) -> list[str]:
 
 def interact(config: pytest.Config, error: BaseException, report: pytest.CollectReport) -> None:
     """Explain why a file cannot be collected, if it has loaded what can explain that."""
-    causes = run_of(config).get("causes")
+    causes = run_of(config).get(CAUSES)
     if causes is not None:
         causes.collected(report, error)
 
@@ -463,15 +319,15 @@ def interact(config: pytest.Config, error: BaseException, report: pytest.Collect
 def session_finish(session: pytest.Session) -> None:
     """Add what belongs to no test, and fail the run for it; a worker of xdist leaves that to its controller."""
     run = run_of(session.config)
-    if (mismatches := run.get("mismatches")) is not None:
+    if (mismatches := run.get(MISMATCHES)) is not None:
         mismatches.session_finish()
     if run.is_controller and not run.late_header:  # a marker in its workers can be the first to need them
         _warn_of_ignored(run, late=True)
-    book = run.get("ledger")
+    book = run.get(LEDGER)
     if book is None or run.is_worker:
         return
     book.totals.add_outside(book.outside.as_json())
-    required = run.get("require")
+    required = run.get(REQUIRED)
     run.failing = [*book.totals.problems, *(required.unmet if required is not None else ())]
     if (run.failing or book.totals.failing(run.settings.lifetime.value)) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -479,10 +335,11 @@ def session_finish(session: pytest.Session) -> None:
 
 def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:
     """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `session_finish`."""
-    if RUN in config.stash and "pytest_cudalink.plugin.descendants" in sys.modules:
+    run = config.stash.get(RUN, None)
+    if run is not None and (run.emulated is not None or run.is_controller):
         from . import lifetimes
 
-        if lifetimes.last_look(run_of(config)) and code == pytest.ExitCode.OK:
+        if lifetimes.last_look(run) and code == pytest.ExitCode.OK:
             return pytest.ExitCode.TESTS_FAILED
     return code
 
@@ -491,8 +348,8 @@ def terminal_summary(reporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(reporter.config)
     guarded = run.settings.guard_rails.value != "off"
-    off = blocked.lines(reporter.config)
-    if guarded or off or run.get("ledger") is not None or run.get("faults") is not None:
+    off = blocked.lines(run.config)
+    if guarded or off or run.get(LEDGER) is not None or run.get(FAULTS) is not None:
         from . import guard, summary
 
         summary.show(reporter, run, guard.not_routed(reporter.config))

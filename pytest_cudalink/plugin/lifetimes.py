@@ -5,14 +5,15 @@ from __future__ import annotations
 import gc
 from bisect import bisect_left
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from . import descendants
+from .parts import LEDGER, LIFETIMES
 
 if TYPE_CHECKING:
-    from ..emulator.control import DriverControl, Violation
+    from ..emulator.control import Violation
     from .run import Run
 
 __all__ = ["Lifetimes", "last_look", "of"]
@@ -22,7 +23,7 @@ _SECTION: Final = "cudalink lifetimes"
 
 def of(run: Run) -> Lifetimes | None:
     """Return the lifetime checks of a run; None where there is no emulated driver or the checks are off."""
-    return cast("Lifetimes | None", run.get("lifetimes"))
+    return run.get(LIFETIMES)
 
 
 def last_look(run: Run) -> bool:
@@ -43,8 +44,7 @@ class Lifetimes:
     Parameters
     ----------
     run : Run
-    driver : DriverControl
-        The emulated driver of this process.
+        One on an emulated driver.
 
     Attributes
     ----------
@@ -53,14 +53,15 @@ class Lifetimes:
         ``"report"``, ``"fail"`` or ``"punish"``.
     """
 
-    def __init__(self, run: Run, driver: DriverControl) -> None:
-        self._run, self.driver = run, driver
+    def __init__(self, run: Run) -> None:
+        assert run.emulated is not None  # (`lifecycle` has looked)
+        self._run, self.driver = run, run.emulated
         self.mode = run.settings.lifetime.value
         self._starts: list[tuple[int, str]] = []
         self._alive = 0
         self._of_teardown: tuple[Violation, ...] = ()
-        self._below = descendants.start(run, driver)
-        driver.start_watching()
+        self._below = descendants.start(run, self.driver)
+        self.driver.start_watching()
         run.config.add_cleanup(self._stop)
 
     def _stop(self) -> None:
@@ -94,7 +95,7 @@ class Lifetimes:
         if not new:
             return ()
         self.consume(new)
-        self._run.part("ledger")
+        self._run.part(LEDGER)
         hook, config = self._run.config.hook, self._run.config
         of_test = [one for one in new if (starts_all and not one.test) or descendants.started_by(one, nodeid)]
         for one in new:

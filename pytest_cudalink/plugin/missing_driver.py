@@ -6,7 +6,6 @@ what gives the test a driver.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
@@ -14,6 +13,7 @@ from typing import Final, NoReturn
 import pytest
 
 from . import backends, driver
+from .parts import LEDGER
 from .run import run_of
 
 __all__ = ["MISSING_DRIVER", "reason", "skip", "skip_collecting", "skip_report", "skips"]
@@ -34,7 +34,7 @@ def skip(config: pytest.Config, cause: BaseException | None = None) -> NoReturn:
     pytest.skip.Exception
         With `reason`.
     """
-    run_of(config).part("ledger").test.missing = driver.A_DRIVER
+    run_of(config).part(LEDGER).test.missing = driver.A_DRIVER
     raise pytest.skip.Exception(reason(config), _use_item_location=True) from cause
 
 
@@ -78,11 +78,11 @@ def skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -
     line = next((entry.lineno + 1 for entry in excinfo.traceback if entry.path == collector.path), 0)
     report.outcome = "skipped"
     report.longrepr = (str(collector.path), line, f"Skipped: {reason(collector.config)}")
-    run_of(collector.config).part("ledger").outside.missing[driver.A_DRIVER] += 1
+    run_of(collector.config).part(LEDGER).outside.missing[driver.A_DRIVER] += 1
     del report.call  # pytest's own, by which it would offer the error to a debugger
 
 
 def _is_missing(config: pytest.Config, error: BaseException) -> bool:
-    api = sys.modules.get("pytest_cudalink.probes.libcuda")
-    missing = api is not None and isinstance(error, api.DriverNotFoundError)
-    return missing and backends.of(run_of(config)).choice.backend == "driver"
+    from ..probes.libcuda import DriverNotFoundError
+
+    return isinstance(error, DriverNotFoundError) and backends.of(run_of(config)).choice.backend == "driver"

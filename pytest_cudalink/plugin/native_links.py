@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from ..process import jitlink_calls
+from .parts import CAUSES, LEDGER
 
 if TYPE_CHECKING:
-    from ..emulator.control import DriverControl
     from ..targets import LinkEvent, UnsteeredLink
     from .run import Run
 
@@ -37,7 +37,7 @@ class NativeLinks:
         if calls:
             self._report(calls)
         if refused_input and (given := jitlink_calls.take_refused_input()) is not None:
-            self._run.part("causes").refused_input(given)
+            self._run.part(CAUSES).refused_input(given)
         if late:
             test = self._run.nodeid
             when = f"during {test}" if test else "outside of tests"
@@ -60,7 +60,7 @@ class NativeLinks:
                 unsteered.report(link)
 
     def _say(self, reason: str) -> None:
-        self._run.part("ledger")
+        self._run.part(LEDGER)
         hook = self._run.config.hook.pytest_cudalink_unsupported
         hook(config=self._run.config, target=_LIBRARY, reason=reason)
 
@@ -97,13 +97,13 @@ class LoadedModules:
     Parameters
     ----------
     run : Run
-    driver : DriverControl
-        The emulated driver of this process.
+        One on an emulated driver.
     """
 
-    def __init__(self, run: Run, driver: DriverControl) -> None:
-        self._run, self._driver = run, driver
-        self._before = driver.unlinked_images
+    def __init__(self, run: Run) -> None:
+        assert run.emulated is not None  # (`lifecycle` has looked)
+        self._run, self._driver = run, run.emulated
+        self._before = self._driver.unlinked_images
         self._links = 0
 
     @pytest.hookimpl
@@ -127,4 +127,4 @@ class LoadedModules:
         """Hand over how many modules no seen link can have made: at least so many, if each link made one of them."""
         unlinked = self._driver.unlinked_images - self._before - self._links
         if unlinked > 0:
-            self._run.part("ledger").outside.unlinked_modules += unlinked
+            self._run.part(LEDGER).outside.unlinked_modules += unlinked

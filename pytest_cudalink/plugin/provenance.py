@@ -11,6 +11,7 @@ import pytest
 
 from ..process import jitlink_calls
 from .facts import fail_with
+from .parts import LEDGER, PROVENANCE
 
 if TYPE_CHECKING:
     from ..guardrails.provenance import Library
@@ -28,7 +29,7 @@ _NUMBERED: Final = re.compile(r"(?P<name>lib[\w-]+?)(?:-[0-9a-f]{6,})?\.so\.(?P<
 
 def start(run: Run) -> None:
     """Watch what is loaded as soon as this process can have native code."""
-    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part("provenance")))
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part(PROVENANCE)))
 
 
 class Loaded(NamedTuple):
@@ -197,7 +198,7 @@ class Provenance:
 
         text = provenance.together(kind, (other.library, other.when), (loaded.library, loaded.when))
         if self._expected == "any":
-            self._run.part("ledger").outside.clashes.append(text)
+            self._run.part(LEDGER).outside.clashes.append(text)
         else:
             self._add(f"{text}\n  {provenance.ONE_COPY}", loaded)
 
@@ -208,7 +209,7 @@ class Provenance:
             self._pending.append(text)
 
     def _fail_run(self, text: str) -> None:
-        problems = self._run.part("ledger").outside.problems
+        problems = self._run.part(LEDGER).outside.problems
         if text not in problems:
             problems.append(text)
 

@@ -9,13 +9,14 @@ import sys
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from ..report.wording import UNWRITTEN
 from . import pytest_private
 from .cell import of_cell
+from .parts import LEDGER, RECORD_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -39,7 +40,7 @@ _TAIL: Final = 1 << 20
 
 def of(run: Run) -> RecordFile | None:
     """Return the record file of a run; None without ``--cudalink-report``."""
-    return cast("RecordFile | None", run.get("record-file"))
+    return run.get(RECORD_FILE)
 
 
 class RecordFile:
@@ -94,10 +95,8 @@ class RecordFile:
         """Let a fatal signal read the last calls of the emulated driver, where there is one."""
         from ..process import last_words
 
-        if (preload := sys.modules.get("pytest_cudalink.process.preload")) is not None:
-            present = preload.emulated_driver()
-            if present is not None:
-                last_words.emulated_driver(present)
+        if (present := self._run.emulated) is not None:
+            last_words.emulated_driver(present)
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
@@ -140,14 +139,14 @@ class RecordFile:
                 f"{UNWRITTEN}: --cudalink-report is {self._run.settings.report}: {error.strerror or error}; what "
                 "followed is not recorded, so that a report counts this run as incomplete"
             )
-            self._run.part("ledger").outside.problems.append(self._lost)
+            self._run.part(LEDGER).outside.problems.append(self._lost)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
         """Fail the run too if its last event, which is written after the sums, is the one that is lost."""
         result = yield
         if self._lost and not self._run.reports_elsewhere:
-            problems = self._run.part("ledger").totals.problems
+            problems = self._run.part(LEDGER).totals.problems
             if self._lost not in problems:
                 problems.append(self._lost)
             if session.exitstatus == pytest.ExitCode.OK:

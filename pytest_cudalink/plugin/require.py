@@ -12,6 +12,7 @@ from ..plurals import counted
 from . import faults, ledger, pytest_private
 from .driver import A_DRIVER, FACTS
 from .facts import is_unsupported
+from .parts import LEDGER
 from .plan import PLAN
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Required:
         self._driver: bool | None = None
         self._answers: Counter[str] = Counter()
         self.unmet: list[str] = []
-        run.part("ledger")
+        run.part(LEDGER)
 
     def _asks(self, item: pytest.Item) -> bool:
         plan, settings = item.stash.get(PLAN, None), self._run.settings

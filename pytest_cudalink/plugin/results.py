@@ -18,6 +18,7 @@ from ..report.wording import split_link_key
 from . import driver, pytest_private, record_file
 from .children import End, end_of
 from .facts import is_unsupported
+from .parts import LEDGER
 
 if TYPE_CHECKING:
     from ..report.events import SubtestRecord
@@ -115,7 +116,7 @@ class Results:
                 self._close(worker, nodeid, attempt, {})
         for worker, node in list(self._died.items()):
             self._crash(None, worker, node)
-        book = self._run.get("ledger")
+        book = self._run.get(LEDGER)
         for sticky in book.totals.sticky if book is not None else ():
             self._writer.write("sticky", **sticky)
         self._end(session.exitstatus)  # as other plugins left it
@@ -125,7 +126,7 @@ class Results:
         if self._ended:
             return
         self._ended = True
-        book = self._run.get("ledger")
+        book = self._run.get(LEDGER)
         self._writer.write(
             "end",
             exitstatus=int(exitstatus),

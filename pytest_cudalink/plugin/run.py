@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
+from .parts import CURRENT_TEST
+
 if TYPE_CHECKING:
+    from ..emulator import Emulation
+    from ..emulator.control import DriverControl
+    from .parts import Key
     from .settings import Settings
 
 __all__ = [
     "CurrentTest",
-    "Part",
     "Run",
     "Task",
     "from_controller",
@@ -64,8 +68,7 @@ class Task:
         self.events, self.worker, self.options = events, worker, options
 
 
-#: Makes a plugin object for a run; imports what it needs when it is called.
-Part = Callable[["Run"], object]
+T = TypeVar("T")
 
 
 class Run:
@@ -75,8 +78,6 @@ class Run:
     ----------
     config : pytest.Config
     settings : Settings
-    parts : mapping of str to callable
-        Makes each part by its name, see `part`.
     task : Task or None
         The one test that this process was started for.
     nodeid : str or None
@@ -96,8 +97,8 @@ class Run:
         Variables that are not in the environment while the run lasts, see `settings.withhold`.
     """
 
-    def __init__(self, config: pytest.Config, settings: Settings, parts: Mapping[str, Part]) -> None:
-        self.config, self.settings, self.parts = config, settings, parts
+    def __init__(self, config: pytest.Config, settings: Settings) -> None:
+        self.config, self.settings = config, settings
         self.task = task_of(config)
         self.nodeid: str | None = None
         self.collected = False
@@ -106,27 +107,44 @@ class Run:
         self.late_facts: dict[str, str] = {}
         self.new_processes: Counter[str] = Counter()
         self.withheld: dict[str, str] = {}
+        self._emulated: DriverControl | None = None
 
-    def part(self, name: str) -> Any:
-        """Return a part of the plugin; the first call makes it and registers it with pytest."""
-        found = self.get(name)
+    def part(self, key: Key[T]) -> T:
+        """Return a part of the plugin; the first call imports it, makes it and registers it with pytest."""
+        found = self.get(key)
         if found is None:
-            found = self.part_with(name, self.parts[name](self))
+            module, _, name = key.place.partition(":")
+            found = getattr(import_module(f"{__package__}.{module}"), name)(self)
+            self.config.pluginmanager.register(found, f"cudalink-{key.name}")
         return found
 
-    def part_with(self, name: str, part: object) -> Any:
-        """Register a part of the plugin with pytest; returns it."""
-        self.config.pluginmanager.register(part, f"cudalink-{name}")
-        return part
-
-    def get(self, name: str) -> Any:
+    def get(self, key: Key[T]) -> T | None:
         """Return a part of the plugin, or None if this run has not made it."""
-        return self.config.pluginmanager.getplugin(f"cudalink-{name}")
+        found: T | None = self.config.pluginmanager.getplugin(f"cudalink-{key.name}")
+        return found
+
+    @property
+    def emulated(self) -> DriverControl | None:
+        """Control of the emulated driver of this process; None without one."""
+        if self._emulated is None and is_on_emulated_driver():
+            from ..process import preload
+
+            self._emulated = preload.emulated_driver()
+        return self._emulated
+
+    @property
+    def emulation(self) -> Emulation | None:
+        """What the emulated driver of this process was made from; None without one."""
+        if self.emulated is None:
+            return None
+        from ..process import preload
+
+        return preload.emulation()
 
     def follow(self) -> None:
         """Know the current test from now on; a run in which no part asks does not pay for it."""
-        if self.get("current-test") is None:
-            self.part("current-test")
+        if self.get(CURRENT_TEST) is None:
+            self.part(CURRENT_TEST)
             # a library that a test imports can be the first to ask, in the middle of that test
             if self.collected:
                 self.nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0] or None

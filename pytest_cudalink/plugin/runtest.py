@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from . import backends, driver, missing_driver, pytest_private
+from .parts import LEDGER
 from .plan import PLAN, MarkerPlan
-from .run import run_of
 
 if TYPE_CHECKING:
     from ..environment.requirements import Raises, Requirement
     from ..targets import Choice
+    from .run import Run
 
 __all__ = ["DocumentedFailureError", "MarkedTests"]
 
@@ -49,14 +50,21 @@ class MarkedTests:
     """A plugin object; registered when a test or the run needs it.
 
     Its wrappers are the innermost: those of pytest's own plugins have begun when a test is skipped here, and can end.
+
+    Parameters
+    ----------
+    run : Run
     """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         with missing_driver.skips(item.config):
             plan = item.stash.get(PLAN, None)
             if plan is not None:
-                _prepare(item, plan)
+                _prepare(self._run, item, plan)
             documented = item.stash.get(_DOCUMENTED, None)
             if documented is None:
                 return (yield)
@@ -69,7 +77,7 @@ class MarkedTests:
                     raise
                 _release(error)
             # a fixture failed as documented: the test is asserted, and has nothing to run with
-            _assert(item, documented)
+            _assert(self._run, documented)
             item.runtest = _nothing  # type: ignore[method-assign]
             return None
 
@@ -90,7 +98,7 @@ class MarkedTests:
             else:
                 msg = f"{_must(documented)}, but it passed"
                 raise DocumentedFailureError(msg)
-            _assert(item, documented)
+            _assert(self._run, documented)
             return None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -104,7 +112,7 @@ class MarkedTests:
             before = item.stash.get(_BEFORE, None)
             if before is not None:
                 del item.stash[_BEFORE]
-                backends.of(run_of(item.config)).force(before)
+                backends.of(self._run).force(before)
 
     @pytest.hookimpl
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -119,8 +127,7 @@ class MarkedTests:
         return report
 
 
-def _prepare(item: pytest.Item, plan: MarkerPlan) -> None:
-    run = run_of(item.config)
+def _prepare(run: Run, item: pytest.Item, plan: MarkerPlan) -> None:
     if plan.backend is not None:
         from ..targets import Choice
 
@@ -146,7 +153,7 @@ def _prepare(item: pytest.Item, plan: MarkerPlan) -> None:
     elif plan.otherwise == "xfail":
         item.add_marker(pytest.mark.xfail(reason=reason, strict=False), append=False)
     else:
-        run.part("ledger").test.missing = " and ".join(map(str, missing))
+        run.part(LEDGER).test.missing = " and ".join(map(str, missing))
         raise pytest.skip.Exception(reason, _use_item_location=True)
 
 
@@ -165,8 +172,8 @@ def _nothing() -> None:
     """Replaces runtest when setup has already ended the test."""
 
 
-def _assert(item: pytest.Item, documented: _Documented) -> None:
-    run_of(item.config).part("ledger").test.documented = {
+def _assert(run: Run, documented: _Documented) -> None:
+    run.part(LEDGER).test.documented = {
         "requirement": documented.requirement,
         "raises": str(documented.raises),
     }

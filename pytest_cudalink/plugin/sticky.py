@@ -12,13 +12,14 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 from ..process import contexts
 from . import ledger, pytest_private
 from .facts import fail_with
+from .parts import ISOLATION, STICKY_GUARD
 
 if TYPE_CHECKING:
     from .run import Run
@@ -56,7 +57,7 @@ class Found(NamedTuple):
 
 def of(run: Run) -> StickyGuard | None:
     """Return the guard of this process; None where it runs no tests, or none that share it."""
-    return cast("StickyGuard | None", run.get("sticky"))
+    return run.get(STICKY_GUARD)
 
 
 class StickyGuard:
@@ -159,8 +160,8 @@ class StickyGuard:
             if rest.excinfo is not None:
                 report.sections.append((_LATE_SECTION, str(item.repr_failure(rest.excinfo))))
         if self._run.task is None and not self._stops:
-            self._late_isolation = self._run.get("isolation") is None
-            self._run.part("isolation").take_over(item.session)
+            self._late_isolation = self._run.get(ISOLATION) is None
+            self._run.part(ISOLATION).take_over(item.session)
 
     def _story(self, found: Found) -> str:
         """Return what a test left behind, in lines."""
@@ -181,8 +182,7 @@ class StickyGuard:
 
     def _last_calls(self, found: Found) -> list[str]:
         """Return the last calls of an emulated driver up to the one that first answered with the error."""
-        preload = sys.modules.get("pytest_cudalink.process.preload")
-        present = preload.emulated_driver() if preload is not None else None
+        present = self._run.emulated
         if present is None:
             return []
         events = [event for event in present.events() if "call" in event]
@@ -196,7 +196,7 @@ class StickyGuard:
             return (yield)
         finally:
             if self._late_isolation:
-                self._run.part("isolation").end_servers()
+                self._run.part(ISOLATION).end_servers()
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

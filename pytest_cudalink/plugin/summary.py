@@ -13,11 +13,11 @@ from ..plurals import counted
 from ..report.safe_text import block
 from ..report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from . import blocked, faults, ledger, unsteered
+from .parts import REQUIRED
 
 if TYPE_CHECKING:
     from ..report.events import StickyRecord
     from .ledger import Totals
-    from .require import Required
     from .run import Run
     from .settings import Settings
 
@@ -62,7 +62,7 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untrig
     if failing := totals.failing(lifetime):
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")
-    required: Required | None = run.get("require")
+    required = run.get(REQUIRED)
     lines += required.unmet if required is not None else []
     if not lines:
         return

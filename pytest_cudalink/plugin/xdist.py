@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from . import faults, ledger
+from .parts import LEDGER
 from .results import add_late_properties
 from .run import Run, from_controller
 from .settings import Setting, Settings
@@ -69,7 +70,7 @@ class HandOver:
         """In a worker, hand over what belongs to no test."""
         if not self._run.is_worker:
             return
-        book, planned = self._run.get("ledger"), faults.of(self._run)
+        book, planned = self._run.get(LEDGER), faults.of(self._run)
         _output(self._run.config)["cudalink"] = {
             "outside": book.outside.as_json() if book is not None else {},
             "late_header": self._run.late_header,

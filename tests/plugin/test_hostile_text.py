@@ -14,12 +14,14 @@ __all__: list[str] = []
 
 MODULE = r"""
 import pytest
+from pytest_cudalink.plugin.parts import LEDGER
+from pytest_cudalink.plugin.run import run_of
 NASTY = "\ud800\x00\x1b[31m\x1b]0;owned\x07\u202e\u200b]]>"
 
 @pytest.fixture
 def outside(request):
-    run = request.config.pluginmanager.getplugin("cudalink-record-file")._run
-    book = run.part("ledger")
+    run = run_of(request.config)
+    book = run.part(LEDGER)
     book.outside.problems.append(f"a problem {NASTY}")
     book.outside.missing[f"driver {NASTY}"] += 1
     book.outside.unsupported[f"target {NASTY}"] = NASTY

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytest_cudalink.plugin import blocked, lifecycle, settings
+from pytest_cudalink.plugin import blocked, parts, settings
 from pytest_cudalink.plugin.missing_driver import MISSING_DRIVER
 from tests.nested import ALONE, ISOLATED, XDIST
 
@@ -132,6 +133,19 @@ def test_wrong_twin(run, monkeypatch) -> None:
     )
 
 
+KEYS = {name: key for name, key in vars(parts).items() if isinstance(key, parts.Key)}
+PARTS = {key.name for key in KEYS.values()}
+
+
+def test_parts() -> None:
+    """Each key leads to the class that its type names, and no two parts have one name."""
+    for name, key in KEYS.items():
+        module, _, wanted = key.place.partition(":")
+        assert isinstance(getattr(import_module(f"pytest_cudalink.plugin.{module}"), wanted), type)
+        assert parts.__annotations__[name] == f"Final[Key[{wanted}]]"
+    assert len(PARTS) == len(KEYS)
+
+
 def test_quiet_shows_no_header(run) -> None:
     """With -q there is no header."""
     result = run("def test(): pass", "-q")
@@ -221,7 +235,7 @@ def test_a_part_that_others_need(part) -> None:
 
 def test_every_part_is_one_or_the_other() -> None:
     """A new part is added to what a run says, or refuses."""
-    assert lifecycle.PARTS.keys() | {"isolated", "sticky-stop"} == OFF.keys() | NEEDED
+    assert PARTS | {"isolated", "sticky-stop"} == OFF.keys() | NEEDED
     assert not OFF.keys() & NEEDED
 
 

@@ -375,12 +375,13 @@ def test_imports_and_links(request):
     Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90")).link("cubin")
 
 def test_properties(request):
-    from pytest_cudalink.plugin.run import run_of
-    assert run_of(request.config).get("ledger").totals.links == {"bundled/nvjitlink": 1}
-    assert not run_of(request.config).get("ledger").outside.links
+    from pytest_cudalink.plugin import parts, run
+    ledger = run.run_of(request.config).get(parts.LEDGER)
+    assert ledger.totals.links == {"bundled/nvjitlink": 1}
+    assert not ledger.outside.links
 """
     )
-    result = run_pytest()
+    result = run_pytest("--cudalink-properties=on")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["bundled: 1 link (1 on nvJitLink)"])
 
