@@ -117,7 +117,9 @@ class NestedPytest:
         base = tempfile.mkdtemp(prefix="runpytest-", dir=self._folder)
         words = [f"--basetemp={base}", *with_plugins(*arguments, plugins=plugins)]
         path = os.pathsep.join(filter(None, [str(self._folder), os.environ.get("PYTHONPATH", "")]))
-        env = {**os.environ, **NO_AUTOLOAD, "PYTHONPATH": path}
+        # what the sessions of this project promise would ask for the plugin
+        passed = {name: value for name, value in os.environ.items() if not name.startswith("CUDALINK_REQUIRE_")}
+        env = {**passed, **NO_AUTOLOAD, "PYTHONPATH": path}
         output = self._folder / "stdout", self._folder / "stderr"
         began = time.perf_counter()
         code = (_start if fresh else self._forks.run)(["-m", "pytest", *words], self._folder, env, output)

@@ -17,7 +17,7 @@ from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from pytest_cudalink.cli import COMMANDS, module_of
-from pytest_cudalink.plugin import audits, fixtures, hookspecs, marker, settings
+from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
 from pytest_cudalink.tables import read_table
 
 __all__ = ["arguments", "command_parsers", "fixture_functions", "hook_functions", "setup", "variables"]
@@ -175,14 +175,13 @@ class InternalVariablesTable(VariablesTable):
 
 
 def fixture_functions() -> dict[str, object]:
-    """The fixtures of the plugin, by name, in the order of their modules."""
+    """The fixtures of the plugin, by name, in the order of their module."""
     found = {}
-    for module in (fixtures, audits):
-        for name, one in vars(module).items():
-            if type(one).__name__ == "FixtureFunctionDefinition":
-                function = one._get_wrapped_function()
-                if function.__module__ == module.__name__:
-                    found[name] = function
+    for name, one in vars(fixtures).items():
+        if type(one).__name__ == "FixtureFunctionDefinition":
+            function = one._get_wrapped_function()
+            if function.__module__ == fixtures.__name__:
+                found[name] = function
     return found
 
 

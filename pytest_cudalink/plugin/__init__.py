@@ -1,18 +1,24 @@
-"""The pytest plugin: hooks, each of which delegates. Importing it touches no CUDA library."""
+"""The pytest plugin: options, the marker and fixtures; and the hooks that find out whether anything asks for it.
+
+Options, ini keys and variables ask before conftests are loaded; implementations of the plugin's hooks when pytest is
+configured; markers and fixtures when the tests are collected. Then `lifecycle` begins. Until then this module and the
+few that it imports are all that is loaded.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Generator
 from typing import Any, Final
 
 import pytest
 
-from . import hookspecs, lifecycle, marker, settings
-from .audits import device_code
+from . import hookspecs, marker, settings
 from .fixtures import (
     audit_wheel,
     cudalink,
     cudalink_backend,
+    device_code,
     dispatch_case,
     driver_lifetimes,
     emulated_driver,
@@ -23,7 +29,9 @@ from .fixtures import (
     nvjitlink_contract,
     system_toolkit,
 )
+from .run import from_controller, is_awake
 
+#: The fixtures; each asks for the plugin if a test uses it.
 __all__ = [
     "audit_wheel",
     "cudalink",
@@ -63,60 +71,65 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # a wrapper: pytest's own ones import what `filterwarnings` and `-W` name (pytest 9.2 has imported that before)
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
-    lifecycle.load(early_config)
+    if settings.asks(early_config, early_config.known_args_namespace):
+        _begin(early_config, early_config.known_args_namespace)
     return (yield)
 
 
 # a wrapper: nothing of pytest comes after it
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.ExitCode | None, Any]:
-    lifecycle.command_line(config)
-    return lifecycle.last_look(config, (yield))
+    if is_awake(config):
+        from . import lifecycle
+
+        lifecycle.command_line(config)
+    code = yield
+    if is_awake(config):
+        from . import lifecycle
+
+        return lifecycle.last_look(config, code)
+    return code
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    lifecycle.configure(config)
+    marker.register(config)
+    # a conftest can bring the plugin, too late for the other hook; a controller of xdist hands its settings over
+    if not is_awake(config) and (settings.asks(config) or _has_hooks(config) or "settings" in from_controller(config)):
+        _begin(config, config.option)
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    lifecycle.session_start(session.config)
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    from . import xdist
 
-
-def pytest_report_header(config: pytest.Config) -> list[str]:
-    return lifecycle.header(config)
+    xdist.configure_node(node, _begin_late)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker.parametrize(metafunc)
 
 
-# the only hook that tells of a failed collection before its report goes on and costs a passing run nothing
-def pytest_exception_interact(
-    node: pytest.Item | pytest.Collector,
-    call: pytest.CallInfo[object],
-    report: pytest.CollectReport | pytest.TestReport,
-) -> None:
-    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
-        lifecycle.interact(node.config, call.excinfo.value, report)
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    lifecycle.collected(config, items)
+    if not is_awake(config) and (marker.asks(items, __all__) or _has_hooks(config)):
+        _begin_late(config)
+        from . import lifecycle
+
+        lifecycle.pytest_collection_modifyitems(config, items)  # registered too late for this call
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    lifecycle.selected(session)
+def _has_hooks(config: pytest.Config) -> bool:
+    """Whether a project implements a hook of the plugin."""
+    return any(getattr(config.hook, name).get_hookimpls() for name in hookspecs.__all__)
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    return lifecycle.late_header(config)
+def _begin(config: pytest.Config, options: argparse.Namespace) -> None:
+    from . import lifecycle
+
+    lifecycle.begin(config, options)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    lifecycle.session_finish(session)
+def _begin_late(config: pytest.Config) -> None:
+    from . import lifecycle
 
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    lifecycle.terminal_summary(terminalreporter)
+    lifecycle.wake(config)

@@ -31,7 +31,18 @@ _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
 }
 #: Parts that others need.
 _NEEDED: Final = (
-    *("current-test", "ledger", "xdist", "isolation", "isolated", "backends", "marked-tests", "sticky-stop"),
+    *(
+        "lifecycle",
+        "listener",
+        "current-test",
+        "ledger",
+        "xdist",
+        "isolation",
+        "isolated",
+        "backends",
+        "marked-tests",
+        "sticky-stop",
+    ),
 )
 
 

@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 import pytest
 
-from . import backends
-from .run import run_of
-from .settings import Settings
-
 if TYPE_CHECKING:
     from ..audit import Audit
+    from ..audit.device_code import DeviceCode
     from ..emulator import Emulation
     from ..emulator.control import DriverControl, Injected, Violation
     from ..guardrails import CompatibilityGuardRails
@@ -27,6 +24,8 @@ if TYPE_CHECKING:
     from ..versions import CudaVersion
     from .jitlink_contract import JitLinkContractChecks
     from .lifetimes import Lifetimes
+    from .run import Run
+    from .settings import Settings
 
 __all__ = [
     "Cudalink",
@@ -39,6 +38,7 @@ __all__ = [
     "audit_wheel",
     "cudalink",
     "cudalink_backend",
+    "device_code",
     "dispatch_case",
     "driver_lifetimes",
     "emulated_driver",
@@ -236,6 +236,13 @@ class NvJitLinkContract:
         return self._checks.consume()
 
 
+def _run_of(config: pytest.Config) -> Run:
+    """Return the run; a fixture that a test gets by ``request.getfixturevalue`` can be the first to ask for it."""
+    from . import lifecycle
+
+    return lifecycle.wake(config, in_test=True)
+
+
 @pytest.fixture
 def audit_wheel() -> Callable[[str | Path], Audit]:
     """Audit a wheel, folder or library: ``audit_wheel("dist/x.whl").check("12", "13", "none")``.
@@ -249,14 +256,27 @@ def audit_wheel() -> Callable[[str | Path], Audit]:
 
 
 @pytest.fixture
+def device_code() -> Callable[[str | Path], DeviceCode]:
+    """Audit the device code of a wheel: ``device_code("dist/x.whl").check(archs=["L4"], drivers=">=525")``.
+
+    ``check`` fails the test with a line for each group of images that a driver refuses; see
+    `pytest_cudalink.audit.device_code.DeviceCode`.
+    """
+    from ..audit.device_code import device_code as audit
+
+    return audit
+
+
+@pytest.fixture
 def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["driver", "nvjitlink"] | None], None]]:
     """Force the backend of every target for the rest of this test: ``force_backend("driver")``.
 
     None lets each library decide, also under ``--force-backend``.
     """
     from ..targets import Choice
+    from . import backends
 
-    steering = backends.of(run_of(pytestconfig))
+    steering = backends.of(_run_of(pytestconfig))
     before = steering.choice
 
     def force(backend: Literal["driver", "nvjitlink"] | None) -> None:
@@ -277,7 +297,9 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
 @pytest.fixture
 def cudalink_backend(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> str | None:
     """The backend that is forced for this test: ``"driver"``, ``"nvjitlink"``, or None where each library decides."""
-    return getattr(request, "param", backends.of(run_of(pytestconfig)).choice.backend)
+    from . import backends
+
+    return getattr(request, "param", backends.of(_run_of(pytestconfig)).choice.backend)
 
 
 @pytest.fixture
@@ -355,7 +377,7 @@ def _skip(config: pytest.Config, needed: str, found: str, remedy: str = "") -> N
     """Skip the test with the marker's words; the summary counts it with the marker's skips."""
     from . import ledger
 
-    ledger.of(run_of(config)).test.missing = needed
+    ledger.of(_run_of(config)).test.missing = needed
     pytest.skip(f"cudalink: needs {needed} (found {found}){remedy and f'; {remedy}'}")
 
 
@@ -365,7 +387,7 @@ def _skip_unemulated(config: pytest.Config) -> NoReturn:
 
     driver = Environment()["driver"]
     found = f"{driver.value}, {driver.kind}" if driver.value else str(driver)
-    _skip(config, "an emulated driver", found, remedy(config, run_of(config).settings))
+    _skip(config, "an emulated driver", found, remedy(config, _run_of(config).settings))
 
 
 @pytest.fixture
@@ -397,7 +419,7 @@ def nvjitlink_contract(pytestconfig: pytest.Config) -> NvJitLinkContract:
     """Violations of nvJitLink's contract in this test; ``expect()`` consumes those that the test makes on purpose."""
     from . import jitlink_contract
 
-    run = run_of(pytestconfig)
+    run = _run_of(pytestconfig)
     jitlink_contract.start(run)
     found = jitlink_contract.of(run)
     if found is None:
@@ -412,7 +434,7 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
     """Lifetime violations so far in this test; ``expect()`` consumes those that the test makes on purpose."""
     from . import lifetimes
 
-    run = run_of(pytestconfig)
+    run = _run_of(pytestconfig)
     found = lifetimes.of(run)
     if found is None:
         from ..process import preload
@@ -431,7 +453,7 @@ def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
     """
     from . import guard
 
-    return guard.for_one_test(run_of(pytestconfig))
+    return guard.for_one_test(_run_of(pytestconfig))
 
 
 @pytest.fixture
@@ -441,4 +463,4 @@ def cudalink(
     fake_versions: FakeVersions,
 ) -> Cudalink:
     """Facts of the run: settings, driver, nvJitLink, device; and the switches ``force_backend``, ``fake_versions``."""
-    return Cudalink(run_of(pytestconfig).settings, force_backend, fake_versions)
+    return Cudalink(_run_of(pytestconfig).settings, force_backend, fake_versions)

@@ -1,10 +1,15 @@
-"""The life of a run, in the order of pytest's hooks; which decides which parts a run gets."""
+"""The life of a run, in the order of pytest's hooks: it begins when something asks, and decides which parts there are.
+
+This module is a plugin of pytest from then on.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 from functools import partial
-from typing import Any, Final
+from importlib import import_module
+from typing import Final
 
 import pytest
 
@@ -22,27 +27,15 @@ from .parts import (
     MARKED_TESTS,
     MISMATCHES,
     NATIVE_LINKS,
+    PROVENANCE,
     RECORD_FILE,
     REQUIRED,
     RESULTS,
     STICKY_GUARD,
 )
-from .run import RUN, Run, is_on_emulated_driver, run_of, task_of
+from .run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of
 
-__all__ = [
-    "collected",
-    "command_line",
-    "configure",
-    "header",
-    "interact",
-    "last_look",
-    "late_header",
-    "load",
-    "selected",
-    "session_finish",
-    "session_start",
-    "terminal_summary",
-]
+__all__ = ["begin", "command_line", "last_look", "wake"]
 
 #: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
 _DEVICE_FILES: Final = (
@@ -57,14 +50,28 @@ _DEVICE_FILES: Final = (
 # -- before collection
 
 
-def load(config: pytest.Config) -> None:
-    """Resolve the settings, and give the process its driver before any conftest can import CUDA; workers too."""
+def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = False, in_test: bool = False) -> None:
+    """Begin a run, for which something asks: resolve its settings, give the process its driver, and follow pytest.
+
+    Before conftests if possible: a conftest can import CUDA. This module becomes a plugin of pytest, which calls
+    `pytest_configure` at once where that time has passed.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    options : argparse.Namespace
+        The command line as far as it is known.
+    late : bool
+        Whether the session has begun.
+    in_test : bool
+        Whether a test runs.
+    """
     task = task_of(config)
     if task is not None:
         # before the driver is loaded: its events go where the process that waits for this one looks for them
-        config.known_args_namespace.cudalink_events = task.events
-    found = settings.resolve(config, config.known_args_namespace)
-    run = Run(config, blocked.apply(config, found, isolated=task is not None))
+        options.cudalink_events = task.events
+    run = Run(config, blocked.apply(config, settings.resolve(config, options), isolated=task is not None))
+    run.begins_late, run.collected = late, in_test
     config.stash[RUN] = run
     provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
@@ -72,6 +79,19 @@ def load(config: pytest.Config) -> None:
         from . import guard
 
         guard.load(config, run.settings)
+    # pytester has taken this module out of sys.modules if a run inside a test was the first to ask
+    config.pluginmanager.register(import_module(__name__), "cudalink-lifecycle")
+
+
+def wake(config: pytest.Config, *, in_test: bool = False) -> Run:
+    """Return the run; begin it now if its tests, or a worker of xdist, are the first to ask."""
+    if not is_awake(config):
+        begin(config, config.option, late=True, in_test=in_test)
+        run = run_of(config)
+        _start_session(run)
+        if (libraries := run.get(PROVENANCE)) is not None:
+            libraries.look(None, "before anything asked for pytest-cudalink")
+    return run_of(config)
 
 
 def command_line(config: pytest.Config) -> None:
@@ -85,13 +105,8 @@ def command_line(config: pytest.Config) -> None:
         config.pluginmanager.register(child(config, task), "cudalink-isolated")
 
 
-def configure(config: pytest.Config) -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Force what the settings say, before anything is collected; undone when the run ends."""
-    marker.register(config)
-    if RUN not in config.stash:  # a conftest brought the plugin, too late for `load`
-        config.stash[RUN] = Run(config, blocked.apply(config, settings.resolve(config), isolated=False))
-        provenance.start(run_of(config))
-        _load_libraries(run_of(config))
     run = run_of(config)
     run.withheld = settings.withhold()
     config.add_cleanup(partial(os.environ.update, run.withheld))
@@ -143,8 +158,7 @@ def _serve_runtime(run: Run) -> None:
 
 
 def _start_xdist(run: Run) -> None:
-    hook: Any = getattr(run.config.hook, "pytest_configure_node", None)
-    if hook is None or not hook.has_spec():  # xdist is not loaded
+    if not run.config.hook.pytest_configure_node.has_spec():  # xdist is not loaded
         return
     from . import xdist
 
@@ -180,9 +194,13 @@ def _start_driver(run: Run) -> None:
         run.part(EVENT_FILE)
 
 
-def session_start(config: pytest.Config) -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the record file, give the suite its properties, and install the guard rails."""
-    run = run_of(config)
+    _start_session(run_of(session.config))
+
+
+def _start_session(run: Run) -> None:
+    config = run.config
     adds_up = not run.reports_elsewhere
     if run.settings.report.value:
         file = run.part(RECORD_FILE)
@@ -211,18 +229,23 @@ def _start_requirements(run: Run) -> None:
         run.part(REQUIRED)
 
 
-def header(config: pytest.Config) -> list[str]:
+def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return the header's lines."""
+    return _header(run_of(config))
+
+
+def _header(run: Run) -> list[str]:
     from ..report.safe_text import line
     from .header import lines
 
-    return [line(one) for one in lines(run_of(config))]
+    return [line(one) for one in lines(run)]
 
 
 # -- after collection
 
 
-def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check the markers of the collected tests, and wrap the phases of tests if one of them has a plan."""
     run = run_of(config)
     try:
@@ -243,7 +266,8 @@ def collected(config: pytest.Config, items: list[pytest.Item]) -> None:
         run.part(ISOLATION)
 
 
-def selected(session: pytest.Session) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Emulate a driver for the selected tests whose marker forces the driver backend, where there is none."""
     run = run_of(session.config)
     _select(session, run)
@@ -304,19 +328,28 @@ def _refuse(run: Run, error: pytest.UsageError) -> None:
     refuse_markers(run, error)
 
 
-def late_header(config: pytest.Config) -> list[str]:
-    """Return the header's lines on a driver that the run has got for its markers."""
-    return run_of(config).late_header if config.option.verbose >= 0 else []
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Return the header's lines on a driver that the run has got for its markers; all lines, if they come late."""
+    run = run_of(config)
+    if config.option.verbose < 0:
+        return []
+    return [*(_header(run) if run.begins_late else ()), *run.late_header]
 
 
-def interact(config: pytest.Config, error: BaseException, report: pytest.CollectReport) -> None:
+# the only hook that tells of a failed collection before its report goes on and costs a passing run nothing
+def pytest_exception_interact(
+    node: pytest.Item | pytest.Collector,
+    call: pytest.CallInfo[object],
+    report: pytest.CollectReport | pytest.TestReport,
+) -> None:
     """Explain why a file cannot be collected, if it has loaded what can explain that."""
-    causes = run_of(config).get(CAUSES)
-    if causes is not None:
-        causes.collected(report, error)
+    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+        causes = run_of(node.config).get(CAUSES)
+        if causes is not None:
+            causes.collected(report, call.excinfo.value)
 
 
-def session_finish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Add what belongs to no test, and fail the run for it; a worker of xdist leaves that to its controller."""
     run = run_of(session.config)
     if (mismatches := run.get(MISMATCHES)) is not None:
@@ -334,9 +367,9 @@ def session_finish(session: pytest.Session) -> None:
 
 
 def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:
-    """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `session_finish`."""
-    run = config.stash.get(RUN, None)
-    if run is not None and (run.emulated is not None or run.is_controller):
+    """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `pytest_sessionfinish`."""
+    run = run_of(config)
+    if run.emulated is not None or run.is_controller:
         from . import lifetimes
 
         if lifetimes.last_look(run) and code == pytest.ExitCode.OK:
@@ -344,12 +377,12 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
     return code
 
 
-def terminal_summary(reporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
-    run = run_of(reporter.config)
+    run = run_of(terminalreporter.config)
     guarded = run.settings.guard_rails.value != "off"
     off = blocked.lines(run.config)
     if guarded or off or run.get(LEDGER) is not None or run.get(FAULTS) is not None:
         from . import guard, summary
 
-        summary.show(reporter, run, guard.not_routed(reporter.config))
+        summary.show(terminalreporter, run, guard.not_routed(run.config))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
-from .run import run_of, warn
+from .run import is_awake, run_of, warn
 
 if TYPE_CHECKING:
     from .plan import MarkerPlan
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EACH",
     "MARKER",
+    "asks",
     "check",
     "forces_driver",
     "isolates",
@@ -142,6 +143,12 @@ def _is_marked(item: pytest.Item) -> bool:
     return False
 
 
+def asks(items: Iterable[pytest.Item], fixtures: Collection[str]) -> bool:
+    """Whether any test has the marker, or uses one of the fixtures."""
+    names = frozenset(fixtures)
+    return any(_is_marked(item) or not names.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
+
+
 def check(items: Iterable[pytest.Item]) -> bool:
     """Refuse wrong markers once everything is collected, and give each marked test its plan.
 
@@ -195,7 +202,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if not _is_marked(metafunc.definition) and _FIXTURES.isdisjoint(metafunc.fixturenames):
         return
     marks = list(metafunc.definition.iter_markers("cudalink"))
-    _parametrize_backend(metafunc, marks, each=run_of(metafunc.config).settings.backend.value == "each")
+    each = is_awake(metafunc.config) and run_of(metafunc.config).settings.backend.value == "each"
+    _parametrize_backend(metafunc, marks, each=each)
     if "dispatch_case" not in metafunc.fixturenames:
         return
     from ..linker import dispatch

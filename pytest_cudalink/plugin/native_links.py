@@ -28,7 +28,13 @@ class NativeLinks:
     def __init__(self, run: Run) -> None:
         self._run = run
         run.follow()
+        before = run.begins_late and _is_loaded()
         self._watches = jitlink_calls.start()
+        if before:
+            self._say(
+                "it was loaded before a test asked for pytest-cudalink, and calls of code that had used it by then may "
+                "be missed; an ini entry such as cudalink_jitlink_contract = fail asks early enough"
+            )
 
     def look(self) -> None:
         """Report what was linked since the last look."""
@@ -82,13 +88,17 @@ class NativeLinks:
     def pytest_sessionfinish(self) -> None:
         """Report what was linked after the last test; say once where a libnvJitLink could not be watched."""
         self.look()
-        if not self._watches:
-            from ..process.maps import mapped_files
+        if not self._watches and _is_loaded():
+            self._say(
+                "the plugin's native part is missing or not for this system; links of native code are not counted"
+            )
 
-            if any(_LIBRARY in PurePath(file).name for file in mapped_files()):
-                self._say(
-                    "the plugin's native part is missing or not for this system; links of native code are not counted"
-                )
+
+def _is_loaded() -> bool:
+    """Whether this process has a libnvJitLink."""
+    from ..process.maps import mapped_files
+
+    return any(_LIBRARY in PurePath(file).name for file in mapped_files())
 
 
 class LoadedModules:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
 
-from .parts import CURRENT_TEST
-
 if TYPE_CHECKING:
     from ..emulator import Emulation
     from ..emulator.control import DriverControl
@@ -24,6 +22,7 @@ __all__ = [
     "Run",
     "Task",
     "from_controller",
+    "is_awake",
     "is_on_emulated_driver",
     "run_of",
     "task_of",
@@ -86,6 +85,8 @@ class Run:
         Whether collection is over.
     failing : list of str
         Why the run fails although no test shows it; complete at the end of the session.
+    begins_late : bool
+        Whether a test, and nothing before, has asked for the plugin, so that the header is shown after collection.
     late_header : list of str
         Lines on a driver that was emulated after the header was shown; in a controller, those of its workers.
     late_facts : dict of str to str
@@ -103,6 +104,7 @@ class Run:
         self.nodeid: str | None = None
         self.collected = False
         self.failing: list[str] = []
+        self.begins_late = False
         self.late_header: list[str] = []
         self.late_facts: dict[str, str] = {}
         self.new_processes: Counter[str] = Counter()
@@ -143,6 +145,8 @@ class Run:
 
     def follow(self) -> None:
         """Know the current test from now on; a run in which no part asks does not pay for it."""
+        from .parts import CURRENT_TEST
+
         if self.get(CURRENT_TEST) is None:
             self.part(CURRENT_TEST)
             # a library that a test imports can be the first to ask, in the middle of that test
@@ -212,8 +216,13 @@ _TASK: Final = pytest.StashKey[Task]()
 
 
 def run_of(config: pytest.Config) -> Run:
-    """Return the run of a configuration."""
+    """Return the run of a configuration, for which something has asked."""
     return config.stash[RUN]
+
+
+def is_awake(config: pytest.Config) -> bool:
+    """Whether anything has asked for the plugin."""
+    return RUN in config.stash
 
 
 def is_on_emulated_driver() -> bool:

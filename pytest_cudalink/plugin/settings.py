@@ -21,6 +21,7 @@ __all__ = [
     "Setting",
     "Settings",
     "add_options",
+    "asks",
     "check",
     "resolve",
     "restore",
@@ -522,6 +523,17 @@ def add_options(parser: pytest.Parser) -> None:
         group.addoption(option.flag, dest=option.ini, default=None, help=f"{option.help} {twins}", **takes)
         known = f"; one of {', '.join(option.choices)}" if option.choices else ""
         parser.addini(option.ini, f"{option.help}{known}", type="string", default=None)
+
+
+def asks(config: pytest.Config, options: argparse.Namespace | None = None) -> bool:
+    """Whether the command line, the environment or the ini file asks for the plugin; parameters as of `resolve`.
+
+    A variable that no part reads asks, too: the run warns of it. `CUDALINK_CACHE` only says where toolchains are.
+    """
+    given = config.option if options is None else options
+    return any(name.startswith("CUDALINK_") and name != "CUDALINK_CACHE" for name in os.environ) or any(
+        getattr(given, option.ini, None) or config.getini(option.ini) for option in OPTIONS
+    )
 
 
 def resolve(config: pytest.Config, options: argparse.Namespace | None = None) -> Settings:

@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from . import faults, ledger
-from .parts import LEDGER
-from .results import add_late_properties
-from .run import Run, from_controller
+from .parts import FAULTS, HAND_OVER, LEDGER
+from .run import Run, from_controller, is_awake, run_of
 from .settings import Setting, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["HandOver", "refuse_markers", "settings_of_controller"]
+__all__ = ["HandOver", "configure_node", "refuse_markers", "settings_of_controller"]
 
 _REFUSED: Final = "cudalink_refused"
+#: On the report of a setup: the worker that ran it has begun its run.
+_AWAKE: Final = "cudalink_awake"
+_LISTENER: Final = "cudalink-listener"
 
 
 def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str, str]] | None:
     """Return the settings of the run and the variables withheld from the environment; None but in a worker."""
     given = from_controller(config)
-    if not given:
+    if "settings" not in given:
         return None
     return Settings(**{name: Setting(*pair) for name, pair in given["settings"].items()}), given["withheld"]
 
@@ -32,6 +33,54 @@ def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str
 def refuse_markers(run: Run, error: pytest.UsageError) -> None:
     """Let the controller refuse the markers that are wrong: raised in a worker, the error would name no test."""
     _output(run.config)[_REFUSED] = str(error)
+
+
+def configure_node(node: Any, wake: Callable[[pytest.Config], object]) -> None:
+    """Hand a worker that is about to start what it cannot find out by itself.
+
+    Where nothing has asked for the plugin so far, a marker in a worker can be the first; `wake` begins the run then.
+    """
+    config: pytest.Config = node.config
+    run = run_of(config) if is_awake(config) else None
+    given: dict[str, Any] = {"arguments": [str(argument) for argument in config.invocation_params.args]}
+    if run is not None:
+        path = None
+        emulates = sys.platform == "linux" and run.settings.driver.value not in ("real", "absent")
+        if emulates and run.settings.lifetime.value != "off":
+            from . import descendants
+
+            path = descendants.start(run, None).path  # here: a driver for markers is emulated by the workers alone
+        given |= {
+            "notes": path,
+            "settings": {name: tuple(setting) for name, setting in run.settings.items()},
+            "withheld": run.withheld,
+        }
+    elif not config.pluginmanager.hasplugin(_LISTENER):
+        config.pluginmanager.register(_Listener(config, wake), _LISTENER)
+    node.workerinput["cudalink"] = given
+
+
+class _Listener:
+    """A plugin object of a controller for which nothing has asked; wakes it when something asks in a worker."""
+
+    def __init__(self, config: pytest.Config, wake: Callable[[pytest.Config], object]) -> None:
+        self._config, self._wake = config, wake
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Wake at the first report of a worker that is awake: that of a setup, which no part has to count."""
+        if hasattr(report, _AWAKE):
+            self._end()
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Wake for what a worker hands over that ran no test."""
+        if {"cudalink", _REFUSED} & (getattr(node, "workeroutput", None) or {}).keys():
+            self._end().pytest_testnodedown(node)
+
+    def _end(self) -> HandOver:
+        self._config.pluginmanager.unregister(self)
+        self._wake(self._config)
+        return run_of(self._config).part(HAND_OVER)
 
 
 def _output(config: pytest.Config) -> dict[str, Any]:
@@ -50,27 +99,18 @@ class HandOver:
     def __init__(self, run: Run) -> None:
         self._run = run
 
-    def pytest_configure_node(self, node: Any) -> None:
-        """Hand a worker that is about to start what it cannot find out by itself."""
-        run, path = self._run, None
-        emulates = sys.platform == "linux" and run.settings.driver.value not in ("real", "absent")
-        if emulates and run.settings.lifetime.value != "off":
-            from . import descendants
-
-            path = descendants.start(run, None).path  # here: a driver for markers is emulated by the workers alone
-        node.workerinput["cudalink"] = {
-            "notes": path,
-            "arguments": run.arguments,
-            "settings": {name: tuple(setting) for name, setting in run.settings.items()},
-            "withheld": run.withheld,
-        }
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """In a worker, let the controller know that something has asked for the plugin."""
+        if self._run.is_worker and report.when == "setup":
+            setattr(report, _AWAKE, True)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
         """In a worker, hand over what belongs to no test."""
         if not self._run.is_worker:
             return
-        book, planned = self._run.get(LEDGER), faults.of(self._run)
+        book, planned = self._run.get(LEDGER), self._run.get(FAULTS)
         _output(self._run.config)["cudalink"] = {
             "outside": book.outside.as_json() if book is not None else {},
             "late_header": self._run.late_header,
@@ -87,6 +127,8 @@ class HandOver:
         pytest.UsageError
             If it refused markers.
         """
+        from . import faults
+
         output = getattr(node, "workeroutput", None) or {}
         if refused := output.get(_REFUSED):
             raise pytest.UsageError(refused)
@@ -97,8 +139,10 @@ class HandOver:
         self._run.late_header = self._run.late_header or given["late_header"]
         self._run.new_processes.update(given["new_processes"])
         if given["late_facts"] and not self._run.late_facts:
+            from .results import add_late_properties
+
             self._run.late_facts = given["late_facts"]
             add_late_properties(self._run)
-        ledger.of(self._run).totals.add_outside(given["outside"], f"[{node.gateway.id}] ")
+        self._run.part(LEDGER).totals.add_outside(given["outside"], f"[{node.gateway.id}] ")
         if given["faults"] is not None:
             faults.take(self._run, given["faults"])

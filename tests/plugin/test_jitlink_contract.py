@@ -38,7 +38,7 @@ def run(pytester: pytest.Pytester, run_pytest, toolkit):
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(HEAD + module)
-        return run_pytest(*arguments)
+        return run_pytest("--cudalink-jitlink-contract=fail", *arguments)
 
     return go
 
@@ -202,6 +202,24 @@ def test_handles_left_behind(run) -> None:
 
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["tests left 1 nvJitLink handle that they did not destroy", "  *::test_leaves: 1"])
+
+
+@pytest.mark.parametrize("asks", ["pytestmark = pytest.mark.cudalink\n", "def test_asks(nvjitlink_contract): pass\n"])
+def test_begins_after_collection(pytester, run_pytest, toolkit, asks) -> None:
+    """Where a test is the first to ask, calls are checked as long as no code has used the library before."""
+    pytester.makepyfile(f"{HEAD}{asks}{BOTH}")
+    result = run_pytest()
+
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["collected * items", "cudalink: backend auto, *", "*_ test_destroyed _*", WHAT])
+
+    pytester.makepyfile(f"{HEAD}link()\n{asks}def test_sound(): link()\n")
+    result = run_pytest()
+
+    assert "failed" not in result.parseoutcomes()
+    result.stdout.fnmatch_lines(
+        ["libnvJitLink is not watched: it was loaded before a test asked for pytest-cudalink, *"]
+    )
 
 
 def test_fixture(run) -> None:

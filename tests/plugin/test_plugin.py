@@ -187,7 +187,18 @@ OFF = {
     "record-file": ("no records are written", "report", "r.jsonl", ""),
     "results": ("no records are written", "report", "r.jsonl", ""),
 }
-NEEDED = {"current-test", "ledger", "xdist", "isolation", "isolated", "backends", "marked-tests", "sticky-stop"}
+NEEDED = {
+    "lifecycle",
+    "listener",
+    "current-test",
+    "ledger",
+    "xdist",
+    "isolation",
+    "isolated",
+    "backends",
+    "marked-tests",
+    "sticky-stop",
+}
 
 
 def blocking(*parts: str) -> Any:
@@ -235,7 +246,7 @@ def test_a_part_that_others_need(part) -> None:
 
 def test_every_part_is_one_or_the_other() -> None:
     """A new part is added to what a run says, or refuses."""
-    assert PARTS | {"isolated", "sticky-stop"} == OFF.keys() | NEEDED
+    assert PARTS | {"isolated", "lifecycle", "listener", "sticky-stop"} == OFF.keys() | NEEDED
     assert not OFF.keys() & NEEDED
 
 
@@ -265,19 +276,107 @@ def test_help(run) -> None:
         listed.fnmatch_lines([f"{name} -- *fixtures.py*"])
 
 
-def test_nothing_of_cuda_is_loaded(run) -> None:
-    """A suite that uses nothing of the plugin loads neither CUDA nor the linker."""
-    result = run(
-        """
-        import sys
-        def test():
-            heavy = {"cuda", "ctypes.util", "pytest_cudalink.linker", "pytest_cudalink.artifacts", "hypothesis"}
-            assert not heavy & set(sys.modules)
-            assert "nvJitLink" not in open("/proc/self/maps").read()
-        """,
-        "-q",
-    )
+#: A test with an extension module, as numpy has many, and ctypes; it says what it finds of the plugin.
+FINDS = """
+import ctypes, importlib.machinery, os, sys
+import lz4.frame
+import pytest
+
+@pytest.fixture
+def text():
+    return b"text"
+
+def test(text, request):
+    assert lz4.frame.decompress(lz4.frame.compress(text)) == text
+    modules = sorted(name for name in sys.modules if name.partition(".")[0] == "pytest_cudalink")
+    maps = open("/proc/self/maps").read()
+    found = {
+        "modules": len(modules) < 10,
+        "libraries": "libcudalink" not in maps and "nvJitLink" not in maps and "libcuda." not in maps,
+        "loader": importlib.machinery.ExtensionFileLoader.create_module.__module__ == "_frozen_importlib_external",
+        "ctypes": ctypes._dlopen.__module__ == "_ctypes",
+        "finders": not any(type(one).__module__.startswith("pytest_cudalink") for one in sys.meta_path),
+        "plugins": [name for name, plugin in request.config.pluginmanager.list_name_plugin()
+                    if name.startswith("cudalink-") and plugin],
+        "variables": [name for name in os.environ if name.startswith("CUDALINK_") and name != "CUDALINK_CACHE"],
+    }
+    assert found == {**dict.fromkeys(found, True), "plugins": [], "variables": []}, modules
+"""
+
+
+@pytest.mark.parametrize("autoload", [True, False])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+def test_inert(run, pytester, monkeypatch, autoload, arguments) -> None:
+    """A run that asks for nothing gets options, the marker and fixtures, and no line of output."""
+    if autoload:
+        monkeypatch.delenv("CUDALINK_REQUIRE_TOOLKIT", raising=False)
+        pytester.makepyfile(FINDS)
+        result = pytester.runpytest_subprocess("-v", "--strict-markers", *arguments)
+    else:
+        result = run(FINDS, "-v", "--strict-markers", *arguments)
     result.assert_outcomes(passed=1)
+    assert not [line for line in result.outlines if line.startswith("cudalink") or "= cudalink" in line]
+
+
+TEST = "def test(awake): pass"
+CLASS = """
+import pytest, unittest
+@pytest.mark.cudalink
+class Test(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def start(self, awake): pass
+    def test(self): pass
+"""
+FIXTURE = """
+import pytest
+@pytest.fixture(autouse=True)
+def mine(force_backend): pass
+def test(awake): pass
+"""
+BY_NAME = """
+def test(request):
+    from pytest_cudalink.plugin.run import run_of
+    request.getfixturevalue("cudalink")
+    assert run_of(request.config).nodeid == request.node.nodeid
+    request.getfixturevalue("awake")
+"""
+#: Sources by which a run asks for the plugin: its module, and what else it has.
+ASKS: dict[str, tuple[str, dict[str, str]]] = {
+    "option": (TEST, {"argument": "--cudalink-jitlink-contract=fail"}),
+    "ini": (TEST, {"ini": "cudalink_lifetime = fail"}),
+    "variable": (TEST, {"variable": "CUDALINK_STICKY"}),
+    "hook": (TEST, {"conftest": "def pytest_cudalink_facts(): return None"}),
+    "marker": (f"import pytest\n@pytest.mark.cudalink\n{TEST}", {}),
+    "marked class": (CLASS, {}),
+    "fixture": ("def test(awake, linker_factory): pass", {}),
+    "fixture of a fixture": (FIXTURE, {}),
+    "fixture by name": (BY_NAME, {}),
+}
+AWAKE = """
+import importlib.machinery, sys
+import pytest
+
+@pytest.fixture
+def awake(request):
+    plugins = request.config.pluginmanager
+    assert plugins.hasplugin("cudalink-lifecycle")
+    assert sys.platform != "linux" or plugins.hasplugin("cudalink-native-links")
+"""
+
+
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+@pytest.mark.parametrize("source", ASKS)
+def test_what_asks(run, pytester, monkeypatch, source, arguments) -> None:
+    """Each of these starts the parts, and the header says so, before or after collection."""
+    module, more = ASKS[source]
+    pytester.makeconftest(f"{AWAKE}\n{more.get('conftest', '')}")
+    if "variable" in more:
+        monkeypatch.setenv(more["variable"], "stop")
+    words = [more["argument"]] if "argument" in more else []
+    result = run(f"import ctypes\n{module}", *words, *arguments, ini=more.get("ini", ""))
+    result.assert_outcomes(passed=1)
+    if not arguments and source != "fixture by name":
+        result.stdout.fnmatch_lines(["cudalink: backend auto, *"])
 
 
 def test_fixtures_switch_and_restore(run) -> None:
@@ -446,7 +545,7 @@ def test_header_says_what_is_faked(run, pytester) -> None:
             config.add_cleanup(lambda: fake.__exit__(None, None, None))
         """
     )
-    result = run("def test(): pass")
+    result = run("def test(): pass", "--cudalink-driver=auto")
     result.stdout.fnmatch_lines(
         ["cudalink: *nvJitLink none (faked by fake_versions), driver CUDA 12.9 (faked by fake_versions)*"]
     )

@@ -426,15 +426,17 @@ def test_inner():
 def test_outer(pytester):
     pytester.makepyfile(INNER)
     arguments = ("--force-backend=nvjitlink", "--cudalink-target=bundled")
-    pytester.inline_run("-p", "cudalink", *arguments).assertoutcome(passed=1)
+    for _ in range(2):
+        pytester.inline_run("-p", "cudalink", *arguments).assertoutcome(passed=1)
 '''
+OUTER_DRIVER = "--cudalink-driver=13.0"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--force-backend=driver"]])
+@pytest.mark.parametrize("arguments", [[], [OUTER_DRIVER], [OUTER_DRIVER, "--force-backend=driver"]])
 def test_forced_run_inside_a_run(pytester, run_pytest, toolkit, arguments) -> None:
-    """A run whose steering waits does not take over from one inside it that has started."""
+    """A run whose steering waits does not take over from one inside it that has started, nor does one without any."""
     pytester.makepyfile(OUTER)
-    run_pytest(*arguments, "--cudalink-driver=13.0").assert_outcomes(passed=1)
+    run_pytest(*arguments).assert_outcomes(passed=1)
 
 
 def test_interrupted_where_it_begins(run_pytest, pytester) -> None:

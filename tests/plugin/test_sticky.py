@@ -348,7 +348,7 @@ def test_it(): assert ("pytest_cudalink.process.contexts" in sys.modules) is {as
 def test_next(): assert "libcuda.so" not in open("/proc/self/maps").read()
 """
     )
-    run_pytest().assert_outcomes(passed=2)
+    run_pytest("--cudalink-sticky=replace").assert_outcomes(passed=2)
 
 
 def test_no_driver_is_loaded() -> None:
