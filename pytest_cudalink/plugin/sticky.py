@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from ..process import contexts
+from ..process import contexts, loads
 from . import ledger, pytest_private
 from .facts import fail_with
 from .parts import ISOLATION, STICKY_GUARD
@@ -79,6 +79,8 @@ class StickyGuard:
         self._deadline = int(run.settings.sticky_deadline.value)
         self._pid = os.getpid()  # a forked copy runs one test alone
         self._contexts: contexts.Contexts | None = None
+        self._count, self._counted = loads.counter(), -1
+        self._torn_down = False
         self._late_isolation = False
         self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
         self.found: Found | None = None
@@ -98,10 +100,20 @@ class StickyGuard:
     def _ask(self) -> int:
         """Return what the contexts of this process answer, see `contexts.Contexts.ask`."""
         if self._contexts is None:
+            count = self._count()
+            # a machine with a driver takes as long to say that it is not loaded as a small test takes
+            if count == self._counted and loads.is_possible():
+                return 0
+            self._counted = count
             self._contexts = contexts.find()
             if self._contexts is None:
                 return 0
         return self._contexts.ask(self._deadline)
+
+    @pytest.hookimpl
+    def pytest_fixture_post_finalizer(self) -> None:
+        """Note that there is something to ask for after a teardown: it ended a fixture."""
+        self._torn_down = True
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -109,7 +121,9 @@ class StickyGuard:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
         new = None
-        if self.found is None and (call.when != "setup" or call.excinfo is not None) and os.getpid() == self._pid:
+        asks = call.when == "call" or call.excinfo is not None or (call.when == "teardown" and self._torn_down)
+        if asks and self.found is None and os.getpid() == self._pid:
+            self._torn_down = False
             code = self._ask()
             if code:
                 self.found = new = Found(item.nodeid, code, call.when)

@@ -336,6 +336,46 @@ def test_nothing_is_different(run, pytester: pytest.Pytester) -> None:
     assert events[0] == events[1]
 
 
+#: Counts the questions to the contexts, and how often the driver is looked for, from one test to the next.
+COUNTS = """
+import pytest
+from pytest_cudalink.process import contexts
+
+ASKED, FOUND = [0], [0]
+
+def counted(function, count):
+    def call(*arguments):
+        count[0] += 1
+        return function(*arguments)
+    return call
+
+contexts.EmulatedContexts.ask = counted(contexts.EmulatedContexts.ask, ASKED)
+contexts.find = counted(contexts.find, FOUND)
+
+def pytest_runtest_logstart():
+    ASKED[0] = FOUND[0] = 0
+
+def pytest_runtest_logfinish(nodeid):
+    print("asked", nodeid.rpartition("::")[2], *ASKED, *FOUND)
+"""
+
+
+def test_questions(run, run_pytest, pytester: pytest.Pytester) -> None:
+    """A test has one question, and another if fixtures end with it; a driver is looked for when something is loaded."""
+    pytester.makeconftest(COUNTS)
+    suite = (
+        "def test_plain(context): pass\ndef test_next(): pass\ndef test_fixture(memory): pass\ndef test_last(): pass\n"
+    )
+    result = run(suite, "-s")
+    result.assert_outcomes(passed=4)
+    result.stdout.fnmatch_lines(["*asked test_next 1 0", "*asked test_fixture 2 0"])
+
+    pytester.makepyfile("def test_first(): pass\ndef test_second(): pass\n")
+    pytester.makeconftest(f"{COUNTS}\nfrom pytest_cudalink.plugin import lifecycle\nlifecycle._DEVICE_FILES = ['/']")
+    result = run_pytest("--cudalink-sticky=replace", "-s")
+    result.stdout.fnmatch_lines(["*asked test_second 0 0"])
+
+
 @pytest.mark.skipif(preload.driver_exists(), reason="the header of a run asks the driver of this machine")
 @pytest.mark.parametrize(("files", "asks"), [((), False), (("/dev/null",), True)], ids=["no device", "device"])
 def test_without_a_driver(run_pytest, pytester: pytest.Pytester, files: tuple[str, ...], asks: bool) -> None:
