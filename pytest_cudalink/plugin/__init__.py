@@ -118,6 +118,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         lifecycle.pytest_collection_modifyitems(config, items)  # registered too late for this call
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.excinfo is not None:
+        _explain(item.config, report, call.excinfo.value)
+    return report
+
+
+def pytest_exception_interact(
+    node: pytest.Item | pytest.Collector,
+    call: pytest.CallInfo[object],
+    report: pytest.CollectReport | pytest.TestReport,
+) -> None:
+    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+        _explain(node.config, report, call.excinfo.value)
+
+
+def _explain(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport, error: BaseException) -> None:
+    """Let a failure ask: without a driver, it says how to get one."""
+    if not is_awake(config):
+        from . import causes
+
+        causes.explain_unasked(config, report, error)
+
+
 def _has_hooks(config: pytest.Config) -> bool:
     """Whether a project implements a hook of the plugin."""
     return any(getattr(config.hook, name).get_hookimpls() for name in hookspecs.__all__)

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from .descendants import Descendants
     from .run import Run
 
-__all__ = ["Causes"]
+__all__ = ["Causes", "explain_unasked"]
 
 _NOT_EMULATED: Final = "cudalink: not emulated"
 _WHY: Final = "cudalink: why"
@@ -151,24 +150,8 @@ class Causes:
                 return _Found(cause=causes.insufficient_driver(said, version))
         return None
 
-    @cached_property
-    def _finds_driver(self) -> bool:
-        from ..process import preload
-
-        return preload.emulated_driver() is not None or preload.driver_exists()
-
     def _of_missing_driver(self, error: BaseException) -> CauseRecord | None:
-        said = _telling(error, _NO_DRIVER) or _telling(error, _INSUFFICIENT)
-        if not said or self._driver is not None or self._finds_driver:
-            return None
-        from . import driver
-
-        return {
-            "kind": "no_driver",
-            "what": said,
-            "why": "this process finds no CUDA driver, real or emulated",
-            "fix": [driver.remedy(self._run.config, self._run.settings), "with a GPU, install the NVIDIA driver"],
-        }
+        return _missing_driver(error, self._run.config) if self._driver is None else None
 
     # -- reports
 
@@ -222,6 +205,34 @@ class Causes:
     def pytest_runtest_logfinish(self) -> None:
         """Forget the errors that no later test can raise again; a long run would keep the frames of all."""
         del self._known[:-_ERRORS_KEPT]
+
+
+def explain_unasked(
+    config: pytest.Config, report: pytest.TestReport | pytest.CollectReport, error: BaseException
+) -> None:
+    """Explain a failure for want of a driver in a run for which nothing asks; of other failures it knows nothing."""
+    if report.failed and (cause := _missing_driver(error, config)) is not None:
+        _show(report, _Found(cause=cause))
+
+
+def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord | None:
+    said = _telling(error, _NO_DRIVER) or _telling(error, _INSUFFICIENT)
+    if not said or _finds_driver():
+        return None
+    from . import driver, settings
+
+    return {
+        "kind": "no_driver",
+        "what": said,
+        "why": "this process finds no CUDA driver, real or emulated",
+        "fix": [driver.remedy(config, settings.resolve(config)), "with a GPU, install the NVIDIA driver"],
+    }
+
+
+def _finds_driver() -> bool:
+    from ..process import preload
+
+    return preload.emulated_driver() is not None or preload.driver_exists()
 
 
 def _show(report: pytest.TestReport | pytest.CollectReport, found: _Found) -> None:

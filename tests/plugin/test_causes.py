@@ -359,6 +359,17 @@ def test_a_missing_driver_names_the_option(pytester: pytest.Pytester, run_pytest
     )
 
 
+@pytest.mark.parametrize("arguments", [(), pytest.param(("-n", "1"), marks=pytest.mark.slow)])
+def test_a_missing_driver_where_nothing_asks(pytester: pytest.Pytester, run_pytest, toolkit, arguments) -> None:
+    """The plugin does nothing in such a run, but a test that fails for want of a driver still hears of the option."""
+    pytester.makepyfile(test_it=WITHOUT_DRIVER, test_import=f"{WITHOUT_DRIVER}\ntest_numba()")
+    result = run_pytest("--continue-on-collection-errors", *arguments)
+    result.assert_outcomes(passed=1, failed=5, errors=1)
+    fix = f"fix    run with --cudalink-driver={toolkit}, which emulates one"
+    assert result.stdout.lines.count(fix) == 5
+    result.stdout.no_fnmatch_line("cudalink: *")
+
+
 def test_a_hidden_driver_names_the_option_that_hides_it(run) -> None:
     """Where an option hides the driver, the option is what to change."""
     _, tests = run(
