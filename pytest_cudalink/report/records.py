@@ -146,15 +146,17 @@ class Writer:
         """Close the file; may be called again."""
         if self._descriptor is None:
             return
-        is_open = self._is_open()
-        descriptor, self._descriptor = self._descriptor, None
+        failure = None
         try:
-            if is_open:
-                os.close(descriptor)
+            if self._is_open():
+                os.close(self._descriptor)
         except OSError as error:  # some file systems find out only now that the disk is full
+            failure = error
+        self._descriptor = None  # not before: a signal in between would leave it open
+        if failure is not None:
             if self._on_error is None:
-                raise
-            self._on_error(error)
+                raise failure
+            self._on_error(failure)
 
     def _is_open(self) -> bool:
         """Whether the descriptor is still that of the file, and no other file of the program has its number."""
