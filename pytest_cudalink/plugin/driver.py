@@ -194,7 +194,7 @@ def _runs_nothing(config: pytest.Config) -> bool:
 def _may_collect(config: pytest.Config) -> bool:
     """Whether pytest may find a test: a file has the name of one, or a plugin collects files by other names."""
     given = config.known_args_namespace
-    collectors = {one.plugin_name for one in config.hook.pytest_collect_file.get_hookimpls()}
+    collectors = {one.plugin_name for one in config.pluginmanager.hook.pytest_collect_file.get_hookimpls()}
     if not collectors <= _COLLECTORS or given.pyargs or given.doctestmodules:
         return True
     names = [*config.getini("python_files"), *(given.doctestglob or ["test*.txt"]), "conftest.py"]
