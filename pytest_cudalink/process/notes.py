@@ -45,13 +45,11 @@ class Notes:
     def __init__(self, above: str) -> None:
         try:
             descriptor, self.path = tempfile.mkstemp(prefix="cudalink-notes-")
-        except OSError:  # no folder that can be written to
+            self._header = _header_of(descriptor)
+        except OSError:  # no folder that can be written to, or a full one
             kept = os.memfd_create("cudalink-notes")
             descriptor, self.path = os.dup(kept), f"/proc/{os.getpid()}/fd/{kept}"
-        with os.fdopen(descriptor, "r+b") as file:
-            file.write((bytes(16) + _KIND).ljust(_HEADER_SIZE, b"\0"))
-            file.flush()
-            self._header = mmap.mmap(file.fileno(), _HEADER_SIZE)
+            self._header = _header_of(descriptor)
         self.above, self.pid = above, os.getpid()
         self.at_exit: list[Callable[[list[Note]], object]] = []
         self._seen, self._looks, self._offset = bytes(8), 0, _HEADER_SIZE
@@ -81,6 +79,14 @@ class Notes:
         with suppress(OSError):
             os.unlink(self.path)  # noqa: PTH108 (tests replace pathlib's)
         return found
+
+
+def _header_of(descriptor: int) -> mmap.mmap:
+    """Write the header of a new file, and map it; closes the descriptor."""
+    with os.fdopen(descriptor, "r+b") as file:
+        file.write((bytes(16) + _KIND).ljust(_HEADER_SIZE, b"\0"))
+        file.flush()
+        return mmap.mmap(file.fileno(), _HEADER_SIZE)
 
 
 _own: Notes | None = None

@@ -107,13 +107,13 @@ def test_a_file_that_may_not_grow(mode, tmp_path) -> None:
 
     def limit() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 
     count = 12 if "--cudalink-isolate" in mode else 60
     done = run(tmp_path, count, "--cudalink-report=run.jsonl", "-p", "no:faulthandler", *mode, before=limit)
     expect(done, count, "File too large")
     content = (tmp_path / "run.jsonl").read_bytes()
-    assert len(content) == 4000
+    assert len(content) == 5000
     (cell,) = merge([tmp_path / "run.jsonl"]).cells
     assert not cell.finished
     assert cell.fault
