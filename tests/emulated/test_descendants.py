@@ -152,8 +152,9 @@ def test_late_is_reported(suite, late) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("late", LATE)
-def test_late_in_a_worker(suite, late) -> None:
+def test_late_in_a_worker(suite, late, monkeypatch) -> None:
     """The controller of xdist fails for what its workers do after they have handed their results over."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # where this test itself runs in a worker
     conftest = HEAD + 'if "PYTEST_XDIST_WORKER" in os.environ:\n' + textwrap.indent(LATE[late], "    ")
     result = suite("-n1", conftest=conftest, test_good=GOOD)
     result.assert_outcomes(passed=1)

@@ -409,7 +409,7 @@ def fixture_emulated_driver() -> None:
 def fixture_force_backend() -> None:
     """Force a backend for one test."""
     run = cast("Any", None)
-    with patch.object(backends, "of", lambda _run: _steering()), patch.object(fixtures, "run_of", lambda _config: run):
+    with patch.object(backends, "of", lambda _run: _steering()), patch.object(fixtures, "_run_of", lambda _config: run):
         _use(fixtures.force_backend, lambda force: force("driver"), None)
 
 
@@ -440,7 +440,7 @@ _FOUND = _USER.load_nvidia_dynamic_lib = _found_by_name()  # type: ignore[attr-d
 def guard() -> None:
     """Route cuda.pathfinder through a guard, and back."""
     few = {"user": _USER, "cuda.pathfinder": sys.modules["cuda.pathfinder"]}
-    with patch.object(routing, "sys", types.SimpleNamespace(modules=few)):
+    with patch.object(routing, "sys", types.SimpleNamespace(modules=few, getrefcount=sys.getrefcount)):
         try:
             routing.install()
             assert _USER.load_nvidia_dynamic_lib is not _FOUND

@@ -17,11 +17,11 @@ SAMPLES = Path(__file__).parent.parent / "data" / "artifacts"
 
 @pytest.fixture(scope="module")
 def expected() -> str:
-    """The version that the session installed."""
+    """The version that the session installed, as the library tells it."""
     version = os.environ.get("CUDALINK_OLD_NVJITLINK")
     if version is None:
         pytest.skip("needs an nvJitLink older than 12.3: nox -s old-nvjitlink")
-    return version
+    return ".".join(version.split(".")[:2])
 
 
 def test_counts_as_none_and_never_raises(expected: str) -> None:
