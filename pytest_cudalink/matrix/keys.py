@@ -23,7 +23,7 @@ __all__ = [
     "NAME_PATTERN",
     "PACKAGE_PATTERN",
     "REQUIREMENTS",
-    "Key",
+    "CellKey",
     "package_fault",
     "package_requirement",
     "release_fault",
@@ -169,7 +169,7 @@ def package_requirement(name: str, version: str) -> str:
 
 
 @dataclass(frozen=True)
-class Key:
+class CellKey:
     """One key of a cell.
 
     Attributes
@@ -209,8 +209,8 @@ class Key:
 _RELEASE_PATTERN = r"^[0-9]+\.[0-9]+$"
 
 #: Every key of a cell.
-KEYS: Final[dict[str, Key]] = {
-    "kind": Key(
+KEYS: Final[dict[str, CellKey]] = {
+    "kind": CellKey(
         "string",
         "'test' runs pytest; 'bare' has the project's wheel with its own requirements and nothing else, hides the "
         "toolkits of the system, and runs imports and a command",
@@ -218,7 +218,7 @@ KEYS: Final[dict[str, Key]] = {
         words=("test", "bare"),
         fault=None,
     ),
-    "python": Key(
+    "python": CellKey(
         "string",
         "Python of the environment; left out, the one that runs nox or tox",
         "",
@@ -226,7 +226,7 @@ KEYS: Final[dict[str, Key]] = {
         pattern=r"^3\.[0-9]{1,2}t?$",
         axis=True,
     ),
-    "ctk": Key(
+    "ctk": CellKey(
         "string",
         "CUDA release of the toolkit: '13.0', 'latest' for the newest on the package index, or 'none'",
         "none",
@@ -235,7 +235,7 @@ KEYS: Final[dict[str, Key]] = {
         pattern=_RELEASE_PATTERN,
         axis=True,
     ),
-    "source": Key(
+    "source": CellKey(
         "string",
         "where the toolkit comes from: wheels in the environment, or a local folder as an installed toolkit has it",
         "wheels",
@@ -243,8 +243,8 @@ KEYS: Final[dict[str, Key]] = {
         fault=None,
         axis=True,
     ),
-    "local": Key("string", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", ""),
-    "driver": Key(
+    "local": CellKey("string", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", ""),
+    "driver": CellKey(
         "string",
         "CUDA driver: 'auto' (what the machine has; where it has none and the driver backend is forced, an emulated "
         "one of the toolkit's release), 'real', 'absent', or the CUDA version of an emulated one",
@@ -254,7 +254,7 @@ KEYS: Final[dict[str, Key]] = {
         pattern=_RELEASE_PATTERN,
         axis=True,
     ),
-    "nvjitlink": Key(
+    "nvjitlink": CellKey(
         "string",
         "nvJitLink: 'auto' (the toolkit's), 'absent', or the CUDA release of another one, preloaded",
         "auto",
@@ -263,7 +263,7 @@ KEYS: Final[dict[str, Key]] = {
         pattern=_RELEASE_PATTERN,
         axis=True,
     ),
-    "backend": Key(
+    "backend": CellKey(
         "string",
         "what links: 'auto' lets the policy decide, 'driver' and 'nvjitlink' force one, 'each' runs both",
         "auto",
@@ -271,7 +271,7 @@ KEYS: Final[dict[str, Key]] = {
         fault=None,
         axis=True,
     ),
-    "policy": Key(
+    "policy": CellKey(
         "string",
         "dispatch table of the bundled linker",
         "",
@@ -279,7 +279,7 @@ KEYS: Final[dict[str, Key]] = {
         fault=None,
         axis=True,
     ),
-    "arch": Key(
+    "arch": CellKey(
         "string",
         "architecture of the emulated driver's device, such as 'sm_90'",
         "",
@@ -287,15 +287,15 @@ KEYS: Final[dict[str, Key]] = {
         pattern=r"^sm_[0-9]{2,3}$",
         axis=True,
     ),
-    "gpu": Key("boolean", "whether the cell needs a real GPU; such cells never run in parallel", default=False),
-    "install": Key(
+    "gpu": CellKey("boolean", "whether the cell needs a real GPU; such cells never run in parallel", default=False),
+    "install": CellKey(
         "string",
         "how the project itself gets into the environment",
         "editable",
         words=("editable", "wheel", "none"),
         fault=None,
     ),
-    "resolution": Key(
+    "resolution": CellKey(
         "string",
         "which versions uv chooses where several are allowed: 'lowest-direct' takes the oldest of what the project and "
         "the cell require themselves, 'lowest' also those of their requirements",
@@ -304,7 +304,7 @@ KEYS: Final[dict[str, Key]] = {
         fault=None,
         axis=True,
     ),
-    "provenance": Key(
+    "provenance": CellKey(
         "string",
         "where every CUDA library of a test must come from, or the test fails: 'wheels', 'system', 'conda' or a folder",
         "",
@@ -313,7 +313,7 @@ KEYS: Final[dict[str, Key]] = {
         pattern=r"^/",
         axis=True,
     ),
-    "hidden": Key(
+    "hidden": CellKey(
         "strings",
         "folders and files that the cell does not see, such as '/usr/local/cuda*'; in a bare cell by default the usual "
         "places of toolkits",
@@ -321,15 +321,15 @@ KEYS: Final[dict[str, Key]] = {
         fault=_hidden_fault,
         pattern=r"^/[^/]+/",
     ),
-    "extras": Key(
+    "extras": CellKey(
         "strings",
         "extras of the project; in an extra, a group or a requirement '{major}' is the major release of 'ctk': "
         "'cu{major}' is 'cu13' with ctk = '13.0'",
         [],
         fault=_project_name_fault,
     ),
-    "groups": Key("strings", "dependency groups of pyproject.toml", [], fault=_project_name_fault),
-    "packages": Key(
+    "groups": CellKey("strings", "dependency groups of pyproject.toml", [], fault=_project_name_fault),
+    "packages": CellKey(
         "packages",
         "a list of further requirements, also paths and addresses of packages, but no options of pip; or a table of "
         "packages with their versions: '1.0.0', '12.9.*', '>=1,<2', 'latest', or 'lowest' for the oldest that the "
@@ -338,19 +338,21 @@ KEYS: Final[dict[str, Key]] = {
         fault=_requirement_fault,
         adds=True,
     ),
-    "imports": Key(
+    "imports": CellKey(
         "strings", "modules that a bare cell imports", [], fault=_module_fault, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
     ),
-    "command": Key("string", "what a bare cell runs, in words as a shell splits them", "", fault=_command_fault),
-    "tests": Key("strings", "arguments of pytest, such as folders", []),
-    "env": Key("table", "environment variables; '{ctk}' and other keys in braces are filled in", {}, adds=True),
-    "tags": Key("strings", "words to select cells by", [], fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True),
-    "runs-on": Key("strings", "labels of the CI machine", [], fault=_label_fault),
-    "description": Key("string", "one line for lists", "", fault=_line_fault),
+    "command": CellKey("string", "what a bare cell runs, in words as a shell splits them", "", fault=_command_fault),
+    "tests": CellKey("strings", "arguments of pytest, such as folders", []),
+    "env": CellKey("table", "environment variables; '{ctk}' and other keys in braces are filled in", {}, adds=True),
+    "tags": CellKey(
+        "strings", "words to select cells by", [], fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True
+    ),
+    "runs-on": CellKey("strings", "labels of the CI machine", [], fault=_label_fault),
+    "description": CellKey("string", "one line for lists", "", fault=_line_fault),
 }
 
 #: The packages of a toolkit: requirements only.
-REQUIREMENTS: Final = Key("strings", "packages that make exactly one toolkit", [], fault=_requirement_fault)
+REQUIREMENTS: Final = CellKey("strings", "packages that make exactly one toolkit", [], fault=_requirement_fault)
 
 
 def version_of(value: str) -> CudaVersion | None:

@@ -36,7 +36,7 @@ from .keys import (
     MAJOR,
     NAME_PATTERN,
     REQUIREMENTS,
-    Key,
+    CellKey,
     package_fault,
     package_requirement,
     release_fault,
@@ -231,7 +231,7 @@ class _Reader:
         self.fault(place, f"needed a table, found {_kind(value)}")
         return {}
 
-    def good(self, place: lines.Path, spec: Key, value: Any) -> bool:
+    def good(self, place: lines.Path, spec: CellKey, value: Any) -> bool:
         """Return whether a value is valid for a key; otherwise add a fault."""
         wrong = _needed(spec, value)
         for needed, found in wrong[:_MOST_NAMED]:
@@ -554,7 +554,7 @@ def _distribution(requirement: str) -> str:
         return ""
 
 
-def _needed(spec: Key, value: Any) -> list[tuple[str, Any]]:
+def _needed(spec: CellKey, value: Any) -> list[tuple[str, Any]]:
     """Return what a key needed instead of each wrong part of a value, with that part; empty if the value is valid."""
     if spec.kind == "boolean":
         return [] if isinstance(value, bool) else [("true or false", value)]

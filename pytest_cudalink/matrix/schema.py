@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .excludes import REASONS, REASONS_WITH
-from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, Key
+from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, CellKey
 
 __all__ = ["schema"]
 
@@ -95,7 +95,7 @@ def _packages(version: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _schema_of(spec: Key) -> dict[str, Any]:
+def _schema_of(spec: CellKey) -> dict[str, Any]:
     match spec.kind:
         case "boolean":
             return {"description": spec.help, "type": "boolean"}
