@@ -8,14 +8,15 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import starmap
 from typing import Any, NamedTuple
 
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
+from ..violations import Violation
 
-__all__ = ["DriverControl", "Injected", "Violation", "attach", "violation_of"]
+__all__ = ["DriverControl", "Injected", "attach", "violation_of"]
 
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -55,112 +56,65 @@ _RUNNERS = (
 )
 
 
+#: By rule: what cuLinkCreate did for it, the rule in a sentence, and the smallest change of a program that broke it.
+_RULES = {
+    "CUlinkState": (
+        "made",
+        "No call may use a CUlinkState after cuLinkDestroy, in any thread (CUDA Driver API).",
+        "Make no call with a CUlinkState after its cuLinkDestroy.",
+    )
+}
+_RULE_OF_MEMORY = (
+    "given its memory",
+    (
+        "The option values and log buffers given to cuLinkCreate must live until cuLinkDestroy "
+        "(CUDA Driver API, cuLinkCreate)."
+    ),
+    "Keep the memory that cuLinkCreate was given until cuLinkDestroy.",
+)
+
+
 def _tells(filename: str) -> bool:
     """Whether a frame of this file helps to find the code that caused a violation."""
     return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
 
 
-class Violation(NamedTuple):
-    """Memory that was given to the driver and did not live as long as the contract says.
+def violation_of(
+    note: Mapping[str, Any], *, python_stack: Sequence[str] = (), creator: Sequence[str] = ()
+) -> Violation:
+    """Return the violation that a driver noted; of another note, process and test are right.
 
-    Attributes
+    Parameters
     ----------
-    number : int
-        Number of the violation in this process, from 1.
-    state : int
-        Number of the CUlinkState in the order of creation, from 1.
-    option : str
-        Name of the option, such as ``"CU_JIT_ERROR_LOG_BUFFER"``; ``"optionValues"`` for the array itself,
-        ``"CUlinkState"`` for a state that was used after cuLinkDestroy.
-    what, expected, found : str
-        What happened to the memory, the content that it should have, and the content that it has.
-    call : str
-        The driver function at whose entry it was noticed.
-    native_stack : tuple of str
-        Innermost first.
-    python_stack : tuple of str
-        Outermost first; empty if no Python code was running.
-    creator_native_stack, creator_python_stack : tuple of str
-        The same of the cuLinkCreate that took the memory; empty if it was called before the run began, or if more than
-        64 states were destroyed since this one was.
-    process : str
-        The process in which it happened, in words; empty for this one.
-    test : str
-        The test that started that process; empty for none.
+    note : mapping
+        The note of a process below this one, or the event of this one.
+    python_stack : sequence of str
+    creator : sequence of str
+        The stack of the cuLinkCreate that took the memory.
     """
-
-    number: int
-    state: int
-    option: str
-    what: str
-    expected: str
-    found: str
-    call: str
-    native_stack: tuple[str, ...]
-    python_stack: tuple[str, ...]
-    creator_native_stack: tuple[str, ...] = ()
-    creator_python_stack: tuple[str, ...] = ()
-    process: str = ""
-    test: str = ""
-
-    def __str__(self) -> str:
-        where = f"{self.process}: " if self.process else ""
-        return (
-            f"{where}link state {self.state}: {self.option}: {self.what}, noticed by {self.call}; "
-            f"expected {self.expected}, found {self.found}"
-        )
-
-    @property
-    def long_repr(self) -> str:
-        """The violation in several lines, with its stacks and the rule that it breaks."""
-        lines = [str(self)]
-        lines += ["called from:", *(f"  {line}" for line in self.python_stack)] if self.python_stack else []
-        lines += self._creator
-        lines += ["native frames:", *(f"  {line}" for line in self.native_stack)] if self.native_stack else []
-        if self.option == "CUlinkState":
-            lines.append("No call may use a CUlinkState after cuLinkDestroy, in any thread (CUDA Driver API).")
-        else:
-            lines.append(
-                "The option values and log buffers given to cuLinkCreate must live until cuLinkDestroy "
-                "(CUDA Driver API, cuLinkCreate)."
-            )
-        return "\n".join(lines)
-
-    @property
-    def fix(self) -> str:
-        """The smallest change of the program that ends the violation."""
-        if self.option == "CUlinkState":
-            return "Make no call with a CUlinkState after its cuLinkDestroy."
-        return "Keep the memory that cuLinkCreate was given until cuLinkDestroy."
-
-    @property
-    def _creator(self) -> list[str]:
-        """The lines on the other end: the cuLinkCreate that took the memory."""
-        stack = self.creator_python_stack or self.creator_native_stack
-        if not stack:
-            return []
-        what = "made" if self.option == "CUlinkState" else "given its memory"
-        return [f"link state {self.state} was {what} by cuLinkCreate, called from:", *(f"  {line}" for line in stack)]
-
-
-def violation_of(note: Mapping[str, Any]) -> Violation:
-    """Return the violation that a driver in another process noted; of another note, process and test are right."""
 
     def text(field: str) -> str:
         return str(note.get(field, ""))
 
     name, _, phase = text("test").rpartition(" ")
+    state, rule, what = f"link state {note.get('state', 0)}", text("option"), text("what")
+    verb, advice, fix = _RULES.get(rule, _RULE_OF_MEMORY)
     return Violation(
-        int(note.get("violation", 0)),
-        int(note.get("state", 0)),
-        text("option"),
-        text("what"),
-        text("expected"),
-        text("found"),
-        text("call"),
-        tuple(map(str, note.get("stack", ()))),
-        (),
-        process=f"process {text('pid')} ({text('command')})",
+        check="lifetimes",
+        number=int(note.get("violation", 0)),
+        handle=int(note.get("state", 0)),
+        rule=rule,
+        what=what,
+        text=f"{state}: {rule}: {what}, noticed by {text('call')}; expected {text('expected')}, found {text('found')}",
+        call=text("call"),
+        native_stack=tuple(map(str, note.get("stack", ()))),
+        python_stack=tuple(python_stack),
+        history=(f"{state} was {verb} by cuLinkCreate, called from:", *(f"  {line}" for line in creator))
+        if creator
+        else (),
+        advice=advice,
+        fix=fix,
+        process=f"process {text('pid')} ({text('command')})" if "command" in note else "",
         test=name if phase.startswith("(") else text("test"),
     )
 
@@ -442,30 +396,23 @@ class DriverControl:
         with self._lock:
             self._violations = [one for one in self._violations if one not in violations]
 
-    def _creator(self, state: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Native frames and lines of Python that led to the cuLinkCreate of a state."""
+    def _creator(self, state: int) -> list[str]:
+        """Lines of Python that led to the cuLinkCreate of a state, or else native frames.
+
+        Empty if it was called before the run began, or if more than 64 states were destroyed since this one was.
+        """
         text = ctypes.create_string_buffer(_STACK_SIZE)
         if self._library.cudalinkCreator(state, text, _STACK_SIZE) == 0:
-            return (), ()
+            return []
         lines = text.value.decode(errors="replace").splitlines()
         python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
-        return tuple(line[1:] for line in lines if line.startswith("n")), tuple(reversed(python))
+        return python[::-1] or [line[1:] for line in lines if line.startswith("n")]
 
     def _notice(self, event: bytes) -> None:
         facts = json.loads(event)
         frames = traceback.extract_stack(sys._getframe(1)) if sys._getframe().f_back else []  # noqa: SLF001
-        noticed = Violation(
-            facts["violation"],
-            facts["state"],
-            facts["option"],
-            facts["what"],
-            facts["expected"],
-            facts["found"],
-            facts["call"],
-            tuple(facts["stack"]),
-            tuple(f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if _tells(frame.filename)),
-            *self._creator(facts["state"]),
-        )
+        stack = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if _tells(frame.filename)]
+        noticed = violation_of(facts, python_stack=stack, creator=self._creator(facts["state"]))
         with self._lock:
             self._violations.append(noticed)
             self._noted += 1

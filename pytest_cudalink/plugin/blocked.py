@@ -31,18 +31,17 @@ _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
 }
 #: Parts that others need.
 _NEEDED: Final = (
-    *(
-        "lifecycle",
-        "listener",
-        "current-test",
-        "ledger",
-        "xdist",
-        "isolation",
-        "isolated",
-        "backends",
-        "marked-tests",
-        "sticky-stop",
-    ),
+    "lifecycle",
+    "listener",
+    "current-test",
+    "ledger",
+    "reporter",
+    "xdist",
+    "isolation",
+    "isolated",
+    "backends",
+    "marked-tests",
+    "sticky-stop",
 )
 
 

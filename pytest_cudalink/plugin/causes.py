@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from .check import Check, Phase, Seen
 from .parts import LEDGER
 
 if TYPE_CHECKING:
@@ -51,14 +52,14 @@ class _Found(NamedTuple):
 _NOTHING: Final = _Found()
 
 
-class Causes:
-    """A plugin object that explains each phase that failed, and may turn a failure after a refused call into a skip.
+class Causes(Check):
+    """Explains each phase that failed, and may turn a failure after a refused call into a skip.
 
     There once this process has a driver to watch or native code.
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        super().__init__(run)
         self._skips = run.settings.unsupported.value == "skip"
         self._driver: DriverControl | None = None
         self._below: Descendants | None = None
@@ -155,35 +156,26 @@ class Causes:
 
     # -- reports
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self) -> None:
-        """Note that calls so far belong to no test."""
-        self._forget()
+    def begin(self, _nodeid: str) -> None:
+        """Note that calls so far belong to no test, and drop errors that no later test can raise again.
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        A long run would keep the frames of all.
+        """
+        self._forget()
+        del self._known[:-_ERRORS_KEPT]
+
+    def sections(self, phase: Phase) -> Iterator[Seen]:
         """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
-        report = yield
-        found = self._of(call.excinfo.value if call.excinfo is not None else None, item.nodeid)
-        if self._has_cause and call.when == "setup":  # a plugin runs the test again
+        found = self._of(phase.error, phase.nodeid)
+        if self._has_cause and phase.when == "setup":  # a plugin runs the test again
             self._has_cause, self._run.part(LEDGER).test.cause = False, None
-        if found.cause is None or not report.failed:
-            return report
-        _show(report, found)
+        if found.cause is None or not phase.report.failed:
+            return
         self._has_cause = True
         facts = self._run.part(LEDGER).test
         facts.cause = facts.cause or found.cause
         facts.refused = [{"function": function, "note": note} for function, note in found.calls] or facts.refused
-        if call.when == "teardown":  # the ledger has handed the facts of this test over
-            report.cudalink = facts.as_json()  # type: ignore[attr-defined]
-            if self._run.settings.properties.value == "on":
-                known = dict(report.user_properties)
-                report.user_properties += [one for one in facts.properties_of_failure() if one[0] not in known]
-        if self._skips and found.calls:
-            _skip(item, report, found.calls)
-        return report
+        yield _section(found, skips=self._skips)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -198,13 +190,8 @@ class Causes:
         """Explain the report of a file that cannot be collected."""
         found = self._of(error)
         if found.cause is not None:
-            _show(report, found)
+            report.sections.append(_section(found)[:2])
             report.cudalink_cause = found.cause  # type: ignore[attr-defined]
-
-    @pytest.hookimpl
-    def pytest_runtest_logfinish(self) -> None:
-        """Forget the errors that no later test can raise again; a long run would keep the frames of all."""
-        del self._known[:-_ERRORS_KEPT]
 
 
 def explain_unasked(
@@ -212,7 +199,7 @@ def explain_unasked(
 ) -> None:
     """Explain a failure for want of a driver in a run for which nothing asks; of other failures it knows nothing."""
     if report.failed and (cause := _missing_driver(error, config)) is not None:
-        _show(report, _Found(cause=cause))
+        report.sections.append(_section(_Found(cause=cause))[:2])
 
 
 def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord | None:
@@ -235,16 +222,15 @@ def _finds_driver() -> bool:
     return preload.emulated_driver() is not None or preload.driver_exists()
 
 
-def _show(report: pytest.TestReport | pytest.CollectReport, found: _Found) -> None:
-    """Add the section of what was found."""
-    from ..report.wording import explanation
+def _section(found: _Found, *, skips: bool = False) -> Seen:
+    from ..report.wording import explanation, not_emulated
 
     assert found.cause is not None
-    if found.calls:
-        lines = [f"{function}: {note}" for function, note in found.calls]
-        report.sections.append((_NOT_EMULATED, "\n".join([*lines, "", _ADVICE])))
-    else:
-        report.sections.append((_WHY, explanation(found.cause)))
+    if not found.calls:
+        return Seen(_WHY, explanation(found.cause), "report")
+    text = "\n".join([*(f"{function}: {note}" for function, note in found.calls), "", _ADVICE])
+    reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in found.calls])}"
+    return Seen(_NOT_EMULATED, text, "skip" if skips else "report", reason)
 
 
 def _telling(error: BaseException, words: re.Pattern[str]) -> str:
@@ -322,12 +308,3 @@ def _of_link_error(error: BaseException) -> CauseRecord | None:
     from ..linker.causes import of_link_error
 
     return of_link_error(error)
-
-
-def _skip(item: pytest.Item, report: pytest.TestReport, calls: Sequence[tuple[str, str]]) -> None:
-    from ..report.wording import not_emulated
-    from .facts import skip_unsupported
-
-    path, line, _ = item.reportinfo()
-    reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in calls])}"
-    skip_unsupported(report, (str(path), (line or 0) + 1, f"Skipped: {reason}"))

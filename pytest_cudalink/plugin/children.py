@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from ..signals import signal_name
 from .run import Run, Task
 
 __all__ = ["End", "ServerProcess", "Stopped", "end_of", "key", "start_one"]
@@ -58,7 +59,7 @@ def end_of(code: int) -> End:
     """Return how a process ended, of its return code as in `subprocess`: a signal is negative."""
     if code >= 0:
         return End(exitcode=code)
-    return End(signal=signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}")
+    return End(signal=signal_name(code) or f"signal {-code}")
 
 
 def key(item: pytest.Item) -> str:

@@ -16,7 +16,8 @@ from .settings import restore
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..emulator.control import DriverControl, Violation
+    from ..emulator.control import DriverControl
+    from ..violations import Violation
     from .run import Run
 
 __all__ = ["Descendants", "of", "start", "started_by"]

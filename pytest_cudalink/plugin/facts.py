@@ -13,33 +13,61 @@ from ..report.wording import explanation
 if TYPE_CHECKING:
     from ..report.events import CauseRecord
 
-__all__ = ["Facts", "fail", "fail_with", "is_unsupported", "skip_unsupported"]
+__all__ = ["VIOLATIONS", "Counts", "Facts", "fail", "fail_with", "is_unsupported", "skip_unsupported"]
 
 
-@dataclass(eq=False)
-class Facts:
-    """What one attempt of a test did; travels on its last report, as plain values that cross a process border.
+#: By check: a violation and several, and the property with the number of those of a test.
+VIOLATIONS: Final = {
+    "lifetimes": ("lifetime violation", "lifetime violations", "cudalink.violations"),
+    "jitlink-contract": (
+        "violation of nvJitLink's contract",
+        "violations of nvJitLink's contract",
+        "cudalink.jitlink_contract",
+    ),
+}
+
+
+@dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
+class Counts:
+    """What is counted in tests and outside of them; travels as plain values that cross a process border.
 
     Attributes
     ----------
     links : Counter of str
         Number of links by ``target/backend``.
-    violations : int
-        Number of lifetime violations.
-    contract : int
-        Number of violations of nvJitLink's contract.
+    unsteered : Counter of str
+        Number of links that no target steers, by `unsteered.key`.
+    violations : Counter of str
+        Number of violations by check.
+    verdicts : list of dict
+        Verdicts of the guard rails.
+    unsupported : dict of str to str
+        Targets that cannot be steered, with the reason.
+    """
+
+    links: Counter[str] = field(default_factory=Counter)
+    unsteered: Counter[str] = field(default_factory=Counter)
+    violations: Counter[str] = field(default_factory=Counter)
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    unsupported: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+
+
+@dataclass(eq=False)
+class Facts(Counts):
+    """What one attempt of a test did; travels on its last report.
+
+    Attributes
+    ----------
     undestroyed : int
         Number of nvJitLink handles that the test left behind.
     documented : dict of str to str, or None
         The failure that the test asserted: ``requirement`` and ``raises``.
     missing : str or None
         The requirement that the skipped test needs.
-    verdicts : list of dict
-        Verdicts of the guard rails.
-    unsupported : dict of str to str
-        Targets that cannot be steered, with the reason.
-    unsteered : Counter of str
-        Number of links that no target steers, by `unsteered.key`.
     refused : list of dict
         Calls that the emulated driver refused and because of which the test failed: ``function`` and ``note``.
     cause : CauseRecord, or None
@@ -49,22 +77,12 @@ class Facts:
         does not end.
     """
 
-    links: Counter[str] = field(default_factory=Counter)
-    violations: int = 0
-    contract: int = 0
     undestroyed: int = 0
     documented: dict[str, str] | None = None
     missing: str | None = None
-    verdicts: list[dict[str, Any]] = field(default_factory=list)
-    unsupported: dict[str, str] = field(default_factory=dict)
-    unsteered: Counter[str] = field(default_factory=Counter)
     refused: list[dict[str, str]] = field(default_factory=list)
     cause: CauseRecord | None = None
     sticky: dict[str, Any] | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """The facts as plain values."""
-        return {**vars(self), "links": dict(self.links), "unsteered": dict(self.unsteered)}
 
     def properties(self) -> list[tuple[str, str]]:
         """The facts as properties of a JUnit report, without those that are empty."""
@@ -73,21 +91,15 @@ class Facts:
             found.append(("cudalink.links", _counts(self.links)))
         if self.unsteered:
             found.append(("cudalink.unsteered", _counts(self.unsteered)))
-        if self.violations:
-            found.append(("cudalink.violations", str(self.violations)))
-        if self.contract:
-            found.append(("cudalink.jitlink_contract", str(self.contract)))
+        found += [
+            (name, str(self.violations[check])) for check, (*_, name) in VIOLATIONS.items() if self.violations[check]
+        ]
         if self.documented:
             found.append(("cudalink.documented", "{requirement}: {raises}".format(**self.documented)))
         if self.missing:
             found.append(("cudalink.missing", self.missing))
         if self.sticky:
             found.append(("cudalink.sticky", self.sticky["error"]))
-        return [*found, *self.properties_of_failure()]
-
-    def properties_of_failure(self) -> list[tuple[str, str]]:
-        """The properties of a test that failed: the refused functions, and why it failed."""
-        found = []
         if self.refused:
             found.append(("cudalink.refused", " ".join(one["function"] for one in self.refused)))
         if self.cause:

@@ -15,25 +15,23 @@ if TYPE_CHECKING:
     from ..audit import Audit
     from ..audit.device_code import DeviceCode
     from ..emulator import Emulation
-    from ..emulator.control import DriverControl, Injected, Violation
+    from ..emulator.control import DriverControl, Injected
     from ..guardrails import CompatibilityGuardRails
     from ..linker import Linker, LinkerOptions, ObjectCode
     from ..linker.dispatch import Case
-    from ..process.jitlink_contract import ContractViolation
     from ..toolchains.system_toolkit import SystemLayout, SystemToolkit
     from ..versions import CudaVersion
-    from .jitlink_contract import JitLinkContractChecks
-    from .lifetimes import Lifetimes
+    from ..violations import Violation
     from .run import Run
     from .settings import Settings
+    from .violation_check import ViolationCheck
 
 __all__ = [
+    "BrokenRules",
     "Cudalink",
-    "DriverLifetimes",
     "EmulatedDriver",
     "FakeVersions",
     "LinkerFactory",
-    "NvJitLinkContract",
     "SystemToolkitFactory",
     "audit_wheel",
     "cudalink",
@@ -199,41 +197,23 @@ class EmulatedDriver:
         return sorted({functions[one] for one in waiting if one in functions})
 
 
-class DriverLifetimes:
-    """Value of the fixture ``driver_lifetimes``."""
+class BrokenRules:
+    """Value of the fixtures ``driver_lifetimes`` and ``nvjitlink_contract``."""
 
-    def __init__(self, lifetimes: Lifetimes) -> None:
-        self._lifetimes = lifetimes
+    def __init__(self, check: ViolationCheck) -> None:
+        self._check = check
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         """Violations so far in this phase of the test; unreachable objects are destroyed first."""
         gc.collect()
-        return self._lifetimes.violations
+        return self._check.violations
 
     def expect(self) -> tuple[Violation, ...]:
         """Return the violations so far, and consume them: they fail no test."""
         found = self.violations
-        self._lifetimes.consume(found)
+        self._check.consume(found)
         return found
-
-
-class NvJitLinkContract:
-    """Value of the fixture ``nvjitlink_contract``."""
-
-    def __init__(self, checks: JitLinkContractChecks) -> None:
-        self._checks = checks
-
-    @property
-    def violations(self) -> tuple[ContractViolation, ...]:
-        """Violations so far in this phase of the test; unreachable objects are destroyed first."""
-        gc.collect()
-        return self._checks.violations
-
-    def expect(self) -> tuple[ContractViolation, ...]:
-        """Return the violations so far, and consume them: they fail no test."""
-        gc.collect()
-        return self._checks.consume()
 
 
 def _run_of(config: pytest.Config) -> Run:
@@ -415,34 +395,35 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
 
 
 @pytest.fixture
-def nvjitlink_contract(pytestconfig: pytest.Config) -> NvJitLinkContract:
+def nvjitlink_contract(pytestconfig: pytest.Config) -> BrokenRules:
     """Violations of nvJitLink's contract in this test; ``expect()`` consumes those that the test makes on purpose."""
     from . import jitlink_contract
+    from .parts import JITLINK_CONTRACT
 
     run = _run_of(pytestconfig)
     jitlink_contract.start(run)
-    found = jitlink_contract.of(run)
+    found = run.get(JITLINK_CONTRACT)
     if found is None:
         setting = run.settings.jitlink_contract
         reason = f"--cudalink-jitlink-contract={setting}" if setting.value == "off" else "not possible on this system"
         _skip(pytestconfig, "checks of nvJitLink's contract", reason)
-    return NvJitLinkContract(found)
+    return BrokenRules(found)
 
 
 @pytest.fixture
-def driver_lifetimes(pytestconfig: pytest.Config) -> DriverLifetimes:
+def driver_lifetimes(pytestconfig: pytest.Config) -> BrokenRules:
     """Lifetime violations so far in this test; ``expect()`` consumes those that the test makes on purpose."""
-    from . import lifetimes
+    from .parts import LIFETIMES
 
     run = _run_of(pytestconfig)
-    found = lifetimes.of(run)
+    found = run.get(LIFETIMES)
     if found is None:
         from ..process import preload
 
         if preload.emulation() is None:
             _skip_unemulated(pytestconfig)
         _skip(pytestconfig, "lifetime checks", f"--cudalink-lifetime={run.settings.lifetime}")
-    return DriverLifetimes(found)
+    return BrokenRules(found)
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ..emulator.control import Violation
     from ..guardrails import Verdict
     from ..guardrails.provenance import Library
-    from ..process.jitlink_contract import ContractViolation
     from ..targets import Choice, LinkEvent, LinkInput, Target, UnsteeredLink
+    from ..violations import Violation
 
 __all__ = [
     "pytest_cudalink_decide",
@@ -164,7 +163,7 @@ def pytest_cudalink_verdict(config: pytest.Config, verdict: Verdict, nodeid: str
 
 @pytest.hookspec
 def pytest_cudalink_violation(
-    config: pytest.Config, violation: Violation | ContractViolation, nodeid: str | None, maker: str | None
+    config: pytest.Config, violation: Violation, nodeid: str | None, maker: str | None
 ) -> None:
     """Called for every violation that an emulated driver or the checks of nvJitLink noticed, in its process.
 
@@ -173,8 +172,8 @@ def pytest_cudalink_violation(
     Parameters
     ----------
     config : pytest.Config
-    violation : pytest_cudalink.emulator.control.Violation or pytest_cudalink.process.jitlink_contract.ContractViolation
-        Option or rule, what was expected and found, the function, and both stacks.
+    violation : pytest_cudalink.violations.Violation
+        The check that noticed it, the rule, how it was broken, the function, and both stacks.
     nodeid : str or None
         The test during which it happened; None outside tests.
     maker : str or None

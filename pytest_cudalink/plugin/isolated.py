@@ -17,10 +17,10 @@ import pytest
 
 from ..plurals import counted
 from ..regular_files import identity
-from . import descendants, faults, pytest_private, sticky
+from . import descendants, faults, pytest_private
 from .children import key
 from .ledger import Outside
-from .parts import LEDGER
+from .parts import LEDGER, REPORTER, STICKY_GUARD
 from .run import Run, Task, run_of
 
 __all__ = ["Child", "Server", "restrict"]
@@ -80,7 +80,6 @@ class Child:
 
     def __init__(self, config: pytest.Config, task: Task) -> None:
         self._config, self._task = config, task
-        self._seen_by_both = 0
         self._session: pytest.Session | None = None
         self._file: int | None = None
         self._identity: tuple[int, int] | None = None
@@ -114,9 +113,12 @@ class Child:
             pytest_private.rename(item, self._task.nodeid)
 
     def pytest_collection_finish(self) -> None:
-        """Note which violations the process that waits has seen, too: it has collected the same."""
-        book = run_of(self._config).get(LEDGER)
-        self._seen_by_both = len(book.outside.violations) if book is not None else 0
+        """Forget what the process that waits has seen, too: it has collected the same."""
+        run = run_of(self._config)
+        if (reporter := run.get(REPORTER)) is not None:
+            reporter.between()
+        if (book := run.get(LEDGER)) is not None:
+            book.outside = Outside()
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Hand over what ends the run: ``pytest.exit``, or an interruption that the test itself has raised."""
@@ -133,16 +135,8 @@ class Child:
         run = run_of(self._config)
         if (planned := faults.of(run)) is not None:
             self._write("faults", planned.as_json())
-        book = run.get(LEDGER)
-        if book is not None:
-            outside = book.outside
-            own = Outside(
-                problems=outside.problems,
-                violations=outside.violations[self._seen_by_both :],
-                unlinked_modules=outside.unlinked_modules,
-                clashes=outside.clashes,
-            )
-            self._write("outside", own.as_json())
+        if (book := run.get(LEDGER)) is not None:
+            self._write("outside", book.outside.as_json())
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -223,7 +217,7 @@ class Server(Child):
             following = self._items.get(request["next"] or "")
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._open(self._task.reports)
-            guard = sticky.of(run_of(item.config))
+            guard = run_of(item.config).get(STICKY_GUARD)
             ends = guard is not None and guard.found is not None
             self._reply(status=0, ends=ends)
             return ends

@@ -24,8 +24,9 @@ from typing import Any, Final, cast
 import pytest
 
 from ..report.wording import call_in_words
-from . import children, event_file, faults, ledger, lifetimes, pytest_private, record_file
+from . import children, event_file, faults, ledger, pytest_private, record_file
 from .facts import fail
+from .parts import LIFETIMES
 from .plan import PLAN
 from .run import Run
 
@@ -114,8 +115,8 @@ class Isolation:
                 crashed = not (orderly or refused or end.stopped)
                 story = self._story(item, end, folder, started=bool(found), crashed=crashed)
                 found = _with_end(item, found, story, spent, crashed=crashed)
-            if (checks := lifetimes.of(self._run)) is not None:
-                checks.add_late(item, found[-1])
+            if (check := self._run.get(LIFETIMES)) is not None:
+                check.add_late(item, found[-1])
             _echo(item.config, found)
             return found, None
 
@@ -281,12 +282,11 @@ def _lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _take(run: Run, kind: str, data: Any, prefix: str = "") -> None:
-    """Add what another process hands over of what no report shows; problems and violations get the prefix."""
+    """Add what another process hands over of what no report shows; problems and notes get the prefix."""
     if kind == "faults":
         faults.take(run, data)
     elif kind == "outside":
-        problems = [f"{prefix}{text}" for text in data["problems"]]
-        ledger.of(run).outside.add_outside({**data, "problems": problems}, prefix)
+        ledger.of(run).outside.add_outside(data, prefix)
 
 
 def _pass_outside_on(run: Run, file: Path) -> int | None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..process.jitlink_contract import ContractViolation
 from ..report.wording import EVENTS_UNWRITTEN, UNWRITTEN, link_key
 from . import pytest_private
-from .facts import Facts
+from .facts import Counts, Facts
 from .parts import LEDGER
 
 if TYPE_CHECKING:
-    from ..emulator.control import Violation
     from ..guardrails import Verdict
     from ..report.events import StickyRecord
     from ..targets import LinkEvent, UnsteeredLink
+    from ..violations import Violation
     from .run import Run
 
-__all__ = ["Ledger", "Outside", "Totals", "describe", "of"]
+__all__ = ["Ledger", "Outside", "Totals", "of"]
 
 
 def of(run: Run) -> Ledger:
@@ -30,59 +29,39 @@ def of(run: Run) -> Ledger:
     return run.part(LEDGER)
 
 
-def describe(violation: Violation | ContractViolation, maker: str | None, nodeid: str | None) -> str:
-    """Return a violation in several lines, with the test that created the link state if that is another one."""
-    made = "handle was created" if isinstance(violation, ContractViolation) else "link state was created"
-    if not isinstance(violation, ContractViolation) and violation.process:
-        made = "process was started"
-    note = "" if maker in (nodeid, None) else f"\nThe {made} by {maker}."
-    return violation.long_repr + note
-
-
-@dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
-class Outside:
-    """What belongs to no test of this process; travels as plain values to the process that waits for this one.
+@dataclass(eq=False)
+class Outside(Counts):
+    """What belongs to no test of this process.
 
     Attributes
     ----------
-    links, verdicts, unsupported
-        As of `Facts`.
     problems : list of str
         Why the run fails although no test shows it.
+    notes : list of str
+        What was seen outside of tests and fails nothing.
     unlinked_modules : int
         Number of modules that an emulated driver loaded and that no seen link can have made.
-    violations : list of str
-        Lifetime violations outside of tests, described.
     clashes : list of str
         Two majors of one CUDA library in a process, where that fails no test.
     missing : Counter of str
         Number of modules that were skipped, by what they need.
-    unsteered : Counter of str
-        Number of links that no target steers, by `unsteered.key`.
     """
 
-    links: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
-    unsteered: Counter[str] = field(default_factory=Counter)
-    verdicts: list[dict[str, Any]] = field(default_factory=list)
-    unsupported: dict[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     unlinked_modules: int = 0
-    violations: list[str] = field(default_factory=list)
     clashes: list[str] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return {**vars(self), **{name: dict(getattr(self, name)) for name in ("links", "missing", "unsteered")}}
-
     def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
-        """Add what `as_json` returned, in this process or in another; violations get the prefix."""
+        """Add what `as_json` returned, in this process or in another; problems and notes get the prefix."""
         if given:
+            self.violations.update(given["violations"])
             self.missing.update(given["missing"])
-            self.problems += given["problems"]
+            self.problems += [f"{prefix}{text}" for text in given["problems"]]
+            self.notes += [f"{prefix}{text}" for text in given["notes"]]
             self.unlinked_modules += given["unlinked_modules"]
             self.clashes += given["clashes"]
-            self.violations += [f"{prefix}{text}" for text in given["violations"]]
             self._join(given)
 
     def _join(self, facts: Mapping[str, Any]) -> None:
@@ -93,16 +72,14 @@ class Outside:
         self.unsupported.update(facts["unsupported"])
 
 
-@dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
+@dataclass(eq=False)
 class Totals(Outside):
     """The sums of a run, over all its processes.
 
     Attributes
     ----------
-    violations_of_tests : Counter of str
-        Number of lifetime violations by test.
-    contract_of_tests : Counter of str
-        Number of violations of nvJitLink's contract by test.
+    violations_of_tests : dict of str to Counter of str
+        Number of violations by check and test.
     undestroyed : Counter of str
         Number of nvJitLink handles that were left behind, by test.
     documented : list of (str, str, str)
@@ -113,8 +90,7 @@ class Totals(Outside):
         The events "sticky" of the run.
     """
 
-    violations_of_tests: Counter[str] = field(default_factory=Counter)
-    contract_of_tests: Counter[str] = field(default_factory=Counter)
+    violations_of_tests: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     undestroyed: Counter[str] = field(default_factory=Counter)
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     refused: dict[str, list[str]] = field(default_factory=dict)
@@ -143,22 +119,21 @@ class Totals(Outside):
             self.documented.append((nodeid, documented["requirement"], documented["raises"]))
         if missing := facts["missing"]:
             self.missing[missing] += 1
-        if violations := facts["violations"]:
-            self.violations_of_tests[nodeid] += violations
-        if contract := facts["contract"]:
-            self.contract_of_tests[nodeid] += contract
+        for check, number in facts["violations"].items():
+            self.violations_of_tests[check][nodeid] += number
         if undestroyed := facts["undestroyed"]:
             self.undestroyed[nodeid] += undestroyed
         if refused := facts["refused"]:
             self.refused[nodeid] = sorted({str(one["function"]) for one in refused})
         self._join(facts)
 
-    def failing(self, lifetime: str) -> list[str]:
-        """Return why the run fails although no test shows it; `lifetime` is the mode of the checks."""
+    @property
+    def failing(self) -> list[str]:
+        """Why the run fails although no test shows it."""
         problems: dict[str, str] = {}
         for text in self.problems:
             problems.setdefault(text[max(0, text.find(UNWRITTEN), text.find(EVENTS_UNWRITTEN)) :], text)
-        return [*problems.values(), *(self.violations if lifetime != "report" else [])]
+        return [*problems.values()]
 
 
 class Ledger:
@@ -221,17 +196,8 @@ class Ledger:
         self.here.verdicts.append({"nodeid": nodeid, **content})
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_cudalink_violation(
-        self, violation: Violation | ContractViolation, nodeid: str | None, maker: str | None
-    ) -> None:
-        if nodeid is None and isinstance(violation, ContractViolation):
-            return  # the checks of the contract report it
-        if isinstance(violation, ContractViolation):
-            self.test.contract += 1
-        elif nodeid is not None:
-            self.test.violations += 1
-        else:
-            self.outside.violations.append(describe(violation, maker, None))
+    def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
+        (self.outside if nodeid is None else self.test).violations[violation.check] += 1
 
     # -- pytest's hooks
 
@@ -247,21 +213,22 @@ class Ledger:
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, object]:
         report = yield
         if call.when == "teardown":
-            self._put_on(report)
+            self.put_on(report)
         return report
 
-    def _put_on(self, report: pytest.TestReport) -> None:
-        """Put the facts of the test onto its last report."""
+    def put_on(self, report: pytest.TestReport) -> None:
+        """Put the facts of the test onto its last report, once more if a check has added some."""
         facts = self._facts
         if facts is not None:
             report.cudalink = facts.as_json()  # type: ignore[attr-defined]
             if self._run.settings.properties.value == "on":
-                report.user_properties.extend(facts.properties())
+                known = dict(report.user_properties)
+                report.user_properties += [one for one in facts.properties() if one[0] not in known]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown" and not hasattr(report, "cudalink"):
-            self._put_on(report)  # what was found while that report was made can have opened the ledger
+            self.put_on(report)  # what was found while that report was made can have opened the ledger
         facts: Mapping[str, Any] | None = getattr(report, "cudalink", None)
         if report.when == "teardown":
             self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt

@@ -25,10 +25,10 @@ from .parts import (
     LIFETIMES,
     LOADED_MODULES,
     MARKED_TESTS,
-    MISMATCHES,
     NATIVE_LINKS,
     PROVENANCE,
     RECORD_FILE,
+    REPORTER,
     REQUIRED,
     RESULTS,
     STICKY_GUARD,
@@ -90,7 +90,7 @@ def wake(config: pytest.Config, *, in_test: bool = False) -> Run:
         run = run_of(config)
         _start_session(run)
         if (libraries := run.get(PROVENANCE)) is not None:
-            libraries.look(None, "before anything asked for pytest-cudalink")
+            libraries.take(None, "before anything asked for pytest-cudalink")
     return run_of(config)
 
 
@@ -352,8 +352,8 @@ def pytest_exception_interact(
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Add what belongs to no test, and fail the run for it; a worker of xdist leaves that to its controller."""
     run = run_of(session.config)
-    if (mismatches := run.get(MISMATCHES)) is not None:
-        mismatches.session_finish()
+    if (reporter := run.get(REPORTER)) is not None:
+        reporter.finish()
     if run.is_controller and not run.late_header:  # a marker in its workers can be the first to need them
         _warn_of_ignored(run, late=True)
     book = run.get(LEDGER)
@@ -361,8 +361,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     book.totals.add_outside(book.outside.as_json())
     required = run.get(REQUIRED)
-    run.failing = [*book.totals.problems, *(required.unmet if required is not None else ())]
-    if (run.failing or book.totals.failing(run.settings.lifetime.value)) and session.exitstatus == pytest.ExitCode.OK:
+    run.failing = [*book.totals.failing, *(required.unmet if required is not None else ())]
+    if run.failing and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

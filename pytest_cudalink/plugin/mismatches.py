@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-import pytest
-
-from . import ledger
-from .facts import fail
+from .check import Check, Phase, Seen
 
 if TYPE_CHECKING:
+    import pytest
+
     from .run import Run
 
 __all__ = ["Mismatches", "UnsteeredLinkWarning"]
+
+
+_SECTION: Final = "cudalink forced backend"
 
 
 class UnsteeredLinkWarning(UserWarning):
     """Code that no target steers linked on another backend than the forced one, under ``--cudalink-unsteered=warn``."""
 
 
-class Mismatches:
-    """A plugin object, there once something linked otherwise than it was forced: no test passes over that.
+class Mismatches(Check):
+    """There once something linked otherwise than it was forced: no test passes over that.
 
     The error may be caught by the code that linked, expected by the test, or raised where no test runs; the next report
     of a phase fails with it then, or the run.
@@ -34,7 +36,7 @@ class Mismatches:
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        super().__init__(run)
         self.pending: Counter[str] = Counter()
         self._outside: Counter[str] = Counter()
         self._warnings: Counter[str] = Counter()
@@ -55,19 +57,16 @@ class Mismatches:
         problems = self._warnings if warn else self._outside if run.nodeid is None else self.pending
         problems[text] = 1 if once else problems[text] + 1
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        report = yield
+    def sections(self, phase: Phase) -> Iterator[Seen]:
+        yield from self._warned()
         shown, self.pending = self.pending, Counter()
+        failed = phase.report.failed
+        if text := "\n".join(one for one in _with_number(shown) if not failed or one not in phase.report.longreprtext):
+            yield Seen(_SECTION, text)
+
+    def _warned(self) -> list[Seen]:
         warned, self._warnings = self._warnings, Counter()
-        for text in _with_number(warned):
-            try:
-                item.warn(UnsteeredLinkWarning(text))
-            except UnsteeredLinkWarning:  # the run turns warnings into errors
-                shown[text] += 1
-        if text := "\n".join(one for one in _with_number(shown) if not report.failed or one not in report.longreprtext):
-            fail(report, "cudalink forced backend", text)
-        return report
+        return [Seen(_SECTION, text, "warn", category=UnsteeredLinkWarning) for text in _with_number(warned)]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Leave out of the summary what the error of a collected file shows."""
@@ -75,19 +74,10 @@ class Mismatches:
             for text in [text for text in self._outside if text in report.longreprtext]:
                 del self._outside[text]
 
-    def session_finish(self) -> None:
-        """Fail the run for those that no report will show, or warn of them.
-
-        Not a hook: another plugin's `pytest_sessionfinish` can be what linked first, too late for pytest to call this.
-        """
-        problems = [*_with_number(self.pending), *_with_number(self._outside)]
-        for text in _with_number(self._warnings):
-            try:
-                self._run.config.issue_config_time_warning(UnsteeredLinkWarning(text), stacklevel=2)
-            except UnsteeredLinkWarning:
-                problems.append(text)
-        if problems:
-            ledger.of(self._run).outside.problems += problems
+    def finish(self) -> list[Seen]:
+        """Fail the run for those that no report will show, or warn of them."""
+        texts = [*_with_number(self.pending), *_with_number(self._outside)]
+        return [*(Seen(_SECTION, text) for text in texts), *self._warned()]
 
 
 def _with_number(problems: Counter[str]) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from ..process import jitlink_calls
+from .check import Check, Phase
 from .parts import CAUSES, LEDGER
 
 if TYPE_CHECKING:
@@ -22,12 +22,11 @@ _LIBRARY: Final = "libnvJitLink"
 _FOREIGN_CALLS: Final = ("libffi", "_ctypes", "_cffi")
 
 
-class NativeLinks:
-    """A plugin object, there once native code may link: reports the links that C counted, before the test's report."""
+class NativeLinks(Check):
+    """There once native code may link: reports the links that C counted, before the test's report."""
 
     def __init__(self, run: Run) -> None:
-        self._run = run
-        run.follow()
+        super().__init__(run)
         before = run.begins_late and _is_loaded()
         self._watches = jitlink_calls.start()
         if before:
@@ -36,7 +35,7 @@ class NativeLinks:
                 "be missed; an ini entry such as cudalink_jitlink_contract = fail asks early enough"
             )
 
-    def look(self) -> None:
+    def between(self) -> tuple[()]:
         """Report what was linked since the last look."""
         jitlink_calls.cover(on=False)  # an interrupt may have come before the code that covers could do so
         calls, late, refused, refused_input = jitlink_calls.look()
@@ -50,6 +49,10 @@ class NativeLinks:
             self._say(f"it was loaded {when}, before it could be watched; links may have been missed")
         if refused:
             self._say("this system does not let its functions be redirected; links of native code are not counted")
+        return ()
+
+    def look(self, _phase: Phase) -> None:
+        self.between()
 
     def _report(self, calls: tuple[tuple[str, int], ...]) -> None:
         from ..targets import unsteered
@@ -70,28 +73,13 @@ class NativeLinks:
         hook = self._run.config.hook.pytest_cudalink_unsupported
         hook(config=self._run.config, target=_LIBRARY, reason=reason)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self) -> Generator[None, object, object]:
-        try:
-            return (yield)
-        finally:
-            self.look()
-
-    pytest_runtest_call = pytest_runtest_teardown = pytest_runtest_setup
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self) -> None:
-        """Report what was linked since the last test, outside of tests."""
-        self.look()
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def finish(self) -> tuple[()]:
         """Report what was linked after the last test; say once where a libnvJitLink could not be watched."""
-        self.look()
         if not self._watches and _is_loaded():
             self._say(
                 "the plugin's native part is missing or not for this system; links of native code are not counted"
             )
+        return self.between()
 
 
 def _is_loaded() -> bool:

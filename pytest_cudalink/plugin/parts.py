@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from .backends import Backends
     from .causes import Causes
+    from .check import Reporter
     from .event_file import EventFile
     from .faults import RunFaults
     from .isolation import Isolation
-    from .jitlink_contract import JitLinkContractChecks
+    from .jitlink_contract import JitLinkContractCheck
     from .ledger import Ledger
     from .lifetimes import Lifetimes
     from .mismatches import Mismatches
@@ -41,6 +42,7 @@ __all__ = [
     "NATIVE_LINKS",
     "PROVENANCE",
     "RECORD_FILE",
+    "REPORTER",
     "REQUIRED",
     "RESULTS",
     "STICKY_GUARD",
@@ -74,7 +76,7 @@ EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "event_file:EventFile")
 FAULTS: Final[Key[RunFaults]] = Key("faults", "faults:RunFaults")
 HAND_OVER: Final[Key[HandOver]] = Key("xdist", "xdist:HandOver")
 ISOLATION: Final[Key[Isolation]] = Key("isolation", "isolation:Isolation")
-JITLINK_CONTRACT: Final[Key[JitLinkContractChecks]] = Key("jitlink-contract", "jitlink_contract:JitLinkContractChecks")
+JITLINK_CONTRACT: Final[Key[JitLinkContractCheck]] = Key("jitlink-contract", "jitlink_contract:JitLinkContractCheck")
 LEDGER: Final[Key[Ledger]] = Key("ledger", "ledger:Ledger")
 LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "lifetimes:Lifetimes")
 LOADED_MODULES: Final[Key[LoadedModules]] = Key("loaded-modules", "native_links:LoadedModules")
@@ -83,6 +85,7 @@ MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "mismatches:Mismatches")
 NATIVE_LINKS: Final[Key[NativeLinks]] = Key("native-links", "native_links:NativeLinks")
 PROVENANCE: Final[Key[Provenance]] = Key("provenance", "provenance:Provenance")
 RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "record_file:RecordFile")
+REPORTER: Final[Key[Reporter]] = Key("reporter", "check:Reporter")
 REQUIRED: Final[Key[Required]] = Key("require", "require:Required")
 RESULTS: Final[Key[Results]] = Key("results", "results:Results")
 STICKY_GUARD: Final[Key[StickyGuard]] = Key("sticky", "sticky:StickyGuard")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
 from ..process import jitlink_calls
-from .facts import fail_with
+from .check import Check, Phase, Seen
 from .parts import LEDGER, PROVENANCE
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ class _Candidate(NamedTuple):
     during: str
 
 
-class Provenance:
-    """A plugin object, there once a process can have native code: looks what was loaded at the end of each phase.
+class Provenance(Check):
+    """There once a process can have native code: looks what was loaded at the end of each phase.
 
     Parameters
     ----------
@@ -75,7 +75,8 @@ class Provenance:
     def __init__(self, run: Run) -> None:
         from ..process import loads
 
-        self._run, self._loads = run, loads
+        super().__init__(run)
+        self._loads = loads
         self._counter = loads.counter()
         self._count = 0
         self._seen: set[str] = set()
@@ -89,15 +90,7 @@ class Provenance:
         self._pending: list[str] = []
         #: By test and phase, for a test that is run again: its libraries stay in the process.
         self._found_before: dict[tuple[str, str], list[str]] = {}
-        run.follow()
         run.config.add_cleanup(loads.watch_openings(self._openings.append))
-        self._judge_tests()
-
-    def _judge_tests(self) -> None:
-        """Let tests fail where something is expected; a run without expectation does not pay for the wrapper."""
-        plugins, name = self._run.config.pluginmanager, "cudalink-provenance-failures"
-        if self._expected != "any" and not plugins.hasplugin(name):
-            plugins.register(_Failures(self), name)
 
     # in a worker of xdist the settings are known later than the first libraries
 
@@ -112,7 +105,7 @@ class Provenance:
 
     # -- looking
 
-    def look(self, nodeid: str | None, during: str) -> None:
+    def take(self, nodeid: str | None, during: str) -> None:
         """Note what was loaded since the last look."""
         count = self._counter()
         if count == self._count and not self._probed:
@@ -209,9 +202,7 @@ class Provenance:
             self._pending.append(text)
 
     def _fail_run(self, text: str) -> None:
-        problems = self._run.part(LEDGER).outside.problems
-        if text not in problems:
-            problems.append(text)
+        self._reporter.show_outside([Seen(_SECTION, text)])
 
     # -- the plugin's hooks
 
@@ -253,16 +244,15 @@ class Provenance:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
         """Look what conftests and plugins have loaded, and what is loaded until the tests are known."""
-        self._judge_tests()
         if self._expected != "any" and not self._loads.is_possible():
             self._fail_run(
                 f"--cudalink-provenance is {self._run.settings.provenance}: the plugin's native part is missing or not "
                 "for this system, so the libraries of a process cannot be listed; install pytest-cudalink from its "
                 "wheel"
             )
-        self.look(None, "before collection")
+        self.take(None, "before collection")
         result = yield
-        self.look(None, "at the end of collection")
+        self.take(None, "at the end of collection")
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -273,52 +263,37 @@ class Provenance:
         try:
             return (yield)
         finally:
-            self.look(None, f"during the collection of {collector.nodeid or 'the tests'}")
+            self.take(None, f"during the collection of {collector.nodeid or 'the tests'}")
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logstart(self) -> None:
-        self.look(None, "between tests")
+    # -- the check
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-        self.look(item.nodeid, call.when)
+    def between(self) -> tuple[()]:
+        self.take(None, "between tests")
+        return ()
 
-    def show(self, item: pytest.Item, phase: str, report: pytest.TestReport) -> None:
+    def look(self, phase: Phase) -> None:
+        self.take(phase.nodeid, phase.when)
+
+    def sections(self, phase: Phase) -> Iterator[Seen]:
         """Fail a phase for what is noted, also for what an earlier run of the same test noted in it."""
         if not (self._pending or self._found_before):
             return
         found, self._pending = self._pending, []
-        place = (item.nodeid, phase)
+        place = (phase.nodeid, phase.when)
         texts = list(dict.fromkeys([*self._found_before.get(place, ()), *found]))
         if not texts:
             return
         self._found_before[place] = texts
         from ..report.safe_text import block
 
-        text = block("\n".join(f"cudalink: {one}" for one in texts))
-        fail_with(report, item, _SECTION, text)
+        yield Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def finish(self) -> tuple[()]:
         """Look what was loaded after the last test; find two majors of a library where nothing more was asked."""
-        self.look(None, "after the last test")
+        self.take(None, "after the last test")
         if self._waits and _has_two_majors([one.found for one in self._candidates]):
             self._judge()
-
-
-class _Failures:
-    """A plugin object that fails the phase of a test in which something was loaded that may not be there."""
-
-    def __init__(self, provenance: Provenance) -> None:
-        self._provenance = provenance
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        report = yield
-        self._provenance.show(item, call.when, report)
-        return report
+        return ()
 
 
 def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:

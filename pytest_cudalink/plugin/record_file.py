@@ -21,13 +21,12 @@ from .parts import LEDGER, RECORD_FILE
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from ..emulator.control import Violation
     from ..guardrails import Verdict
     from ..guardrails.provenance import Library
-    from ..process.jitlink_contract import ContractViolation
     from ..report import Writer
     from ..report.events import ArchRecord, VersionRecord
     from ..targets import LinkEvent, UnsteeredLink
+    from ..violations import Violation
     from .run import Run
     from .settings import Setting
 
@@ -227,24 +226,22 @@ class RecordFile:
         )
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_cudalink_violation(self, violation: Violation | ContractViolation, nodeid: str | None) -> None:
+    def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
             return
         self.writer.write(
             "violation",
             nodeid=nodeid,
             text=str(violation),
+            check=violation.check,
             number=violation.number,
-            state=violation.state,
-            option=violation.option,
+            handle=violation.handle,
+            rule=violation.rule,
             what=violation.what,
-            expected=violation.expected,
-            found=violation.found,
             call=violation.call,
             native_stack=violation.native_stack,
             python_stack=violation.python_stack,
-            creator_native_stack=violation.creator_native_stack,
-            creator_python_stack=violation.creator_python_stack,
+            history=violation.history,
         )
 
     # -- pytest's hooks

@@ -161,7 +161,7 @@ class Results:
             longrepr=attempt.longrepr,
             backends=backends(links),
             links=sum(links.values()),
-            violations=facts.get("violations", 0) + facts.get("contract", 0),
+            violations=sum(facts.get("violations", {}).values()),
             documented=facts.get("documented"),
             missing=facts.get("missing"),
             subtests=attempt.subtests,

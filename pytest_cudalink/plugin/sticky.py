@@ -10,21 +10,21 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 from ..process import contexts, loads
-from . import ledger, pytest_private
-from .facts import fail_with
-from .parts import ISOLATION, STICKY_GUARD
+from . import pytest_private
+from .check import Check, Phase, Seen
+from .parts import ISOLATION, LEDGER
 
 if TYPE_CHECKING:
     from .run import Run
 
-__all__ = ["Found", "StickyGuard", "of"]
+__all__ = ["Found", "StickyGuard"]
 
 _SECTION: Final = "cudalink sticky error"
 #: Part of the title by which pytest shows the section of a teardown that passed with the failure of its test.
@@ -55,13 +55,8 @@ class Found(NamedTuple):
         return f"{name} ({self.code})" if name else "work that does not end"
 
 
-def of(run: Run) -> StickyGuard | None:
-    """Return the guard of this process; None where it runs no tests, or none that share it."""
-    return run.get(STICKY_GUARD)
-
-
-class StickyGuard:
-    """A plugin object of each process in which tests share contexts.
+class StickyGuard(Check):
+    """The check of each process in which tests share contexts.
 
     Parameters
     ----------
@@ -74,7 +69,7 @@ class StickyGuard:
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        super().__init__(run)
         self._stops = run.settings.sticky.value == "stop"
         self._deadline = int(run.settings.sticky_deadline.value)
         self._pid = os.getpid()  # a forked copy runs one test alone
@@ -84,16 +79,18 @@ class StickyGuard:
         self._late_isolation = False
         self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
         self.found: Found | None = None
+        self._is_new = False
 
     def start(self, session: pytest.Session) -> None:
         """Look once before the first test, so that it is not blamed for what collecting the tests has left."""
         found = Found("", self._ask(), "collect")
         if found.code:
             self._pid = 0
-            ledger.of(self._run).outside.problems.append(
+            text = (
                 f"collecting the tests left the contexts of the process with {found.error}; a fresh process would meet "
                 "it again, so that --cudalink-sticky does not look at the tests"
             )
+            self._reporter.show_outside([Seen(_SECTION, text)])
         if self._stops and self._run.task is None:
             self._run.config.pluginmanager.register(_Stop(session), "cudalink-sticky-stop")
 
@@ -115,34 +112,31 @@ class StickyGuard:
         """Note that there is something to ask for after a teardown: it ended a fixture."""
         self._torn_down = True
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
-        new = None
-        asks = call.when == "call" or call.excinfo is not None or (call.when == "teardown" and self._torn_down)
+    def look(self, phase: Phase) -> None:
+        """Ask after a test, and after a teardown that ended a fixture."""
+        asks = phase.when == "call" or phase.error is not None or (phase.when == "teardown" and self._torn_down)
         if asks and self.found is None and os.getpid() == self._pid:
             self._torn_down = False
             code = self._ask()
             if code:
-                self.found = new = Found(item.nodeid, code, call.when)
-                self._note(item)
-        report = yield
-        found = self.found
-        if found is None or item.nodeid != found.nodeid:
-            return report
-        if call.when == "teardown":
-            self._end(item, report, found, None if new is not None else call)
-        elif new is not None or call.when == "call" or report.failed:  # a plugin may run the test again, in vain
-            fail_with(report, item, _SECTION, self._story(found))
-        return report
+                self.found, self._is_new = Found(phase.nodeid, code, phase.when), True
+                self._note(phase.item)
+
+    def sections(self, phase: Phase) -> Iterator[Seen]:
+        """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
+        found, is_new, self._is_new = self.found, self._is_new, False
+        if found is None or phase.nodeid != found.nodeid:
+            return
+        if phase.when == "teardown":
+            yield from self._end(phase, found, is_late=not is_new)
+        elif is_new or phase.when == "call" or phase.report.failed:  # a plugin may run the test again, in vain
+            yield Seen(_SECTION, self._story(found))
 
     def _note(self, item: pytest.Item) -> None:
         """Note in the facts of a test what it left behind, and prepare this process for its end."""
         found = self.found
         assert found is not None  # (the caller has just found it)
-        ledger.of(self._run).test.sticky = {"code": found.code, "error": found.error}
+        self._run.part(LEDGER).test.sticky = {"code": found.code, "error": found.error}
         if self._stops:
             item.session.shouldfail = _sentence(found.nodeid, found.error)
         if found.code == contexts.HANGS:
@@ -150,32 +144,31 @@ class StickyGuard:
             self._kept.append(dict(getattr(item, "funcargs", None) or {}))
             pytest_private.drop_fixtures(item.session)
 
-    def _end(
-        self, item: pytest.Item, report: pytest.TestReport, found: Found, late: pytest.CallInfo[None] | None
-    ) -> None:
+    def _end(self, phase: Phase, found: Found, *, is_late: bool) -> Iterator[Seen]:
         """Tear down whatever this process has set up, without errors of other tests; hand over the rest of the run.
 
-        `late` is the teardown of a test that has failed already: with this error it can only fail.
+        A late teardown is that of a test that has failed already: with this error it can only fail.
         """
-        if late is None:
-            fail_with(report, item, _SECTION, self._story(found))
-        elif late.excinfo is not None:
-            report.sections.append((_LATE_SECTION, report.longreprtext))
+        report, session = phase.report, phase.item.session
+        if not is_late:
+            yield Seen(_SECTION, self._story(found))
+        elif phase.error is not None:
+            yield Seen(_LATE_SECTION, report.longreprtext, "report")
             report.outcome, report.longrepr = "passed", None
             vars(report).pop("wasxfail", None)
         if found.code == contexts.HANGS:
-            pytest_private.drop_fixtures(item.session)
+            pytest_private.drop_fixtures(session)
         else:
             rest = pytest.CallInfo.from_call(
-                lambda: pytest_private.teardown_until(item, None),
+                lambda: pytest_private.teardown_until(phase.item, None),
                 when="teardown",
                 reraise=(pytest.exit.Exception, KeyboardInterrupt),
             )
             if rest.excinfo is not None:
-                report.sections.append((_LATE_SECTION, str(item.repr_failure(rest.excinfo))))
+                yield Seen(_LATE_SECTION, str(phase.item.repr_failure(rest.excinfo)), "report")
         if self._run.task is None and not self._stops:
             self._late_isolation = self._run.get(ISOLATION) is None
-            self._run.part(ISOLATION).take_over(item.session)
+            self._run.part(ISOLATION).take_over(session)
 
     def _story(self, found: Found) -> str:
         """Return what a test left behind, in lines."""

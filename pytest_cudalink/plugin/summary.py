@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..plurals import counted
+from ..plurals import and_more, counted
 from ..report.safe_text import block
 from ..report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from . import blocked, faults, ledger, unsteered
+from .facts import VIOLATIONS
 from .parts import REQUIRED
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _new_processes(new: Mapping[str, int]) -> list[str]:
 
 def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untriggered: Sequence[str]) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
-    lines, lifetime = [], run.settings.lifetime.value
+    lines = []
     if reporter.verbosity >= 0:
         lines += run.late_header if run.is_controller else []
         lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
@@ -59,7 +60,7 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untrig
         lines += _new_processes(run.new_processes)
     lines += blocked.lines(run.config)
     lines += untriggered  # however quiet the run is: what was asked for did not happen
-    if failing := totals.failing(lifetime):
+    if failing := totals.failing:
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")
     required = run.get(REQUIRED)
@@ -87,13 +88,7 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
             "precompiled code, NVRTC, or a static copy of nvJitLink"
         )
     lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.unsupported.items())]
-    outside = totals.violations
-    if violations := totals.violations_of_tests.total() + len(outside):
-        lines.append(counted(violations, "lifetime violation"))
-        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.violations_of_tests.items())]
-        if settings.lifetime.value == "report":
-            lines += [f"  outside of tests: {text}" for text in outside]
-    lines += _of_contract(totals)
+    lines += _violations(totals)
     documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
     for (requirement, raises), count in sorted(documented.items()):
         lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")
@@ -130,12 +125,15 @@ def _left(sticky: StickyRecord) -> str:
     return f"{sticky['nodeid']} left the contexts of its process with {sticky['error']}{rest}"
 
 
-def _of_contract(totals: Totals) -> list[str]:
-    """Return the lines on nvJitLink's contract."""
+def _violations(totals: Totals) -> list[str]:
+    """Return the lines on violations, by check and test, and on handles that tests left behind."""
     lines = []
-    if totals.contract_of_tests:
-        lines.append(f"{counted(totals.contract_of_tests.total(), 'violation')} of nvJitLink's contract")
-        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.contract_of_tests.items())]
+    for check, (one, many, _property) in VIOLATIONS.items():
+        tests = totals.violations_of_tests.get(check, Counter())
+        if number := tests.total() + totals.violations[check]:
+            lines.append(counted(number, one, many))
+            lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(tests.items())]
+    lines += [f"  outside of tests: {text}" for text in totals.notes]
     if totals.undestroyed:
         lines.append(f"tests left {counted(totals.undestroyed.total(), 'nvJitLink handle')} that they did not destroy")
         lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.undestroyed.items())]
@@ -176,8 +174,8 @@ def _guard_rails(
         if first.get("otherwise"):
             show(f"    {'or' if first['fix'] else 'fix'}: {first['otherwise']}")
         show(f"    {tests[0]}{more}")
-    if len(causes) > _SHOWN:
-        show(f"and {len(causes) - _SHOWN} more")
+    if more := and_more(len(causes) - _SHOWN):
+        show(more.strip())
     for who in not_routed:
         show(f"calls cuda.pathfinder directly: {who}")
 

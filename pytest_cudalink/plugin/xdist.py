@@ -143,6 +143,6 @@ class HandOver:
 
             self._run.late_facts = given["late_facts"]
             add_late_properties(self._run)
-        self._run.part(LEDGER).totals.add_outside(given["outside"], f"[{node.gateway.id}] ")
+        self._run.part(LEDGER).totals.add_outside(given["outside"])
         if given["faults"] is not None:
             faults.take(self._run, given["faults"])

@@ -11,11 +11,12 @@ import os
 import sys
 import threading
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from ..violations import Violation
 from . import jitlink_calls
 
-__all__ = ["RULES", "ContractViolation", "JitLinkContract", "start"]
+__all__ = ["RULES", "JitLinkContract", "start"]
 
 #: The functions, in the order of `JitLinkFunction` in native/jitlink_contract.h.
 _FUNCTIONS: Final = tuple(
@@ -61,57 +62,6 @@ _LIBRARIES: Final = "/site-packages/"
 _USER, _PACKAGE, _SILENT, _END, _NO_KIND = range(5)
 _kinds: Final[dict[str, int]] = {}
 _STANDARD: Final = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 (compared with names of files)
-
-
-class ContractViolation(NamedTuple):
-    """One call that breaks nvJitLink's contract. It has the attributes of the emulated driver's violations.
-
-    Attributes
-    ----------
-    number : int
-        Number of the violation in this process, from 1.
-    state : int
-        Number of the handle in the order of creation, from 1; 0 for a handle that was never created.
-    option : str
-        Name of the rule: a key of `RULES`.
-    what, expected, found : str
-        What the call did, what the contract says, and what became of the call.
-    call : str
-        The function of nvJitLink.
-    history : tuple of str
-        Where the handle was created and destroyed.
-    native_stack : tuple of str
-        The object that called, with its function or offset.
-    python_stack : tuple of str
-        Outermost first; empty if the call was not made by the main thread.
-    creator_native_stack, creator_python_stack : tuple of str
-        Empty: `history` has the place where the handle was created.
-    """
-
-    number: int
-    state: int
-    option: str
-    what: str
-    expected: str
-    found: str
-    call: str
-    history: tuple[str, ...]
-    native_stack: tuple[str, ...]
-    python_stack: tuple[str, ...]
-    creator_native_stack: tuple[str, ...] = ()
-    creator_python_stack: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        which = f"nvJitLink handle {self.state}" if self.state else "an unknown nvJitLink handle"
-        return f"{which}: {self.call}: {self.what}; expected {self.expected}; {self.found}"
-
-    @property
-    def long_repr(self) -> str:
-        """The violation in several lines, with where it happened and the history of the handle."""
-        lines = [str(self)]
-        lines += ["called from:", *(f"  {line}" for line in self.python_stack)] if self.python_stack else []
-        lines += ["native caller:", *(f"  {line}" for line in self.native_stack)] if self.native_stack else []
-        return "\n".join([*lines, *self.history])
 
 
 def _kind(filename: str) -> int:
@@ -220,7 +170,7 @@ class JitLinkContract:
         found = sorted(self._numbers[:count])
         return [f"nvJitLink handle {number}{self._where(_CREATED, number, 0, ' created')}" for number in found]
 
-    def take(self) -> tuple[ContractViolation, ...]:
+    def take(self) -> tuple[Violation, ...]:
         """Return the violations since the last call."""
         if self.violation_count == self._taken:
             return ()
@@ -230,7 +180,7 @@ class JitLinkContract:
         self._taken = self.violation_count
         return tuple(found)
 
-    def _violation(self) -> ContractViolation:
+    def _violation(self) -> Violation:
         one = self._found
         rule, call = _NAMES[one.rule], _FUNCTIONS[one.function]
         what, expected = RULES[rule]
@@ -244,11 +194,11 @@ class JitLinkContract:
             what += f": another one is in {_FUNCTIONS[one.other]}"
         elif rule == "unknown":
             what += f": {one.handle:#x}"
-        found = "the library answered"
+        answer = "the library answered"
         if rule == "grew":
-            found = f"only {one.asked} bytes were written"
+            answer = f"only {one.asked} bytes were written"
         elif one.prevented:
-            found = "the library did not get the call, and the caller got its answer to a NULL handle"
+            answer = "the library did not get the call, and the caller got its answer to a NULL handle"
         history = [
             self._where(_CREATED, one.handle_number, one.created_by, "The handle was created"),
             self._where(_DESTROYED, one.handle_number, one.destroyed_by, "It was destroyed"),
@@ -258,17 +208,18 @@ class JitLinkContract:
         native = self._place(one.called_by)
         if not stack and native:
             native += self._thread(one.thread)
-        return ContractViolation(
+        which = f"nvJitLink handle {one.handle_number}" if one.handle_number else "an unknown nvJitLink handle"
+        return Violation(
+            check="jitlink-contract",
             number=one.number,
-            state=one.handle_number,
-            option=rule,
+            handle=one.handle_number,
+            rule=rule,
             what=what,
-            expected=expected,
-            found=found,
+            text=f"{which}: {call}: {what}; expected {expected}; {answer}",
             call=call,
-            history=tuple(f"{line}." for line in history if line),
             native_stack=(native,) if native else (),
             python_stack=stack,
+            history=tuple(f"{line}." for line in history if line),
         )
 
     def _where(self, kind: int, number: int, address: int, verb: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import cli
+from pytest_cudalink import cli, violations
 from pytest_cudalink.artifacts import build as reader_build
 from pytest_cudalink.compat.variables import known_variables
 from pytest_cudalink.emulator import build, control
@@ -364,9 +364,9 @@ def test_reference_has_what_tests_hold() -> None:
     given = {
         fixtures.Cudalink,
         fixtures.EmulatedDriver,
-        fixtures.DriverLifetimes,
+        fixtures.BrokenRules,
         control.DriverControl,
-        control.Violation,
+        violations.Violation,
     }
     kinds = [one for one in vars(records).values() if isinstance(one, type) and one.__module__ == records.__name__]
     assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()

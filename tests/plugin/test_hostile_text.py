@@ -83,7 +83,7 @@ def test_a_lost_record_is_one_problem() -> None:
 
     said = f"{UNWRITTEN}: why"
     totals = Totals(problems=["other", said, f"[test_a.py::t] {said}", said, "other", "[gw0] third"])
-    assert totals.failing("fail") == ["other", said, "[gw0] third"]
+    assert totals.failing == ["other", said, "[gw0] third"]
 
 
 def test_ten_megabytes_in_a_failure(pytester: pytest.Pytester, run_pytest) -> None:

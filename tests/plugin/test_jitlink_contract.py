@@ -56,10 +56,10 @@ def test_violation_fails_its_test(run, pytester) -> None:
             "called from:",
             "  *test_violation_fails_its_test.py:* in test_destroyed",
             "  *test_violation_fails_its_test.py:* in use_destroyed",
-            "native caller:",
-            "  *cynvjitlink*",
             "The handle was created at *test_violation_fails_its_test.py:* in link.",
             "It was destroyed at *test_violation_fails_its_test.py:* in link.",
+            "native frames:",
+            "  *cynvjitlink*",
             "1 violation of nvJitLink's contract",
             "  *::test_destroyed: 1",
         ]
@@ -68,7 +68,7 @@ def test_violation_fails_its_test(run, pytester) -> None:
     (one,) = records.violations
     assert one.nodeid is not None
     assert one.nodeid.endswith("::test_destroyed")
-    assert one.details["option"] == "destroyed"
+    assert one.details["rule"] == "destroyed"
     assert [test.violations for test in records.tests] == [0, 1, 0]
 
 
@@ -229,7 +229,7 @@ def test_expects(nvjitlink_contract):
     use_destroyed()
     one, = nvjitlink_contract.violations
     assert nvjitlink_contract.expect() == (one,)
-    assert (one.option, one.call) == ("destroyed", "nvJitLinkGetErrorLogSize")
+    assert (one.rule, one.call) == ("destroyed", "nvJitLinkGetErrorLogSize")
     assert not nvjitlink_contract.expect()
 def test_asks_only(nvjitlink_contract):
     use_destroyed()
@@ -247,7 +247,7 @@ def test_asks_only(nvjitlink_contract):
 def test_hook(run, pytester) -> None:
     """Other projects hear of each violation."""
     pytester.makeconftest(
-        "def pytest_cudalink_violation(violation, nodeid, maker): print('heard', violation.option, nodeid == maker)"
+        "def pytest_cudalink_violation(violation, nodeid, maker): print('heard', violation.rule, nodeid == maker)"
     )
 
     run(BOTH, "-s").stdout.fnmatch_lines(["*heard destroyed True*"])

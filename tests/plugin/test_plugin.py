@@ -192,6 +192,7 @@ NEEDED = {
     "listener",
     "current-test",
     "ledger",
+    "reporter",
     "xdist",
     "isolation",
     "isolated",

@@ -205,10 +205,10 @@ def test_reruns(run, mode, outcome) -> None:
 
 
 VIOLATION = """
-from pytest_cudalink.emulator.control import Violation
+from pytest_cudalink.emulator.control import violation_of
 
 def test_both():
-    driver._violations.append(Violation(1, 1, "optionValues", "freed", "a", "b", "cuLinkComplete", (), ()))
+    driver._violations.append(violation_of({"violation": 1, "state": 1, "option": "optionValues"}))
     fail()
 """
 

@@ -97,7 +97,7 @@ complete = library.nvJitLinkComplete
 TAIL = """
 found = contract.take()
 assert not misused.value
-for one in found: print(one.option, one.call, one.state, one.found == "the library answered", sep=" ")
+for one in found: print(one.rule, one.call, one.handle, one.text.endswith("; the library answered"), sep=" ")
 """
 
 
@@ -278,8 +278,12 @@ print(one)
 """
     text = "\n".join(run(code))
 
-    assert re.search(r"called from:\n  <string>:\d+ in <module>\n  <string>:\d+ in size\nnative caller:\n  .*ffi", text)
-    assert re.search(r"The handle was created at <string>:\d+ in create\.\nIt was destroyed at <string>:\d+ in ", text)
+    where = r"<string>:\d+ in "
+    assert re.search(
+        rf"called from:\n  {where}<module>\n  {where}size\nThe handle was created at {where}create\.\n"
+        rf"It was destroyed at {where}destroy\.\nnative frames:\n  .*ffi",
+        text,
+    )
     what = "a call on a destroyed handle; expected no call on a handle after nvJitLinkDestroy, in any thread"
     became = "the library did not get the call, and the caller got its answer to a NULL handle"
     assert text.endswith(f"nvJitLink handle 1: nvJitLinkGetErrorLogSize: {what}; {became}")

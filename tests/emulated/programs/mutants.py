@@ -94,7 +94,7 @@ for order in orders:
             linker.close()
         del linker
         gc.collect()
-        options |= {one.option for one in control.violations}
+        options |= {one.rule for one in control.violations}
         red += bool(control.violations)
         control.consume(control.violations)
     found[order] = {"red": red, "options": sorted(options)}

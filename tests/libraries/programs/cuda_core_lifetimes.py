@@ -25,7 +25,7 @@ for number in range(int(sys.argv[1])):
         linker.close()
     del linker
     gc.collect()
-    options |= {one.option for one in control.violations}
+    options |= {one.rule for one in control.violations}
     red += bool(control.violations)
     control.consume(control.violations)
 links = sum("result" in event and event["call"] == "cuLinkComplete" for event in control.events(before))

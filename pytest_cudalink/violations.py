@@ -1,0 +1,72 @@
+"""A broken rule of CUDA's contract, whichever check noticed it: that of lifetimes, or that of nvJitLink's calls."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Violation"]
+
+
+class Violation(NamedTuple):
+    """A rule that a program broke.
+
+    Attributes
+    ----------
+    check : str
+        The check that noticed it: ``"lifetimes"`` or ``"jitlink-contract"``.
+    number : int
+        Number of the violation among those of its check and process, from 1.
+    handle : int
+        Number of the CUlinkState or nvJitLinkHandle in the order of creation, from 1; 0 for one that was never created.
+    rule : str
+        Name of the rule: for lifetimes the option of cuLinkCreate whose memory must live, such as
+        ``"CU_JIT_ERROR_LOG_BUFFER"``, ``"optionValues"`` for the array itself, or ``"CUlinkState"`` for a state
+        that was used after cuLinkDestroy; for nvJitLink a key of `pytest_cudalink.process.jitlink_contract.RULES`.
+    what : str
+        How the rule was broken.
+    text : str
+        The violation in one line: handle, rule or call, how it was broken, what is expected and what was found.
+    call : str
+        The function at whose entry it was noticed.
+    native_stack : tuple of str
+        The native code that called it, innermost first.
+    python_stack : tuple of str
+        The Python code that called it, outermost first; empty where that is not known.
+    history : tuple of str
+        Lines on what was done to the handle before: where it was created, given its memory, or destroyed.
+    advice : str
+        The rule in a sentence; empty where `text` has it.
+    fix : str
+        The smallest change of the program that ends the violation; empty where `text` says it.
+    process : str
+        The process in which it happened, in words; empty for this one.
+    test : str
+        The test that started that process; empty for none.
+    """
+
+    check: str
+    number: int
+    handle: int
+    rule: str
+    what: str
+    text: str
+    call: str
+    native_stack: tuple[str, ...]
+    python_stack: tuple[str, ...] = ()
+    history: tuple[str, ...] = ()
+    advice: str = ""
+    fix: str = ""
+    process: str = ""
+    test: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.process}: {self.text}" if self.process else self.text
+
+    @property
+    def long_repr(self) -> str:
+        """The violation in several lines, with both stacks and the history of the handle."""
+        lines = [str(self)]
+        lines += ["called from:", *(f"  {line}" for line in self.python_stack)] if self.python_stack else []
+        lines += self.history
+        lines += ["native frames:", *(f"  {line}" for line in self.native_stack)] if self.native_stack else []
+        return "\n".join([*lines, self.advice] if self.advice else lines)
