@@ -106,13 +106,25 @@ def test_sound(): link()
     result.stdout.fnmatch_lines(["2 violations of nvJitLink's contract", "  *::test_down: 1", "  *::test_up: 1"])
 
 
-def test_outside_of_tests(run) -> None:
-    """What no test made fails the run."""
-    result = run("use_destroyed()\ndef test_sound(): link()\n")
+@pytest.mark.parametrize("arguments", [(), ("--cudalink-isolate",)], ids=["alone", "isolated"])
+def test_outside_of_tests(run, arguments) -> None:
+    """What no test made fails the run, is counted, and is said once, however many processes collect the file."""
+    result = run("use_destroyed()\ndef test_sound(): link()\ndef test_too(): link()\n", *arguments)
 
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["outside of tests: nvJitLink handle 1: *", "The run fails because *"])
+    result.stdout.fnmatch_lines(
+        ["1 violation of nvJitLink's contract", "outside of tests: nvJitLink handle 1: *", "The run fails because *"]
+    )
+    assert result.stdout.str().count("outside of tests: ") == 1
+
+
+def test_outside_of_tests_is_a_warning(run) -> None:
+    """`warn` warns of what no test made, and fails nothing."""
+    result = run("use_destroyed()\ndef test_sound(): link()\n", "--cudalink-jitlink-contract=warn")
+
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*PytestWarning: cudalink: outside of tests: nvJitLink handle 1: *"])
 
 
 def test_handle_of_another_test(run) -> None:
