@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .run import Run
     from .settings import Settings
 
-__all__ = ["TARGETS", "Backends", "of", "option_of", "start"]
+__all__ = ["TARGETS", "Backends", "option_of", "start", "steering"]
 
 #: The plugin's targets, each with the package that has its version; the header names them without importing them.
 TARGETS: Final = {
@@ -31,7 +31,7 @@ TARGETS: Final = {
 }
 
 
-def of(run: Run) -> Steering:
+def steering(run: Run) -> Steering:
     """Return the steering of a run; the first call starts it."""
     if not _has_begun(run):
         start_postponed()  # that of a run around this one comes first: the last one to start is the active one
@@ -141,7 +141,7 @@ def start(run: Run) -> None:
     """Steer when a library is imported, or the bundled one links; at once where there may be other targets."""
     settings, config = run.settings, run.config
     if settings.target.source != "default" or config.hook.pytest_cudalink_targets.get_hookimpls():
-        of(run)
+        steering(run)
     else:
         config.add_cleanup(postpone(lambda: _begin(run), until=STEERED))
     if settings.policy.source != "default":

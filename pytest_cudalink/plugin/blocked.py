@@ -36,6 +36,7 @@ _NEEDED: Final = (
     "current-test",
     "ledger",
     "reporter",
+    "descendants",
     "xdist",
     "isolation",
     "isolated",

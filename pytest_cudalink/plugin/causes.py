@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from .check import Check, Phase, Seen
-from .parts import LEDGER
+from .parts import DESCENDANTS, LEDGER
 
 if TYPE_CHECKING:
     from ..emulator.control import DriverControl
@@ -72,12 +72,10 @@ class Causes(Check):
 
     def watch(self) -> None:
         """Explain what the emulated driver of this process refuses from now on, and those of processes below it."""
-        from . import descendants
-
         control = self._run.emulated
         assert control is not None  # (`lifecycle` has looked)
         self._driver, self._refused = control, control.refusal_count
-        self._below = descendants.start(self._run, control)
+        self._below = self._run.part(DESCENDANTS)
 
     def refused_input(self, refused: RefusedInput) -> None:
         """Explain with an input that nvJitLink refused the phase that is about to end."""

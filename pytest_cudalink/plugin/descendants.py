@@ -7,8 +7,6 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-
 from ..process import notes
 from .run import from_controller
 from .settings import restore
@@ -16,37 +14,15 @@ from .settings import restore
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..emulator.control import DriverControl
     from ..violations import Violation
     from .run import Run
 
-__all__ = ["Descendants", "of", "start", "started_by"]
+__all__ = ["Descendants", "started_by"]
 
-_DESCENDANTS: Final = pytest.StashKey["Descendants"]()
 #: Bytes of a test's name from which on a note may have it cut.
 _CUT: Final = 600
 #: Characters of a command line that a line shows.
 _COMMAND: Final = 160
-
-
-def of(run: Run) -> Descendants | None:
-    """Return what the processes below this run noted; None where there is no emulated driver."""
-    return run.config.stash.get(_DESCENDANTS, None)
-
-
-def start(run: Run, driver: DriverControl | None) -> Descendants:
-    """Let the processes that this one starts leave notes here from now on.
-
-    Parameters
-    ----------
-    run : Run
-    driver : DriverControl or None
-        That of this process. Without one, only processes that are told of `Descendants.path` leave notes.
-    """
-    found = run.config.stash.get(_DESCENDANTS, None)
-    if found is None:
-        found = run.config.stash[_DESCENDANTS] = Descendants(run, driver)
-    return found
 
 
 def started_by(violation: Violation, nodeid: str | None) -> bool:
@@ -63,12 +39,11 @@ class Descendants:
     Parameters
     ----------
     run : Run
-    driver : DriverControl or None
-        The emulated driver of this process.
+        Without an emulated driver, only processes that are told of `path` leave notes.
     """
 
-    def __init__(self, run: Run, driver: DriverControl | None) -> None:
-        self._run, self._driver = run, driver
+    def __init__(self, run: Run) -> None:
+        self._run, self._driver = run, run.emulated
         self._violations: list[Violation] = []
         self._refused: list[tuple[str, dict[str, Any]]] = []
         before = os.environ.get(notes.VARIABLE)

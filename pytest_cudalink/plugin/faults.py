@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
     from .run import Run
 
-__all__ = ["RunFaults", "lose", "of", "planned", "take"]
-
-
-def of(run: Run) -> RunFaults | None:
-    """Return the faults of a run; None where nothing is to fail."""
-    return run.get(FAULTS)
+__all__ = ["RunFaults", "lose", "planned", "take"]
 
 
 def take(run: Run, given: Mapping[str, Any]) -> None:
@@ -29,7 +24,7 @@ def take(run: Run, given: Mapping[str, Any]) -> None:
 
 def lose(run: Run) -> None:
     """Note that a process of the run ended without saying which faults it met: none counts as never triggered."""
-    if (faults := of(run)) is not None:
+    if (faults := run.get(FAULTS)) is not None:
         faults.complete = False
 
 

@@ -256,7 +256,7 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
     from ..targets import Choice
     from . import backends
 
-    steering = backends.of(_run_of(pytestconfig))
+    steering = backends.steering(_run_of(pytestconfig))
     before = steering.choice
 
     def force(backend: Literal["driver", "nvjitlink"] | None) -> None:
@@ -279,7 +279,7 @@ def cudalink_backend(request: pytest.FixtureRequest, pytestconfig: pytest.Config
     """The backend that is forced for this test: ``"driver"``, ``"nvjitlink"``, or None where each library decides."""
     from . import backends
 
-    return getattr(request, "param", backends.of(_run_of(pytestconfig)).choice.backend)
+    return getattr(request, "param", backends.steering(_run_of(pytestconfig)).choice.backend)
 
 
 @pytest.fixture
@@ -355,9 +355,9 @@ def dispatch_case(request: pytest.FixtureRequest) -> Case:
 
 def _skip(config: pytest.Config, needed: str, found: str, remedy: str = "") -> NoReturn:
     """Skip the test with the marker's words; the summary counts it with the marker's skips."""
-    from . import ledger
+    from .parts import LEDGER
 
-    ledger.of(_run_of(config)).test.missing = needed
+    _run_of(config).part(LEDGER).test.missing = needed
     pytest.skip(f"cudalink: needs {needed} (found {found}){remedy and f'; {remedy}'}")
 
 

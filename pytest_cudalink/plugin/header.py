@@ -106,7 +106,7 @@ def _forced(run: Run) -> list[str]:
         versions = {name: version for name, version in installed.items() if version is not None}
         packages: Mapping[str, str | None] = backends.TARGETS
     else:
-        steering = backends.of(run)
+        steering = backends.steering(run)
         only = steering.only
         found = {name: (one.version(), one.distribution) for name, one in steering.targets.items()}
         versions = {name: version or "" for name, (version, package) in found.items() if version or package is None}

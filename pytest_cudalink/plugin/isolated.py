@@ -17,10 +17,10 @@ import pytest
 
 from ..plurals import counted
 from ..regular_files import identity
-from . import descendants, faults, pytest_private
+from . import pytest_private
 from .children import key
 from .ledger import Outside
-from .parts import LEDGER, REPORTER, STICKY_GUARD
+from .parts import DESCENDANTS, FAULTS, LEDGER, REPORTER, STICKY_GUARD
 from .run import Run, Task, run_of
 
 __all__ = ["Child", "Server", "restrict"]
@@ -133,7 +133,7 @@ class Child:
         """Hand over what fails the run although the test's reports, already written, do not show it."""
         self._session = session
         run = run_of(self._config)
-        if (planned := faults.of(run)) is not None:
+        if (planned := run.get(FAULTS)) is not None:
             self._write("faults", planned.as_json())
         if (book := run.get(LEDGER)) is not None:
             self._write("outside", book.outside.as_json())
@@ -230,7 +230,7 @@ class Server(Child):
         if child == 0:
             for pipe in self._task.pipes:
                 os.close(pipe)
-            if (below := descendants.of(run_of(session.config))) is not None:
+            if (below := run_of(session.config).get(DESCENDANTS)) is not None:
                 below.forked()
             session.items, session.testscollected = [item], 1
             pytest_private.drop_summary(session.config)

@@ -24,9 +24,9 @@ from typing import Any, Final, cast
 import pytest
 
 from ..report.wording import call_in_words
-from . import children, event_file, faults, ledger, pytest_private, record_file
+from . import children, event_file, faults, pytest_private, record_file
 from .facts import fail
-from .parts import LIFETIMES
+from .parts import LEDGER, LIFETIMES, RECORD_FILE
 from .plan import PLAN
 from .run import Run
 
@@ -94,7 +94,7 @@ class Isolation:
 
         Without such an exception the last report is always that of the teardown.
         """
-        ledger.of(self._run)  # reads the facts on the reports
+        self._run.part(LEDGER)  # reads the facts on the reports
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch:
             folder = Path(scratch)
             began = time.perf_counter()
@@ -167,7 +167,7 @@ class Isolation:
             waits = server.alive
             end, ended = self._end_server(server)
             if waits and (end.exitcode is None or end.exitcode != ended):
-                ledger.of(self._run).outside.problems.append(f"the process of the tests {end} after the last test")
+                self._run.part(LEDGER).outside.problems.append(f"the process of the tests {end} after the last test")
                 self._write_crash(None, end, [], _last_lines(server.folder / "stderr"))
         self._servers = {}
         self._scratch.cleanup()
@@ -187,7 +187,7 @@ class Isolation:
         return "\n".join(lines)
 
     def _write_crash(self, nodeid: str | None, end: children.End, last: list[str], frames: list[str]) -> None:
-        if (file := record_file.of(self._run)) is not None:
+        if (file := self._run.get(RECORD_FILE)) is not None:
             file.writer.write(
                 "crash",
                 nodeid=nodeid,
@@ -286,7 +286,7 @@ def _take(run: Run, kind: str, data: Any, prefix: str = "") -> None:
     if kind == "faults":
         faults.take(run, data)
     elif kind == "outside":
-        ledger.of(run).outside.add_outside(data, prefix)
+        run.part(LEDGER).outside.add_outside(data, prefix)
 
 
 def _pass_outside_on(run: Run, file: Path) -> int | None:

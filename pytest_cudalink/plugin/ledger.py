@@ -12,7 +12,6 @@ import pytest
 from ..report.wording import EVENTS_UNWRITTEN, UNWRITTEN, link_key
 from . import pytest_private
 from .facts import Counts, Facts
-from .parts import LEDGER
 
 if TYPE_CHECKING:
     from ..guardrails import Verdict
@@ -21,12 +20,7 @@ if TYPE_CHECKING:
     from ..violations import Violation
     from .run import Run
 
-__all__ = ["Ledger", "Outside", "Totals", "of"]
-
-
-def of(run: Run) -> Ledger:
-    """Return the ledger of a run; the first call opens it."""
-    return run.part(LEDGER)
+__all__ = ["Ledger", "Outside", "Totals"]
 
 
 @dataclass(eq=False)

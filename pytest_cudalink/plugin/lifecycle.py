@@ -17,6 +17,7 @@ from ..process import jitlink_calls
 from . import backends, blocked, marker, provenance, settings, variables
 from .parts import (
     CAUSES,
+    DESCENDANTS,
     EVENT_FILE,
     FAULTS,
     HAND_OVER,
@@ -151,9 +152,8 @@ def _load_libraries(run: Run) -> None:
 def _serve_runtime(run: Run) -> None:
     if run.emulated is not None:
         from ..process import cuda_runtime
-        from . import descendants
 
-        descendants.start(run, run.emulated)
+        run.part(DESCENDANTS)
         run.config.add_cleanup(cuda_runtime.serve(run.emulated))
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..plurals import counted
-from . import descendants
 from .check import Seen
-from .parts import LIFETIMES
+from .parts import DESCENDANTS, LIFETIMES
 from .violation_check import ViolationCheck
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ __all__ = ["Lifetimes", "last_look"]
 
 def last_look(run: Run) -> bool:
     """Write violations since the end of the session to stderr; return whether they fail the run."""
-    below, check = descendants.of(run), run.get(LIFETIMES)
+    below, check = run.get(DESCENDANTS), run.get(LIFETIMES)
     if below is None or run.reports_elsewhere or run.settings.lifetime.value == "off":
         return False
     found = (*(check.driver.violations if check is not None else ()), *below.violations(last=True))
@@ -52,7 +51,7 @@ class Lifetimes(ViolationCheck):
         super().__init__(run, run.settings.lifetime.value)
         self.driver = run.emulated
         self._alive = 0
-        self._below = descendants.start(run, self.driver)
+        self._below = run.part(DESCENDANTS)
         self.driver.start_watching()
         run.config.add_cleanup(self._stop)
 

@@ -85,4 +85,4 @@ def skip_collecting(collector: pytest.Collector, report: pytest.CollectReport) -
 def _is_missing(config: pytest.Config, error: BaseException) -> bool:
     from ..probes.libcuda import DriverNotFoundError
 
-    return isinstance(error, DriverNotFoundError) and backends.of(run_of(config)).choice.backend == "driver"
+    return isinstance(error, DriverNotFoundError) and backends.steering(run_of(config)).choice.backend == "driver"

@@ -58,7 +58,7 @@ class NativeLinks(Check):
         from ..targets import unsteered
         from . import backends
 
-        backends.of(self._run)  # whatever imports a target starts it, and native code does not
+        backends.steering(self._run)  # whatever imports a target starts it, and native code does not
         for path, count in calls:
             name = PurePath(path).name
             by = "ctypes" if name.startswith(_FOREIGN_CALLS) else name or "an object that is no longer loaded"
@@ -89,8 +89,8 @@ def _is_loaded() -> bool:
     return any(_LIBRARY in PurePath(file).name for file in mapped_files())
 
 
-class LoadedModules:
-    """A plugin object that compares the modules that an emulated driver loaded with the links that were seen.
+class LoadedModules(Check):
+    """The check that compares the modules that an emulated driver loaded with the links that were seen.
 
     Parameters
     ----------
@@ -100,7 +100,8 @@ class LoadedModules:
 
     def __init__(self, run: Run) -> None:
         assert run.emulated is not None  # (`lifecycle` has looked)
-        self._run, self._driver = run, run.emulated
+        super().__init__(run)
+        self._driver = run.emulated
         self._before = self._driver.unlinked_images
         self._links = 0
 
@@ -120,9 +121,9 @@ class LoadedModules:
         if self._run.is_isolated:
             self._before, self._links = self._driver.unlinked_images, 0
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def finish(self) -> tuple[()]:
         """Hand over how many modules no seen link can have made: at least so many, if each link made one of them."""
         unlinked = self._driver.unlinked_images - self._before - self._links
         if unlinked > 0:
             self._run.part(LEDGER).outside.unlinked_modules += unlinked
+        return ()

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .backends import Backends
     from .causes import Causes
     from .check import Reporter
+    from .descendants import Descendants
     from .event_file import EventFile
     from .faults import RunFaults
     from .isolation import Isolation
@@ -29,6 +30,7 @@ __all__ = [
     "BACKENDS",
     "CAUSES",
     "CURRENT_TEST",
+    "DESCENDANTS",
     "EVENT_FILE",
     "FAULTS",
     "HAND_OVER",
@@ -72,6 +74,7 @@ class Key(Generic[T]):
 BACKENDS: Final[Key[Backends]] = Key("backends", "backends:Backends")
 CAUSES: Final[Key[Causes]] = Key("causes", "causes:Causes")
 CURRENT_TEST: Final[Key[CurrentTest]] = Key("current-test", "run:CurrentTest")
+DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "descendants:Descendants")
 EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "event_file:EventFile")
 FAULTS: Final[Key[RunFaults]] = Key("faults", "faults:RunFaults")
 HAND_OVER: Final[Key[HandOver]] = Key("xdist", "xdist:HandOver")

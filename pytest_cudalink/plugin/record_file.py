@@ -16,7 +16,7 @@ import pytest
 from ..report.wording import UNWRITTEN
 from . import pytest_private
 from .cell import of_cell
-from .parts import LEDGER, RECORD_FILE
+from .parts import LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -30,16 +30,11 @@ if TYPE_CHECKING:
     from .run import Run
     from .settings import Setting
 
-__all__ = ["RecordFile", "crash_events", "has_crash", "of"]
+__all__ = ["RecordFile", "crash_events", "has_crash"]
 
 _LAST_EVENTS: Final = 20
 #: Bytes at the end of a record file in which the crash is that a worker has just written.
 _TAIL: Final = 1 << 20
-
-
-def of(run: Run) -> RecordFile | None:
-    """Return the record file of a run; None without ``--cudalink-report``."""
-    return run.get(RECORD_FILE)
 
 
 class RecordFile:
@@ -229,20 +224,7 @@ class RecordFile:
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
             return
-        self.writer.write(
-            "violation",
-            nodeid=nodeid,
-            text=str(violation),
-            check=violation.check,
-            number=violation.number,
-            handle=violation.handle,
-            rule=violation.rule,
-            what=violation.what,
-            call=violation.call,
-            native_stack=violation.native_stack,
-            python_stack=violation.python_stack,
-            history=violation.history,
-        )
+        self.writer.write("violation", nodeid=nodeid, **{**violation._asdict(), "text": str(violation)})
 
     # -- pytest's hooks
 

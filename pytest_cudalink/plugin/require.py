@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
 from ..plurals import counted
-from . import faults, ledger, pytest_private
+from . import pytest_private
+from .check import Check, Phase
 from .driver import A_DRIVER, FACTS
 from .facts import is_unsupported
-from .parts import LEDGER
+from .parts import FAULTS, LEDGER
 from .plan import PLAN
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ __all__ = ["Required"]
 _ANSWER: Final = "cudalink_on_driver"
 
 
-class Required:
-    """A plugin object of every process; counts the tests that asked for the driver, by whether they ran on one.
+class Required(Check):
+    """The check of every process; counts the tests that asked for the driver, by whether they ran on one.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Required:
     """
 
     def __init__(self, run: Run) -> None:
-        self._run = run
+        super().__init__(run)
         self._wanted = run.settings.required
         self._skipped = False
         self._driver: bool | None = None
@@ -66,21 +66,18 @@ class Required:
                 self._driver = False
         return self._driver
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def sections(self, phase: Phase) -> tuple[()]:
         """Note on the last report of a test that asked for the driver whether it ran on one."""
-        report = yield
-        if call.when == "setup":
+        report = phase.report
+        if phase.when == "setup":
             self._skipped = False
         # a test that is expected to fail has run, and so has one that was skipped for a call that was refused
         if report.skipped and not hasattr(report, "wasxfail") and not is_unsupported(report):
             self._skipped = True
-        if call.when == "teardown" and self._asks(item):
+        if phase.when == "teardown" and self._asks(phase.item):
             answer = "skipped" if self._skipped else "ran" if self._has_driver() else "found no driver"
             setattr(report, _ANSWER, answer)
-        return report
+        return ()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -99,7 +96,7 @@ class Required:
         if run.reports_elsewhere or option.collectonly or option.setuponly:
             return
         if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            book = ledger.of(run)
+            book = run.part(LEDGER)
             links = book.totals.links.total() + book.outside.links.total()
             self._judge(links, book.totals.missing[A_DRIVER] + book.outside.missing[A_DRIVER])
         if run.settings.properties.value == "on":
@@ -130,7 +127,7 @@ class Required:
         if "links" in self._wanted and not links:
             self.unmet.append(f"The run fails because nothing was linked; {source}.")
         if "faults" in self._wanted and self._run.settings.faults.value:
-            planned = faults.of(self._run)
+            planned = self._run.get(FAULTS)
             if planned is None:
                 self.unmet.append(f"The run fails because no emulated driver got --cudalink-faults; {source}.")
                 return

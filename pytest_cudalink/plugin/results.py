@@ -18,7 +18,7 @@ from ..report.wording import split_link_key
 from . import driver, pytest_private, record_file
 from .children import End, end_of
 from .facts import is_unsupported
-from .parts import LEDGER
+from .parts import LEDGER, RECORD_FILE
 
 if TYPE_CHECKING:
     from ..report.events import SubtestRecord
@@ -62,7 +62,7 @@ class Results:
     """
 
     def __init__(self, run: Run) -> None:
-        file = record_file.of(run)
+        file = run.get(RECORD_FILE)
         assert file is not None  # (`lifecycle` opens it first)
         self._run, self._writer = run, file.writer
         self._open: dict[tuple[str | None, str], _Attempt] = {}

@@ -112,7 +112,7 @@ class MarkedTests:
             before = item.stash.get(_BEFORE, None)
             if before is not None:
                 del item.stash[_BEFORE]
-                backends.of(self._run).force(before)
+                backends.steering(self._run).force(before)
 
     @pytest.hookimpl
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -132,7 +132,7 @@ def _prepare(run: Run, item: pytest.Item, plan: MarkerPlan) -> None:
         from ..targets import Choice
 
         source = backends.option_of(run.settings) if plan.by_option else "the marker cudalink"
-        item.stash[_BEFORE] = backends.of(run).force(Choice(plan.backend, source))
+        item.stash[_BEFORE] = backends.steering(run).force(Choice(plan.backend, source))
         if plan.backend == "driver" and driver.came_too_late(item.config):
             missing_driver.skip(item.config)
     item.stash[_DOCUMENTED] = None

@@ -12,9 +12,9 @@ import pytest
 from ..plurals import and_more, counted
 from ..report.safe_text import block
 from ..report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
-from . import blocked, faults, ledger, unsteered
+from . import blocked, unsteered
 from .facts import VIOLATIONS
-from .parts import REQUIRED
+from .parts import FAULTS, LEDGER, REQUIRED
 
 if TYPE_CHECKING:
     from ..report.events import StickyRecord
@@ -40,7 +40,7 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     not_routed : sequence of str
         The callers that the guard rails do not see.
     """
-    book, planned = ledger.of(run), faults.of(run)
+    book, planned = run.part(LEDGER), run.get(FAULTS)
     _section(reporter, run, book.totals, planned.lines() if planned is not None else [])
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 

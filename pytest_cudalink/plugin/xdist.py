@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from .parts import FAULTS, HAND_OVER, LEDGER
+from .parts import DESCENDANTS, FAULTS, HAND_OVER, LEDGER
 from .run import Run, from_controller, is_awake, run_of
 from .settings import Setting, Settings
 
@@ -47,9 +47,7 @@ def configure_node(node: Any, wake: Callable[[pytest.Config], object]) -> None:
         path = None
         emulates = sys.platform == "linux" and run.settings.driver.value not in ("real", "absent")
         if emulates and run.settings.lifetime.value != "off":
-            from . import descendants
-
-            path = descendants.start(run, None).path  # here: a driver for markers is emulated by the workers alone
+            path = run.part(DESCENDANTS).path  # here: a driver for markers is emulated by the workers alone
         given |= {
             "notes": path,
             "settings": {name: tuple(setting) for name, setting in run.settings.items()},

@@ -193,6 +193,7 @@ NEEDED = {
     "current-test",
     "ledger",
     "reporter",
+    "descendants",
     "xdist",
     "isolation",
     "isolated",

@@ -453,8 +453,8 @@ def test(request, monkeypatch):
     run = run_of(request.config)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Steering, "start", interrupted)
-        backends.of(run)
-    assert backends.of(run).choice.backend == "nvjitlink"
+        backends.steering(run)
+    assert backends.steering(run).choice.backend == "nvjitlink"
 """)
     run_pytest("--force-backend=nvjitlink").assert_outcomes(passed=1)
 
