@@ -17,20 +17,10 @@ if TYPE_CHECKING:
     from ..violations import Violation
     from .run import Run
 
-__all__ = ["Descendants", "started_by"]
+__all__ = ["Descendants"]
 
-#: Bytes of a test's name from which on a note may have it cut.
-_CUT: Final = 600
 #: Characters of a command line that a line shows.
 _COMMAND: Final = 160
-
-
-def started_by(violation: Violation, nodeid: str | None) -> bool:
-    """Whether a test started the process of a violation; True also for a violation in this process."""
-    if not violation.process:
-        return True
-    test = violation.test
-    return nodeid is not None and (test == nodeid or (len(test.encode()) > _CUT and nodeid.startswith(test)))
 
 
 class Descendants:

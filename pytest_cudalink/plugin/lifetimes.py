@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ..plurals import counted
 from .check import Seen
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .run import Run
 
 __all__ = ["Lifetimes", "last_look"]
+
+#: Bytes of a test's name from which on a note may have it cut.
+_CUT: Final = 600
 
 
 def last_look(run: Run) -> bool:
@@ -51,6 +54,8 @@ class Lifetimes(ViolationCheck):
         super().__init__(run, run.settings.lifetime.value)
         self.driver = run.emulated
         self._alive = 0
+        #: Whether processes that name no test belong to the test, as its own process does.
+        self._starts_all = False
         self._below = run.part(DESCENDANTS)
         self.driver.start_watching()
         run.config.add_cleanup(self._stop)
@@ -72,6 +77,12 @@ class Lifetimes(ViolationCheck):
     def handle_count(self) -> int:
         return self.driver.state_count
 
+    def belongs_to(self, nodeid: str | None, violation: Violation) -> bool:
+        test = violation.test
+        if not violation.process or (self._starts_all and not test):
+            return True
+        return nodeid is not None and (test == nodeid or (len(test.encode()) > _CUT and nodeid.startswith(test)))
+
     def begin(self, nodeid: str) -> None:
         self._alive = self.driver.live_states
         super().begin(nodeid)
@@ -81,7 +92,9 @@ class Lifetimes(ViolationCheck):
 
     def add_late(self, item: pytest.Item, report: pytest.TestReport) -> None:
         """Show violations after the last report of the process of a test, and fail the test."""
-        self.collect(item.nodeid, starts_all=True)
+        self._starts_all = True  # this process runs no test itself
+        self.collect(item.nodeid)
+        self._starts_all = False
         if self._new and hasattr(report, "cudalink"):
             counts = report.cudalink["violations"]
             counts[self.name] = counts.get(self.name, 0) + len(self._new)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ..plurals import counted
-from . import descendants
 from .check import Check, Phase, Seen
 from .facts import VIOLATIONS
 from .parts import LEDGER
@@ -77,11 +76,12 @@ class ViolationCheck(Check):
         at = bisect_left(self._starts, (violation.handle, ""))
         return self._starts[at - 1][1] if at else None
 
-    def collect(self, nodeid: str | None, *, starts_all: bool = False) -> None:
-        """Report the violations since the last call, for a test or for none.
+    def belongs_to(self, nodeid: str | None, violation: Violation) -> bool:  # noqa: ARG002 (for those that override it)
+        """Whether a violation that was noted during a test, or outside of tests, was made there."""
+        return True
 
-        Processes that name no test belong to the test if it `starts_all`, as in a process of its own.
-        """
+    def collect(self, nodeid: str | None) -> None:
+        """Report the violations since the last call, for a test or for none."""
         new = self.violations
         if not new:
             return
@@ -89,8 +89,7 @@ class ViolationCheck(Check):
         self._run.part(LEDGER)
         hook, config = self._run.config.hook, self._run.config
         for one in new:
-            of_test = (starts_all and not one.test) or descendants.started_by(one, nodeid)
-            test = nodeid if of_test else None
+            test = nodeid if self.belongs_to(nodeid, one) else None
             hook.pytest_cudalink_violation(config=config, violation=one, nodeid=test, maker=self.maker(one))
             if test is None:
                 self._reporter.show_outside([self._seen_outside(self._described(one, None))])
