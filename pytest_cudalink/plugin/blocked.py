@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from . import parts
 from .settings import OPTIONS, Setting
 
 if TYPE_CHECKING:
@@ -30,19 +31,9 @@ _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "results": ("no records are written", {"report": ""}),
 }
 #: Parts that others need.
-_NEEDED: Final = (
-    "lifecycle",
-    "listener",
-    "current-test",
-    "ledger",
-    "reporter",
-    "descendants",
-    "xdist",
-    "isolation",
-    "isolated",
-    "backends",
-    "marked-tests",
-    "sticky-stop",
+_NEEDED: Final = sorted(
+    {"lifecycle", "listener", "isolated", "sticky-stop"}
+    | {key.name for key in vars(parts).values() if isinstance(key, parts.Key)}.difference(_CHECKS)
 )
 
 

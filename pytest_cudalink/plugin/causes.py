@@ -184,12 +184,16 @@ class Causes(Check):
         self._forget()
         return (yield)
 
-    def collected(self, report: pytest.CollectReport, error: BaseException) -> None:
-        """Explain the report of a file that cannot be collected."""
-        found = self._of(error)
-        if found.cause is not None:
-            report.sections.append(_section(found)[:2])
-            report.cudalink_cause = found.cause  # type: ignore[attr-defined]
+    # the only hook that tells of a failed collection before its report goes on and costs a passing run nothing
+    def pytest_exception_interact(
+        self, call: pytest.CallInfo[object], report: pytest.CollectReport | pytest.TestReport
+    ) -> None:
+        """Explain why a file cannot be collected."""
+        if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+            found = self._of(call.excinfo.value)
+            if found.cause is not None:
+                report.sections.append(_section(found)[:2])
+                report.cudalink_cause = found.cause  # type: ignore[attr-defined]
 
 
 def explain_unasked(

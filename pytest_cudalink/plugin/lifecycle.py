@@ -173,10 +173,9 @@ def _watch_nvjitlink(run: Run) -> None:
     """Count the links of native code, explain what nvJitLink refuses, and check its contract."""
     run.part(NATIVE_LINKS)
     run.part(CAUSES)
-    if run.settings.jitlink_contract.value != "off":
-        from . import jitlink_contract
+    from . import jitlink_contract
 
-        jitlink_contract.start(run)
+    jitlink_contract.start(run)
 
 
 def _start_driver(run: Run) -> None:
@@ -334,19 +333,6 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     if config.option.verbose < 0:
         return []
     return [*(_header(run) if run.begins_late else ()), *run.late_header]
-
-
-# the only hook that tells of a failed collection before its report goes on and costs a passing run nothing
-def pytest_exception_interact(
-    node: pytest.Item | pytest.Collector,
-    call: pytest.CallInfo[object],
-    report: pytest.CollectReport | pytest.TestReport,
-) -> None:
-    """Explain why a file cannot be collected, if it has loaded what can explain that."""
-    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
-        causes = run_of(node.config).get(CAUSES)
-        if causes is not None:
-            causes.collected(report, call.excinfo.value)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -147,16 +147,11 @@ class RecordFile:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
 
-    @property
-    def _is_for_another(self) -> bool:
-        """Whether the process that waits for this one has seen and written the same: it has collected, too."""
-        return self._run.is_isolated and self._run.nodeid is None
-
     # -- the plugin's hooks
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
-        if self._is_for_another:
+        if self._run.is_repeated:
             return
         self.writer.write(
             "link",
@@ -173,7 +168,7 @@ class RecordFile:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
-        if self._is_for_another:
+        if self._run.is_repeated:
             return
         self.writer.write(
             "unsteered",
@@ -207,7 +202,7 @@ class RecordFile:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
-        if self._is_for_another:
+        if self._run.is_repeated:
             return
         self.writer.write(
             "verdict",

@@ -182,6 +182,11 @@ class Run:
         return self.is_worker or self.is_isolated
 
     @property
+    def is_repeated(self) -> bool:
+        """Whether the process that waits for this one has seen the same: it has collected, too."""
+        return self.is_isolated and self.nodeid is None
+
+    @property
     def arguments(self) -> list[str]:
         """The command line of pytest; in a worker of xdist that of its controller."""
         given = from_controller(self.config)
