@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from ..plurals import listed
 from .cells import Cell
 from .keys import MAJOR, version_of
 
@@ -102,7 +103,7 @@ def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
         if toolkit is not None:
             for text in _contradicting(cell, toolkit.major, content):
                 found.setdefault(text, []).append(cell.name)
-    return [text.replace("CELLS", _few(names)) for text, names in found.items()]
+    return [text.replace("CELLS", listed(names, _NAMED)) for text, names in found.items()]
 
 
 def _missing(cell: Cell, content: Mapping[str, Any]) -> Iterator[str]:
@@ -155,11 +156,6 @@ def _contradicting(cell: Cell, major: int, content: Mapping[str, Any]) -> Iterat
 
 def _with_major(name: str) -> str:
     return re.sub(r"\d\d", MAJOR, name, count=1)
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _read(lines: Any, where: str) -> list[Wanted]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..plurals import counted
+from ..plurals import counted, listed
 from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
 from .events import CauseRecord
@@ -523,8 +523,7 @@ def _repeats(report: MatrixReport) -> Section:
 
 def few(names: Sequence[str], limit: int = 6) -> str:
     """Return the first names, and how many more there are: ``"a, b and 3 more"``."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+    return listed(names, limit)
 
 
 def _error(report: MatrixReport, test: str) -> str:
