@@ -24,7 +24,7 @@ from .parts import ISOLATION, LEDGER
 if TYPE_CHECKING:
     from .run import Run
 
-__all__ = ["Found", "StickyGuard"]
+__all__ = ["LeftBehind", "StickyGuard"]
 
 _SECTION: Final = "cudalink sticky error"
 #: Part of the title by which pytest shows the section of a teardown that passed with the failure of its test.
@@ -32,7 +32,7 @@ _LATE_SECTION: Final = "cudalink teardown after a sticky error"
 _LAST_CALLS: Final = 8
 
 
-class Found(NamedTuple):
+class LeftBehind(NamedTuple):
     """What a test left behind.
 
     Attributes
@@ -64,7 +64,7 @@ class StickyGuard(Check):
 
     Attributes
     ----------
-    found : Found or None
+    found : LeftBehind or None
         What made the contexts of this process unusable.
     """
 
@@ -78,12 +78,12 @@ class StickyGuard(Check):
         self._torn_down = False
         self._late_isolation = False
         self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
-        self.found: Found | None = None
+        self.found: LeftBehind | None = None
         self._is_new = False
 
     def start(self, session: pytest.Session) -> None:
         """Look once before the first test, so that it is not blamed for what collecting the tests has left."""
-        found = Found("", self._ask(), "collect")
+        found = LeftBehind("", self._ask(), "collect")
         if found.code:
             self._pid = 0
             text = (
@@ -119,7 +119,7 @@ class StickyGuard(Check):
             self._torn_down = False
             code = self._ask()
             if code:
-                self.found, self._is_new = Found(phase.nodeid, code, phase.when), True
+                self.found, self._is_new = LeftBehind(phase.nodeid, code, phase.when), True
                 self._note(phase.item)
 
     def sections(self, phase: Phase) -> Iterator[Seen]:
@@ -144,7 +144,7 @@ class StickyGuard(Check):
             self._kept.append(dict(getattr(item, "funcargs", None) or {}))
             pytest_private.drop_fixtures(item.session)
 
-    def _end(self, phase: Phase, found: Found, *, is_late: bool) -> Iterator[Seen]:
+    def _end(self, phase: Phase, found: LeftBehind, *, is_late: bool) -> Iterator[Seen]:
         """Tear down whatever this process has set up, without errors of other tests; hand over the rest of the run.
 
         A late teardown is that of a test that has failed already: with this error it can only fail.
@@ -170,7 +170,7 @@ class StickyGuard(Check):
             self._late_isolation = self._run.get(ISOLATION) is None
             self._run.part(ISOLATION).take_over(session)
 
-    def _story(self, found: Found) -> str:
+    def _story(self, found: LeftBehind) -> str:
         """Return what a test left behind, in lines."""
         if found.code == contexts.HANGS:
             first = (
@@ -187,7 +187,7 @@ class StickyGuard(Check):
             calls = ["last calls of the driver: not known, because a real driver does not record them"]
         return "\n".join([first, *calls, f"{goes_on} (--cudalink-sticky={self._run.settings.sticky.value})"])
 
-    def _last_calls(self, found: Found) -> list[str]:
+    def _last_calls(self, found: LeftBehind) -> list[str]:
         """Return the last calls of an emulated driver up to the one that first answered with the error."""
         present = self._run.emulated
         if present is None:
