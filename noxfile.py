@@ -99,7 +99,7 @@ def bench_matrix(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def gpu(session: nox.Session) -> None:
-    """All that needs a real driver, in stages; writes docs/hardware/DRIVER-DEVICE.json and its page.
+    """All that needs a real driver, in stages; writes docs/hardware/DRIVER-DEVICE.json.
 
     -- --bundle PATH installs from a bundle of `python -m tools.bundle`, without a network; PATH is its folder, its
     .tar or the folder of its volumes. A nox that was installed from a bundle uses its own environment. Other options go

@@ -1,4 +1,4 @@
-"""The page on JIT-LTO from its figures: tables in ``docs/hardware/jit-lto.md``, plots in ``docs/images``.
+"""Tables and plots of ``docs/hardware/jit-lto.md`` from its figures; a call draws the plots in ``docs/images``.
 
 ::
 
@@ -24,7 +24,6 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "docs" / "hardware"
-PAGE = DATA / "jit-lto.md"
 IMAGES = ROOT / "docs" / "images"
 #: Columns of the page's text.
 WIDTH = 140
@@ -287,11 +286,11 @@ def clock_table(contents: Sequence[dict[str, Any]]) -> str:
     return "\n".join([*lines, "", _both(contents)])
 
 
-#: The generated parts of the page, by the name in their markers.
+#: What makes the generated parts of the page, by their names.
 PARTS: dict[str, Callable[[Sequence[dict[str, Any]]], str]] = {
     "answer": answer,
-    "times memory": lambda contents: times_table(contents, "memory"),
-    "times l2": lambda contents: times_table(contents, "l2"),
+    "times-memory": lambda contents: times_table(contents, "memory"),
+    "times-l2": lambda contents: times_table(contents, "l2"),
     "code": code_table,
     "pays": pays_table,
     "links": link_table,
@@ -300,15 +299,9 @@ PARTS: dict[str, Callable[[Sequence[dict[str, Any]]], str]] = {
 }
 
 
-def page(text: str, contents: Sequence[dict[str, Any]]) -> str:
-    """Return the page's text with its generated parts written again."""
-    for name, make in PARTS.items():
-        before, begin, rest = text.partition(f"<!-- {name} -->\n")
-        _old, end, after = rest.partition("\n<!-- end -->")
-        assert begin, name
-        assert end, name
-        text = before + begin + make(contents) + end + after
-    return text
+def blocks() -> dict[str, str]:
+    """Return the generated parts of the page, by name."""
+    return {name: make(figures()) for name, make in PARTS.items()}
 
 
 def points(contents: Sequence[dict[str, Any]], plot: str) -> list[dict[str, Any]]:
@@ -451,7 +444,7 @@ def _draw_links(axis: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Write the page's generated parts and the plots; return the exit code."""
+    """Draw the plots; return the exit code."""
     parser = argparse.ArgumentParser(prog="benchmarks/jit_lto_page.py", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--take", type=Path, nargs="*", default=[], help="folders with new figures")
     parser.add_argument("--no-plots", dest="plots", action="store_false", help="leave the plots as they are")
@@ -459,7 +452,6 @@ def main() -> int:
     for folder in options.take:
         take(folder)
     contents = figures()
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), contents), encoding="utf-8")
     if options.plots:
         for plot, (file, _label) in PLOTS.items():
             (IMAGES / file).write_text(draw(contents, plot), encoding="utf-8")

@@ -1,11 +1,9 @@
-"""Measure everything that docs/explanation/side-by-side.md shows, and write the page's tables from the figures.
+"""Measure everything that docs/explanation/side-by-side.md shows; the page's tables are made from the figures.
 
 ``measure --out FOLDER``
     Run the benchmarks on this machine, with and without its GPU; no network is used.
 ``collect FILE...``
     Put the figures of JSON files into the page's data, in place of older ones of the same benchmark and device.
-``write``
-    Write the tables of the page. A test compares them with the data.
 """
 
 from __future__ import annotations
@@ -27,11 +25,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from questions import GROUPS, NO_FUNCTION, NO_LIBRARY, QUESTIONS
 
-__all__ = ["DATA", "PAGE", "Comparison", "blocks", "classify", "comparisons", "filled", "main", "time_text"]
+__all__ = ["DATA", "Comparison", "blocks", "classify", "comparisons", "main", "time_text"]
 
 BENCHMARKS = Path(__file__).parent
-PAGE = BENCHMARKS.parent / "docs" / "explanation" / "side-by-side.md"
-DATA = PAGE.with_suffix(".json")
+DATA = BENCHMARKS.parent / "docs" / "explanation" / "side-by-side.json"
 #: What ``measure`` runs, the most telling first: name of the figures, benchmark, arguments, variables.
 RUNS: tuple[tuple[str, ...], ...] = (
     ("answers", "answers"),
@@ -369,8 +366,9 @@ def losses(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def blocks(data: Mapping[str, Any]) -> dict[str, str]:
+def blocks() -> dict[str, str]:
     """Return the generated parts of the page, by name."""
+    data = json.loads(DATA.read_text(encoding="utf-8"))
     commands: dict[tuple[str, str], list[str]] = {}
     for part in (part for found in data.values() for part in found["parts"]):
         commands.setdefault((part["date"], part["machine"]), []).append(f"`{part['command']}`")
@@ -386,16 +384,6 @@ def blocks(data: Mapping[str, Any]) -> dict[str, str]:
     result["answers"] = f"{measured(data['answers'])}\n\n{answer_tables(data['answers'])}"
     result["every-answer"] = f"{measured(data['answers'])}\n\n{every_answer(data['answers'])}"
     return result
-
-
-def filled(page: str, data: Mapping[str, Any]) -> str:
-    """Return the page with its generated parts written again."""
-    for name, text in blocks(data).items():
-        head, found, rest = page.partition(f"<!-- figures: {name} -->\n")
-        assert found, f"the page has no place for {name}"
-        _, end, rest = rest.partition("<!-- end -->\n")
-        page = f"{head}{found}\n{text}\n\n{end}{rest}"
-    return page
 
 
 def found_host(content: Mapping[str, Any]) -> str:
@@ -439,15 +427,10 @@ def main() -> int:
     collecting = commands.add_parser("collect", help="put figures into the data of the page")
     collecting.add_argument("files", type=Path, nargs="+")
     collecting.add_argument("--command-line", default="", help="the command that measured, where it was another")
-    commands.add_parser("write", help="write the tables of the page")
     options = parser.parse_args()
     if options.command == "measure":
         return take_measurements(options.out, options.seconds)
-    if options.command == "collect":
-        collect(options.files, options.command_line)
-        return 0
-    data = json.loads(DATA.read_text(encoding="utf-8"))
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), data), encoding="utf-8")
+    collect(options.files, options.command_line)
     return 0
 
 

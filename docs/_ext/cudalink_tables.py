@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
@@ -78,6 +80,21 @@ def dispatch_row(row: Row) -> list[str]:
     requested = {"no": "no", "yes": "yes", "any": "any"}[row.lto]
     result = row.result if row.result != "error" else f"RuntimeError: {row.message.split(';')[0]}"
     return [row.name, DRIVERS[row.driver], major, inputs, requested, result]
+
+
+class Generated(Directive):
+    """Markdown that a module makes from figures: the module, whose ``blocks`` returns texts by name, and a name."""
+
+    required_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        module, name = self.arguments
+        text: str = import_module(module).blocks()[name]
+        result = nodes.Element()
+        self.state.nested_parse(
+            StringList(text.splitlines(), source=module), self.content_offset, result, match_titles=True
+        )
+        return result.children
 
 
 class DispatchTables(Directive):
@@ -229,6 +246,7 @@ def skip_fields(_app: Sphinx, _what: str, _name: str, member: object, _skip: boo
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-skip-member", skip_fields)
+    app.add_directive("generated", Generated)
     app.add_directive("dispatch-tables", DispatchTables)
     app.add_directive("settings-table", SettingsTable)
     app.add_directive("cell-keys", CellKeys)

@@ -148,12 +148,6 @@ def test_not_mended() -> None:
     assert finding.outcome == f"not mended in 1.1 as of {catalog.as_of()}"
 
 
-def test_page_of_the_libraries() -> None:
-    """The table is made from the results."""
-    page = libraries.PAGE.read_text(encoding="utf-8")
-    assert libraries.rendered(page, libraries.kept()) == page
-
-
 @pytest.mark.parametrize(
     ("run", "said"),
     [

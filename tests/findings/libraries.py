@@ -23,14 +23,13 @@ from typing import Any, Final, NamedTuple
 
 __all__ = [
     "DRIVERS",
-    "PAGE",
     "RESULTS",
     "Environment",
     "Run",
+    "blocks",
     "environments",
     "judged",
     "kept",
-    "rendered",
     "runs",
     "verdict",
 ]
@@ -39,7 +38,6 @@ ROOT: Final = Path(__file__).parent.parent.parent
 LIBRARIES: Final = ROOT / "matrices" / "libraries.toml"
 EXAMPLES: Final = ROOT / "docs" / "examples" / "findings" / "libraries"
 RESULTS: Final = ROOT / "docs" / "findings" / "libraries.json"
-PAGE: Final = ROOT / "docs" / "findings" / "libraries.md"
 
 #: The emulated drivers of every release; a backend is forced on the second one only.
 DRIVERS: Final = ("12.9", "13.0", "13.2")
@@ -225,7 +223,6 @@ def main() -> None:
             results.append({**about, **result})
             print(json.dumps(results[-1], indent=1), flush=True)
         keep(environment, results)
-    PAGE.write_text(rendered(PAGE.read_text(encoding="utf-8"), kept()), encoding="utf-8")
 
 
 def kept() -> list[dict[str, Any]]:
@@ -241,11 +238,9 @@ def keep(environment: Environment, results: Sequence[dict[str, Any]]) -> None:
     RESULTS.write_text(json.dumps({"runs": merged}, indent=1) + "\n", encoding="utf-8")
 
 
-def rendered(page: str, results: Sequence[Mapping[str, Any]]) -> str:
-    """The page with the tables of these results."""
-    begin, end = "<!-- made by nox -s finding-libraries -->", "<!-- end -->"
-    before, _, rest = page.partition(begin)
-    return f"{before}{begin}\n\n{table(results)}\n{end}{rest.partition(end)[2]}"
+def blocks() -> dict[str, str]:
+    """The generated part of the page."""
+    return {"runs": table(kept())}
 
 
 #: What a cell of the table says of a run, by the beginning of a test's entry.
@@ -287,7 +282,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
         ]
         names = sum(run.get("names", 0) for run in own if run)
         lines.append(f"{about}| {' | '.join(said)} | {names or ''} |")
-    lines.append("\n### Reasons\n")
+    lines.append("\n# Reasons\n")
     for library in dict.fromkeys(one["library"] for one in results):
         reasons: dict[str, list[str]] = {}
         for run in results:

@@ -22,10 +22,10 @@ __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run stages, write the results and the page, and return the exit code."""
+    """Run stages, write the results, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.hardware", description=(__doc__ or "").partition("\n\n")[0])
     names = [stage.name for stage in STAGES]
-    parser.add_argument("--out", type=Path, default=pages.FOLDER, help="folder of the JSON file and the page")
+    parser.add_argument("--out", type=Path, default=pages.FOLDER, help="folder of the JSON file")
     parser.add_argument("--stage", action="append", choices=names, help="run only this stage; repeat it")
     parser.add_argument("--list", action="store_true", help="list the stages")
     options = parser.parse_args(arguments)
@@ -62,7 +62,6 @@ def main(arguments: list[str] | None = None) -> int:
         file.write_text(json.dumps(pages.completed(content), indent=1) + "\n", encoding="utf-8")
     content = pages.completed(content)
     pages.check(content)
-    file.with_suffix(".md").write_text(pages.page(content), encoding="utf-8")
     print(f"results in {file}")
     return 0 if all(one["outcome"] == "passed" for one in stages) else 1
 

@@ -1,6 +1,6 @@
-"""The page of a machine from its file of results: ``python -m tests.hardware.pages [FILE ...]`` writes pages.
+"""The page of the machines, from their files of results in ``docs/hardware``.
 
-Without a file it writes the page of every file in ``docs/hardware``, and the list of machines in its index.
+``python -m tests.hardware.pages FILE...`` takes files of results over into that folder.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import jsonschema
 from pytest_cudalink.plurals import counted
 from tests.hardware.stages import STAGES
 
-__all__ = ["FOLDER", "check", "completed", "file_name", "listing", "main", "merged", "page", "recorded", "with_listing"]
+__all__ = ["FOLDER", "blocks", "check", "completed", "file_name", "listing", "main", "merged", "page", "recorded"]
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "hardware"
-_MARKS = ("<!-- machines: written by python -m tests.hardware.pages -->\n", "<!-- end of machines -->\n")
 _WORDS = {"passed": "Passed", "failed": "**Failed**", "not run": "**Not run**"}
 #: What results say of a stage that was not started.
 _NOT_STARTED = ["the stage", "it was not started"]
@@ -82,17 +81,16 @@ def _table(columns: list[str], rows: Sequence[Sequence[object]]) -> list[str]:
 
 
 def page(content: dict[str, Any]) -> str:
-    """Return the page of a file of results."""
+    """Return the sections of a file of results."""
     facts, stages = content["facts"], content["stages"]
     driver, device, machine = facts["driver"], facts["device"], facts["machine"]
     on = f"{device['name']}, driver {driver['release']} (CUDA {driver['cuda']})"
     ran = [one for one in stages if one["outcome"] == "passed"]
     lines = [
+        f"({_label(content)})=",
         f"# {device['name']}, driver {driver['release']}",
         "",
         f"{len(ran)} of {counted(len(stages), 'stage')} passed. pytest-cudalink {facts['version']}, {facts['date']}.",
-        "",
-        "<!-- written by python -m tests.hardware.pages from the JSON file of the same name; do not edit -->",
         "",
         *_table(
             ["fact", "value"],
@@ -115,7 +113,7 @@ def page(content: dict[str, Any]) -> str:
             ["stage", "outcome", "passed", "failed", "skipped", "seconds"],
             [
                 [
-                    f"[{one['title']}](#{_label(content, one)})",
+                    f"[{one['title']}](#{_label(content)}-{one['name']})",
                     _WORDS[one["outcome"]].lower(),
                     one["passed"],
                     len(one["failures"]),
@@ -129,15 +127,15 @@ def page(content: dict[str, Any]) -> str:
         f"Measured {facts['date']} by `nox -s gpu` on {on}.",
     ]
     for one in stages:
-        lines += ["", f"({_label(content, one)})=", *_stage(one, facts["date"], on)]
+        lines += ["", f"({_label(content)}-{one['name']})=", *_stage(one, facts["date"], on)]
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
     lines += ["", "## Packages", "", packages]
     return "\n".join(lines) + "\n"
 
 
-def _label(content: dict[str, Any], stage: dict[str, Any]) -> str:
-    """Return the label of a stage's section, which no other page has."""
-    return f"{file_name(content).replace('.', '-')}-{stage['name']}"
+def _label(content: dict[str, Any]) -> str:
+    """Return the label of a machine's section, with which those of its stages begin."""
+    return file_name(content).replace(".", "-")
 
 
 def _bundle(bundle: dict[str, Any] | None) -> list[list[str]]:
@@ -174,18 +172,17 @@ def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
 
 
 def listing(contents: list[dict[str, Any]]) -> str:
-    """Return the part of the index that lists the machines."""
+    """Return the list of the machines."""
     rows = []
     for one in contents:
         facts = one["facts"]
         ran = sum(stage["outcome"] == "passed" for stage in one["stages"])
-        link = f"[{facts['device']['name']}, {facts['driver']['release']}]({file_name(one)}.md)"
+        link = f"[{facts['device']['name']}, {facts['driver']['release']}](#{_label(one)})"
         rows.append([link, facts["driver"]["cuda"], f"{ran} of {len(one['stages'])}", facts["date"]])
     table = _table(["device, driver", "CUDA", "stages passed", "date"], rows) if rows else ["No machine yet."]
-    toctree = ["```{toctree}", ":hidden:", ":maxdepth: 1", "", *(file_name(one) for one in contents), "```"]
     newest = max((one["facts"]["date"] for one in contents), default="")
-    source = [f"Measured {newest} by `nox -s gpu` on these machines; the column has the date of each.", ""]
-    return "\n".join([*table, "", *([*source, *toctree] if contents else ())]).rstrip("\n") + "\n"
+    source = f"Measured {newest} by `nox -s gpu` on these machines; the column has the date of each."
+    return "\n".join([*table, "", *([source] if contents else ())])
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -194,10 +191,9 @@ def recorded() -> list[dict[str, Any]]:
     return [one for one in found if "stages" in one]
 
 
-def with_listing(index: str, contents: list[dict[str, Any]]) -> str:
-    """Return the index with the list of machines."""
-    before, _, rest = index.partition(_MARKS[0])
-    return before + _MARKS[0] + "\n" + listing(contents) + "\n" + _MARKS[1] + rest.partition(_MARKS[1])[2]
+def blocks() -> dict[str, str]:
+    """Return the generated parts of the page."""
+    return {"list": listing(recorded()), "machines": "\n".join(map(page, recorded()))}
 
 
 def merged(earlier: dict[str, Any] | None, later: dict[str, Any]) -> dict[str, Any]:
@@ -221,7 +217,7 @@ def merged(earlier: dict[str, Any] | None, later: dict[str, Any]) -> dict[str, A
 
 
 def main() -> int:
-    """Take over the files that are named, and write every page and the index."""
+    """Take over the files that are named."""
     taken: dict[str, dict[str, Any]] = {}
     for name in sys.argv[1:]:
         content = json.loads(Path(name).read_text(encoding="utf-8"))
@@ -229,12 +225,7 @@ def main() -> int:
         taken[file_name(content)] = completed(merged(taken.get(file_name(content)), content))
     for name, content in taken.items():
         (FOLDER / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    for content in recorded():
-        check(content)
-        (FOLDER / f"{file_name(content)}.md").write_text(page(content), encoding="utf-8")
-        print(f"docs/hardware/{file_name(content)}.md")
-    index = FOLDER / "index.md"
-    index.write_text(with_listing(index.read_text(encoding="utf-8"), recorded()), encoding="utf-8")
+        print(f"docs/hardware/{name}.json")
     return 0
 
 

@@ -23,7 +23,6 @@ from tests.hardware.stages import STAGES, Stage
 __all__ = ()
 
 ROOT = Path(__file__).parents[2]
-INDEX = (pages.FOLDER / "index.md").read_text(encoding="utf-8")
 RESULTS = pages.recorded()
 
 
@@ -59,20 +58,18 @@ def results(**changes) -> dict[str, Any]:
     return {"format": 1, "facts": facts, "stages": [stage], **changes}
 
 
-def test_each_page_is_what_its_file_generates() -> None:
-    """A page is written by the command, after the schema was checked."""
+def test_the_page_shows_every_machine() -> None:
+    """Each file agrees with the schema, stands under its name, and has its sections and a row of the list."""
+    shown = pages.blocks()
     for content in RESULTS:
         pages.check(content)
         name = pages.file_name(content)
         assert (pages.FOLDER / f"{name}.json").is_file()
-        assert (pages.FOLDER / f"{name}.md").read_text(encoding="utf-8") == pages.page(content)
-
-
-def test_the_index_lists_every_machine() -> None:
-    """The list and the toctree are those of the files."""
-    assert pages.with_listing(INDEX, RESULTS) == INDEX
-    one = results()
-    assert "[NVIDIA X1 (80GB), 580.1](580.1-nvidia-x1-80gb.md) | 13.0 | 0 of 1 |" in pages.listing([one])
+        assert pages.page(content) in shown["machines"]
+        assert f"(#{name.replace('.', '-')})" in shown["list"]
+    page = (pages.FOLDER / "index.md").read_text(encoding="utf-8")
+    assert [one for one in shown if f"{{generated}} tests.hardware.pages {one}\n" not in page] == []
+    assert "[NVIDIA X1 (80GB), 580.1](#580-1-nvidia-x1-80gb) | 13.0 | 0 of 1 |" in pages.listing([results()])
 
 
 def test_a_page_names_command_and_date() -> None:
@@ -179,7 +176,7 @@ def test_two_runs_of_a_day_become_one_page() -> None:
 
 
 def test_a_stage_that_was_not_started_is_red(tmp_path: Path, monkeypatch) -> None:
-    """The runner's file, the page and the list have every stage; those that were not started are not run."""
+    """The runner's file, its sections and the list have every stage; those that were not started are not run."""
     for name, value in {"driver_found": lambda: True, "machine_facts": lambda: results()["facts"]}.items():
         monkeypatch.setattr(f"tests.hardware.__main__.{name}", value)
     passed = {**results()["stages"][0], "outcome": "passed"}
@@ -189,21 +186,17 @@ def test_a_stage_that_was_not_started_is_red(tmp_path: Path, monkeypatch) -> Non
     content = json.loads(file.read_text(encoding="utf-8"))
     assert [stage["outcome"] for stage in content["stages"]].count("not run") == len(STAGES) - 1
     assert f"1 of {len(STAGES)}" in pages.listing([content])
-    shown = file.with_suffix(".md").read_text(encoding="utf-8")
+    shown = pages.page(content)
     assert f"1 of {len(STAGES)} stages passed." in shown
     assert "**Not run**: the stage was not started. To run it: `nox -s gpu -- --stage fatbins`." in shown
 
 
 def test_pages_command(tmp_path: Path, monkeypatch) -> None:
-    """A file that came back from a machine is taken over under its name, with page and index."""
+    """A file that came back from a machine is taken over under its name."""
     monkeypatch.setattr(pages, "FOLDER", tmp_path / "hardware")
     (tmp_path / "hardware").mkdir()
-    (tmp_path / "hardware" / "index.md").write_text(INDEX, encoding="utf-8")
     came = tmp_path / "came.json"
     came.write_text(json.dumps(results()), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["pages", str(came)])
     assert pages.main() == 0
-    assert sorted(path.name for path in (tmp_path / "hardware").iterdir()) == [
-        *("580.1-nvidia-x1-80gb.json", "580.1-nvidia-x1-80gb.md", "index.md"),
-    ]
-    assert "580.1-nvidia-x1-80gb\n```" in (tmp_path / "hardware" / "index.md").read_text(encoding="utf-8")
+    assert [path.name for path in (tmp_path / "hardware").iterdir()] == ["580.1-nvidia-x1-80gb.json"]
