@@ -284,7 +284,7 @@ class AtlasChooser(Directive):
             html(
                 '<div class="atlas-chooser" hidden></div>'
                 f'<script type="application/json" id="atlas-data">{text}</script>'
-                "<noscript><p>The chooser needs JavaScript; the pages below have the same answers.</p></noscript>"
+                "<noscript><p>The chooser needs JavaScript; the grids have the same answers.</p></noscript>"
             )
         ]
 

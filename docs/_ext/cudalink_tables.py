@@ -21,7 +21,6 @@ from pytest_cudalink.plugin import settings
 from pytest_cudalink.report import records
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.findings import catalog
 from tests.suites.expectations import read_rows
 from tests.suites.results import share
 
@@ -206,39 +205,6 @@ class SuiteTable(Directive):
         return [result, lowered]
 
 
-class FindingsTable(Directive):
-    """Every finding, with a link to its page."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = []
-        for finding in catalog.read():
-            link = nodes.paragraph()
-            link += nodes.reference(text=finding.title, refuri=f"{finding.id}.html")
-            rows.append([finding.library, link, finding.kind, finding.ranges, finding.outcome])
-        return [table(["library", "finding", "kind", "releases", "mended in"], rows)]
-
-
-class FindingSummary(Directive):
-    """One finding for its library: expected, seen, releases, how they were determined, and where it is reported."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        finding = next(one for one in catalog.read() if one.id == self.arguments[0])
-        rows = [
-            ["library", finding.library],
-            ["expected", finding.expected],
-            ["seen", finding.seen],
-            ["releases with the fault", finding.ranges],
-            ["releases without it", ", ".join(finding.good) or "none of those that ran"],
-            ["mended in", finding.outcome],
-            ["determined", f"{finding.determined} ({catalog.as_of()})"],
-            ["needs", f"a driver. {finding.driver}" if finding.driver else "no driver, and nothing of this project"],
-            ["reported", f"{finding.upstream} ({catalog.as_of()})"],
-        ]
-        return [table(["", ""], rows)]
-
-
 def skip_fields(_app: Sphinx, _what: str, _name: str, member: object, _skip: bool, _options: object) -> bool | None:
     """Leave out the fields of a named tuple: its docstring has them under "Attributes"."""
     return True if type(member).__name__ == "_tuplegetter" else None
@@ -254,6 +220,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("version-table", VersionTable)
     app.add_directive("record-keys", RecordKeys)
     app.add_directive("suite-table", SuiteTable)
-    app.add_directive("findings-table", FindingsTable)
-    app.add_directive("finding", FindingSummary)
     return {"parallel_read_safe": True}

@@ -1,4 +1,4 @@
-"""The pages of ``docs/findings`` agree with their data and their reproducers; ``nox -s findings`` runs them."""
+"""The findings agree with their reproducers, with recordings and the atlas; ``nox -s findings`` runs their sessions."""
 
 from __future__ import annotations
 
@@ -26,25 +26,30 @@ IDS = [one.id for one in FINDINGS]
 RELEASES = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["findings"]
 
 
-def test_pages_and_data_agree() -> None:
-    """Each finding has a page and a folder with its reproducer, and each of these belongs to a finding."""
+def test_each_finding_has_a_reproducer() -> None:
+    """Each finding has a folder with its reproducer and its session, and each folder belongs to a finding."""
     assert len(set(IDS)) == len(IDS)
-    assert {one.stem for one in catalog.PAGES.glob("*.md")} == {*IDS, "index", "libraries"}
     assert {one.name for one in catalog.EXAMPLES.iterdir()} == {*IDS, "libraries"}
+    assert all(one.files and one.session for one in FINDINGS)
 
 
-@pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
-def test_page(finding: catalog.Finding) -> None:
-    """A page has the title and the releases from the data, shows every file of the reproducer, and runs its command."""
-    text = finding.page.read_text(encoding="utf-8")
-    assert text.startswith(f"# {finding.title}\n")
-    assert f"```{{finding}} {finding.id}\n```" in text
-    files = [file.name for file in catalog.EXAMPLES.joinpath(finding.id).glob("*.py")]
-    included = [f"literalinclude}} ../examples/findings/{finding.id}/{name}\n" for name in files]
-    assert [one for one in included if one not in text] == []
-    if finding.runs:
-        commands = [command for _, command, _ in sessions.environment_steps(sessions.environment_blocks(text))]
-        assert any(finding.command.replace("{}", finding.bad[-1]) in one for one in commands), commands
+def test_the_page_has_every_finding() -> None:
+    """The page has both generated parts; each finding has a row, a section, its files and its session."""
+    page = (catalog.DATA.parent / "index.md").read_text(encoding="utf-8")
+    shown = catalog.blocks()
+    assert [one for one in shown if f"{{generated}} tests.findings.catalog {one}\n" not in page] == []
+    for finding in FINDINGS:
+        assert f"(#{finding.id})" in shown["table"]
+        section = shown["findings"].partition(f"({finding.id})=\n")[2].partition("\n)=\n")[0]
+        assert section.startswith(f"# {finding.title}\n")
+        assert [one.name for one in finding.files if f"{finding.id}/{one.name}\n" not in section] == []
+
+
+@pytest.mark.parametrize("finding", [one for one in FINDINGS if one.runs], ids=lambda finding: finding.id)
+def test_session_runs_the_command(finding: catalog.Finding) -> None:
+    """The session has the command that runs with every release."""
+    commands = [command for _, command, _ in sessions.environment_steps(finding.session)]
+    assert any(finding.command.replace("{}", finding.bad[-1]) in one for one in commands), commands
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
@@ -52,22 +57,17 @@ def test_data(finding: catalog.Finding) -> None:
     """A finding has a pattern that compiles, and releases that stand in one list alone."""
     assert re.compile(finding.shows).pattern or not finding.runs
     assert finding.bad
-    assert all((finding.determined, finding.expected, finding.seen, finding.upstream))
+    assert all((finding.determined, finding.expected, finding.seen, finding.upstream, finding.about, finding.fix))
     assert not set(finding.bad) & set(finding.good)
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
 def test_what_needs_no_driver_is_shown_without_one(finding: catalog.Finding) -> None:
-    """A reproducer runs on an emulated driver only where its page says why; no other uses this project."""
-    text = finding.page.read_text(encoding="utf-8")
+    """A reproducer runs on an emulated driver only where the finding says why; no other uses this project."""
     files = re.findall(r"^python (\S+\.py)", finding.command, re.MULTILINE)
     sources = [(catalog.EXAMPLES / finding.id / name).read_text(encoding="utf-8") for name in files]
     assert ("cudalink" in finding.command) == bool(finding.driver)
     assert not any("cudalink" in one for one in sources)
-    section = text.partition("\n## Reproducer\n")[2].partition("\n## ")[0]
-    assert "literalinclude" in section
-    shown = [command for _, command, _ in sessions.environment_steps(sessions.environment_blocks(section))]
-    assert finding.driver or not any("cudalink" in one for one in shown)
 
 
 STATED = [
@@ -77,9 +77,9 @@ STATED = [
 
 @pytest.mark.parametrize(("name", "stated"), STATED)
 def test_one_verdict(name: str, stated: catalog.Cells) -> None:
-    """What a page states of a link, the atlas, can-link and the known-bad entries of compat.json say, too."""
+    """What a finding states of a link, the atlas, can-link and the known-bad entries of compat.json say, too."""
     entries = [one for one in known_bad.entries() if set(one.versions) == {"nvjitlink", "nvrtc"}]
-    page = (catalog.PAGES / f"{name}.md").read_text(encoding="utf-8")
+    (page,) = (one.title + one.about for one in FINDINGS if one.id == name)
     for made, read, arch in product(stated.made, stated.read, stated.archs):
         answer = atlas.load().ask(made, read, stated.kind, stated.step, arch)
         assert answer is not None
@@ -97,7 +97,7 @@ def test_one_verdict(name: str, stated: catalog.Cells) -> None:
 
 
 def test_the_cases_with_a_refused_input() -> None:
-    """The counts and the rows of the page on refused PTX are those of the recording."""
+    """The counts and the rows of the finding on refused PTX are those of the recording."""
     file = ROOT / "tests" / "conformance" / "recorded" / "driver-580.159.04.json"
     cases = json.loads(file.read_text(encoding="utf-8"))["cases"]
 
@@ -110,23 +110,22 @@ def test_the_cases_with_a_refused_input() -> None:
     assert len(ends) == 41
     assert Counter(ends[name] for name in refused) == {0: 6, 300: 1}
     assert others == {300: 33, 999: 1}
-    page = (catalog.PAGES / "driver-failed-add.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| (?!inputs)(?!-).*? \| ([\d, ]+) \| \W*(\d+)", page, re.MULTILINE)
-    names = re.findall(r"`((?:undefined|link)/\S+)`", page)
-    assert len(names) == len(table) == 6
-    for name, (added, end) in zip(names, table, strict=True):
+    (text,) = (one.about for one in FINDINGS if one.id == "driver-failed-add")
+    table = re.findall(r"^\| .*? \| `((?:undefined|link)/\S+)` \| ([\d, ]+) \| \W*(\d+)", text, re.MULTILINE)
+    assert len(table) == 6
+    for name, added, end in table:
         assert [str(one) for one in codes(name, "cuLinkAdd")] == added.split(", "), name
         assert codes(name, "cuLinkComplete") == [int(end)], name
 
 
 def test_environments() -> None:
-    """The pages name each environment of the session, and no other."""
+    """The sessions name each environment of the nox session, and no other."""
     assert catalog.environments(IDS) == set(RELEASES)
 
 
 def finding_of(*runs: catalog.Runs) -> catalog.Finding:
     """A finding of some runs; the rest says nothing."""
-    return catalog.Finding("x", "x", "crash", *[""] * 7, runs=runs)
+    return catalog.Finding("x", "x", "crash", *[""] * 10, runs=runs)
 
 
 def test_ranges() -> None:
@@ -141,9 +140,7 @@ def test_ranges() -> None:
 
 def test_not_mended() -> None:
     """A fault of the newest release that ran is not mended, as of a date."""
-    finding = catalog.Finding(
-        "x", "x", "crash", "", "", "", "", "", "", "", (catalog.Runs((), bad=("1.1",), good=("1.0",)),)
-    )
+    finding = finding_of(catalog.Runs((), bad=("1.1",), good=("1.0",)))
 
     assert finding.outcome == f"not mended in 1.1 as of {catalog.as_of()}"
 

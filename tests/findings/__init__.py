@@ -1,3 +1,3 @@
-"""The findings of ``docs/findings``: their data, their pages, and the releases that have each fault."""
+"""The findings of ``docs/findings``: their data, and the releases that have each fault."""
 
 __all__: list[str] = []

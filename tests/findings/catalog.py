@@ -1,4 +1,7 @@
-"""The findings of ``docs/findings/findings.toml``: one fault of a library each, with the releases that ran."""
+"""The findings of ``docs/findings/findings.toml``: one fault of a library each, with the releases that ran.
+
+``blocks`` makes the page of all findings from them, their reproducers and their sessions (``docs/examples/findings``).
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from packaging.version import Version
 
 from tests import sessions
 
-__all__ = ["EXAMPLES", "PAGES", "Cells", "Finding", "Runs", "as_of", "environments", "read"]
+__all__ = ["DATA", "EXAMPLES", "Cells", "Finding", "Runs", "as_of", "blocks", "environments", "read"]
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = ROOT / "docs" / "findings"
+DATA = ROOT / "docs" / "findings" / "findings.toml"
 EXAMPLES = ROOT / "docs" / "examples" / "findings"
 
 
@@ -31,7 +34,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of the atlas that a page states, each with the same status and code, such as ``"refused 3"``."""
+    """Cells of the atlas that a finding states, each with the same status and code, such as ``"refused 3"``."""
 
     step: str
     kind: str
@@ -54,6 +57,10 @@ class Finding:
     #: The answer that its contract asks for, and the answer that came.
     expected: str
     seen: str
+    #: The mechanism, in Markdown; where the contract stands; and a proposed fix.
+    about: str
+    contract: str
+    fix: str
     #: Where it was reported, or that no thread on GitHub was found.
     upstream: str
     #: The command of the reproducer, in which ``{}`` stands for the release, and the
@@ -68,9 +75,14 @@ class Finding:
     driver: str = ""
 
     @property
-    def page(self) -> Path:
-        """The page of the finding."""
-        return PAGES / f"{self.id}.md"
+    def files(self) -> tuple[Path, ...]:
+        """The files of the reproducer."""
+        return tuple(sorted((EXAMPLES / self.id).glob("*.py")))
+
+    @property
+    def session(self) -> str:
+        """Commands in named environments, with what they print."""
+        return (EXAMPLES / self.id / "session.txt").read_text(encoding="utf-8")
 
     @property
     def bad(self) -> tuple[str, ...]:
@@ -110,7 +122,7 @@ class Finding:
 
 
 def _content() -> dict[str, Any]:
-    return tomllib.loads((PAGES / "findings.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(DATA.read_text(encoding="utf-8"))
 
 
 def _cells(entry: dict[str, Any]) -> Cells:
@@ -140,6 +152,37 @@ def read() -> tuple[Finding, ...]:
 
 
 def environments(identifiers: Iterable[str]) -> set[str]:
-    """The environments that the sessions of some findings' pages name."""
-    texts = [(PAGES / f"{one}.md").read_text(encoding="utf-8") for one in identifiers]
+    """The environments that the sessions of some findings name."""
+    texts = [one.session for one in read() if one.id in set(identifiers)]
     return {environment for text in texts for environment in re.findall(sessions.ENVIRONMENT, text, re.MULTILINE)}
+
+
+def blocks() -> dict[str, str]:
+    """The generated parts of the page: the table of the findings, and a section for each."""
+    rows = [
+        f"| {one.library} | [{one.title}](#{one.id}) | {one.kind} | {one.ranges} | {one.outcome} |" for one in read()
+    ]
+    head = ["| library | finding | kind | releases | mended in |", "|---|---|---|---|---|"]
+    return {"table": "\n".join([*head, *rows]), "findings": "\n".join(map(_section, read()))}
+
+
+def _section(finding: Finding) -> str:
+    facts = {
+        "expected": finding.expected,
+        "seen": finding.seen,
+        "releases with the fault": finding.ranges,
+        "releases without it": ", ".join(finding.good) or "none of those that ran",
+        "determined": finding.determined,
+        "needs": f"a driver. {finding.driver}" if finding.driver else "no driver, and nothing of this project",
+        "reported": finding.upstream,
+        "contract": finding.contract,
+        "proposed fix": finding.fix,
+    }
+    lines = [f"({finding.id})=", f"# {finding.title}", "", finding.about, "| | |", "|---|---|"]
+    lines += [f"| {name} | {text} |" for name, text in facts.items()]
+    for file in (*finding.files, EXAMPLES / finding.id / "session.txt"):
+        language = "python" if file.suffix == ".py" else "console"
+        path = f"../examples/findings/{finding.id}/{file.name}"
+        lines += ["", f"```{{literalinclude}} {path}", f":language: {language}"]
+        lines += [f":caption: {file.name}"] * (language == "python") + ["```"]
+    return "\n".join([*lines, ""])

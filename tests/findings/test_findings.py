@@ -1,4 +1,4 @@
-"""The sessions of ``docs/findings``, in the environments of ``nox -s findings``."""
+"""The sessions of the findings, in the environments of ``nox -s findings``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ __all__ = ()
 
 FINDINGS = catalog.read()
 IDS = [one.id for one in FINDINGS]
-TEXTS = {one.id: one.page.read_text(encoding="utf-8") for one in FINDINGS}
 
 
 def runnable(session: str) -> str:
@@ -29,8 +28,8 @@ def runnable(session: str) -> str:
 @pytest.mark.skipif(sessions.ENVIRONMENTS is None, reason="needs the environments of the pages: nox -s findings")
 @pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
 def test_session(finding: catalog.Finding, tmp_path: Path) -> None:
-    """Every command of a page prints what the page shows under it, in a copy of its reproducer's folder."""
+    """Every command prints what the session shows under it, in a copy of its reproducer's folder."""
     folder = sessions.copy_of(catalog.EXAMPLES / finding.id, tmp_path / finding.id)
     root = Path(str(sessions.ENVIRONMENTS))
 
-    sessions.check_in_environments(runnable(sessions.environment_blocks(TEXTS[finding.id])), root, folder)
+    sessions.check_in_environments(runnable(finding.session), root, folder)

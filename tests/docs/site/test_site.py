@@ -119,7 +119,7 @@ def test_axe_finds_nothing_serious(browser: chromium.Page) -> None:
     for name in pages():
         look(browser, name)
         found[name] = axe(browser, contrast=False)
-    for name in ("index.html", "tutorials/first-red-test.html", "atlas/index.html", "atlas/cubin.html"):
+    for name in ("index.html", "tutorials/first-red-test.html", "atlas/index.html", "atlas/grids.html"):
         for scheme in ("light", "dark"):
             look(browser, name, scheme=scheme)
             found[f"{name}, {scheme}"] = axe(browser, contrast=True)
@@ -207,7 +207,7 @@ def test_the_site_has_its_address_and_release(browser: chromium.Page) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["index", "tutorials/first-red-test", "tutorials/matrix", "reference/cli", "atlas/index", "atlas/cubin"],
+    ["index", "tutorials/first-red-test", "tutorials/matrix", "reference/cli", "atlas/index", "atlas/grids"],
 )
 def test_pictures_are_kept(browser: chromium.Page, screenshots: Path, name: str) -> None:
     """A person can look at the pages as the tests saw them."""
