@@ -20,16 +20,17 @@ DOCS = Path(__file__).parents[2] / "docs"
 #: Pages whose sessions have tests with more preparation: tests/stranger/path.py, tests/docs/test_recipes.py.
 ELSEWHERE = ("tutorials/matrix", "how-to/recipes")
 
-#: The page on other plugins, each section of which has an example and a session of its own.
-OTHER_PLUGINS = "how-to/other-plugins"
-
 
 def parts(name: str, text: str) -> dict[str, str]:
-    """The text of a page, by the page's name; that of each section of `OTHER_PLUGINS`, by the name of its example."""
-    if name != OTHER_PLUGINS:
-        return {name: text}
-    found = re.findall(r"^## .*?/examples/([\w-]+)/.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    return dict(zip([f"{name}/{one}" for one in found], re.split(r"^## ", text, flags=re.MULTILINE)[1:], strict=True))
+    """The text of a page, by the page's name; sections with another example than the page's, by page and example."""
+    found: dict[str, str] = {}
+    part = name
+    for section in re.split(r"^(?=## )", text, flags=re.MULTILINE):
+        examples = [one for one in re.findall(r"/examples/([\w-]+)/", section) if one != "written"]
+        if examples:
+            part = name if examples[0] == name.rpartition("/")[2] else f"{name}/{examples[0]}"
+        found[part] = found.get(part, "") + section
+    return found
 
 
 #: The session of each page or section, by its name, the end of which is the folder of its example.
@@ -37,10 +38,10 @@ PAGES = {
     name: session
     for folder in ("tutorials", "how-to")
     for page in sorted((DOCS / folder).glob("*.md"))
+    if f"{folder}/{page.stem}" not in ELSEWHERE
     for name, text in parts(f"{folder}/{page.stem}", page.read_text(encoding="utf-8")).items()
-    if name not in ELSEWHERE and (session := sessions.blocks(text))
+    if (session := sessions.blocks(text))
 }
-
 
 #: Plugins of pytest that change the order or the output of a run, by distribution: the name by which each is left out.
 PLUGINS = {
@@ -53,10 +54,10 @@ PLUGINS = {
 
 #: Sections that need some of these plugins: ``nox -s plugins`` runs their sessions. All other pages run without any.
 NEEDS = {
-    f"{OTHER_PLUGINS}/coverage": ("pytest-cov",),
-    f"{OTHER_PLUGINS}/randomly": ("pytest-randomly",),
-    f"{OTHER_PLUGINS}/rerunfailures": ("pytest-rerunfailures",),
-    f"{OTHER_PLUGINS}/timeout": ("pytest-timeout",),
+    "how-to/other-plugins/coverage": ("pytest-cov",),
+    "how-to/other-plugins/randomly": ("pytest-randomly",),
+    "how-to/other-plugins/rerunfailures": ("pytest-rerunfailures",),
+    "how-to/other-plugins/timeout": ("pytest-timeout",),
 }
 
 
