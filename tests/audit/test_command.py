@@ -211,7 +211,7 @@ def test_invalid_limit(tmp_path, monkeypatch, capsys) -> None:
 # -- the pages
 
 
-@pytest.mark.parametrize("page", ["audit", "environment-audit", "device-code", "compat", "stubs"])
+@pytest.mark.parametrize("page", ["audit", "environment", "device-code", "compat", "stubs"])
 def test_options_on_the_pages(page, user, monkeypatch) -> None:
     """Every ``cudalink audit`` that a page shows has options that exist and that go together."""
     text = (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
