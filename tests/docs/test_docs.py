@@ -327,7 +327,7 @@ def test_pictures_are_used_and_made() -> None:
 
 def test_limitations_have_the_figures_of_what_was_held_back() -> None:
     """The shares of the limitations are those of the programs that nobody mended the driver by, and of the H100."""
-    page = (DOCS / "reference" / "emulator.md").read_text(encoding="utf-8")
+    page = (DOCS / "explanation" / "emulated-driver.md").read_text(encoding="utf-8")
     limits = (DOCS / "limitations.md").read_text(encoding="utf-8")
     held = re.findall(r"seeds from 100,000 on \| ([\d.]+) % of [\d,]+ \| (\d+) % of [\d,]+ \|", page)
     calls, programs = ([f"{100 - float(one):g}" for one in column] for column in zip(*held, strict=True))
