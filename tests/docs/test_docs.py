@@ -282,8 +282,8 @@ def test_no_page_for_users_names_an_internal_variable(reference) -> None:
 
 
 def test_every_fixture_and_hook_is_described(reference, pytester) -> None:
-    """The page has the fixtures that pytest lists, every hook, and the marker; the guide names each fixture too."""
-    assert all(page_has("fixtures", one) for one in ("fixtures-list", "hooks-list", "marker-text"))
+    """The page has the fixtures that pytest lists, every hook, and the marker."""
+    assert all(page_has("plugin", one) for one in ("fixtures-list", "hooks-list", "marker-text"))
     done = python("-m", "pytest", "-p", "cudalink", "--fixtures", "-q", cwd=pytester.path)
     listed = set(re.findall(r"^(\w+)(?: \[\w+ scope\])? -- .*pytest_cudalink", done.stdout, re.MULTILINE))
     assert listed
@@ -295,7 +295,7 @@ def test_every_fixture_and_hook_is_described(reference, pytester) -> None:
 
 
 def test_every_keyword_of_the_marker_is_described() -> None:
-    """The table of the guide has one line for each keyword, in words that the marker's own text uses."""
+    """The table has one line for each keyword, in words that the marker's own text uses."""
     page = (DOCS / "reference" / "plugin.md").read_text(encoding="utf-8")
     cells = re.findall(r"^\| (`.*?) \| ", page.partition("## Marker")[2].partition("\n## ")[0], re.MULTILINE)
     named = [word for cell in cells for word in re.findall(r"`(\w+)`", cell)]
