@@ -141,7 +141,7 @@ def test_search_finds_lifetimes(browser: chromium.Page) -> None:
           look();
         })"""
     )
-    assert "The emulated driver" in found
+    assert "Memory that must live" in found
 
 
 def test_source_links(browser: chromium.Page) -> None:
