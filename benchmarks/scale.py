@@ -1,7 +1,6 @@
 """What a matrix of many cells costs, from measured figures and published prices. ``scale.toml`` has both.
 
-Without options it prints the tables of ``docs/explanation/scale.md``. ``--measure cell|report`` measures; what
-it prints goes into ``scale.toml``.
+``docs/explanation/scale.md`` shows ``blocks``. ``--measure cell|report`` measures, and prints figures for ``scale.toml``.
 
 cell: the environment of a cell, with an empty and with a full cache of uv, and what lies on the disk. report: records
 of a thousand cells of five hundred tests, written, merged and rendered.
@@ -85,12 +84,12 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in lines)
 
 
-def tables(found: dict[str, Any]) -> list[str]:
-    """Return the tables of the page."""
-    return [
-        table(("1,000 cells on …", "minutes", "price"), costs(found)),
-        table(("what", "one cell", "1,000 cells"), volumes(found)),
-    ]
+def blocks() -> dict[str, str]:
+    """Return the tables of the page, by name."""
+    return {
+        "costs": table(("1,000 cells on …", "minutes", "price"), costs(figures())),
+        "volumes": table(("what", "one cell", "1,000 cells"), volumes(figures())),
+    }
 
 
 def measure_cell() -> None:
@@ -145,19 +144,16 @@ def measure_report(cells: int, tests: int) -> None:
 
 
 def main() -> None:
-    """Measure one thing, or print the tables."""
+    """Measure one thing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--measure", choices=("cell", "report"))
+    parser.add_argument("--measure", choices=("cell", "report"), required=True)
     parser.add_argument("--cells", type=int, default=CELLS)
     parser.add_argument("--tests", type=int, default=500)
     options = parser.parse_args()
-    match options.measure:
-        case "cell":
-            measure_cell()
-        case "report":
-            measure_report(options.cells, options.tests)
-        case _:
-            print("\n".join(tables(figures())))
+    if options.measure == "cell":
+        measure_cell()
+    else:
+        measure_report(options.cells, options.tests)
 
 
 if __name__ == "__main__":
