@@ -82,7 +82,10 @@ def dispatch_row(row: Row) -> list[str]:
 
 
 class Generated(Directive):
-    """Markdown that a module makes from figures: the module, whose ``blocks`` returns texts by name, and a name."""
+    """Markdown that a module makes from figures: the module, whose ``blocks`` returns texts by name, and a name.
+
+    Headings in it have the level of the page.
+    """
 
     required_arguments = 2
 

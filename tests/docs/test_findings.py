@@ -41,7 +41,7 @@ def test_the_page_has_every_finding() -> None:
     for finding in FINDINGS:
         assert f"(#{finding.id})" in shown["table"]
         section = shown["findings"].partition(f"({finding.id})=\n")[2].partition("\n)=\n")[0]
-        assert section.startswith(f"# {finding.title}\n")
+        assert section.startswith(f"### {finding.title}\n")
         assert [one.name for one in finding.files if f"{finding.id}/{one.name}\n" not in section] == []
 
 

@@ -178,7 +178,7 @@ def _section(finding: Finding) -> str:
         "contract": finding.contract,
         "proposed fix": finding.fix,
     }
-    lines = [f"({finding.id})=", f"# {finding.title}", "", finding.about, "| | |", "|---|---|"]
+    lines = [f"({finding.id})=", f"### {finding.title}", "", finding.about, "| | |", "|---|---|"]
     lines += [f"| {name} | {text} |" for name, text in facts.items()]
     for file in (*finding.files, EXAMPLES / finding.id / "session.txt"):
         language = "python" if file.suffix == ".py" else "console"

@@ -282,7 +282,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
         ]
         names = sum(run.get("names", 0) for run in own if run)
         lines.append(f"{about}| {' | '.join(said)} | {names or ''} |")
-    lines.append("\n# Reasons\n")
+    lines.append("\n### Reasons\n")
     for library in dict.fromkeys(one["library"] for one in results):
         reasons: dict[str, list[str]] = {}
         for run in results:

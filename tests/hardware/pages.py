@@ -88,7 +88,7 @@ def page(content: dict[str, Any]) -> str:
     ran = [one for one in stages if one["outcome"] == "passed"]
     lines = [
         f"({_label(content)})=",
-        f"# {device['name']}, driver {driver['release']}",
+        f"### {device['name']}, driver {driver['release']}",
         "",
         f"{len(ran)} of {counted(len(stages), 'stage')} passed. pytest-cudalink {facts['version']}, {facts['date']}.",
         "",
@@ -107,7 +107,7 @@ def page(content: dict[str, Any]) -> str:
         "",
         f"Measured {facts['date']} by `nox -s gpu` on {on}.",
         "",
-        "## Stages",
+        "#### Stages",
         "",
         *_table(
             ["stage", "outcome", "passed", "failed", "skipped", "seconds"],
@@ -129,7 +129,7 @@ def page(content: dict[str, Any]) -> str:
     for one in stages:
         lines += ["", f"({_label(content)}-{one['name']})=", *_stage(one, facts["date"], on)]
     packages = ", ".join(f"{name} {version}" for name, version in facts["packages"].items())
-    lines += ["", "## Packages", "", packages]
+    lines += ["", "#### Packages", "", packages]
     return "\n".join(lines) + "\n"
 
 
@@ -150,7 +150,7 @@ def _bundle(bundle: dict[str, Any] | None) -> list[list[str]]:
 
 def _stage(stage: dict[str, Any], date: str, on: str) -> list[str]:
     """Return the section of one stage."""
-    lines = [f"## {stage['title']}", ""]
+    lines = [f"#### {stage['title']}", ""]
     if not _started(stage):
         return [*lines, f"**Not run**: the stage was not started. To run it: `nox -s gpu -- --stage {stage['name']}`."]
     lines.append(
