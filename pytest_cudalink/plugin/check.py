@@ -93,8 +93,8 @@ class Check:
         return ()
 
     def finish(self) -> Iterable[Seen]:
-        """Return what no test shows, as the session ends."""
-        return self.between()
+        """Return what no test shows, as the session ends: asked after `between`."""
+        return ()
 
 
 class Reporter:
@@ -119,7 +119,7 @@ class Reporter:
 
     def between(self) -> None:
         """Show what was seen since the last phase, outside of tests."""
-        for check in tuple(self._checks):
+        for check in self._checks:
             self.show_outside(check.between())
 
     @pytest.hookimpl(tryfirst=True)
@@ -143,10 +143,10 @@ class Reporter:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         phase = Phase(item, call)
-        for check in tuple(self._checks):
+        for check in self._checks:
             check.look(phase)
         phase.report = report = yield
-        for check in tuple(self._checks):
+        for check in self._checks:
             self.show(item, report, check.sections(phase))
         if call.when == "teardown" and (book := self._run.get(LEDGER)) is not None:
             book.put_on(report)  # it did so before the checks had the report
@@ -190,5 +190,6 @@ class Reporter:
         Not a hook: another plugin's `pytest_sessionfinish` can be what a check sees first, too late for pytest to call
         this.
         """
-        for check in tuple(self._checks):
+        self.between()
+        for check in self._checks:  # one that has been made just now is asked, too
             self.show_outside(check.finish())

@@ -283,9 +283,12 @@ class Provenance(Check):
 
         yield Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))
 
-    def finish(self) -> tuple[()]:
-        """Look what was loaded after the last test; find two majors of a library where nothing more was asked."""
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
         self.take(None, "after the last test")
+
+    def finish(self) -> tuple[()]:
+        """Find two majors of a library where nothing more was asked."""
         if self._waits and _has_two_majors([one.found for one in self._candidates]):
             self._judge()
         return ()

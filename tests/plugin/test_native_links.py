@@ -127,6 +127,17 @@ def test_forced(run, toolkit, extension, arguments, failed) -> None:
         result.stdout.fnmatch_lines([said])
 
 
+@pytest.mark.parametrize("module", ["def test_nothing(): pass\n", TWO], ids=["first", "again"])
+def test_forced_after_the_last_test(run, pytester, toolkit, extension, module) -> None:
+    """A native link as the session ends fails the run, whether or not the tests had such links, too."""
+    pytester.makeconftest(
+        f"import ctypes\ndef pytest_sessionfinish():\n    ctypes.CDLL({str(extension)!r}).link_now()\n"
+    )
+    result, _records = run(module, f"--cudalink-driver={toolkit}", "--force-backend=driver")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([f"outside of tests: cudalink: forced to driver by *, but {extension} linked on *"])
+
+
 def test_threads_count_exactly(run) -> None:
     """Eight threads that link natively, through cuda.bindings and through a target at once: nothing counts twice."""
     module = """
