@@ -145,7 +145,7 @@ class CellKeys(Directive):
 
     def run(self) -> list[nodes.Node]:
         def default(value: object) -> str:
-            return "" if value in ("", [], {}) else str(value).lower() if isinstance(value, bool) else str(value)
+            return "" if value in ("", (), {}) else str(value).lower() if isinstance(value, bool) else str(value)
 
         rows = [
             [words([name]), key.help, words([default(key.default)]), "yes" if key.axis else ""]

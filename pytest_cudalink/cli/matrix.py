@@ -168,9 +168,11 @@ def _list(options: argparse.Namespace, file: Path) -> int:
 
 def _show(options: argparse.Namespace, file: Path) -> int:
     from ..matrix import runner
+    from ..matrix.keys import KEYS
 
     cell = _one(options, file)
-    values = {key: value for key, value in cell.values.items() if value not in ("", [], {}) and key != "packages"}
+    every = {key: cell.values.value(key) for key in KEYS if key != "packages"} | {"versions": dict(cell.versions)}
+    values = {key: value for key, value in every.items() if value not in ("", (), {})}
     content = {
         "name": cell.name,
         "description": cell.description,

@@ -8,18 +8,16 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from .. import toolchains
 from ..compat import names
-from .keys import KEYS, version_of
+from .keys import KEYS, CellValues, Value, version_of
 
-__all__ = ["IMPLIED_TAGS", "KEYS_VARIABLE", "VERSIONS", "Cell", "is_pytest", "select"]
+__all__ = ["IMPLIED_TAGS", "KEYS_VARIABLE", "Cell", "is_pytest", "select"]
 
 #: Tags that follow from the values of a cell; valid in a selection even if no cell has them.
 IMPLIED_TAGS = ("skew", "cross-major", "forced", "gpu", "bare")
-#: The versions of packages among the values of a cell: ``packages`` of the file, where that is a table.
-VERSIONS: Final = "versions"
 #: The variable that tells a run the keys of its cell that are not settings of the plugin, as JSON.
 KEYS_VARIABLE: Final = "CUDALINK_CELL_KEYS"
 #: Keys that are axes of the report besides the plugin's settings.
@@ -34,8 +32,7 @@ class Cell:
     ----------
     name : str
         Such as ``"ctk-13.0"``.
-    values : mapping
-        Every key of `KEYS` with its value.
+    values : CellValues
     packages : tuple of str
         Requirements: those that make exactly this toolkit, then the cell's others.
     line : int or None
@@ -43,50 +40,50 @@ class Cell:
     """
 
     name: str
-    values: Mapping[str, Any]
+    values: CellValues
     packages: tuple[str, ...]
     line: int | None = field(default=None, compare=False)
 
     @property
     def ctk(self) -> str:
-        return str(self.values["ctk"])
+        return self.values.ctk
 
     @property
     def python(self) -> str | None:
         """Python of the cell, such as ``"3.12"``; None for the one that runs the runner."""
-        return self.values["python"] or None
+        return self.values.python or None
 
     @property
     def gpu(self) -> bool:
-        return bool(self.values["gpu"])
+        return self.values.gpu
 
     @property
     def driver(self) -> str:
-        return str(self.values["driver"])
+        return self.values.driver
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Tags of the file, and those that follow from the values, see `IMPLIED_TAGS`."""
-        return tuple(dict.fromkeys([*self.values["tags"], *_implied_tags(self)]))
+        return tuple(dict.fromkeys([*self.values.tags, *_implied_tags(self)]))
 
     @property
     def description(self) -> str:
         """The cell in one line, for lists."""
-        if self.values["description"]:
-            return str(self.values["description"])
+        values = self.values
+        if values.description:
+            return values.description
         words = ["bare"] if self.is_bare else [f"CUDA {self.ctk}" if self.ctk != "none" else "no toolkit"]
-        if self.values["source"] == "local":
+        if values.source == "local":
             words.append("from a local folder")
         if self.driver != "auto":
             emulated = self.driver not in KEYS["driver"].words
             words.append(f"emulated driver {self.driver}" if emulated else f"driver {self.driver}")
-        for key, text in (("nvjitlink", "nvJitLink {}"), ("backend", "{} forced"), ("python", "Python {}")):
-            if self.values[key] not in ("auto", ""):
-                words.append(text.format(self.values[key]))
+        further = ((values.nvjitlink, "nvJitLink {}"), (values.backend, "{} forced"), (values.python, "Python {}"))
+        words += [text.format(value) for value, text in further if value not in ("auto", "")]
         words += [f"{name} {version}" for name, version in self.versions.items()]
-        words += [f"{key} {self.values[key]}" for key in ("resolution", "provenance") if self.values[key]]
-        if self.values["hidden"] and not self.is_bare:
-            words.append(f"without {', '.join(self.values['hidden'])}")
+        words += [f"{key} {value}" for key in ("resolution", "provenance") if (value := values.value(key))]
+        if values.hidden and not self.is_bare:
+            words.append(f"without {', '.join(values.hidden)}")
         if self.gpu:
             words.append("on a real GPU")
         return ", ".join(words)
@@ -94,35 +91,38 @@ class Cell:
     @property
     def axes(self) -> dict[str, str]:
         """The values that distinguish cells, for tables and explanations; packages by name."""
-        result = {key: str(self.values[key]) for key, spec in KEYS.items() if spec.axis and self.values[key]}
+        result = {name: str(value) for name, key in KEYS.items() if key.axis and (value := self.values.value(name))}
         result |= {"kind": "bare"} if self.is_bare else {}
         # what hides them is known only on the machine that runs the cell
-        result |= {"hidden": "yes"} if self.values["hidden"] else {}
+        result |= {"hidden": "yes"} if self.values.hidden else {}
         return {**result, **self.versions}
 
     @property
     def is_bare(self) -> bool:
-        return bool(self.values["kind"] == "bare")
+        return self.values.kind == "bare"
 
     @property
     def runs_pytest(self) -> bool:
         """Whether the plugin is in the environment; a bare cell may run anything else."""
-        return not self.is_bare or is_pytest(self.values["command"])
+        return not self.is_bare or is_pytest(self.values.command)
+
+    @property
+    def program(self) -> str:
+        """The run in words."""
+        return "pytest" if self.runs_pytest else "the steps of the cell"
 
     @property
     def versions(self) -> Mapping[str, str]:
         """The packages whose version the cell chooses, each with what was asked for."""
-        found: Mapping[str, str] = self.values[VERSIONS]
-        return found
+        return self.values.versions
 
     @property
     def tests(self) -> tuple[str, ...]:
         """What the run is told to run: the arguments of pytest, or the node IDs of the steps of a bare cell."""
         if self.runs_pytest:
-            return (*self.values["tests"], *shlex.split(self.values["command"])[1:])
-        return tuple(f"import::{name}" for name in self.values["imports"]) + (
-            (f"command::{self.values['command']}",) if self.values["command"] else ()
-        )
+            return (*self.values.tests, *shlex.split(self.values.command)[1:])
+        command = [f"command::{self.values.command}"] if self.values.command else []
+        return (*(f"import::{name}" for name in self.values.imports), *command)
 
     @property
     def toolchains(self) -> tuple[tuple[str, toolchains.Layout], ...]:
@@ -130,12 +130,12 @@ class Cell:
         from ..emulator import emulation_for
 
         needed: list[tuple[str, toolchains.Layout]] = []
-        if self.values["driver"] not in KEYS["driver"].words:
-            emulation = emulation_for(self.driver, arch=self.values["arch"] or names.DEFAULT_ARCHITECTURE)
+        if self.driver not in KEYS["driver"].words:
+            emulation = emulation_for(self.driver, arch=self.values.arch or names.DEFAULT_ARCHITECTURE)
             needed += [(str(version), "libs") for version in emulation.toolchains]
-        if self.values["nvjitlink"] not in KEYS["nvjitlink"].words:
-            needed.append((self.values["nvjitlink"], "libs"))
-        if self.values["source"] == "local" and not self.values["local"] and self.ctk != "none":
+        if self.values.nvjitlink not in KEYS["nvjitlink"].words:
+            needed.append((self.values.nvjitlink, "libs"))
+        if self.values.source == "local" and not self.values.local and self.ctk != "none":
             needed.append((self.ctk, "ctk"))
         return tuple(dict.fromkeys(needed))
 
@@ -148,24 +148,25 @@ class Cell:
         # the guard rails would reject every test of a cell whose purpose is to cross major versions
         result["CUDALINK_GUARD_RAILS"] = "off" if "cross-major" in self.tags else "best_effort"
         for key, variable in names.VARIABLES.items():
-            if self.values[key] not in ("auto", ""):
-                result[variable] = str(self.values[key])
-        if self.values["source"] == "local":
-            folder = self.values["local"] or str(toolchains.folder(self.ctk, "ctk"))
+            if (value := self.values.value(key)) not in ("auto", ""):
+                result[variable] = str(value)
+        if self.values.source == "local":
+            folder = self.values.local or str(toolchains.folder(self.ctk, "ctk"))
             result |= {"CUDA_HOME": folder, "CUDA_PATH": folder}
-        if self.values["provenance"]:
-            result["CUDALINK_PROVENANCE"] = self.values["provenance"]
+        if self.values.provenance:
+            result["CUDALINK_PROVENANCE"] = self.values.provenance
         if keys := self._further_keys():
             result[KEYS_VARIABLE] = json.dumps(keys)
-        filling = {key.replace("-", "_"): value for key, value in self.values.items() if isinstance(value, str)}
-        filling |= {name.replace("-", "_"): value for name, value in self.versions.items()}
-        return result | {name: _fill(value, filling) for name, value in self.values["env"].items()}
+        every = {key: self.values.value(key) for key in (*KEYS, *self.versions)}
+        filling = {key.replace("-", "_"): value for key, value in every.items() if isinstance(value, str)}
+        return result | {name: _fill(text, filling) for name, text in self.values.env.items()}
 
-    def _further_keys(self) -> dict[str, Any]:
+    def _further_keys(self) -> dict[str, Value]:
         """Return what a run does not learn from the plugin's settings, without the defaults."""
         axes = {key: value for key, value in self.axes.items() if key in _FURTHER}
-        steps = {key: self.values[key] for key in ("imports", "command")} if not self.runs_pytest else {}
-        found = {"axes": axes, "packages": dict(self.versions), "hidden": self.values["hidden"], **steps}
+        found: dict[str, Value] = {"axes": axes, "packages": dict(self.versions), "hidden": self.values.hidden}
+        if not self.runs_pytest:
+            found |= {"imports": self.values.imports, "command": self.values.command}
         return {key: value for key, value in found.items() if value}
 
 
@@ -181,12 +182,12 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
 
 def _implied_tags(cell: Cell) -> Iterator[str]:
     toolkit = version_of(cell.ctk)
-    others = [version for key in ("driver", "nvjitlink") if (version := version_of(cell.values[key])) is not None]
+    others = [version for value in (cell.driver, cell.values.nvjitlink) if (version := version_of(value))]
     if toolkit is not None and any(other != toolkit for other in others):
         yield "skew"
         if any(other.major != toolkit.major for other in others):
             yield "cross-major"
-    if cell.values["backend"] in names.BACKENDS:
+    if cell.values.backend in names.BACKENDS:
         yield "forced"
     if cell.gpu:
         yield "gpu"

@@ -97,9 +97,8 @@ def _pythons(cells: Iterable[Cell], root: Path) -> dict[str, str]:
 
 def _labels(cell: Cell, gpu_runner: str) -> list[str]:
     """Return the labels of a cell's CI machine, from the cell or the CI's variable; empty if neither names any."""
-    labels: list[str] = cell.values["runs-on"]
     given = [word.strip() for word in gpu_runner.split(",") if word.strip()]
-    return labels or (given if cell.gpu else [])
+    return list(cell.values.runs_on) or (given if cell.gpu else [])
 
 
 def github_matrix(

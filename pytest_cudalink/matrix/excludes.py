@@ -8,22 +8,21 @@ from typing import Final
 
 from .. import toolchains
 from ..compat.architectures import known_architectures
-from .cells import VERSIONS, Cell
+from .cells import Cell
 from .keys import version_of
 
 __all__ = ["REASONS", "REASONS_WITH"]
 
 
 def _no_wheels(cell: Cell) -> bool:
-    versions = (version_of(cell.values[key]) for key in ("ctk", "nvjitlink"))
+    versions = (version_of(value) for value in (cell.ctk, cell.values.nvjitlink))
     return any(version is not None and version not in toolchains.releases() for version in versions)
 
 
 def _no_skew(cell: Cell) -> bool:
     toolkit = version_of(cell.ctk)
-    others = [version_of(cell.values[key]) or toolkit for key in ("driver", "nvjitlink")]
-    explicit = any(version_of(cell.values[key]) is not None for key in ("driver", "nvjitlink"))
-    return explicit and all(other == toolkit for other in others)
+    others = [version for value in (cell.driver, cell.values.nvjitlink) if (version := version_of(value))]
+    return bool(others) and all(other == toolkit for other in others)
 
 
 def _driver_too_old(cell: Cell) -> bool:
@@ -32,24 +31,24 @@ def _driver_too_old(cell: Cell) -> bool:
 
 
 def _nvjitlink_unusable(cell: Cell) -> bool:
-    version = version_of(cell.values["nvjitlink"])
+    version = version_of(cell.values.nvjitlink)
     return version is not None and version < (12, 3)
 
 
 def _other_soname(cell: Cell) -> bool:
-    toolkit, nvjitlink = version_of(cell.ctk), version_of(cell.values["nvjitlink"])
+    toolkit, nvjitlink = version_of(cell.ctk), version_of(cell.values.nvjitlink)
     return toolkit is not None and nvjitlink is not None and toolkit.major != nvjitlink.major
 
 
 def _bindings_major(cell: Cell) -> bool:
     toolkit = version_of(cell.ctk)
-    major = re.match(r"[=~]*(\d+)\.", cell.values[VERSIONS].get("cuda-bindings", ""))
+    major = re.match(r"[=~]*(\d+)\.", cell.versions.get("cuda-bindings", ""))
     return toolkit is not None and major is not None and int(major[1]) != toolkit.major
 
 
 def _arch_unsupported(cell: Cell) -> bool:
-    arch = cell.values["arch"]
-    versions = [version for key in ("ctk", "driver", "nvjitlink") if (version := version_of(cell.values[key]))]
+    arch, values = cell.values.arch, (cell.ctk, cell.driver, cell.values.nvjitlink)
+    versions = [version for value in values if (version := version_of(value))]
     return bool(arch) and any(arch.replace("compute", "sm") not in known_architectures(one) for one in versions)
 
 

@@ -1,14 +1,19 @@
-"""The keys of a cell: the meaning and the valid values of each, also for the JSON schema of the file."""
+"""The keys of a cell: each field of `CellValues` has its meaning, its valid values and its default.
+
+The reader of the file, its JSON schema and the documentation take them from here.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Final, Generic, Literal, TypeGuard, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..compat import names
@@ -23,7 +28,10 @@ __all__ = [
     "NAME_PATTERN",
     "PACKAGE_PATTERN",
     "REQUIREMENTS",
+    "CellValues",
     "CellKey",
+    "Value",
+    "distribution",
     "package_fault",
     "package_requirement",
     "release_fault",
@@ -43,6 +51,11 @@ NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 PACKAGE_PATTERN: Final = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 #: Most bytes of one argument, and of one environment variable with its name (MAX_ARG_STRLEN of Linux, with its NUL).
 _MOST_ARGUMENT: Final = (128 << 10) - 1
+_RELEASE_PATTERN: Final = r"^[0-9]+\.[0-9]+$"
+
+#: A value of a key.
+Value = str | bool | tuple[str, ...] | Mapping[str, str]
+_Value_co = TypeVar("_Value_co", bound=Value, covariant=True)
 
 
 def release_fault(value: str) -> str:
@@ -100,7 +113,7 @@ def _label_fault(value: str) -> str:
 
 def _project_name_fault(value: str) -> str:
     """Return what is needed instead of a string that cannot name an extra or a dependency group; empty if it can."""
-    good = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", value.replace(MAJOR, "13"))
+    good = re.fullmatch(PACKAGE_PATTERN, value.replace(MAJOR, "13"))
     return "" if good else f"a name of letters, digits, '.', '_' and '-', or of these and {MAJOR}"
 
 
@@ -169,190 +182,245 @@ def package_requirement(name: str, version: str) -> str:
 
 
 @dataclass(frozen=True)
-class CellKey:
-    """One key of a cell.
+class CellKey(Generic[_Value_co]):
+    """One key of a cell; the type of its default is the type of its values.
 
     Attributes
     ----------
-    kind : str
-        ``"string"``, ``"strings"``, ``"boolean"``, ``"table"`` (of strings), or ``"packages"``: a list of requirements,
-        or a table of package names with their versions.
     words : tuple of str
         Values with a special meaning.
-    fault : callable or None
-        Returns what is needed instead of another value, empty if the value is valid. None: only `words` are valid.
+    fault : callable, optional
+        Returns what is needed instead of another string, empty if it is valid. Without it only `words` are valid, or
+        every text where there are none.
+    pattern : str, optional
+        For the JSON schema: matches every valid string besides `words`.
     axis : bool
         Whether ``[axes.NAME]`` may have a list of values.
     adds : bool
         Whether a cell's value is added to that of the defaults.
+    versions : bool
+        Whether a table of packages with their versions is valid, too.
+    only : str
+        The cells that have the key: all, those of the kind ``"test"`` or ``"bare"``, or those that run pytest.
     """
 
-    kind: str
+    default: _Value_co
     help: str
-    default: Any
     words: tuple[str, ...] = ()
-    fault: Callable[[str], str] | None = _argument_fault
+    fault: Callable[[str], str] | None = None
     pattern: str | None = None
     axis: bool = False
     adds: bool = False
+    versions: bool = False
+    only: Literal["", "test", "bare", "pytest"] = ""
 
-    def needed(self, value: str) -> str:
+    def field(self) -> _Value_co:
+        """Return a field of a dataclass with this key."""
+        return field(default_factory=lambda: self.default, metadata={"key": self})
+
+    def wrong(self, value: object) -> list[tuple[str, object]]:
+        """Return each wrong part of a value, after what is needed instead; empty if the value is valid."""
+        if isinstance(self.default, bool):
+            return [] if isinstance(value, bool) else [("true or false", value)]
+        if isinstance(self.default, str):
+            if not isinstance(value, str):
+                return [(f"a string, as in {str(value)!r}" if isinstance(value, float) else "a string", value)]
+            faults = [(self._needed(value), value)]
+        elif isinstance(self.default, tuple):
+            if not _all_strings(value):
+                more = ", or a table of packages" if self.versions else ""
+                return [(f"a list of strings{more}", value)]
+            faults = [(self._needed(text), text) for text in value]
+        else:
+            if not (isinstance(value, dict) and _all_strings([*value.values()])):
+                return [("a table of strings", value)]
+            faults = [variable_fault(name, text) for name, text in value.items()]
+        return [(needed, found) for needed, found in faults if needed]
+
+    def _needed(self, value: str) -> str:
         """Return what is needed instead of one string; empty if it is valid."""
         if value in self.words:
             return ""
-        if self.fault is None:
+        if self.words and self.fault is None:
             return f"one of {', '.join(map(repr, self.words))}"
-        problem = self.fault(value)
+        problem = (self.fault or _argument_fault)(value)
         return " or ".join([*map(repr, self.words), problem]) if problem else ""
 
 
-_RELEASE_PATTERN = r"^[0-9]+\.[0-9]+$"
+def _all_strings(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
-#: Every key of a cell.
-KEYS: Final[dict[str, CellKey]] = {
-    "kind": CellKey(
-        "string",
+
+@dataclass(frozen=True)
+class CellValues:
+    """The values of a cell: each field with a `CellKey` is one of the file, whose name has ``-`` where a field has ``_``.
+
+    Attributes
+    ----------
+    versions : mapping of str to str
+        The packages whose version the cell chooses: ``packages`` of the file, where that is a table.
+    """
+
+    kind: str = CellKey(
+        "test",
         "'test' runs pytest; 'bare' has the project's wheel with its own requirements and nothing else, hides the "
         "toolkits of the system, and runs imports and a command",
-        "test",
         words=("test", "bare"),
-        fault=None,
-    ),
-    "python": CellKey(
-        "string",
-        "Python of the environment; left out, the one that runs nox or tox",
+    ).field()
+    python: str = CellKey(
         "",
+        "Python of the environment; left out, the one that runs nox or tox",
         fault=_python_fault,
         pattern=r"^3\.[0-9]{1,2}t?$",
         axis=True,
-    ),
-    "ctk": CellKey(
-        "string",
-        "CUDA release of the toolkit: '13.0', 'latest' for the newest on the package index, or 'none'",
+    ).field()
+    ctk: str = CellKey(
         "none",
+        "CUDA release of the toolkit: '13.0', 'latest' for the newest on the package index, or 'none'",
         words=("none", LATEST),
         fault=release_fault,
         pattern=_RELEASE_PATTERN,
         axis=True,
-    ),
-    "source": CellKey(
-        "string",
-        "where the toolkit comes from: wheels in the environment, or a local folder as an installed toolkit has it",
+        only="test",
+    ).field()
+    source: str = CellKey(
         "wheels",
+        "where the toolkit comes from: wheels in the environment, or a local folder as an installed toolkit has it",
         words=("wheels", "local"),
-        fault=None,
         axis=True,
-    ),
-    "local": CellKey("string", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", ""),
-    "driver": CellKey(
-        "string",
+        only="test",
+    ).field()
+    local: str = CellKey(
+        "", "the folder for source = 'local'; left out, a mini toolkit is made in the cache", only="test"
+    ).field()
+    driver: str = CellKey(
+        "auto",
         "CUDA driver: 'auto' (what the machine has; where it has none and the driver backend is forced, an emulated "
         "one of the toolkit's release), 'real', 'absent', or the CUDA version of an emulated one",
-        "auto",
         words=names.DRIVER_WORDS,
         fault=_driver_fault,
         pattern=_RELEASE_PATTERN,
         axis=True,
-    ),
-    "nvjitlink": CellKey(
-        "string",
-        "nvJitLink: 'auto' (the toolkit's), 'absent', or the CUDA release of another one, preloaded",
+    ).field()
+    nvjitlink: str = CellKey(
         "auto",
+        "nvJitLink: 'auto' (the toolkit's), 'absent', or the CUDA release of another one, preloaded",
         words=names.NVJITLINK_WORDS,
         fault=release_fault,
         pattern=_RELEASE_PATTERN,
         axis=True,
-    ),
-    "backend": CellKey(
-        "string",
-        "what links: 'auto' lets the policy decide, 'driver' and 'nvjitlink' force one, 'each' runs both",
+        only="pytest",
+    ).field()
+    backend: str = CellKey(
         "auto",
+        "what links: 'auto' lets the policy decide, 'driver' and 'nvjitlink' force one, 'each' runs both",
         words=names.BACKEND_CHOICES,
-        fault=None,
         axis=True,
-    ),
-    "policy": CellKey(
-        "string",
-        "dispatch table of the bundled linker",
+        only="pytest",
+    ).field()
+    policy: str = CellKey(
+        "", "dispatch table of the bundled linker", words=names.POLICIES, axis=True, only="pytest"
+    ).field()
+    arch: str = CellKey(
         "",
-        words=names.POLICIES,
-        fault=None,
-        axis=True,
-    ),
-    "arch": CellKey(
-        "string",
         "architecture of the emulated driver's device, such as 'sm_90'",
-        "",
         fault=_arch_fault,
         pattern=r"^sm_[0-9]{2,3}$",
         axis=True,
-    ),
-    "gpu": CellKey("boolean", "whether the cell needs a real GPU; such cells never run in parallel", default=False),
-    "install": CellKey(
-        "string",
-        "how the project itself gets into the environment",
-        "editable",
-        words=("editable", "wheel", "none"),
-        fault=None,
-    ),
-    "resolution": CellKey(
-        "string",
+    ).field()
+    gpu: bool = CellKey(default=False, help="whether the cell needs a real GPU; such cells never run in parallel").field()
+    install: str = CellKey(
+        "editable", "how the project itself gets into the environment", words=("editable", "wheel", "none"), only="test"
+    ).field()
+    resolution: str = CellKey(
+        "",
         "which versions uv chooses where several are allowed: 'lowest-direct' takes the oldest of what the project and "
         "the cell require themselves, 'lowest' also those of their requirements",
-        "",
         words=("highest", "lowest", "lowest-direct"),
-        fault=None,
         axis=True,
-    ),
-    "provenance": CellKey(
-        "string",
-        "where every CUDA library of a test must come from, or the test fails: 'wheels', 'system', 'conda' or a folder",
+    ).field()
+    provenance: str = CellKey(
         "",
+        "where every CUDA library of a test must come from, or the test fails: 'wheels', 'system', 'conda' or a folder",
         words=("any", "wheels", "system", "conda"),
         fault=_provenance_fault,
         pattern=r"^/",
         axis=True,
-    ),
-    "hidden": CellKey(
-        "strings",
+    ).field()
+    hidden: tuple[str, ...] = CellKey(
+        (),
         "folders and files that the cell does not see, such as '/usr/local/cuda*'; in a bare cell by default the usual "
         "places of toolkits",
-        [],
         fault=_hidden_fault,
         pattern=r"^/[^/]+/",
-    ),
-    "extras": CellKey(
-        "strings",
+    ).field()
+    extras: tuple[str, ...] = CellKey(
+        (),
         "extras of the project; in an extra, a group or a requirement '{major}' is the major release of 'ctk': "
         "'cu{major}' is 'cu13' with ctk = '13.0'",
-        [],
         fault=_project_name_fault,
-    ),
-    "groups": CellKey("strings", "dependency groups of pyproject.toml", [], fault=_project_name_fault),
-    "packages": CellKey(
-        "packages",
+        only="test",
+    ).field()
+    groups: tuple[str, ...] = CellKey(
+        (), "dependency groups of pyproject.toml", fault=_project_name_fault, only="test"
+    ).field()
+    packages: tuple[str, ...] = CellKey(
+        (),
         "a list of further requirements, also paths and addresses of packages, but no options of pip; or a table of "
         "packages with their versions: '1.0.0', '12.9.*', '>=1,<2', 'latest', or 'lowest' for the oldest that the "
         "project's requirements allow. Each package of the table can be an axis",
-        [],
         fault=_requirement_fault,
         adds=True,
-    ),
-    "imports": CellKey(
-        "strings", "modules that a bare cell imports", [], fault=_module_fault, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$"
-    ),
-    "command": CellKey("string", "what a bare cell runs, in words as a shell splits them", "", fault=_command_fault),
-    "tests": CellKey("strings", "arguments of pytest, such as folders", []),
-    "env": CellKey("table", "environment variables; '{ctk}' and other keys in braces are filled in", {}, adds=True),
-    "tags": CellKey(
-        "strings", "words to select cells by", [], fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True
-    ),
-    "runs-on": CellKey("strings", "labels of the CI machine", [], fault=_label_fault),
-    "description": CellKey("string", "one line for lists", "", fault=_line_fault),
+        versions=True,
+        only="test",
+    ).field()
+    imports: tuple[str, ...] = CellKey(
+        (), "modules that a bare cell imports", fault=_module_fault, pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$", only="bare"
+    ).field()
+    command: str = CellKey(
+        "", "what a bare cell runs, in words as a shell splits them", fault=_command_fault, only="bare"
+    ).field()
+    tests: tuple[str, ...] = CellKey((), "arguments of pytest, such as folders", only="test").field()
+    env: Mapping[str, str] = CellKey(
+        dict[str, str](), "environment variables; '{ctk}' and other keys in braces are filled in", adds=True
+    ).field()
+    tags: tuple[str, ...] = CellKey(
+        (), "words to select cells by", fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True
+    ).field()
+    runs_on: tuple[str, ...] = CellKey((), "labels of the CI machine", fault=_label_fault).field()
+    description: str = CellKey("", "one line for lists", fault=_line_fault).field()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def value(self, name: str) -> Value | None:
+        """Return the value of a key, or the version of a package; None for one that is not chosen."""
+        found: Value | None = getattr(self, _attribute(name)) if name in KEYS else self.versions.get(name)
+        return found
+
+    def changed(self, values: Mapping[str, Value], versions: Mapping[str, str] = MappingProxyType({})) -> CellValues:
+        """Return a copy with other values, by key, and with further versions of packages."""
+        found = {_attribute(name): value for name, value in values.items()}
+        return replace(self, versions={**self.versions, **versions}, **found)  # type: ignore[arg-type] # (of its key)
+
+
+def _attribute(key: str) -> str:
+    return key.replace("-", "_")
+
+
+#: Every key of a cell, by its name in the file.
+KEYS: Final[Mapping[str, CellKey[Value]]] = {
+    one.name.replace("_", "-"): one.metadata["key"] for one in fields(CellValues) if "key" in one.metadata
 }
 
 #: The packages of a toolkit: requirements only.
-REQUIREMENTS: Final = CellKey("strings", "packages that make exactly one toolkit", [], fault=_requirement_fault)
+REQUIREMENTS: Final = CellKey((), "packages that make exactly one toolkit", fault=_requirement_fault)
+
+
+def distribution(requirement: str) -> str:
+    """Return the normalized name of the package that a requirement is about; empty for a path or an address."""
+    try:
+        return str(canonicalize_name(Requirement(requirement).name))
+    except InvalidRequirement:
+        return ""
 
 
 def version_of(value: str) -> CudaVersion | None:

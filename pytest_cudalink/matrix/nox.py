@@ -187,13 +187,13 @@ def _groups(cell: Cell, root: Path) -> list[str]:
     """Return the requirements of the dependency groups of a cell."""
     import nox
 
-    if not cell.values["groups"]:
+    if not cell.values.groups:
         return []
     pyproject = root / "pyproject.toml"
     try:
-        return list(nox.project.dependency_groups(nox.project.load_toml(pyproject), *cell.values["groups"]))
+        return list(nox.project.dependency_groups(nox.project.load_toml(pyproject), *cell.values.groups))
     except (LookupError, ValueError) as error:
-        msg = f"{pyproject} lacks a dependency group of the cell {cell.name}; needed {', '.join(cell.values['groups'])}"
+        msg = f"{pyproject} lacks a dependency group of the cell {cell.name}; needed {', '.join(cell.values.groups)}"
         raise CellsError([msg]) from error
 
 

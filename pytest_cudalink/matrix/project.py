@@ -69,8 +69,8 @@ def requirements(cell: Cell, content: Mapping[str, Any]) -> list[Wanted]:
     project = _table(content.get("project"))
     own = canonicalize_name(str(project.get("name", "")))
     found: list[Wanted] = []
-    extras = list(cell.values["extras"]) if cell.values["install"] != "none" else []
-    if cell.values["install"] != "none":
+    extras = list(cell.values.extras) if cell.values.install != "none" else []
+    if cell.values.install != "none":
         found += _read(project.get("dependencies"), "dependencies")
     for extra in extras:  # grows where an extra requires others of the project
         for one in _read(named(project.get("optional-dependencies"), extra), f"extra {extra}"):
@@ -78,13 +78,13 @@ def requirements(cell: Cell, content: Mapping[str, Any]) -> list[Wanted]:
                 found.append(one)
             else:
                 extras += sorted(one.requirement.extras.difference(extras))
-    groups = list(cell.values["groups"])
+    groups = list(cell.values.groups)
     for group in groups:
         entries = named(content.get("dependency-groups"), group)
         found += _read(entries, f"group {group}")
         included = [one.get("include-group") for one in _list(entries) if isinstance(one, dict)]
         groups += [name for name in included if isinstance(name, str) and name not in groups]
-    return found + _read(cell.values["packages"], "packages")
+    return found + _read(list(cell.values.packages), "packages")
 
 
 def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
@@ -109,14 +109,14 @@ def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
 def _missing(cell: Cell, content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the extras and groups of a cell that the project does not have."""
     project = _table(content.get("project"))
-    if cell.values["install"] != "none" and project and "optional-dependencies" not in project.get("dynamic", ()):
-        for extra in cell.values["extras"]:
+    if cell.values.install != "none" and project and "optional-dependencies" not in project.get("dynamic", ()):
+        for extra in cell.values.extras:
             if named(project.get("optional-dependencies"), extra) is None:
                 yield (
                     f"CELLS: the project has no extra {extra!r}, so that nothing is installed for it; add it to "
                     "[project.optional-dependencies] of pyproject.toml, or leave it out of `extras`"
                 )
-    for group in cell.values["groups"]:
+    for group in cell.values.groups:
         if named(content.get("dependency-groups"), group) is None:
             yield (
                 f"CELLS: the project has no dependency group {group!r}, so that nothing can be installed; add it to "
@@ -126,8 +126,8 @@ def _missing(cell: Cell, content: Mapping[str, Any]) -> Iterator[str]:
 
 def _contradicting(cell: Cell, major: int, content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the requirements of a cell whose extra is for another major release than its toolkit."""
-    for key in ("extras", "groups"):
-        for name in cell.values[key]:
+    for key, names in (("extras", cell.values.extras), ("groups", cell.values.groups)):
+        for name in names:
             other = major_of_extra(name)
             if other not in (None, major):
                 yield (

@@ -18,16 +18,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..report import safe_text
 from ..versions import CudaVersion
 from . import lines
-from .cells import VERSIONS, Cell, is_pytest
+from .cells import Cell, is_pytest
 from .excludes import REASONS, REASONS_WITH
 from .hiding import USUAL_PLACES, is_hidden_by
 from .keys import (
@@ -36,11 +35,13 @@ from .keys import (
     MAJOR,
     NAME_PATTERN,
     REQUIREMENTS,
+    CellValues,
     CellKey,
+    Value,
+    distribution,
     package_fault,
     package_requirement,
     release_fault,
-    variable_fault,
     version_fault,
     version_of,
 )
@@ -66,14 +67,6 @@ _MOST_NAME: Final = 100
 _OF_PACKAGES: Final[lines.Path] = ("axes", "packages")
 #: Keys of an exclude that are not axes.
 _OF_EXCLUDE: Final = ("because", "cell", "issue", "until", "note")
-#: What a bare cell does not have; values of the defaults do not count there.
-_NOT_BARE: Final = ("ctk", "source", "local", "install", "extras", "groups", "packages", "tests")
-#: Where the major release of the toolkit is filled in.
-_WITH_MAJOR: Final = ("extras", "groups", "packages")
-#: What the plugin does, which a bare cell has only where its command is pytest.
-_OF_PLUGIN: Final = ("nvjitlink", "backend", "policy")
-
-
 #: An axis in the name of the cells of a table of axes.
 _PLACEHOLDER: Final = r"\{([a-z0-9-]+)\}"
 
@@ -137,8 +130,17 @@ class _Exclude:
     cell: str | None
     used: bool = False
 
-    def matches(self, values: Mapping[str, Any]) -> bool:
-        return all(_value(values, key) in wanted for key, wanted in self.where.items())
+    def matches(self, values: CellValues) -> bool:
+        return all(values.value(key) in wanted for key, wanted in self.where.items())
+
+
+@dataclass
+class _Given:
+    """The valid values of a table: by key, versions by package, and the lists of axes, first those of keys."""
+
+    values: dict[str, Value] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    lists: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -147,16 +149,17 @@ class _Axes:
 
     place: lines.Path
     lists: dict[str, list[str]]
-    shared: dict[str, Any]
+    shared: CellValues
     template: str
-    excludes: list[_Exclude] = field(default_factory=list)
+    excludes: list[_Exclude]
 
-    def combinations(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def combinations(self) -> Iterator[tuple[str, CellValues]]:
         """Yield name and values of every combination."""
         for combination in itertools.product(*self.lists.values()):
             chosen = dict(zip(self.lists, combination, strict=True))
-            values = self.shared | {key: value for key, value in chosen.items() if key in KEYS}
-            values[VERSIONS] = self.shared[VERSIONS] | {key: one for key, one in chosen.items() if key not in KEYS}
+            of_keys = {key: value for key, value in chosen.items() if key in KEYS}
+            versions = {name: version for name, version in chosen.items() if name not in KEYS}
+            values = self.shared.changed(of_keys, versions)
             parts = re.split(_PLACEHOLDER, self.template)
             parts[1::2] = [_in_name(values, key) for key in parts[1::2]]
             yield "".join(parts), values
@@ -173,7 +176,7 @@ class _Reader:
             first = bare.count("\n", 0, long.start()) + 1
             raise CellsError([f"{path}:{first}: tables or lists are nested more than {_MOST_DEPTH} deep"])
         try:
-            self.content: dict[str, Any] = tomllib.loads(text)
+            self.content: dict[str, object] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             line = re.search(r"line (\d+)", str(error))
             number = line[1] if line else text.count("\n") + 1
@@ -191,8 +194,7 @@ class _Reader:
         self.unknown((), self.content, ("defaults", "cells", "axes", "toolkits"))
         defaults = self.table(("defaults",), self.content.get("defaults", {}))
         self.unknown(("defaults",), defaults, KEYS)
-        nothing: dict[str, Any] = {key: spec.default for key, spec in KEYS.items()} | {VERSIONS: {}}
-        base = _over(nothing, self.values(("defaults",), defaults))
+        base = _over(CellValues(), self.values(("defaults",), defaults))
         for release, toolkit in self.table(("toolkits",), self.content.get("toolkits", {})).items():
             self.toolkit(("toolkits", release), release, toolkit)
         for name, table in self.table(("cells",), self.content.get("cells", {})).items():
@@ -224,16 +226,16 @@ class _Reader:
 
     # --- values
 
-    def table(self, place: lines.Path, value: Any) -> dict[str, Any]:
+    def table(self, place: lines.Path, value: object) -> dict[str, object]:
         """Return the value if it is a table; otherwise add a fault and return an empty table."""
         if isinstance(value, dict):
             return value
         self.fault(place, f"needed a table, found {_kind(value)}")
         return {}
 
-    def good(self, place: lines.Path, spec: CellKey, value: Any) -> bool:
+    def good(self, place: lines.Path, key: CellKey[Value], value: object) -> bool:
         """Return whether a value is valid for a key; otherwise add a fault."""
-        wrong = _needed(spec, value)
+        wrong = key.wrong(value)
         for needed, found in wrong[:_MOST_NAMED]:
             shown = _shortened(repr(found)) if isinstance(found, str) else _kind(found)
             self.fault(place, f"needed {needed}, found {shown}")
@@ -241,65 +243,66 @@ class _Reader:
             self.fault(place, f"and {len(wrong) - _MOST_NAMED} more of its values are wrong")
         return not wrong
 
-    def values(self, place: lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
+    def values(self, place: lines.Path, table: dict[str, object], *, lists: bool = False) -> _Given:
         """Return the valid values of a table of cell keys; with `lists`, an axis may have several."""
-        result: dict[str, Any] = {}
-        for key, value in table.items():
-            spec = KEYS.get(key)
-            if spec is None:
-                continue
-            if spec.kind == "packages" and isinstance(value, dict):
-                result[VERSIONS] = self.versions((*place, key), value, lists=lists)
-                continue
-            if not (lists and spec.axis and isinstance(value, list)):
-                if self.good((*place, key), spec, value):
-                    result[key] = value
-                continue
-            if not value:
-                self.fault((*place, key), "an axis needs at least one value")
-            elif good := [one for one in dict.fromkeys(map(_hashable, value)) if self.good((*place, key), spec, one)]:
-                result[key] = good
-        return result
-
-    def versions(self, place: lines.Path, table: dict[str, Any], *, lists: bool = False) -> dict[str, Any]:
-        """Return the valid versions of a table of packages, by normalized name; with `lists`, also several of one."""
-        result: dict[str, Any] = {}
+        given = _Given()
+        versions: list[tuple[lines.Path, object]] = []
         for name, value in table.items():
-            here = (*place, name)
-            if needed := package_fault(name):
-                self.fault(here, f"needed {needed}, found {name!r}")
+            here, key = (*place, name), KEYS.get(name)
+            if key is None:
                 continue
-            if (known := str(canonicalize_name(name))) in result:
-                self.fault(here, f"the package {known!r} is named twice")
-                continue
-            several = value if lists and isinstance(value, list) else [value]
-            if not several:
+            if key.versions and isinstance(value, dict):
+                versions += [((*here, package), version) for package, version in value.items()]
+            elif not (lists and key.axis and isinstance(value, list)):
+                if self.good(here, key, value):
+                    given.values[name] = tuple(value) if isinstance(value, list) else value  # type: ignore[assignment]
+            elif not value:
                 self.fault(here, "an axis needs at least one value")
-                continue
-            good = []
-            for one in several:
-                if not isinstance(one, str):
-                    self.fault(here, f"needed a string, found {_kind(one)}")
-                elif needed := version_fault(one):
-                    self.fault(here, f"needed {needed}, found {_shortened(repr(one))}")
-                elif one not in good:
-                    good.append(one)
-            if good:
-                result[known] = good if several is value else good[0]
-        return result
+            elif good := [one for one in value if self.good(here, key, one)]:
+                given.lists[name] = list(dict.fromkeys(good))
+        for here, version in versions:
+            self.version(here, version, given, lists=lists)
+        return given
 
-    def toolkit(self, place: lines.Path, release: str, value: Any) -> None:
+    def version(self, place: lines.Path, value: object, given: _Given, *, lists: bool) -> None:
+        """Add the version of a package to what is given, by normalized name; with `lists`, also several versions."""
+        name = str(place[-1])
+        if needed := package_fault(name):
+            self.fault(place, f"needed {needed}, found {name!r}")
+            return
+        if (known := str(canonicalize_name(name))) in {**given.versions, **given.lists}:
+            self.fault(place, f"the package {known!r} is named twice")
+            return
+        several = value if lists and isinstance(value, list) else [value]
+        if not several:
+            self.fault(place, "an axis needs at least one value")
+            return
+        good: list[str] = []
+        for one in several:
+            if not isinstance(one, str):
+                self.fault(place, f"needed a string, found {_kind(one)}")
+            elif needed := version_fault(one):
+                self.fault(place, f"needed {needed}, found {_shortened(repr(one))}")
+            elif one not in good:
+                good.append(one)
+        if good and several is value:
+            given.lists[known] = good
+        elif good:
+            given.versions[known] = good[0]
+
+    def toolkit(self, place: lines.Path, release: str, value: object) -> None:
         """Read a table of packages."""
         if release != LATEST and (needed := release_fault(release)):
             self.fault(place, f"needed 'latest' or {needed}, found {release!r}")
         table = self.table(place, value)
         self.unknown(place, table, ("packages",))
-        if self.good((*place, "packages"), REQUIREMENTS, table.get("packages")):
-            self.toolkits[release] = tuple(table["packages"])
+        packages = table.get("packages")
+        if self.good((*place, "packages"), REQUIREMENTS, packages) and isinstance(packages, list):
+            self.toolkits[release] = tuple(packages)
 
     # --- cells
 
-    def add(self, place: lines.Path, naming: lines.Path, name: str, values: dict[str, Any]) -> None:
+    def add(self, place: lines.Path, naming: lines.Path, name: str, values: CellValues) -> None:
         """Add a cell after checking its name and its combination of values."""
         if not re.fullmatch(NAME_PATTERN, name):
             self.fault(
@@ -313,7 +316,7 @@ class _Reader:
         if name in self.cells:
             self.fault(naming, f"makes a second cell {name!r}; the first is on line {self.cells[name].line}")
             return
-        for folder in _folders(name, values["python"]):
+        for folder in _folders(name, values.python):
             first = self.taken.setdefault(folder, name)
             if first != name:
                 self.fault(naming, f"{name!r} and {first!r} have the same folder {folder!r} in nox; rename one of them")
@@ -322,30 +325,32 @@ class _Reader:
             self.fault((*place, key), text)
         values = self.filled(place, values)
         packages: tuple[str, ...] = ()
-        chosen = values[VERSIONS]
         try:
             key = "ctk"
-            toolkit = self.packages(values["ctk"], values["source"])
-            packages = tuple(one for one in toolkit if _distribution(one) not in chosen)
+            toolkit = self.packages(values.ctk, values.source)
+            packages = tuple(one for one in toolkit if distribution(one) not in values.versions)
             key = "nvjitlink"
-            if (version := version_of(values["nvjitlink"])) is not None:
+            if (version := version_of(values.nvjitlink)) is not None:
                 toolchains.packages(version)
         except toolchains.ToolchainError as error:
             self.fault((*place, key), str(error))
         line = lines.line_of(self.lines, place)
-        versions = [package_requirement(*one) for one in sorted(chosen.items())] if values["kind"] != "bare" else []
-        self.cells[name] = Cell(name, values, (*packages, *values["packages"], *versions), line)
+        chosen = sorted(values.versions.items()) if values.kind != "bare" else []
+        versions = [package_requirement(package, version) for package, version in chosen]
+        self.cells[name] = Cell(name, values, (*packages, *values.packages, *versions), line)
 
-    def filled(self, place: lines.Path, values: dict[str, Any]) -> dict[str, Any]:
+    def filled(self, place: lines.Path, values: CellValues) -> CellValues:
         """Return the values of a cell with the major release of its toolkit in extras, groups and requirements."""
-        toolkit = version_of(values["ctk"])
-        result = dict(values)
-        for key in _WITH_MAJOR:
-            if toolkit is not None:
-                result[key] = [one.replace(MAJOR, str(toolkit.major)) for one in values[key]]
-            elif wrong := next((one for one in values[key] if MAJOR in one), None):
-                self.fault((*place, key), f"{wrong!r} needs the release of a toolkit, found ctk = {values['ctk']!r}")
-        return result
+        toolkit = version_of(values.ctk)
+        given = {"extras": values.extras, "groups": values.groups, "packages": values.packages}
+        if toolkit is not None:
+            return values.changed(
+                {key: tuple(one.replace(MAJOR, str(toolkit.major)) for one in texts) for key, texts in given.items()}
+            )
+        for key, texts in given.items():
+            if wrong := next((one for one in texts if MAJOR in one), None):
+                self.fault((*place, key), f"{wrong!r} needs the release of a toolkit, found ctk = {values.ctk!r}")
+        return values
 
     def packages(self, ctk: str, source: str) -> tuple[str, ...]:
         """Return the requirements that make exactly one toolkit, with the cuda-bindings for it."""
@@ -366,21 +371,18 @@ class _Reader:
 
     # --- axes
 
-    def axes(self, place: lines.Path, table: dict[str, Any], base: dict[str, Any]) -> _Axes | None:
+    def axes(self, place: lines.Path, table: dict[str, object], base: CellValues) -> _Axes | None:
         """Return a table of axes; None if its cells cannot be named."""
         packages = _packages_of(place, table, (*KEYS, "name", "exclude"))
         self.unknown(place, [key for key in table if key not in packages], (*KEYS, "name", "exclude"))
         given = self.values(place, table, lists=True)
-        versions = {**given.pop(VERSIONS, {}), **self.versions(place, packages, lists=True)}
-        lists = {key: value for key, value in given.items() if KEYS[key].axis and isinstance(value, list)}
-        lists |= {name: value for name, value in versions.items() if isinstance(value, list)}
-        given[VERSIONS] = {name: value for name, value in versions.items() if name not in lists}
-        shared = _over(base, {key: value for key, value in given.items() if key not in lists})
+        for name, value in packages.items():
+            self.version((*place, name), value, given, lists=True)
+        lists = given.lists
         template = table.get("name", "-".join(f"{key}-{{{key}}}" for key in lists))
-        result = _Axes(place, lists, shared, str(template))
-        result.excludes = self.excludes((*place, "exclude"), table.get("exclude", []), lists)
+        excludes = self.excludes((*place, "exclude"), table.get("exclude", []), lists)
         for word in dict.fromkeys(re.findall(_PLACEHOLDER, str(template))):
-            if word not in KEYS and word not in versions:
+            if word not in {**KEYS, **given.versions, **lists}:
                 self.fault((*place, "name"), f"{{{word}}} is not an axis of this table; its axes: {', '.join(lists)}")
                 return None
         unnamed = [key for key, values in lists.items() if len(values) > 1 and f"{{{key}}}" not in str(template)]
@@ -394,7 +396,7 @@ class _Reader:
                 (*place, "name"), f"needs {{{unnamed[0]}}}, else several cells have one name; found {template!r}"
             )
         else:
-            return result
+            return _Axes(place, lists, _over(base, given), template, excludes)
         return None
 
     def expand(self, axes: _Axes) -> None:
@@ -414,7 +416,7 @@ class _Reader:
             if exclude.because in REASONS:
                 sentence, holds = REASONS[exclude.because]
                 if not holds(cell):
-                    shown = ", ".join(f"{key} = {_value(cell.values, key)!r}" for key in axes.lists)
+                    shown = ", ".join(f"{key} = {cell.values.value(key)!r}" for key in axes.lists)
                     self.fault((*exclude.place, "because"), f"not true where {shown}: {sentence}")
             elif exclude.cell is not None:
                 self.check_same(exclude, cell)
@@ -422,7 +424,7 @@ class _Reader:
             if not exclude.used:
                 self.fault(exclude.place, "excludes nothing; delete it, or correct its values")
 
-    def excludes(self, place: lines.Path, tables: Any, lists: dict[str, list[str]]) -> list[_Exclude]:
+    def excludes(self, place: lines.Path, tables: object, lists: dict[str, list[str]]) -> list[_Exclude]:
         """Return the valid excludes of a table of axes."""
         if not isinstance(tables, list):
             self.fault(place, f"needed an array of tables, [[axes.NAME.exclude]], found {_kind(tables)}")
@@ -433,7 +435,7 @@ class _Reader:
             if (exclude := self.exclude((*place, number), self.table((*place, number), table), lists)) is not None
         ]
 
-    def exclude(self, place: lines.Path, table: dict[str, Any], lists: dict[str, list[str]]) -> _Exclude | None:
+    def exclude(self, place: lines.Path, table: dict[str, object], lists: dict[str, list[str]]) -> _Exclude | None:
         """Return an exclude; None if it is invalid."""
         where = self.where(place, table, lists)
         because = table.get("because")
@@ -454,7 +456,7 @@ class _Reader:
         cell = table.get("cell")
         return _Exclude(place, where, because, cell if isinstance(cell, str) else None)
 
-    def where(self, place: lines.Path, table: dict[str, Any], lists: dict[str, list[str]]) -> dict[str, list[str]]:
+    def where(self, place: lines.Path, table: dict[str, object], lists: dict[str, list[str]]) -> dict[str, list[str]]:
         """Return the values of the axes that an exclude is about."""
         short = _packages_of(_OF_PACKAGES if place[:2] == _OF_PACKAGES else place, table, (*KEYS, *_OF_EXCLUDE))
         axes = [key for key in lists if key in KEYS]
@@ -472,13 +474,14 @@ class _Reader:
                 known = ", ".join(name for name in lists if name not in KEYS)
                 self.fault(here, f"is not an axis of this table; its packages: {known or 'none'}")
                 continue
-            where[key] = value if isinstance(value, list) else [value]
-            for one in where[key]:
+            wanted = value if isinstance(value, list) else [value]
+            where[key] = [one for one in lists[key] if one in wanted]
+            for one in wanted:
                 if one not in lists[key]:
                     self.fault(here, f"{one!r} is not a value of the axis; expected {', '.join(map(repr, lists[key]))}")
         return where
 
-    def check_until(self, place: lines.Path, until: Any) -> None:
+    def check_until(self, place: lines.Path, until: object) -> None:
         """Add a fault unless a known issue has a date that is not past, so that it is checked again then."""
         if not isinstance(until, dt.date):
             self.fault(place, "because = 'known-issue' needs the key 'until', a date such as 2027-01-31 without quotes")
@@ -496,45 +499,39 @@ class _Reader:
             self.fault(place, f"there is no cell {exclude.cell!r} above; known: {', '.join(self.cells)}")
             return
         keys = [key for key, spec in KEYS.items() if spec.axis or key in ("gpu", "kind", "hidden")]
-        for key in (*keys, *dict.fromkeys([*cell.values[VERSIONS], *other.values[VERSIONS]])):
-            mine, its = _value(cell.values, key), _value(other.values, key)
+        for key in (*keys, *dict.fromkeys([*cell.versions, *other.versions])):
+            mine, its = cell.values.value(key), other.values.value(key)
             if mine != its:
                 self.fault(place, f"{other.name!r} is not the same as {cell.name!r}: {key} is {its!r}, not {mine!r}")
 
 
-def _over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a table over those of a wider one; lists and tables that add up are joined."""
-    result = dict(base)
-    if given.get("kind", base["kind"]) == "bare":
-        result |= {key: KEYS[key].default for key in (*_NOT_BARE, *_OF_PLUGIN)}
-        result["install"] = "wheel"
-        if base["kind"] != "bare":
-            result["hidden"] = list(dict.fromkeys([*USUAL_PLACES, *base["hidden"]]))
-    for key, value in given.items():
-        if key == VERSIONS:
-            result[key] = {**base[key], **value}
-        elif not KEYS[key].adds:
-            result[key] = value
-        elif isinstance(value, dict):
-            result[key] = {**result[key], **value}
+def _over(base: CellValues, given: _Given) -> CellValues:
+    """Return values of a table over those of a wider one; lists and tables that add up are joined."""
+    values: dict[str, Value] = {}
+    if given.values.get("kind", base.kind) == "bare":
+        values = {name: key.default for name, key in KEYS.items() if key.only in ("test", "pytest")}
+        values["install"] = "wheel"
+        if base.kind != "bare":
+            values["hidden"] = tuple(dict.fromkeys([*USUAL_PLACES, *base.hidden]))
+    for name, value in given.values.items():
+        before = values.get(name, base.value(name))
+        if KEYS[name].adds and isinstance(value, Mapping) and isinstance(before, Mapping):
+            values[name] = {**before, **value}
+        elif KEYS[name].adds and isinstance(value, tuple) and isinstance(before, tuple):
+            values[name] = tuple(dict.fromkeys([*before, *value]))
         else:
-            result[key] = list(dict.fromkeys([*result[key], *value]))
-    return result
+            values[name] = value
+    return base.changed(values, given.versions)
 
 
-def _value(values: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a key of a cell, or the version of a package; None for one that is not chosen."""
-    return values[key] if key in KEYS else values[VERSIONS].get(key)
-
-
-def _in_name(values: Mapping[str, Any], key: str) -> str:
+def _in_name(values: CellValues, key: str) -> str:
     """Return a value as the name of a cell has it: ``"12.9.*"`` is ``12.9``, and ``">=1,<2"`` is ``1-2``."""
-    if key in values[VERSIONS]:
-        return re.sub(r"[^A-Za-z0-9._]+", "-", values[VERSIONS][key].removesuffix(".*")).strip("-.")
-    return str(values[key]) if key in KEYS else f"{{{key}}}"
+    if key in values.versions:
+        return re.sub(r"[^A-Za-z0-9._]+", "-", values.versions[key].removesuffix(".*")).strip("-.")
+    return str(values.value(key)) if key in KEYS else f"{{{key}}}"
 
 
-def _packages_of(place: lines.Path, table: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+def _packages_of(place: lines.Path, table: Mapping[str, object], known: Iterable[str]) -> dict[str, object]:
     """Return the packages that ``[axes.packages]`` names without a table; a key that looks misspelt is not one."""
     if place != _OF_PACKAGES:
         return {}
@@ -546,72 +543,40 @@ def _packages_of(place: lines.Path, table: Mapping[str, Any], known: Iterable[st
     }
 
 
-def _distribution(requirement: str) -> str:
-    """Return the normalized name of the package that a requirement is about; empty for a path or an address."""
-    try:
-        return str(canonicalize_name(Requirement(requirement).name))
-    except InvalidRequirement:
-        return ""
-
-
-def _needed(spec: CellKey, value: Any) -> list[tuple[str, Any]]:
-    """Return what a key needed instead of each wrong part of a value, with that part; empty if the value is valid."""
-    if spec.kind == "boolean":
-        return [] if isinstance(value, bool) else [("true or false", value)]
-    if spec.kind == "table":
-        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-            return [("a table of strings", value)]
-        faults = (variable_fault(key, one) for key, one in value.items())
-        return [(needed, found) for needed, found in faults if needed]
-    if spec.kind in ("strings", "packages"):
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            noun = "a list of strings" if spec.kind == "strings" else "a list of strings, or a table of packages"
-            return [(noun, value)]
-        return [(needed, one) for one in value if (needed := spec.needed(one))]
-    if not isinstance(value, str):
-        return [(f"a string, as in {str(value)!r}" if isinstance(value, float) else "a string", value)]
-    return [(needed, value)] if (needed := spec.needed(value)) else []
-
-
-def _conflicts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _conflicts(values: CellValues) -> Iterator[tuple[str, str]]:
     """Yield the keys whose values contradict others, with the reason."""
-    driver, ctk, local = values["driver"], values["ctk"], values["source"] == "local"
-    if local and ctk in ("none", LATEST) and not values["local"]:
-        yield "source", f"'local' needs the release of the toolkit, or its folder, found ctk = {ctk!r}"
-    if values["local"] and not local:
+    local = values.source == "local"
+    if local and values.ctk in ("none", LATEST) and not values.local:
+        yield "source", f"'local' needs the release of the toolkit, or its folder, found ctk = {values.ctk!r}"
+    if values.local and not local:
         yield "local", "is only for source = 'local'"
-    if values["gpu"] and driver not in ("auto", "real"):
-        yield "gpu", f"a real GPU needs driver = 'real', found {driver!r}"
-    forced = {"driver": driver, "nvjitlink": values["nvjitlink"]}
-    if forced.get(values["backend"]) == "absent":
-        yield "backend", f"{values['backend']!r} cannot be forced where {values['backend']} = 'absent'"
-    folder = values["local"] if local else ""
-    if folder and (pattern := next((one for one in values["hidden"] if is_hidden_by(folder, one)), "")):
+    if values.gpu and values.driver not in ("auto", "real"):
+        yield "gpu", f"a real GPU needs driver = 'real', found {values.driver!r}"
+    forced = {"driver": values.driver, "nvjitlink": values.nvjitlink}
+    if forced.get(values.backend) == "absent":
+        yield "backend", f"{values.backend!r} cannot be forced where {values.backend} = 'absent'"
+    folder = values.local if local else ""
+    if folder and (pattern := next((one for one in values.hidden if is_hidden_by(folder, one)), "")):
         yield "hidden", f"{pattern!r} hides the toolkit of the cell, local = {folder!r}"
     yield from _conflicts_of_kind(values)
 
 
-def _conflicts_of_kind(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _conflicts_of_kind(values: CellValues) -> Iterator[tuple[str, str]]:
     """Yield the keys that a cell of its kind does not have, with the reason."""
-    if values["kind"] != "bare":
-        for key in ("imports", "command"):
-            if values[key]:
-                yield key, "is only for kind = 'bare'; other cells have tests"
-        return
-    if not (values["imports"] or values["command"]):
+    bare, runs_pytest = values.kind == "bare", is_pytest(values.command)
+    if bare and not (values.imports or values.command):
         yield "kind", "'bare' needs imports, a list of modules, or a command"
-    if values["imports"] and is_pytest(values["command"]):
+    if bare and values.imports and runs_pytest:
         yield "imports", "is not for a command of pytest, whose tests import what they need"
-    for key in _NOT_BARE:
-        if values[key] not in (KEYS[key].default, "wheel") or (key == "install" and values[key] != "wheel"):
-            yield key, "is not for kind = 'bare', which has the project's wheel and its requirements, and nothing else"
-    for key in _OF_PLUGIN:
-        if values[key] != KEYS[key].default and not is_pytest(values["command"]):
-            yield key, "is a setting of the plugin; a bare cell has the plugin only where its command is pytest"
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, str | int | float) else repr(value)
+    for name, key in KEYS.items():
+        if values.value(name) == ("wheel" if bare and name == "install" else key.default):
+            continue
+        if key.only == "bare" and not bare:
+            yield name, "is only for kind = 'bare'; other cells have tests"
+        elif key.only == "test" and bare:
+            yield name, "is not for kind = 'bare', which has the project's wheel and its requirements, and nothing else"
+        elif key.only == "pytest" and bare and not runs_pytest:
+            yield name, "is a setting of the plugin; a bare cell has the plugin only where its command is pytest"
 
 
 def _quoted(key: str | int) -> str:
@@ -620,17 +585,14 @@ def _quoted(key: str | int) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
 
 
-def _depth(content: Any) -> int:
+def _depth(content: object) -> int:
     """Return how many tables and lists of a value lie within one another, at most one more than is allowed."""
     depth, level = 0, [content]
     while level and depth <= _MOST_DEPTH:
-        depth += 1
-        level = [
-            inner
-            for one in level
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, dict | list)
-        ]
+        tables = [one for one in level if isinstance(one, dict)]
+        lists = [one for one in level if isinstance(one, list)]
+        level = [inner for one in (*lists, *(table.values() for table in tables)) for inner in one]
+        depth += bool(tables or lists)
     return depth
 
 
@@ -644,7 +606,7 @@ def _folders(name: str, python: str) -> set[str]:
     return {re.sub(r"[.-]+", "-", one.lower()).strip("-") for one in names}
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "a table"}
     kind = names.get(type(value), "a value")
     return "nothing" if value is None else f"{kind} ({value!r})"[:80]

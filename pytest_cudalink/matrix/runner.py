@@ -88,10 +88,10 @@ def cells_file(root: Path) -> Path:
 
 def project_requirement(cell: Cell, root: Path) -> list[str]:
     """Return pip's arguments that install the project itself; empty for ``install = "none"``."""
-    if cell.values["install"] == "none":
+    if cell.values.install == "none":
         return []
-    extras = f"[{','.join(cell.values['extras'])}]" if cell.values["extras"] else ""
-    editable = ["-e"] if cell.values["install"] == "editable" else []
+    extras = f"[{','.join(cell.values.extras)}]" if cell.values.extras else ""
+    editable = ["-e"] if cell.values.install == "editable" else []
     return [*editable, f"{root}{extras}"]
 
 
@@ -106,7 +106,7 @@ def command(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
     if not cell.runs_pytest:
         return [sys.executable, "-m", "pytest_cudalink.cli.bare_cell"]
     pytest = ["pytest", *arguments(cell, given, folder)]
-    return ["python", "-m", "pytest_cudalink.matrix", *pytest] if cell.values["hidden"] else pytest
+    return ["python", "-m", "pytest_cudalink.matrix", *pytest] if cell.values.hidden else pytest
 
 
 def environment(cell: Cell, root: Path) -> dict[str, str]:
@@ -124,7 +124,7 @@ def environment(cell: Cell, root: Path) -> dict[str, str]:
 def _chooses(cell: Cell) -> bool:
     """Return whether the versions of a cell are chosen before it is installed."""
     words = [*cell.versions.values()] if not cell.is_bare else [LOWEST] * len(cell.versions)
-    return LOWEST in words or cell.values["resolution"] in ("lowest", "lowest-direct")
+    return LOWEST in words or cell.values.resolution in ("lowest", "lowest-direct")
 
 
 def chosen_file(cell: Cell, root: Path) -> Path:
@@ -154,7 +154,7 @@ def resolve(cell: Cell, root: Path) -> None:
     """
     if not _chooses(cell):
         return
-    resolution = cell.values["resolution"]
+    resolution = cell.values.resolution
     named = {name: package_requirement(name, version) for name, version in cell.versions.items()}
     lowest = [name for name, version in cell.versions.items() if version == LOWEST]
     for name in lowest:
@@ -163,8 +163,8 @@ def resolve(cell: Cell, root: Path) -> None:
     pins: list[str] = []
     if resolution in ("lowest", "lowest-direct"):
         project = root / "pyproject.toml"
-        sources = [str(project)] if cell.values["install"] != "none" else []
-        extras = [f"--extra={extra}" for extra in cell.values["extras"]]
+        sources = [str(project)] if cell.values.install != "none" else []
+        extras = [f"--extra={extra}" for extra in cell.values.extras]
         for name in [name for name, version in cell.versions.items() if version == LATEST]:
             (named[name],) = _compile(cell, root, _requirements(cell, root, name), "--no-deps")
         pins = _compile(cell, root, [*cell.packages, *named.values()], "--resolution", resolution, *sources, *extras)
@@ -186,14 +186,14 @@ def note_newer(cell: Cell, root: Path) -> None:
     file = chosen_file(cell, root).with_name(f"{cell.name}{NEWER}")
     file.unlink(missing_ok=True)
     wanted = [str(one.requirement) for one in requirements(cell, project_table(root))]
-    if not wanted or cell.ctk == "none" or cell.values["resolution"] in ("lowest", "lowest-direct") or not _uv():
+    if not wanted or cell.ctk == "none" or cell.values.resolution in ("lowest", "lowest-direct") or not _uv():
         return
     try:
         pins = _compile(cell, root, wanted)
     except CellsError:
         return
     # packages of the toolkit, and those whose version the cell chooses, are older because the cell says so
-    chosen = {_name(one) for one in cell.packages if one not in cell.values["packages"]} | cell.versions.keys()
+    chosen = {_name(one) for one in cell.packages if one not in cell.values.packages} | cell.versions.keys()
     pins = [one for one in pins if _name(one) not in chosen and not _OF_TOOLKIT.match(one)]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{one}\n" for one in pins), encoding="utf-8")
@@ -323,7 +323,7 @@ def arguments(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
     """
     if any(_is_path(one, folder) for one in paths(given, folder)):
         return list(given)
-    return [*cell.values["tests"], *given]
+    return [*cell.values.tests, *given]
 
 
 def paths(given: Sequence[str], folder: Path) -> Iterator[str]:

@@ -127,7 +127,7 @@ def _packages(cell: Cell, root: Path) -> list[str]:
 
 def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, Any]:
     """Return a cell as tox settings; `given` are the arguments after ``--``, which go to pytest."""
-    install = cell.values["install"]
+    install = cell.values.install
     settings: dict[str, Any] = {
         "description": cell.description,
         "labels": list(cell.tags),
@@ -139,10 +139,10 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
     }
     if not cell.runs_pytest:
         settings["allowlist_externals"] = [sys.executable]
-    if cell.values["extras"]:
-        settings["extras"] = cell.values["extras"]
-    if cell.values["groups"]:
-        settings["dependency_groups"] = cell.values["groups"]
+    if cell.values.extras:
+        settings["extras"] = list(cell.values.extras)
+    if cell.values.groups:
+        settings["dependency_groups"] = list(cell.values.groups)
     if cell.python:
         settings["base_python"] = [f"python{cell.python}"]
     return settings

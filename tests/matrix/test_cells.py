@@ -77,7 +77,7 @@ def test_defaults_axes_and_cells(cells) -> None:
     names = [f"ctk-{ctk}-driver-{driver}" for ctk in ("12.9", "13.0") for driver in ("absent", "13.2")]
     assert list(found) == ["one", *names]
     one = found["one"]
-    assert (one.values["tests"], one.tags) == (["u"], ("x", "y"))
+    assert (one.values.tests, one.tags) == (("u",), ("x", "y"))
     assert one.environment("r") == {
         "CUDALINK_CELL": "one",
         "CUDALINK_REPORT": "r/one.jsonl",
@@ -232,13 +232,13 @@ def test_bare_cells(cells) -> None:
         "[cells.c]\n"
     )
     a, b, c = found.values()
-    assert (a.packages, a.ctk, a.values["install"], a.values["extras"], a.tags) == ((), "none", "wheel", [], ("bare",))
-    assert a.values["hidden"][0] == "/usr/local/cuda*"
-    assert a.values["hidden"][-1] == "/odd/cuda"
+    assert (a.packages, a.ctk, a.values.install, a.values.extras, a.tags) == ((), "none", "wheel", (), ("bare",))
+    assert a.values.hidden[0] == "/usr/local/cuda*"
+    assert a.values.hidden[-1] == "/odd/cuda"
     assert (a.runs_pytest, a.tests, a.axes["kind"]) == (False, ("import::m.n",), "bare")
     assert a.description == "bare, emulated driver 13.0, numpy lowest, provenance wheels"
     assert a.environment("r")["CUDALINK_PROVENANCE"] == "wheels"
-    assert (b.runs_pytest, b.tests, b.values["hidden"]) == (True, ("--pyargs", "m"), [])
+    assert (b.runs_pytest, b.tests, b.values.hidden) == (True, ("--pyargs", "m"), ())
     assert b.environment("r")["CUDALINK_PROVENANCE"] == "wheels"
     assert (c.ctk, c.tests) == ("13.0", ("t",))
 

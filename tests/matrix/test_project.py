@@ -83,9 +83,9 @@ def test_each_cell_has_the_extra_of_its_toolkit(warned, tmp_path) -> None:
     )
     assert warned(axes, project) == []
     bare, *cells = load_cells(tmp_path / "cells.toml")
-    assert bare.values["extras"] == []
-    assert [cell.values["extras"] for cell in cells] == [["cu12"], ["cu13"], ["cu13"]]
-    assert [cell.values["groups"] for cell in cells] == [["cu12"], ["cu13"], ["cu13"]]
+    assert bare.values.extras == ()
+    assert [cell.values.extras for cell in cells] == [("cu12",), ("cu13",), ("cu13",)]
+    assert [cell.values.groups for cell in cells] == [("cu12",), ("cu13",), ("cu13",)]
     assert [cell.packages[-1] for cell in cells] == [f"numba-cuda[cu{major}]>=0.30" for major in (12, 13, 13)]
     with pytest.raises(CellsError) as raised:
         warned(f"[cells.a]\n{common}")
