@@ -1,11 +1,12 @@
 """The options of `Program` and `Linker`: validated once, then written for one backend."""
 
+# ruff: noqa: RUF009 (an option is immutable)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any
+from typing import Final, TypeVar
 
 from .._warn import warn
 from ..compat.architectures import parse_architecture
@@ -16,12 +17,13 @@ from .dispatch import Decision, policy_named
 
 __all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]
 
+_T = TypeVar("_T")
 Names = str | Sequence[str] | None
 #: Warnings to issue: (text, category).
 _Warnings = tuple[tuple[str, type[Warning]], ...]
 
 
-def names_of(owner: str, field: str, value: Names) -> tuple[str, ...] | None:
+def names_of(owner: str, field: str, value: object) -> tuple[str, ...] | None:
     """Return one name or a sequence of names as a tuple; None stays None."""
     if value is None:
         return None
@@ -36,28 +38,98 @@ def names_of(owner: str, field: str, value: Names) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-@cache
-def _field_kinds(owner: type[Any]) -> dict[str, type]:
-    """Return the plain type of each field that has one: bool for ``"bool | None"``."""
-    plain: dict[str, type] = {"str": str, "int": int, "bool": bool}
-    kinds = {field.name: str(field.type).removesuffix(" | None") for field in fields(owner)}
-    return {name: plain[kind] for name, kind in kinds.items() if kind in plain}
+@dataclass(frozen=True)
+class _Option:
+    """How a field of the options is checked and written.
 
+    Attributes
+    ----------
+    kind : type
+        Of its values; tuple for names.
+    flag : str
+        Of nvJitLink or NVRTC, with ``{}`` for the value or each name. Without these it is a switch.
+    bounds : tuple of int, optional
+        The least and the greatest value.
+    jit : int, optional
+        The CUjit_option of cuda.h; None for an option that the driver does not have.
+    off : object
+        The value that is no option for the driver, besides None and no names.
+    deprecated : str
+        Why the driver's option is deprecated.
+    only_lto : bool
+        Whether nvJitLink ignores the option without LTO.
+    """
 
-def _check_types(options: Any) -> None:
-    kinds = _field_kinds(type(options))  # type: ignore[arg-type] # mypy issue 11470: a class is hashable
-    for field, kind in kinds.items():
-        value = getattr(options, field)
+    kind: type
+    flag: str = ""
+    bounds: tuple[int, int] | None = None
+    jit: int | None = None
+    off: object = False
+    deprecated: str = ""
+    only_lto: bool = False
+
+    def field(self, default: _T) -> _T:
+        """Return a field of a dataclass that is this option."""
+        return field(default=default, metadata={"option": self})
+
+    @property
+    def is_switch(self) -> bool:
+        return "{}" not in self.flag
+
+    def checked(self, owner: str, name: str, value: object) -> object:
+        """Return a value as the options keep it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the value has the wrong type or is out of range; names the field.
+        """
+        if self.kind is tuple:
+            return names_of(owner, name, value)
         # bool is an int in Python, but 'max_register_count=True' is a mistake
-        if value is not None and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
-            msg = f"{type(options).__name__}.{field} takes {kind.__name__} or None, got {value!r}"
+        if not isinstance(value, self.kind) or (self.kind is int and isinstance(value, bool)):
+            msg = f"{owner}.{name} takes {self.kind.__name__} or None, got {value!r}"
             raise TypeError(msg)
+        if self.bounds is not None and isinstance(value, int) and not self.bounds[0] <= value <= self.bounds[1]:
+            msg = f"{owner}.{name} = {value}, expected {self.bounds[0]} to {self.bounds[1]}"
+            raise ValueError(msg)
+        return value
+
+    def flags(self, value: object, words: tuple[str, str]) -> Iterator[str]:
+        """Yield a value as nvJitLink or NVRTC spells it; `words` are those for False and True."""
+        if self.is_switch:
+            yield from [self.flag] if value else []
+        elif value is not None:
+            several = value if isinstance(value, tuple) else [words[value] if isinstance(value, bool) else value]
+            yield from (self.flag.format(one) for one in several)
 
 
-def _check_range(owner: str, field: str, value: int | None, low: int, high: int) -> None:
-    if value is not None and not low <= value <= high:
-        msg = f"{owner}.{field} = {value}, expected {low} to {high}"
-        raise ValueError(msg)
+def _options_of(options: object) -> dict[str, _Option]:
+    """Return the options by their names."""
+    return _options_of_class(type(options))  # type: ignore[arg-type] # mypy issue 11470: a class is hashable
+
+
+@cache
+def _options_of_class(owner: type) -> dict[str, _Option]:
+    return {one.name: one.metadata["option"] for one in fields(owner)}
+
+
+def _check(options: object) -> None:
+    """Check the fields of options, and keep names as a tuple."""
+    for name, option in _options_of(options).items():
+        value = getattr(options, name)
+        if value is not None:
+            object.__setattr__(options, name, option.checked(type(options).__name__, name, value))
+
+
+def _flags(options: object, words: tuple[str, str], **instead: object) -> list[str]:
+    """Return the flags of options, some of which have other values."""
+    return [
+        flag
+        for name, option in _options_of(options).items()
+        if option.flag
+        for flag in option.flags(instead.get(name, getattr(options, name)), words)
+    ]
 
 
 @dataclass(frozen=True)
@@ -72,10 +144,9 @@ class DriverOption:
     value: int | tuple[str, ...]
 
 
-# CUjit_option of cuda.h
-_MAX_REGISTERS, _OPTIMIZATION_LEVEL, _TARGET, _DEBUG, _VERBOSE, _LINE_INFO = 0, 7, 9, 11, 12, 13
-_FTZ, _PREC_DIV, _PREC_SQRT, _FMA = 21, 22, 23, 24
-_KERNEL_NAMES, _OPTIMIZE_UNUSED = 25, 29
+#: The CUjit_option of cuda.h that the architecture is.
+_TARGET: Final = 9
+_NO_EFFECT: Final = "its CU_JIT option only served LTO-IR from before CUDA 12.0, and has no effect"
 # CUjit_target: accelerated and family-specific targets are offset by these
 _TARGET_OFFSET = {"": 0, "a": 0x10000, "f": 0x20000}
 
@@ -144,46 +215,52 @@ class LinkerOptions:
         If a value has the wrong type or is out of range; names the field.
     """
 
-    name: str = "<default linker>"
-    arch: str | None = None
-    max_register_count: int | None = None
-    time: bool | None = None
-    verbose: bool | None = None
-    link_time_optimization: bool | None = None
-    ptx: bool | None = None
-    optimization_level: int | None = None
-    debug: bool | None = None
-    lineinfo: bool | None = None
-    ftz: bool | None = None
-    prec_div: bool | None = None
-    prec_sqrt: bool | None = None
-    fma: bool | None = None
-    kernels_used: Names = None
-    variables_used: Names = None
-    optimize_unused_variables: bool | None = None
-    ptxas_options: Names = None
-    split_compile: int | None = None
-    split_compile_extended: int | None = None
-    no_cache: bool | None = None
-    incremental: bool | None = None
-    check_inputs: bool = True
-    policy: str | None = None
-    contain: bool = False
+    name: str = _Option(str).field("<default linker>")
+    arch: str | None = _Option(str, "-arch={}").field(None)
+    max_register_count: int | None = _Option(int, "-maxrregcount={}", bounds=(1, 255), jit=0).field(None)
+    time: bool | None = _Option(bool, "-time").field(None)
+    verbose: bool | None = _Option(bool, "-verbose", jit=12).field(None)
+    link_time_optimization: bool | None = _Option(bool, "-lto").field(None)
+    ptx: bool | None = _Option(bool, "-ptx").field(None)
+    optimization_level: int | None = _Option(int, "-O{}", bounds=(0, 4), jit=7).field(None)
+    debug: bool | None = _Option(bool, "-g", jit=11).field(None)
+    lineinfo: bool | None = _Option(bool, "-lineinfo", jit=13).field(None)
+    ftz: bool | None = _Option(bool, "-ftz={}", jit=21, deprecated=_NO_EFFECT, only_lto=True).field(None)
+    prec_div: bool | None = _Option(bool, "-prec-div={}", jit=22, deprecated=_NO_EFFECT, only_lto=True).field(None)
+    prec_sqrt: bool | None = _Option(bool, "-prec-sqrt={}", jit=23, deprecated=_NO_EFFECT, only_lto=True).field(None)
+    fma: bool | None = _Option(bool, "-fma={}", jit=24, deprecated=_NO_EFFECT, only_lto=True).field(None)
+    kernels_used: Names = _Option(
+        tuple,
+        "-kernels-used={}",
+        jit=25,
+        deprecated="CU_JIT_REFERENCED_KERNEL_NAMES is, too; it keeps every kernel whose name contains one of these",
+    ).field(None)
+    # CU_JIT_REFERENCED_VARIABLE_NAMES keeps every variable and drops every kernel that is not named (measured on driver
+    # 580.159.04), the opposite of the caller's intention
+    variables_used: Names = _Option(tuple, "-variables-used={}").field(None)
+    optimize_unused_variables: bool | None = _Option(
+        bool, "-optimize-unused-variables", jit=29, deprecated=_NO_EFFECT
+    ).field(None)
+    ptxas_options: Names = _Option(tuple, "-Xptxas={}").field(None)
+    split_compile: int | None = _Option(int, "-split-compile={}", bounds=(0, 1 << 16), off=1).field(None)
+    split_compile_extended: int | None = _Option(int, "-split-compile-extended={}", bounds=(0, 1 << 16), off=1).field(
+        None
+    )
+    no_cache: bool | None = _Option(bool, "-no-cache").field(None)
+    incremental: bool | None = _Option(bool, "-r").field(None)
+    check_inputs: bool = _Option(bool).field(default=True)
+    policy: str | None = _Option(str).field(None)
+    contain: bool = _Option(bool).field(default=False)
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        owner = type(self).__name__
+        _check(self)
         if self.arch is not None and parse_architecture(self.arch)[0] == "lto":
-            msg = f"{owner}.arch = {self.arch!r}: write {self.arch.replace('lto', 'sm')} (LTO is a separate option)"
+            msg = (
+                f"LinkerOptions.arch = {self.arch!r}: write {self.arch.replace('lto', 'sm')} (LTO is a separate option)"
+            )
             raise ValueError(msg)
         if self.policy is not None:
             policy_named(self.policy)
-        _check_range(owner, "max_register_count", self.max_register_count, 1, 255)
-        _check_range(owner, "optimization_level", self.optimization_level, 0, 4)
-        _check_range(owner, "split_compile", self.split_compile, 0, 1 << 16)
-        _check_range(owner, "split_compile_extended", self.split_compile_extended, 0, 1 << 16)
-        for field in ("kernels_used", "variables_used", "ptxas_options"):
-            object.__setattr__(self, field, names_of(owner, field, getattr(self, field)))
         if self.ptx and self.link_time_optimization is False:
             msg = "LinkerOptions.ptx needs link_time_optimization, which is set to False"
             raise ValueError(msg)
@@ -202,7 +279,7 @@ class LinkerOptions:
         return []
 
     @cached_property
-    def _written(self) -> dict[tuple[object, ...], tuple[list[Any], _Warnings]]:
+    def _written(self) -> dict[tuple[object, ...], tuple[list[DriverOption] | list[str], _Warnings]]:
         """What `written` keeps: the options and their warnings, by backend, version, architecture and LTO."""
         return {}
 
@@ -250,41 +327,8 @@ class LinkerOptions:
                 "nvjitlink",
                 f"makes PTX for it (ptx=True) but no cubin: write {arch.replace('compute', 'sm')}",
             )
-        switches = (
-            ("-time", self.time),
-            ("-verbose", self.verbose),
-            ("-lto", lto),
-            ("-ptx", self.ptx),
-            ("-g", self.debug),
-            ("-lineinfo", self.lineinfo),
-            ("-optimize-unused-variables", self.optimize_unused_variables),
-            ("-no-cache", self.no_cache),
-            ("-r", self.incremental),
-        )
-        values: tuple[tuple[str, int | bool | None], ...] = (
-            ("-maxrregcount", self.max_register_count),
-            ("-ftz", self.ftz),
-            ("-prec-div", self.prec_div),
-            ("-prec-sqrt", self.prec_sqrt),
-            ("-fma", self.fma),
-            ("-split-compile", self.split_compile),
-            ("-split-compile-extended", self.split_compile_extended),
-        )
-        modes = {"ftz": self.ftz, "prec_div": self.prec_div, "prec_sqrt": self.prec_sqrt, "fma": self.fma}
-        lists = (
-            ("-kernels-used", self.kernels_used),
-            ("-variables-used", self.variables_used),
-            ("-Xptxas", self.ptxas_options),
-        )
-        level = [] if self.optimization_level is None else [f"-O{self.optimization_level}"]
-        written = [
-            f"-arch={arch}",
-            *level,
-            *(option for option, on in switches if on),
-            *(f"{option}={int(value)}" for option, value in values if value is not None),
-            *(f"{option}={name}" for option, names in lists for name in names or ()),
-        ]
-        return written, () if lto else tuple(_without_lto(modes))
+        written = _flags(self, ("0", "1"), arch=arch, link_time_optimization=lto)
+        return written, () if lto else tuple(_without_lto(self))
 
     def for_driver(self, arch: str) -> list[DriverOption]:
         """Return the options for cuLink*.
@@ -306,50 +350,25 @@ class LinkerOptions:
         return options
 
     def _write_for_driver(self, arch: str) -> tuple[list[DriverOption], _Warnings]:
-        unsupported: tuple[tuple[str, object, object], ...] = (
-            ("time", self.time, False),
-            ("link_time_optimization", self.link_time_optimization, False),
-            ("ptx", self.ptx, False),
-            # CU_JIT_REFERENCED_VARIABLE_NAMES keeps every variable and drops every kernel that is not named (measured
-            # on driver 580.159.04), the opposite of what the caller wants
-            ("variables_used", self.variables_used, ()),
-            ("ptxas_options", self.ptxas_options, ()),
-            ("split_compile", self.split_compile, 1),
-            ("split_compile_extended", self.split_compile_extended, 1),
-            ("no_cache", self.no_cache, False),
-            ("incremental", self.incremental, False),
-        )
-        for field, value, off in unsupported:
-            if value is not None and value != off:
-                raise _unsupported(field, value, "driver", "has no such option")
+        options = _options_of(self)
+        for name, option in options.items():
+            value = getattr(self, name)
+            if option.flag and option.jit is None and name != "arch" and value not in (None, (), option.off):
+                raise _unsupported(name, value, "driver", "has no such option")
         prefix, number, suffix = parse_architecture(arch)
         if prefix != "sm":
             raise _unsupported("arch", arch, "driver", f"links for real architectures only: write sm_{number}{suffix}")
-        numbers: tuple[tuple[int, str, int | bool | None, bool], ...] = (
-            (_MAX_REGISTERS, "max_register_count", self.max_register_count, False),
-            (_OPTIMIZATION_LEVEL, "optimization_level", self.optimization_level, False),
-            (_DEBUG, "debug", self.debug or None, False),
-            (_VERBOSE, "verbose", self.verbose or None, False),
-            (_LINE_INFO, "lineinfo", self.lineinfo or None, False),
-            (_FTZ, "ftz", self.ftz, True),
-            (_PREC_DIV, "prec_div", self.prec_div, True),
-            (_PREC_SQRT, "prec_sqrt", self.prec_sqrt, True),
-            (_FMA, "fma", self.fma, True),
-            (_OPTIMIZE_UNUSED, "optimize_unused_variables", self.optimize_unused_variables or None, True),
-        )
-        options = [DriverOption(_TARGET, "arch", number + _TARGET_OFFSET[suffix])]
+        written = [DriverOption(_TARGET, "arch", number + _TARGET_OFFSET[suffix])]
         warnings = []
-        for key, field, value, deprecated in numbers:
-            if value is not None:
-                options.append(DriverOption(key, field, int(value)))
-                if deprecated:
-                    why = "its CU_JIT option only served LTO-IR from before CUDA 12.0, and has no effect"
-                    warnings.append(_deprecated(field, why))
-        if self.kernels_used:
-            options.append(DriverOption(_KERNEL_NAMES, "kernels_used", tuple(self.kernels_used)))
-            why = "CU_JIT_REFERENCED_KERNEL_NAMES is, too; it keeps every kernel whose name contains one of these"
-            warnings.append(_deprecated("kernels_used", why))
-        return options, tuple(warnings)
+        for name, option in options.items():
+            value = getattr(self, name)
+            if option.jit is None or value in (None, ()) or (option.is_switch and not value):
+                continue
+            written.append(DriverOption(option.jit, name, value if isinstance(value, tuple) else int(value)))
+            if option.deprecated:
+                text = f"LinkerOptions.{name} is deprecated on the driver backend: {option.deprecated}"
+                warnings.append((text, DeprecationWarning))
+        return written, tuple(warnings)
 
     def kept(self, backend: Backend, version: CudaVersion | None, lto: bool) -> list[DriverOption] | list[str] | None:
         """Return what `written` has kept for `arch`; None before, without `arch`, and where there is a warning."""
@@ -407,19 +426,15 @@ def _unsupported(field: str, value: object, backend: Backend, why: str) -> Value
     return ValueError(f"LinkerOptions.{field} = {value!r}: the {backend} backend {why}")
 
 
-def _without_lto(values: dict[str, bool | None]) -> Iterator[tuple[str, type[Warning]]]:
+def _without_lto(options: LinkerOptions) -> Iterator[tuple[str, type[Warning]]]:
     """Yield the warnings about options without effect: the code is compiled already (measured: the same images)."""
-    for field, value in values.items():
-        if value is not None:
+    for name, option in _options_of(options).items():
+        if option.only_lto and (value := getattr(options, name)) is not None:
             text = (
-                f"LinkerOptions.{field} = {value!r} has no effect without LTO (backend nvjitlink): give it to the "
+                f"LinkerOptions.{name} = {value!r} has no effect without LTO (backend nvjitlink): give it to the "
                 "compiler, as in ProgramOptions, or link LTO-IR"
             )
             yield text, UserWarning
-
-
-def _deprecated(field: str, why: str) -> tuple[str, type[Warning]]:
-    return f"LinkerOptions.{field} is deprecated on the driver backend: {why}", DeprecationWarning
 
 
 def _issue(warnings: _Warnings) -> None:
@@ -458,64 +473,31 @@ class ProgramOptions:
         If a value has the wrong type or is out of range; names the field.
     """
 
-    name: str = "<default program>"
-    arch: str | None = None
-    relocatable_device_code: bool | None = None
-    link_time_optimization: bool | None = None
-    debug: bool | None = None
-    lineinfo: bool | None = None
-    max_register_count: int | None = None
-    ftz: bool | None = None
-    prec_div: bool | None = None
-    prec_sqrt: bool | None = None
-    fma: bool | None = None
-    use_fast_math: bool | None = None
-    define_macro: Names = None
-    undefine_macro: Names = None
-    include_path: Names = None
-    pre_include: Names = None
-    std: str | None = None
-    extra_options: Names = None
+    name: str = _Option(str).field("<default program>")
+    arch: str | None = _Option(str, "--gpu-architecture={}").field(None)
+    relocatable_device_code: bool | None = _Option(bool, "--relocatable-device-code={}").field(None)
+    link_time_optimization: bool | None = _Option(bool, "-dlto").field(None)
+    debug: bool | None = _Option(bool, "--device-debug").field(None)
+    lineinfo: bool | None = _Option(bool, "--generate-line-info").field(None)
+    max_register_count: int | None = _Option(int, "--maxrregcount={}", bounds=(1, 255)).field(None)
+    ftz: bool | None = _Option(bool, "--ftz={}").field(None)
+    prec_div: bool | None = _Option(bool, "--prec-div={}").field(None)
+    prec_sqrt: bool | None = _Option(bool, "--prec-sqrt={}").field(None)
+    fma: bool | None = _Option(bool, "--fmad={}").field(None)
+    use_fast_math: bool | None = _Option(bool, "--use_fast_math").field(None)
+    define_macro: Names = _Option(tuple, "--define-macro={}").field(None)
+    undefine_macro: Names = _Option(tuple, "--undefine-macro={}").field(None)
+    include_path: Names = _Option(tuple, "--include-path={}").field(None)
+    pre_include: Names = _Option(tuple, "--pre-include={}").field(None)
+    std: str | None = _Option(str, "--std={}").field(None)
+    extra_options: Names = _Option(tuple, "{}").field(None)
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        _check(self)
         if self.arch is not None:
             parse_architecture(self.arch)
-        _check_range(type(self).__name__, "max_register_count", self.max_register_count, 1, 255)
-        for field in ("define_macro", "undefine_macro", "include_path", "pre_include", "extra_options"):
-            object.__setattr__(self, field, names_of(type(self).__name__, field, getattr(self, field)))
 
     def for_nvrtc(self, arch: str | None, *, lto: bool) -> list[str]:
         """Return the options for NVRTC. Source: NVRTC documentation, "Supported Compile Options"."""
-        values: tuple[tuple[str, object], ...] = (
-            ("--gpu-architecture", arch),
-            ("--relocatable-device-code", self.relocatable_device_code),
-            ("--maxrregcount", self.max_register_count),
-            ("--ftz", self.ftz),
-            ("--prec-div", self.prec_div),
-            ("--prec-sqrt", self.prec_sqrt),
-            ("--fmad", self.fma),
-            ("--std", self.std),
-        )
-        switches = (
-            ("-dlto", lto or self.link_time_optimization),
-            ("--device-debug", self.debug),
-            ("--generate-line-info", self.lineinfo),
-            ("--use_fast_math", self.use_fast_math),
-        )
-        lists = (
-            ("--define-macro=", self.define_macro),
-            ("--undefine-macro=", self.undefine_macro),
-            ("--include-path=", self.include_path),
-            ("--pre-include=", self.pre_include),
-            ("", self.extra_options),
-        )
-        return [
-            *(
-                f"{option}={str(value).lower() if isinstance(value, bool) else value}"
-                for option, value in values
-                if value is not None
-            ),
-            *(option for option, on in switches if on),
-            *(f"{option}{name}" for option, names in lists for name in names or ()),
-        ]
+        lto = bool(lto or self.link_time_optimization)
+        return _flags(self, ("false", "true"), arch=arch, link_time_optimization=lto)

@@ -198,9 +198,9 @@ def test_driver_options() -> None:
     assert [(option.key, option.value) for option in options.for_driver("sm_90a")] == [
         (9, 0x10000 + 90),
         (0, 32),
+        (12, 1),
         (7, 4),
         (11, 1),
-        (12, 1),
         (13, 1),
     ]
     assert LinkerOptions().for_driver("sm_120f") == [DriverOption(9, "arch", 0x20000 + 120)]
@@ -266,15 +266,15 @@ def test_program_options() -> None:
     assert options.for_nvrtc("sm_90", lto=True) == [
         "--gpu-architecture=sm_90",
         "--relocatable-device-code=true",
+        "-dlto",
+        "--device-debug",
         "--maxrregcount=32",
         "--ftz=true",
         "--prec-div=false",
-        "--std=c++17",
-        "-dlto",
-        "--device-debug",
         "--define-macro=A",
         "--define-macro=B=2",
         "--include-path=/x",
+        "--std=c++17",
         "-w",
     ]
     assert ProgramOptions().for_nvrtc(None, lto=False) == []
