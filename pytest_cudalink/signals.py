@@ -1,10 +1,10 @@
-"""The names of signals."""
+"""How a process ended: the names of signals."""
 
 from __future__ import annotations
 
 import signal
 
-__all__ = ["signal_name"]
+__all__ = ["ending", "signal_name"]
 
 
 def signal_name(exit_code: int) -> str | None:
@@ -13,6 +13,13 @@ def signal_name(exit_code: int) -> str | None:
     Parameters
     ----------
     exit_code : int
-        Negative, as Python has it, if a signal ended the process.
+        If a signal ended the process: negative, as Python has it, or above 128, as a shell has it.
     """
-    return signal.Signals(-exit_code).name if -exit_code in set(signal.Signals) else None
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    return signal.Signals(number).name if number in set(signal.Signals) else None
+
+
+def ending(exit_code: int) -> str:
+    """Return how a process ended, with a verb: ``"was killed by SIGSEGV"``, ``"ended with exit code 3"``."""
+    name = signal_name(exit_code)
+    return f"was killed by {name}" if name else f"ended with exit code {exit_code}"

@@ -34,13 +34,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the files; return exit code 1 if a file that differs was left unchanged, 2 if a file cannot be used."""
-    from ..matrix.adopt import AdoptError, plan_changes
+    from ..matrix import CellsError
+    from ..matrix.adopt import plan_changes
 
     root = Path.cwd()
     try:
         changes = plan_changes(root, options.runner, options.ci)
         return _carry_out(root, changes, options)
-    except (AdoptError, OSError) as error:
+    except (CellsError, OSError) as error:
         sys.stderr.write(f"cudalink init: {error}\n")
         return 2
 

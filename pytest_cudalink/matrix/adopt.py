@@ -5,24 +5,22 @@ from __future__ import annotations
 import ast
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from . import ci as pipelines
 from .keys import MAJOR
-from .project import major_of_extra
+from .project import Project, major_of_extra
 from .reading import CellsError
 from .runner import CELLS, RECORDS, newest
 
-__all__ = ["CI", "RUNNERS", "AdoptError", "Change", "plan_changes"]
+__all__ = ["CI", "RUNNERS", "Change", "plan_changes"]
 
 RUNNERS: Final = ("nox", "tox")
 CI: Final = ("github", "gitlab", "none")
@@ -38,10 +36,6 @@ _BROUGHT_BY: Final = {
 }
 #: Operators of a requirement that limit a version from below.
 _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
-
-
-class AdoptError(ValueError):
-    """A file of the project cannot be read; the message says which and why."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +72,11 @@ def plan_changes(root: Path, runner: str | None = None, ci: str | None = None) -
         ``"nox"`` or ``"tox"``; default tox if the project has it and no noxfile.
     ci : str, optional
         ``"github"``, ``"gitlab"`` or ``"none"``; default the one that the project has, else GitHub.
+
+    Raises
+    ------
+    CellsError
+        If a file of the project cannot be read.
     """
     has_tox = _tox_file(root) is not None
     runner = runner or ("tox" if has_tox and not (root / "noxfile.py").exists() else "nox")
@@ -99,10 +98,7 @@ def _template(name: str) -> str:
 
 def _pipeline(root: Path, name: str, runner: str) -> str:
     """Return a template of a CI with the runner and the Python of the project."""
-    try:
-        python = pipelines.default_python(root)
-    except CellsError as error:
-        raise AdoptError(str(error)) from error
+    python = pipelines.default_python(root)
     words = {
         "RUNNER": runner,
         "RUN": f"{pipelines.RUNNER_PACKAGES[runner]}{pipelines.RUN[runner]}",
@@ -167,17 +163,7 @@ def _tox_file(root: Path) -> Path | None:
     for name in ("tox.ini", "tox.toml"):
         if (root / name).exists():
             return Path(name)
-    return Path("pyproject.toml") if "tox" in _pyproject(root).get("tool", {}) else None
-
-
-def _pyproject(root: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(_read(root / "pyproject.toml"))
-    except FileNotFoundError:
-        return {}
-    except tomllib.TOMLDecodeError as error:
-        msg = f"{root / 'pyproject.toml'}: not TOML: {error}"
-        raise AdoptError(msg) from error
+    return Path("pyproject.toml") if Project.read(root).has_tox else None
 
 
 def _read(path: Path) -> str:
@@ -185,8 +171,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        msg = f"{path}: not UTF-8: {error}"
-        raise AdoptError(msg) from error
+        raise CellsError([f"{path}: not UTF-8: {error}"]) from error
 
 
 def _added(present: str, text: str) -> str:
@@ -206,28 +191,26 @@ def _included(root: Path) -> list[Change]:
 
 def _cells(root: Path) -> str:
     """Return the first cells, with the extras, groups and test folder of the project."""
-    project = _pyproject(root)
-    groups = _of_tests(project.get("dependency-groups"))
-    extras = _of_tests(project.get("project", {}).get("optional-dependencies"))
+    project = Project.read(root)
     tests = next((name for name in ("tests", "test") if (root / name).is_dir()), "")
-    words: dict[str, list[str]] = {"PACKAGES": [], "GROUPS": groups, "EXTRAS": extras}
-    words["TESTS"] = [tests] if tests else []
+    words: dict[str, list[str]] = {"PACKAGES": [], "TESTS": [tests] if tests else []}
+    words |= {"GROUPS": _of_tests(project.groups), "EXTRAS": _of_tests(project.extras)}
     text = _template("cells.toml").replace(
         "@NEWEST@", str(max(one for one in toolchains.releases() if one.major == 13))
     )
-    required = _requirements(project.get("project", {}))
+    required = project.dependencies
     unlimited = [one.name for one in required if not any(each.operator in _FROM_BELOW for each in one.specifier)]
     text = _proposed(text, "OLDEST", not required or unlimited)
     text = text.replace("@UNLIMITED@", f"; without one: {', '.join(unlimited)}" if unlimited else "")
     asks_for_core = any(canonicalize_name(one.name) == "cuda-core" for one in required)
     previous = _previous_release("cuda-core") if asks_for_core else ""
-    name = str(project.get("project", {}).get("name", ""))
-    module = re.sub(r"[-.]+", "_", name) or "mylib"
+    module = re.sub(r"[-.]+", "_", project.name) or "mylib"
     forgotten = _forgotten(root, module, required)
     why = f".\n# Not yet for this project: {forgotten}" if forgotten else ""
-    text = _proposed(text, "BARE", not name or forgotten).replace("@MODULE@", module).replace("@FORGOTTEN@", why)
+    text = _proposed(text, "BARE", not project.name or forgotten)
+    text = text.replace("@MODULE@", module).replace("@FORGOTTEN@", why)
     text = _proposed(text, "CORE", not previous).replace("@PREVIOUS@", previous or "1.0.0")
-    if "project" not in project and "build-system" not in project:
+    if not project.is_installable:
         text = text.replace(
             "[defaults]\n",
             '[defaults]\n# this folder has no pyproject.toml that could be installed\ninstall = "none"\n',
@@ -237,9 +220,8 @@ def _cells(root: Path) -> str:
     return text
 
 
-def _of_tests(tables: Any) -> list[str]:
+def _of_tests(names: Iterable[str]) -> list[str]:
     """Return the extra or the group of a project's tests, and that of a release of CUDA as each cell fills it in."""
-    names = list(tables) if isinstance(tables, dict) else []
     tests = [name for wanted in _TESTS for name in names if canonicalize_name(name) == wanted]
     of_cuda = [re.sub(r"\d\d", MAJOR, name, count=1) for name in names if major_of_extra(name) is not None]
     return [*tests[:1], *of_cuda[:1]]
@@ -285,15 +267,6 @@ def _imports(root: Path, module: str) -> Iterator[str]:
 def _proposed(text: str, name: str, unfit: object) -> str:
     """Return a template whose block ``#NAME#`` counts, or is a comment where it does not fit the project."""
     return re.sub(rf"^#{name}# ?", "# " if unfit else "", text, flags=re.MULTILINE)
-
-
-def _requirements(project: dict[str, Any]) -> list[Requirement]:
-    """Return what a project requires itself, as far as pyproject.toml says it."""
-    found = []
-    for one in project.get("dependencies", []):
-        with suppress(InvalidRequirement, TypeError):
-            found.append(Requirement(one))
-    return found
 
 
 def _previous_release(package: str) -> str:

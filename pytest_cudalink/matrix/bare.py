@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..compat import names
-from ..signals import signal_name
+from ..signals import ending, signal_name
 from . import hiding
 from .cell_facts import cell_facts
 
@@ -298,8 +298,7 @@ def _reason(code: int, output: str, judgement: Judgement) -> str:
     if code == 0:
         return next((text.splitlines()[0] for text in (*judgement.problems, *judgement.notes)), "")
     lines = [line for line in output.splitlines() if line.strip()]
-    ended = f"was killed by signal {-code}" if code < 0 else f"exit code {code}"
-    return lines[-1].strip() if lines else ended
+    return lines[-1].strip() if lines else ending(code)
 
 
 def _run(

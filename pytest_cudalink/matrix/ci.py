@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from ..plurals import counted
 from .cells import Cell
+from .project import Project
 from .reading import CellsError
 from .runner import CELLS, RECORDS
 from .shards import spread
@@ -68,13 +68,10 @@ def default_python(root: Path) -> str:
     CellsError
         If ``pyproject.toml`` cannot be read, or allows no Python that the plugin runs on.
     """
-    file = root / "pyproject.toml"
+    file, text = root / "pyproject.toml", Project.read(root).requires_python
     try:
-        text = str(tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}).get("requires-python", ""))
         allowed = SpecifierSet(text)
-    except FileNotFoundError:
-        return f"3.{_MINORS[0]}"
-    except (InvalidSpecifier, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except InvalidSpecifier as error:
         raise CellsError([f"{file}: {error}"]) from error
     for minor in _MINORS:
         if allowed.contains(f"3.{minor}.{_NEWEST_PATCH}"):

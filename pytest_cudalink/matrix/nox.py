@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..signals import ending
 from ..toolchains import ToolchainError
 from . import runner
 from .cells import Cell
@@ -135,21 +136,21 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         environment = runner.prepare(cell, root, session.log)
         given = () if judged else session.posargs
         program = runner.command(cell, given, Path.cwd())
-        step = "pytest" if cell.runs_pytest else "the steps of the cell"
+        step = cell.program
         # bare steps are run by the Python of nox, which is not in the environment
         outside: dict[str, Any] = {} if cell.runs_pytest else {"external": True}
         with runner.copied(end) as stderr:
             session.run(*program, env=environment, stderr=stderr, **outside)
     except CommandFailed as error:
         code = _exit_code(error)
-        how = f"exit code {code}" if code is not None else str(error.reason or "an error")
+        how = ending(code) if code is not None else f"ended with {error.reason or 'an error'}"
         said = end.decode(errors="replace")
         if code is not None and step != _INSTALLATION and (words := runner.conclude(cell, root, code, said)):
             session.warn(words)
-        runner.note(cell, root, f"{step} ended with {how}; `nox -s {cell.name}` shows why")
+        runner.note(cell, root, f"{step} {how}; `nox -s {cell.name}` shows why")
         if not judged:
             raise
-        session.skip(f"RED: {step} ended with {how}")
+        session.skip(f"RED: {step} {how}")
     except (CellsError, ToolchainError, OSError) as error:
         runner.note(cell, root, str(error))
         if not judged:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -14,8 +16,9 @@ from packaging.utils import canonicalize_name
 from ..plurals import listed
 from .cells import Cell
 from .keys import MAJOR, version_of
+from .reading import CellsError
 
-__all__ = ["Wanted", "major_of_extra", "named", "project_table", "requirements", "warnings"]
+__all__ = ["CellRequirement", "Project", "major_of_extra", "requirements", "warnings"]
 
 #: Names of extras that bring one major release of CUDA.
 _OF_MAJOR: Final = re.compile(r"(?:cu|cuda|ctk)-?(\d\d)x?")
@@ -23,7 +26,7 @@ _OF_MAJOR: Final = re.compile(r"(?:cu|cuda|ctk)-?(\d\d)x?")
 _NAMED: Final = 3
 
 
-class Wanted(NamedTuple):
+class CellRequirement(NamedTuple):
     """A requirement of a cell.
 
     Attributes
@@ -37,12 +40,62 @@ class Wanted(NamedTuple):
     where: str
 
 
-def project_table(root: Path) -> dict[str, Any]:
-    """Return the content of the project's ``pyproject.toml``; empty without one."""
-    try:
-        return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
+@dataclass(frozen=True)
+class Project:
+    """A project, as far as its ``pyproject.toml`` says it.
+
+    Attributes
+    ----------
+    name, requires_python : str
+    dynamic : list
+        What the build fills in.
+    dependencies : list of Requirement
+    extras, groups : mapping of str to list
+        The content of each extra and each dependency group.
+    has_table, is_installable, has_tox : bool
+        Whether there is a table ``project``, this or ``build-system``, and a configuration of tox.
+    """
+
+    name: str = ""
+    requires_python: str = ""
+    dynamic: list[object] = field(default_factory=list)
+    dependencies: list[Requirement] = field(default_factory=list)
+    extras: Mapping[str, object] = field(default_factory=dict)
+    groups: Mapping[str, object] = field(default_factory=dict)
+    has_table: bool = False
+    is_installable: bool = False
+    has_tox: bool = False
+
+    @classmethod
+    def read(cls, root: Path) -> Project:
+        """Return the project in a folder; an empty one without ``pyproject.toml``.
+
+        Raises
+        ------
+        CellsError
+            If the file cannot be read.
+        """
+        file = root / "pyproject.toml"
+        try:
+            content = tomllib.loads(file.read_bytes().decode())
+        except FileNotFoundError:
+            return cls()
+        except UnicodeDecodeError as error:
+            raise CellsError([f"{file}: not UTF-8: {error}"]) from error
+        except tomllib.TOMLDecodeError as error:
+            raise CellsError([f"{file}: not TOML: {error}"]) from error
+        table = _table(content.get("project"))
+        return cls(
+            str(table.get("name", "")),
+            str(table.get("requires-python", "")),
+            _list(table.get("dynamic")),
+            _read(table.get("dependencies")),
+            _table(table.get("optional-dependencies")),
+            _table(content.get("dependency-groups")),
+            bool(table),
+            is_installable=not content.keys().isdisjoint(("project", "build-system")),
+            has_tox="tox" in _table(content.get("tool")),
+        )
 
 
 def major_of_extra(name: str) -> int | None:
@@ -51,40 +104,32 @@ def major_of_extra(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def named(tables: Any, name: str) -> Any:
-    """Return the entry of an extra or a dependency group, whose names are compared as installers do; None without."""
+def _named(tables: Mapping[str, object], name: str) -> list[object] | None:
+    """Return the content of an extra or a group, whose names are compared as installers do; None without it."""
     wanted = canonicalize_name(name)
-    return next((value for key, value in _table(tables).items() if canonicalize_name(key) == wanted), None)
+    return next((_list(value) for key, value in tables.items() if canonicalize_name(key) == wanted), None)
 
 
-def requirements(cell: Cell, content: Mapping[str, Any]) -> list[Wanted]:
-    """Return what a cell requires besides the toolkit, as far as the project's file says it.
-
-    Parameters
-    ----------
-    cell : Cell
-    content : mapping
-        That of ``pyproject.toml``.
-    """
-    project = _table(content.get("project"))
-    own = canonicalize_name(str(project.get("name", "")))
-    found: list[Wanted] = []
+def requirements(cell: Cell, project: Project) -> list[CellRequirement]:
+    """Return the requirements of a cell besides its toolkit."""
+    own = canonicalize_name(project.name)
+    found: list[CellRequirement] = []
     extras = list(cell.values.extras) if cell.values.install != "none" else []
     if cell.values.install != "none":
-        found += _read(project.get("dependencies"), "dependencies")
+        found += [CellRequirement(one, "dependencies") for one in project.dependencies]
     for extra in extras:  # grows where an extra requires others of the project
-        for one in _read(named(project.get("optional-dependencies"), extra), f"extra {extra}"):
-            if canonicalize_name(one.requirement.name) != own:
-                found.append(one)
+        for one in _read(_named(project.extras, extra)):
+            if canonicalize_name(one.name) != own:
+                found.append(CellRequirement(one, f"extra {extra}"))
             else:
-                extras += sorted(one.requirement.extras.difference(extras))
+                extras += sorted(one.extras.difference(extras))
     groups = list(cell.values.groups)
     for group in groups:
-        entries = named(content.get("dependency-groups"), group)
-        found += _read(entries, f"group {group}")
-        included = [one.get("include-group") for one in _list(entries) if isinstance(one, dict)]
+        entries = _named(project.groups, group)
+        found += [CellRequirement(one, f"group {group}") for one in _read(entries)]
+        included = [one.get("include-group") for one in entries or () if isinstance(one, dict)]
         groups += [name for name in included if isinstance(name, str) and name not in groups]
-    return found + _read(list(cell.values.packages), "packages")
+    return found + [CellRequirement(one, "packages") for one in _read(list(cell.values.packages))]
 
 
 def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
@@ -93,38 +138,37 @@ def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
     A requirement with an extra for one major release of CUDA does not fit the toolkits of another: an installer takes
     a release of the package, perhaps years old, that has no such extra, and says nothing.
     """
-    content = project_table(root)
+    project = Project.read(root)
     found: dict[str, list[str]] = {}
     for cell in cells:
         toolkit = version_of(cell.ctk)
         if not cell.is_bare:
-            for text in _missing(cell, content):
+            for text in _missing(cell, project):
                 found.setdefault(text, []).append(cell.name)
         if toolkit is not None:
-            for text in _contradicting(cell, toolkit.major, content):
+            for text in _contradicting(cell, toolkit.major, project):
                 found.setdefault(text, []).append(cell.name)
     return [text.replace("CELLS", listed(names, _NAMED)) for text, names in found.items()]
 
 
-def _missing(cell: Cell, content: Mapping[str, Any]) -> Iterator[str]:
+def _missing(cell: Cell, project: Project) -> Iterator[str]:
     """Yield the extras and groups of a cell that the project does not have."""
-    project = _table(content.get("project"))
-    if cell.values.install != "none" and project and "optional-dependencies" not in project.get("dynamic", ()):
+    if cell.values.install != "none" and project.has_table and "optional-dependencies" not in project.dynamic:
         for extra in cell.values.extras:
-            if named(project.get("optional-dependencies"), extra) is None:
+            if _named(project.extras, extra) is None:
                 yield (
                     f"CELLS: the project has no extra {extra!r}, so that nothing is installed for it; add it to "
                     "[project.optional-dependencies] of pyproject.toml, or leave it out of `extras`"
                 )
     for group in cell.values.groups:
-        if named(content.get("dependency-groups"), group) is None:
+        if _named(project.groups, group) is None:
             yield (
                 f"CELLS: the project has no dependency group {group!r}, so that nothing can be installed; add it to "
                 "[dependency-groups] of pyproject.toml, or leave it out of `groups`"
             )
 
 
-def _contradicting(cell: Cell, major: int, content: Mapping[str, Any]) -> Iterator[str]:
+def _contradicting(cell: Cell, major: int, project: Project) -> Iterator[str]:
     """Yield the requirements of a cell whose extra is for another major release than its toolkit."""
     for key, names in (("extras", cell.values.extras), ("groups", cell.values.groups)):
         for name in names:
@@ -134,7 +178,7 @@ def _contradicting(cell: Cell, major: int, content: Mapping[str, Any]) -> Iterat
                     f"CELLS: {key} = [{name!r}] is for CUDA {other}, and the toolkit is CUDA {major}; write "
                     f"{_with_major(name)!r}, which each cell fills in"
                 )
-    for requirement, where in requirements(cell, content):
+    for requirement, where in requirements(cell, project):
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
         for extra in sorted(requirement.extras):
@@ -158,20 +202,18 @@ def _with_major(name: str) -> str:
     return re.sub(r"\d\d", MAJOR, name, count=1)
 
 
-def _read(lines: Any, where: str) -> list[Wanted]:
+def _read(lines: object) -> list[Requirement]:
     """Return the requirements of a list; what is a path, an address or a table is left out."""
     found = []
     for line in _list(lines):
-        try:
-            found.append(Wanted(Requirement(line), where))
-        except (InvalidRequirement, TypeError):
-            continue
+        with suppress(InvalidRequirement, TypeError):
+            found.append(Requirement(line))  # type: ignore[arg-type] # (a table is a TypeError)
     return found
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _table(value: Any) -> dict[str, Any]:
+def _table(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}

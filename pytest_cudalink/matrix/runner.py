@@ -14,15 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
+from packaging.requirements import Requirement
 
 from .. import toolchains
-from ..signals import signal_name
+from ..signals import ending, signal_name
 from .cell_facts import NEWER
 from .cells import Cell
-from .keys import LATEST, LOWEST, package_requirement
-from .project import project_table, requirements
+from .keys import LATEST, LOWEST, distribution, package_requirement
+from .project import Project, requirements
 from .reading import CellsError
 
 __all__ = [
@@ -185,36 +184,27 @@ def note_newer(cell: Cell, root: Path) -> None:
     """
     file = chosen_file(cell, root).with_name(f"{cell.name}{NEWER}")
     file.unlink(missing_ok=True)
-    wanted = [str(one.requirement) for one in requirements(cell, project_table(root))]
-    if not wanted or cell.ctk == "none" or cell.values.resolution in ("lowest", "lowest-direct") or not _uv():
+    wanted = [str(one.requirement) for one in requirements(cell, Project.read(root))]
+    if not wanted or cell.ctk == "none" or cell.values.resolution in ("lowest", "lowest-direct"):
         return
     try:
         pins = _compile(cell, root, wanted)
     except CellsError:
         return
     # packages of the toolkit, and those whose version the cell chooses, are older because the cell says so
-    chosen = {_name(one) for one in cell.packages if one not in cell.values.packages} | cell.versions.keys()
-    pins = [one for one in pins if _name(one) not in chosen and not _OF_TOOLKIT.match(one)]
+    chosen = {distribution(one) for one in cell.packages if one not in cell.values.packages} | cell.versions.keys()
+    pins = [one for one in pins if distribution(one) not in chosen and not _OF_TOOLKIT.match(one)]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(f"{one}\n" for one in pins), encoding="utf-8")
 
 
 def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str) -> list[str]:
     """Return the versions that uv chooses for some requirements, as requirements."""
-    uv = _uv()
-    if uv is None:
+    version = (cell.python or f"{sys.version_info[0]}.{sys.version_info[1]}").rstrip("t")
+    done = _ask_uv(requirements, root, "--no-progress", "--python-version", version, *options)
+    if done is None:
         msg = f"the cell {cell.name} asks for the oldest versions, which uv finds and pip cannot; install uv"
         raise CellsError([msg])
-    version = (cell.python or f"{sys.version_info[0]}.{sys.version_info[1]}").rstrip("t")
-    quiet = ("-q", "--no-header", "--no-annotate", "--no-progress", "--python-version", version)
-    done = subprocess.run(  # noqa: S603
-        [uv, "pip", "compile", *quiet, *options, "-"],
-        input="\n".join(requirements),
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
     if done.returncode != 0:
         msg = f"the versions of the cell {cell.name} cannot be resolved by uv: {done.stderr.strip()}"
         raise CellsError([msg])
@@ -223,8 +213,8 @@ def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str)
 
 def _requirements(cell: Cell, root: Path, package: str) -> list[str]:
     """Return what the project and the cell require of a package."""
-    every = [*(str(one.requirement) for one in requirements(cell, project_table(root))), *cell.packages]
-    return list(dict.fromkeys(one for one in every if _name(one) == package))
+    every = [*(str(one.requirement) for one in requirements(cell, Project.read(root))), *cell.packages]
+    return list(dict.fromkeys(one for one in every if distribution(one) == package))
 
 
 def _limits(cell: Cell, root: Path, package: str) -> list[str]:
@@ -237,8 +227,7 @@ def _limits(cell: Cell, root: Path, package: str) -> list[str]:
     """
     found = _requirements(cell, root, package)
     if not any(Requirement(one).specifier for one in found):
-        project = project_table(root).get("project", {})
-        dynamic = "; its dependencies are dynamic" if "dependencies" in project.get("dynamic", []) else ""
+        dynamic = "; its dependencies are dynamic" if "dependencies" in Project.read(root).dynamic else ""
         msg = (
             f"the cell {cell.name} asks for {package} = 'lowest', but nothing in {root / 'pyproject.toml'} or the cell "
             f"limits its version{dynamic}; write a requirement such as '{package}>=1.0', or the version into the cell"
@@ -247,16 +236,9 @@ def _limits(cell: Cell, root: Path, package: str) -> list[str]:
     return found
 
 
-def _name(requirement: str) -> str:
-    try:
-        return str(canonicalize_name(Requirement(requirement).name))
-    except InvalidRequirement:
-        return ""
-
-
 def plugin_requirement(root: Path) -> list[str]:
     """Return the requirement of the plugin, or ``$CUDALINK_REQUIREMENT``; empty in the plugin's own project."""
-    if project_table(root).get("project", {}).get("name") == "pytest-cudalink":
+    if Project.read(root).name == "pytest-cudalink":
         return []
     return [os.environ.get("CUDALINK_REQUIREMENT") or "pytest-cudalink"]
 
@@ -287,27 +269,31 @@ def newest(requirement: str, folder: Path | None = None) -> str | None:
     folder : Path, optional
         Where uv runs: its settings and relative paths count from there.
     """
-    uv = _uv()
-    if uv is None:
-        return None
-    quiet = ("-q", "--no-header", "--no-annotate", "--no-deps")
     try:
-        done = subprocess.run(  # noqa: S603
-            [uv, "pip", "compile", *quiet, "-"],
-            input=requirement,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=_INDEX_SECONDS,
-            check=False,
-        )
+        done = _ask_uv([requirement], folder, "--no-deps", timeout=_INDEX_SECONDS)
     except subprocess.TimeoutExpired:
+        return None
+    if done is None:
         return None
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _uv() -> str | None:
-    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+def _ask_uv(
+    requirements: Sequence[str], folder: Path | None, *options: str, timeout: int | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """Return the answer of ``uv pip compile``; None without uv."""
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is None:
+        return None
+    return subprocess.run(  # noqa: S603
+        [uv, "pip", "compile", "-q", "--no-header", "--no-annotate", *options, "-"],
+        input="\n".join(requirements),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
 
 
 def arguments(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
@@ -508,12 +494,10 @@ def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
     from ..report import RecordError, Writer, read
 
     path = _record(cell, root)
-    what = "pytest" if cell.runs_pytest else "the steps of the cell"
-    name = _signal(code)
-    how = f"was killed by {name}" if name else f"ended with exit code {code}"
+    name, how = signal_name(code), ending(code)
     if not path.exists():
         lines = [line.strip() for line in _ESCAPES.sub("", said).splitlines() if line.strip(" ^~")]
-        note(cell, root, ": ".join(filter(None, [f"{what} {how}", " | ".join(lines[-_LAST_LINES:])])))
+        note(cell, root, ": ".join(filter(None, [f"{cell.program} {how}", " | ".join(lines[-_LAST_LINES:])])))
         return ""
     _note_file(cell, root).unlink(missing_ok=True)  # the record says more
     try:
@@ -538,8 +522,3 @@ def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
         f"pytest {how} ({where}); run with --cudalink-isolate or --cudalink-rerun-after-crash, so that a crash ends "
         "one test only"
     )
-
-
-def _signal(code: int) -> str | None:
-    """Return the name of the signal that an exit code stands for, also as a shell says it; None for no signal."""
-    return signal_name(code if code < 0 else 128 - code)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
+from pytest_cudalink import cli
 from pytest_cudalink.matrix import CellsError, load_cells
-from pytest_cudalink.matrix.project import major_of_extra, project_table, requirements, warnings
+from pytest_cudalink.matrix.project import Project, major_of_extra, requirements, warnings
 
 PROJECT = """
 [project]
@@ -51,7 +52,7 @@ def test_extras_and_groups_bring_others(warned, tmp_path) -> None:
     text = '[cells.a]\nextras = ["test"]\ngroups = ["dev"]\npackages = ["scipy"]'
     assert warned(text) == []
     (cell,) = load_cells(tmp_path / "cells.toml")
-    found = [(str(one.requirement), one.where) for one in requirements(cell, project_table(tmp_path))]
+    found = [(str(one.requirement), one.where) for one in requirements(cell, Project.read(tmp_path))]
     assert found == [
         ("numpy", "dependencies"),
         ("pytest", "extra test"),
@@ -62,7 +63,7 @@ def test_extras_and_groups_bring_others(warned, tmp_path) -> None:
     ]
     (tmp_path / "cells.toml").write_text(text + '\ninstall = "none"')
     (cell,) = load_cells(tmp_path / "cells.toml")
-    assert [one.where for one in requirements(cell, project_table(tmp_path))] == ["group dev", "group more", "packages"]
+    assert [one.where for one in requirements(cell, Project.read(tmp_path))] == ["group dev", "group more", "packages"]
 
 
 @pytest.mark.parametrize(
@@ -148,3 +149,13 @@ def test_the_command_warns(tmp_path, monkeypatch, capsys) -> None:
     Path("pyproject.toml").write_text("")
     assert cli.main(["matrix", "check", "--file", "cells.toml"]) == 0
     assert capsys.readouterr().out == "cells.toml: 6 cells, no errors\n"
+
+
+@pytest.mark.parametrize(("content", "fault"), [(b"[", "not TOML: "), (b"# \xe9", "not UTF-8: ")])
+def test_a_project_that_cannot_be_read(content, fault, tmp_path, monkeypatch, capsys) -> None:
+    """The check names the file, and has no traceback."""
+    (tmp_path / "pyproject.toml").write_bytes(content)
+    (tmp_path / "cells.toml").write_text("[cells.a]\n")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["matrix", "check", "--file", "cells.toml"]) == 1
+    assert capsys.readouterr().err.startswith(f"pyproject.toml: {fault}")
