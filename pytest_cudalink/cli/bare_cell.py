@@ -6,16 +6,15 @@ The runners call it; the keys of the cell come from the environment.
 from __future__ import annotations
 
 import ast
-import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..guardrails import provenance
 from ..matrix import bare
-from ..matrix.cells import KEYS_VARIABLE
+from ..matrix.cells import RunKeys
 from ..process import loader_log
 from ..process.loads import Opening
 
@@ -24,7 +23,7 @@ __all__ = ["judge", "run"]
 _VARIABLE: Final = "CUDALINK_PROVENANCE"
 
 
-def run(keys: Mapping[str, Any], environment: MutableMapping[str, str] = os.environ) -> int:
+def run(keys: RunKeys, environment: MutableMapping[str, str] = os.environ) -> int:
     """Run the steps of a bare cell as `pytest_cudalink.matrix.bare.run` does, with `judge`."""
     return bare.run(keys, environment, judge=judge)
 
@@ -101,4 +100,4 @@ def _record(library: provenance.Library) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(run(json.loads(os.environ.get(KEYS_VARIABLE, "{}"))))
+    sys.exit(run(RunKeys.read(os.environ)))

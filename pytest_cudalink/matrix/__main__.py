@@ -5,15 +5,13 @@ The keys of the cell come from the environment.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
 from . import hiding
-from .cells import KEYS_VARIABLE
+from .cells import RunKeys
 
 __all__: list[str] = []
 
 if __name__ == "__main__":
-    _keys = json.loads(os.environ.get(KEYS_VARIABLE, "{}"))
-    sys.exit(hiding.start(sys.argv[1:], _keys.get("hidden", ())))
+    sys.exit(hiding.start(sys.argv[1:], RunKeys.read(os.environ).hidden))

@@ -20,12 +20,13 @@ import uuid
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from ..compat import names
 from ..signals import ending, signal_name
 from . import hiding
 from .cell_facts import cell_facts
+from .cells import RunKeys
 
 if TYPE_CHECKING:
     from ..report import Writer
@@ -71,6 +72,17 @@ class _Step:
     folder: str | None = None
 
 
+class EnvironmentFacts(TypedDict):
+    """What the environment of a cell has; the places of its packages and of its Python are ``sites``, ``prefixes``."""
+
+    python: str
+    driver: str | None
+    emulated: bool
+    packages: dict[str, str]
+    sites: list[str]
+    prefixes: list[str]
+
+
 class Loads(NamedTuple):
     """Where to find what a step has loaded, until `judge` returns.
 
@@ -86,8 +98,7 @@ class Loads(NamedTuple):
         The process of the step.
     folder : str
         The folder that it was started in.
-    facts : mapping
-        ``sites`` and ``prefixes`` of the environment.
+    facts : EnvironmentFacts
     environment : mapping
         The variables of the step.
     """
@@ -97,14 +108,14 @@ class Loads(NamedTuple):
     opened: Path
     pid: int
     folder: str
-    facts: Mapping[str, Any]
+    facts: EnvironmentFacts
     environment: Mapping[str, str]
 
 
 class Judgement(NamedTuple):
     """The CUDA libraries of a step for its record, what fails the step, and what is only said."""
 
-    libraries: Sequence[Mapping[str, Any]] = ()
+    libraries: Sequence[Mapping[str, str]] = ()
     problems: Sequence[str] = ()
     notes: Sequence[str] = ()
 
@@ -115,7 +126,7 @@ def environment_python() -> str:
 
 
 def run(
-    keys: Mapping[str, Any],
+    keys: RunKeys,
     environment: MutableMapping[str, str] = os.environ,
     *,
     judge: Callable[[Loads], Judgement],
@@ -124,8 +135,8 @@ def run(
 
     Parameters
     ----------
-    keys : mapping
-        ``imports``, ``command`` and ``hidden`` of the cell, and the axes and packages of its record.
+    keys : RunKeys
+        Of the cell.
     environment : mutable mapping
         The environment of the run, as `Cell.environment` describes the cell.
     judge : callable
@@ -145,12 +156,12 @@ def run(
     try:
         for name in _OUTSIDE:
             environment.pop(name, None)
-        hidden = hiding.hide(keys.get("hidden", ()), environment)
+        hidden = hiding.hide(keys.hidden, environment)
         environment.update(_driver(environment))
     except (hiding.HidingError, EmulatorError) as error:
         sys.stderr.write(f"cudalink: {error}\n")
         return 2
-    if keys.get("hidden"):
+    if keys.hidden:
         sys.stderr.write(f"cudalink: {hidden}\n")
     # a command finds the programs of the environment, as after its activation
     path = f"{os.path.dirname(python)}{os.pathsep}{environment.get('PATH', '')}"  # noqa: PTH120
@@ -160,9 +171,9 @@ def run(
         sys.stderr.write(f"cudalink: {python} does not start\n")
         return 2
     text = _IMPORT.read_text(encoding="utf-8")
-    steps = [_Step(f"import::{name}", (python, "-c", text, name)) for name in keys.get("imports", ())]
-    if command := keys.get("command"):
-        steps.append(_Step(f"command::{command}", shlex.split(command), str(Path.cwd())))
+    steps = [_Step(f"import::{name}", (python, "-c", text, name)) for name in keys.imports]
+    if keys.command:
+        steps.append(_Step(f"command::{keys.command}", shlex.split(keys.command), str(Path.cwd())))
     with Writer(environment["CUDALINK_REPORT"], anew=True) as writer:
         _write_run(writer, environment, facts, hidden)
         tests: dict[str, list[str]] = {}
@@ -192,14 +203,14 @@ def _driver(environment: Mapping[str, str]) -> dict[str, str]:
     return {**emulation_for(version, arch=arch, lifetime="report").environment(), **preloaded}
 
 
-def _facts(python: str, environment: Mapping[str, str]) -> dict[str, Any] | None:
+def _facts(python: str, environment: Mapping[str, str]) -> EnvironmentFacts | None:
     """Return what the environment has; None if its Python does not start."""
     with tempfile.TemporaryDirectory() as empty:
         try:
             done = subprocess.run(  # noqa: S603
                 [python, "-c", _FACTS], cwd=empty, env=dict(environment), capture_output=True, text=True, check=True
             )
-            found: dict[str, Any] = json.loads(done.stdout)
+            found: EnvironmentFacts = json.loads(done.stdout)
         except (OSError, ValueError, subprocess.CalledProcessError):
             return None
     return found
@@ -208,7 +219,7 @@ def _facts(python: str, environment: Mapping[str, str]) -> dict[str, Any] | None
 def _write_run(
     writer: Writer,
     environment: Mapping[str, str],
-    facts: Mapping[str, Any],
+    facts: EnvironmentFacts,
     hidden: hiding.Hidden,
 ) -> None:
     from ..report import origin
@@ -246,7 +257,7 @@ def _run_step(
     writer: Writer,
     step: _Step,
     environment: Mapping[str, str],
-    facts: Mapping[str, Any],
+    facts: EnvironmentFacts,
     judge: Callable[[Loads], Judgement],
 ) -> str:
     """Run one step, record it, and return its outcome."""
@@ -302,7 +313,7 @@ def _reason(code: int, output: str, judgement: Judgement) -> str:
 
 
 def _run(
-    step: _Step, environment: Mapping[str, str], facts: Mapping[str, Any], place: Path
+    step: _Step, environment: Mapping[str, str], facts: EnvironmentFacts, place: Path
 ) -> tuple[int, str, Loads | None]:
     """Return exit code and output of a step, and what it has loaded; 127 with the reason for one that cannot start."""
     empty, opened, lists = place / "empty", place / "opened", place / "loader"

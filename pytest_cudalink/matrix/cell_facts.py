@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from packaging.version import InvalidVersion, Version
 
-from .cells import KEYS_VARIABLE
+from .cells import RunKeys
 from .hiding import HIDDEN_VARIABLE, Hidden
 
 if TYPE_CHECKING:
@@ -80,14 +79,14 @@ def cell_facts(
         What the process itself has hidden; default what `HIDDEN_VARIABLE` says.
     """
     try:
-        keys: dict[str, Any] = json.loads(environment.get(KEYS_VARIABLE) or "{}")
+        keys = RunKeys.read(environment)
         hidden = hidden or (Hidden.of(environment[HIDDEN_VARIABLE]) if environment.get(HIDDEN_VARIABLE) else None)
     except ValueError:  # written by hand
         return CellFacts()
-    axes = dict(keys.get("axes", {}))
+    axes = dict(keys.axes)
     chosen = _pins(environment, ".requirements.txt")
     versions: dict[str, VersionRecord] = {}
-    for name, requested in keys.get("packages", {}).items():
+    for name, requested in keys.packages.items():
         found = find(name)
         axes[name] = found or "none"
         versions[name] = {
@@ -109,7 +108,7 @@ def cell_facts(
                 "source": f"metadata of {name}",
                 "kind": "real",
             }
-    if not keys.get("hidden"):
+    if not keys.hidden:
         return CellFacts(axes, versions, older=older)
     axes["hidden"] = hidden.axis if hidden else "not hidden"
     return CellFacts(axes, versions, str(hidden) if hidden else _NOT_HIDDEN, older)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from .. import toolchains
 from ..compat import names
-from .keys import KEYS, CellValues, Value, version_of
+from .keys import KEYS, CellValues, version_of
 
-__all__ = ["IMPLIED_TAGS", "KEYS_VARIABLE", "Cell", "is_pytest", "select"]
+__all__ = ["IMPLIED_TAGS", "KEYS_VARIABLE", "Cell", "RunKeys", "is_pytest", "select"]
 
 #: Tags that follow from the values of a cell; valid in a selection even if no cell has them.
 IMPLIED_TAGS = ("skew", "cross-major", "forced", "gpu", "bare")
@@ -22,6 +22,36 @@ IMPLIED_TAGS = ("skew", "cross-major", "forced", "gpu", "bare")
 KEYS_VARIABLE: Final = "CUDALINK_CELL_KEYS"
 #: Keys that are axes of the report besides the plugin's settings.
 _FURTHER: Final = ("kind", "resolution", "provenance")
+
+
+@dataclass(frozen=True)
+class RunKeys:
+    """The keys of a cell that its run learns from `KEYS_VARIABLE`; `packages` are those whose version it chooses."""
+
+    axes: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    hidden: Sequence[str] = ()
+    imports: Sequence[str] = ()
+    command: str = ""
+
+    def as_json(self) -> str:
+        """Return the text of `KEYS_VARIABLE`; empty where no key has a value."""
+        found = {key: value for key, value in asdict(self).items() if value}
+        return json.dumps(found) if found else ""
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> RunKeys:
+        """Return the keys that the environment has.
+
+        Raises
+        ------
+        ValueError
+            If `as_json` did not write them.
+        """
+        try:
+            return cls(**json.loads(environment.get(KEYS_VARIABLE) or "{}"))
+        except TypeError as error:
+            raise ValueError(environment[KEYS_VARIABLE]) from error
 
 
 @dataclass(frozen=True)
@@ -155,19 +185,18 @@ class Cell:
             result |= {"CUDA_HOME": folder, "CUDA_PATH": folder}
         if self.values.provenance:
             result["CUDALINK_PROVENANCE"] = self.values.provenance
-        if keys := self._further_keys():
-            result[KEYS_VARIABLE] = json.dumps(keys)
+        if keys := self.run_keys.as_json():
+            result[KEYS_VARIABLE] = keys
         every = {key: self.values.value(key) for key in (*KEYS, *self.versions)}
         filling = {key.replace("-", "_"): value for key, value in every.items() if isinstance(value, str)}
         return result | {name: _fill(text, filling) for name, text in self.values.env.items()}
 
-    def _further_keys(self) -> dict[str, Value]:
-        """Return what a run does not learn from the plugin's settings, without the defaults."""
+    @property
+    def run_keys(self) -> RunKeys:
+        """What a run does not learn from the plugin's settings."""
         axes = {key: value for key, value in self.axes.items() if key in _FURTHER}
-        found: dict[str, Value] = {"axes": axes, "packages": dict(self.versions), "hidden": self.values.hidden}
-        if not self.runs_pytest:
-            found |= {"imports": self.values.imports, "command": self.values.command}
-        return {key: value for key, value in found.items() if value}
+        keys = RunKeys(axes, self.versions, self.values.hidden)
+        return keys if self.runs_pytest else replace(keys, imports=self.values.imports, command=self.values.command)
 
 
 def is_pytest(command: str) -> bool:

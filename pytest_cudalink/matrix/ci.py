@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -104,7 +104,7 @@ def github_matrix(
     gpu_runner: str = "",
     jobs: int = MOST_JOBS,
     seconds: Mapping[str, float] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the matrix of a GitHub workflow: a job for each cell, or for several where there are more than `jobs`.
 
     Parameters
@@ -143,7 +143,7 @@ def _grouped(kinds: list[list[Cell]], jobs: int, seconds: Mapping[str, float]) -
     return [group for kind, share in zip(kinds, shares, strict=True) for group in spread(kind, share, seconds) if group]
 
 
-def _row(group: list[Cell], pythons: Mapping[str, str], gpu_runner: str) -> dict[str, Any]:
+def _row(group: list[Cell], pythons: Mapping[str, str], gpu_runner: str) -> dict[str, object]:
     """Return one job."""
     cell = group[0]
     return {
@@ -164,7 +164,7 @@ def gitlab_image(python: str) -> str:
 
 def gitlab_pipeline(
     cells: Iterable[Cell], runner: str, file: Path = CELLS, tags: str = "", *, root: Path = Path(), gpu_runner: str = ""
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the child pipeline of GitLab: a job for each cell, and the report. JSON is YAML.
 
     Parameters
@@ -191,12 +191,12 @@ def gitlab_pipeline(
     records = {"when": "always", "paths": [str(RECORDS)], "expire_in": "1 week"}
     # a default in the shell, because the project's variable may be empty
     plugin = '"${CUDALINK_REQUIREMENT:-pytest-cudalink}"'
-    jobs: dict[str, Any] = {}
+    jobs: dict[str, object] = {}
     for cell in cells:
         if cell.name in _GITLAB_WORDS:
             raise CellsError([f"{file}:{cell.line}: {cell.name}: GitLab reserves this name; rename the cell"])
         python = pythons[cell.name]
-        job: dict[str, Any] = {
+        job: dict[str, object] = {
             "image": gitlab_image(python),
             "variables": {CELLS_VARIABLE[runner]: cell.name, "UV_PYTHON": python},
             "script": [f"uvx --with {plugin} {RUNNER_PACKAGES[runner]}{RUN[runner]}"],

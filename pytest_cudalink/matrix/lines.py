@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 __all__ = ["Path", "line_of", "lines"]
 
@@ -75,16 +75,16 @@ def _whole(text: str) -> bool:
     return True
 
 
-def _keys(content: dict[str, Any]) -> list[str]:
+def _keys(content: dict[str, object]) -> list[str]:
     """Return the keys of a header: one for each level."""
     keys = []
-    level: Any = content
+    level: object = content
     while level:
-        if isinstance(level, list):
+        if isinstance(level, dict):
+            ((key, level),) = level.items()
+            keys.append(key)
+        elif isinstance(level, list):
             level = level[0]
-            continue
-        ((key, level),) = level.items()
-        keys.append(key)
     return keys
 
 
@@ -98,7 +98,7 @@ def _resolve(keys: list[str], counts: dict[Path, int]) -> Path:
     return path
 
 
-def _leaves(content: dict[str, Any]) -> Iterator[Path]:
+def _leaves(content: dict[str, object]) -> Iterator[Path]:
     for key, value in content.items():
         if isinstance(value, dict) and value:
             yield from ((key, *rest) for rest in _leaves(value))

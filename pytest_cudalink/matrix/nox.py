@@ -15,8 +15,9 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..signals import ending
 from ..toolchains import ToolchainError
@@ -84,8 +85,10 @@ def sessions(
     parallel = "allow_parallel" in inspect.signature(nox.session).parameters
     for cell in cells:
         function = _function(cell.description, run_cell, cell=cell, root=base)
-        options: dict[str, Any] = {"allow_parallel": not cell.gpu} if parallel else {}
-        nox.session(name=cell.name, python=cell.python, tags=list(cell.tags), default=default, **options)(function)
+        define: Callable[..., Callable[..., object]] = nox.session
+        if parallel:
+            define = partial(define, allow_parallel=not cell.gpu)
+        define(name=cell.name, python=cell.python, tags=list(cell.tags), default=default)(function)
     if report is not None:
         if report in _asked_for(sys.argv[1:]):
             os.environ.setdefault(_JUDGED, str(time.time()))
@@ -138,9 +141,9 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         program = runner.command(cell, given, Path.cwd())
         step = cell.program
         # bare steps are run by the Python of nox, which is not in the environment
-        outside: dict[str, Any] = {} if cell.runs_pytest else {"external": True}
+        run: Callable[..., object] = session.run if cell.runs_pytest else partial(session.run, external=True)
         with runner.copied(end) as stderr:
-            session.run(*program, env=environment, stderr=stderr, **outside)
+            run(*program, env=environment, stderr=stderr)
     except CommandFailed as error:
         code = _exit_code(error)
         how = ending(code) if code is not None else f"ended with {error.reason or 'an error'}"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from tox.config.loader.api import ConfigLoadArgs
 from tox.config.loader.memory import MemoryLoader
@@ -125,10 +125,10 @@ def _packages(cell: Cell, root: Path) -> list[str]:
     return [*plugin, *cell.packages, *filter(None, chosen)]
 
 
-def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, Any]:
+def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, object]:
     """Return a cell as tox settings; `given` are the arguments after ``--``, which go to pytest."""
     install = cell.values.install
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "description": cell.description,
         "labels": list(cell.tags),
         "deps": _packages(cell, root),
@@ -148,12 +148,12 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
     return settings
 
 
-def _is_own(loader: Loader[Any], cell: Cell) -> bool:
+def _is_own(loader: Loader[object], cell: Cell) -> bool:
     """Return whether a loader has the settings of this environment alone."""
     return loader.section.name == cell.name
 
 
-def _give_way(ours: MemoryLoader, theirs: Loader[Any], cell: Cell) -> None:
+def _give_way(ours: MemoryLoader, theirs: Loader[object], cell: Cell) -> None:
     """Remove the settings that the user's configuration has."""
     for key in theirs.found_keys():
         if (_is_own(theirs, cell) or key in _SHARED_FIRST) and ours.raw.pop(key, None) is not None:

@@ -16,6 +16,7 @@ import pytest
 from pytest_cudalink import toolchains
 from pytest_cudalink.cli import bare_cell
 from pytest_cudalink.matrix import load_cells, runner
+from pytest_cudalink.matrix.cells import RunKeys
 from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
@@ -189,12 +190,12 @@ def test_the_runner_s_own_python_is_refused(monkeypatch, tmp_path, capsys) -> No
     """Without an environment the steps would see what the runner has; a Python that does not start is said."""
     environment = {"CUDALINK_REPORT": str(tmp_path / "r.jsonl")}
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert bare_cell.run({"imports": ["fine"]}, environment) == 2
+    assert bare_cell.run(RunKeys(imports=["fine"]), environment) == 2
     assert "expected another than that of the runner" in capsys.readouterr().err
     (tmp_path / "python").write_text("#!/nowhere/python")
     (tmp_path / "python").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert bare_cell.run({"imports": ["fine"]}, environment) == 2
+    assert bare_cell.run(RunKeys(imports=["fine"]), environment) == 2
     assert capsys.readouterr().err == f"cudalink: {tmp_path}/python does not start\n"
     assert not (tmp_path / "r.jsonl").exists()
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink import cli
 from pytest_cudalink.matrix import CellsError, load_cells
 from pytest_cudalink.matrix.project import Project, major_of_extra, requirements, warnings
 
