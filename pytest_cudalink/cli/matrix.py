@@ -243,7 +243,7 @@ def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
 def _seconds(options: argparse.Namespace) -> dict[str, float]:
     """Return how long cells took when they last ran, by name."""
     from ..matrix import runner
-    from ..matrix.durations import read_durations
+    from ..matrix.shards import read_durations
 
     return read_durations(options.records or [runner.RECORDS])
 

@@ -67,8 +67,9 @@ def release_fault(value: str) -> str:
     return ""
 
 
-def _python_fault(value: str) -> str:
-    return "" if re.fullmatch(r"3\.\d{1,2}t?", value) else "a Python such as '3.12'"
+def _like(pattern: str, needed: str) -> Callable[[str], str]:
+    """Return a check of printable strings that match a pattern."""
+    return lambda value: "" if re.fullmatch(pattern, value) and value.isprintable() else needed
 
 
 def _driver_fault(value: str) -> str:
@@ -81,10 +82,6 @@ def _driver_fault(value: str) -> str:
 def _arch_fault(value: str) -> str:
     known = names.EMULATED_ARCHITECTURES
     return "" if value in known else f"an architecture that can be emulated: {', '.join(known)}"
-
-
-def _tag_fault(value: str) -> str:
-    return "" if re.fullmatch(NAME_PATTERN, value) else "a word of letters, digits, '.', '_' and '-'"
 
 
 def _argument_fault(value: str) -> str:
@@ -101,14 +98,6 @@ def variable_fault(name: str, value: str) -> tuple[str, str]:
     if not re.fullmatch(r"[!-<>-~]+", name):
         return "names of environment variables: visible ASCII characters except '='", name
     return _argument_fault(f"{name}={value}"), f"{name}={value}"
-
-
-def _line_fault(value: str) -> str:
-    return "" if value.isprintable() else "one line without control characters"
-
-
-def _label_fault(value: str) -> str:
-    return "" if value.strip() and value.isprintable() else "a label of printable characters"
 
 
 def _project_name_fault(value: str) -> str:
@@ -136,10 +125,6 @@ def _hidden_fault(value: str) -> str:
     parts = value.split("/")
     good = value.startswith("/") and value.isprintable() and ".." not in parts and len(list(filter(None, parts))) > 1
     return "" if good else "an absolute path or pattern below a folder of the root, such as '/usr/local/cuda*'"
-
-
-def _provenance_fault(value: str) -> str:
-    return "" if value.startswith("/") and value.isprintable() else "the absolute path of a folder"
 
 
 def _command_fault(value: str) -> str:
@@ -270,7 +255,7 @@ class CellValues:
     python: str = CellKey(
         "",
         "Python of the environment; left out, the one that runs nox or tox",
-        fault=_python_fault,
+        fault=_like(r"3\.[0-9]{1,2}t?", "a Python such as '3.12'"),
         pattern=r"^3\.[0-9]{1,2}t?$",
         axis=True,
     ).field()
@@ -343,7 +328,7 @@ class CellValues:
         "",
         "where every CUDA library of a test must come from, or the test fails: 'wheels', 'system', 'conda' or a folder",
         words=("any", "wheels", "system", "conda"),
-        fault=_provenance_fault,
+        fault=_like("/.*", "the absolute path of a folder"),
         pattern=r"^/",
         axis=True,
     ).field()
@@ -385,10 +370,16 @@ class CellValues:
         dict[str, str](), "environment variables; '{ctk}' and other keys in braces are filled in", adds=True
     ).field()
     tags: tuple[str, ...] = CellKey(
-        (), "words to select cells by", fault=_tag_fault, pattern=f"^{NAME_PATTERN}$", adds=True
+        (),
+        "words to select cells by",
+        fault=_like(NAME_PATTERN, "a word of letters, digits, '.', '_' and '-'"),
+        pattern=f"^{NAME_PATTERN}$",
+        adds=True,
     ).field()
-    runs_on: tuple[str, ...] = CellKey((), "labels of the CI machine", fault=_label_fault).field()
-    description: str = CellKey("", "one line for lists", fault=_line_fault).field()
+    runs_on: tuple[str, ...] = CellKey(
+        (), "labels of the CI machine", fault=_like(r".*\S.*", "a label of printable characters")
+    ).field()
+    description: str = CellKey("", "one line for lists", fault=_like(".*", "one line without control characters")).field()
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> Value | None:

@@ -23,7 +23,6 @@ from ..signals import ending
 from ..toolchains import ToolchainError
 from . import runner
 from .cells import Cell
-from .project import warnings
 from .reading import CellsError, load_cells
 
 if TYPE_CHECKING:
@@ -129,10 +128,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     judged = _JUDGED in os.environ
     step, end = _INSTALLATION, bytearray()
     try:
-        for text in warnings([cell], root):
-            session.warn(text)
-        runner.resolve(cell, root)
-        runner.note_newer(cell, root)
+        runner.choose_versions(cell, root, session.warn)
         plugin = runner.plugin_requirement(root) if cell.runs_pytest else []
         packages = [*_groups(cell, root), *cell.packages, *runner.constraints(cell, root)]
         _install(session, cell, root, [*runner.project_requirement(cell, root), *plugin, *packages])

@@ -21,7 +21,7 @@ from ..signals import ending, signal_name
 from .cell_facts import NEWER
 from .cells import Cell
 from .keys import LATEST, LOWEST, distribution, package_requirement
-from .project import Project, requirements
+from .project import Project, requirements, warnings
 from .reading import CellsError
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "arguments",
     "begin",
     "cells_file",
+    "choose_versions",
     "chosen_file",
     "command",
     "conclude",
@@ -139,6 +140,20 @@ def constraints(cell: Cell, root: Path) -> list[str]:
     if not _chooses(cell):
         return []
     return ["-c" if cell.is_bare else "-r", str(chosen_file(cell, root))]
+
+
+def choose_versions(cell: Cell, root: Path, warn: Callable[[str], object]) -> None:
+    """Warn of requirements that do not fit a cell, and choose its versions before anything is installed.
+
+    Raises
+    ------
+    CellsError
+        As from `resolve`.
+    """
+    for text in warnings([cell], root):
+        warn(text)
+    resolve(cell, root)
+    note_newer(cell, root)
 
 
 def resolve(cell: Cell, root: Path) -> None:

@@ -23,9 +23,9 @@ from tox.tox_env.python.api import Python
 from tox.tox_env.python.pip.req_file import PythonDeps
 
 from .. import toolchains
+from ..signals import ending
 from . import runner
 from .cells import Cell
-from .project import warnings
 from .reading import CellsError, load_cells
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ class _Project:
     resolved: ClassVar[set[str]] = set()
     #: The cells whose commands have begun.
     began: ClassVar[set[str]] = set()
+
+
+def _cell_of(tox_env: ToxEnv) -> Cell | None:
+    return next((cell for cell in _cells() if cell.name == tox_env.name), None)
 
 
 def _cells() -> tuple[Cell, ...]:
@@ -163,45 +167,43 @@ def _give_way(ours: MemoryLoader, theirs: Loader[object], cell: Cell) -> None:
 @impl
 def tox_on_install(tox_env: ToxEnv) -> None:
     """Choose the versions of a cell before anything is installed into its environment."""
-    for cell in _cells():
-        if cell.name == tox_env.name and cell.name not in _Project.resolved:
-            _Project.resolved.add(cell.name)
-            try:
-                for text in warnings([cell], tox_env.core["tox_root"]):
-                    _LOG.warning("%s", text)
-                runner.resolve(cell, tox_env.core["tox_root"])
-                runner.note_newer(cell, tox_env.core["tox_root"])
-            except (CellsError, OSError) as error:
-                raise Fail(str(error)) from error
+    cell = _cell_of(tox_env)
+    if cell is None or cell.name in _Project.resolved:
+        return
+    _Project.resolved.add(cell.name)
+    try:
+        runner.choose_versions(cell, tox_env.core["tox_root"], _LOG.warning)
+    except (CellsError, OSError) as error:
+        raise Fail(str(error)) from error
 
 
 @impl
 def tox_before_run_commands(tox_env: ToxEnv) -> None:
     """Install the toolchains of the cell."""
-    for cell in _cells():
-        if cell.name == tox_env.name:
-            _Project.began.add(cell.name)
-            runner.begin(cell, tox_env.core["tox_root"])
-            try:
-                runner.prepare(cell, tox_env.core["tox_root"], _LOG.warning)
-            except (toolchains.ToolchainError, OSError) as error:
-                raise Fail(str(error)) from error
+    if (cell := _cell_of(tox_env)) is None:
+        return
+    _Project.began.add(cell.name)
+    runner.begin(cell, tox_env.core["tox_root"])
+    try:
+        runner.prepare(cell, tox_env.core["tox_root"], _LOG.warning)
+    except (toolchains.ToolchainError, OSError) as error:
+        raise Fail(str(error)) from error
 
 
 @impl
 def tox_after_run_commands(tox_env: ToxEnv, outcomes: list[Outcome]) -> None:
     """Add to the record of a cell how its pytest ended; fail the environment of one that exited with 0 in a test."""
+    cell = _cell_of(tox_env)
     of_pytest = [one for one in outcomes if any("pytest" in word for word in one.request.cmd[:3])]
-    for cell in _cells():
-        if cell.name != tox_env.name or not outcomes:
-            continue
-        last, root = (of_pytest or outcomes)[-1], tox_env.core["tox_root"]
-        if not of_pytest:  # the project's own commands
-            runner.note(cell, root, f"its commands ended with exit code {last.exit_code}")
-        elif last.exit_code is not None and (
-            words := runner.conclude(cell, root, last.exit_code, last.err or last.out)
-        ):
-            raise Fail(words)
+    if cell is None or not outcomes:
+        return
+    last, root = (of_pytest or outcomes)[-1], tox_env.core["tox_root"]
+    if last.exit_code is None:
+        return
+    if not of_pytest:  # the project's own commands
+        runner.note(cell, root, f"its commands {ending(last.exit_code)}")
+    elif words := runner.conclude(cell, root, last.exit_code, last.err or last.out):
+        raise Fail(words)
 
 
 @impl
@@ -210,18 +212,17 @@ def tox_env_teardown(tox_env: ToxEnv) -> None:
 
     tox ends an environment that cannot be installed without asking its plugins; this is the next that it asks them.
     """
-    failure = sys.exception()
-    for cell in _cells():
-        if cell.name != tox_env.name or cell.name in _Project.began:
-            continue
-        root = tox_env.core["tox_root"]
-        if isinstance(failure, SystemExit):
-            runner.begin(cell, root)
-        if cell.runs_pytest and isinstance(tox_env, Python):
-            packages = tox_env.env_site_package_dir()
-            lacks = packages.is_dir() and not any(packages.glob("pytest_cudalink-*.dist-info"))
-            if lacks and (words := runner.plugin_missing(cell, root)):
-                _LOG.warning("%s", words)
-                runner.note(cell, root, words)
-        if isinstance(failure, SystemExit):
-            runner.note(cell, root, f"its environment could not be made; `tox -e {cell.name}` shows why")
+    cell, failed = _cell_of(tox_env), isinstance(sys.exception(), SystemExit)
+    if cell is None or cell.name in _Project.began:
+        return
+    root = tox_env.core["tox_root"]
+    if failed:
+        runner.begin(cell, root)
+    if cell.runs_pytest and isinstance(tox_env, Python):
+        packages = tox_env.env_site_package_dir()
+        lacks = packages.is_dir() and not any(packages.glob("pytest_cudalink-*.dist-info"))
+        if lacks and (words := runner.plugin_missing(cell, root)):
+            _LOG.warning("%s", words)
+            runner.note(cell, root, words)
+    if failed:
+        runner.note(cell, root, f"its environment could not be made; `tox -e {cell.name}` shows why")

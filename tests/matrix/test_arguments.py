@@ -62,6 +62,9 @@ class Session:
     def run(self, *words: str, **_options: object) -> None:
         self.ran.append(words)
 
+    def warn(self, text: str) -> None:
+        self.said.append(text)
+
     def log(self, text: str) -> None:
         self.said.append(text)
 

@@ -157,6 +157,9 @@ class Recorded:
     def log(self, words: str) -> None:
         """Say nothing of what goes on."""
 
+    def warn(self, words: str) -> None:
+        """Say nothing of what does not fit."""
+
     def install(self, *arguments: str) -> None:
         """Keep what is installed."""
         self.calls.append(arguments)

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import cli
 from pytest_cudalink.matrix import Cell
-from pytest_cudalink.matrix.durations import read_durations
-from pytest_cudalink.matrix.shards import parse_shard, shard, spread
+from pytest_cudalink.matrix.shards import parse_shard, read_durations, shard, spread
 from pytest_cudalink.report.records import Writer
 
 
