@@ -5,7 +5,7 @@
 # ///
 """Sessions of this project: ``nox -l`` lists them, ``nox -s NAME`` or ``uv run noxfile.py -s NAME`` runs one.
 
-matrices/sessions.toml has those that only install something and run commands, matrices/cells.toml the matrix.
+tools/sessions.toml has those that only install something and run commands, matrices/cells.toml the matrix.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 WRITTEN_FOR = CudaVersion(13, 0)
 #: The name of an environment before a prompt.
 ENVIRONMENT = r"^\((\S+)\) \$ "
-#: Where a session of nox has made the environments of matrices/sessions.toml that pages name.
+#: Where a session of nox has made the environments of tools/sessions.toml that pages name.
 ENVIRONMENTS = os.environ.get("CUDALINK_PAGE_ENVIRONMENTS")
 
 

@@ -151,7 +151,7 @@ def test_ci_runs_every_python_and_pytest() -> None:
     assert (pythons[0], "lint", "types") in quick
     matrix = jobs["plugin"]["strategy"]["matrix"]
     assert matrix["python"] == pythons
-    released = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["plugins"]["pytest"]
+    released = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encoding="utf-8"))["plugins"]["pytest"]
     assert matrix["pytest"] == list(released)
 
 

@@ -1,4 +1,4 @@
-"""The parts that the sessions of noxfile.py share, and the sessions of matrices/sessions.toml, which are data."""
+"""The parts that the sessions of noxfile.py share, and the sessions of tools/sessions.toml, which are data."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ BASE = CELLS["ctk-13.0"]
 #: Options of pytest for every processor; tests that share something costly stay on one of them.
 PARALLEL = ("-n", "auto", "--dist", "loadgroup")
 #: The sessions that are data, and what the others install in addition.
-RELEASES = nox.project.load_toml(ROOT / "matrices" / "sessions.toml")
+RELEASES = nox.project.load_toml(ROOT / "tools" / "sessions.toml")
 
 
 def requirements(words: Iterable[str]) -> Iterator[str]:
-    """Yield the requirements that the words of a session stand for; see the head of matrices/sessions.toml."""
+    """Yield the requirements that the words of a session stand for; see the head of tools/sessions.toml."""
     for word in words:
         kind, _, name = word.partition(":")
         if word == "toolkit":
@@ -122,7 +122,7 @@ def run_each(session: nox.Session, names: Iterable[str], run: Callable[[str], ob
 
 
 def run_commands(session: nox.Session, row: dict[str, Any]) -> None:
-    """Run a session of matrices/sessions.toml."""
+    """Run a session of tools/sessions.toml."""
     words = row.get("install", ())
     if row.get("project", True):
         install(session, *words)
@@ -148,7 +148,7 @@ def run_commands(session: nox.Session, row: dict[str, Any]) -> None:
 
 
 def define(name: str, row: dict[str, Any]) -> None:
-    """Define a session of matrices/sessions.toml."""
+    """Define a session of tools/sessions.toml."""
 
     def run(session: nox.Session) -> None:
         run_commands(session, row)
@@ -158,6 +158,6 @@ def define(name: str, row: dict[str, Any]) -> None:
 
 
 def define_rows() -> None:
-    """Define the sessions of matrices/sessions.toml, in the order there."""
+    """Define the sessions of tools/sessions.toml, in the order there."""
     for name, row in RELEASES["session"].items():
         define(name, row)

@@ -42,7 +42,7 @@ def test_every_entry_can_be_read(entry) -> None:
     assert "\n" not in entry.text
     if entry.test.startswith("nox -s "):
         name = entry.test.removeprefix("nox -s ")
-        sessions = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["session"]
+        sessions = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encoding="utf-8"))["session"]
         assert name in sessions or f"def {name}(" in (ROOT / "noxfile.py").read_text(encoding="utf-8")
     elif entry.test:
         assert (ROOT / entry.test).is_file()

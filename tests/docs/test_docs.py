@@ -318,7 +318,7 @@ def test_every_key_of_a_cell_is_described(monkeypatch) -> None:
 def test_pictures_are_used_and_made() -> None:
     """A page or the README shows each picture, and a session makes it: `screenshots`, or `bench` for figures."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    sessions = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("noxfile.py", "matrices/sessions.toml"))
+    sessions = "".join((ROOT / name).read_text(encoding="utf-8") for name in ("noxfile.py", "tools/sessions.toml"))
     for path in (DOCS / "images").iterdir():
         assert f"images/{path.name}" in text, f"{path.name} is shown by no page"
         makers = "".join(one.read_text(encoding="utf-8") for one in (ROOT / "tests" / "report").glob("*.py")) + sessions

@@ -23,7 +23,7 @@ __all__ = ()
 ROOT = Path(__file__).parents[2]
 FINDINGS = catalog.read()
 IDS = [one.id for one in FINDINGS]
-RELEASES = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["findings"]
+RELEASES = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encoding="utf-8"))["findings"]
 
 
 def test_each_finding_has_a_reproducer() -> None:

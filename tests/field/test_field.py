@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "explanation" / "field.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 EXAMPLES = ROOT / "docs" / "examples" / "field"
-ENVIRONMENTS = tomllib.loads((ROOT / "matrices" / "sessions.toml").read_text(encoding="utf-8"))["field"]
+ENVIRONMENTS = tomllib.loads((ROOT / "tools" / "sessions.toml").read_text(encoding="utf-8"))["field"]
 
 #: Sessions of the page that have commands in named environments, by the title of their section.
 SESSIONS = {

@@ -1,7 +1,7 @@
 """Run released versions of other libraries on emulated drivers, and write what each test of them did.
 
 ``nox -s finding-libraries [-- LIBRARY ...]`` calls it. Its results are docs/findings/libraries.json, which
-docs/findings/libraries.md shows. `matrices/libraries.toml` lists the releases.
+docs/findings/libraries.md shows. `tests/findings/libraries.toml` lists the releases.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 ROOT: Final = Path(__file__).parent.parent.parent
-LIBRARIES: Final = ROOT / "matrices" / "libraries.toml"
+LIBRARIES: Final = Path(__file__).with_name("libraries.toml")
 EXAMPLES: Final = ROOT / "docs" / "examples" / "findings" / "libraries"
 RESULTS: Final = ROOT / "docs" / "findings" / "libraries.json"
 
