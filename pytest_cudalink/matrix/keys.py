@@ -28,8 +28,8 @@ __all__ = [
     "NAME_PATTERN",
     "PACKAGE_PATTERN",
     "REQUIREMENTS",
-    "CellValues",
     "CellKey",
+    "CellValues",
     "Value",
     "distribution",
     "package_fault",
@@ -238,7 +238,7 @@ def _all_strings(value: object) -> TypeGuard[list[str]]:
 
 @dataclass(frozen=True)
 class CellValues:
-    """The values of a cell: each field with a `CellKey` is one of the file, whose name has ``-`` where a field has ``_``.
+    """The values of a cell: each field with a `CellKey` is a key of the file, whose name has ``-`` in place of ``_``.
 
     Attributes
     ----------
@@ -313,7 +313,9 @@ class CellValues:
         pattern=r"^sm_[0-9]{2,3}$",
         axis=True,
     ).field()
-    gpu: bool = CellKey(default=False, help="whether the cell needs a real GPU; such cells never run in parallel").field()
+    gpu: bool = CellKey(
+        default=False, help="whether the cell needs a real GPU; such cells never run in parallel"
+    ).field()
     install: str = CellKey(
         "editable", "how the project itself gets into the environment", words=("editable", "wheel", "none"), only="test"
     ).field()
@@ -379,7 +381,9 @@ class CellValues:
     runs_on: tuple[str, ...] = CellKey(
         (), "labels of the CI machine", fault=_like(r".*\S.*", "a label of printable characters")
     ).field()
-    description: str = CellKey("", "one line for lists", fault=_like(".*", "one line without control characters")).field()
+    description: str = CellKey(
+        "", "one line for lists", fault=_like(".*", "one line without control characters")
+    ).field()
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> Value | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import jsonschema
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from pytest_cudalink import cli
 from pytest_cudalink.matrix import CellsError, lines, load_cells, select
 from pytest_cudalink.matrix.excludes import REASONS
-from pytest_cudalink.matrix.keys import KEYS
+from pytest_cudalink.matrix.keys import KEYS, CellValues
 from pytest_cudalink.matrix.schema import schema
 
 ROOT = Path(__file__).parents[2]
@@ -435,6 +436,12 @@ def test_every_key_has_its_line(tree, multiline) -> None:
                 check(inner, (*place, number))
 
     check(tomllib.loads(text), ())
+
+
+def test_each_field_is_a_key() -> None:
+    """The versions alone are no key: `packages` has them, as a table."""
+    assert [one.name.replace("_", "-") for one in fields(CellValues)] == [*KEYS, "versions"]
+    assert all(CellValues().value(name) == key.default for name, key in KEYS.items())
 
 
 def test_schema_is_published() -> None:
