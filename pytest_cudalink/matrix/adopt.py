@@ -163,7 +163,7 @@ def _tox_file(root: Path) -> Path | None:
     for name in ("tox.ini", "tox.toml"):
         if (root / name).exists():
             return Path(name)
-    return Path("pyproject.toml") if Project.read(root).has_tox else None
+    return Path("pyproject.toml") if "tox" in Project.read(root).tools else None
 
 
 def _read(path: Path) -> str:
@@ -210,7 +210,7 @@ def _cells(root: Path) -> str:
     text = _proposed(text, "BARE", not project.name or forgotten)
     text = text.replace("@MODULE@", module).replace("@FORGOTTEN@", why)
     text = _proposed(text, "CORE", not previous).replace("@PREVIOUS@", previous or "1.0.0")
-    if not project.is_installable:
+    if not {"project", "build-system"}.intersection(project.tables):
         text = text.replace(
             "[defaults]\n",
             '[defaults]\n# this folder has no pyproject.toml that could be installed\ninstall = "none"\n',

@@ -28,6 +28,7 @@ __all__ = [
     "NAME_PATTERN",
     "PACKAGE_PATTERN",
     "REQUIREMENTS",
+    "VERSION",
     "CellKey",
     "CellValues",
     "Value",
@@ -35,8 +36,6 @@ __all__ = [
     "package_fault",
     "package_requirement",
     "release_fault",
-    "variable_fault",
-    "version_fault",
     "version_of",
 ]
 
@@ -90,7 +89,7 @@ def _argument_fault(value: str) -> str:
     return "" if len(value.encode()) <= _MOST_ARGUMENT else f"at most {_MOST_ARGUMENT} bytes"
 
 
-def variable_fault(name: str, value: str) -> tuple[str, str]:
+def _variable_fault(name: str, value: str) -> tuple[str, str]:
     """Return what is needed instead of the wrong part of an environment variable, and that part.
 
     What is needed is empty if a program can be given the variable.
@@ -145,7 +144,7 @@ def package_fault(name: str) -> str:
     return "a package whose name is not that of a key" if name.lower() in KEYS else ""
 
 
-def version_fault(value: str) -> str:
+def _version_fault(value: str) -> str:
     """Return what is needed instead of a string that does not choose a version of a package; empty if it does."""
     if value in (LOWEST, LATEST):
         return ""
@@ -162,7 +161,7 @@ def _specifier(version: str) -> str:
 
 
 def package_requirement(name: str, version: str) -> str:
-    """Return the requirement of a package at a version, as `version_fault` allows it; ``"lowest"`` adds no bound."""
+    """Return the requirement of a package at a version, as `VERSION` allows it; ``"lowest"`` adds no bound."""
     return name if version in (LOWEST, LATEST) else f"{name}{_specifier(version)}"
 
 
@@ -219,7 +218,7 @@ class CellKey(Generic[_Value_co]):
         else:
             if not (isinstance(value, dict) and _all_strings([*value.values()])):
                 return [("a table of strings", value)]
-            faults = [variable_fault(name, text) for name, text in value.items()]
+            faults = [_variable_fault(name, text) for name, text in value.items()]
         return [(needed, found) for needed, found in faults if needed]
 
     def _needed(self, value: str) -> str:
@@ -408,6 +407,8 @@ KEYS: Final[Mapping[str, CellKey[Value]]] = {
 
 #: The packages of a toolkit: requirements only.
 REQUIREMENTS: Final = CellKey((), "packages that make exactly one toolkit", fault=_requirement_fault)
+#: The version of a package.
+VERSION: Final = CellKey("", "version of a package", fault=_version_fault)
 
 
 def distribution(requirement: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,8 +52,8 @@ class Project:
     dependencies : list of Requirement
     extras, groups : mapping of str to list
         The content of each extra and each dependency group.
-    has_table, is_installable, has_tox : bool
-        Whether there is a table ``project``, this or ``build-system``, and a configuration of tox.
+    tables, tools : collection of str
+        The names of the file's tables, and of those in ``tool``.
     """
 
     name: str = ""
@@ -62,9 +62,8 @@ class Project:
     dependencies: list[Requirement] = field(default_factory=list)
     extras: Mapping[str, object] = field(default_factory=dict)
     groups: Mapping[str, object] = field(default_factory=dict)
-    has_table: bool = False
-    is_installable: bool = False
-    has_tox: bool = False
+    tables: Collection[str] = ()
+    tools: Collection[str] = ()
 
     @classmethod
     def read(cls, root: Path) -> Project:
@@ -92,9 +91,8 @@ class Project:
             _read(table.get("dependencies")),
             _table(table.get("optional-dependencies")),
             _table(content.get("dependency-groups")),
-            bool(table),
-            is_installable=not content.keys().isdisjoint(("project", "build-system")),
-            has_tox="tox" in _table(content.get("tool")),
+            content.keys(),
+            _table(content.get("tool")).keys(),
         )
 
 
@@ -153,7 +151,7 @@ def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
 
 def _missing(cell: Cell, project: Project) -> Iterator[str]:
     """Yield the extras and groups of a cell that the project does not have."""
-    if cell.values.install != "none" and project.has_table and "optional-dependencies" not in project.dynamic:
+    if cell.values.install != "none" and "project" in project.tables and "optional-dependencies" not in project.dynamic:
         for extra in cell.values.extras:
             if _named(project.extras, extra) is None:
                 yield (

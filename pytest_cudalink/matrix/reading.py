@@ -35,6 +35,7 @@ from .keys import (
     MAJOR,
     NAME_PATTERN,
     REQUIREMENTS,
+    VERSION,
     CellKey,
     CellValues,
     Value,
@@ -42,7 +43,6 @@ from .keys import (
     package_fault,
     package_requirement,
     release_fault,
-    version_fault,
     version_of,
 )
 
@@ -253,13 +253,11 @@ class _Reader:
                 continue
             if key.versions and isinstance(value, dict):
                 versions += [((*here, package), version) for package, version in value.items()]
-            elif not (lists and key.axis and isinstance(value, list)):
-                if self.good(here, key, value):
-                    given.values[name] = tuple(value) if isinstance(value, list) else value  # type: ignore[assignment]
-            elif not value:
-                self.fault(here, "an axis needs at least one value")
-            elif good := [one for one in value if self.good(here, key, one)]:
-                given.lists[name] = list(dict.fromkeys(good))
+            elif lists and key.axis and isinstance(value, list):
+                if good := self.several(here, key, value):
+                    given.lists[name] = good
+            elif self.good(here, key, value):
+                given.values[name] = tuple(value) if isinstance(value, list) else value  # type: ignore[assignment]
         for here, version in versions:
             self.version(here, version, given, lists=lists)
         return given
@@ -273,22 +271,17 @@ class _Reader:
         if (known := str(canonicalize_name(name))) in {**given.versions, **given.lists}:
             self.fault(place, f"the package {known!r} is named twice")
             return
-        several = value if lists and isinstance(value, list) else [value]
-        if not several:
+        if lists and isinstance(value, list):
+            if good := self.several(place, VERSION, value):
+                given.lists[known] = good
+        elif self.good(place, VERSION, value):
+            given.versions[known] = str(value)
+
+    def several(self, place: lines.Path, key: CellKey[Value], values: list[object]) -> list[str]:
+        """Return the valid values of an axis, each once."""
+        if not values:
             self.fault(place, "an axis needs at least one value")
-            return
-        good: list[str] = []
-        for one in several:
-            if not isinstance(one, str):
-                self.fault(place, f"needed a string, found {_kind(one)}")
-            elif needed := version_fault(one):
-                self.fault(place, f"needed {needed}, found {_shortened(repr(one))}")
-            elif one not in good:
-                good.append(one)
-        if good and several is value:
-            given.lists[known] = good
-        elif good:
-            given.versions[known] = good[0]
+        return list(dict.fromkeys(str(one) for one in values if self.good(place, key, one)))
 
     def toolkit(self, place: lines.Path, release: str, value: object) -> None:
         """Read a table of packages."""

@@ -37,7 +37,6 @@ __all__ = [
     "constraints",
     "copied",
     "environment",
-    "forget",
     "forget_older",
     "is_explained",
     "newest",
@@ -362,14 +361,9 @@ def begin(cell: Cell, root: Path) -> None:
 
     The report takes no older record for this run's then, and names the cell if nothing more is written.
     """
-    forget(cell, root)
+    for file in (_record(cell, root), _note_file(cell, root)):
+        file.unlink(missing_ok=True)
     note(cell, root, _BEGAN)
-
-
-def forget(cell: Cell, root: Path) -> None:
-    """Delete what the last run of a cell left."""
-    _record(cell, root).unlink(missing_ok=True)
-    _note_file(cell, root).unlink(missing_ok=True)
 
 
 def forget_older(cell: Cell, root: Path, since: float) -> None:
