@@ -113,18 +113,16 @@ def _pipeline(root: Path, name: str, runner: str) -> str:
 
 
 def _file(root: Path, path: Path, content: str, advice: str = "") -> Change:
-    try:
-        present = _read(root / path)
-    except FileNotFoundError:
+    present = _read(root / path)
+    if present is None:
         return Change(path, content, "write")
     return Change(path, content, "keep" if present == content else "replace", advice)
 
 
 def _lines(root: Path, path: Path, lines: Iterable[str]) -> Change:
     """Return the change that adds lines to a file; present lines stay."""
-    try:
-        present = _read(root / path)
-    except FileNotFoundError:
+    present = _read(root / path)
+    if present is None:
         return Change(path, "".join(f"{line}\n" for line in lines), "write")
     missing = [line for line in lines if line not in present.splitlines()]
     if not missing:
@@ -136,19 +134,18 @@ def _lines(root: Path, path: Path, lines: Iterable[str]) -> Change:
 def _runner(root: Path, runner: str) -> Change:
     if runner == "nox":
         path = Path("noxfile.py")
-        content = _template("noxfile.py")
-        if not (root / path).exists():
-            return Change(path, content, "write")
         present = _read(root / path)
+        if present is None:
+            return Change(path, _template("noxfile.py"), "write")
         if "pytest_cudalink.matrix.nox" in present:
             return Change(path, present, "keep")
         # at the end: the sessions of the project come first in its lists
         more = '\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\nsessions("matrices/cells.toml")\n'
         return Change(path, _added(present.rstrip(), f"\n{more}"), "append")
     file = _tox_file(root)
-    if file is None:
+    present = _read(root / file) if file else None
+    if file is None or present is None:
         return Change(Path("tox.toml"), _template("tox.toml"), "write")
-    present = _read(root / file)
     where = {
         "tox.ini": "[tox]\nrequires = pytest-cudalink[tox]",
         "tox.toml": 'requires = ["pytest-cudalink[tox]"]',
@@ -166,10 +163,12 @@ def _tox_file(root: Path) -> Path | None:
     return Path("pyproject.toml") if "tox" in Project.read(root).tools else None
 
 
-def _read(path: Path) -> str:
-    """Return a file's text with its line ends unchanged."""
+def _read(path: Path) -> str | None:
+    """Return a file's text with its line ends unchanged; None without the file."""
     try:
         return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
     except UnicodeDecodeError as error:
         raise CellsError([f"{path}: not UTF-8: {error}"]) from error
 
@@ -182,9 +181,9 @@ def _added(present: str, text: str) -> str:
 def _included(root: Path) -> list[Change]:
     path = Path(".gitlab-ci.yml")
     line = "include: [{ local: .gitlab/cudalink.yml }]"
-    if not (root / path).exists():
-        return [Change(path, f"{line}\n", "write")]
     present = _read(root / path)
+    if present is None:
+        return [Change(path, f"{line}\n", "write")]
     advice = "" if ".gitlab/cudalink.yml" in present else f"put this into {path}, or add to what is there:\n{line}"
     return [Change(path, present, "keep", advice)]
 

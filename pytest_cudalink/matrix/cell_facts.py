@@ -81,7 +81,7 @@ def cell_facts(
     try:
         keys = RunKeys.read(environment)
         hidden = hidden or (Hidden.of(environment[HIDDEN_VARIABLE]) if environment.get(HIDDEN_VARIABLE) else None)
-    except ValueError:  # written by hand
+    except (TypeError, ValueError):  # written by hand
         return CellFacts()
     axes = dict(keys.axes)
     chosen = _pins(environment, ".requirements.txt")

@@ -41,17 +41,8 @@ class RunKeys:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> RunKeys:
-        """Return the keys that the environment has.
-
-        Raises
-        ------
-        ValueError
-            If `as_json` did not write them.
-        """
-        try:
-            return cls(**json.loads(environment.get(KEYS_VARIABLE) or "{}"))
-        except TypeError as error:
-            raise ValueError(environment[KEYS_VARIABLE]) from error
+        """Return the keys that the environment has; ValueError or TypeError for others than `as_json` writes."""
+        return cls(**json.loads(environment.get(KEYS_VARIABLE) or "{}"))
 
 
 @dataclass(frozen=True)

@@ -185,9 +185,7 @@ def resolve(cell: Cell, root: Path) -> None:
         for name in lowest:
             pins += _compile(cell, root, [named[name]], "--resolution", "lowest-direct", "--no-deps")
         pins += [one for name, one in named.items() if name not in lowest and cell.is_bare and one != name]
-    file = chosen_file(cell, root)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(f"{one}\n" for one in pins), encoding="utf-8")
+    _write(chosen_file(cell, root), "".join(f"{one}\n" for one in pins))
 
 
 def note_newer(cell: Cell, root: Path) -> None:
@@ -208,8 +206,12 @@ def note_newer(cell: Cell, root: Path) -> None:
     # packages of the toolkit, and those whose version the cell chooses, are older because the cell says so
     chosen = {distribution(one) for one in cell.packages if one not in cell.values.packages} | cell.versions.keys()
     pins = [one for one in pins if distribution(one) not in chosen and not _OF_TOOLKIT.match(one)]
+    _write(file, "".join(f"{one}\n" for one in pins))
+
+
+def _write(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(f"{one}\n" for one in pins), encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
 
 
 def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str) -> list[str]:
@@ -381,9 +383,7 @@ def is_explained(cell: Cell, root: Path) -> bool:
 def note(cell: Cell, root: Path, reason: str) -> None:
     """Write why a cell did not run, and what to do, for the report; a cell that has a record or a note keeps it."""
     if not is_explained(cell, root):
-        file = _note_file(cell, root)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(reason, encoding="utf-8")
+        _write(_note_file(cell, root), reason)
 
 
 def _noted(cell: Cell, root: Path) -> str:

@@ -140,13 +140,11 @@ def _settings(cell: Cell, root: Path, given: Sequence[str] | None) -> dict[str, 
         "pass_env": ["CUDALINK_*", "UV_*", "PIP_*", "XDG_CACHE_HOME", "HOME", "CUDA_VISIBLE_DEVICES", "GITHUB_*"],
         "package": {"editable": "editable", "wheel": "wheel", "none": "skip"}[install],
         "commands": [Command(runner.command(cell, given or (), root))],
+        "extras": list(cell.values.extras),
+        "dependency_groups": list(cell.values.groups),
     }
     if not cell.runs_pytest:
         settings["allowlist_externals"] = [sys.executable]
-    if cell.values.extras:
-        settings["extras"] = list(cell.values.extras)
-    if cell.values.groups:
-        settings["dependency_groups"] = list(cell.values.groups)
     if cell.python:
         settings["base_python"] = [f"python{cell.python}"]
     return settings
