@@ -64,7 +64,7 @@ def main() -> int:
         release = ".".join((probes.nvjitlink_wheel() or "13.0").split(".")[:2])
         beside = suite(folder, "linker", OPEN_LINKER)
         runs = {
-            mode: beside("-q", "-p", "cudalink", f"--cudalink-driver={release}", f"--cudalink-lifetime={mode}")
+            mode: beside("-q", "-p", "cudalink", f"--cudalink-driver={release}", f"--cudalink-checks=lifetimes={mode}")
             for mode in ("off", "fail")
         }
         times = measure.rounds(runs, options.rounds)

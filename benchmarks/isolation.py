@@ -42,7 +42,7 @@ LIMIT = 0.5
 def _seconds(folder: Path, number: int, *arguments: str) -> float:
     head = _NEW if folder.name == "new" else ""
     folder.joinpath("test_it.py").write_text(head + _TESTS.format(number=number), encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "cudalink", "--cudalink-isolate", *arguments]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "cudalink", "--cudalink-processes=isolated", *arguments]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     began = time.perf_counter()
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)

@@ -55,7 +55,9 @@ def main() -> int:
         suite = Pytest(folder / "tests", folder / "plugin")
         for driver in ("13.0", "real") if preload.driver_exists() else ("13.0",):
             runs = {
-                mode: suite("-q", "-p", "cudalink", f"--cudalink-driver={driver}", f"--cudalink-sticky={mode}")
+                mode: suite(
+                    "-q", "-p", "cudalink", f"--cudalink-driver={driver}", f"--cudalink-processes=sticky={mode}"
+                )
                 for mode in ("off", "replace")
             }
             times = measure.rounds(runs, options.rounds)

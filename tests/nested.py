@@ -31,7 +31,7 @@ __all__ = ["ALONE", "ISOLATED", "NO_AUTOLOAD", "XDIST", "Forks", "NestedPytest",
 #: Arguments of a nested run, for ``parametrize``. Runs that start processes cost several times as much: variants.
 ALONE = pytest.param((), id="alone")
 XDIST = pytest.param(("-n2",), id="xdist", marks=pytest.mark.slow)
-ISOLATED = pytest.param(("--cudalink-isolate",), id="isolated", marks=pytest.mark.slow)
+ISOLATED = pytest.param(("--cudalink-processes=isolated",), id="isolated", marks=pytest.mark.slow)
 
 #: What every pytest imports.
 PYTEST = tuple(f"_pytest.{name}" for name in default_plugins)

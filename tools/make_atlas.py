@@ -213,7 +213,7 @@ class _Bench:
         producer, arch, kind = question.producer, question.arch, question.kind
         if question.step != "nvjitlink":
             try:
-                emulator.emulation_for(question.consumer, arch=arch.rstrip("af"))
+                emulator.emulation_for(question.consumer, device=arch.rstrip("af"))
             except emulator.EmulatorError:
                 return AtlasAnswer("not-made", text="the driver has no such device")
         if question.step == "load" and kind != "linked-cubin":
@@ -249,7 +249,7 @@ class _Bench:
         environment = None
         library = str(self.chains[consumer].library("nvJitLink"))
         if device:
-            environment = emulator.emulation_for(consumer, arch=device, lifetime="off").environment()
+            environment = emulator.emulation_for(consumer, device=device, lifetime="off").environment()
             library = ""
         # the driver contains its links itself, and a process of its own for each would start a linker for each
         said = self._batch(list(jobs.values()), library, len(jobs) if device else 1, environment)

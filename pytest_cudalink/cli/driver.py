@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..compat import names
 from ..plurals import counted
 from ..progress import progress
+from ..words import read_words
 from .completion import offer
 from .names import add_verbs
 from .paths import STDOUT, output_file
@@ -33,7 +34,7 @@ DESCRIPTION: Final = (
 
 #: Violations that are shown at the end.
 _SHOWN: Final = 20
-_GIVEN: Final = ("ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY", "EVENTS", "FAULTS")
+_GIVEN: Final = ("EVENTS", "FAULTS", "LIFETIME")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,29 +48,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     offer(version, _versions)
     start.add_argument("--release", help="driver release that NVML reports (default: the first of that version)")
     start.add_argument(
-        "--arch",
-        default=given["ARCH"] or names.DEFAULT_ARCHITECTURE,
-        help="architecture of the devices (default: %(default)s)",
-    )
-    start.add_argument(
         "--device",
-        default=given["DEVICE"],
-        metavar="NAME",
-        help=f"the devices: {', '.join(names.EMULATED_DEVICES)} (default: the first one of the architecture)",
+        metavar="DEVICE[:NUMBER][,memory=SIZE]",
+        help="choose the devices, such as h100, sm_90, h100:2 (two of them), h100,memory=8GiB, or none; known: "
+        f"{', '.join(names.EMULATED_DEVICES)} (default: {names.DEFAULT_ARCHITECTURE})",
     )
     start.add_argument(
-        "--device-memory",
-        default=given["DEVICE_MEMORY"],
-        metavar="SIZE",
-        help="memory of each device, such as 8GiB (default: what it has, at most half of what the machine has)",
-    )
-    start.add_argument("--devices", default=given["DEVICES"] or "1", help="number of devices (default: %(default)s)")
-    start.add_argument(
-        "--lifetime",
-        default=os.environ.get("CUDALINK_LIFETIME") or "fail",
-        choices=names.LIFETIME_MODES,
-        help="check the memory that the program and its processes pass to cuLinkCreate; with fail, pytest fails the "
-        "test, and for other programs the exit code is 1 instead of 0 (default: %(default)s)",
+        "--checks",
+        default=given["LIFETIME"] or "fail",
+        metavar="MODE",
+        type=_checks,
+        help="check the memory that the program and its processes pass to the driver's linker: after a violation, fail "
+        "lets pytest fail the test, and other programs end with exit code 1 instead of 0; report only shows it, off "
+        "does not check, and strict also writes to dead memory, as a real driver does (default: %(default)s)",
     )
     events = given["EVENTS"] or None
     start.add_argument(
@@ -118,14 +109,12 @@ def _run(options: argparse.Namespace) -> int:
     if program is None:
         sys.stderr.write(f"cudalink driver run: there is no program {command[0]!r} on the PATH; correct its name\n")
         return 2
+    inside = emulator.from_environment(os.environ)
     emulation = emulator.emulation_for(
         options.version,
         release=options.release,
-        arch=options.arch,
-        device=options.device,
-        device_memory=options.device_memory,
-        devices=emulator.number_of_devices(options.devices),
-        lifetime=options.lifetime,
+        device=options.device or ("" if inside is None else str(inside.devices)),
+        lifetime=options.checks,
         events=_events(options.events),
         faults=options.faults,
     )
@@ -146,7 +135,7 @@ def _run(options: argparse.Namespace) -> int:
     if written.above:
         with suppress(OSError, ValueError):  # the process above has ended
             notes.pass_on(written.above, noted)
-    fails = _show_violations(noted) and options.lifetime != "report"
+    fails = _show_violations(noted) and options.checks != "report"
     return end_like(code) if code else int(fails)
 
 
@@ -160,6 +149,14 @@ def _show_violations(noted: Iterable[Mapping[str, Any]]) -> bool:
     if len(found) > _SHOWN:
         sys.stderr.write(f"cudalink driver run: and {counted(len(found) - _SHOWN, 'more violation')}\n")
     return bool(found)
+
+
+def _checks(text: str) -> str:
+    """Return the mode of the lifetime checks, the only checks of a program; argparse shows the error."""
+    try:
+        return read_words(text, {"lifetimes": names.CHECK_MODES})["lifetimes"]
+    except (KeyError, ValueError) as error:
+        raise argparse.ArgumentTypeError(error) from error
 
 
 def _versions(_options: argparse.Namespace) -> Iterable[object]:

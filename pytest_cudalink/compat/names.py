@@ -9,6 +9,7 @@ __all__ = [
     "ARCHITECTURES",
     "BACKENDS",
     "BACKEND_CHOICES",
+    "CHECK_MODES",
     "DEFAULT_ARCHITECTURE",
     "DEFAULT_POLICY",
     "DRIVER_BRANCH_FLOOR",
@@ -17,7 +18,6 @@ __all__ = [
     "EMULATED_DEVICES",
     "FAMILY_SUFFIX_SINCE",
     "GUARD_RAIL_MODES",
-    "LIFETIME_MODES",
     "LIMIT_DELAY",
     "LIMIT_DEVICES",
     "LIMIT_EVENTS_KEPT",
@@ -40,7 +40,7 @@ MARKER_BACKENDS: tuple[str, ...] = ("driver", "nvjitlink", "each")
 BACKEND_CHOICES: tuple[str, ...] = ("auto", "driver", "nvjitlink", "each")
 DRIVER_WORDS: tuple[str, ...] = ("auto", "real", "absent")
 NVJITLINK_WORDS: tuple[str, ...] = ("auto", "absent")
-LIFETIME_MODES: tuple[str, ...] = ("off", "report", "fail", "punish")
+CHECK_MODES: tuple[str, ...] = ("off", "report", "fail", "strict")
 GUARD_RAIL_MODES: tuple[str, ...] = ("off", "best_effort", "strict", "warning_only")
 GuardRailMode = Literal["off", "best_effort", "strict", "warning_only"]
 TOOLCHAIN_MODES: tuple[str, ...] = ("auto", "cached", "never")
@@ -53,7 +53,7 @@ VARIABLES = {
     "nvjitlink": "CUDALINK_NVJITLINK",
     "backend": "CUDALINK_FORCE_BACKEND",
     "policy": "CUDALINK_POLICY",
-    "arch": "CUDALINK_ARCH",
+    "arch": "CUDALINK_DEVICE",
 }
 #: Devices that an emulated driver can have, and the architecture of each.
 EMULATED_DEVICES = {

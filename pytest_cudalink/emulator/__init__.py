@@ -19,6 +19,7 @@ from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
 from ..compat.wheels import NVJITLINK, installed_wheels
 from ..versions import CudaVersion
+from .devices import Devices, parse_devices
 
 __all__ = [
     "MMAP_THRESHOLD",
@@ -30,8 +31,6 @@ __all__ = [
     "emulation_for",
     "from_environment",
     "library_folder",
-    "memory_size",
-    "number_of_devices",
     "release_of",
     "supported_versions",
 ]
@@ -47,9 +46,8 @@ MMAP_THRESHOLD: Final = 3072 * 1024
 TRIM_THRESHOLD: Final = 1 << 30
 _VARIABLES: Final = (
     *("VERSION", "RELEASE", "ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY"),
-    *("NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS"),
+    *("NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS", "LIFETIME"),
 )
-_UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 class EmulatorError(RuntimeError):
@@ -108,20 +106,14 @@ class Emulation(NamedTuple):
         CUDA version that cuDriverGetVersion answers.
     release : str
         Driver release that NVML answers, such as ``"580.65.06"``.
-    arch : str
-        Architecture of the devices, such as ``"sm_90"``.
-    devices : int
-        Number of devices; 0 makes cuInit answer CUDA_ERROR_NO_DEVICE.
-    device : str
-        Name of the devices, such as ``"h100"``; empty for the first one of the architecture.
-    device_memory : int
-        Bytes of memory of each device; 0 for what the device has, at most half of the machine's memory.
+    devices : Devices
+        Without any, cuInit answers CUDA_ERROR_NO_DEVICE.
     nvjitlink : Path or None
         The nvJitLink that links; if it was not found (None), every add answers 221 with the command to get it.
     nvjitlink_old : Path or None
         NvJitLink 12.9, for architectures that CUDA 13's own nvJitLink no longer knows.
     lifetime : str
-        ``"off"``, ``"report"``, ``"fail"`` or ``"punish"`` (which writes through dead pointers).
+        ``"off"``, ``"report"``, ``"fail"`` or ``"strict"`` (which writes through dead pointers).
     events : Path or None
         File that every event is appended to, one JSON object per line.
     faults : str
@@ -130,15 +122,17 @@ class Emulation(NamedTuple):
 
     version: CudaVersion
     release: str
-    arch: str = names.DEFAULT_ARCHITECTURE
-    devices: int = 1
+    devices: Devices = Devices()
     nvjitlink: Path | None = None
     nvjitlink_old: Path | None = None
     lifetime: str = "report"
     events: Path | None = None
     faults: str = ""
-    device: str = ""
-    device_memory: int = 0
+
+    @property
+    def arch(self) -> str:
+        """Architecture of the devices, such as ``"sm_90"``."""
+        return self.devices.arch
 
     @property
     def needs(self) -> CudaVersion:
@@ -171,15 +165,15 @@ class Emulation(NamedTuple):
             "CUDALINK_EMULATOR_VERSION": str(self.version),
             "CUDALINK_EMULATOR_RELEASE": self.release,
             "CUDALINK_EMULATOR_ARCH": self.arch,
-            "CUDALINK_EMULATOR_DEVICE": self.device,
-            "CUDALINK_EMULATOR_DEVICES": str(self.devices),
-            "CUDALINK_EMULATOR_DEVICE_MEMORY": str(self.device_memory or ""),
+            "CUDALINK_EMULATOR_DEVICE": self.devices.model,
+            "CUDALINK_EMULATOR_DEVICES": str(self.devices.number),
+            "CUDALINK_EMULATOR_DEVICE_MEMORY": str(self.devices.memory or ""),
             "CUDALINK_EMULATOR_NVJITLINK": str(self.nvjitlink or ""),
             "CUDALINK_EMULATOR_NVJITLINK_OLD": str(self.nvjitlink_old or ""),
             "CUDALINK_EMULATOR_WORKER": str(worker.program()),
             "CUDALINK_EMULATOR_EVENTS": str(self.events or ""),
             "CUDALINK_EMULATOR_FAULTS": self.faults,
-            "CUDALINK_LIFETIME": self.lifetime,
+            "CUDALINK_EMULATOR_LIFETIME": self.lifetime,
         }
 
     def environment(self) -> dict[str, str]:
@@ -202,57 +196,11 @@ def prepended(folder: Path) -> str:
     return ":".join([str(folder), *rest])
 
 
-def number_of_devices(text: str) -> int:
-    """Parse a number of devices.
-
-    Raises
-    ------
-    EmulatorError
-        If the text is not a number from 0 to 64.
-    """
-    if not (text.isdecimal() and int(text) <= names.LIMIT_DEVICES):
-        msg = f"devices = {text}; expected 0 to {names.LIMIT_DEVICES}"
-        raise EmulatorError(msg, "devices")
-    return int(text)
-
-
-def memory_size(text: str) -> int:
-    """Parse a size of device memory, such as ``"8GiB"``; 0 for an empty text, which leaves it to the device.
-
-    Raises
-    ------
-    EmulatorError
-        If the text is not a number of bytes, KiB, MiB, GiB or TiB, or less than 16 MiB.
-    """
-    found = re.fullmatch(r"(\d{1,16}(?:\.\d{1,3})?) ?([KMGT]iB|B|)", text, re.ASCII)
-    size = int(float(found[1]) * _UNITS[found[2]]) if found else 0
-    if text and size < names.LIMIT_LEAST_DEVICE_MEMORY:
-        msg = f"device memory = {text!r}; expected a size of at least 16MiB, such as 512MiB or 8GiB"
-        raise EmulatorError(msg, "device_memory")
-    return size
-
-
-def _known_device(device: str, arch: str) -> str:
-    """Return the architecture of the devices: that of the device, where one is named."""
-    if not device:
-        return arch
-    if device not in names.EMULATED_DEVICES:
-        msg = f"there is no emulated device {device!r}; known: {', '.join(names.EMULATED_DEVICES)}"
-        raise EmulatorError(msg, "device")
-    if arch not in (names.DEFAULT_ARCHITECTURE, names.EMULATED_DEVICES[device]):
-        msg = f"the device {device} is {names.EMULATED_DEVICES[device]}, not {arch}; give one of the two"
-        raise EmulatorError(msg, "device")
-    return names.EMULATED_DEVICES[device]
-
-
 def emulation_for(
     version: str | CudaVersion,
     *,
     release: str | None = None,
-    arch: str = names.DEFAULT_ARCHITECTURE,
     device: str = "",
-    devices: int = 1,
-    device_memory: str = "",
     lifetime: str = "report",
     events: Path | None = None,
     faults: str = "",
@@ -265,14 +213,8 @@ def emulation_for(
         ``"12.0"`` to ``"13.5"``.
     release : str, optional
         Driver release that NVML answers; by default the one that the version came with.
-    arch : str
-        One of `pytest_cudalink.compat.names.EMULATED_ARCHITECTURES`.
     device : str
-        One of `pytest_cudalink.compat.names.EMULATED_DEVICES`; empty for the first one of the architecture.
-    devices : int
-        Number of devices, 0 to 64.
-    device_memory : str
-        Memory of each device, such as ``"8GiB"``; by default its own, at most half of the machine's.
+        Its devices, such as ``"sm_90"`` or ``"h100:2,memory=8GiB"``, see `devices.parse_devices`.
     lifetime, events, faults
         As in `Emulation`.
 
@@ -290,18 +232,17 @@ def emulation_for(
         newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
         msg = f"CUDA {wanted} cannot be emulated; supported: {known[0]} to {known[-1]}; choose one of these{newer}"
         raise EmulatorError(msg, "version")
-    if arch not in names.EMULATED_ARCHITECTURES:
-        msg = f"there is no emulated device of {arch!r}; known: {', '.join(names.EMULATED_ARCHITECTURES)}"
-        raise EmulatorError(msg, "arch")
-    arch = _known_device(device, arch)
-    number_of_devices(str(devices))
-    if lifetime not in names.LIFETIME_MODES:
-        msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(names.LIFETIME_MODES)}"
+    try:
+        devices = parse_devices(device)
+    except ValueError as error:
+        raise EmulatorError(str(error), "device") from error
+    if lifetime not in names.CHECK_MODES:
+        msg = f"lifetime mode {lifetime!r} is unknown; known: {', '.join(names.CHECK_MODES)}"
         raise EmulatorError(msg, "lifetime")
-    since = next(one.since for one in ARCHITECTURES if arch == f"sm_{one.number}")
+    since = next(one.since for one in ARCHITECTURES if devices.arch == f"sm_{one.number}")
     if wanted < since:
-        msg = f"a driver of CUDA {wanted} has no device of {arch}, which needs CUDA {since} or newer"
-        raise EmulatorError(msg, "arch")
+        msg = f"a driver of CUDA {wanted} has no device of {devices.arch}, which needs CUDA {since} or newer"
+        raise EmulatorError(msg, "device")
     if faults:
         from .faults import parse, text_of
 
@@ -312,10 +253,7 @@ def emulation_for(
     emulation = Emulation(
         version=wanted,
         release=_release(release, wanted),
-        arch=arch,
-        device=device,
         devices=devices,
-        device_memory=memory_size(device_memory),
         lifetime=lifetime,
         events=None if events is None else _appendable(events),
         faults=faults,
@@ -353,13 +291,15 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
     return Emulation(
         version=version,
         release=value["RELEASE"] or release_of(version),
-        arch=value["ARCH"] or names.DEFAULT_ARCHITECTURE,
-        device=value["DEVICE"],
-        devices=int(value["DEVICES"] or 1),
-        device_memory=int(value["DEVICE_MEMORY"] or 0),
+        devices=Devices(
+            value["ARCH"] or names.DEFAULT_ARCHITECTURE,
+            value["DEVICE"],
+            int(value["DEVICES"] or 1),
+            int(value["DEVICE_MEMORY"] or 0),
+        ),
         nvjitlink=nvjitlink,
         nvjitlink_old=nvjitlink_old,
-        lifetime=environment.get("CUDALINK_LIFETIME") or "report",
+        lifetime=value["LIFETIME"] or "report",
         events=events,
         faults=value["FAULTS"],
     )

@@ -528,6 +528,6 @@ def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
             )
     where = began or ("outside tests" if found.end is None else "after the last test")
     return (
-        f"pytest {how} ({where}); run with --cudalink-isolate or --cudalink-rerun-after-crash, so that a crash ends "
+        f"pytest {how} ({where}); run with --cudalink-processes=isolated or restarted, so that a crash ends "
         "one test only"
     )

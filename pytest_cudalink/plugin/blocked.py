@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from . import parts
-from .settings import OPTIONS, Setting
+from .settings import Setting, label
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -61,19 +61,18 @@ def apply(config: pytest.Config, settings: Settings, *, isolated: bool) -> Setti
             raise pytest.UsageError(msg)
     for part in _blocked(config):
         _, idle = _CHECKS[part]
-        for option in OPTIONS:
-            setting: Setting = getattr(settings, option.name)
-            if setting.value == idle.get(option.name, setting.value):
+        for name, setting in settings.items():
+            if setting.value == idle.get(name, setting.value):
                 continue
-            if isolated and option.name == "events":  # from the process that waits, for the last calls before a crash
+            if isolated and name == "events":  # from the process that waits, for the last calls before a crash
                 continue
             if setting.source != "default":
                 msg = (
-                    f"cudalink: {option.flag} is {setting}, and -p no:cudalink-{part} blocks the part that does it; "
+                    f"cudalink: {label(name)} is {setting}, and -p no:cudalink-{part} blocks the part that does it; "
                     "leave one of the two out"
                 )
                 raise pytest.UsageError(msg)
-            setattr(settings, option.name, Setting(idle[option.name], f"-p no:cudalink-{part}"))
+            setattr(settings, name, Setting(idle[name], f"-p no:cudalink-{part}"))
     return settings
 
 

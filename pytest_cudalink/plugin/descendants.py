@@ -105,7 +105,7 @@ class Descendants:
 
     def say(self, violations: Iterable[Violation]) -> bool:
         """Write violations after the end of the session to stderr; return whether they fail the run."""
-        fails = self._run.settings.lifetime.value in ("fail", "punish")
+        fails = self._run.settings.lifetime.value in ("fail", "strict")
         found = list(violations)
         here = f"process {os.getpid()} ({' '.join(sys.orig_argv)[:_COMMAND]}): "
         for one in found:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from .run import is_on_emulated_driver, warn
-from .settings import OF_EMULATION, OPTIONS, Option, Setting, check, restore
+from .settings import OF_EMULATION, label, restore
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "A_DRIVER",
     "FACTS",
-    "asked",
     "came_too_late",
     "fetched",
     "inherited",
@@ -261,7 +260,7 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
     start = f"cudalink: the emulated driver {emulation.version} needs nvJitLink {lacking}"
     if mode.value == "cached":
         msg = (
-            f"{start}, which neither the toolchain cache nor the environment has, and --cudalink-toolchains is {mode}; "
+            f"{start}, which neither the toolchain cache nor the environment has, and cudalink_toolchains is {mode}; "
             f"run: cudalink toolchain add {' '.join(map(str, emulation.lacks))}"
         )
         raise pytest.UsageError(msg)
@@ -272,7 +271,7 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
             config.stash.setdefault(_FETCHED, []).extend(fetched)
     except ToolchainError as error:
         msg = (
-            f"{start}, which is not here and could not be fetched: {error}. With --cudalink-toolchains=never the run "
+            f"{start}, which is not here and could not be fetched: {error}. With CUDALINK_TOOLCHAINS=never the run "
             "starts without it, and its links fail with 221"
         )
         raise pytest.UsageError(msg) from error
@@ -296,27 +295,19 @@ def _emulation(settings: Settings, version: str) -> Emulation:
     """Return the driver of a version that the settings ask for; an error names the setting that is wrong."""
     from .. import emulator
 
-    choices = asked(settings)
-    for option in OPTIONS:
-        if option.name in choices:
-            check(option, choices[option.name])
-    events = choices["events"].value
+    events = settings.events.value
     try:
         return emulator.emulation_for(
             version,
-            arch=choices["arch"].value,
-            device=choices["device"].value,
-            device_memory=choices["device_memory"].value,
-            devices=emulator.number_of_devices(choices["devices"].value),
+            device=settings.device.value,
             lifetime=settings.lifetime.value,
             events=Path(events).absolute() if events else None,
-            faults=choices["faults"].value,
+            faults=settings.faults.value,
         )
     except emulator.EmulatorError as error:
-        if error.parameter not in choices:
+        if error.parameter not in OF_EMULATION:
             raise
-        flag = error.parameter.replace("_", "-")
-        msg = f"cudalink: --cudalink-{flag} is {choices[error.parameter]}: {error}"
+        msg = f"cudalink: {label(error.parameter)} is {getattr(settings, error.parameter)}: {error}"
         raise pytest.UsageError(msg) from error
 
 
@@ -331,26 +322,3 @@ def warn_of_ignored(config: pytest.Config, options: Sequence[str]) -> None:
         f"--cudalink-driver={_toolkit_version() or _EXAMPLE} emulates one"
     )
     warn(config, text)
-
-
-def asked(settings: Settings | None) -> dict[str, Setting]:
-    """Return what the emulated driver is asked to be besides its version, by parameter of `emulator.emulation_for`.
-
-    Where the user chose no value, the environment's for the native library counts.
-
-    Parameters
-    ----------
-    settings : Settings or None
-        None for a driver that was there before the run, which ignores them all.
-    """
-    return {
-        option.name: _asked(option, getattr(settings, option.name, Setting(option.default, "default")))
-        for option in OPTIONS
-        if option.name in OF_EMULATION
-    }
-
-
-def _asked(option: Option, setting: Setting) -> Setting:
-    variable = f"CUDALINK_EMULATOR_{option.name.upper()}"
-    given = os.environ.get(variable) if setting.source == "default" else None
-    return Setting(given, f"environment {variable}") if given else setting

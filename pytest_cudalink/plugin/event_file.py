@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ..report.wording import EVENTS_UNWRITTEN
@@ -17,9 +18,10 @@ __all__ = ["EventFile", "lose"]
 
 def lose(run: Run, why: str) -> None:
     """Add the problem that events of a process are missing in the event file; the run shows it once."""
-    setting = driver.asked(None if driver.inherited(run.config) else run.settings)["events"]
-    text = f"{EVENTS_UNWRITTEN}: --cudalink-events is {setting}: {why}; calls are missing in that file"
-    run.part(LEDGER).outside.problems.append(text)
+    file = f"cudalink_events is {run.settings.events}"
+    if driver.inherited(run.config):
+        file = f"CUDALINK_EMULATOR_EVENTS is {os.environ.get('CUDALINK_EMULATOR_EVENTS')}"
+    run.part(LEDGER).outside.problems.append(f"{EVENTS_UNWRITTEN}: {file}: {why}; calls are missing in that file")
 
 
 class EventFile(Check):

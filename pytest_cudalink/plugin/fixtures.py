@@ -405,7 +405,7 @@ def nvjitlink_contract(pytestconfig: pytest.Config) -> BrokenRules:
     found = run.get(JITLINK_CONTRACT)
     if found is None:
         setting = run.settings.jitlink_contract
-        reason = f"--cudalink-jitlink-contract={setting}" if setting.value == "off" else "not possible on this system"
+        reason = f"--cudalink-checks=nvjitlink={setting}" if setting.value == "off" else "not possible on this system"
         _skip(pytestconfig, "checks of nvJitLink's contract", reason)
     return BrokenRules(found)
 
@@ -422,7 +422,7 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> BrokenRules:
 
         if preload.emulation() is None:
             _skip_unemulated(pytestconfig)
-        _skip(pytestconfig, "lifetime checks", f"--cudalink-lifetime={run.settings.lifetime}")
+        _skip(pytestconfig, "lifetime checks", f"--cudalink-checks=lifetimes={run.settings.lifetime}")
     return BrokenRules(found)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from ..compat.names import DEFAULT_ARCHITECTURE
 from . import backends, blocked, driver, variables
 from .cell import of_cell
 from .parts import BACKENDS
-from .settings import OF_EMULATION, OPTIONS
+from .settings import OF_EMULATION
 
 if TYPE_CHECKING:
     from ..versions import CudaVersion
@@ -175,20 +176,20 @@ def _of_worker(run: Run) -> list[str]:
 
 def _of_emulation(run: Run, *, inherited: bool) -> list[str]:
     """Return the emulator's settings other than the defaults, and settings that are ignored in this run."""
-    settings, emulated = run.settings, run.emulated is not None
-    found = []
-    if emulated:
-        heard = {**driver.asked(None if inherited else settings), "lifetime": settings.lifetime}
-        defaults = {option.name: option.default for option in OPTIONS}
-        words = [f"{name} {setting}" for name, setting in heard.items() if setting.value != defaults[name]]
-        found += [f"cudalink: emulated driver: {', '.join(words)}"] if words else []
-    if inherited or not emulated:
-        options = ((name, getattr(settings, name)) for name in OF_EMULATION)
-        words = [f"{name} {setting}" for name, setting in options if setting.source != "default"]
-        why = "ignored (no emulated driver in this run)"
-        if inherited:
-            why = "ignored (the emulated driver comes from the environment)"
-        elif driver.may_come_late(settings):
-            why = "ignored unless a marker forces the driver backend, for which a driver is emulated after collection"
-        found += [f"cudalink: {why}: {', '.join(words)}"] if words else []
-    return found
+    settings, emulation = run.settings, run.emulation
+    asked = [(name, getattr(settings, name)) for name in OF_EMULATION]
+    words = [f"{name} {setting}" for name, setting in asked if setting.source != "default"]
+    lifetimes = [f"lifetimes {settings.lifetime}"] if settings.lifetime.source != "default" else []
+    if emulation is not None and not inherited:
+        words += lifetimes
+        return [f"cudalink: emulated driver: {', '.join(words)}"] if words else []
+    found, why = [], "ignored (no emulated driver in this run)"
+    if emulation is not None:
+        why = "ignored (the emulated driver comes from the environment)"
+        inside = {"device": str(emulation.devices), "faults": emulation.faults, "events": str(emulation.events or "")}
+        known = [f"{name} {value}" for name, value in inside.items() if value not in ("", DEFAULT_ARCHITECTURE)]
+        known += lifetimes
+        found = [f"cudalink: emulated driver: {', '.join(known)}"] if known else []
+    elif driver.may_come_late(settings):
+        why = "ignored unless a marker forces the driver backend, for which a driver is emulated after collection"
+    return [*found, *([f"cudalink: {why}: {', '.join(words)}"] if words else [])]

@@ -2,9 +2,9 @@
 
 The child is another pytest with the same command line. It is started rather than forked from this process: a forked
 process cannot use a driver that its parent has initialized. Where several tests are isolated, one child collects them,
-and forks for each, as long as that is safe; otherwise each test has a new child. With ``--cudalink-rerun-after-crash``
-the tests share one child, which is replaced when it dies. Reports come back through a file, each written at once, so
-that what came before a crash is there.
+and forks for each, as long as that is safe; otherwise each test has a new child. With
+``--cudalink-processes=restarted`` the tests share one child, which is replaced when it dies. Reports come back through
+a file, each written at once, so that what came before a crash is there.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Isolation:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._all = run.settings.isolate.value == "yes"
-        self._shares = run.settings.rerun_after_crash.value == "yes"
+        self._all = run.settings.tests.value == "isolated"
+        self._shares = run.settings.tests.value == "restarted"
         self._paths: list[str] = []
         self._warm = False
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-", ignore_cleanup_errors=True)

@@ -259,8 +259,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         run.follow()
     run.collected = True
     # a worker of xdist that dies is replaced by xdist
-    shared = run.settings.rerun_after_crash.value == "yes" and not run.is_worker
-    isolated = run.settings.isolate.value == "yes" or (planned and marker.isolates(items))
+    shared = run.settings.tests.value == "restarted" and not run.is_worker
+    isolated = run.settings.tests.value == "isolated" or (planned and marker.isolates(items))
     if (isolated or shared) and not run.is_isolated:
         run.part(ISOLATION)
 

@@ -47,7 +47,7 @@ class Lifetimes(ViolationCheck):
     driver : DriverControl
     """
 
-    name, title, handle, lenient = "lifetimes", "cudalink lifetimes", "link state", "report"
+    name, title, handle = "lifetimes", "cudalink lifetimes", "link state"
 
     def __init__(self, run: Run) -> None:
         assert run.emulated is not None  # (`lifecycle` has looked)
@@ -63,7 +63,7 @@ class Lifetimes(ViolationCheck):
     def _stop(self) -> None:
         """Let the driver itself report what happens from now on."""
         self.driver.stop_watching()
-        self.driver.end_notes(quiet=self._run.reports_elsewhere, fails=self.mode in ("fail", "punish"))
+        self.driver.end_notes(quiet=self._run.reports_elsewhere, fails=self.mode in ("fail", "strict"))
 
     @property
     def violations(self) -> tuple[Violation, ...]:
@@ -114,6 +114,6 @@ class Lifetimes(ViolationCheck):
         if lost := self.driver.lost_violations:
             text = (
                 f"{counted(lost, 'lifetime violation')} could not be shown: the driver counted more than the plugin "
-                "was handed; the output on stderr says why. Run with --cudalink-events=FILE and look there"
+                "was handed; the output on stderr says why. Run with -o cudalink_events=FILE and look there"
             )
             yield Seen(self.title, text)

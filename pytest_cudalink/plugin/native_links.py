@@ -32,7 +32,7 @@ class NativeLinks(Check):
         if before:
             self._say(
                 "it was loaded before a test asked for pytest-cudalink, and calls of code that had used it by then may "
-                "be missed; an ini entry such as cudalink_jitlink_contract = fail asks early enough"
+                "be missed; an ini entry such as cudalink_checks = fail asks early enough"
             )
 
     def between(self) -> tuple[()]:

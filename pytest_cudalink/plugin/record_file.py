@@ -283,7 +283,7 @@ def _arch(run: Run) -> ArchRecord:
     """Return the architecture that was asked for and that of the device."""
     from ..environment.facts import Environment
 
-    return {"requested": _asked(run.settings.arch), "found": Environment()["arch"].value}
+    return {"requested": _asked(run.settings.device), "found": Environment()["arch"].value}
 
 
 def crash_events(events: str, pid: int | None) -> list[str]:

@@ -18,11 +18,12 @@ __all__ = [
     "OPTIONS",
     "PROVENANCES",
     "Option",
+    "Part",
     "Setting",
     "Settings",
     "add_options",
     "asks",
-    "check",
+    "label",
     "resolve",
     "restore",
     "share",
@@ -52,20 +53,14 @@ def _driver_fault(value: str) -> str | None:
     return None
 
 
-def _devices_fault(value: str) -> str | None:
-    if re.fullmatch(r"\d{1,4}", value, re.ASCII) and int(value) <= names.LIMIT_DEVICES:
-        return None
-    return f"expected a number, 0 to {names.LIMIT_DEVICES}"
-
-
 def _device_fault(value: str) -> str | None:
-    return None if not value or value in names.EMULATED_DEVICES else f"expected {', '.join(names.EMULATED_DEVICES)}"
+    from ..emulator.devices import parse_devices
 
-
-def _memory_fault(value: str) -> str | None:
-    if not value or re.fullmatch(r"\d{1,16}(\.\d{1,3})? ?([KMGT]iB|B|)", value, re.ASCII):
-        return None
-    return "expected a size such as 512MiB or 8GiB"
+    try:
+        parse_devices(value)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _seconds_fault(value: str) -> str | None:
@@ -105,8 +100,35 @@ def _no_release(value: str) -> str | None:
     return f"expected {', '.join(names.NVJITLINK_WORDS)}, or a CUDA release such as 13.0"
 
 
+class Part:
+    """One setting of an option that has several.
+
+    Attributes
+    ----------
+    word : str
+        What stands before its value; empty for a value alone.
+    values : tuple of str
+        What it may be; one in capitals stands for any.
+    default : str
+    fault : callable
+        As that of an `Option`, for such a value.
+    env : str
+        Variable of our own processes that counts where the user chose no value.
+    """
+
+    def __init__(
+        self,
+        word: str,
+        values: tuple[str, ...],
+        default: str,
+        fault: Callable[[str], str | None] = no_fault,
+        env: str = "",
+    ) -> None:
+        self.word, self.values, self.default, self.fault, self.env = word, values, default, fault, env
+
+
 class Option:
-    """One setting: its option, environment variable and ini entry.
+    """What a user writes on the command line, in the environment or in an ini file: one setting, or several.
 
     The command-line default is None for each, because any other would hide the environment and the ini file.
 
@@ -115,9 +137,13 @@ class Option:
     choices : tuple of str
         What the value may be; empty for a free value.
     fault : callable
-        For a free value: what is wrong with it, as the end of the sentence "FLAG is VALUE; …", or None.
-    flag_value : str or None
-        What the option means, for one that takes no value on the command line.
+        For a free value: what is wrong with it, as the end of the sentence "LABEL is VALUE; …", or None.
+    parts : dict of str to Part
+        For an option with several settings: what it says of each, by the name of the setting.
+    flag : str
+        On the command line; empty for a setting that only ini files and variables have.
+    env : str
+        Environment variable; empty for a setting without one.
     inherited : bool
         Whether its environment variable also counts for a pytest that a test starts.
     """
@@ -125,309 +151,210 @@ class Option:
     # no NamedTuple: every start of pytest would pay for what is generated
     def __init__(
         self,
-        *,
         name: str,
-        flag: str,
-        env: str,
-        ini: str,
-        default: str,
         help: str,  # noqa: A002 (argparse's word)
+        *,
+        default: str = "",
         choices: tuple[str, ...] = (),
         metavar: str | None = None,
         fault: Callable[[str], str | None] = no_fault,
-        flag_value: str | None = None,
+        parts: dict[str, Part] | None = None,
+        key: str = "",
+        flag: str | None = None,
+        env: str | None = None,
         inherited: bool = True,
     ) -> None:
-        self.name, self.flag, self.env, self.ini = name, flag, env, ini
-        self.default, self.help, self.choices, self.metavar = default, help, choices, metavar
-        self.fault, self.flag_value, self.inherited = fault, flag_value, inherited
+        self.name, self.help, self.default, self.choices = name, help, default, choices
+        self.metavar, self.fault, self.parts, self.inherited = metavar, fault, parts or {}, inherited
+        self.ini = f"cudalink_{key or name}"
+        self.flag = f"--cudalink-{name.replace('_', '-')}" if flag is None else flag
+        self.env = self.ini.upper() if env is None else env
+
+    @property
+    def settings(self) -> dict[str, tuple[str, str]]:
+        """The name by which messages call each of its settings, and the default."""
+        label = self.flag or self.ini
+        return {
+            name: (f"{label} ({part.word})" if part.word else label, part.default) for name, part in self.parts.items()
+        } or {self.name: (label, self.default)}
 
 
 OPTIONS: Final = (
     Option(
-        name="backend",
-        flag="--force-backend",
-        env=names.VARIABLES["backend"],
-        ini="cudalink_force_backend",
+        "backend",
+        "force one linker: the driver's cuLink*, or nvJitLink; each runs every link test once on each, and auto lets "
+        "the library decide",
         default="auto",
         choices=names.BACKEND_CHOICES,
-        help="force what links: the driver's cuLink*, or nvJitLink; auto lets the library decide; each runs link tests "
-        "once on each",
+        key="force_backend",
+        flag="--force-backend",
     ),
     Option(
-        name="policy",
-        flag="--cudalink-policy",
-        env=names.VARIABLES["policy"],
-        ini="cudalink_policy",
-        default=names.DEFAULT_POLICY,
-        choices=names.POLICIES,
-        help="dispatch table that decides which linker is taken",
-    ),
-    Option(
-        name="driver",
-        flag="--cudalink-driver",
-        env=names.VARIABLES["driver"],
-        ini="cudalink_driver",
+        "driver",
+        "choose the driver that this process sees: real, absent, or an emulated driver of a VERSION such as 12.9; "
+        "auto takes the real driver, and emulates one of the toolkit's version if there is none and a test forces the "
+        "driver backend",
         default="auto",
-        help="the driver that this process sees: real; absent; an emulated one of a VERSION such as 12.9; auto takes "
-        "the real one, and where there is none and the driver backend is forced, by the option or a marker, emulates "
-        "the toolkit's version",
         metavar=f"{{{','.join(names.DRIVER_WORDS)},VERSION}}",
         fault=_driver_fault,
     ),
     Option(
-        name="toolchains",
-        flag="--cudalink-toolchains",
-        env="CUDALINK_TOOLCHAINS",
-        ini="cudalink_toolchains",
-        default="auto",
-        choices=names.TOOLCHAIN_MODES,
-        help="where an emulated driver gets an nvJitLink that the environment lacks: auto fetches it into the cache "
-        "before the tests; cached only takes it from there; with never its links fail with 221",
-    ),
-    Option(
-        name="require",
-        flag="--cudalink-require",
-        env="CUDALINK_REQUIRE",
-        ini="cudalink_require",
-        default="auto",
-        metavar="auto|none|driver,faults,links",
-        fault=_require_fault,
-        help="what must have happened, or the run fails: driver, a test ran on a driver that it asked for; links, "
-        "something was linked; faults, each of --cudalink-faults was triggered; "
-        "auto fails a run in which every test on the forced driver backend was skipped; none",
-    ),
-    Option(
-        name="arch",
-        flag="--cudalink-arch",
-        env=names.VARIABLES["arch"],
-        ini="cudalink_arch",
+        "device",
+        "choose the devices of an emulated driver, such as h100, sm_90, h100:2 (two of them) or h100,memory=8GiB; "
+        f"none emulates a driver without a device; known: {', '.join(names.EMULATED_DEVICES)}",
         default=names.DEFAULT_ARCHITECTURE,
-        choices=names.EMULATED_ARCHITECTURES,
-        help="architecture of the emulated driver's device",
-    ),
-    Option(
-        name="device",
-        flag="--cudalink-device",
-        env="CUDALINK_DEVICE",
-        ini="cudalink_device",
-        default="",
-        metavar="NAME",
+        metavar="DEVICE[:NUMBER][,memory=SIZE]",
         fault=_device_fault,
-        help=f"device of the emulated driver, instead of the first one of its architecture: "
-        f"{', '.join(names.EMULATED_DEVICES)}",
     ),
     Option(
-        name="device_memory",
-        flag="--cudalink-device-memory",
-        env="CUDALINK_DEVICE_MEMORY",
-        ini="cudalink_device_memory",
-        default="",
-        metavar="SIZE",
-        fault=_memory_fault,
-        help="memory of each device of an emulated driver, such as 8GiB; by default what the device has, and never "
-        "more than half of what this machine has",
-    ),
-    Option(
-        name="devices",
-        flag="--cudalink-devices",
-        env="CUDALINK_DEVICES",
-        ini="cudalink_devices",
-        default="1",
-        metavar="NUMBER",
-        fault=_devices_fault,
-        help=f"how many devices an emulated driver has, 0 to {names.LIMIT_DEVICES}; 0 is a driver without a device",
-    ),
-    Option(
-        name="faults",
-        flag="--cudalink-faults",
-        env="CUDALINK_FAULTS",
-        ini="cudalink_faults",
-        default="",
-        metavar="FAULTS",
-        fault=_faults_fault,
-        help="calls of an emulated driver that fail: FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or a preset, "
-        "separated by semicolons",
-    ),
-    Option(
-        name="lifetime",
-        flag="--cudalink-lifetime",
-        env="CUDALINK_LIFETIME",
-        ini="cudalink_lifetime",
-        default="fail",
-        choices=names.LIFETIME_MODES,
-        help="memory given to an emulated driver's linker that dies too early: fail the test that did it, report it, "
-        "or do not check; punish also writes through the dead pointers, as a real driver would",
-    ),
-    Option(
-        name="jitlink_contract",
-        flag="--cudalink-jitlink-contract",
-        env="CUDALINK_JITLINK_CONTRACT",
-        ini="cudalink_jitlink_contract",
-        default="fail",
-        choices=("off", "warn", "fail", "strict"),
-        help="calls that break nvJitLink's contract, such as one on a destroyed handle: fail the test that made them, "
-        "report them, or do not check; strict also fails for names of inputs that are freed too early, and recognizes "
-        "every old copy of a handle",
-    ),
-    Option(
-        name="unsupported",
-        flag="--cudalink-unsupported",
-        env="CUDALINK_UNSUPPORTED",
-        ini="cudalink_unsupported",
-        default="fail",
-        choices=("fail", "skip"),
-        help="tests that fail after an emulated driver refused a call because it does not emulate that function: leave "
-        "them as they are, or skip them with the name of the function",
-    ),
-    Option(
-        name="events",
-        flag="--cudalink-events",
-        env="CUDALINK_EVENTS",
-        ini="cudalink_events",
-        default="",
-        metavar="FILE",
-        help="append every event of an emulated driver to this file, one JSON object per line",
-    ),
-    Option(
-        name="target",
-        flag="--cudalink-target",
-        env="CUDALINK_TARGET",
-        ini="cudalink_target",
-        default="all",
-        metavar="NAMES",
-        help="libraries that are forced, separated by commas: bundled, cuda.core, numba-cuda, numba-cuda-mlir, "
-        "pynvjitlink, or a project's own",
-    ),
-    Option(
-        name="unsteered",
-        flag="--cudalink-unsteered",
-        env="CUDALINK_UNSTEERED",
-        ini="cudalink_unsteered",
-        default="fail",
-        choices=("fail", "warn", "allow"),
-        help="tests that force a backend, and in which code that no target steers links on another one: fail them, "
-        "warn, or only count these links",
-    ),
-    Option(
-        name="provenance",
-        flag="--cudalink-provenance",
-        env="CUDALINK_PROVENANCE",
-        ini="cudalink_provenance",
-        default="any",
-        metavar=f"{{{','.join(PROVENANCES)},PATH}}",
-        fault=_provenance_fault,
-        help="where the CUDA libraries of the tests' processes must come from: wheels of this environment, the system, "
-        "the conda prefix, or folders; a library from elsewhere fails the test that loads it, and so do two minors of "
-        "one library, and a link of inputs of another major; any lists them in the records",
-    ),
-    Option(
-        name="nvjitlink",
-        flag="--cudalink-nvjitlink",
-        env=names.VARIABLES["nvjitlink"],
-        ini="cudalink_nvjitlink",
+        "nvjitlink",
+        "choose the nvJitLink that every library finds: auto leaves it alone, absent hides it, and a VERSION such as "
+        "13.0 loads that release from the toolchain cache",
         default="auto",
         metavar=f"{{{','.join(names.NVJITLINK_WORDS)},VERSION}}",
         fault=_no_release,
-        help="nvJitLink that every library sees: absent, or the real one of a release from the toolchain cache",
     ),
     Option(
-        name="contain",
-        flag="--cudalink-contain",
-        env="CUDALINK_CONTAIN",
-        ini="cudalink_contain",
+        "faults",
+        "let calls of an emulated driver fail: write FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a "
+        "preset, separated by semicolons",
+        metavar="FAULTS",
+        fault=_faults_fault,
+    ),
+    Option(
+        "checks",
+        "fail a test that frees memory which an emulated driver's linker still needs, or breaks nvJitLink's contract; "
+        "report only shows it, off does not check, and strict finds more; lifetimes=MODE and nvjitlink=MODE choose "
+        "for one check",
+        default="fail",
+        metavar="{off,report,fail,strict}[,CHECK=MODE]",
+        parts={
+            "lifetime": Part("lifetimes", names.CHECK_MODES, "fail", env="CUDALINK_EMULATOR_LIFETIME"),
+            "jitlink_contract": Part("nvjitlink", names.CHECK_MODES, "fail"),
+        },
+    ),
+    Option(
+        "processes",
+        "run the tests in pytest's process (shared), each in its own process (isolated), or all in a second process "
+        "that starts again after a crash (restarted); after a test that leaves the driver unusable, or work that does "
+        "not end within deadline=SECONDS, continue in a new process (sticky=replace), end the run (sticky=stop), or "
+        "do not check (sticky=off)",
+        default="shared",
+        metavar="{shared,isolated,restarted}[,sticky=MODE][,deadline=SECONDS]",
+        parts={
+            "tests": Part("", ("shared", "isolated", "restarted"), "shared"),
+            "sticky": Part("sticky", ("replace", "stop", "off"), "replace"),
+            "sticky_deadline": Part("deadline", ("SECONDS",), "60", _seconds_fault),
+        },
+        inherited=False,
+    ),
+    Option(
+        "target",
+        "force only these libraries, separated by commas: bundled, cuda.core, numba-cuda, numba-cuda-mlir, "
+        "pynvjitlink, or a project's own",
+        default="all",
+        metavar="NAMES",
+    ),
+    Option(
+        "unsteered",
+        "choose what happens when a test forces a backend and code that no target covers links on another: fail the "
+        "test, warn, or only count the link (allow)",
+        default="fail",
+        choices=("fail", "warn", "allow"),
+    ),
+    Option(
+        "unsupported",
+        "choose what happens when a test fails because the emulated driver does not implement a function: fail the "
+        "test, or skip it and name the function",
+        default="fail",
+        choices=("fail", "skip"),
+    ),
+    Option(
+        "require",
+        "fail the run unless: driver: a test ran on the driver that it requested; links: something was linked; "
+        "faults: every fault of --cudalink-faults was triggered; auto: not every test on the forced driver backend "
+        "was skipped",
+        default="auto",
+        metavar="{auto,none,driver,faults,links}",
+        fault=_require_fault,
+    ),
+    Option(
+        "provenance",
+        "fail a test that loads a CUDA library from elsewhere than the environment's wheels, the system, the conda "
+        "prefix or these folders, loads two minor versions of one library, or links inputs of another major version; "
+        "any allows everything",
+        default="any",
+        metavar=f"{{{','.join(PROVENANCES)},PATH}}",
+        fault=_provenance_fault,
+    ),
+    Option(
+        "guard_rails",
+        "check that the libraries which cuda.pathfinder finds fit each other and the driver: refuse what does not fit "
+        "(best_effort), refuse also what is not known to fit (strict), or only warn (warning_only)",
+        default="off",
+        choices=names.GUARD_RAIL_MODES,
+    ),
+    Option(
+        "policy",
+        "choose the dispatch table by which the bundled linker picks its backend",
+        default=names.DEFAULT_POLICY,
+        choices=names.POLICIES,
+    ),
+    Option(
+        "report",
+        "write the records of the run to a file, one JSON object per line",
+        metavar="FILE",
+        inherited=False,  # the inner run would overwrite the file of this one
+    ),
+    Option(
+        "toolchains",
+        "choose where an emulated driver gets an nvJitLink that the environment lacks: auto fetches it into the cache "
+        "before the tests, cached takes it only from there, and with never its links fail with 221",
+        default="auto",
+        choices=names.TOOLCHAIN_MODES,
+        flag="",
+    ),
+    Option(
+        "events",
+        "append every event of an emulated driver to a file, one JSON object per line",
+        metavar="FILE",
+        flag="",
+        env="",
+    ),
+    Option(
+        "contain",
+        "perform the bundled linker's links on nvJitLink in a worker process (yes), so that a crash of nvJitLink "
+        "raises LinkError",
         default="no",
         choices=("no", "yes"),
-        flag_value="yes",
-        help="perform the bundled linker's links on nvJitLink in a worker process, so that a crash of nvJitLink is a "
-        "LinkError",
+        flag="",
     ),
     Option(
-        name="link_timeout",
-        flag="--cudalink-link-timeout",
-        env="CUDALINK_LINK_TIMEOUT",
-        ini="cudalink_link_timeout",
+        "link_timeout",
+        "limit the seconds that one call of nvJitLink may take in a link worker",
         default=str(names.LIMIT_LINK_TIMEOUT),
         metavar="SECONDS",
         fault=_seconds_fault,
-        help="how long one call of nvJitLink may take in a link worker, for an emulated driver and contained links",
+        flag="",
     ),
     Option(
-        name="report",
-        flag="--cudalink-report",
-        env="CUDALINK_REPORT",
-        ini="cudalink_report",
-        default="",
-        metavar="FILE",
-        inherited=False,  # the inner run would overwrite the file of this one
-        help="write records to a file, one JSON object per line",
-    ),
-    Option(
-        name="properties",
-        flag="--cudalink-properties",
-        env="CUDALINK_PROPERTIES",
-        ini="cudalink_properties",
+        "properties",
+        "add properties to tests and suite, which JUnit reports show (on), or leave them out (off)",
         default="on",
         choices=("on", "off"),
-        help="give tests and suite properties, which JUnit reports show",
-    ),
-    Option(
-        name="isolate",
-        flag="--cudalink-isolate",
-        env="CUDALINK_ISOLATE",
-        ini="cudalink_isolate",
-        default="no",
-        choices=("no", "yes"),
-        flag_value="yes",
-        inherited=False,
-        help="run every test in its own process, so that a crash fails that test alone",
-    ),
-    Option(
-        name="rerun_after_crash",
-        flag="--cudalink-rerun-after-crash",
-        env="CUDALINK_RERUN_AFTER_CRASH",
-        ini="cudalink_rerun_after_crash",
-        default="no",
-        choices=("no", "yes"),
-        flag_value="yes",
-        inherited=False,
-        help="run the tests in one other process; when a test crashes it, run the rest in the next one",
-    ),
-    Option(
-        name="sticky",
-        flag="--cudalink-sticky",
-        env="CUDALINK_STICKY",
-        ini="cudalink_sticky",
-        default="replace",
-        choices=("replace", "stop", "off"),
-        help="after a test that leaves the contexts of its process with an error that no call ends, or with work that "
-        "does not end: run the rest in a fresh process, stop the run, or do not look",
-    ),
-    Option(
-        name="sticky_deadline",
-        flag="--cudalink-sticky-deadline",
-        env="CUDALINK_STICKY_DEADLINE",
-        ini="cudalink_sticky_deadline",
-        default="60",
-        metavar="SECONDS",
-        fault=_seconds_fault,
-        help="how long work on the device may go on after the test that began it",
-    ),
-    Option(
-        name="guard_rails",
-        flag="--cudalink-guard-rails",
-        env="CUDALINK_GUARD_RAILS",
-        ini="cudalink_guard_rails",
-        default="off",
-        choices=names.GUARD_RAIL_MODES,
-        help="compare what cuda.pathfinder finds, and the driver: refuse what does not fit (best_effort), also what is "
-        "not known to fit (strict), or only warn (warning_only)",
+        flag="",
+        env="",
     ),
 )
 
 
-#: Settings that apply only to an emulated driver; ``CUDALINK_EMULATOR_*`` can set them too.
-OF_EMULATION: Final = ("arch", "device", "device_memory", "devices", "faults", "events")
+#: Settings that apply only to an emulated driver.
+OF_EMULATION: Final = ("device", "faults", "events")
+
+
+def label(name: str) -> str:
+    """Return the name by which messages call a setting, such as ``--cudalink-driver`` or ``cudalink_events``."""
+    return next(option.settings[name][0] for option in OPTIONS if name in option.settings)
 
 
 class Setting(NamedTuple):
@@ -455,10 +382,7 @@ class Settings:
     driver: Setting
     toolchains: Setting
     require: Setting
-    arch: Setting
     device: Setting
-    device_memory: Setting
-    devices: Setting
     faults: Setting
     lifetime: Setting
     jitlink_contract: Setting
@@ -472,8 +396,7 @@ class Settings:
     link_timeout: Setting
     report: Setting
     properties: Setting
-    isolate: Setting
-    rerun_after_crash: Setting
+    tests: Setting
     sticky: Setting
     sticky_deadline: Setting
     guard_rails: Setting
@@ -483,7 +406,7 @@ class Settings:
 
     def items(self) -> list[tuple[str, Setting]]:
         """Return every setting with its name."""
-        return [(option.name, getattr(self, option.name)) for option in OPTIONS]
+        return [(name, getattr(self, name)) for option in OPTIONS for name in option.settings]
 
     @property
     def forces_driver(self) -> bool:
@@ -514,15 +437,20 @@ def add_options(parser: pytest.Parser) -> None:
     """Register every option with its ini twin."""
     group = parser.getgroup("cudalink", "CUDA linking (pytest-cudalink)")
     for option in OPTIONS:
-        twins = f"(environment: {option.env}, ini: {option.ini}, default: {option.default or 'none'})"
-        takes = (
-            {"action": "store_const", "const": option.flag_value}
-            if option.flag_value
-            else {"choices": option.choices or None, "metavar": option.metavar}
-        )
-        group.addoption(option.flag, dest=option.ini, default=None, help=f"{option.help} {twins}", **takes)
-        known = f"; one of {', '.join(option.choices)}" if option.choices else ""
-        parser.addini(option.ini, f"{option.help}{known}", type="string", default=None)
+        env = f"environment: {option.env}, " if option.env else ""
+        default = f"default: {option.default or 'none'}"
+        if option.flag:
+            group.addoption(
+                option.flag,
+                dest=option.ini,
+                action="append" if option.parts else "store",
+                default=None,
+                help=f"{option.help} ({env}{default})",
+                choices=option.choices or None,
+                metavar=option.metavar,
+            )
+        text = f"the same as {option.flag}" if option.flag else f"{option.help} ({env}{default})"
+        parser.addini(option.ini, text, type="string", default=None)
 
 
 def asks(config: pytest.Config, options: argparse.Namespace | None = None) -> bool:
@@ -551,7 +479,10 @@ def resolve(config: pytest.Config, options: argparse.Namespace | None = None) ->
         If a value is not one of the choices; names the value, its source and the choices.
     """
     given = config.option if options is None else options
-    return Settings(**{option.name: _resolve(option, config, getattr(given, option.ini, None)) for option in OPTIONS})
+    found: dict[str, Setting] = {}
+    for option in OPTIONS:
+        found |= _resolve(option, config, getattr(given, option.ini, None))
+    return Settings(**found)
 
 
 def share(settings: Settings) -> Callable[[], None]:
@@ -593,29 +524,46 @@ def withhold() -> dict[str, str]:
     return {name: os.environ.pop(name) for name in names}
 
 
-def _resolve(option: Option, config: pytest.Config, given: str | None) -> Setting:
+def _resolve(option: Option, config: pytest.Config, given: str | list[str] | None) -> dict[str, Setting]:
     candidates = (
         ("option", given),
         (f"environment {option.env}", os.environ.get(option.env)),
         ("ini", config.getini(option.ini)),
         ("default", option.default),
     )
-    source, value = next((source, str(value)) for source, value in candidates if value or source == "default")
-    return check(option, Setting(value, source))
+    source, value = next((source, value) for source, value in candidates if value or source == "default")
+    found: dict[str, Setting] = {}
+    for text in value if isinstance(value, list) else [str(value)]:  # an option that is repeated changes what it names
+        try:
+            now = _settings_of(option, Setting(text, source))
+        except ValueError as error:
+            msg = f"cudalink: {option.flag or option.ini} is {text!r} (from {source}); {error}"
+            raise pytest.UsageError(msg) from None
+        found = {name: found.get(name, one) if one.source != source else one for name, one in now.items()}
+    return found
 
 
-def check(option: Option, setting: Setting) -> Setting:
-    """Return the setting; raise the common UsageError if its value is invalid.
+def _settings_of(option: Option, given: Setting) -> dict[str, Setting]:
+    """Return what an option says of each of its settings; a ValueError says what is expected."""
+    if option.choices and given.value not in option.choices:
+        msg = f"expected one of {', '.join(option.choices)}"
+        raise ValueError(msg)
+    if fault := option.fault(given.value):
+        raise ValueError(fault)
+    if not option.parts:
+        return {option.name: given}
+    from ..words import read_words
 
-    Raises
-    ------
-    pytest.UsageError
-        Names the option, the value, its source and what is expected.
-    """
-    fault = option.fault(setting.value)
-    if option.choices and setting.value not in option.choices:
-        fault = f"expected one of {', '.join(option.choices)}"
-    if fault:
-        msg = f"cudalink: {option.flag} is {setting.value!r} (from {setting.source}); {fault}"
-        raise pytest.UsageError(msg)
-    return setting
+    words = read_words(given.value, {part.word: part.values for part in option.parts.values()})
+    found = {}
+    for name, part in option.parts.items():
+        if part.word in words and given.source != "default":
+            found[name] = Setting(words[part.word], given.source)
+            if fault := part.fault(words[part.word]):
+                msg = f"{part.word}: {fault}"
+                raise ValueError(msg)
+        elif passed_on := os.environ.get(part.env):
+            found[name] = Setting(passed_on, f"environment {part.env}")
+        else:
+            found[name] = Setting(part.default, "default")
+    return found

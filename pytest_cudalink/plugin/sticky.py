@@ -88,7 +88,7 @@ class StickyGuard(Check):
             self._pid = 0
             text = (
                 f"collecting the tests left the contexts of the process with {found.error}; a fresh process would meet "
-                "it again, so that --cudalink-sticky does not look at the tests"
+                "it again, so that no test is checked for it"
             )
             self._reporter.show_outside([Seen(_SECTION, text)])
         if self._stops and self._run.task is None:
@@ -175,7 +175,7 @@ class StickyGuard(Check):
         if found.code == contexts.HANGS:
             first = (
                 f"cudalink: work on the device that this test left did not end within {self._deadline} s after its "
-                f"{found.when} (--cudalink-sticky-deadline)"
+                f"{found.when} (--cudalink-processes=deadline=SECONDS)"
             )
         else:
             where = f"in the contexts of the process by this test, seen after its {found.when}"
@@ -185,7 +185,7 @@ class StickyGuard(Check):
         calls = ["last calls of the driver:", *(f"  {line}" for line in last)]
         if not last:
             calls = ["last calls of the driver: not known, because a real driver does not record them"]
-        return "\n".join([first, *calls, f"{goes_on} (--cudalink-sticky={self._run.settings.sticky.value})"])
+        return "\n".join([first, *calls, f"{goes_on} (--cudalink-processes=sticky={self._run.settings.sticky.value})"])
 
     def _last_calls(self, found: LeftBehind) -> list[str]:
         """Return the last calls of an emulated driver up to the one that first answered with the error."""

@@ -35,21 +35,18 @@ class ViolationCheck(Check):
         Title of the section.
     handle : str
         The handle of its violations.
-    lenient : str
-        The mode in which a violation fails nothing.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     handle: ClassVar[str]
-    lenient: ClassVar[str]
 
     def __init__(self, run: Run, mode: str) -> None:
         super().__init__(run)
         self.mode = mode
         self._starts: list[tuple[int, str]] = []
         self._new: list[Violation] = []
-        self._verdict: Literal["report", "fail"] = "report" if mode == self.lenient else "fail"
+        self._verdict: Literal["report", "fail"] = "report" if mode == "report" else "fail"
 
     # -- the source
 

@@ -541,5 +541,5 @@ def _story(crash: Mapping[str, Any]) -> str:
         lines += ["last calls of the driver:", *(f"  {call_in_words(str(one))}" for one in calls)]
     if frames := crash.get("frames"):
         lines += ["frames:", *(f"  {line}" for line in frames)]
-    lines.append("Run with --cudalink-isolate or --cudalink-rerun-after-crash, so that a crash ends one test only.")
+    lines.append("Run with --cudalink-processes=isolated or restarted, so that a crash ends one test only.")
     return "\n".join(lines)[:_LONG]

@@ -215,7 +215,7 @@ def _lost(report: MatrixReport) -> Section:
         ((cell.name, len(cell.lost), few(cell.lost, _LOST)) for cell in report.cells if cell.lost),
         "cells",
         note="Tests that were collected and have no result, because a process died. With "
-        "--cudalink-rerun-after-crash they are run.",
+        "--cudalink-processes=restarted they are run.",
     )
 
 
@@ -301,7 +301,7 @@ def _sticky(report: MatrixReport) -> Section:
         ("cell", "test", "with", "tests after it, in a fresh process"),
         rows,
         "tests",
-        note="After such an error no test of the same process can use the device (--cudalink-sticky).",
+        note="After such an error no test of the same process can use the device (--cudalink-processes).",
     )
 
 
@@ -471,8 +471,8 @@ def _crashed(report: MatrixReport) -> Section:
         ("cell", "test", "ended by", "last calls", "frames"),
         rows,
         "crashes",
-        note="--cudalink-isolate runs each test in its own process; --cudalink-rerun-after-crash runs what a crash "
-        "would lose.",
+        note="--cudalink-processes=isolated runs each test in its own process; --cudalink-processes=restarted runs "
+        "what a crash would lose.",
     )
 
 

@@ -45,7 +45,7 @@ def ended_by(crash: Mapping[str, Any]) -> str:
         return str(crash["signal"])
     if crash.get("exitcode") is not None:
         return f"exit code {crash['exitcode']}"
-    return "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-isolate shows it"
+    return "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-processes=isolated shows it"
 
 
 def call_in_words(event: str) -> str:

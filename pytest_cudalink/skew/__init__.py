@@ -252,7 +252,7 @@ class _Bench:
         """Measure one step."""
         environment = None
         if step != "nvjitlink":
-            environment = emulator.emulation_for(consumer, arch=self.arch.rstrip("af"), lifetime="off").environment()
+            environment = emulator.emulation_for(consumer, device=self.arch.rstrip("af"), lifetime="off").environment()
         job = self.job(step, producer, consumer, kind)
         answer = run_job(job, environment)
         if answer["ok"] and step != "load" and (wrong := wrong_image(Path(job["image"]), self.arch)):

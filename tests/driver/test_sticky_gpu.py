@@ -32,10 +32,12 @@ def run(pytester: pytest.Pytester, run_pytest):
     return run_pytest
 
 
-@pytest.mark.parametrize("mode", [(), ("--cudalink-rerun-after-crash",), ("-n2",)], ids=["plain", "shared", "workers"])
+@pytest.mark.parametrize(
+    "mode", [(), ("--cudalink-processes=restarted",), ("-n2",)], ids=["plain", "shared", "workers"]
+)
 def test_real_errors(run, mode: tuple[str, ...]) -> None:
     """Each culprit is named with its error; all others pass."""
-    result = run("--cudalink-sticky-deadline=5", *mode)
+    result = run("--cudalink-processes=deadline=5", *mode)
     result.assert_outcomes(failed=len(LEFT), passed=12)
     output = "\n".join(result.outlines)
     for test, error in LEFT.items():
@@ -44,7 +46,7 @@ def test_real_errors(run, mode: tuple[str, ...]) -> None:
 
 def test_without_the_guard(run) -> None:
     """Without the guard the first culprit passes, and every test after it fails."""
-    result = run("--cudalink-sticky=off", "-k", "not endless")
+    result = run("--cudalink-processes=sticky=off", "-k", "not endless")
     outcomes = result.parseoutcomes()
     assert outcomes["passed"] == 4
     assert outcomes["failed"] == 11
@@ -52,6 +54,6 @@ def test_without_the_guard(run) -> None:
 
 def test_stop(run) -> None:
     """The run stops behind the culprit."""
-    result = run("--cudalink-sticky=stop")
+    result = run("--cudalink-processes=sticky=stop")
     result.assert_outcomes(failed=1, passed=3)
     assert "left the contexts of the process with CUDA_ERROR_ILLEGAL_ADDRESS (700)" in "\n".join(result.outlines)

@@ -79,7 +79,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a program on an emulated driver with two devices."""
     toolchains.add(VERSION)
-    planned = emulator.emulation_for(VERSION, devices=2, lifetime=lifetime)
+    planned = emulator.emulation_for(VERSION, device="sm_90:2", lifetime=lifetime)
     environment = {**os.environ, **planned.environment(), **(env or {})}
     if libraries:
         environment["LD_LIBRARY_PATH"] = emulator.prepended(libraries)
@@ -199,7 +199,7 @@ def under_sanitizers(rounds: int) -> list[str]:
         program = compile_program("lifetimes", folder, SANITIZE, libraries)
         for scenario, dies in SCENARIOS.items():
             command = [program, scenario, MAIN]
-            done = run(command, libraries=libraries, env=env, lifetime="punish")
+            done = run(command, libraries=libraries, env=env, lifetime="strict")
             if bool(done.returncode) != dies:
                 problems.append(f"lifetimes {scenario}: exit code {done.returncode}\n{done.stderr}")
     return problems
@@ -224,12 +224,12 @@ def under_valgrind(rounds: int, *, short: bool = False) -> list[str]:
             # found by the emulated driver on its own, with glibc's marks on dead memory as the plugin sets them …
             alone = run(command, env={"MALLOC_PERTURB_": "165"})
             # … and by valgrind, when the driver writes as a real one does
-            done = run([*valgrind, *command], lifetime="punish")
+            done = run([*valgrind, *command], lifetime="strict")
             found = alone.returncode == 0 and int(alone.stdout or 0) > 0
             agrees = "Invalid write" in done.stderr if dies else not done.returncode
             if found != dies or not agrees:
                 problems.append(f"lifetimes {scenario}: alone {alone.stdout!r}, valgrind says\n{done.stderr}")
-            # without leave to punish, it writes to nothing dead
+            # unless it is strict, it writes to nothing dead
             if scenario in ("kept", "log-unmapped"):
                 quiet = run([*valgrind, *command])
                 if quiet.returncode:
@@ -247,7 +247,7 @@ def python_under_valgrind(log: Path, program: Path, *arguments: str) -> int:
         "--free-fill=0xa5",  # what glibc does for the checker elsewhere
         *(sys.executable, program, *arguments),
     ]
-    return run(command, lifetime="punish", env={"PYTHONMALLOC": "malloc"}).returncode
+    return run(command, lifetime="strict", env={"PYTHONMALLOC": "malloc"}).returncode
 
 
 def valgrind_missing() -> str:

@@ -23,7 +23,7 @@ def replayed(toolchain, pytestconfig, once):
     """Every case on an emulated driver of the same version, release and architecture."""
     toolchain("13.0")
     toolchain("12.9")  # the compiler for targets that CUDA 13 dropped
-    planned = emulator.emulation_for("13.0", release=recorded["driver"], arch=recorded["arch"])
+    planned = emulator.emulation_for("13.0", release=recorded["driver"], device=recorded["arch"])
 
     def record(folder: Path) -> None:
         done = subprocess.run(

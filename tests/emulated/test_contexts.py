@@ -167,5 +167,5 @@ operations[0] = 13
 assert cuda.cuDeviceGetP2PAtomicCapabilities(capabilities, operations, 2, 0, 1) == 1
 assert cuda.cuDeviceGetHostAtomicCapabilities(capabilities, operations, 0, 0) == 1
 """,
-        devices=2,
+        device="sm_90:2",
     )

@@ -144,7 +144,7 @@ def test_late(suite, late) -> None:
 @pytest.mark.parametrize("late", ["unconfigure", "python_ends", "child"])
 def test_late_is_reported(suite, late) -> None:
     """With `report` the line is all."""
-    result = suite("--cudalink-lifetime=report", conftest=HEAD + LATE[late], test_good=GOOD)
+    result = suite("--cudalink-checks=lifetimes=report", conftest=HEAD + LATE[late], test_good=GOOD)
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.OK
     assert result.stderr.str().count(CHANGED) == 1
@@ -169,7 +169,9 @@ def test_late_in_an_isolated_test(suite, late, tests) -> None:
     """An isolated test fails for what its process does after the last report, forked or started."""
     conftest = HEAD + 'if os.environ.setdefault("OUTER", str(os.getpid())) != str(os.getpid()):\n'
     test = f"import pytest\n@pytest.mark.parametrize('number', range({tests}))\ndef test_good(number): pass\n"
-    result = suite("--cudalink-isolate", conftest=conftest + textwrap.indent(LATE[late], "    "), test_good=test)
+    result = suite(
+        "--cudalink-processes=isolated", conftest=conftest + textwrap.indent(LATE[late], "    "), test_good=test
+    )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.stdout.str().count(CHANGED) >= (1 if late == "terminal_summary" else tests)  # copies show none
 
@@ -275,10 +277,10 @@ def test_driver_run_keeps_an_exit_code(driver_run) -> None:
     """Another exit code, a signal and the mode `report` stay what they are."""
     assert driver_run(sys.executable, "-c", f"{BAD}; raise SystemExit(7)").returncode == 7
     assert driver_run("sh", "-c", "kill -9 $$").returncode == -signal.SIGKILL
-    done = driver_run(sys.executable, "-c", BAD, options=("--lifetime=report",))
+    done = driver_run(sys.executable, "-c", BAD, options=("--checks=report",))
     assert done.returncode == 0
     assert CHANGED in done.stderr
-    done = driver_run(sys.executable, "-c", BAD, options=("--lifetime=off",))
+    done = driver_run(sys.executable, "-c", BAD, options=("--checks=off",))
     assert (done.returncode, done.stderr) == (0, "")
 
 

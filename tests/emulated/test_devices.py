@@ -14,6 +14,7 @@ import pytest
 from pytest_cudalink import emulator
 from pytest_cudalink.compat.names import DEFAULT_ARCHITECTURE, EMULATED_ARCHITECTURES, EMULATED_DEVICES
 from pytest_cudalink.emulator import Emulation, EmulatorError, emulation_for, from_environment
+from pytest_cudalink.emulator.devices import Devices
 
 HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
 #: The memory that processes here may use: a container may have less than its machine.
@@ -51,21 +52,21 @@ def ask(on_driver):
 def test_an_h100_and_an_h200(ask) -> None:
     """Two devices of one architecture differ in their names and caches; the architecture alone means the H200."""
     assert ask(device="h100")[:2] == ("NVIDIA H100 80GB HBM3", 52_428_800)
-    assert ask(device="h200")[:2] == ask(arch="sm_90")[:2] == ask()[:2] == ("NVIDIA H200", 62_914_560)
+    assert ask(device="h200")[:2] == ask(device="sm_90")[:2] == ask()[:2] == ("NVIDIA H200", 62_914_560)
 
 
 @pytest.mark.parametrize("arch", sorted(set(EMULATED_DEVICES.values())))
 def test_an_architecture_means_its_first_device(ask, arch: str) -> None:
     """A device of each architecture is found by the architecture alone."""
     first = next(name for name, other in EMULATED_DEVICES.items() if other == arch)
-    assert ask(arch=arch) == ask(device=first)
+    assert ask(device=arch) == ask(device=first)
 
 
 def test_the_page_lists_every_device() -> None:
     """The page of the emulated driver names the devices and architectures that there are."""
     page = (Path(__file__).parents[2] / "docs" / "reference" / "emulator.md").read_text(encoding="utf-8")
     for words, known in (
-        ("`--cudalink-arch` chooses the device: ", EMULATED_ARCHITECTURES),
+        ("`--cudalink-device` chooses the device: ", EMULATED_ARCHITECTURES),
         ("where an architecture has several: ", EMULATED_DEVICES),
     ):
         listed = " ".join(page.partition(words)[2].partition(".")[0].split()).replace(" (the default)", "")
@@ -74,8 +75,8 @@ def test_the_page_lists_every_device() -> None:
 
 def test_memory(ask) -> None:
     """A device has the memory that is asked for; by default its own, at most half of what the machine has."""
-    assert ask(device_memory="8GiB")[2] == 8 << 30
-    assert ask(device_memory="1.5 TiB")[2] == 3 << 39
+    assert ask(device="memory=8GiB")[2] == 8 << 30
+    assert ask(device="memory=1.5 TiB")[2] == 3 << 39
     assert ask()[2] == min(150_109_880_320, HALF)
 
 
@@ -88,7 +89,7 @@ def test_a_small_device_is_soon_full(on_driver) -> None:
     ok(cuda.cuMemAlloc_v2(byref(address), 64 << 20))
     assert cuda.cuMemAlloc_v2(byref(address), 1) == 2
     """
-    done = on_driver("13.0", "-c", HEAD + dedent(program), device_memory="64MiB")
+    done = on_driver("13.0", "-c", HEAD + dedent(program), device="memory=64MiB")
     assert done.returncode == 0, done.stderr
 
 
@@ -96,25 +97,42 @@ def test_a_small_device_is_soon_full(on_driver) -> None:
 def test_memory_that_cannot_be(value: str) -> None:
     """A size that is not one, or too small for a context, is refused with what is expected."""
     with pytest.raises(EmulatorError, match="expected a size of at least 16MiB, such as 512MiB or 8GiB") as raised:
-        emulation_for("13.0", device_memory=value)
-    assert raised.value.parameter == "device_memory"
+        emulation_for("13.0", device=f"memory={value}")
+    assert raised.value.parameter == "device"
 
 
 def test_devices_that_cannot_be() -> None:
-    """An unknown device, one of another architecture, and one that is newer than the driver."""
-    with pytest.raises(EmulatorError, match="there is no emulated device 'h300'; known: v100, t4"):
-        emulation_for("13.0", device="h300")
-    with pytest.raises(EmulatorError, match="the device h100 is sm_90, not sm_80"):
-        emulation_for("13.0", device="h100", arch="sm_80")
+    """An unknown device or word, a wrong number, and a device that is newer than the driver."""
+    for text, complaint in {
+        "h300": "there is no emulated device 'h300'; expected v100, t4, ",
+        "none:2": "there is no emulated device 'none'; expected",
+        "h100:0": "the number of devices is '0'; expected 1 to 64, or none for no device",
+        "h100:65": "the number of devices is '65'; expected",
+        "h100:two": "the number of devices is 'two'; expected",
+        "h100,l4": "'l4' comes after another value of the same; expected DEVICE[:NUMBER], memory=SIZE",
+        "h100,memry=8GiB": "'memry=8GiB' is unknown; expected DEVICE[:NUMBER], memory=SIZE",
+    }.items():
+        with pytest.raises(EmulatorError, match=re.escape(complaint)):
+            emulation_for("13.0", device=text)
     with pytest.raises(EmulatorError, match="sm_100, which needs CUDA 12.8"):
         emulation_for("12.4", device="b200")
-    assert emulation_for("13.0", device="h100", arch=DEFAULT_ARCHITECTURE).arch == "sm_90"
 
 
-def test_children_get_the_same_device() -> None:
-    """The environment says all of it, and is read back."""
-    planned = emulation_for("13.0", device="l4", device_memory="4GiB", devices=2)
-    assert (planned.arch, planned.device_memory) == ("sm_89", 4 << 30)
+@pytest.mark.parametrize(
+    ("text", "devices", "shown"),
+    [
+        ("", Devices(DEFAULT_ARCHITECTURE), DEFAULT_ARCHITECTURE),
+        ("sm_80", Devices("sm_80"), "sm_80"),
+        ("l4:2,memory=4GiB", Devices("sm_89", "l4", 2, 4 << 30), "l4:2,memory=4294967296B"),
+        ("memory=16MiB", Devices(DEFAULT_ARCHITECTURE, memory=16 << 20), f"{DEFAULT_ARCHITECTURE},memory=16777216B"),
+        ("none", Devices(number=0), "none"),
+    ],
+)
+def test_children_get_the_same_devices(text: str, devices: Devices, shown: str) -> None:
+    """The environment says all of a text, and is read back."""
+    planned = emulation_for("13.0", device=text)
+    assert planned.devices == devices
+    assert str(devices) == shown
     assert from_environment(planned.environment()) == planned
 
 
@@ -171,9 +189,7 @@ def test_options_of_pytest(pytester, run_pytest) -> None:
             assert (name.value, total.value) == (b"NVIDIA H100 80GB HBM3", 1 << 30)
         """
     )
-    command = ["--cudalink-driver=13.0", "--cudalink-device=h100"]
-    run_pytest(*command, "--cudalink-device-memory=1GiB").assert_outcomes(passed=1)
-    for option in ("--cudalink-device-memory=much", "--cudalink-device=h300", "--cudalink-device-memory=1MiB"):
-        done = run_pytest(*command, option)
-        assert done.ret == pytest.ExitCode.USAGE_ERROR
-        done.stderr.fnmatch_lines([f"*{option.partition('=')[0]} is *expected*"])
+    run_pytest("--cudalink-driver=13.0", "--cudalink-device=h100,memory=1GiB").assert_outcomes(passed=1)
+    done = run_pytest("--cudalink-driver=13.0", "--cudalink-device=h300")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["*--cudalink-device is 'h300' (from option); *; did you mean h200[?]"])

@@ -66,7 +66,7 @@ assert cuda.cuInit(0) == 100
 assert cuda.cuDeviceGetCount(byref(value)) == 3
 ok(cuda.cuDriverGetVersion(byref(value)))
 """,
-        devices=0,
+        device="none",
     )
 
 
@@ -114,8 +114,7 @@ assert value.value == 1
 ok(cuda.cuDeviceCanAccessPeer(byref(value), 0, 1))
 assert value.value == 1
 """,
-        device=name,
-        devices=3,
+        device=f"{name}:3",
     )
 
 
@@ -228,7 +227,7 @@ assert cuda.cuCtxSynchronize() == 709
 assert cuda.cuDevicePrimaryCtxRelease_v2(1) == 201
 assert cuda.cuDevicePrimaryCtxRetain(byref(primary), 2) == 101
 """,
-        devices=2,
+        device="sm_90:2",
     )
 
 
@@ -399,7 +398,7 @@ stream_ordered = c_uint64()
 ok(cuda.cuMemAllocAsync(byref(stream_ordered), c_size_t(128), None))
 ok(cuda.cuMemFreeAsync(stream_ordered, None))
 """,
-        device_memory="150109880320",
+        device="memory=150109880320",
     )
 
 
@@ -986,7 +985,7 @@ code, image, log = link([(PTX, bad)])
 assert code == 222 and b"Unsupported .version {isa[0]}.{isa[1] + 1}" in log and b"'{isa[0]}.{isa[1]}'" in log, log
 """,
         version=version,
-        arch="sm_75",
+        device="sm_75",
     )
 
 
@@ -1018,7 +1017,7 @@ code, image, log = link([(PTX, small_ptx("8.0", "sm_70"))])
 assert code == 0, log
 assert load(image)[0] == 0
 """,
-        arch="sm_70",
+        device="sm_70",
     )
 
 
@@ -1058,9 +1057,7 @@ ok(nvml.nvmlShutdown())
 assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1
 """,
         release="580.95.05",
-        devices=2,
-        arch="sm_89",
-        device_memory="23798611968",
+        device="sm_89:2,memory=23798611968",
     )
 
 

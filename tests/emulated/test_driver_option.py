@@ -25,7 +25,7 @@ def test_link(linker_factory):
 """
 #: Ways to run that the slow tier has.
 XDIST = pytest.param(("-n2",), marks=pytest.mark.slow)
-ISOLATED = pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow)
+ISOLATED = pytest.param(("--cudalink-processes=isolated",), marks=pytest.mark.slow)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_version_arch_and_source(run, pytester, workers) -> None:
             assert library.nvmlShutdown() == 0
         """
     )
-    pytester.makeini("[pytest]\ncudalink_arch = sm_86")
+    pytester.makeini("[pytest]\ncudalink_device = sm_86")
     result = run("--cudalink-driver=13.0", *workers)
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06, from option)"])
@@ -120,7 +120,7 @@ def test_within_driver_run(run_within, pytester, workers) -> None:
         """,
     )
     pytester.syspathinsert()
-    result = run_within(*workers, "--cudalink-lifetime=fail", driver=("--arch", "sm_86"))
+    result = run_within(*workers, "--cudalink-checks=lifetimes=fail", driver=("--device", "sm_86"))
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         ["cudalink: *driver CUDA 13.0 (emulated, sm_86, release 580.65.06, from the environment)"]
@@ -132,7 +132,7 @@ def test_lifetime_of_the_command(run_within, pytester) -> None:
     pytester.makepyfile(state=STATE, test_it="from state import State\n\ndef test_violation():\n    State()\n")
     pytester.syspathinsert()
     run_within().assert_outcomes(failed=1)
-    run_within(driver=("--lifetime", "report")).assert_outcomes(passed=1)
+    run_within(driver=("--checks", "report")).assert_outcomes(passed=1)
 
 
 def test_real_refuses_an_emulated_driver(run_within, pytester) -> None:
@@ -249,9 +249,9 @@ def test_missing_toolchain(run, pytester, tmp_path) -> None:
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDALINK_CACHE", str(tmp_path))
-        result = run(f"--cudalink-driver={version}", "--cudalink-toolchains=never")
+        result = run(f"--cudalink-driver={version}", "-ocudalink_toolchains=never")
     result.assert_outcomes(passed=1)
-    found = f"nvJitLink {version} was not found: run cudalink toolchain add {version}, toolchains never (from option)"
+    found = f"nvJitLink {version} was not found: run cudalink toolchain add {version}, toolchains never (from ini)"
     result.stdout.fnmatch_lines([f"cudalink: *{found})"])
 
 
@@ -297,7 +297,7 @@ def test_faults_and_events(run, pytester, tmp_path) -> None:
         """
     )
     events = tmp_path / "events.jsonl"
-    run("--cudalink-driver=13.0", f"--cudalink-events={events}").assert_outcomes(passed=3)
+    run("--cudalink-driver=13.0", f"-ocudalink_events={events}").assert_outcomes(passed=3)
     lines = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
     assert [event["n"] for event in lines] == list(range(len(lines)))
     assert "cuLinkComplete" in {event.get("call") for event in lines}
@@ -315,7 +315,7 @@ def test_events_survive_a_crash(on_driver, tmp_path) -> None:
 def test_events_that_cannot_be_kept(run, on_driver, tmp_path) -> None:
     """A file that cannot be written to is a usage error with path and reason; a program is told on its stderr."""
     file = tmp_path / "missing" / "events.jsonl"
-    result = run("--cudalink-driver=13.0", f"--cudalink-events={file}")
+    result = run("--cudalink-driver=13.0", f"-ocudalink_events={file}")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*events cannot be appended to {file}: No such file or directory; name a file*"])
     program = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
@@ -362,18 +362,18 @@ def test_those_of_the_run_stay():
         ),
         (
             ["--cudalink-driver=13.0"],
-            {"CUDALINK_EMULATOR_DEVICES": "abc"},
-            "--cudalink-devices is 'abc' (from environment CUDALINK_EMULATOR_DEVICES); expected a number, 0 to 64",
+            {"CUDALINK_DEVICE": "h100:abc"},
+            "--cudalink-device is 'h100:abc' (from environment CUDALINK_DEVICE); the number of devices is 'abc'; *",
         ),
         (
-            ["--cudalink-driver=13.0", "--cudalink-events=missing/events"],
+            ["--cudalink-driver=13.0", "-ocudalink_events=missing/events"],
             {},
-            "--cudalink-events is missing/events (from option): events cannot be appended to *",
+            "cudalink_events is missing/events (from ini): events cannot be appended to *",
         ),
         (
-            ["--cudalink-driver=12.6", "--cudalink-arch=sm_120"],
+            ["--cudalink-driver=12.6", "--cudalink-device=sm_120"],
             {},
-            "--cudalink-arch is sm_120 (from option): a driver of CUDA 12.6 has no device of sm_120*",
+            "--cudalink-device is sm_120 (from option): a driver of CUDA 12.6 has no device of sm_120*",
         ),
     ],
     ids=["faults", "devices", "events", "arch"],
@@ -390,27 +390,27 @@ def test_refused_values_are_named(run, monkeypatch, arguments, environment, comp
 def test_header_has_what_the_driver_is(run, run_within, pytester, monkeypatch) -> None:
     """All that an emulated driver is beside its version, where that is not the default, with its source."""
     pytester.makepyfile("def test_nothing(): pass")
-    pytester.makeini("[pytest]\ncudalink_arch = sm_86")
-    monkeypatch.setenv("CUDALINK_EMULATOR_FAULTS", "lost=46")
-    result = run("--cudalink-driver=13.0", "--cudalink-devices=2", "--cudalink-lifetime=off")
-    words = "arch sm_86 (from ini), devices 2 (from option), faults lost=46 (from environment CUDALINK_EMULATOR_FAULTS)"
-    result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}, lifetime off (from option)"])
-    result = run_within(driver=("--devices", "3", "--faults", "", "--lifetime", "report"))
-    words = (
-        "devices 3 (from environment CUDALINK_EMULATOR_DEVICES), lifetime report (from environment CUDALINK_LIFETIME)"
-    )
-    result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}", "cudalink: ignored (*): arch sm_86 (from ini)"])
+    pytester.makeini("[pytest]\ncudalink_device = sm_86")
+    monkeypatch.setenv("CUDALINK_FAULTS", "lost=46")
+    result = run("--cudalink-driver=13.0", "--cudalink-checks=lifetimes=off")
+    words = "device sm_86 (from ini), faults lost=46 (from environment CUDALINK_FAULTS), lifetimes off (from option)"
+    result.stdout.fnmatch_lines([f"cudalink: emulated driver: {words}"])
+    monkeypatch.delenv("CUDALINK_FAULTS")
+    result = run_within(driver=("--device", "h100:3,memory=1GiB", "--checks", "lifetimes=report"))
+    words = "device h100:3,memory=1073741824B, lifetimes report (from environment CUDALINK_EMULATOR_LIFETIME)"
+    said = [f"cudalink: emulated driver: {words}", "cudalink: ignored (*): device sm_86 (from ini)"]
+    result.stdout.fnmatch_lines(said)
 
 
 def test_settings_without_effect(run, run_within, pytester) -> None:
     """What only an emulated driver heeds is in the header where there is none, or where it was told before."""
     pytester.makepyfile("def test_nothing(): pass")
     for result, why in (
-        (run("--cudalink-driver=absent", "--cudalink-devices=5"), "no emulated driver in this run"),
-        (run_within("--cudalink-devices=5"), "the emulated driver comes from the environment"),
+        (run("--cudalink-driver=absent", "--cudalink-device=sm_90:5"), "no emulated driver in this run"),
+        (run_within("--cudalink-device=sm_90:5"), "the emulated driver comes from the environment"),
     ):
         result.assert_outcomes(passed=1)
-        result.stdout.fnmatch_lines([f"cudalink: ignored ({why}): devices 5 (from option)"])
+        result.stdout.fnmatch_lines([f"cudalink: ignored ({why}): device sm_90:5 (from option)"])
 
 
 WAITING = """
@@ -516,26 +516,26 @@ def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
 def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, driver, mode) -> None:
     """One warning for all of them, also of a quiet run; what the ini file has is for every run and is no surprise."""
     pytester.makepyfile("def test_nothing(): pass")
-    pytester.makeini("[pytest]\ncudalink_device_memory = 1GiB")
+    pytester.makeini("[pytest]\ncudalink_device = l4,memory=1GiB")
     assert "PytestConfigWarning" not in run("-q", *driver, *mode).stdout.str()
-    monkeypatch.setenv("CUDALINK_DEVICES", "3")
-    result = run("-q", "--cudalink-arch=sm_80", *driver, *mode)
-    words = "arch sm_80 (from option), devices 3 (from environment CUDALINK_DEVICES)"
+    monkeypatch.setenv("CUDALINK_FAULTS", "lost=46")
+    result = run("-q", "--cudalink-device=sm_80", *driver, *mode)
+    words = "device sm_80 (from option), faults lost=46 (from environment CUDALINK_FAULTS)"
     (line,) = [line for line in result.outlines if "PytestConfigWarning: " in line]
     assert f"cudalink: ignored, because this run has no emulated driver: {words}; --cudalink-driver=" in line
-    result = run("-q", "-Werror", "--cudalink-arch=sm_80", *driver, *mode)
+    result = run("-q", "-Werror", "--cudalink-device=sm_80", *driver, *mode)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
-@pytest.mark.parametrize("how", ["options", "settings", "environment"])
+@pytest.mark.parametrize("how", ["options", "variables"])
 def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> None:
-    """They come from an option, from its environment variable, or from what the native library would read."""
+    """They come from an option or from its environment variable."""
     pytester.makepyfile(OF_THE_RUN)
-    given = {"devices": "2", "faults": "cuCtxGetCurrent:0=999"}
+    given = {"device": "sm_90:2", "faults": "cuCtxGetCurrent:0=999"}
     arguments = [f"--cudalink-{name}={value}" for name, value in given.items()] if how == "options" else []
     for name, value in given.items():
         if how != "options":
-            monkeypatch.setenv(f"CUDALINK_{'EMULATOR_' if how == 'environment' else ''}{name.upper()}", value)
+            monkeypatch.setenv(f"CUDALINK_{name.upper()}", value)
     run("--cudalink-driver=13.0", *arguments).assert_outcomes(passed=2)
 
 
@@ -600,8 +600,8 @@ def test_injecting(run, pytester) -> None:
 def test_device_newer_than_the_driver(version: str, arch: str, first: str) -> None:
     """A driver has only devices that it knows."""
     with pytest.raises(emulator.EmulatorError, match=f"{arch}, which needs CUDA {first} or newer"):
-        emulator.emulation_for(version, arch=arch)
-    assert emulator.emulation_for(first, arch=arch).arch == arch
+        emulator.emulation_for(version, device=arch)
+    assert emulator.emulation_for(first, device=arch).arch == arch
 
 
 def test_command(toolchain, tmp_path) -> None:
@@ -619,7 +619,7 @@ def test_command(toolchain, tmp_path) -> None:
     program = (
         "from pytest_cudalink import probes; print(probes.driver_version(), probes.device_arch()); raise SystemExit(3)"
     )
-    done = cudalink("run", "--version", "13.0", "--arch", "sm_120", "--", sys.executable, "-c", program)
+    done = cudalink("run", "--version", "13.0", "--device", "sm_120", "--", sys.executable, "-c", program)
     assert (done.returncode, done.stdout) == (3, "13.0 sm_120\n")
     assert "no program given" in cudalink("run", "--version", "13.0").stderr
     assert "there is no program 'nonesuch'" in cudalink("run", "--version", "13.0", "--", "nonesuch").stderr
@@ -628,8 +628,8 @@ def test_command(toolchain, tmp_path) -> None:
         "pytest-cudalink\n"
     )
     assert (
-        "no emulated device of 'sm_1'"
-        in cudalink("run", "--version", "13.0", "--arch", "sm_1", "--", sys.executable).stderr
+        "no emulated device 'sm_1'"
+        in cudalink("run", "--version", "13.0", "--device", "sm_1", "--", sys.executable).stderr
     )
     info = json.loads(cudalink("info", "--json").stdout)
     assert info["emulator"]["versions"][0] == "12.0"

@@ -55,7 +55,7 @@ def test_as_recorded(on_driver, tmp_path: Path, recording: Path) -> None:
     """The recording program gets the answers that it got from a real driver."""
     recorded = json.loads(recording.read_text(encoding="utf-8"))
     out = tmp_path / "answers.json"
-    done = on_driver(f"{recorded['cuda'] // 1000}.0", str(PROGRAM), str(out), arch=f"sm_{recorded['arch']}")
+    done = on_driver(f"{recorded['cuda'] // 1000}.0", str(PROGRAM), str(out), device=f"sm_{recorded['arch']}")
     assert done.returncode == 0, done.stderr
     answered = json.loads(out.read_text(encoding="utf-8"))
 
@@ -94,7 +94,7 @@ start()
 code, module = load(Path({str(image)!r}).read_bytes())
 print(code, *(name for name in {entries.split()!r} if not code and not function(module, name)[0]))
 """
-    out = check(program, "13.0", arch=arch)
+    out = check(program, "13.0", device=arch)
     assert out.strip() == answer
 
 

@@ -63,7 +63,7 @@ assert split({all_of} + 1)[0] == 915
 ok(split(1, flags=8)[0])  # flags that it does not know
 assert split({all_of})[0] == ({0 if all_of % unit == 0 else 915})
 """,
-        arch=arch,
+        device=arch,
     )
 
 
@@ -160,7 +160,7 @@ assert cuda.cuGreenCtxCreate(byref(made), c_void_p(0x1234), 0, 1) == 1
 assert cuda.cuGreenCtxCreate(byref(made), description, 2, 1) == 101
 assert cuda.cuGreenCtxCreate(byref(made), description, 1, 1) == 915
 """,
-        devices=2,
+        device="sm_90:2",
     )
 
 

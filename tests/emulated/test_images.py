@@ -139,7 +139,7 @@ for release, header, _ in HEADERS:
 )
 def test_cubins_of_a_newer_major_release(check, driver: str, arch: str, release: str, code: int) -> None:
     """A driver of CUDA 12 does not take the cubins of CUDA 13; minor releases do not matter."""
-    out = check(ANSWERS + f"print(*answers(artifact('{release}/linked.cubin')))", driver, arch=arch)
+    out = check(ANSWERS + f"print(*answers(artifact('{release}/linked.cubin')))", driver, device=arch)
     assert out.split() == [str(code)] * 2
 
 
@@ -238,7 +238,7 @@ def test_the_image_that_a_fatbin_yields(
         print(code, *names)
         """,
         driver,
-        arch=arch,
+        device=arch,
     )
     assert out.split() == [str(code), *found.split()]
 

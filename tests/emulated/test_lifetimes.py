@@ -25,7 +25,7 @@ EXPECTED = {
 }
 #: Ways to run that the slow tier has.
 XDIST = pytest.param(("-n", "1"), marks=pytest.mark.slow)
-ISOLATED = pytest.param(("--cudalink-isolate",), marks=pytest.mark.slow)
+ISOLATED = pytest.param(("--cudalink-processes=isolated",), marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("fault", "memory"), EXPECTED)
@@ -302,7 +302,7 @@ cu.cudalinkSetViolationHook(None)
 
 
 def test_dead_memory_is_not_written_to(check) -> None:
-    """Once known to be dead, memory is left alone; `punish` writes through, as a real driver would."""
+    """Once known to be dead, memory is left alone; `strict` writes through, as a real driver would."""
     program = """
 log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
 state = create(log, values)
@@ -313,7 +313,7 @@ cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
 print(bytes(values) == b"U" * 16, bytes(log.raw) == b"U" * 256)
 """
     assert check(program).split() == ["True", "True"]
-    assert check(program, lifetime="punish").split() == ["False", "False"]
+    assert check(program, lifetime="strict").split() == ["False", "False"]
 
 
 SECCOMP = """
@@ -478,7 +478,7 @@ def test_xfails():
 def test_nothing_hides_it(suite) -> None:
     """A test that is skipped, or expected to fail, fails for a violation; `report` leaves it what it is."""
     suite(tests=HIDING).assert_outcomes(failed=4, errors=1)
-    result = suite("--cudalink-lifetime=report", tests=HIDING)
+    result = suite("--cudalink-checks=lifetimes=report", tests=HIDING)
     result.assert_outcomes(skipped=2, xfailed=2, xpassed=1)
     assert result.ret == 0
 
@@ -541,7 +541,7 @@ def test_outside_of_tests(suite, pytester, workers) -> None:
     result.stdout.fnmatch_lines(
         ["*= cudalink =*", "The run fails because of the problems above, which happened outside any test."]
     )
-    assert suite(*workers, "--cudalink-lifetime=report", tests=tests).ret == 0
+    assert suite(*workers, "--cudalink-checks=lifetimes=report", tests=tests).ret == 0
 
 
 LOST = """
@@ -567,7 +567,7 @@ def test_cannot_be_noted(monkeypatch):
 def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
     """An error in the callback hides nothing: the driver has counted, and the run fails in every mode."""
     for mode in ("fail", "report"):
-        result = suite(*workers, f"--cudalink-lifetime={mode}", tests=LOST)
+        result = suite(*workers, f"--cudalink-checks=lifetimes={mode}", tests=LOST)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         result.stdout.fnmatch_lines(
             ["outside of tests: *1 lifetime violation could not be shown: *", "The run fails *"]
@@ -576,12 +576,12 @@ def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
 
 @pytest.mark.parametrize(
     "workers",
-    [(), XDIST, ("--cudalink-isolate",)],
+    [(), XDIST, ("--cudalink-processes=isolated",)],
     ids=["alone", "xdist", "isolated"],
 )
 def test_report_only(suite, workers) -> None:
     """`report` lets the tests pass and counts at the end; ``-rA`` shows what each test made."""
-    result = suite("--cudalink-lifetime=report", "-rA", *workers)
+    result = suite("--cudalink-checks=lifetimes=report", "-rA", *workers)
     result.assert_outcomes(passed=6)
     made = [
         "*_ test_bad _*",
@@ -598,15 +598,16 @@ def test_report_only(suite, workers) -> None:
 @pytest.mark.slow
 def test_an_import_is_recorded_once(suite, pytester) -> None:
     """What an import made is noted by the process that gathers the tests, not again by each isolated one."""
-    suite("--cudalink-isolate", "--cudalink-report=r.jsonl", tests=OUTSIDE + "\ndef test_other(): pass\n")
+    suite("--cudalink-processes=isolated", "--cudalink-report=r.jsonl", tests=OUTSIDE + "\ndef test_other(): pass\n")
     assert [one.nodeid for one in read(pytester.path / "r.jsonl").violations] == [None]
 
 
 def test_switched_off(suite) -> None:
     """`off` looks at nothing; what asks for the findings is skipped."""
-    result = suite("--cudalink-lifetime=off", "-rs")
+    result = suite("--cudalink-checks=lifetimes=off", "-rs")
     result.assert_outcomes(passed=5, skipped=1)
-    assert "lifetimes" not in result.stdout.str().partition("short test summary")[0]
+    assert "cudalink lifetimes" not in result.stdout.str()
+    assert "violation" not in result.stdout.str()
 
 
 @pytest.mark.apart

@@ -43,7 +43,9 @@ def test_devices_beyond_the_limit(on_driver, given: int, taken: int) -> None:
 
 def test_devices_within_the_limit(on_driver) -> None:
     """As many devices as there can be are no reason for a word."""
-    done = on_driver("13.0", "-c", f"{HEAD}expected = {names.LIMIT_DEVICES}{COUNTS}", devices=names.LIMIT_DEVICES)
+    done = on_driver(
+        "13.0", "-c", f"{HEAD}expected = {names.LIMIT_DEVICES}{COUNTS}", device=f"sm_90:{names.LIMIT_DEVICES}"
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

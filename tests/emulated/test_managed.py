@@ -68,7 +68,7 @@ for start, size, advice in ((0, 0, 1), (0, 6 * 4096, 1), (5 * 4096, 1, 1), (0, 1
     assert cuda.cuMemAdvise(base + start, size, advice, 0) == 1, (start, size, advice)
 assert cuda.cuMemAdvise(allocate(64), 64, 1, 0) == 1
 """,
-        devices=2,
+        device="sm_90:2",
     )
 
 
@@ -102,7 +102,7 @@ ok(cuda.cuMemDiscardBatchAsync(*ranges, c_size_t(1), c_uint64(0), stream))
 assert cuda.cuMemDiscardBatchAsync(*ranges, c_size_t(0), c_uint64(0), stream) == 1
 assert cuda.cuMemDiscardBatchAsync(None, None, c_size_t(1), c_uint64(0), stream) == 1
 """,
-        devices=2,
+        device="sm_90:2",
     )
 
 
@@ -158,5 +158,5 @@ ok(cuda.cuMemAllocManaged(byref(memory), 5 * 4096, 1))
 base = memory.value
 assert ask(READ_MOSTLY, 0, 1) == 0
 """,
-        devices=2,
+        device="sm_90:2",
     )

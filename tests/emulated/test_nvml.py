@@ -202,8 +202,7 @@ refused(6, nvmlDeviceGetHandleByPciBusId, "0000:77:00.0")
 refused(2, nvmlDeviceGetHandleByPciBusId, "zz")
 refused(2, nvmlDeviceGetHandleByIndex, 2)
 """,
-        devices=2,
-        device="h100",
+        device="h100:2",
     )
 
 
@@ -297,7 +296,7 @@ assert nvmlDeviceGetMemoryInfo(device).used == cuda.cudalinkMemoryUsed(0) == 1 <
 assert cuda.cuMemFree_v2(block) == 0
 assert nvmlDeviceGetMemoryInfo(device).used == 0
 """,
-        device_memory=str(2 << 30),
+        device=f"memory={2 << 30}",
     )
 
 
@@ -337,7 +336,7 @@ assert nvmlDeviceGetP2PStatus(device, other, NVLINK) == NOT_SUPPORTED
 refused(2, nvmlDeviceGetP2PStatus, device, device, READ)
 refused(3, nvmlDeviceGetNvLinkState, device, 0)
 """,
-        devices=2,
+        device="sm_90:2",
     )
 
 

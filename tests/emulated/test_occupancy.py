@@ -43,7 +43,7 @@ def test_as_recorded(on_driver, tmp_path, recording: Path) -> None:
     arch = recorded["attributes"]["75"] * 10 + recorded["attributes"]["76"]
     out = tmp_path / "answers.json"
     program = HERE.parent / "conformance" / "occupancy_record.py"
-    done = on_driver("13.0", str(program), str(out), arch=f"sm_{arch}")
+    done = on_driver("13.0", str(program), str(out), device=f"sm_{arch}")
     assert done.returncode == 0, done.stderr
     answered = json.loads(out.read_text(encoding="utf-8"))
 
@@ -72,7 +72,7 @@ def test_the_recording_program(on_driver, tmp_path) -> None:
 @pytest.mark.slow
 def test_properties(on_driver, arch: str) -> None:
     """What holds for every kernel on every device."""
-    done = on_driver("13.0", "-m", "tests.emulated.programs.occupancy_properties", arch=arch)
+    done = on_driver("13.0", "-m", "tests.emulated.programs.occupancy_properties", device=arch)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
@@ -119,7 +119,7 @@ assert cuda.cuOccupancyMaxPotentialBlockSize(byref(value), None, other, None, c_
 ok(cuda.cuCtxSetCurrent(None))
 assert active(byref(value), other, 32, c_size_t(0)) == 201
 """,
-        arch=arch,
+        device=arch,
     )
 
 
@@ -152,4 +152,4 @@ assert value.value == 16
 assert cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, None) == 1
 """
     )
-    check(program + "assert refused('cuOccupancyMaxActiveClusters', byref(value), other, config)\n", arch="sm_80")
+    check(program + "assert refused('cuOccupancyMaxActiveClusters', byref(value), other, config)\n", device="sm_80")

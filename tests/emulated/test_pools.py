@@ -127,7 +127,7 @@ assert cuda.cuMemGetMemPool(byref(current), byref(Location(DEVICE, 9)), PINNED) 
 assert cuda.cuMemGetMemPool(byref(current), byref(Location(HOST_NUMA_CURRENT, 0)), PINNED) == 801
 assert cuda.cuMemGetMemPool(byref(current), None, PINNED) == 1
 """,
-        devices=2,
+        device="sm_90:2",
     )
 
 
@@ -158,7 +158,7 @@ assert set_access(1, 0) == set_access(9, 3) == 101 and set_access(0, 2) == 1
 assert set_access(0, 1) == set_access(0, 3, HOST) == 801
 assert cuda.cuMemPoolGetAccess(None, pool, byref(Location(DEVICE, 0))) == 1
 """,
-        devices=2,
+        device="sm_90:2",
     )
 
 

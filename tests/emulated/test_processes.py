@@ -67,7 +67,7 @@ assert cuda.cudalinkLiveStates() == 0 and cuda.cudalinkViolationCount() == 0
 numbers = [event["n"] for event in events()]
 assert numbers == list(range(len(numbers)))
 """,
-        devices=2,
+        device="sm_90:2",
     )
 
 

@@ -218,5 +218,5 @@ arguments = (out, 7, 3, c_void_p(memory), None, None, 0, 0, 16, 16, None, 0, 0, 
 assert "tensor maps" in refused("cuTensorMapEncodeIm2colWide", *arguments)
 """
     )
-    check(TENSOR_MAPS + "assert tiled() == 801 and 'tensor maps' in last_event()['note']\n", arch="sm_80")
-    check(TENSOR_MAPS + "ok(tiled(type=13, box=(64, 32), strides=(32,)))\n", arch="sm_100")
+    check(TENSOR_MAPS + "assert tiled() == 801 and 'tensor maps' in last_event()['note']\n", device="sm_80")
+    check(TENSOR_MAPS + "ok(tiled(type=13, box=(64, 32), strides=(32,)))\n", device="sm_100")

@@ -44,8 +44,8 @@ DRIVERS: Final = ("12.9", "13.0", "13.2")
 FORCED_ON: Final = "13.0"
 
 OPTIONS: Final = (
-    *("-p", "no:cacheprovider", "-q", "--tb=short", "--cudalink-rerun-after-crash"),
-    *("--cudalink-lifetime=fail", "--cudalink-jitlink-contract=strict", "--cudalink-provenance=wheels"),
+    *("-p", "no:cacheprovider", "-q", "--tb=short", "--cudalink-processes=restarted"),
+    *("--cudalink-checks=nvjitlink=strict", "--cudalink-provenance=wheels"),
     *("--cudalink-unsupported=skip", "--cudalink-require=none"),
 )
 SECONDS: Final = 300

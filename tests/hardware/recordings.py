@@ -52,7 +52,7 @@ def _record(module: str, out: Path, *options: str, emulated: bool = False) -> An
     environment = dict(os.environ)
     if emulated:
         planned = emulator.emulation_for(
-            str(probes.driver_version()), release=_release(), arch=probes.device_arch() or "sm_90"
+            str(probes.driver_version()), release=_release(), device=probes.device_arch() or "sm_90"
         )
         environment |= planned.environment()
     command = [sys.executable, "-P", "-m", module, str(out), *options]

@@ -28,7 +28,7 @@ RESULTS = pages.recorded()
 
 def on_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give what a test starts an emulated driver of the toolkit's version."""
-    for name, value in emulator.emulation_for("13.0", arch="sm_90").environment().items():
+    for name, value in emulator.emulation_for("13.0", device="sm_90").environment().items():
         monkeypatch.setenv(name, value)
 
 

@@ -28,7 +28,7 @@ def cell(tmp_path):
         *(["--ignore", "tests/slow"], ["--deselect", "tests/a.py::b"], ["--ignore=tests/slow"], ["-rA", "-q"]),
         *(["--html", "out/a.html"], ["--benchmark-json", "out/there.json"], ["--of-a-plugin", "out/there.json", "-x"]),
         ["--cudalink-provenance", "slow"],
-        *([option.flag, "out/there.json"] for option in OPTIONS),
+        *([option.flag, "out/there.json"] for option in OPTIONS if option.flag),
     ],
 )
 def test_options_are_added(given: list[str], cell, tmp_path) -> None:

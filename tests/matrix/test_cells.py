@@ -98,7 +98,7 @@ def test_defaults_axes_and_cells(cells) -> None:
     assert cells('[cells.a]\ndriver = "12.7"\n')["a"].toolchains == (("12.8", "libs"),)
     old = cells('[cells.a]\ndriver = "13.0"\narch = "sm_70"\n')["a"]
     assert old.toolchains == (("13.0", "libs"), ("12.9", "libs"))
-    assert old.environment("r")["CUDALINK_ARCH"] == "sm_70"
+    assert old.environment("r")["CUDALINK_DEVICE"] == "sm_70"
     assert last.toolchains == (("13.2", "libs"),)
 
 

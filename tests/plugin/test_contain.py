@@ -32,10 +32,10 @@ def test_a_run(pytester, run_pytest, samples, toolkit, arguments) -> None:
     """Every link on nvJitLink is contained, in workers of xdist and isolated tests too; children inherit both."""
     pytester.path.joinpath("user.cubin").write_bytes(samples[f"{toolkit}/user.cubin"])
     pytester.makepyfile(MODULE)
-    result = run_pytest("--cudalink-contain", "--cudalink-link-timeout=7", *arguments)
+    result = run_pytest("-ocudalink_contain=yes", "-ocudalink_link_timeout=7", *arguments)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(
-        ["cudalink: link worker: contain yes (from option), limit of a call, in seconds: 7 (from option)"]
+        ["cudalink: link worker: contain yes (from ini), limit of a call, in seconds: 7 (from ini)"]
     )
 
 
@@ -53,8 +53,7 @@ def test_the_environment_is_restored(monkeypatch) -> None:
     """What was put into the environment is undone, also where a variable had another value."""
     monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", "5")
     before = dict(os.environ)
-    values = {option.name: settings.Setting(option.default, "default") for option in settings.OPTIONS}
-    values |= {"contain": settings.Setting("yes", "option"), "link_timeout": settings.Setting("8", "ini")}
+    values = {"contain": settings.Setting("yes", "option"), "link_timeout": settings.Setting("8", "ini")}
     undo = settings.share(settings.Settings(**values))
     assert (os.environ["CUDALINK_CONTAIN"], os.environ["CUDALINK_LINK_TIMEOUT"]) == ("yes", "8")
     undo()

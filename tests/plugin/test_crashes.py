@@ -96,7 +96,7 @@ def test_plain(run, pytester, name) -> None:
     (crash,) = ended.cell.crashes
     assert crash["nodeid"] == "test_it.py::test_dies"
     detail = ended.cell.details["test_it.py::test_dies"]
-    assert "--cudalink-rerun-after-crash" in detail.text
+    assert "--cudalink-processes=isolated or restarted" in detail.text
     if ended_by in NOTED:
         assert crash["signal"] == ended_by
         assert detail.reason == f"the process ended while this test ran, by {ended_by}"
@@ -105,13 +105,16 @@ def test_plain(run, pytester, name) -> None:
         assert name == "abort_in_a_thread" or any("test_it.py" in frame for frame in crash["frames"])
         # what faulthandler wrote still reaches the terminal, once, with the way out
         assert ended.result.stderr.str().count("Fatal Python error") == 1
-        assert "--cudalink-isolate runs each test in its own process" in ended.result.stderr.str()
+        assert "--cudalink-processes=isolated runs each test in its own\nprocess" in ended.result.stderr.str()
     else:
         assert crash["signal"] is None
-        assert "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-isolate shows it" in detail.text
+        assert (
+            "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-processes=isolated shows it"
+            in detail.text
+        )
 
 
-ELSEWHERE = {"isolated": ("--cudalink-isolate",), "xdist": ("-n2", "--max-worker-restart=30")}
+ELSEWHERE = {"isolated": ("--cudalink-processes=isolated",), "xdist": ("-n2", "--max-worker-restart=30")}
 
 
 @pytest.mark.slow
@@ -146,7 +149,7 @@ def test_rerun_after_crash(run, pytester, deaths) -> None:
         module += code.replace("test_dies", f"test_{name}") + "\n"
         module += f"def test_2_{name}(shared): open('pids', 'a').write(f'{{os.getpid()}} {{shared}}\\n')\n"
         module += f"def test_3_{name}(shared): open('pids', 'a').write(f'{{os.getpid()}} {{shared}}\\n')\n"
-    ended = run(module, "--cudalink-rerun-after-crash")
+    ended = run(module, "--cudalink-processes=restarted")
 
     assert ended.cell.counts == {"P": 1 + 3 * len(names), "C": len(names)}
     assert not ended.cell.without_result
@@ -165,7 +168,7 @@ def test_rerun_after_crash(run, pytester, deaths) -> None:
 def test_rerun_after_crash_under_xdist(run) -> None:
     """The option changes nothing: xdist replaces its workers itself."""
     module = f"{HEAD}{DEATHS['segfault'][0]}{AFTER}def test_pid(): assert os.environ['PYTEST_XDIST_WORKER']\n"
-    ended = run(module, "-n2", "--cudalink-rerun-after-crash")
+    ended = run(module, "-n2", "--cudalink-processes=restarted")
     assert ended.tests == {"test_before": "P", "test_dies": "C", "test_after": "P", "test_pid": "P"}
 
 
@@ -182,16 +185,16 @@ def shared():
 def test_1(shared): pass
 def test_2(shared): pass
 """
-    run(module, "--cudalink-rerun-after-crash").result.assert_outcomes(passed=2)
+    run(module, "--cudalink-processes=restarted").result.assert_outcomes(passed=2)
     assert pytester.path.joinpath("said").read_text().split() == ["up", "down"]
 
 
 AT_EXIT = f"{HEAD}def test_last(): atexit.register(os.abort)\n"
 MODES = {
     "plain": (),
-    "isolated": ("--cudalink-isolate",),
+    "isolated": ("--cudalink-processes=isolated",),
     "xdist": ("-n2",),
-    "shared": ("--cudalink-rerun-after-crash",),
+    "shared": ("--cudalink-processes=restarted",),
 }
 
 
@@ -264,7 +267,7 @@ def test_dies():
 
 def test_every_form_of_the_report_says_crashed(run, pytester, capsys) -> None:
     """Grid, tables, JUnit, Markdown and HTML agree."""
-    run(HEAD + DEATHS["segfault"][0] + AFTER, "--cudalink-isolate")
+    run(HEAD + DEATHS["segfault"][0] + AFTER, "--cudalink-processes=isolated")
     forms = ["--markdown=r.md", "--junit=r.xml", "--html=r.html", "--save=r.json"]
     assert cli.main(["report", "run.jsonl", *forms]) == 1
     shown = capsys.readouterr().out
@@ -296,7 +299,7 @@ def test_the_runner_of_a_cell_knows_the_end(tmp_path, code, how) -> None:
         writer.write("run", schema=1, cell="c")
         writer.write("start", nodeid="t.py::t", worker=None, attempt=1)
     words = runner.conclude(cell, tmp_path, code)
-    assert words.startswith(f"pytest {how} (t.py::t); run with --cudalink-isolate or --cudalink-rerun-after-crash")
+    assert words.startswith(f"pytest {how} (t.py::t); run with --cudalink-processes=isolated or restarted, so that")
     runner.conclude(cell, tmp_path, code)  # a second word on the same
     (crash,) = read(path).crashes
     assert (crash.nodeid, crash.signal or crash.exitcode) == ("t.py::t", how.split()[-1] if code else 0)
@@ -328,7 +331,7 @@ open("imports", "a").write("1")
 def test(i, tmp_path):
     open("folders", "a").write(f"{tmp_path} {os.getpid()}\\n")
 """
-    ended = run(module, "--cudalink-isolate")
+    ended = run(module, "--cudalink-processes=isolated")
     ended.result.assert_outcomes(passed=8)
     ended.result.stdout.no_fnmatch_line("*started a new process each*")
     assert pytester.path.joinpath("imports").read_text() == "11"
@@ -349,7 +352,7 @@ assert len(os.listdir("/proc/self/task")) > 1
 def test_1(): assert (a @ a)[0, 0] == 500
 def test_2(): pass
 """
-    ended = run(module, "--cudalink-isolate")
+    ended = run(module, "--cudalink-processes=isolated")
     ended.result.assert_outcomes(passed=2)
     ended.result.stdout.no_fnmatch_line("*started a new process each*")
 
@@ -369,7 +372,7 @@ def test_where_a_copy_is_not_safe(run, name) -> None:
     """Tests whose modules have started what no fork survives get a new process each, and the summary says why."""
     code, why = HAZARDS[name]
     module = f"import subprocess, threading, time\n{code}\ndef test_1(): pass\ndef test_2(): pass\n"
-    ended = run(module, "--cudalink-isolate", "--cudalink-driver=13.0")
+    ended = run(module, "--cudalink-processes=isolated", "--cudalink-driver=13.0")
     ended.result.assert_outcomes(passed=2)
     ended.result.stdout.fnmatch_lines([f"2 tests started a new process each: collecting the tests {why}"])
 
@@ -380,7 +383,7 @@ def test_workers_say_why_a_copy_is_not_safe(run) -> None:
     module = "import pytest, threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
     module += "@pytest.mark.parametrize('i', range(4))\ndef test(i): pass\n"
     # with xdist, pytest-rerunfailures starts a thread in each process that is no worker
-    ended = run(module, "--cudalink-isolate", "-n2", "-p", "no:rerunfailures")
+    ended = run(module, "--cudalink-processes=isolated", "-n2", "-p", "no:rerunfailures")
     ended.result.assert_outcomes(passed=4)
     ended.result.stdout.fnmatch_lines(["4 tests started a new process each: collecting the tests started 1 thread"])
 
@@ -405,7 +408,7 @@ def test_a_test_that_ends_the_run(run, name, mode) -> None:
     code, status, said = STOPS[name]
     stops = f"def test_stops(): {code}\n"
     alone = ("--deselect=test_it.py::test_before", "--deselect=test_it.py::test_after")
-    arguments = ("--cudalink-isolate", *alone) if mode == "new process" else MODES[mode]
+    arguments = ("--cudalink-processes=isolated", *alone) if mode == "new process" else MODES[mode]
     ended = run(f"{HEAD}{stops}{AFTER}", *arguments)
     assert ended.result.ret == status
     ended.result.stdout.fnmatch_lines([said])
@@ -424,7 +427,7 @@ def test_dies():
     with open("pid", "w") as file: file.write(str(pid))
     os.abort()
 {AFTER}"""
-    ended = run(module, "--cudalink-rerun-after-crash")
+    ended = run(module, "--cudalink-processes=restarted")
     os.kill(int(pytester.path.joinpath("pid").read_text()), signal.SIGKILL)  # it outlived the run, too
     assert ended.tests == {"test_before": "P", "test_dies": "C", "test_after": "P"}
 
@@ -433,12 +436,16 @@ def test_dies():
 def test_the_thread_of_rerunfailures_is_a_hazard(run) -> None:
     """With xdist it starts a thread in each process that is no worker; the page on the plugin says so."""
     pytest.importorskip("pytest_rerunfailures", reason="needs pytest-rerunfailures: nox -s plugins")
-    ended = run("def test_1(): pass\ndef test_2(): pass\n", "--cudalink-isolate", plugins=("xdist", "rerunfailures"))
+    ended = run(
+        "def test_1(): pass\ndef test_2(): pass\n", "--cudalink-processes=isolated", plugins=("xdist", "rerunfailures")
+    )
     ended.result.assert_outcomes(passed=2)
     ended.result.stdout.fnmatch_lines(["2 tests started a new process each: collecting the tests started 1 thread"])
 
 
-@pytest.mark.parametrize("option", ["--cudalink-isolate", pytest.param("--cudalink-rerun-after-crash", marks=slow)])
+@pytest.mark.parametrize(
+    "option", ["--cudalink-processes=isolated", pytest.param("--cudalink-processes=restarted", marks=slow)]
+)
 def test_interrupted_by_the_user(run, pytester, option) -> None:
     """Ctrl-C ends the run and every process that it started."""
     pytester.makepyfile(

@@ -88,7 +88,7 @@ def _mounts() -> None:
 @pytest.mark.usefixtures("_mounts")
 def test_a_disk_that_fills_up(mode, tmp_path, capsys) -> None:
     """The record has the tests that were written before, and its cell is incomplete."""
-    count, size = (12, 4) if "--cudalink-isolate" in mode else (60, 8)
+    count, size = (12, 4) if "--cudalink-processes=isolated" in mode else (60, 8)
     disk = tmp_path / "disk"
     done = run(tmp_path, count, f"--cudalink-report={disk / 'run.jsonl'}", *mode, mount=disk, size=size)
     expect(done, count, "No space left on device")
@@ -109,7 +109,7 @@ def test_a_file_that_may_not_grow(mode, tmp_path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 
-    count = 12 if "--cudalink-isolate" in mode else 60
+    count = 12 if "--cudalink-processes=isolated" in mode else 60
     done = run(tmp_path, count, "--cudalink-report=run.jsonl", "-p", "no:faulthandler", *mode, before=limit)
     expect(done, count, "File too large")
     content = (tmp_path / "run.jsonl").read_bytes()
@@ -150,14 +150,14 @@ def test_a_pipe_that_is_closed(tmp_path) -> None:
     expect(done, 3, "Broken pipe")
 
 
-EVENTS_SAID = "the events of the emulated driver cannot be written: --cudalink-events is /dev/full (from option): "
+EVENTS_SAID = "the events of the emulated driver cannot be written: cudalink_events is /dev/full (from ini): "
 CALL = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n"
 
 
 @MODES
 def test_events_on_a_device_that_is_full(mode, tmp_path) -> None:
     (tmp_path / "conftest.py").write_text(f"def pytest_runtest_call():\n    {CALL.replace(chr(10), '; ')}\n")
-    done = run(tmp_path, 4, "-q", "--cudalink-driver=13.0", "--cudalink-events=/dev/full", *mode)
+    done = run(tmp_path, 4, "-q", "--cudalink-driver=13.0", "-ocudalink_events=/dev/full", *mode)
     shown = done.stdout + done.stderr
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, shown
     assert "4 passed" in shown

@@ -129,7 +129,7 @@ def test_crashes_are_contained(run, pytester, arguments) -> None:
 
 
 def test_all(run) -> None:
-    """``--cudalink-isolate`` isolates every test, in classes and sub-folders too."""
+    """``--cudalink-processes=isolated`` isolates every test, in classes and sub-folders too."""
     result = run(
         """
 class TestGroup:
@@ -139,7 +139,7 @@ class TestGroup:
 def test_function(): assert elsewhere()
 def test_crash(): os.abort()
 """,
-        "--cudalink-isolate",
+        "--cudalink-processes=isolated",
         "-k",
         "test",
     )
@@ -195,7 +195,7 @@ def test_child_that_cannot_start(run, pytester) -> None:
 
 def test_test_that_starts_pytest(run, pytester, monkeypatch) -> None:
     """A pytest that an isolated test starts runs its own tests, here, and keeps out of the record file."""
-    monkeypatch.setenv("CUDALINK_ISOLATE", "yes")
+    monkeypatch.setenv("CUDALINK_PROCESSES", "isolated")
     monkeypatch.setenv("CUDALINK_REPORT", "run.jsonl")
     pytester.makepyfile(inner="import os\ndef test_inner(): assert os.getppid() == int(os.environ['PARENT'])\n")
     result = run(
@@ -215,7 +215,7 @@ def test_starts_pytest():
     result.assert_outcomes(passed=1)
     found = read(pytester.path / "run.jsonl")
     assert [test.nodeid.rpartition("::")[2] for test in found.tests] == ["test_starts_pytest"]
-    assert found.run.settings["isolate"] == {"value": "yes", "source": "environment CUDALINK_ISOLATE"}
+    assert found.run.settings["tests"] == {"value": "isolated", "source": "environment CUDALINK_PROCESSES"}
 
 
 def test_files_of_the_whole_run(run, pytester) -> None:
@@ -311,7 +311,7 @@ def test_outside_of_the_rootdir(run, pytester) -> None:
     """Tests are found where they are, and keep their names, also beside the folder that their names start from."""
     pytester.mkdir("settings").joinpath("pytest.ini").write_text("[pytest]\n")
     pytester.mkdir("cases")
-    arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-isolate")
+    arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-processes=isolated")
     result = run("def test_links(): link()", *arguments, file="cases/test_there.py")
     result.assert_outcomes(passed=1)
     found = read(pytester.path / "run.jsonl")
@@ -323,7 +323,7 @@ def test_outside_of_the_rootdir(run, pytester) -> None:
 def test_started_by_a_script(run, pytester, monkeypatch) -> None:
     """A script with a command line of its own may call pytest: in a worker too, a child has what the script gave."""
     pytester.makepyfile(test_it="def test(): pass")
-    words = with_plugins("-n1", "--cudalink-isolate", "test_it.py")
+    words = with_plugins("-n1", "--cudalink-processes=isolated", "test_it.py")
     script = pytester.makepyfile(start=f"import pytest\npytest.main({words})\n")
     for name, value in NO_AUTOLOAD.items():
         monkeypatch.setenv(name, value)
@@ -339,7 +339,7 @@ def test_same_seed(run) -> None:
         """
 def test_seed(request): print("seed", request.config.getoption("randomly_seed"))
 """,
-        "--cudalink-isolate",
+        "--cudalink-processes=isolated",
         "-rP",
         plugins=("randomly",),
     )

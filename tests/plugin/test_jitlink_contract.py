@@ -38,7 +38,7 @@ def run(pytester: pytest.Pytester, run_pytest, toolkit):
 
     def go(module: str, *arguments: str) -> pytest.RunResult:
         pytester.makepyfile(HEAD + module)
-        return run_pytest("--cudalink-jitlink-contract=fail", *arguments)
+        return run_pytest("--cudalink-checks=nvjitlink=fail", *arguments)
 
     return go
 
@@ -166,14 +166,14 @@ def test_next(): go_on.set()
 
 def test_modes(run) -> None:
     """`warn` shows the violation and fails nothing; `off` does not check."""
-    result = run(BOTH, "--cudalink-jitlink-contract=warn", "-rP")
+    result = run(BOTH, "--cudalink-checks=nvjitlink=report", "-rP")
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(
-        ["cudalink: *, nvJitLink contract warn (from option)", "*cudalink nvJitLink contract*", WHAT]
+        ["cudalink: *, nvJitLink contract report (from option)", "*cudalink nvJitLink contract*", WHAT]
     )
 
     # the library itself answers for memory that it has freed: what was there once
-    result = run("def test_it(): nvjitlink.get_error_log_size(link())", "--cudalink-jitlink-contract=off")
+    result = run("def test_it(): nvjitlink.get_error_log_size(link())", "--cudalink-checks=nvjitlink=off")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*violation*")
 
@@ -182,7 +182,7 @@ def test_strict_recognizes_every_copy(run) -> None:
     """A new handle does not get the address of a destroyed one."""
     module = "def test_it():\n    handles = [link() for _ in range(4)]\n    assert len(set(handles)) == 4\n"
 
-    run(module, "--cudalink-jitlink-contract=strict").assert_outcomes(passed=1)
+    run(module, "--cudalink-checks=nvjitlink=strict").assert_outcomes(passed=1)
     run(module).assert_outcomes(failed=1)
 
 
@@ -203,7 +203,7 @@ def test_names(run) -> None:
     """A name that changes before the link is complete fails a strict run only."""
     run(NAME).assert_outcomes(passed=1)
 
-    result = run(NAME, "--cudalink-jitlink-contract=strict")
+    result = run(NAME, "--cudalink-checks=nvjitlink=strict")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*: the name of an input freed or changed*'before'*"])
 
@@ -249,10 +249,10 @@ def test_asks_only(nvjitlink_contract):
 """
     run(module).assert_outcomes(passed=1, failed=1)
 
-    result = run("def test_it(nvjitlink_contract): pass", "--cudalink-jitlink-contract=off", "-rs")
+    result = run("def test_it(nvjitlink_contract): pass", "--cudalink-checks=nvjitlink=off", "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
-        ["*needs checks of nvJitLink's contract (found --cudalink-jitlink-contract=off (from option))"]
+        ["*needs checks of nvJitLink's contract (found --cudalink-checks=nvjitlink=off (from option))"]
     )
 
 

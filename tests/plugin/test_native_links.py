@@ -174,7 +174,7 @@ def test_forks():
     assert counts(records) == {("test_forks", VIA): 1}
 
 
-@pytest.mark.parametrize("arguments", [XDIST, pytest.param(("--cudalink-isolate",), id="isolated")])
+@pytest.mark.parametrize("arguments", [XDIST, pytest.param(("--cudalink-processes=isolated",), id="isolated")])
 def test_other_processes_hand_over(run, arguments) -> None:
     """The workers of xdist, and the processes of isolated tests, count for the run."""
     result, records = run(TWO, *arguments)
@@ -269,7 +269,7 @@ def test_ptx(cuda):
 
 @pytest.mark.parametrize(
     "arguments",
-    [ALONE, XDIST, ISOLATED, pytest.param(("--cudalink-rerun-after-crash",), id="shared", marks=pytest.mark.slow)],
+    [ALONE, XDIST, ISOLATED, pytest.param(("--cudalink-processes=restarted",), id="shared", marks=pytest.mark.slow)],
 )
 def test_modules_without_a_seen_link(run, toolkit, pytester, arguments) -> None:
     """Modules that no seen link made are counted, each content once; they fail nothing, even where one is forced."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -39,7 +40,7 @@ def run(pytester: pytest.Pytester, run_pytest):
     return go
 
 
-def resolved(given: dict[str, str], ini: dict[str, str]) -> settings.Settings:
+def resolved(given: dict[str, Any], ini: dict[str, str]) -> settings.Settings:
     """The settings of a run with this command line and this ini file."""
     config: Any = SimpleNamespace(option=argparse.Namespace(**given), getini=ini.get)
     return settings.resolve(config)
@@ -66,19 +67,58 @@ def test_precedence(monkeypatch, given, env, ini, expected) -> None:
     assert (found.backend.value, found.backend.source) == expected
 
 
+CHECKS = "lifetimes=off|report|fail|strict, nvjitlink=off|report|fail|strict, or a value alone for all"
+PROCESSES = "shared|isolated|restarted, sticky=replace|stop|off, deadline=SECONDS"
 #: A value for each setting of which not every word is one.
-EXAMPLES = {"device": "h100", "device_memory": "8GiB", "faults": "cuLinkCreate:1=2"}
+EXAMPLES = {"faults": "cuLinkCreate:1=2"}
 
 
 @pytest.mark.parametrize("option", settings.OPTIONS, ids=[option.name for option in settings.OPTIONS])
 def test_twins(monkeypatch, option: settings.Option) -> None:
     """Environment and ini file set each option, too."""
     value = option.choices[0] if option.choices else EXAMPLES.get(option.name, option.default or "auto")
-    from_ini = getattr(resolved({}, {option.ini: value}), option.name)
+    name = next(iter(option.settings))
+    from_ini = getattr(resolved({}, {option.ini: value}), name)
     assert (from_ini.value, from_ini.source) == (value, "ini")
-    monkeypatch.setenv(option.env, value)
-    from_environment = getattr(resolved({}, {}), option.name)
-    assert (from_environment.value, from_environment.source) == (value, f"environment {option.env}")
+    if option.env:
+        monkeypatch.setenv(option.env, value)
+        from_environment = getattr(resolved({}, {}), name)
+        assert (from_environment.value, from_environment.source) == (value, f"environment {option.env}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("strict", {"lifetime": "strict", "jitlink_contract": "strict"}),
+        ("nvjitlink=off", {"jitlink_contract": "off"}),
+        ("nvjitlink=off, strict", {"lifetime": "strict", "jitlink_contract": "off"}),
+        ("lifetimes=report,nvjitlink=strict", {"lifetime": "report", "jitlink_contract": "strict"}),
+    ],
+)
+def test_checks(text, expected) -> None:
+    """A mode alone is for every check that has none of its own; what is not written keeps its default."""
+    found = resolved({"cudalink_checks": [text]}, {})
+    modes = {name: getattr(found, name) for name in ("lifetime", "jitlink_contract")}
+    assert modes == {
+        name: settings.Setting(expected[name], "option") if name in expected else settings.Setting("fail", "default")
+        for name in modes
+    }
+
+
+def test_processes() -> None:
+    """How tests share a process, and what follows a sticky error, are one option."""
+    for given in (["isolated,deadline=5"], ["isolated,deadline=9", "deadline=5"], ["deadline=5", "isolated"]):
+        found = resolved({"cudalink_processes": given}, {})
+        assert (found.tests.value, found.sticky.source, found.sticky_deadline.value) == ("isolated", "default", "5")
+    assert resolved({}, {"cudalink_processes": "sticky=stop"}).tests == settings.Setting("shared", "default")
+
+
+def test_the_help_is_short() -> None:
+    """At most 16 options, each with a sentence that begins with a verb; the rest is left to ini files."""
+    assert len([option for option in settings.OPTIONS if option.flag]) <= 16
+    for option in settings.OPTIONS:
+        assert re.match(r"(add|append|check|choose|fail|force|let|limit|perform|run|write) ", option.help), option.name
 
 
 def test_the_header_says_who_set_it(run, monkeypatch) -> None:
@@ -93,17 +133,28 @@ def test_the_header_says_who_set_it(run, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
     [
-        ("link_timeout", ["0", "86401", "soon", "1.5"], "a number of seconds, 1 to 86400"),
-        ("nvjitlink", ["13"], "auto, absent, or a CUDA release such as 13.0"),
+        ("link_timeout", ["0", "86401", "soon", "1.5"], "expected a number of seconds, 1 to 86400"),
+        ("nvjitlink", ["13"], "expected auto, absent, or a CUDA release such as 13.0"),
+        (
+            "checks",
+            ["lifetime=off"],
+            f"'lifetime=off' is unknown; expected {CHECKS}; did you mean lifetimes=off?",
+        ),
+        (
+            "processes",
+            ["isolate"],
+            f"'isolate' is unknown; expected {PROCESSES}; did you mean isolated?",
+        ),
+        ("processes", ["deadline=0", "sticky=off,deadline=x"], "deadline: expected a number of seconds, 1 to 86400"),
         (
             "provenance",
             ["pip", "/opt:lib"],
-            "any, wheels, system, conda, or absolute paths of folders, separated by ':'",
+            "expected any, wheels, system, conda, or absolute paths of folders, separated by ':'",
         ),
         (
             "require",
             ["drivers", "driver,none", "auto,links", ","],
-            "auto, none, or some of driver, faults, links, separated by commas",
+            "expected auto, none, or some of driver, faults, links, separated by commas",
         ),
     ],
 )
@@ -113,7 +164,8 @@ def test_wrong_values(name, values, expected) -> None:
     for value in values:
         with pytest.raises(pytest.UsageError) as caught:
             resolved({option.ini: value}, {})
-        assert str(caught.value) == f"cudalink: {option.flag} is {value!r} (from option); expected {expected}"
+        named = option.flag or option.ini
+        assert str(caught.value) == f"cudalink: {named} is {value!r} (from option); {expected}"
 
 
 def test_wrong_option(run) -> None:
@@ -211,7 +263,7 @@ def blocking(*parts: str) -> Any:
 
 def given(source: str, **values: str) -> settings.Settings:
     """The default settings, except for some from a source."""
-    found = {one.name: settings.Setting(one.default, "default") for one in settings.OPTIONS}
+    found = dict(resolved({}, {}).items())
     return settings.Settings(**found | {name: settings.Setting(value, source) for name, value in values.items()})
 
 
@@ -220,16 +272,16 @@ def test_a_blocked_part_is_off(part) -> None:
     """Its setting says so; asked for by an option, a variable or an ini file, it is a usage error."""
     what, name, value, idle = OFF[part]
     config = blocking(part)
-    (option,) = (one for one in settings.OPTIONS if one.name == name)
+    default = getattr(resolved({}, {}), name).value
     assert blocked.lines(config) == [f"{what}: -p no:cudalink-{part}"]
     for source, one in (("ini", value), ("option", value), ("environment X", value)):
         with pytest.raises(pytest.UsageError) as caught:
             blocked.apply(config, given(source, **{name: one}), isolated=False)
         assert str(caught.value) == (
-            f"cudalink: {option.flag} is {value} (from {source}), and -p no:cudalink-{part} blocks the part that does "
-            "it; leave one of the two out"
+            f"cudalink: {settings.label(name)} is {value} (from {source}), and -p no:cudalink-{part} blocks the part "
+            "that does it; leave one of the two out"
         )
-    source = "default" if option.default == idle else f"-p no:cudalink-{part}"
+    source = "default" if default == idle else f"-p no:cudalink-{part}"
     assert getattr(blocked.apply(config, given("ini"), isolated=False), name) == (idle, source)
     assert getattr(blocked.apply(config, given("ini", **{name: idle}), isolated=False), name) == (idle, "ini")
     assert getattr(blocked.apply(blocking(), given("ini", **{name: value}), isolated=False), name) == (value, "ini")
@@ -263,9 +315,9 @@ def test_header_and_summary_say_what_is_off(run, workers) -> None:
     if not workers:
         result = run("def test(): import numpy", "--cudalink-driver=13.0", "-q", *words)
         result.stdout.fnmatch_lines(["*= cudalink =*", *said])
-    result = run("", "--cudalink-lifetime=fail", "-pno:cudalink-lifetimes", *workers)
+    result = run("", "--cudalink-checks=lifetimes=fail", "-pno:cudalink-lifetimes", *workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*cudalink: --cudalink-lifetime is fail (from option), and *"])
+    result.stderr.fnmatch_lines(["*cudalink: --cudalink-checks (lifetimes) is fail (from option), and *"])
 
 
 def test_help(run) -> None:
@@ -344,9 +396,9 @@ def test(request):
 """
 #: Sources by which a run asks for the plugin: its module, and what else it has.
 ASKS: dict[str, tuple[str, dict[str, str]]] = {
-    "option": (TEST, {"argument": "--cudalink-jitlink-contract=fail"}),
-    "ini": (TEST, {"ini": "cudalink_lifetime = fail"}),
-    "variable": (TEST, {"variable": "CUDALINK_STICKY"}),
+    "option": (TEST, {"argument": "--cudalink-checks=nvjitlink=fail"}),
+    "ini": (TEST, {"ini": "cudalink_checks = lifetimes=fail"}),
+    "variable": (TEST, {"variable": "CUDALINK_UNSTEERED"}),
     "hook": (TEST, {"conftest": "def pytest_cudalink_facts(): return None"}),
     "marker": (f"import pytest\n@pytest.mark.cudalink\n{TEST}", {}),
     "marked class": (CLASS, {}),
@@ -373,7 +425,7 @@ def test_what_asks(run, pytester, monkeypatch, source, arguments) -> None:
     module, more = ASKS[source]
     pytester.makeconftest(f"{AWAKE}\n{more.get('conftest', '')}")
     if "variable" in more:
-        monkeypatch.setenv(more["variable"], "stop")
+        monkeypatch.setenv(more["variable"], "fail")
     words = [more["argument"]] if "argument" in more else []
     result = run(f"import ctypes\n{module}", *words, *arguments, ini=more.get("ini", ""))
     result.assert_outcomes(passed=1)
@@ -520,9 +572,9 @@ def test_forced_driver_without_a_driver_skips(run, monkeypatch) -> None:
     [
         (("--cudalink-driver=absent",), "an emulated driver", "none"),
         (
-            ("--cudalink-driver=13.0", "--cudalink-lifetime=off"),
+            ("--cudalink-driver=13.0", "--cudalink-checks=lifetimes=off"),
             "lifetime checks",
-            "--cudalink-lifetime=off (from option)",
+            "--cudalink-checks=lifetimes=off (from option)",
         ),
     ],
 )

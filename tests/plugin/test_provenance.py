@@ -301,7 +301,7 @@ def test_parts_of_the_plugin(run, toolkit, systems, kind) -> None:
     option = {
         "driver": f"--cudalink-driver={toolkit}",
         "nvjitlink": f"--cudalink-nvjitlink={systems.minor}",
-        "contain": "--cudalink-contain",
+        "contain": "-ocudalink_contain=yes",
     }
     module = "def test(): link('13.0-main.ptx', '13.0-user.ptx')"
 
@@ -335,7 +335,9 @@ def test_xdist(run) -> None:
     result.stdout.fnmatch_lines([FROM_SYSTEM])
 
 
-@pytest.mark.parametrize("option", ["--cudalink-isolate", pytest.param("--cudalink-rerun-after-crash", marks=slow)])
+@pytest.mark.parametrize(
+    "option", ["--cudalink-processes=isolated", pytest.param("--cudalink-processes=restarted", marks=slow)]
+)
 def test_isolated(run, option) -> None:
     """The process of a test reports as any other; what both have collected is said once."""
     result, found = run(
@@ -353,7 +355,7 @@ def test_isolated(run, option) -> None:
 @pytest.mark.slow
 def test_two_majors_in_another_process(run) -> None:
     """The summary of the process that waits has them."""
-    result, _ = run("def test(): own(); ctypes.CDLL(OLD)", "--cudalink-isolate")
+    result, _ = run("def test(): own(); ctypes.CDLL(OLD)", "--cudalink-processes=isolated")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["two majors of libcudart in one process:"])

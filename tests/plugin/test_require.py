@@ -125,7 +125,7 @@ def test_runtime():
     from cuda.bindings import runtime
     assert runtime.cudaGetDeviceCount() == (0, 1)
 """,
-        "--cudalink-arch=sm_86",
+        "--cudalink-device=sm_86",
         "--deselect=test_late_driver_is_watched.py::test_marked",
     )
     result.assert_outcomes(passed=0, skipped=1, failed=1, deselected=1)  # nothing selected asks for a driver
@@ -142,7 +142,7 @@ def test_runtime():
     from cuda.bindings import runtime
     assert runtime.cudaGetDeviceCount() == (0, 1)
 """,
-        "--cudalink-arch=sm_86",
+        "--cudalink-device=sm_86",
     )
     result.assert_outcomes(passed=2)
 
@@ -326,10 +326,10 @@ emulator.library_folder = library_folder
 @pytest.mark.parametrize("more", [ALONE, XDIST, ISOLATED])
 def test_late_driver_in_record_and_report(run, pytester, more) -> None:
     """Record, JUnit report and header have the driver that was emulated for a marker, and say nothing false before."""
-    arguments = ("--cudalink-arch=sm_90", "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more)
+    arguments = ("--cudalink-device=sm_90", "--cudalink-report=r.jsonl", "--junitxml=r.xml", *more)
     result = run(MARKED, *arguments)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: ignored unless a marker forces the driver backend, *: arch sm_90 *"])
+    result.stdout.fnmatch_lines(["cudalink: ignored unless a marker forces the driver backend, *: device sm_90 *"])
     result.stdout.no_fnmatch_line("*no emulated driver in this run*")
     recording = read(pytester.path / "r.jsonl")
     assert recording.run.versions["driver"]["kind"] == "absent"
@@ -364,7 +364,7 @@ def test_requirement_in_junit(run, pytester, more) -> None:
 def test_required_where_a_test_crashes(run) -> None:
     """What the tests of a shared process have done counts, also of one that is replaced."""
     module = f"{MARKED}\ndef test_dies():\n    import os\n    os.abort()\ndef test_plain(): pass\n"
-    arguments = ("--cudalink-driver=13.0", "--cudalink-require=driver,links", "--cudalink-rerun-after-crash")
+    arguments = ("--cudalink-driver=13.0", "--cudalink-require=driver,links", "--cudalink-processes=restarted")
     result = run(module, *arguments)
     result.assert_outcomes(passed=2, failed=1)
     assert "The run fails because" not in result.stdout.str()

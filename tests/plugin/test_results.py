@@ -156,7 +156,7 @@ def test_every_outcome(run, pytester, arguments) -> None:
 def test_environment(run, toolkit, monkeypatch) -> None:
     """The first line says what was asked for, what was found, and where it was read."""
     monkeypatch.setenv("CUDALINK_CELL", "a-cell")
-    _, found = run("def test(): pass\n", "--cudalink-arch=sm_80")
+    _, found = run("def test(): pass\n", "--cudalink-device=sm_80")
 
     environment = found.run
     assert environment.cell == "a-cell"
@@ -234,7 +234,7 @@ def test_crash():
 def test_after(): link('nvjitlink')
 """,
         "-n1",
-        "--cudalink-events=events.jsonl",
+        "-ocudalink_events=events.jsonl",
     )
     assert outcomes(found) == {"test_before": ["passed"], "test_crash": ["crashed"], "test_after": ["passed"]}
     (crash,) = found.crashes
@@ -291,7 +291,7 @@ def test_files_that_are_not_collected(run, pytester, arguments) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [ALONE, XDIST, ISOLATED, pytest.param(("-n1", "--cudalink-isolate"), id="both", marks=pytest.mark.slow)],
+    [ALONE, XDIST, ISOLATED, pytest.param(("-n1", "--cudalink-processes=isolated"), id="both", marks=pytest.mark.slow)],
 )
 def test_subtests(run, arguments) -> None:
     """Subtests are listed with their test, which they fail; they are called the same in every process."""
@@ -381,7 +381,7 @@ def test_properties(request):
     assert not ledger.outside.links
 """
     )
-    result = run_pytest("--cudalink-properties=on")
+    result = run_pytest("-ocudalink_properties=on")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["bundled: 1 link (1 on nvJitLink)"])
 
@@ -396,8 +396,8 @@ def test_unwritable_report(pytester, run_pytest) -> None:
 
 
 def test_switched_off(run, pytester) -> None:
-    """``--cudalink-properties=off`` leaves the JUnit report as it was, -q has no summary; the record file knows all."""
-    result, found = run(OUTCOMES, "--junitxml=junit.xml", "--cudalink-properties=off", "-q")
+    """``-ocudalink_properties=off`` leaves the JUnit report as it was, -q has no summary; the record file knows all."""
+    result, found = run(OUTCOMES, "--junitxml=junit.xml", "-ocudalink_properties=off", "-q")
     result.stdout.no_fnmatch_line("*= cudalink =*")
     assert "cudalink." not in pytester.path.joinpath("junit.xml").read_text().replace("cudalink.jsonl", "")
     assert next(test for test in found.tests if test.nodeid.endswith("test_passes")).links == 3
@@ -427,7 +427,7 @@ def test_frees_too_early():
     cuda.cuLinkDestroy(state)
 LOG = ctypes.create_string_buffer(4096)
 """
-    result, found = run(module, "--cudalink-lifetime=report")
+    result, found = run(module, "--cudalink-checks=lifetimes=report")
     (violation,) = found.violations
     assert violation.nodeid.endswith("::test_frees_too_early")
     assert violation.details["rule"] == "CU_JIT_INFO_LOG_BUFFER"

@@ -68,7 +68,7 @@ def test_after(memory, n): pass
 """
 
 DRIVER = "--cudalink-driver=13.0"
-PLAIN, SHARED, WORKERS = (), ("--cudalink-rerun-after-crash",), ("-n2",)
+PLAIN, SHARED, WORKERS = (), ("--cudalink-processes=restarted",), ("-n2",)
 MODES = [
     pytest.param(PLAIN, id="plain"),
     pytest.param(SHARED, id="shared", marks=pytest.mark.slow),
@@ -124,7 +124,7 @@ def pytest_collection_modifyitems(config, items):
 
 def test_off(run) -> None:
     """Without the guard every later test fails, which is what the guard is for."""
-    result = run(SUITE.format(body="goes_wrong()"), "--cudalink-sticky=off")
+    result = run(SUITE.format(body="goes_wrong()"), "--cudalink-processes=sticky=off")
     outcomes = result.parseoutcomes()
     assert outcomes["passed"] == 3
     assert outcomes["errors"] > 7
@@ -134,7 +134,7 @@ def test_off(run) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_stop(run, mode) -> None:
     """The run stops after the test, with one sentence."""
-    result = run(LITTLE.format(body="goes_wrong()"), "--cudalink-sticky=stop", *mode)
+    result = run(LITTLE.format(body="goes_wrong()"), "--cudalink-processes=sticky=stop", *mode)
     assert result.ret in (1, 2)  # xdist ends a run that is stopped with 2, as for -x
     assert result.parseoutcomes()["failed"] == 1
     assert "errors" not in result.parseoutcomes()
@@ -146,11 +146,11 @@ def test_stop(run, mode) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_work_that_does_not_end(run, mode) -> None:
     """A test whose work goes on beyond the deadline fails; the process that waits for it is not used any more."""
-    result = run(LITTLE.format(body="never_ends()"), "--cudalink-sticky-deadline=1", *mode)
+    result = run(LITTLE.format(body="never_ends()"), "--cudalink-processes=deadline=1", *mode)
     result.assert_outcomes(failed=1, passed=4)
     expected = (
         "cudalink: work on the device that this test left did not end within 1 s after its call "
-        "(--cudalink-sticky-deadline)"
+        "(--cudalink-processes=deadline=SECONDS)"
     )
     assert expected in text(result)
     assert result.ret == 1
@@ -274,7 +274,7 @@ def test_results(run, pytester: pytest.Pytester, mode) -> None:
                 "last calls of the driver:",
                 "  cuMemAlloc_v2 answered 0",
                 "  cuStreamSynchronize answered 700",
-                "the tests after it run in a fresh process (--cudalink-sticky=replace)",
+                "the tests after it run in a fresh process (--cudalink-processes=sticky=replace)",
                 "*::test_culprit left the contexts of its process with *(700); 5 tests after it ran in a fresh process",
                 "*::test_second left the contexts of its process with *(719); 2 tests after it ran in a fresh process",
             ]
@@ -326,7 +326,9 @@ def test_nothing_is_different(run, pytester: pytest.Pytester) -> None:
     outputs, events = [], []
     for mode in ("replace", "off"):
         file = pytester.path / f"{mode}.jsonl"
-        result = run(suite, f"--cudalink-sticky={mode}", f"--cudalink-events={file}", "-v", "-p", "no:randomly")
+        result = run(
+            suite, f"--cudalink-processes=sticky={mode}", f"-ocudalink_events={file}", "-v", "-p", "no:randomly"
+        )
         result.assert_outcomes(passed=10)
         outputs.append(
             [line for line in result.outlines if not any(word in line for word in ("passed in", "cudalink: "))]
@@ -372,7 +374,7 @@ def test_questions(run, run_pytest, pytester: pytest.Pytester) -> None:
 
     pytester.makepyfile("def test_first(): pass\ndef test_second(): pass\n")
     pytester.makeconftest(f"{COUNTS}\nfrom pytest_cudalink.plugin import lifecycle\nlifecycle._DEVICE_FILES = ['/']")
-    result = run_pytest("--cudalink-sticky=replace", "-s")
+    result = run_pytest("--cudalink-processes=sticky=replace", "-s")
     result.stdout.fnmatch_lines(["*asked test_second 0 0"])
 
 
@@ -388,7 +390,7 @@ def test_it(): assert ("pytest_cudalink.process.contexts" in sys.modules) is {as
 def test_next(): assert "libcuda.so" not in open("/proc/self/maps").read()
 """
     )
-    run_pytest("--cudalink-sticky=replace").assert_outcomes(passed=2)
+    run_pytest("--cudalink-processes=sticky=replace").assert_outcomes(passed=2)
 
 
 def test_no_driver_is_loaded() -> None:

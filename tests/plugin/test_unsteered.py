@@ -178,11 +178,11 @@ FORCED = {
     "option": (BY_OPTION, ["--force-backend=driver"], {"failed": 5, "errors": 1}),
     "test": (BY_TEST, [], {"failed": 3, "passed": 1}),
     "each by option": (EACH, ["--force-backend=each"], {"failed": 1, "passed": 1}),
-    "isolated": (BY_OPTION, ["--force-backend=driver", "--cudalink-isolate"], {"failed": 5, "errors": 1}),
+    "isolated": (BY_OPTION, ["--force-backend=driver", "--cudalink-processes=isolated"], {"failed": 5, "errors": 1}),
     "xdist": (BY_OPTION, ["--force-backend=driver", "-n2"], {"failed": 5, "errors": 1}),
     "isolated workers": (
         BY_OPTION,
-        ["--force-backend=driver", "--cudalink-isolate", "-n2"],
+        ["--force-backend=driver", "--cudalink-processes=isolated", "-n2"],
         {"failed": 5, "errors": 1},
     ),
 }
@@ -335,7 +335,7 @@ def test_warn(run) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", ["--cudalink-isolate", pytest.param("--cudalink-rerun-after-crash", marks=pytest.mark.slow)]
+    "more", ["--cudalink-processes=isolated", pytest.param("--cudalink-processes=restarted", marks=pytest.mark.slow)]
 )
 def test_warn_from_another_process(run, more) -> None:
     """The warning of a test that runs elsewhere keeps its category, although this process has not imported it."""

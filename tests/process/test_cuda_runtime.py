@@ -111,7 +111,7 @@ def test_versions():
 
 def test_devices(run) -> None:
     """Devices, their properties, the current one of each thread, and a reset."""
-    run(DEVICES, "--cudalink-devices=2", "--cudalink-arch=sm_80").assert_outcomes(passed=3)
+    run(DEVICES, "--cudalink-device=sm_80:2").assert_outcomes(passed=3)
 
 
 MEMORY = """
@@ -189,7 +189,7 @@ def test_none():
     assert rt.cudaMemGetInfo() == (none, None, None)
     assert rt.cudaDeviceSynchronize() == (none,)
 """
-    run(module, "--cudalink-devices=0").assert_outcomes(passed=1)
+    run(module, "--cudalink-device=none").assert_outcomes(passed=1)
 
 
 def test_what_has_no_way_says_so(run) -> None:

@@ -160,7 +160,7 @@ def c_programs(machine: str, wheel: Path, system: Path, include: Path, work: Pat
         "CUDALINK_EMULATOR_DEVICES": "2",
         "CUDALINK_EMULATOR_NVJITLINK": str(_nvjitlink(machine, work / "nvjitlink")),
         "CUDALINK_EMULATOR_WORKER": str(package / "worker" / "lib" / "cudalink-link-worker"),
-        "CUDALINK_LIFETIME": "report",
+        "CUDALINK_EMULATOR_LIFETIME": "report",
     }
     driver = libraries / "libcuda.so.1"
     others = sorted(path for path in package.rglob("lib*.so*") if path != driver and path.suffix != ".py")

@@ -224,7 +224,7 @@ def test_a_run_without_an_end(tmp_path) -> None:
         "c": "the process ended while this test ran",
     }
     assert "ended by SIGSEGV" in cell.details["b"].text
-    assert all("--cudalink-isolate" in detail.text for detail in cell.details.values())
+    assert all("--cudalink-processes=isolated" in detail.text for detail in cell.details.values())
     assert [(one["nodeid"], one.get("signal")) for one in cell.crashes] == [("b", "SIGSEGV"), ("c", None)]
     assert not cell.finished
     assert not cell.truncated
@@ -688,7 +688,7 @@ def test_a_story_names_its_last_calls_and_frames(tmp_path) -> None:
     assert cell.details["t"].reason == "the process ended while this test ran"
     assert cell.details["t"].text.splitlines()[1:] == [
         *("last calls of the driver:", "  cuLinkComplete", "frames:", "  f.py:3"),
-        "Run with --cudalink-isolate or --cudalink-rerun-after-crash, so that a crash ends one test only.",
+        "Run with --cudalink-processes=isolated or restarted, so that a crash ends one test only.",
     ]
 
 

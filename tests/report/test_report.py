@@ -541,7 +541,7 @@ def test_pytest_and_the_report_say_the_same(pytester, run_pytest, tmp_path) -> N
     """The lines under a failure stand in every form of the report, once for two tests; a launch is another group."""
     pytester.makepyfile(REFUSED)
     file = tmp_path / "run.jsonl"
-    result = run_pytest("--cudalink-driver=12.9", "--cudalink-toolchains=cached", f"--cudalink-report={file}")
+    result = run_pytest("--cudalink-driver=12.9", "-ocudalink_toolchains=cached", f"--cudalink-report={file}")
     result.assert_outcomes(passed=1, failed=3)
     printed = [line for line in result.outlines if re.match("error  |why    |fix    |       [a-z]", line)]
     first = printed.index(printed[0], 1)

@@ -95,7 +95,7 @@ def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, run_pytest):
         return run_pytest(
             f"--cudalink-driver={toolkit}",
             # what releases do with memory has a separate test
-            "--cudalink-lifetime=report",
+            "--cudalink-checks=lifetimes=report",
             "-W",
             "error::RuntimeWarning",
             *arguments,

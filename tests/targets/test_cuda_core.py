@@ -121,7 +121,7 @@ def test_given_back(force_backend, emulated_driver):
 
 def test_lifetimes(go, cuda_core) -> None:
     """From 0.7 to 1.0 the library frees what it gave to cuLinkCreate too early: the test that linked fails, by name."""
-    result = go("def test_links(): image(make())\n", "--force-backend=driver", "--cudalink-lifetime=fail")
+    result = go("def test_links(): image(make())\n", "--force-backend=driver", "--cudalink-checks=lifetimes=fail")
     if Version("0.7") <= Version(cuda_core) < Version("1.1"):
         result.assert_outcomes(failed=1)
         result.stdout.fnmatch_lines(["*link state 1: CU_JIT_INFO_LOG_BUFFER: *", "* lifetime violation*"])

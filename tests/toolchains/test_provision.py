@@ -72,7 +72,7 @@ def run(run_pytest, pytester, cache):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [("-n2",), ("--cudalink-isolate",)], ids=str)
+@pytest.mark.parametrize("more", [("-n2",), ("--cudalink-processes=isolated",)], ids=str)
 def test_a_run_is_made_whole(run, cache, more) -> None:
     """The controller fetches the toolchain once and the header says so; the second run finds it."""
     result = run(*more)
@@ -84,14 +84,16 @@ def test_a_run_is_made_whole(run, cache, more) -> None:
         line for line in result.errlines if line.startswith(f"cudalink: fetching the toolchain {VERSION} ")
     ]
     assert sorted(path.name for path in cache.iterdir()) == [f".{VERSION}.lock", VERSION]
-    result = run(*more, "--cudalink-toolchains=cached")
+    result = run(*more, "-ocudalink_toolchains=cached")
     result.assert_outcomes(passed=4)
     result.stdout.no_fnmatch_line("*was fetched*")
 
 
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(
-    "more", [(), *(pytest.param((word,), marks=pytest.mark.slow) for word in ("-n2", "--cudalink-isolate"))], ids=str
+    "more",
+    [(), *(pytest.param((word,), marks=pytest.mark.slow) for word in ("-n2", "--cudalink-processes=isolated"))],
+    ids=str,
 )
 def test_offline_is_one_usage_error(run, cache, more) -> None:
     """Without a network the run ends before its first test, with the command and the option that help."""
@@ -103,25 +105,24 @@ def test_offline_is_one_usage_error(run, cache, more) -> None:
         f"the emulated driver {VERSION} needs nvJitLink {VERSION}",
         f"`cudalink toolchain add {VERSION}`",
         "$CUDALINK_CACHE",
-        "--cudalink-toolchains=never",
+        "CUDALINK_TOOLCHAINS=never",
     ):
         assert words in text
     assert [path.name for path in cache.iterdir() if path.name != f".{VERSION}.lock"] == []
 
 
 @pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("source", ["option", "environment CUDALINK_TOOLCHAINS", "ini"])
+@pytest.mark.parametrize("source", ["environment CUDALINK_TOOLCHAINS", "ini"])
 def test_cached_fetches_nothing(run, cache, pytester, monkeypatch, source) -> None:
     """With ``cached`` a missing toolchain is a usage error at once, and nothing is asked of the network."""
-    options = ["--cudalink-toolchains=cached"] if source == "option" else []
     if source == "ini":
         pytester.makeini("[pytest]\ncudalink_toolchains = cached\n")
-    if source.startswith("environment"):
+    else:
         monkeypatch.setenv("CUDALINK_TOOLCHAINS", "cached")
-    result = run(*options)
+    result = run()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        [f"*--cudalink-toolchains is cached (from {source}); run: cudalink toolchain add {VERSION}"]
+        [f"*cudalink_toolchains is cached (from {source}); run: cudalink toolchain add {VERSION}"]
     )
     assert not cache.exists()
 
@@ -129,10 +130,10 @@ def test_cached_fetches_nothing(run, cache, pytester, monkeypatch, source) -> No
 @pytest.mark.usefixtures("offline")
 def test_never_leaves_the_links_to_fail(run, cache) -> None:
     """With ``never`` the run starts; the header says what is missing and why, and each link says it again."""
-    result = run("--cudalink-toolchains=never")
+    result = run("-ocudalink_toolchains=never")
     result.assert_outcomes(failed=4)
     result.stdout.fnmatch_lines(
-        [f"cudalink: *run cudalink toolchain add {VERSION}, toolchains never (from option))", "*CUDA_ERROR_JIT_*"]
+        [f"cudalink: *run cudalink toolchain add {VERSION}, toolchains never (from ini))", "*CUDA_ERROR_JIT_*"]
     )
     assert not cache.exists()
 
@@ -242,8 +243,8 @@ def test_the_command_offline(monkeypatch) -> None:
 def test_a_driver_of_two_releases(monkeypatch, cache) -> None:
     """A driver of CUDA 13 whose device CUDA 13 dropped lacks two releases; a driver that has its own lacks none."""
     monkeypatch.setattr(emulator, "_nvjitlink_of_environment", lambda _: None)
-    assert emulator.emulation_for("13.4", arch="sm_70").lacks == (RELEASE, CudaVersion(12, 9))
-    assert emulator.emulation_for("12.9", arch="sm_70").lacks == (CudaVersion(12, 9),)
+    assert emulator.emulation_for("13.4", device="sm_70").lacks == (RELEASE, CudaVersion(12, 9))
+    assert emulator.emulation_for("12.9", device="sm_70").lacks == (CudaVersion(12, 9),)
     assert emulator.emulation_for("12.7").lacks == (CudaVersion(12, 8),)
     whole = emulator.emulation_for("13.4")._replace(nvjitlink=Path("libnvJitLink.so.13"))
     assert (whole.lacks, whole.missing) == ((), "")

@@ -102,9 +102,9 @@ static void read_config(void) {
   }
   config.events = copy_env("CUDALINK_EMULATOR_EVENTS");
   config.notes = copy_env("CUDALINK_EMULATOR_NOTES");
-  const char *lifetime = getenv("CUDALINK_LIFETIME");
+  const char *lifetime = getenv("CUDALINK_EMULATOR_LIFETIME");
   config.lifetime = !lifetime || strcmp(lifetime, "off");
-  config.punish = lifetime && !strcmp(lifetime, "punish");
+  config.punish = lifetime && !strcmp(lifetime, "strict");
   config.fails = config.punish || (lifetime && !strcmp(lifetime, "fail"));
 }
 

@@ -49,8 +49,8 @@ static struct {
     .record = {.number = -1}, .frames = {.number = -1}, .terminal = {.number = -1}, .worker = "null", .nodeid = "null"};
 
 static const char hint[] =
-    "\ncudalink: the tests after this crash are lost; --cudalink-isolate runs each test in its own "
-    "process, and\n--cudalink-rerun-after-crash runs what a crash would lose\n";
+    "\ncudalink: the tests after this crash are lost; --cudalink-processes=isolated runs each "
+    "test in its own\nprocess, and --cudalink-processes=restarted runs what a crash would lose\n";
 
 static atomic_flag written = ATOMIC_FLAG_INIT;
 static char line[LINE_SIZE], text[TEXT_SIZE + 1], event[EVENT_SIZE];

@@ -1,0 +1,51 @@
+"""Settings of several parts, written as words with commas: ``strict,nvjitlink=off`` or ``h100:2,memory=8GiB``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+__all__ = ["form", "read_words"]
+
+
+def read_words(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return the value of each key that a text names.
+
+    Parameters
+    ----------
+    text : str
+        Words such as ``key=value``, separated by commas. A value alone is that of the key ``""``; where there is no
+        such key, it is the value of every key that no other word names.
+    known : mapping
+        The values of each key; a value in capitals, such as ``SIZE``, stands for any.
+
+    Raises
+    ------
+    ValueError
+        If a word is unknown, with the nearest known one, or given twice. The message ends in what is expected.
+    """
+    found: dict[str, str] = {}
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        key, _, value = word.rpartition("=")
+        if key in found:
+            msg = f"{key or value!r} comes after another value of the same; expected {form(known)}"
+            raise ValueError(msg)
+        values = known.get(key, () if key else next(iter(known.values())))
+        if not value or not (value in values or any(one.isupper() for one in values)):
+            msg = f"{word!r} is unknown; expected {form(known)}{_hint(word, known)}"
+            raise ValueError(msg)
+        found[key] = value
+    everywhere = {} if "" in known or "" not in found else dict.fromkeys(known, found.pop(""))
+    return {**everywhere, **found}
+
+
+def form(known: Mapping[str, tuple[str, ...]]) -> str:
+    """Return how the words are written, such as ``lifetimes=off|fail, nvjitlink=off|fail``."""
+    words = ", ".join(f"{key}={'|'.join(values)}" if key else "|".join(values) for key, values in known.items())
+    return words if "" in known else f"{words}, or a value alone for all"
+
+
+def _hint(word: str, known: Mapping[str, tuple[str, ...]]) -> str:
+    words = [f"{key}={value}" if key else value for key, values in known.items() for value in values]
+    near = difflib.get_close_matches(word, [*words, *next(iter(known.values()))], 1)
+    return f"; did you mean {near[0]}?" if near else ""
