@@ -33,8 +33,8 @@ GROUPS: Final = {
         "can-link": "answer whether one release links what another one made",
     },
     "build and check wheels": {
-        "audit": "show what CUDA, GPUs and drivers a wheel or environment needs",
-        "stubs": "build lazy-loading CUDA stubs, and show what they find",
+        "audit": "show the CUDA, GPUs and drivers that a wheel or environment needs",
+        "stubs": "build lazy-loading CUDA stubs, and show the libraries they find",
     },
     "this command": {
         "completion": "print the code that makes a shell complete cudalink commands",

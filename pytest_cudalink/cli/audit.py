@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "misfit", "run"]
 
 DESCRIPTION: Final = (
-    "Which CUDA libraries a wheel needs, at least of which release, which file pulls them in, which CUDA majors it can "
-    "load with, and whether its requirements bring them. Exit code 1 if there are findings other than notes or a "
-    "required major is missing, 2 if a path cannot be audited."
+    "Show which CUDA libraries a wheel needs and of which release at least, which file pulls each in, with which CUDA "
+    "majors the wheel loads, and whether its requirements install them. Exit code 1: there are findings other than "
+    "notes, or a required major is missing; 2: a path cannot be audited."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("paths", nargs="*", type=any_path, metavar="WHEEL|SO|DIR", help="files to audit")
+    parser.add_argument("paths", nargs="*", type=any_path, metavar="WHEEL|SO|DIR", help="audit these files and folders")
     parser.add_argument(
         "--from-index",
         action="append",
@@ -38,11 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="audit a wheel of the package index, such as cuda-cccl==1.2.1 or the file name of a wheel for another "
         "machine; only the parts that are read are transferred",
     )
-    parser.add_argument("--index", metavar="URL", help="package index; default: that of uv or pip")
+    parser.add_argument("--index", metavar="URL", help="read from this package index (default: that of uv or pip)")
     parser.add_argument(
-        "--require", metavar="MAJORS", help="majors it must load with, such as 12,13; none: without CUDA"
+        "--require", metavar="MAJORS", help="fail unless the wheel loads with these CUDA majors: 12,13, say, or none"
     )
-    parser.add_argument("--symbols", action="store_true", help="show the undefined symbols, too")
+    parser.add_argument("--symbols", action="store_true", help="also show the undefined symbols")
     parser.add_argument("--json", action="store_true", help="print JSON")
     audit_environment.configure(parser)
     audit_device_code.configure(parser)

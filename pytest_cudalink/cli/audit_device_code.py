@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     group = parser.add_argument_group(
         "device code",
-        "Any of these shows, in place of the libraries, what drivers do with the PTX, cubins and LTO-IR in the files.",
+        "Each of these shows whether drivers take the PTX, cubins and LTO-IR in the files, instead of the libraries.",
     )
     group.add_argument("--device-code", action="store_true", help="show a table of GPUs and drivers")
     group.add_argument(
@@ -40,23 +40,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="only this GPU, such as L4, 8.9 or sm_89; exit code 1 if a driver refuses the code on it",
+        help="show only this GPU, such as L4, 8.9 or sm_89, and exit with 1 if a driver refuses the code on it",
     )
     group.add_argument(
-        "--driver", metavar="RELEASE", help="only this driver, such as 535 or 12.2, or a range: '>=525,<580'"
+        "--driver", metavar="RELEASE", help="show only this driver, such as 535 or 12.2, or a range: '>=525,<580'"
     )
     group.add_argument(
         "--require-archs",
         metavar="ARCHS",
-        help="GPUs on which every driver that is shown must take the code, such as sm_80,sm_90",
+        help="fail unless every driver that is shown takes the code on these GPUs, such as sm_80,sm_90",
     )
     group.add_argument(
         "--assemble",
         action="store_true",
-        help="link each PTX for the architectures for which drivers would compile it, and show what nvJitLink refuses",
+        help="link each PTX for the architectures for which drivers would compile it, and show refusals",
     )
     group.add_argument(
-        "--toolchain", metavar="RELEASE", help="whose nvJitLink assembles (default: the newest in the cache)"
+        "--toolchain",
+        metavar="RELEASE",
+        help="assemble with the nvJitLink of this release (default: the newest in the cache)",
     )
 
 

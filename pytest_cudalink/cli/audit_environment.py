@@ -27,8 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const=True,
         metavar="PREFIX|PYTHON",
-        help="audit the installed distributions of an environment: what they need of CUDA, and what is installed; "
-        "default: the environment of this command",
+        help="audit the installed distributions of an environment: show which CUDA libraries they need, and which are "
+        "installed (default: the environment of this command)",
     )
 
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
-    "Whether one CUDA release links what another one made, from the atlas: measurements of every pair of releases. "
-    "Shows what the library answered, what NVIDIA documents, what the linker, the guard rails and the policies expect, "
-    "and what to do instead. Exit code 0 if every consumer takes the code, 1 if one does not, 2 if one is not known. "
-    "With --measure it links a small sample with the installed toolchains (`cudalink toolchain add …`) and emulated "
-    "drivers, and compares the results with what the policies, the guard rails and the headers of the code predict."
+    "Answer whether one CUDA release links code that another release made, from the atlas, which has measurements of "
+    "every pair of releases. Show the library's answer, NVIDIA's documentation, the expectation of the linker, the "
+    "guard rails and the policies, and what to do instead. With --measure, link a small sample with the installed "
+    "toolchains (`cudalink toolchain add …`) and emulated drivers, and compare the results with these expectations. "
+    "Exit code 0: every consumer takes the code; 1: a consumer does not; 2: a consumer is not known."
 )
 _PREFIX: Final = "nvrtc-"
 _THIS: Final = "this"
@@ -55,32 +55,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "producer",
         nargs="?",
         metavar="PRODUCER",
-        help="the CUDA release that made the code, such as 12.4 or nvrtc-12.4, or a file of device code",
+        help="name the CUDA release that made the code, such as 12.4 or nvrtc-12.4, or give a file of device code",
     )
     offer(producer, lambda _: _releases())
     consumer = parser.add_argument(
         "consumer",
         nargs="?",
         metavar="CONSUMER",
-        help="what reads the code: nvjitlink-13.2, driver-12.8, 13.2 for both, or this for those of this environment",
+        help="name the library that reads the code: nvjitlink-13.2, driver-12.8, 13.2 for both, or this for both of "
+        "this environment",
     )
     offer(consumer, lambda _: _consumers())
     kind = parser.add_argument(
         "kind",
         nargs="?",
         metavar="KIND",
-        help="ptx, ltoir, cubin (relocatable), linked-cubin, fatbin-ptx, fatbin-cubin, fatbin-ltoir; not for a file",
+        help="choose the kind of code, unless PRODUCER is a file: ptx, ltoir, cubin (relocatable), linked-cubin, "
+        "fatbin-ptx, fatbin-cubin or fatbin-ltoir",
     )
     offer(kind, lambda _: _kinds())
-    arch = parser.add_argument("--arch", metavar="ARCH", help="the GPU architecture (default: the file's, or sm_90)")
+    arch = parser.add_argument("--arch", metavar="ARCH", help="link for this GPU (default: the file's, or sm_90)")
     offer(arch, lambda _: _archs())
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="link now and keep the results in the cache; without PRODUCER and CONSUMER, every installed pair",
+        help="link now, and keep the results in the cache; without PRODUCER and CONSUMER, link every installed pair",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print JSON; `cudalink report` can include what --measure found"
+        "--json", action="store_true", help="print JSON, which `cudalink report --skew` can include after --measure"
     )
 
 

@@ -23,7 +23,7 @@ _MISSING: Final = "cudalink completion: argcomplete is not installed; expected i
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the argument."""
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that reads the output")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="choose the shell that reads the output")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -26,7 +26,8 @@ __all__ = ["DESCRIPTION", "configure", "report", "run"]
 DESCRIPTION: Final = (
     "Compile two CUDA C++ units with NVRTC, link them as PTX and as LTO-IR, and prove the results: from the images, "
     "and on a GPU by running the kernel. Then show how and why the code fails for a user whose driver has an older "
-    "major version. Needs no GPU. Exit code 1: a proof failed, 2: something is not installed, or an option is invalid."
+    "major version. This needs no GPU. Exit code 1: a proof failed, 2: something is not installed, or an option is "
+    "invalid."
 )
 
 _MODES: Final = {"ptx": "PTX without LTO", "ltoir": "LTO-IR with LTO"}
@@ -40,8 +41,8 @@ _NOT_PASSED: Final = re.compile("PYTEST_|CUDALINK_(?!CACHE)|(CI|BUILD_NUMBER)$")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("--arch", help="architecture, such as sm_90 (default: the device's, else sm_90)")
-    parser.add_argument("--backend", choices=("driver", "nvjitlink"), help="force the linker of the PTX link")
+    parser.add_argument("--arch", help="compile for this architecture (default: the device's, else sm_90)")
+    parser.add_argument("--backend", choices=("driver", "nvjitlink"), help="force the linker that links the PTX")
 
 
 def run(options: argparse.Namespace) -> int:

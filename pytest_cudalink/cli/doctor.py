@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "page", "run"]
 
 DESCRIPTION: Final = (
-    "Check whether the CUDA parts of this environment fit together and fit the driver, and show what repairs them. The "
-    "verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is and "
-    "has an nvJitLink that links. Exit code 0: coherent, 1: incoherent, 2: not enough is known, or a wrong option."
+    "Check whether the CUDA parts of this environment fit together and fit the driver, and show how to repair them. "
+    "The verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is "
+    "and has an nvJitLink that links. Exit code 0: coherent, 1: incoherent, 2: not enough is known, or a wrong option."
 )
 
 _MARKS: Final = {
@@ -52,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("-v", "--verbose", action="store_true", help="show every part, copy, rule, link and finding")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--ctk-version", metavar="SPECIFIER", help="CUDA releases to accept, such as '>=13.2,<14'")
+    parser.add_argument("--ctk-version", metavar="SPECIFIER", help="accept only CUDA releases such as '>=13.2,<14'")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
-    "The CUDA driver that programs see. `run` starts any program on an emulated driver of a chosen CUDA version, which "
-    "links for real and needs no GPU; kernels are not executed. `info` shows the driver of this machine."
+    "Run a program on an emulated CUDA driver, or show the driver of this machine. The emulated driver has a CUDA "
+    "version of your choice, links for real and needs no GPU; it does not execute kernels."
 )
 
 #: Violations that are shown at the end.
@@ -43,10 +43,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = add_verbs(parser)
     start = verbs.add_parser("run", help="run a program on an emulated driver")
     version = start.add_argument(
-        "--version", required=True, metavar="VERSION", help="CUDA version of the driver, such as 13.0"
+        "--version", required=True, metavar="VERSION", help="choose the CUDA version of the driver, such as 13.0"
     )
     offer(version, _versions)
-    start.add_argument("--release", help="driver release that NVML reports (default: the first of that version)")
+    start.add_argument("--release", help="let NVML report this driver release (default: the first of that version)")
     start.add_argument(
         "--device",
         metavar="DEVICE[:NUMBER][,memory=SIZE]",
@@ -68,19 +68,24 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=output_file,
         default=events,
         metavar="FILE",
-        help="append every event to a file, as JSON lines; - is stdout",
+        help="append every event to a file, one JSON object per line; - is stdout",
     )
     start.add_argument(
-        "--faults", default=given["FAULTS"], help="FUNCTION:NTH=CODE[@MS], lost=CODE or presets, with semicolons"
+        "--faults",
+        default=given["FAULTS"],
+        help="let calls fail: write FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a preset, separated by "
+        "semicolons",
     )
     start.add_argument(
         "--toolchains",
         default=os.environ.get("CUDALINK_TOOLCHAINS") or "auto",
         choices=names.TOOLCHAIN_MODES,
-        help="an nvJitLink of that version that this environment lacks: fetch it into the cache; only take it from "
-        "there; or start without it, and links answer 221 (default: %(default)s)",
+        help="choose where the driver gets an nvJitLink that this environment lacks: auto fetches it into the cache, "
+        "cached takes it only from there, and with never its links answer 221 (default: %(default)s)",
     )
-    start.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
+    start.add_argument(
+        "command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run this program with its arguments"
+    )
     info = verbs.add_parser("info", help="show the driver of this machine, and which drivers can be emulated")
     info.add_argument("--json", action="store_true", help="print JSON")
 

@@ -22,11 +22,11 @@ DESCRIPTION: Final = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("--runner", choices=("nox", "tox"), help="what runs a cell (default: the project's, else nox)")
+    parser.add_argument("--runner", choices=("nox", "tox"), help="run cells with it (default: the project's, else nox)")
     parser.add_argument(
         "--ci",
         choices=("github", "gitlab", "none"),
-        help="the CI to write files for (default: the project's, else github)",
+        help="write files for this CI (default: the project's, else github)",
     )
     parser.add_argument("--dry-run", action="store_true", help="show the changes, and write nothing")
     parser.add_argument("--force", action="store_true", help="replace files that differ without asking")

@@ -22,38 +22,39 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
-    "The cells of a project: each is one environment and one run of its tests. Runners (nox, tox, GitHub, GitLab) read "
-    "the same file."
+    "Check, list and show the cells of a project. A cell is one environment, in which the tests run once; nox, tox, "
+    "GitHub and GitLab read the same file of cells."
 )
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     verbs = add_verbs(parser)
-    check = verbs.add_parser("check", help="report what is wrong with the file, with lines and keys")
+    check = verbs.add_parser("check", help="report every mistake in the file, with its line and key")
     check.add_argument("--schema", action="store_true", help="print the JSON schema instead")
-    listing = verbs.add_parser("list", help="one line for each cell")
-    show = verbs.add_parser("show", help="everything about one cell")
+    listing = verbs.add_parser("list", help="show one line for each cell")
+    show = verbs.add_parser("show", help="show everything about one cell")
     offer(show.add_argument("cell", metavar="CELL"), _known_cells)
-    github = verbs.add_parser("github", help="the matrix of a GitHub workflow, for fromJSON")
-    gitlab = verbs.add_parser("gitlab", help="the child pipeline of GitLab")
-    gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="what runs a cell")
+    github = verbs.add_parser("github", help="print the matrix of a GitHub workflow, for fromJSON")
+    gitlab = verbs.add_parser("gitlab", help="print the child pipeline of GitLab")
+    gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="choose the program that runs cells")
     for verb in (listing, github, gitlab):
         verb.add_argument(
             "--records",
             type=input_path("a record file or a folder of record files", "run the cells first, or correct the path"),
             action="append",
             metavar="PATH",
-            help="record file, or folder of record files, of earlier runs (default: .cudalink); may be repeated",
+            help="read the records of earlier runs from this file or folder (default: .cudalink); may be repeated",
         )
         verb.add_argument(
             "--shard",
             type=_shard_of,
             metavar="NUMBER/COUNT",
-            help="only the cells of one of several machines, such as 3/10; even by the seconds of the records",
+            help="take only the cells of one of several machines, such as 3/10; the records show how long cells take, "
+            "so that the machines end together",
         )
         tags = verb.add_argument(
-            "--tags", default="", metavar="TAG,…", help="select cells with one of these tags; !TAG leaves cells out"
+            "--tags", default="", metavar="TAG,…", help="take only cells with one of these tags; !TAG leaves out cells"
         )
         offer(tags, _known_tags)
     for verb in (github, gitlab):
@@ -61,14 +62,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "--gpu-runner",
             default="",
             metavar="LABEL,…",
-            help="labels of the machine for cells with gpu = true and no runs-on",
+            help="run cells with gpu = true and no runs-on on a machine with these labels",
         )
     github.add_argument(
         "--jobs",
         type=int,
         default=256,
         metavar="NUMBER",
-        help="most jobs of the matrix; of more cells several are one job (default: 256, the most that GitHub runs)",
+        help="make at most so many jobs, several cells in a job if need be (default: 256, GitHub's limit)",
     )
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="print JSON")
@@ -77,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "--file",
             type=any_path,
             metavar="FILE",
-            help="file of cells (default: $CUDALINK_CELLS, else matrices/cells.toml)",
+            help="read the cells from this file (default: $CUDALINK_CELLS, else matrices/cells.toml)",
         )
 
 

@@ -45,9 +45,9 @@ _ENTRIES: Final = 200
 _RECORD: Final = b'{"event": '
 
 DESCRIPTION: Final = (
-    "Merge the records of all cells into one report: on the terminal, and as HTML, Markdown and JUnit. In a GitHub job "
-    "the Markdown also goes to the job's summary. FILE can be - for stdout; the text then goes to stderr. Exit code 1 "
-    "if there is a finding of a kind that --fail-on names."
+    "Merge the records of all cells into one report: on the terminal, and as HTML, Markdown and JUnit. In a GitHub "
+    "job the Markdown also goes to the job's summary. FILE can be - for stdout; the text then goes to stderr. Exit "
+    "code 1: there is a finding of a kind that --fail-on names."
 )
 
 
@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=[_RECORDS],
         metavar="DIR",
-        help=f"folders of records, files, or a saved report (default: {_RECORDS})",
+        help=f"merge these folders of records, files, or a saved report (default: {_RECORDS})",
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write GitHub's Markdown")
@@ -71,33 +71,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="OLD",
         action="append",
         default=[],
-        help="an older report or its folder, to compare with; with several of them, the newest report decides "
-        "what a regression is",
+        help="compare with an older report or the folder of its records; of several, the newest decides which results "
+        "are regressions",
     )
     parser.add_argument("--open", action="store_true", help=f"show the page in the browser; without --html: {_PAGE}")
     parser.add_argument(
         "--cells",
         type=input_file("a file of cells", "`cudalink init` writes one"),
         metavar="FILE",
-        help="file of cells; cells without records are reported as missing",
+        help="report the cells of this file that have no records as missing",
     )
     parser.add_argument("--tags", default="", metavar="TAG,…", help="expect records of these cells only (see --cells)")
     parser.add_argument(
         "--allow-missing",
         default="",
         metavar="CELL,…",
-        help="cells that may have no records, as names or patterns such as '*-python-*'; they are listed (see --cells)",
+        help="only list these cells if they have no records, as names or patterns such as '*-python-*' (see --cells)",
     )
     parser.add_argument(
         "--skew",
         type=input_file("output of `cudalink can-link --measure --json`"),
         metavar="FILE",
-        help="output of `cudalink can-link --measure --json`, to include",
+        help="include the output of `cudalink can-link --measure --json`",
     )
     parser.add_argument(
         "--fail-on",
         metavar="WORD,…",
-        help="findings that set exit code 1: regressions, failed, crashed, incomplete, violations, mismatch, "
+        help="exit with 1 for these findings: regressions, failed, crashed, incomplete, violations, mismatch, "
         "skipped-everywhere, damaged, repeats, not-run, or none (default: damaged,repeats and, with --against, "
         "regressions, else failed,crashed,incomplete)",
     )

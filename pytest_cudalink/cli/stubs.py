@@ -14,8 +14,8 @@ from .paths import input_file, output_folder
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
-    "Lazy-loading CUDA stubs: libraries to link instead of libcuda, libcudart and libnvrtc, so that one wheel runs "
-    "with CUDA 11, 12 and 13 and imports with none."
+    "Build lazy-loading CUDA stubs, and show which libraries they find. A wheel that links them instead of libcuda, "
+    "libcudart and libnvrtc runs with CUDA 11, 12 and 13, and imports without CUDA."
 )
 
 
@@ -27,25 +27,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions = add_verbs(parser, "action")
     what = argparse.ArgumentParser(add_help=False)
     what.add_argument(
-        "--libs", default="cuda,cudart,nvrtc", metavar="LIBS", help="libraries, by commas (default: cuda,cudart,nvrtc)"
+        "--libs", default="cuda,cudart,nvrtc", metavar="LIBS", help="take these libraries (default: cuda,cudart,nvrtc)"
     )
     what.add_argument(
         "--symbols",
         type=input_file("a file of names or prototypes"),
         metavar="FILE",
-        help="names of the catalog, one a line, or a .toml file with prototypes",
+        help="export only these symbols: a file of names of the catalog, one per line, or a .toml file of prototypes",
     )
     make = argparse.ArgumentParser(add_help=False, parents=[what])
-    make.add_argument("--prefix", default="stub", metavar="NAME", help="libNAME_cudart.so … (default: stub)")
+    make.add_argument("--prefix", default="stub", metavar="NAME", help="name them libNAME_cudart.so … (default: stub)")
     make.add_argument(
-        "--headers", type=int, choices=(11, 12, 13), help="CUDA major that callers are compiled with (default: any)"
+        "--headers", type=int, choices=(11, 12, 13), help="expect callers compiled with this CUDA major (default: any)"
     )
-    make.add_argument("-o", "--output", type=output_folder, required=True, metavar="DIR", help="folder of the results")
+    make.add_argument("-o", "--output", type=output_folder, required=True, metavar="DIR", help="write to this folder")
     actions.add_parser("build", parents=[make], help="compile stub libraries into DIR")
-    actions.add_parser("generate", parents=[make], help="leave the C and assembler sources in DIR")
+    actions.add_parser("generate", parents=[make], help="write the C and assembler sources of the stubs to DIR")
     actions.add_parser("list", parents=[what], help="show what the stubs export")
     describe = actions.add_parser("describe", help="show which real libraries the stubs find here")
-    describe.add_argument("stubs", nargs="*", default=["cuda", "cudart", "nvrtc"], help="library, or path of a stub")
+    describe.add_argument("stubs", nargs="*", default=["cuda", "cudart", "nvrtc"], help="name libraries or files")
 
 
 class _PrintCMakeDir(argparse.Action):

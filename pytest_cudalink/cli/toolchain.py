@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "configure", "run"]
 
 DESCRIPTION: Final = (
-    "The libraries of any CUDA release from 12.0 on (nvJitLink, NVRTC, cudart and headers), fetched from NVIDIA's "
-    "wheels into a cache: $CUDALINK_CACHE, or the user's cache folder. Hashes are checked; parallel runners are safe."
+    "Fetch nvJitLink, NVRTC, cudart and headers of any CUDA release from 12.0 on, from NVIDIA's wheels into a cache: "
+    "$CUDALINK_CACHE, or the user's cache folder. Hashes are checked, and several runners can use the cache at once."
 )
 
 
@@ -25,8 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verbs."""
     verbs = add_verbs(parser)
     add = verbs.add_parser("add", help="fetch releases that are not in the cache")
-    offer(add.add_argument("versions", nargs="+", metavar="VERSION", help="such as 13.0, or latest"), _releases)
-    add.add_argument("--installer", choices=("uv", "pip"), help="what downloads (default: uv if it is installed)")
+    offer(
+        add.add_argument("versions", nargs="+", metavar="VERSION", help="fetch a release: 13.0, or latest"), _releases
+    )
+    add.add_argument("--installer", choices=("uv", "pip"), help="fetch with this (default: uv if it is installed)")
     listing = verbs.add_parser("list", help="show the cache")
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.add_argument("--all", action="store_true", help="also show the other releases that have wheels")
@@ -34,13 +36,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     offer(remove.add_argument("versions", nargs="+", metavar="VERSION"), _in_cache)
     path = verbs.add_parser("path", help="print the folder of a release, or the file of a library")
     offer(path.add_argument("version", metavar="VERSION"), _in_cache)
-    path.add_argument("--library", metavar="NAME", help="such as nvJitLink, nvrtc or cudart")
+    path.add_argument("--library", metavar="NAME", help="print the file of nvJitLink, nvrtc, cudart or another library")
     for verb in (add, path):
         verb.add_argument(
             "--layout",
             choices=("libs", "ctk"),
             default="libs" if verb is add else None,
-            help="libs: libraries and headers; ctk: like an installed toolkit, with bin/, nvvm/ and version.json",
+            help="choose libraries and headers (libs), or a folder like an installed toolkit, with bin/, nvvm/ and "
+            "version.json (ctk)",
         )
 
 
