@@ -394,7 +394,10 @@ def _findings(name: str, elf: LoadableLibrary) -> Iterator[AuditFinding]:
     for given in {name.rpartition("/")[2], elf.soname or ""}:
         sought = sought_part(given)
         if sought and majors_of(given) is None:
-            text = f"{given} is not CUDA's library, but searches for {sought!r} as part of a name find it: rename it"
+            text = (
+                f"{given} is not CUDA's library, but its name contains {sought!r}, so that a search for a part of "
+                "CUDA's name finds it: rename it"
+            )
             yield AuditFinding(name, "name", text)
     for folder in elf.rpaths:
         if folder.startswith("/"):

@@ -425,14 +425,14 @@ class _Group:
             "undeclared": f"no requirement{where} brings {self.distribution}{'' if followed else ' directly'}",
             "floor": f"the requirements{where} allow {self.distribution} {shown}",
             "ceiling": f"the requirements{where} allow later majors of {self.distribution}",
-            "pin": f"the requirements{where} allow no version of {self.distribution} that does",
+            "pin": f"no version of {self.distribution} that the requirements{where} allow is new enough",
         }[lack.kind]
         if shown.startswith(_TOOLKIT):
             what = f"the requirements{where} allow {shown}, which does not bring {self.distribution}"
         elif lack.kind == "ceiling" and lack.versions:
             what = f"the requirements{where} allow {self.distribution} {shown}, which no longer has it"
         elif lack.kind == "pin" and lack.versions:
-            what += f", only {shown}"
+            what = f"the requirements{where} allow only {self.distribution} {shown}"
         write = f": write {' or '.join(repr(one) for one in self.suggestion)}" if self.suggestion else ""
         decisive = self.decisive
         return AuditFinding(

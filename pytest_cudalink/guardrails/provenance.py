@@ -355,7 +355,7 @@ def _advice(library: Library, expected: str, variables: Mapping[str, str]) -> st
 
 
 def clash(one: Library, other: Library) -> Literal["", "minors", "majors"]:
-    """Return in what two libraries of a process differ: ``"majors"``, ``"minors"``; empty if they may be together."""
+    """Return how two loaded libraries conflict: by their ``"majors"`` or ``"minors"``; empty if they do not."""
     if one.name != other.name or one.real_path == other.real_path or {one.place, other.place} & {*_OUTSIDE}:
         return ""
     numbers = [match[1] if (match := _NUMBER.search(library.soname)) else "" for library in (one, other)]

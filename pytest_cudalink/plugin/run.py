@@ -144,7 +144,7 @@ class Run:
         return preload.emulation()
 
     def follow(self) -> None:
-        """Know the current test from now on; a run in which no part asks does not pay for it."""
+        """Know the current test from now on; this costs nothing unless a part of the plugin asks."""
         from .parts import CURRENT_TEST
 
         if self.get(CURRENT_TEST) is None:

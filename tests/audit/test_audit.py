@@ -226,7 +226,7 @@ def test_names_that_searches_hit(name: str, tmp_path) -> None:
     compile_c(tmp_path / name, "int x;")
     (finding,) = audit(tmp_path).findings
     assert finding.kind == "name"
-    assert finding.text.startswith(f"{name} is not CUDA's library, but searches for 'lib")
+    assert finding.text.startswith(f"{name} is not CUDA's library, but its name contains 'lib")
 
 
 @pytest.mark.parametrize("name", ["libnvrtc-builtins.so.13.0", "libnvrtc.alt.so.13", "libnvrtc-builtins.alt.so.13.0"])
