@@ -149,7 +149,7 @@ class Commands(Directive):
 
 def variables() -> dict[str, str]:
     """Every variable that a user of the project can set, with its meaning."""
-    found = {option.env: f"{option.help} (`{option.flag}`)" for option in settings.OPTIONS}
+    found = {one.env: f"{one.help} (`{one.flag or one.ini}`)" for one in settings.OPTIONS if one.env}
     return dict(sorted((found | read_table("variables.toml")["parts"]).items()))
 
 

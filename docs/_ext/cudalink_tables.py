@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
@@ -119,11 +120,16 @@ class SettingsTable(Directive):
 
     def run(self) -> list[nodes.Node]:
         def values(option: settings.Option) -> Sequence[str]:
-            return option.choices or (option.metavar or "").strip("{}").split(",")
+            metavar = option.metavar or ""
+            listed = re.fullmatch(r"\{([^{}]*)\}", metavar)
+            return option.choices or (listed[1].split(",") if listed else [metavar])
 
-        head = ["option, environment", "values", "default", "meaning"]
+        def written(option: settings.Option) -> list[str]:
+            return [name for name in (option.flag or option.ini, option.env) if name]
+
+        head = ["option or ini entry, environment", "values", "default", "meaning"]
         rows = [
-            [words((option.flag, option.env)), words(values(option)), words([option.default]), option.help]
+            [words(written(option)), words(values(option)), words([option.default]), option.help]
             for option in settings.OPTIONS
         ]
         return [table(head, rows)]
