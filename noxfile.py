@@ -317,7 +317,7 @@ def field(session: nox.Session) -> None:
 
 @nox.session
 def findings(session: nox.Session) -> None:
-    """Run the sessions of docs/examples/findings, in the environments that they name; -- ID chooses. --short: no valgrind."""
+    """Run the sessions of the findings, in the environments that they name; -- ID chooses. --short: no valgrind."""
     from tests.findings import catalog
 
     chosen = [one for one in session.posargs if not one.startswith("-")]
