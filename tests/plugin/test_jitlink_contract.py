@@ -106,7 +106,7 @@ def test_sound(): link()
     result.stdout.fnmatch_lines(["2 violations of nvJitLink's contract", "  *::test_down: 1", "  *::test_up: 1"])
 
 
-@pytest.mark.parametrize("arguments", [(), ("--cudalink-isolate",)], ids=["alone", "isolated"])
+@pytest.mark.parametrize("arguments", [(), ("--cudalink-processes=isolated",)], ids=["alone", "isolated"])
 def test_outside_of_tests(run, arguments) -> None:
     """What no test made fails the run, is counted, and is said once, however many processes collect the file."""
     result = run("use_destroyed()\ndef test_sound(): link()\ndef test_too(): link()\n", *arguments)
@@ -121,7 +121,7 @@ def test_outside_of_tests(run, arguments) -> None:
 
 def test_outside_of_tests_is_a_warning(run) -> None:
     """`warn` warns of what no test made, and fails nothing."""
-    result = run("use_destroyed()\ndef test_sound(): link()\n", "--cudalink-jitlink-contract=warn")
+    result = run("use_destroyed()\ndef test_sound(): link()\n", "--cudalink-checks=nvjitlink=report")
 
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*PytestWarning: cudalink: outside of tests: nvJitLink handle 1: *"])
