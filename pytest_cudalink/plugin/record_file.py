@@ -90,7 +90,7 @@ class RecordFile:
         from ..process import last_words
 
         if (present := self._run.emulated) is not None:
-            last_words.emulated_driver(present)
+            last_words.emulated_driver(present.event_functions)
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""

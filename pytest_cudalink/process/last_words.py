@@ -11,12 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..regular_files import identity
-
-if TYPE_CHECKING:
-    from ..emulator.control import DriverControl
 
 __all__ = ["current_test", "emulated_driver", "watch"]
 
@@ -122,7 +119,7 @@ def current_test(nodeid: str | None) -> None:
         _library().cudalinkLastWordsTest(json.dumps(nodeid).encode())
 
 
-def emulated_driver(present: DriverControl) -> None:
-    """Note the emulated driver, whose last calls go into the event."""
+def emulated_driver(event_functions: tuple[Any, Any]) -> None:
+    """Note by which functions the emulated driver gives its last calls, which go into the event."""
     if _watches:
-        _library().cudalinkLastWordsDriver(*present.event_functions)
+        _library().cudalinkLastWordsDriver(*event_functions)
