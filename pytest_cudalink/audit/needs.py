@@ -11,7 +11,7 @@ it. A need of ``libcuda`` is one of the driver: its floor is the CUDA version of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -25,9 +25,9 @@ from ..versions import CudaVersion, Needs
 from .libraries import is_unversioned_symbol, majors_of, stem_of
 from .loadable import LoadableLibrary
 from .opened import OpenedLibrary, stem_of_name
-from .scan import Scan, file_majors, scan_files, scan_path
+from .scan import Scan, file_majors, scan_path
 
-__all__ = ["Need", "needs_of", "needs_of_files", "needs_of_scan"]
+__all__ = ["Need", "needs_of", "needs_of_scan"]
 
 #: Names of functions that a header inlines with the version of the headers in them.
 _NAMED_VERSION: Final = re.compile(r"__nvJitLink\w+?_(\d{2})_(\d{1,2})")
@@ -87,14 +87,6 @@ def needs_of(path: str | Path) -> tuple[Need, ...]:
         If the path does not exist, or is not a wheel, folder or library.
     """
     return needs_of_scan(scan_path(path))
-
-
-def needs_of_files(files: Iterable[str | Path]) -> tuple[Need, ...]:
-    """What the installed files of one distribution need, without what is among them; missing files do not count.
-
-    The path of a need is the path of its file as given.
-    """
-    return needs_of_scan(scan_files(files))
 
 
 def needs_of_scan(scan: Scan) -> tuple[Need, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Final, Literal
 
@@ -20,7 +19,7 @@ from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, 
 from .pe import is_pe, pe_data_ranges, read_pe
 from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
 
-__all__ = ["Scan", "file_majors", "hinted_major", "scan_archive", "scan_files", "scan_path", "wheel_major"]
+__all__ = ["Scan", "file_majors", "hinted_major", "scan_archive", "scan_path", "wheel_major"]
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
 #: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.
@@ -108,16 +107,6 @@ def scan_archive(name: str, archived: IO[bytes]) -> Scan:
     """
     budget = Budget(name)
     return _scan(name, members_of_archive(name, archived, budget), budget)
-
-
-def scan_files(files: Iterable[str | Path]) -> Scan:
-    """Read the files of one installed distribution, each under its own path; missing files are passed over."""
-    paths = [Path(file) for file in files]
-    return _scan("", ((path.as_posix(), partial(_opened, path)) for path in paths if path.is_file()), Budget(""))
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return path.open("rb")
 
 
 def _scan(path: str, members: Members, budget: Budget) -> Scan:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.audit.needs import Need, needs_of, needs_of_files
+from pytest_cudalink.audit.needs import Need, needs_of
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion
@@ -246,15 +246,6 @@ def test_ltoir(tmp_path) -> None:
         ("kernels.ltoir", "libnvJitLink", 12, "ltoir", CudaVersion(12, 9)),
         ("liba.so", "libnvJitLink", 12, "ltoir", CudaVersion(12, 9)),
     }
-
-
-def test_installed_files(cuda_library, built, tmp_path) -> None:
-    """The files of an installed distribution are read under their own paths; missing ones do not count."""
-    cudart = cuda_library("libcudart.so.12", "cudaMalloc")
-    path = built("a.so", {cudart: "cudaMalloc"})
-    needs = needs_of_files([path, tmp_path / "gone.so", Path(__file__)])
-    assert summary(needs) == {("libcudart", 12, "linked", ""), ("libcudart", 12, "symbols", "12.0")}
-    assert {need.path for need in needs} == {path.as_posix()}
 
 
 def test_everything_is_kept_apart(cuda_library, built, make_wheel) -> None:
