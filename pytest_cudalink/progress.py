@@ -11,17 +11,16 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol, TextIO
 
-__all__ = ["DELAY", "Progress", "is_shown", "progress", "shown_bytes"]
+__all__ = ["DELAY", "Progress", "is_shown", "progress"]
 
 #: Seconds before anything is drawn; a command that is done by then says nothing.
 DELAY: Final = 2.0
 _INTERVAL: Final = 0.2
 _CLEAR: Final = "\r\x1b[K"
-_MIB: Final = 1 << 20
 
 
 class Progress(Protocol):
@@ -30,16 +29,11 @@ class Progress(Protocol):
     def say(self, text: str) -> None:
         """Show a text after the label, in place of the last one."""
 
-    def advance(self, done: int = 1, total: int | None = None) -> None:
-        """Add to what is done; a total replaces the one that is known."""
+    def advance(self) -> None:
+        """Count one more as done."""
 
     def set(self, done: int, total: int) -> None:
         """Replace what is done and how much there is."""
-
-
-def shown_bytes(count: int) -> str:
-    """Return a number of bytes in MiB: ``"38.2 MiB"``."""
-    return f"{count / _MIB:.1f} MiB"
 
 
 def is_shown(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
@@ -55,8 +49,8 @@ def is_shown(stream: TextIO, environment: Mapping[str, str] = os.environ) -> boo
 class _Line:
     """The progress of one piece of work, and its line on a terminal."""
 
-    def __init__(self, label: str, total: int | None, shown: Callable[[int], str]) -> None:
-        self._label, self._total, self._shown = label, total, shown
+    def __init__(self, label: str, total: int | None) -> None:
+        self._label, self._total = label, total
         self._done = 0
         self._text = ""
         self._began = time.monotonic()
@@ -64,18 +58,17 @@ class _Line:
     def say(self, text: str) -> None:
         self._text = text
 
-    def advance(self, done: int = 1, total: int | None = None) -> None:
-        self._done += done
-        self._total = self._total if total is None else total
+    def advance(self) -> None:
+        self._done += 1
 
     def set(self, done: int, total: int) -> None:
         self._done, self._total = done, total
 
     def __str__(self) -> str:
         """Return the line: label, ``3 of 12`` or ``3``, the text, and the seconds since the beginning."""
-        counts = [self._shown(self._done)] if self._done or self._total else []
+        counts = [str(self._done)] if self._done or self._total else []
         if self._total:
-            counts.append(self._shown(self._total))
+            counts.append(str(self._total))
         parts = [self._label, " of ".join(counts), self._text, f"{time.monotonic() - self._began:.0f} s"]
         return ", ".join(filter(None, parts))
 
@@ -98,9 +91,7 @@ class _Line:
 
 
 @contextmanager
-def progress(
-    label: str, total: int | None = None, *, shown: Callable[[int], str] = str, stream: TextIO | None = None
-) -> Iterator[Progress]:
+def progress(label: str, total: int | None = None, *, stream: TextIO | None = None) -> Iterator[Progress]:
     """Show on stderr what is done while the body runs, if that takes longer than `DELAY`.
 
     The line is cleared when the body ends, also by an exception or Ctrl-C. Output of the body belongs after it. Nothing
@@ -112,12 +103,10 @@ def progress(
         What is done, such as ``"fetching toolchain 12.9"``.
     total : int, optional
         How much there is to do.
-    shown : callable
-        Returns a number as text, such as `shown_bytes`.
     stream : text file, optional
         Default ``sys.stderr``.
     """
-    line, out = _Line(label, total, shown), stream or sys.stderr
+    line, out = _Line(label, total), stream or sys.stderr
     if not is_shown(out):
         yield line
         return

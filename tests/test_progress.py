@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_cudalink import progress as module
-from pytest_cudalink.progress import is_shown, progress, shown_bytes
+from pytest_cudalink.progress import is_shown, progress
 from tests.terminals import on_terminal
 
 _PROGRAM = """
@@ -112,14 +112,14 @@ class _Terminal(io.StringIO):
         return True
 
 
-def _draw(monkeypatch: pytest.MonkeyPatch, work: Any, **given: Any) -> str:
+def _draw(monkeypatch: pytest.MonkeyPatch, work: Any) -> str:
     """Return what a body that takes a moment writes to a terminal of 40 columns."""
     monkeypatch.setattr(module, "DELAY", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.delenv("CI", raising=False)
     stream = _Terminal()
-    with progress("work", stream=stream, **given) as step:
+    with progress("work", stream=stream) as step:
         work(step)
         monkeypatch.setattr(module, "_INTERVAL", 0.01)
         while stream.getvalue().count("work") < 2:
@@ -135,13 +135,6 @@ def test_long_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(part) <= 39
         assert part.isprintable()
     assert "…" in output
-
-
-def test_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A number can be shown in a unit, and its total can become known on the way."""
-    output = _draw(monkeypatch, lambda step: step.advance(1 << 20, 3 << 20), shown=shown_bytes)
-
-    assert "work, 1.0 MiB of 3.0 MiB, " in output
 
 
 def test_closed_stream_is_no_terminal() -> None:
