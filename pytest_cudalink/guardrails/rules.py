@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from ..compat.releases import DRIVER_BRANCH_FLOOR, LATEST_KNOWN
 from ..versions import CudaVersion
-from .items import ALREADY_LOADED, Fact, Item, Status, Verdict, compatible
+from .items import ALREADY_LOADED, Fact, Item, Verdict, compatible
 from .pipelines import Pipeline, check_pipeline
 from .relations import archive_and_linker, libraries_by_name, shared_groups
 from .repair import by_hand, extra_of, published_releases, repair
@@ -33,10 +33,8 @@ __all__ = [
     "judge",
     "judge_all",
     "parse_constraint",
-    "worst",
 ]
 
-_SEVERITY: Final[dict[Status, int]] = {"compatible": 0, "insufficient_metadata": 1, "incompatible": 2}
 _RELEASE: Final = re.compile(r"\d+(\.\d+){1,2}", re.ASCII)
 
 
@@ -299,17 +297,6 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
 
 
 # -- all rules together
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The most severe verdict: incompatible, then insufficient metadata, then compatible; the first of equals.
-
-    Raises
-    ------
-    ValueError
-        If there are no verdicts.
-    """
-    return max(verdicts, key=lambda verdict: _SEVERITY[verdict.status])
 
 
 def _alone(

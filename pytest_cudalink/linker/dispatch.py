@@ -21,7 +21,6 @@ __all__ = [
     "DEFAULT_POLICY",
     "DRIVER_MAJORS",
     "NVJITLINK_VERSIONS",
-    "BackendName",
     "Case",
     "Decision",
     "Policy",
@@ -34,8 +33,6 @@ __all__ = [
     "policy_named",
 ]
 
-#: The name under which this module publishes the type.
-BackendName = Backend
 _Relation = Literal["any", "unknown", "same", "different", "newer", "older"]
 _Presence = Literal["none", "present"]
 _Lto = Literal["no", "yes", "any"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
 from pytest_cudalink.guardrails.relations import packaged_with, shared_groups
 from pytest_cudalink.guardrails.rules import (
@@ -25,7 +25,6 @@ from pytest_cudalink.guardrails.rules import (
     judge,
     judge_all,
     parse_constraint,
-    worst,
 )
 from pytest_cudalink.versions import CudaVersion
 
@@ -317,20 +316,6 @@ def test_order_of_the_checks() -> None:
     assert rule(nvjitlink, driver=unknown, unknown_driver_passes=True) == "pipeline"
 
 
-def test_worst() -> None:
-    """The most severe verdict, and the first of equal ones."""
-    fine, unknown, refused, again = (
-        Verdict(status, "rule", str(number))
-        for number, status in enumerate(["compatible", "insufficient_metadata", "incompatible", "incompatible"])
-    )
-    assert worst([fine, unknown, refused, again]) is refused
-    assert worst([unknown, refused, again, fine]) is refused
-    assert worst([fine, unknown]) is unknown
-    assert worst([fine]) is fine
-    with pytest.raises(ValueError, match="empty"):
-        worst([])
-
-
 def test_known_driver_says_where_its_facts_are_from() -> None:
     """A known fact has the given witness, an unknown one the reason."""
     known = KnownDriver(CudaVersion(13, 0), "580.65.06", "as nvidia-smi says")
@@ -530,7 +515,7 @@ def test_order_of_look_ups_never_matters(items, driver, pipelines, constraint, d
     shuffled = data.draw(st.permutations(items))
     whole = judge_all(items, **judged)
     assert [v.status for v in judge_all(shuffled, **judged)] == [v.status for v in whole]
-    assert all_pass(items, **judged) == all_pass(shuffled, **judged) == (worst(whole).status == "compatible")
+    assert all_pass(items, **judged) == all_pass(shuffled, **judged) == all(v.status == "compatible" for v in whole)
 
 
 @given(ITEMS, st.lists(ITEMS, max_size=4), DRIVERS, PIPELINES)
