@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from ..stubs.catalog import load_catalog
+from ..tables import read_table
 
 __all__ = [
     "MAJORS",
@@ -59,7 +58,7 @@ class _Table(NamedTuple):
 
 @cache
 def _table() -> _Table:
-    content = tomllib.loads((Path(__file__).parents[1] / "data" / "cuda_libraries.toml").read_text(encoding="utf-8"))
+    content = read_table("cuda_libraries.toml")
     majors = tuple(content["majors"])
     libraries: dict[str, _Versions] = dict(content["by-version"])
     families: dict[str, _Versions] = {}
