@@ -25,15 +25,7 @@ def open_on_index(
 ) -> tuple[str, IO[bytes]]:
     """Return the file name of a wheel, and the wheel as a file of which only the parts that are read are transferred.
 
-    Parameters
-    ----------
-    wanted : str
-        A requirement such as ``"libcudf-cu12==26.2.1"``, of which the newest wheel for this machine is taken; or the
-        file name of a wheel, for any machine.
-    index : str, optional
-        Address of a package index; the default is that of uv or pip.
-    tell : callable, optional
-        Called with a short text after each part that is transferred.
+    The parameters are those of `audit_on_index`.
 
     Raises
     ------
