@@ -153,7 +153,7 @@ def compile_modules(mode: str, arch: str) -> tuple[ObjectCode, ObjectCode]:
     return codes[0], codes[1]
 
 
-def compile_kernel(arch: str = SKEW_ARCH) -> bytes:
+def compile_kernel() -> bytes:
     """Return both units, compiled by NVRTC as one to PTX that a driver can load; its NUL included.
 
     Raises
@@ -163,7 +163,7 @@ def compile_kernel(arch: str = SKEW_ARCH) -> bytes:
     """
     from . import Program, ProgramOptions
 
-    with Program(WHOLE_SOURCE, "c++", ProgramOptions(name="kernel.cu", arch=arch)) as one:
+    with Program(WHOLE_SOURCE, "c++", ProgramOptions(name="kernel.cu", arch=SKEW_ARCH)) as one:
         return one.compile("ptx").code.rstrip(b"\0") + b"\0"
 
 
