@@ -106,8 +106,7 @@ def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
     content: dict[str, Any] = tomllib.loads(definitions.read_text(encoding="utf-8"))
     found = {}
     for name, given in content["suites"].items():
-        values = {"skip": {}, **content["defaults"], **given}
-        found[name] = Suite(
-            name=name, **{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-        )
+        values: dict[str, Any] = {"skip": {}, **content["defaults"], **given}
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        found[name] = Suite(name=name, **values)
     return found
