@@ -53,7 +53,7 @@ def toolkit(cell: int) -> str:
 
 def write_records(folder: Path, cells: int, tests: int) -> None:
     """Write the matrix as our records."""
-    from pytest_cudalink.report.records import Writer
+    from pytest_cudalink.report.records import EndRecord, LinkRecord, RunRecord, StartRecord, TestRecord, Writer
 
     for cell in range(cells):
         ctk, driver = toolkit(cell), ("12.9", "13.0", "13.2", None)[cell // 4 % 4]
@@ -62,16 +62,16 @@ def write_records(folder: Path, cells: int, tests: int) -> None:
             "driver": {"requested": driver, "found": driver, "source": "cuDriverGetVersion", "kind": "emulated"},
         }
         with Writer(folder / f"{cell:03}.jsonl") as writer:
-            writer.write("run", schema=1, run=str(cell), cell=f"cell-{cell}", python="3.11.7", versions=versions)
+            writer.write(RunRecord(run=str(cell), cell=f"cell-{cell}", python="3.11.7", versions=versions))
             for test in range(tests):
                 name = f"tests/test_module_{test // 100:02}.py::test_number[{test}]"
-                writer.write("start", nodeid=name, worker=None, attempt=1)
-                writer.write("link", nodeid=name, target="bundled", backend="nvjitlink", result="ok", message="")
+                writer.write(StartRecord(nodeid=name))
+                writer.write(LinkRecord(nodeid=name, target="bundled", backend="nvjitlink"))
                 failed = fails(test, ctk)
                 fields = {"reason": "AssertionError", "longrepr": "E   line\n" * 50} if failed else {}
                 outcome = "failed" if failed else "skipped" if skips(test) else "passed"
-                writer.write("test", nodeid=name, attempt=1, outcome=outcome, duration=0.01, links=1, **fields)
-            writer.write("end", exitstatus=0, duration=12.5, counts={})
+                writer.write(TestRecord(nodeid=name, outcome=outcome, duration=0.01, links=1, **fields))
+            writer.write(EndRecord(exitstatus=0, duration=12.5))
 
 
 def write_junit(folder: Path, cells: int, tests: int) -> None:

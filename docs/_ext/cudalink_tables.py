@@ -174,17 +174,20 @@ class RecordKeys(Directive):
 
     def run(self) -> list[nodes.Node]:
         def kind(key: dict[str, Any]) -> str:
-            kinds = key.get("type", "any")
-            return kinds if isinstance(kinds, str) else " or ".join(kinds)
+            if "anyOf" in key:
+                return " or ".join(map(kind, key["anyOf"]))
+            return "object" if "$ref" in key else key.get("type", "string" if "enum" in key else "any")
 
         def meaning(key: dict[str, Any]) -> str:
-            values = ", ".join("none" if one is None else one for one in key.get("enum", ()))
+            values = ", ".join("none" if one is None else str(one) for one in key.get("enum", ()))
             return "; ".join(filter(None, (key.get("description", ""), values)))
 
+        definitions = records.schema()["$defs"]
         rows = [
             [words([event]), words([name]), kind(key), meaning(key)]
-            for event, record in records.schema()["$defs"].items()
-            for name, key in record["properties"].items()
+            for event, record in records.EVENTS.items()
+            for name, key in definitions[record.__name__]["properties"].items()
+            if name not in ("event", "time")
         ]
         return [table(["event", "key", "type", "meaning"], rows)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..artifacts import Artifact
 from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
@@ -16,11 +16,13 @@ from ..compat.wheels import NVJITLINK
 from ..emulator.faults import name_of
 from ..installers import install_command
 from ..probes import FIRST_USABLE_NVJITLINK
-from ..report.events import CauseRecord
 from ..targets.choice import Backend
 from ..versions import CudaVersion, Needs
 from . import dispatch
 from .errors import LinkError
+
+if TYPE_CHECKING:
+    from ..report.records import CauseRecord
 
 __all__ = ["Refusal", "explain", "insufficient_driver", "not_emulated", "of_link_error"]
 
@@ -102,12 +104,12 @@ def explain(refusal: Refusal) -> CauseRecord | None:
     described = " or ".join(dict.fromkeys(_described(one.leaf) for one in shown))
     if refusal.image.parts:
         described = f"a {refusal.image.kind} with {described}"
-    return CauseRecord(
-        kind="skew",
-        what=f"{refusal.error} of {described}",
-        why="; ".join(dict.fromkeys(one.why for one in shown)),
-        fix=list(dict.fromkeys(fix for one in shown for fix in one.fixes)),
-    )
+    return {
+        "kind": "skew",
+        "what": f"{refusal.error} of {described}",
+        "why": "; ".join(dict.fromkeys(one.why for one in shown)),
+        "fix": list(dict.fromkeys(fix for one in shown for fix in one.fixes)),
+    }
 
 
 def of_link_error(error: LinkError) -> CauseRecord | None:
@@ -120,27 +122,27 @@ def of_link_error(error: LinkError) -> CauseRecord | None:
 
 def not_emulated(function: str, note: str) -> CauseRecord:
     """Return the cause of a failure after a call that an emulated driver refused because it does not emulate it."""
-    return CauseRecord(
-        kind="not_emulated",
-        what=f"CUDA_ERROR_NOT_SUPPORTED (801): {function}",
-        why=note,
-        fix=["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
-    )
+    return {
+        "kind": "not_emulated",
+        "what": f"CUDA_ERROR_NOT_SUPPORTED (801): {function}",
+        "why": note,
+        "fix": ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
+    }
 
 
 def insufficient_driver(said: str, driver: CudaVersion) -> CauseRecord:
     """Return the cause of a failure after cudaErrorInsufficientDriver (35), on a driver of a CUDA version."""
     needs = CudaVersion(driver.major + 1, 0)
     release = f" ({DRIVER_RELEASES[needs]})" if needs in DRIVER_RELEASES else ""
-    return CauseRecord(
-        kind="skew",
-        what=said,
-        why=f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one",
-        fix=[
+    return {
+        "kind": "skew",
+        "what": said,
+        "why": f"a driver of CUDA {driver} serves CUDA runtimes up to CUDA {driver.major}; this code has a newer one",
+        "fix": [
             f"take the build for CUDA {driver.major} of the library that has the runtime",
             f"require a driver for CUDA {needs}{release} or newer",
         ],
-    )
+    }
 
 
 def _described(leaf: Artifact) -> str:

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
 from ..compat import names
 from ..signals import ending, signal_name
@@ -30,7 +30,7 @@ from .cells import RunKeys
 
 if TYPE_CHECKING:
     from ..report import Writer
-    from ..report.events import VersionRecord
+    from ..report.records import VersionRecord
 
 __all__ = ["Judgement", "Loads", "environment_python", "run"]
 
@@ -115,7 +115,7 @@ class Loads(NamedTuple):
 class Judgement(NamedTuple):
     """The CUDA libraries of a step for its record, what fails the step, and what is only said."""
 
-    libraries: Sequence[Mapping[str, str]] = ()
+    libraries: Sequence[Mapping[str, Any]] = ()
     problems: Sequence[str] = ()
     notes: Sequence[str] = ()
 
@@ -144,6 +144,7 @@ def run(
     """
     from ..emulator import EmulatorError
     from ..report import Writer
+    from ..report.records import CollectedRecord, EndRecord
 
     began = time.time()
     python = environment_python()
@@ -180,11 +181,11 @@ def run(
         for step in steps:
             kind, _, name = step.nodeid.partition("::")
             tests.setdefault(kind, []).append(name)
-        writer.write("collected", tests=tests)
+        writer.write(CollectedRecord(tests=tests))
         outcomes = [_run_step(writer, step, environment, facts, judge) for step in steps]
         failed = any(outcome != "passed" for outcome in outcomes)
         counts = {outcome: outcomes.count(outcome) for outcome in outcomes}
-        writer.write("end", exitstatus=int(failed), duration=time.time() - began, counts=counts)
+        writer.write(EndRecord(exitstatus=int(failed), duration=time.time() - began, counts=counts))
     return int(failed)
 
 
@@ -223,6 +224,7 @@ def _write_run(
     hidden: hiding.Hidden,
 ) -> None:
     from ..report import origin
+    from ..report.records import RunRecord
 
     asked = environment.get(names.VARIABLES["driver"])
     kind = "absent" if facts["driver"] is None else "emulated" if facts["emulated"] else "real"
@@ -234,22 +236,18 @@ def _write_run(
     }
     cell = cell_facts(facts["packages"].get, environment, hidden)
     writer.write(
-        "run",
-        schema=1,
-        run=uuid.uuid4().hex,
-        cell=environment.get("CUDALINK_CELL"),
-        worker=None,
-        python=facts["python"],
-        platform=f"{sys.platform}-{platform.machine()}",
-        pytest="",
-        argv=[],
-        settings={},
-        versions={"driver": driver, **cell.versions},
-        arch={"requested": environment.get(names.VARIABLES["arch"]), "found": None},
-        facts={"packages": facts["packages"]},
-        axes=dict(cell.axes),
-        hidden=cell.hidden,
-        origin=origin.find(Path.cwd(), environment).record(),
+        RunRecord(
+            run=uuid.uuid4().hex,
+            cell=environment.get("CUDALINK_CELL"),
+            python=facts["python"],
+            platform=f"{sys.platform}-{platform.machine()}",
+            versions={"driver": driver, **cell.versions},
+            arch={"requested": environment.get(names.VARIABLES["arch"]), "found": None},
+            facts={"packages": facts["packages"]},
+            axes=dict(cell.axes),
+            hidden=cell.hidden,
+            origin=origin.find(Path.cwd(), environment).record(),
+        )
     )
 
 
@@ -261,41 +259,34 @@ def _run_step(
     judge: Callable[[Loads], Judgement],
 ) -> str:
     """Run one step, record it, and return its outcome."""
+    from ..report.records import CrashRecord, LibraryRecord, StartRecord, TestRecord
     from ..report.safe_text import block
 
-    writer.write("start", nodeid=step.nodeid, worker=None, attempt=1)
+    writer.write(StartRecord(nodeid=step.nodeid))
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         code, output, loads = _run(step, environment, facts, Path(place))
         duration = time.monotonic() - began
         judgement = Judgement() if loads is None else judge(loads)
     for library in judgement.libraries:
-        record: Any = {"nodeid": step.nodeid, "worker": None, "during": "call", **library}
-        writer.write("library", **record)
+        writer.write(LibraryRecord(nodeid=step.nodeid, during="call", **library))
     found = "".join(block(f"cudalink: {text}\n") for text in judgement.problems)
-    outcome = "passed" if code == 0 and not found else "failed"
+    outcome: Literal["passed", "failed", "crashed"] = "passed" if code == 0 and not found else "failed"
     if code < 0:
         outcome = "crashed"
         name = signal_name(code)
-        writer.write("crash", nodeid=step.nodeid, worker=None, signal=name, exitcode=None, last_events=[])
+        writer.write(CrashRecord(nodeid=step.nodeid, signal=name))
     output = output if output.endswith("\n") or not output else f"{output}\n"
     text = f"{output}{found}"
     shown = text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
     writer.write(
-        "test",
-        nodeid=step.nodeid,
-        worker=None,
-        attempt=1,
-        outcome=outcome,
-        duration=duration,
-        reason=_reason(code, output, judgement),
-        longrepr="" if outcome == "passed" else shown,
-        backends={},
-        links=0,
-        violations=0,
-        documented=None,
-        missing=None,
-        subtests=[],
+        TestRecord(
+            nodeid=step.nodeid,
+            outcome=outcome,
+            duration=duration,
+            reason=_reason(code, output, judgement),
+            longrepr="" if outcome == "passed" else shown,
+        )
     )
     sys.stdout.write(f"{step.nodeid.replace('::', ' ', 1)}: {outcome}\n")
     sys.stdout.write("".join(block(f"cudalink: {text}\n") for text in judgement.notes))

@@ -15,7 +15,7 @@ from .cells import RunKeys
 from .hiding import HIDDEN_VARIABLE, Hidden
 
 if TYPE_CHECKING:
-    from ..report.events import VersionRecord
+    from ..report.records import VersionRecord
 
 __all__ = ["NEWER", "CellFacts", "cell_facts"]
 

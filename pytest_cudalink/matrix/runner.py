@@ -501,6 +501,7 @@ def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
         What happened and what to do; empty for a run that ended as its record says.
     """
     from ..report import RecordError, Writer, read
+    from ..report.records import CrashRecord
 
     path = _record(cell, root)
     name, how = signal_name(code), ending(code)
@@ -519,12 +520,11 @@ def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
     if not found.crashes or found.crashes[-1].nodeid != began:
         with Writer(path) as writer:
             writer.write(
-                "crash",
-                nodeid=began,
-                worker=None,
-                signal=name,
-                exitcode=None if name else code,
-                last_events=[],
+                CrashRecord(
+                    nodeid=began,
+                    signal=name,
+                    exitcode=None if name else code,
+                )
             )
     where = began or ("outside tests" if found.end is None else "after the last test")
     return (

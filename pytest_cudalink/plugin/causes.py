@@ -17,7 +17,7 @@ from .parts import DESCENDANTS, LEDGER
 if TYPE_CHECKING:
     from ..emulator.control import DriverControl
     from ..process.jitlink_calls import RefusedInput
-    from ..report.events import CauseRecord
+    from ..report.records import CauseRecord
     from .descendants import Descendants
     from .run import Run
 

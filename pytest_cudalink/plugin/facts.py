@@ -11,7 +11,7 @@ import pytest
 from ..report.wording import explanation
 
 if TYPE_CHECKING:
-    from ..report.events import CauseRecord
+    from ..report.records import CauseRecord
 
 __all__ = ["VIOLATIONS", "Counts", "Facts", "fail", "fail_with", "is_unsupported", "skip_unsupported"]
 

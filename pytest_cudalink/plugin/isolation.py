@@ -188,14 +188,17 @@ class Isolation:
 
     def _write_crash(self, nodeid: str | None, end: children.End, last: list[str], frames: list[str]) -> None:
         if (file := self._run.get(RECORD_FILE)) is not None:
+            from ..report.records import CrashRecord
+
             file.writer.write(
-                "crash",
-                nodeid=nodeid,
-                worker=self._run.worker,
-                signal=end.signal,
-                exitcode=end.exitcode,
-                last_events=last,
-                frames=frames,
+                CrashRecord(
+                    nodeid=nodeid,
+                    worker=self._run.worker,
+                    signal=end.signal,
+                    exitcode=end.exitcode,
+                    last_events=last,
+                    frames=frames,
+                )
             )
 
 

@@ -15,7 +15,6 @@ from .facts import Counts, Facts
 
 if TYPE_CHECKING:
     from ..guardrails import Verdict
-    from ..report.events import StickyRecord
     from ..targets import LinkEvent, UnsteeredLink
     from ..violations import Violation
     from .run import Run
@@ -88,7 +87,7 @@ class Totals(Outside):
     undestroyed: Counter[str] = field(default_factory=Counter)
     documented: list[tuple[str, str, str]] = field(default_factory=list)
     refused: dict[str, list[str]] = field(default_factory=dict)
-    sticky: list[StickyRecord] = field(default_factory=list)
+    sticky: list[dict[str, Any]] = field(default_factory=list)
     _after_sticky: set[str] = field(default_factory=set)
 
     def count_after_sticky(self, nodeid: str, worker: str | None) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..guardrails import Verdict
     from ..guardrails.provenance import Library
     from ..report import Writer
-    from ..report.events import ArchRecord, VersionRecord
+    from ..report.records import ArchRecord, VersionRecord
     from ..targets import LinkEvent, UnsteeredLink
     from ..violations import Violation
     from .run import Run
@@ -95,25 +95,25 @@ class RecordFile:
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
         from ..report import origin
+        from ..report.records import RunRecord
 
         run, settings, cell = self._run, self._run.settings, of_cell(self._run)
         self.writer.write(
-            "run",
-            schema=1,
-            run=uuid.uuid4().hex,
-            cell=os.environ.get("CUDALINK_CELL"),
-            worker=None,
-            python=platform.python_version(),
-            platform=f"{sys.platform}-{platform.machine()}",
-            pytest=pytest.__version__,
-            argv=[str(argument) for argument in run.config.invocation_params.args],
-            settings={name: {"value": one.value, "source": one.source} for name, one in settings.items()},
-            versions={**_versions(run), **(cell.versions if cell else {})},
-            arch=_arch(run),
-            facts=json.loads(json.dumps(dict(run.hook_facts), default=str)),
-            axes=dict(cell.axes) if cell else {},
-            hidden=cell.hidden if cell else "",
-            origin=origin.find(run.config.rootpath).record(),
+            RunRecord(
+                run=uuid.uuid4().hex,
+                cell=os.environ.get("CUDALINK_CELL"),
+                python=platform.python_version(),
+                platform=f"{sys.platform}-{platform.machine()}",
+                pytest=pytest.__version__,
+                argv=[str(argument) for argument in run.config.invocation_params.args],
+                settings={name: {"value": one.value, "source": one.source} for name, one in settings.items()},
+                versions={**_versions(run), **(cell.versions if cell else {})},
+                arch=_arch(run),
+                facts=dict(run.hook_facts),
+                axes=dict(cell.axes) if cell else {},
+                hidden=cell.hidden if cell else "",
+                origin=origin.find(run.config.rootpath).record(),
+            )
         )
 
     def write_found(self) -> None:
@@ -121,9 +121,11 @@ class RecordFile:
         run = self._run
         if run.is_isolated:  # the process that waits for it has emulated the same
             return
+        from ..report.records import FoundRecord
+
         cell = of_cell(run)
         versions = {**_versions(run), **(cell.versions if cell else {})}
-        self.writer.write("found", worker=run.worker, versions=versions, arch=_arch(run))
+        self.writer.write(FoundRecord(worker=run.worker, versions=versions, arch=_arch(run)))
         self._note_driver()
 
     def _lose(self, error: OSError) -> None:
@@ -153,73 +155,87 @@ class RecordFile:
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
         if self._run.is_repeated:
             return
+        from ..report.records import LinkRecord
+
         self.writer.write(
-            "link",
-            nodeid=event.nodeid,
-            worker=self._run.worker,
-            target=event.target,
-            backend=event.backend,
-            inputs=[{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs],
-            versions={"driver": event.driver, "nvjitlink": event.nvjitlink},
-            duration=event.duration,
-            result=event.result,
-            message=event.message,
+            LinkRecord(
+                nodeid=event.nodeid,
+                worker=self._run.worker,
+                target=event.target,
+                backend=event.backend,
+                inputs=[{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs],
+                versions={"driver": event.driver, "nvjitlink": event.nvjitlink},
+                duration=event.duration,
+                result=event.result,
+                message=event.message,
+            )
         )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
         if self._run.is_repeated:
             return
+        from ..report.records import UnsteeredRecord
+
         self.writer.write(
-            "unsteered",
-            nodeid=nodeid,
-            worker=self._run.worker,
-            via=link.via,
-            call=link.call,
-            where=link.where,
-            backend=link.backend,
-            result=link.result,
-            forced=link.forced,
+            UnsteeredRecord(
+                nodeid=nodeid,
+                worker=self._run.worker,
+                via=link.via,
+                call=link.call,
+                where=link.where,
+                backend=link.backend,
+                result=link.result,
+                forced=link.forced,
+            )
         )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
+        from ..report.records import LibraryRecord
+
         self.writer.write(
-            "library",
-            nodeid=nodeid,
-            worker=self._run.worker,
-            during=during,
-            name=library.name,
-            soname=library.soname,
-            path=library.path,
-            real_path=library.real_path,
-            place=library.place,
-            owner=library.owner,
-            version=library.version,
-            witness=library.witness,
-            for_whom=library.for_whom,
+            LibraryRecord(
+                nodeid=nodeid,
+                worker=self._run.worker,
+                during=during,
+                name=library.name,
+                soname=library.soname,
+                path=library.path,
+                real_path=library.real_path,
+                place=library.place,
+                owner=library.owner,
+                version=library.version,
+                witness=library.witness,
+                for_whom=library.for_whom,
+            )
         )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         if self._run.is_repeated:
             return
+        from ..report.records import VerdictRecord
+
         self.writer.write(
-            "verdict",
-            nodeid=nodeid,
-            status=verdict.status,
-            rule=verdict.rule,
-            message=verdict.message,
-            fix=verdict.fix,
-            otherwise=verdict.otherwise,
-            items=list(verdict.items),
+            VerdictRecord(
+                nodeid=nodeid,
+                status=verdict.status,
+                rule=verdict.rule,
+                message=verdict.message,
+                fix=verdict.fix,
+                otherwise=verdict.otherwise,
+                items=list(verdict.items),
+            )
         )
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
             return
-        self.writer.write("violation", nodeid=nodeid, **{**violation._asdict(), "text": str(violation)})
+        from ..report.records import ViolationRecord
+
+        self.writer.write(ViolationRecord(nodeid=nodeid, **{**violation._asdict(), "text": str(violation)}))
 
     # -- pytest's hooks
 
@@ -241,7 +257,9 @@ class RecordFile:
         for nodeid in nodeids:
             file, _, name = nodeid.partition("::")
             tests.setdefault(file, []).append(name)
-        self.writer.write("collected", tests=tests)
+        from ..report.records import CollectedRecord
+
+        self.writer.write(CollectedRecord(tests=tests))
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
@@ -253,8 +271,10 @@ class RecordFile:
         if not run.is_controller:
             self._note_test(nodeid)
         if not run.is_controller and not run.is_isolated:
+            from ..report.records import StartRecord
+
             attempt = self._attempts[nodeid] = self._attempts.get(nodeid, 0) + 1
-            self.writer.write("start", nodeid=nodeid, worker=run.worker, attempt=attempt)
+            self.writer.write(StartRecord(nodeid=nodeid, worker=run.worker, attempt=attempt))
 
 
 def _ignore(_nodeid: str | None) -> None:

@@ -21,7 +21,7 @@ from .facts import is_unsupported
 from .parts import LEDGER, RECORD_FILE
 
 if TYPE_CHECKING:
-    from ..report.events import SubtestRecord
+    from ..report.records import SubtestRecord
     from .run import Run
 
 __all__ = ["Results", "add_late_properties", "add_suite_properties", "backends", "facts_of_driver"]
@@ -116,28 +116,35 @@ class Results:
                 self._close(worker, nodeid, attempt, {})
         for worker, node in list(self._died.items()):
             self._crash(None, worker, node)
+        from ..report.records import StickyRecord
+
         book = self._run.get(LEDGER)
         for sticky in book.totals.sticky if book is not None else ():
-            self._writer.write("sticky", **sticky)
+            self._writer.write(StickyRecord(**sticky))
         self._end(session.exitstatus)  # as other plugins left it
 
     def _end(self, exitstatus: int | pytest.ExitCode) -> None:
         """Write the end of the run, once."""
         if self._ended:
             return
+        from ..report.records import EndRecord
+
         self._ended = True
         book = self._run.get(LEDGER)
         self._writer.write(
-            "end",
-            exitstatus=int(exitstatus),
-            duration=time.perf_counter() - self._began,
-            counts=dict(self._counts),
-            failing=self._run.failing,
-            unlinked_modules=book.totals.unlinked_modules if book is not None else 0,
+            EndRecord(
+                exitstatus=int(exitstatus),
+                duration=time.perf_counter() - self._began,
+                counts=dict(self._counts),
+                failing=self._run.failing,
+                unlinked_modules=book.totals.unlinked_modules if book is not None else 0,
+            )
         )
 
     def _close(self, worker: str | None, nodeid: str, attempt: _Attempt, facts: Mapping[str, Any]) -> None:
         """Write the line of an attempt."""
+        from ..report.records import TestRecord
+
         del self._open[worker, nodeid]
         failed = sum(subtest["outcome"] == "failed" for subtest in attempt.subtests)
         if failed and attempt.outcome not in _FAILURES:
@@ -151,23 +158,24 @@ class Results:
         self._counts[attempt.outcome] += 1
         links = facts.get("links", {})
         self._writer.write(
-            "test",
-            nodeid=nodeid,
-            worker=worker,
-            attempt=self._attempts[worker, nodeid],
-            outcome=attempt.outcome,
-            duration=attempt.duration,
-            reason=attempt.reason,
-            longrepr=attempt.longrepr,
-            backends=backends(links),
-            links=sum(links.values()),
-            violations=sum(facts.get("violations", {}).values()),
-            documented=facts.get("documented"),
-            missing=facts.get("missing"),
-            subtests=attempt.subtests,
-            refused=facts.get("refused", []),
-            unsteered=sum(facts.get("unsteered", {}).values()),
-            cause=facts.get("cause"),
+            TestRecord(
+                nodeid=nodeid,
+                worker=worker,
+                attempt=self._attempts[worker, nodeid],
+                outcome=attempt.outcome,  # type: ignore[arg-type] # (plugins bring their own)
+                duration=attempt.duration,
+                reason=attempt.reason,
+                longrepr=attempt.longrepr,
+                backends=backends(links),
+                links=sum(links.values()),
+                violations=sum(facts.get("violations", {}).values()),
+                documented=facts.get("documented"),
+                missing=facts.get("missing"),
+                subtests=attempt.subtests,
+                refused=facts.get("refused", []),
+                unsteered=sum(facts.get("unsteered", {}).values()),
+                cause=facts.get("cause"),
+            )
         )
 
     @pytest.hookimpl(optionalhook=True)
@@ -177,6 +185,8 @@ class Results:
 
     def _crash(self, nodeid: str | None, worker: str | None, node: Any) -> None:
         """Write how a worker of xdist died, unless a signal has let it write that."""
+        from ..report.records import CrashRecord
+
         self._died.pop(worker or "", None)
         if record_file.has_crash(self._writer.path, nodeid, worker):
             return
@@ -185,12 +195,13 @@ class Results:
         code = pytest_private.exit_code_of_worker(node)
         end = end_of(code) if code is not None else End()
         self._writer.write(
-            "crash",
-            nodeid=nodeid,
-            worker=worker,
-            signal=end.signal,
-            exitcode=end.exitcode,
-            last_events=last,
+            CrashRecord(
+                nodeid=nodeid,
+                worker=worker,
+                signal=end.signal,
+                exitcode=end.exitcode,
+                last_events=last,
+            )
         )
 
 

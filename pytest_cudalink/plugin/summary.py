@@ -17,7 +17,6 @@ from .facts import VIOLATIONS
 from .parts import FAULTS, LEDGER, REQUIRED
 
 if TYPE_CHECKING:
-    from ..report.events import StickyRecord
     from .ledger import Totals
     from .run import Run
     from .settings import Settings
@@ -120,7 +119,7 @@ def _share(reporter: pytest.TerminalReporter, refused: Collection[str]) -> list[
     return ["; ".join(share(ran, len(tests), len(refused)))]
 
 
-def _left(sticky: StickyRecord) -> str:
+def _left(sticky: Mapping[str, Any]) -> str:
     rest = f"; {counted(sticky['after'], 'test')} after it ran in a fresh process" if sticky["after"] else ""
     return f"{sticky['nodeid']} left the contexts of its process with {sticky['error']}{rest}"
 

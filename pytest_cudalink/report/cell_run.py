@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
 
 from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
 from ..plurals import counted
 from ..versions import CudaVersion
-from .events import (
+from .origin import Origin
+from .records import (
     CauseRecord,
+    Count,
     CrashRecord,
+    ExitCode,
     LibraryRecord,
+    Seconds,
     StickyRecord,
     VerdictRecord,
     VersionRecord,
     ViolationRecord,
 )
-from .origin import Origin
 
 __all__ = [
     "BAD",
@@ -33,7 +37,6 @@ __all__ = [
     "Detail",
     "UnsteeredLinks",
     "library_key",
-    "whole_cause",
 ]
 
 #: One letter for each outcome, so that nothing depends on colour alone. A documented failure is a pass.
@@ -92,32 +95,24 @@ class Detail:
     cause: CauseRecord | None = None
 
 
-def whole_cause(found: Mapping[str, Any] | None) -> CauseRecord | None:
-    """Return a cause of a file with a value for each key; None without one."""
-    if not found:
-        return None
-    texts = {name: str(found.get(name) or "") for name in ("kind", "what", "why")}
-    return {"kind": texts["kind"], "what": texts["what"], "why": texts["why"], "fix": list(found.get("fix") or ())}
+class UnsteeredLinks(Struct):
+    """The links of one place in the code that no target steers; the fields but `number` are those of the records."""
+
+    via: str = ""
+    call: str = ""
+    where: str = ""
+    backend: str = "unknown"
+    forced: str | None = None
+    number: Annotated[int, Meta(ge=1, lt=2**53)] = 1
 
 
-class UnsteeredLinks(TypedDict):
-    """The links of one place in the code that no target steers; the keys but `number` are those of the records."""
-
-    via: str
-    call: str
-    where: str
-    backend: str
-    forced: str | None
-    number: Annotated[int, {"minimum": 1}]
-
-
-#: The keys of an event "library" that distinguish the libraries of a cell.
+#: The fields of an event "library" that distinguish the libraries of a cell.
 _OF_LIBRARY: Final = ("name", "soname", "real_path", "place", "owner", "version", "for_whom")
 
 
-def library_key(found: Mapping[str, object]) -> tuple[str, ...]:
+def library_key(found: LibraryRecord) -> tuple[str, ...]:
     """Return what distinguishes a library of a cell from its others: many processes load the same."""
-    return tuple(str(found.get(name) or "") for name in _OF_LIBRARY)
+    return tuple(getattr(found, name) for name in _OF_LIBRARY)
 
 
 def _driver_release(version: str) -> str | None:
@@ -165,13 +160,11 @@ class CellRun:
         Links that no target steers, by place; `links` does not count them.
     unlinked_modules : int
         At least so many modules that an emulated driver loaded were made by no link that was seen.
-    libraries : list of dict
+    libraries : list of LibraryRecord
         As in the records, the first event of each file, release and purpose, see `library_key`.
-    violations, verdicts : list of dict
+    violations, verdicts, sticky : list
         As in the records.
-    sticky : list of dict
-        As in the records.
-    crashes : list of dict
+    crashes : list of CrashRecord
         As in the records, and one for each test that began and has no result.
     without_result : list of str
         Tests that were collected and have no result: lost in a crash, or not run because the run stopped early.
@@ -196,25 +189,25 @@ class CellRun:
     finished: bool = False
     truncated: bool = False
     unread: bool = False
-    exitstatus: int | None = None
-    duration: float = 0.0
+    exitstatus: ExitCode | None = None
+    duration: Seconds = 0.0
     outcomes: dict[str, str] = field(default_factory=dict)
-    durations: dict[str, float] = field(default_factory=dict)
+    durations: dict[str, Seconds] = field(default_factory=dict)
     details: dict[str, Detail] = field(default_factory=dict)
-    links: dict[str, int] = field(default_factory=dict)
+    links: dict[str, Count] = field(default_factory=dict)
     unsteered: list[UnsteeredLinks] = field(default_factory=list)
-    unlinked_modules: int = 0
+    unlinked_modules: Count = 0
     libraries: list[LibraryRecord] = field(default_factory=list)
     violations: list[ViolationRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
     sticky: list[StickyRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
-    reruns: int = 0
+    reruns: Count = 0
     problems: list[str] = field(default_factory=list)
     without_result: list[str] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
     differing: dict[str, list[list[str]]] = field(default_factory=dict)
-    repeated: int = 0
+    repeated: Count = 0
     origins: list[Origin] = field(default_factory=list)
 
     @property
@@ -245,20 +238,20 @@ class CellRun:
     def crashed(self) -> int:
         """Number of crashed tests, and of crashes that no test's result shows: outside tests, or of one run again."""
         shown = {test for test, letter in self.outcomes.items() if letter == "C"}
-        return len(shown) + sum(crash.get("nodeid") not in shown for crash in self.crashes)
+        return len(shown) + sum(crash.nodeid not in shown for crash in self.crashes)
 
     @property
     def unsteered_by_via(self) -> Counter[str]:
         """Number of links that no target steers, by the module or library that linked."""
         counts: Counter[str] = Counter()
         for links in self.unsteered:
-            counts[links["via"]] += links["number"]
+            counts[links.via] += links.number
         return counts
 
     @property
     def not_steered(self) -> int:
         """Number of links that no target steers, where a backend was forced."""
-        return sum(links["number"] for links in self.unsteered if links["forced"] is not None)
+        return sum(links.number for links in self.unsteered if links.forced is not None)
 
     @property
     def fault(self) -> str:
@@ -300,8 +293,8 @@ class CellRun:
             if requested is None or requested in ("auto", "latest"):
                 continue
             if requested == "real":
-                if found is None or version.get("kind") not in ("real", None):
-                    result.append((name, "real", " ".join(str(one) for one in (found, version.get("kind")) if one)))
+                if found is None or version.get("kind") not in ("real", "", None):
+                    result.append((name, "real", " ".join(filter(None, (found, version.get("kind"))))))
             elif requested in ("absent", "none"):
                 if found is not None and version.get("kind") != "absent":
                     result.append((name, str(requested), str(found)))
@@ -312,7 +305,7 @@ class CellRun:
     @property
     def known_bad(self) -> list[KnownBad]:
         """The known-bad combinations that the versions of the cell meet, if its architecture and driver are known."""
-        found = {name: str(version["found"]) for name, version in self.versions.items() if version.get("found")}
+        found = {name: found for name, version in self.versions.items() if (found := version.get("found"))}
         release = _driver_release(found.pop("driver", ""))
         arch = self.axes.get("arch")
         return [

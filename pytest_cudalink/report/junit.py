@@ -90,6 +90,6 @@ def _properties(cell: CellRun) -> Iterator[tuple[str, str]]:
     for via, number in cell.unsteered_by_via.items():
         yield f"unsteered.{via}", str(number)
     for one in cell.libraries:
-        yield f"library.{one.get('soname')}", f"{one.get('version')} {one.get('place')} {one.get('path')}"
+        yield f"library.{one.soname}", f"{one.version} {one.place} {one.path}"
     if cell.unlinked_modules:
         yield "unlinked_modules", str(cell.unlinked_modules)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Final, Self
+
+import msgspec
 
 from . import whole_file
 from .cell_run import (
@@ -19,23 +21,18 @@ from .cell_run import (
     SKIPPED,
     UNKNOWN,
     CellRun,
-    Detail,
-    UnsteeredLinks,
-    whole_cause,
 )
-from .checks import described, sound
-from .events import SCHEMA, CauseRecord
 from .explain import explain
-from .origin import Origin, differing, merged
-from .origin import read as origin_of
+from .mend import described, mended
+from .origin import Origin, differing, merged, shown_origin
 from .plan import Plan
-from .records import RecordError
+from .records import SCHEMA, CauseRecord, RecordError
 
 __all__ = ["Group", "MatrixReport", "Partial"]
 
 _FORMAT: Final = "cudalink-report"
 #: Keys of a cell in a saved report without which its results are not known.
-_REQUIRED: Final = ("name", "finished", "outcomes", "details")
+_REQUIRED: Final = ("finished", "outcomes", "details")
 _KNOWN: Final = frozenset({*LETTERS.values(), UNKNOWN})
 
 
@@ -322,8 +319,9 @@ class MatrixReport:
 
     def as_json(self) -> str:
         """Return the text that `save` writes."""
-        content = {"format": _FORMAT, "schema": SCHEMA, "cells": [asdict(cell) for cell in self.cells]}
-        return json.dumps({**content, "missing": self.missing, "damaged": self.damaged, "reasons": self.reasons})
+        content = {"format": _FORMAT, "schema": SCHEMA, "cells": self.cells, "missing": self.missing}
+        # not by msgspec, which refuses lone surrogates
+        return json.dumps(msgspec.to_builtins({**content, "damaged": self.damaged, "reasons": self.reasons}))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -337,63 +335,44 @@ class MatrixReport:
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             {_FORMAT: range(1, SCHEMA + 1)}[content["format"]].index(content["schema"])
-            given = {name: content[name] for name in ("cells", "missing")}
+            content["cells"], content["missing"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error
-        given |= {name: content.get(name) for name in ("damaged", "reasons")}
-        lists, wrong = sound(_Lists, given, str(path))
-        cells = [_saved_cell(one, f"{path}: cells[{number}]") for number, one in enumerate(lists.get("cells") or ())]
-        damaged = {**(lists.get("damaged") or {}), **({str(path): wrong[0]} if wrong else {})}
-        return cls(cells, list(lists.get("missing") or ()), damaged, lists.get("reasons") or {})
+        saved, wrong = mended(_Saved, content, str(path))
+        cells = [_saved_cell(one, f"{path}: cells[{number}]") for number, one in enumerate(saved.cells)]
+        damaged = {**saved.damaged, **({str(path): wrong[0]} if wrong else {})}
+        return cls(cells, saved.missing, damaged, saved.reasons)
 
 
-class _Lists(TypedDict):
+class _Saved(msgspec.Struct):
     """What a saved report has besides its format."""
 
     cells: list[Any]
     missing: list[str]
-    damaged: dict[str, str]
-    reasons: dict[str, str]
+    damaged: dict[str, str] = {}
+    reasons: dict[str, str] = {}
 
 
 def _saved_cell(content: object, place: str) -> CellRun:
     """Return a cell of a saved report; `CellRun.damage` has what is wrong with it."""
-    found, wrong = sound(CellRun, content, place)
-    names = [one.name for one in fields(CellRun)]
-    values = {name: found[name] for name in names if found.get(name) is not None}
-    wrong += [f"{place}.{name} is unknown; install a newer pytest-cudalink" for name in found if name not in names]
-    cell = CellRun(**{"name": place, **values})
+    cell, wrong = mended(CellRun, content, place)
     if isinstance(content, dict):
+        known = CellRun.__dataclass_fields__
+        wrong += [
+            f"{place}.{name} is unknown; install a newer pytest-cudalink" for name in content if name not in known
+        ]
         wrong += [f"{place}.{name} is missing" for name in _REQUIRED if name not in content]
+    cell.name = cell.name or place
     for test, letter in cell.outcomes.items():
         if letter not in _KNOWN:
             wrong.append(f"{place}.outcomes.{test} is {described(letter)}; expected one of {''.join(sorted(_KNOWN))}")
             cell.outcomes[test] = UNKNOWN
-    details: Any = cell.details
-    cell.details = {
-        test: Detail(str(one.get("reason") or ""), str(one.get("text") or ""), whole_cause(one.get("cause")))
-        for test, one in details.items()
-        if test in cell.outcomes
-    }
-    origins: Any = cell.origins
-    cell.origins = [origin_of(one) for one in origins]
+    cell.details = {test: detail for test, detail in cell.details.items() if test in cell.outcomes}
+    cell.origins = [shown_origin(one) for one in cell.origins]
     cell.differing = {test: [one for one in pairs if len(one) == 2] for test, pairs in cell.differing.items()}
-    cell.unsteered = [_links_of(one) for one in cell.unsteered]
-    cell.damage = [*cell.damage, *wrong]
+    cell.damage += wrong
     return cell
-
-
-def _links_of(found: Mapping[str, Any]) -> UnsteeredLinks:
-    """Return the links of one place with a value for each key."""
-    return {
-        "via": found.get("via") or "",
-        "call": found.get("call") or "",
-        "where": found.get("where") or "",
-        "backend": found.get("backend") or "unknown",
-        "forced": found.get("forced"),
-        "number": found.get("number") or 1,
-    }
 
 
 def _file(test: str) -> str:

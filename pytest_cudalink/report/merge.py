@@ -1,7 +1,7 @@
 """Merges the records of all cells into one report.
 
-A hundred cells with five thousand tests each are half a million results, so this reads the lines itself instead of
-making an object of each, and several files in parallel.
+A hundred cells with five thousand tests each are half a million results, so several files are read in parallel, and
+only what the report shows is kept.
 """
 
 from __future__ import annotations
@@ -18,20 +18,33 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from .cell_run import LETTERS, UNKNOWN, CellRun, Detail, library_key, whole_cause
-from .checks import MOST_SECONDS, described, sound_event, time_fault
-from .events import OUTCOMES
+from .cell_run import LETTERS, UNKNOWN, CellRun, Detail, UnsteeredLinks, library_key
 from .matrix_report import MatrixReport
-from .origin import read as origin_of
-from .records import RecordError, format_fault
+from .origin import origin_of_run
+from .records import (
+    SCHEMA,
+    CollectedRecord,
+    CrashRecord,
+    EndRecord,
+    Event,
+    FoundRecord,
+    LibraryRecord,
+    LinkRecord,
+    RecordError,
+    RunRecord,
+    StartRecord,
+    StickyRecord,
+    TestRecord,
+    UnsteeredRecord,
+    VerdictRecord,
+    ViolationRecord,
+    decode,
+)
 from .repeats import joined
 from .safe_text import shortened
 from .wording import backend_keys, call_in_words, ended_by
-
-if TYPE_CHECKING:
-    from .events import CrashRecord, EndRecord, FoundRecord, LibraryRecord, LinkRecord, RunRecord, TestRecord
 
 __all__ = ["merge"]
 
@@ -42,18 +55,16 @@ _REASON: Final = 1000
 #: Bytes of a line, and those of its beginning in which a damaged line is searched for the name of its cell.
 _LONGEST: Final = 64 << 20
 _HEAD: Final = 4096
-#: Matches an event "start" as the plugin writes it.
-_STARTED: Final = re.compile(rb'\{"event": "start", "time": \d{1,12}[.,]').match
-#: Matches the beginning of an event, with its time.
-_TIME: Final = re.compile(rb'\{"event": "[a-z]+", "time": (\d{1,12}(?:\.\d+)?)').match
 _CELL: Final = re.compile(rb'"cell": ("(?:[^"\\]|\\.)*")')
 #: Faults that are kept of a file.
 _PROBLEMS: Final = 100
-#: Letters of the outcomes that a record can have.
-_LETTERS: Final[Mapping[str | None, str]] = {outcome: LETTERS[outcome] for outcome in OUTCOMES if outcome in LETTERS}
-#: The keys of an event "unsteered" by which a cell counts them, and the types of their values.
-_PLACE: Final = ("via", "call", "where", "backend", "forced")
-_PLACES: Final = frozenset({str, type(None)})
+#: The lists of a cell that have whole events.
+_KEPT: Final[Mapping[type[Event], str]] = {
+    ViolationRecord: "violations",
+    VerdictRecord: "verdicts",
+    CrashRecord: "crashes",
+    StickyRecord: "sticky",
+}
 
 
 def merge(
@@ -116,11 +127,15 @@ def _load_saved(files: Iterable[Path], damaged: dict[str, str]) -> list[MatrixRe
         except RecordError as error:
             damaged[str(file)] = str(error)
         except OSError as error:
-            damaged[str(file)] = _unreadable(file, error)
+            damaged[str(file)] = f"{file} {_unreadable(error)}"
         else:
             damaged.update(report.damaged)
             saved.append(report)
     return saved
+
+
+def _unreadable(error: OSError) -> str:
+    return f"cannot be read: {error.strerror or error}"
 
 
 def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
@@ -165,35 +180,66 @@ def _gathered(
     return result
 
 
-def _unreadable(path: Path, error: OSError) -> str:
-    return f"{path} cannot be read: {error.strerror or error}"
-
-
 @dataclass
 class _Reading:
     """The events of one run of a file, as they are read.
 
     Attributes
     ----------
+    began, last : float
+        Times of the event "run" and of the last event.
     described : bool
         Whether there was an event "run".
-    last : bytes
-        The last line.
-    started : list of bytes
-        The lines of the events "start".
+    started : dict of str to None
+        The tests that began.
     unsteered : Counter of tuple
-        Number of links that no target steers, by the values of `_PLACE`.
+        Number of links that no target steers, by the fields of `UnsteeredLinks`.
     libraries : dict of tuple to LibraryRecord
         The first event of each loaded library, by `library_key`.
     """
 
     cell: CellRun
     began: float = 0.0
+    last: float = 0.0
     described: bool = False
-    last: bytes = b""
-    started: list[bytes] = field(default_factory=list)
-    unsteered: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    started: dict[str, None] = field(default_factory=dict)
+    unsteered: Counter[tuple[str, str, str, str, str | None]] = field(default_factory=Counter)
     libraries: dict[tuple[str, ...], LibraryRecord] = field(default_factory=dict)
+
+    def take(self, event: Event, number: int) -> None:
+        """Add an event other than "run"."""
+        cell = self.cell
+        self.last = event.time or self.last
+        match event:
+            case StartRecord():
+                self.started[event.nodeid] = None
+            case TestRecord():
+                _add_test(cell, event, number)
+            case LinkRecord():
+                _add_link(cell, event)
+            case UnsteeredRecord():
+                self.unsteered[event.via, event.call, event.where, event.backend, event.forced] += 1
+            case LibraryRecord():
+                self.libraries.setdefault(library_key(event), event)
+            case FoundRecord():
+                _find(cell, event)
+            case CollectedRecord():
+                _expect(cell, event)
+            case EndRecord():
+                _end(cell, event)
+            case _:
+                getattr(cell, _KEPT[type(event)]).append(event)
+
+    def finish(self) -> None:
+        """Find the tests that have no result."""
+        cell = self.cell
+        if not cell.finished:
+            if self.began:  # until the last event, at least
+                cell.duration = max(0.0, self.last - self.began)
+            _add_crashed(cell, self.started)
+        cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
+        cell.libraries += self.libraries.values()
+        cell.unsteered += [UnsteeredLinks(*place, number) for place, number in self.unsteered.items()]
 
 
 class _File:
@@ -205,8 +251,6 @@ class _File:
         One for each event "run"; before the first there is one for what comes before it.
     number : int
         The current line.
-    previous : bytes
-        The line before, if it was not cut.
     pending : str
         What is wrong with the line before: the last line of a file may be cut.
     cut : bool
@@ -216,63 +260,66 @@ class _File:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.readings = [_Reading(CellRun(path.stem, [str(path)]))]
-        self.number, self.previous, self.pending, self.cut = 0, b"", "", False
+        self.number, self.pending, self.cut = 0, "", False
 
     def take(self, line: bytes) -> None:
-        """Read a line that is not plainly the start of a test."""
-        reading = self.readings[-1]
-        self.settle()
-        try:
-            event = json.loads(line)
-            kind = event["event"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            if line.strip():
-                self.pending = f"{self.path}: line {self.number} is not an event"
-                self.cut = not line.endswith(b"\n")
-                _name(reading, line)
-            return
-        if kind == "run":
-            reading.last = self.previous
-            _start(self.readings, event, self.number)
-        elif reading.cell.unread:
-            pass
-        elif kind == "start":
-            _note_all(reading.cell, self.number, time_fault("start", event))
-            reading.started.append(line)
-        elif kind == "unsteered":
-            _add_unsteered(reading, event, self.number)
-        elif kind == "library":
-            found = _sound(reading.cell, "library", event, self.number)
-            reading.libraries.setdefault(library_key(found), found)
-        else:
-            _add(reading.cell, kind, event, self.number)
-
-    def settle(self) -> None:
-        """Note what is wrong with the line before, as another follows it."""
-        if self.pending:
-            _note(self.readings[-1].cell, self.pending)
+        """Read a line."""
+        if self.pending:  # another line follows it
+            self.note(self.pending)
             self.pending = ""
+        try:
+            event, faults = decode(line)
+        except RecordError as error:
+            if line.strip():
+                self.pending = f": line {self.number} {error}"
+                self.cut = not line.endswith(b"\n")
+                _name(self.readings[-1], line)
+            return
+        if isinstance(event, RunRecord):
+            self._begin(event)
+        elif self.readings[-1].cell.unread:
+            return
+        elif event is not None:
+            self.readings[-1].take(event, self.number)
+        for fault in faults:
+            self.note(f": line {self.number}: {fault}")
+        if isinstance(event, RunRecord) and not (event.time or faults):
+            self.note(f": line {self.number}: run.time is missing; expected seconds since the epoch")
+
+    def _begin(self, event: RunRecord) -> None:
+        """Begin another run; what came before the first one of a file is not a run, but its faults are kept."""
+        before = self.readings[-1]
+        reading = _Reading(
+            CellRun(event.cell or self.path.stem, [str(self.path)]), event.time, event.time, described=True
+        )
+        if not before.described:
+            self.readings.pop()
+            reading.cell.damage = before.cell.damage
+        self.readings.append(reading)
+        if not before.described and (before.cell.outcomes or before.started):
+            self.note(f": events before line {self.number}, the event 'run', are not read")
+        if event.schema == SCHEMA:
+            _describe(reading.cell, event)
+        else:
+            reading.cell.unread = reading.cell.finished = True
+
+    def note(self, problem: str) -> None:
+        """Add a fault, which follows the name of the file, to the last cell; of very many, the first are kept."""
+        damage = self.readings[-1].cell.damage
+        if len(damage) < _PROBLEMS:
+            damage.append(f"{self.path}{problem}")
 
     def finish(self) -> None:
         """Note what is wrong with the file as a whole, and find the tests that have no result."""
         last = self.readings[-1]
-        last.last = self.previous
         if self.pending and last.cell.finished:
-            _note(last.cell, self.pending)
+            self.note(self.pending)
         last.cell.truncated = bool(self.pending)
         if not (last.described or last.cell.damage or (self.number == 1 and self.cut)):
-            words = "has no event 'run'; expected a file that --cudalink-report wrote" if self.number else "is empty"
-            _note(last.cell, f"{self.path} {words}")
+            words = " has no event 'run'; expected a file that --cudalink-report wrote" if self.number else " is empty"
+            self.note(words)
         for reading in self.readings:
-            cell = reading.cell
-            if not cell.finished:
-                cell.duration = _seconds(reading)
-                _add_crashed(cell, reading.started)
-            cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
-            cell.libraries += reading.libraries.values()
-            for place, links in reading.unsteered.items():
-                found: Any = {**dict(zip(_PLACE, place, strict=True)), "number": links}
-                cell.unsteered.append(found)
+            reading.finish()
 
 
 def _read(path: Path) -> list[tuple[float, CellRun]]:
@@ -281,53 +328,14 @@ def _read(path: Path) -> list[tuple[float, CellRun]]:
     try:
         with path.open("rb") as file:
             for reader.number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
-                # a third of all lines; needed only after a crash
-                if _STARTED(line) and line.count(b'"event"') == 1:
-                    reader.settle()
-                    reader.readings[-1].started.append(line)
-                    reader.previous = line
-                    continue
                 if len(line) == _LONGEST:
-                    words = f"line {reader.number} is longer than {_LONGEST:,} bytes; the rest is not read"
-                    _note(reader.readings[-1].cell, f"{path}: {words}")
+                    reader.note(f": line {reader.number} is longer than {_LONGEST:,} bytes; the rest is not read")
                     break
                 reader.take(line)
-                if line.endswith(b"\n"):
-                    reader.previous = line
     except OSError as error:
-        _note(reader.readings[-1].cell, _unreadable(path, error))
+        reader.note(f" {_unreadable(error)}")
     reader.finish()
     return [(reading.began, reading.cell) for reading in reader.readings]
-
-
-def _seconds(reading: _Reading) -> float:
-    """Return how long a run without an end took at least: until its last event."""
-    found = _TIME(reading.last)
-    return max(0.0, float(found[1]) - reading.began) if found and reading.began else 0.0
-
-
-def _start(readings: list[_Reading], event: dict[str, Any], number: int) -> None:
-    """Begin another run; what came before the first one of a file is not a run, but its faults are kept."""
-    before = readings[-1]
-    content, wrong = sound_event("run", event)
-    reading = _Reading(CellRun(content.get("cell") or Path(before.cell.files[0]).stem, before.cell.files[:]))
-    reading.described = True
-    if not before.described:
-        readings.pop()
-        reading.cell.damage = before.cell.damage
-        if before.cell.outcomes or before.started:
-            _note(reading.cell, f"{before.cell.files[0]}: events before line {number}, the event 'run', are not read")
-    readings.append(reading)
-    if fault := format_fault(event.get("schema")):
-        reading.cell.unread = reading.cell.finished = True
-        _note(reading.cell, f"{_place(reading.cell, number)} {fault}")
-        return
-    _note_all(reading.cell, number, wrong)
-    if (began := content.get("time")) is not None:
-        reading.began = began
-    elif event.get("time") is None:
-        _note(reading.cell, f"{_place(reading.cell, number)}: run.time is None; expected seconds since the epoch")
-    _begin(reading.cell, content, began)  # type: ignore[arg-type] # (checked)
 
 
 def _name(reading: _Reading, line: bytes) -> None:
@@ -338,208 +346,87 @@ def _name(reading: _Reading, line: bytes) -> None:
             reading.cell.name = json.loads(found[1]) or reading.cell.name
 
 
-def _place(cell: CellRun, number: int) -> str:
-    return f"{cell.files[-1]}: line {number}"
-
-
-def _note(cell: CellRun, problem: str) -> None:
-    """Add a fault of a file; of very many, the first are kept."""
-    if len(cell.damage) < _PROBLEMS:
-        cell.damage.append(problem)
-
-
-def _note_all(cell: CellRun, number: int, wrong: Iterable[str]) -> None:
-    for text in wrong:
-        _note(cell, f"{_place(cell, number)}: {text}")
-
-
-# Every writer writes all keys of an event. Those that other tools may leave out are read with a default.
-
-
-def _begin(cell: CellRun, event: RunRecord, began: float | None) -> None:
-    cell.python, cell.platform = str(event.get("python", "")), str(event.get("platform", ""))
-    settings = event.get("settings") or {}
-    _find_versions(cell, event)
+def _describe(cell: CellRun, event: RunRecord) -> None:
+    """Take from an event "run" what the cell is."""
+    cell.python, cell.platform = event.python, event.platform
+    _find(cell, event)
     for name in ("backend", "policy"):
-        if name in settings:
-            cell.axes[name] = str(settings[name].get("value"))
-    if cell.python:
-        cell.axes["python"] = _minor(cell.python)
-    _find_arch(cell, event)
-    cell.axes.update(event.get("axes") or {})
-    cell.hidden = event.get("hidden") or ""
-    cell.origins = [origin_of(event.get("origin") or {}, began)]
+        if name in event.settings:
+            cell.axes[name] = event.settings[name]["value"]
+    if event.python:
+        cell.axes["python"] = _minor(event.python)
+    cell.axes.update(event.axes)
+    cell.hidden = event.hidden
+    cell.origins = [origin_of_run(event)]
 
 
-def _find_versions(cell: CellRun, event: RunRecord | FoundRecord) -> None:
-    cell.versions = event.get("versions") or {}
+def _find(cell: CellRun, event: RunRecord | FoundRecord) -> None:
+    """Take versions and architecture from an event."""
+    cell.versions = event.versions
     for name in ("ctk", "driver", "nvjitlink"):
-        version = cell.versions.get(name)
-        if version is not None:
-            cell.axes[name] = _minor(version.get("found")) or "none"
-
-
-def _find_arch(cell: CellRun, event: RunRecord | FoundRecord) -> None:
-    arch = event.get("arch")
-    if arch and arch.get("found"):
-        cell.axes["arch"] = str(arch["found"])
+        if name in event.versions:
+            cell.axes[name] = _minor(event.versions[name]["found"]) or "none"
+    if event.arch["found"]:
+        cell.axes["arch"] = event.arch["found"]
 
 
 def _minor(version: str | None) -> str:
     """Return major and minor of a version; empty without one."""
-    return ".".join(str(version).split(".")[:2]) if version else ""
+    return ".".join(version.split(".")[:2]) if version else ""
 
 
-def _add(cell: CellRun, kind: object, event: Any, number: int) -> None:
-    """Add an event to a cell; what is wrong with it is a fault of the cell."""
-    match kind:
-        case "test":
-            _add_test(cell, event, number)
-        case "found":
-            found = _sound(cell, "found", event, number)
-            _find_versions(cell, found)
-            _find_arch(cell, found)
-        case "collected":
-            tests = _sound(cell, "collected", event, number).get("tests") or {}
-            cell.without_result = [
-                f"{file}::{name}" if name else file for file, names in tests.items() for name in names
-            ]
-        case "link":
-            _add_link(cell, event, number)
-        case "violation":
-            cell.violations.append(_sound(cell, "violation", event, number))
-        case "verdict":
-            cell.verdicts.append(_sound(cell, "verdict", event, number))
-        case "crash":
-            cell.crashes.append(_sound(cell, "crash", event, number))
-        case "sticky":
-            cell.sticky.append(_sound(cell, "sticky", event, number))
-        case "end":
-            _end(cell, _sound(cell, "end", event, number))
-        case _:
-            unknown = f"{_place(cell, number)} is an event {described(kind)}, which is unknown"
-            _note(cell, f"{unknown}; install a newer pytest-cudalink")
+def _expect(cell: CellRun, event: CollectedRecord) -> None:
+    cell.without_result = [f"{file}::{name}" if name else file for file, names in event.tests.items() for name in names]
 
 
-def _sound(cell: CellRun, kind: str, event: Any, number: int) -> Any:
-    """Return the values of an event that have the right type."""
-    content, wrong = sound_event(kind, event)
-    _note_all(cell, number, wrong)
-    return content
-
-
-def _has_time(event: Any) -> bool:
-    """Whether an event has a time as the plugin writes it, which needs no other check."""
-    time = event.get("time")
-    return type(time) is float and 0 <= time < MOST_SECONDS
-
-
-def _add_test(cell: CellRun, event: Any, number: int) -> None:
-    get = event.get
-    test, outcome, seconds = get("nodeid"), get("outcome"), get("duration", 0.0)
-    reason, text, documented = get("reason", ""), get("longrepr", ""), get("documented")
-    # the checks of the table take longer than all the rest, and half a million events do not need them
-    plain = type(test) is str and type(outcome) is str and type(seconds) is float and type(reason) is str
-    plain = plain and type(get("subtests", [])) is list and type(get("backends", {})) is dict and _has_time(event)
-    plain = plain and type(text) is str and documented is None and get("cause") is None
-    if not (plain and 0 <= seconds < MOST_SECONDS):
-        _add_odd_test(cell, _sound(cell, "test", event, number), number)
-    elif outcome == "rerun":
-        cell.reruns += 1
-    else:
-        _add_result(cell, test, _letter(cell, outcome, number), seconds, Detail(reason, text))
-
-
-def _add_odd_test(cell: CellRun, event: TestRecord, number: int) -> None:
-    """Add a test's event that lacks a key, has a documented failure or a cause, or had a value of another type."""
-    test, outcome, documented = event.get("nodeid"), event.get("outcome"), event.get("documented")
-    if outcome == "rerun":
-        cell.reruns += 1
-        return
-    if test is None:
-        _note(cell, f"{_place(cell, number)}: test.nodeid is missing")
-        test = f"(the test of line {number})"
-    letter = LETTERS["documented"] if outcome == "passed" and documented else _letter(cell, outcome, number)
-    reason = f"{documented.get('requirement')} not met: {documented.get('raises')}" if documented else ""
-    cause = whole_cause(event.get("cause"))
-    detail = Detail(reason or event.get("reason") or "", event.get("longrepr") or "", cause)
-    _add_result(cell, test, letter, event.get("duration") or 0.0, detail)
-
-
-def _letter(cell: CellRun, outcome: str | None, number: int) -> str:
-    """Return the letter of an outcome of a record; an unknown one is a fault of the cell."""
-    letter = _LETTERS.get(outcome)
-    if letter is None:
-        given = described(outcome) if outcome is not None else "missing"
-        _note(cell, f"{_place(cell, number)}: test.outcome is {given}; expected one of {', '.join(OUTCOMES)}")
-        return UNKNOWN
-    return letter
-
-
-def _add_result(cell: CellRun, test: str, letter: str, seconds: float, detail: Detail) -> None:
-    cell.outcomes[test] = letter
-    cell.durations[test] = seconds
-    if letter == "P":
-        cell.details.pop(test, None)
-        return
-    cell.details[test] = Detail(shortened(detail.reason, _REASON), shortened(detail.text, _LONG), detail.cause)
-
-
-def _add_link(cell: CellRun, event: LinkRecord, number: int) -> None:
-    if not (type(event.get("backend")) is str and type(event.get("result")) is str and _has_time(event)):
-        event = _sound(cell, "link", event, number)
-    for key in backend_keys(event.get("backend") or "unknown", failed=event.get("result", "ok") != "ok"):
+def _add_link(cell: CellRun, event: LinkRecord) -> None:
+    for key in backend_keys(event.backend, failed=event.result != "ok"):
         cell.links[key] = cell.links.get(key, 0) + 1
-
-
-def _add_unsteered(reading: _Reading, event: Any, number: int) -> None:
-    place = tuple(map(event.get, _PLACE))
-    if not _PLACES.issuperset(map(type, place)) or None in place[:-1] or not _has_time(event):
-        event = _sound(reading.cell, "unsteered", event, number)
-        place = *(event.get(name) or "" for name in _PLACE[:-1]), event.get("forced")
-    reading.unsteered[place] += 1
 
 
 def _end(cell: CellRun, event: EndRecord) -> None:
     cell.finished = True
-    cell.exitstatus, cell.duration = event.get("exitstatus"), event.get("duration") or 0.0
-    cell.problems += event.get("failing") or []
-    cell.unlinked_modules = event.get("unlinked_modules") or 0
+    cell.exitstatus, cell.duration = event.exitstatus, event.duration
+    cell.problems += event.failing
+    cell.unlinked_modules = event.unlinked_modules
 
 
-def _add_crashed(cell: CellRun, started: Iterable[bytes]) -> None:
+def _add_test(cell: CellRun, event: TestRecord, number: int) -> None:
+    if event.outcome == "rerun":
+        cell.reruns += 1
+        return
+    test, documented = event.nodeid or f"(the test of line {number})", event.documented
+    letter = LETTERS["documented"] if event.outcome == "passed" and documented else LETTERS.get(event.outcome, UNKNOWN)
+    cell.outcomes[test], cell.durations[test] = letter, event.duration
+    if letter == "P":
+        cell.details.pop(test, None)
+        return
+    reason = f"{documented['requirement']} not met: {documented['raises']}" if documented else event.reason
+    cell.details[test] = Detail(shortened(reason, _REASON), shortened(event.longrepr, _LONG), event.cause)
+
+
+def _add_crashed(cell: CellRun, started: Iterable[str]) -> None:
     """Add the tests that began and have no result, because the run did not finish: their process died."""
-    known = {crash.get("nodeid"): crash for crash in cell.crashes}
-    for line in started:
-        try:
-            test = json.loads(line)["nodeid"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            cell.truncated = True
-            continue
-        if type(test) is not str:
-            _note(cell, f"{cell.files[-1]}: start.nodeid is {described(test)}; expected a text")
-            continue
-        if test not in cell.outcomes:
-            cell.outcomes[test] = LETTERS["crashed"]
+    known = {crash.nodeid: crash for crash in cell.crashes}
+    for test in started:
+        if test and test not in cell.outcomes:
             crash = known.get(test)
-            by = f", by {crash['signal']}" if crash is not None and crash.get("signal") else ""
-            cell.details[test] = Detail(f"the process ended while this test ran{by}", _story(crash or {}))
             if crash is None:
-                cell.crashes.append(_unknown(test))
+                crash = CrashRecord(nodeid=test)
+                cell.crashes.append(crash)
+            cell.outcomes[test] = LETTERS["crashed"]
+            by = f", by {crash.signal}" if crash.signal else ""
+            cell.details[test] = Detail(f"the process ended while this test ran{by}", _story(crash))
     if not (cell.crashes or cell.truncated or cell.damage):  # pytest writes an end even where it fails
-        cell.crashes.append(_unknown(None))
+        cell.crashes.append(CrashRecord())
 
 
-def _unknown(test: str | None) -> CrashRecord:
-    return {"nodeid": test, "worker": None, "signal": None, "exitcode": None, "last_events": []}
-
-
-def _story(crash: Mapping[str, Any]) -> str:
+def _story(crash: CrashRecord) -> str:
     """Return what is known about the end of a process, in lines."""
     lines = [f"ended by {ended_by(crash)}"]
-    if calls := crash.get("last_events"):
-        lines += ["last calls of the driver:", *(f"  {call_in_words(str(one))}" for one in calls)]
-    if frames := crash.get("frames"):
-        lines += ["frames:", *(f"  {line}" for line in frames)]
+    if crash.last_events:
+        lines += ["last calls of the driver:", *(f"  {call_in_words(one)}" for one in crash.last_events)]
+    if crash.frames:
+        lines += ["frames:", *(f"  {line}" for line in crash.frames)]
     lines.append("Run with --cudalink-processes=isolated or restarted, so that a crash ends one test only.")
     return "\n".join(lines)[:_LONG]

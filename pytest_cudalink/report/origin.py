@@ -10,14 +10,26 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from string import Formatter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from ..regular_files import read_bounded
 from .checkout import BRANCHES, commit_and_branch, commit_or_none, has_changes
-from .events import OriginRecord
 
-__all__ = ["CI_SYSTEMS", "Origin", "declared_name", "differing", "find", "merged", "moment", "read"]
+if TYPE_CHECKING:
+    from .records import OriginRecord, RunRecord
+
+__all__ = [
+    "CI_SYSTEMS",
+    "Origin",
+    "declared_name",
+    "differing",
+    "find",
+    "merged",
+    "moment",
+    "origin_of_run",
+    "shown_origin",
+]
 
 
 @dataclass(frozen=True)
@@ -152,20 +164,17 @@ def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:
     )
 
 
-def read(content: Mapping[str, Any], began: float | None = None) -> Origin:
-    """Return the origin that a record or a saved report has.
+def origin_of_run(run: RunRecord) -> Origin:
+    """Return the origin that a record has; its time is that of the event."""
+    known = Origin(**run.origin) if run.origin is not None else Origin()
+    return shown_origin(replace(known, started=moment(run.time) if run.time else None))
 
-    Parameters
-    ----------
-    content : mapping
-        Values of the right types, by the names of the fields.
-    began : float, optional
-        When the run began, in seconds since 1970, where the content does not say it.
-    """
-    values = {one.name: content.get(one.name) for one in fields(Origin)}
-    origin = Origin(**{name: None if value == "" else value for name, value in values.items()})
-    started = origin.started or (moment(began) if began is not None else None)
-    return replace(origin, ci_url=_web_address(origin.ci_url), started=started)
+
+def shown_origin(origin: Origin) -> Origin:
+    """Return an origin of a file as reports show it: without empty texts, and with an address of the web or none."""
+    values = [getattr(origin, one.name) for one in fields(origin)]
+    known = Origin(*(None if value == "" else value for value in values))
+    return replace(known, ci_url=_web_address(origin.ci_url))
 
 
 def moment(seconds: float) -> str | None:

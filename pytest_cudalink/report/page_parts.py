@@ -264,7 +264,7 @@ def _version(cell: CellRun, name: str) -> tuple[str, str]:
     version = cell.versions.get(name)
     if version is None:
         return "not recorded", ""
-    found, kind = str(version.get("found") or "none"), str(version.get("kind") or "")
+    found, kind = version.get("found") or "none", version.get("kind") or ""
     text = found if kind in ("", "real", "absent") else f"{found} {kind}"
     wrong = next((requested for one, requested, _ in cell.mismatches if one == name), "")
     return text, wrong

@@ -1,6 +1,10 @@
 """The record file: one JSON object per line, each written at once, so that a crash loses at most one line.
 
-`events` describes every event. Nothing here imports pytest or CUDA.
+The classes here are the only description of the format: `Writer.write` takes them, `decode` returns them, and the JSON
+schema and the tables of the documentation come from them. Each line also has ``event``, a name in `EVENTS`.
+Nothing here imports pytest or CUDA.
+
+``python -m pytest_cudalink.report.records > matrices/records.schema.json`` writes the published schema.
 """
 
 from __future__ import annotations
@@ -8,44 +12,413 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeVar, Unpack, overload
+from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, TypedDict, get_args
+
+import msgspec
+from msgspec import Meta, Struct
 
 from ..regular_files import identity
-from . import events
-from .events import OUTCOMES, SCHEMA
 
 __all__ = [
+    "EVENTS",
     "OUTCOMES",
     "SCHEMA",
-    "Collected",
-    "Crash",
-    "End",
-    "Found",
-    "Library",
-    "Link",
+    "ArchRecord",
+    "CauseRecord",
+    "CollectedRecord",
+    "Count",
+    "CrashRecord",
+    "DocumentedRecord",
+    "EndRecord",
+    "Event",
+    "ExitCode",
+    "FoundRecord",
+    "InputRecord",
+    "LibraryRecord",
+    "LinkRecord",
+    "LinkVersionsRecord",
+    "OriginRecord",
     "RecordError",
     "Recording",
-    "Run",
-    "Start",
-    "Sticky",
-    "Test",
-    "Unsteered",
-    "Verdict",
-    "Violation",
+    "RefusedRecord",
+    "RunRecord",
+    "Seconds",
+    "SettingRecord",
+    "StartRecord",
+    "StickyRecord",
+    "SubtestRecord",
+    "TestRecord",
+    "UnsteeredRecord",
+    "VerdictRecord",
+    "VersionRecord",
+    "ViolationRecord",
     "Writer",
-    "format_fault",
+    "decode",
     "parse",
     "read",
     "schema",
 ]
 
+#: Version of the format, in every event "run". Readers refuse a newer one.
+SCHEMA: Final = 1
+
+_BACKENDS: Final = ("driver", "nvjitlink")
+_Outcome = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed", "rerun", "crashed", "unsupported"]
+#: Possible outcomes of a test; ``crashed`` means that its process died, ``unsupported`` that it was skipped because an
+#: emulated driver refused a call.
+OUTCOMES: Final[tuple[str, ...]] = get_args(_Outcome)
+
+_EPOCH: Final = "seconds since the epoch"
+_Time = Annotated[float, Meta(ge=0, lt=1e12, description=_EPOCH, extra={"expected": _EPOCH})]
+Seconds = Annotated[float, Meta(ge=0, lt=1e12)]
+Count = Annotated[int, Meta(ge=0, lt=2**53)]
+ExitCode = Annotated[int, Meta(ge=-(2**31), lt=2**32)]
+_Positive = Annotated[int, Meta(ge=1, lt=2**53)]
+_Nodeid = Annotated[str, Meta(description="the test")]
+_NodeidOrNone = Annotated[str | None, Meta(description="the test; null outside tests")]
+_Worker = Annotated[str | None, Meta(description="the worker of pytest-xdist; null without one")]
+_Result = Annotated[str, Meta(description="'ok', or the error's type and code name")]
+
+
+def _usually(*values: str | None, description: str | None = None) -> Meta:
+    """Return the note on a text whose values the schema lists; readers take any other, too."""
+    return Meta(description=description, extra_json_schema={"enum": list(values)})
+
+
+class SettingRecord(TypedDict):
+    """A setting of the run."""
+
+    value: str
+    source: Annotated[str, Meta(description="where the value was set")]
+
+
+class VersionRecord(TypedDict):
+    """A version that the run asked for, and the one it found."""
+
+    requested: str | None
+    found: str | None
+    source: Annotated[str, Meta(description="where the version was read")]
+    kind: Annotated[str, _usually("real", "emulated", "faked", "absent")]
+    resolved: NotRequired[
+        Annotated[str, Meta(description="what a word such as 'lowest' stood for when the cell was installed")]
+    ]
+
+
+class ArchRecord(TypedDict):
+    """The architecture that the run asked for, and that of its device."""
+
+    requested: str | None
+    found: str | None
+
+
+class OriginRecord(TypedDict):
+    """The origin of a run; null for what is not known. The time of the event is when the run began."""
+
+    project: Annotated[str | None, Meta(description="the project's name")]
+    commit: Annotated[str | None, Meta(description="the commit in full")]
+    branch: str | None
+    ci_url: Annotated[str | None, Meta(description="the page of the CI run, without credentials")]
+    dirty: Annotated[bool | None, Meta(description="whether the checkout had changes that the commit has not")]
+
+
+class InputRecord(TypedDict):
+    """An input of a link."""
+
+    kind: Annotated[str, Meta(description="such as 'ptx'")]
+    name: str
+    producer: Annotated[str | None, Meta(description="CUDA version that made it")]
+
+
+class LinkVersionsRecord(TypedDict):
+    """The CUDA versions that a linker saw."""
+
+    driver: str | None
+    nvjitlink: str | None
+
+
+class DocumentedRecord(TypedDict):
+    """A documented failure that was asserted."""
+
+    requirement: Annotated[str, Meta(description="the requirement that is not met")]
+    raises: Annotated[str, Meta(description="the error that was expected")]
+
+
+class RefusedRecord(TypedDict):
+    """A call that the emulated driver refused, because it does not emulate the function."""
+
+    function: str
+    note: Annotated[str, Meta(description="what the driver says about it")]
+
+
+class CauseRecord(TypedDict):
+    """The cause of a failure; `wording.explanation` shows it."""
+
+    kind: Annotated[
+        Literal["skew", "not_emulated", "no_driver"],
+        Meta(
+            description="'skew' of versions or architectures; 'not_emulated': only a real driver does it; 'no_driver': "
+            "there is none"
+        ),
+    ]
+    what: Annotated[str, Meta(description="one line: the error, the call and the artifact that it refused")]
+    why: Annotated[str, Meta(description="one line: the rule, with the versions")]
+    fix: Annotated[list[str], Meta(description="the changes that help, one line each, the smallest first")]
+
+
+class SubtestRecord(TypedDict):
+    """A subtest."""
+
+    description: str
+    outcome: str
+
+
+class _Event(
+    Struct, tag_field="event", tag=lambda name: name.removesuffix("Record").lower(), kw_only=True, frozen=True
+):
+    """One line. A key that a line lacks has the default here."""
+
+    time: _Time = 0.0
+
+
+class RunRecord(_Event, kw_only=True, frozen=True):
+    """The environment of a run."""
+
+    schema: Annotated[Literal[1], Meta(description="version of the format")] = SCHEMA
+    run: Annotated[str, Meta(description="a unique name of the run (uuid4, hexadecimal)")] = ""
+    cell: Annotated[str | None, Meta(description="the cell of the matrix, from CUDALINK_CELL")] = None
+    worker: _Worker = None
+    python: Annotated[str, Meta(description="version of Python")] = ""
+    platform: Annotated[str, Meta(description="system and machine, such as 'linux-x86_64'")] = ""
+    pytest: Annotated[str, Meta(description="version of pytest")] = ""
+    argv: Annotated[list[str], Meta(description="pytest's command line")] = []
+    settings: Annotated[dict[str, SettingRecord], Meta(description="by name")] = {}
+    versions: Annotated[dict[str, VersionRecord], Meta(description="by name, such as 'driver'")] = {}
+    arch: ArchRecord = msgspec.field(default_factory=lambda: ArchRecord(requested=None, found=None))
+    facts: Annotated[dict[str, Any], Meta(description="what hooks added")] = {}
+    axes: Annotated[
+        dict[str, str],
+        Meta(description="what else distinguishes the cell: its kind, resolution, packages as they were found"),
+    ] = {}
+    hidden: Annotated[str, Meta(description="what the cell hides, how, and what can still be opened")] = ""
+    origin: Annotated[OriginRecord | None, Meta(description="the project, its commit, and the CI run")] = None
+
+
+class FoundRecord(_Event, kw_only=True, frozen=True):
+    """What a process has since a driver was emulated for markers, after ``run`` was written."""
+
+    worker: _Worker = None
+    versions: Annotated[dict[str, VersionRecord], Meta(description="by name, such as 'driver'")] = {}
+    arch: ArchRecord = msgspec.field(default_factory=lambda: ArchRecord(requested=None, found=None))
+
+
+class CollectedRecord(_Event, kw_only=True, frozen=True):
+    """The tests that the run was going to run; one without a test event was not run, or lost in a crash."""
+
+    tests: Annotated[dict[str, list[str]], Meta(description="by file: the rest of each node ID")] = {}
+
+
+class StartRecord(_Event, kw_only=True, frozen=True):
+    """The start of an attempt; without a test event of the same worker and attempt, the attempt was cut short."""
+
+    nodeid: _Nodeid
+    worker: _Worker = None
+    attempt: Annotated[_Positive, Meta(description="counted from 1 in each worker")] = 1
+
+
+class LinkRecord(_Event, kw_only=True, frozen=True):
+    """One link, in or outside a test."""
+
+    nodeid: _NodeidOrNone = None
+    worker: _Worker = None
+    target: Annotated[str, Meta(description="the library that linked")] = ""
+    backend: Annotated[
+        str, _usually(*_BACKENDS, "unknown", description="'unknown' when the link was refused before one was chosen")
+    ] = "unknown"
+    inputs: list[InputRecord] = []
+    versions: LinkVersionsRecord = msgspec.field(
+        default_factory=lambda: LinkVersionsRecord(driver=None, nvjitlink=None)
+    )
+    duration: Annotated[Seconds, Meta(description="seconds from making the linker to the image")] = 0.0
+    result: _Result = "ok"
+    message: Annotated[str, Meta(description="the error's text")] = ""
+
+
+class UnsteeredRecord(_Event, kw_only=True, frozen=True):
+    """One link that no target steers, in or outside a test."""
+
+    nodeid: _NodeidOrNone = None
+    worker: _Worker = None
+    via: Annotated[str, Meta(description="the module or library that linked, such as 'cuda.bindings.nvjitlink'")] = ""
+    call: Annotated[str, Meta(description="the function that completed the link, such as 'nvJitLinkComplete'")] = ""
+    where: Annotated[str, Meta(description="file and line of the code that called it; empty where unknown")] = ""
+    backend: Annotated[str, _usually(*_BACKENDS, "unknown", description="'unknown' where it cannot be seen")] = (
+        "unknown"
+    )
+    result: _Result = "ok"
+    forced: Annotated[
+        str | None, _usually(*_BACKENDS, None, description="the backend that was forced; null without one")
+    ] = None
+
+
+class LibraryRecord(_Event, kw_only=True, frozen=True):
+    """A CUDA library that a process of the run has loaded, in or outside a test."""
+
+    nodeid: _NodeidOrNone = None
+    worker: _Worker = None
+    during: Annotated[str, Meta(description="the phase of the test; outside tests, what the run did")] = ""
+    name: Annotated[str, Meta(description="such as 'libcudart'")] = ""
+    soname: str = ""
+    path: Annotated[str, Meta(description="as it was opened, or as the loader found it")] = ""
+    real_path: Annotated[str, Meta(description="the file itself, with every symbolic link followed")] = ""
+    place: Annotated[
+        str,
+        _usually(
+            *("wheels", "conda", "system", "driver", "emulated", "toolchains"),
+            description="'toolchains' is the plugin's cache; 'system' is everything else",
+        ),
+    ] = "system"
+    owner: Annotated[
+        str, Meta(description="the distribution that owns the file, with its version; empty without one")
+    ] = ""
+    version: Annotated[
+        str, Meta(description="the CUDA release, or the version of a driver; empty where it is not known")
+    ] = ""
+    witness: Annotated[str, Meta(description="where the version was read, or why it is not known")] = ""
+    for_whom: Annotated[
+        str, Meta(description="what is linked with it, and what opened that; empty where it is not known")
+    ] = ""
+
+
+class ViolationRecord(_Event, kw_only=True, frozen=True):
+    """A broken rule of lifetimes or of nvJitLink's contract."""
+
+    nodeid: _NodeidOrNone = None
+    text: Annotated[str, Meta(description="the violation in words")] = ""
+    check: Annotated[str, Meta(description="the check that noticed it")] = ""
+    number: Annotated[Count, Meta(description="number among those of its check and process, from 1")] = 0
+    handle: Annotated[Count, Meta(description="number of the linker's handle in the order of creation, from 1")] = 0
+    rule: Annotated[str, Meta(description="the rule, or the option of cuLinkCreate whose memory must live")] = ""
+    what: Annotated[str, Meta(description="how the rule was broken")] = ""
+    call: Annotated[str, Meta(description="the function at whose entry it was noticed")] = ""
+    native_stack: Annotated[list[str], Meta(description="the native code that called it, innermost first")] = []
+    python_stack: Annotated[list[str], Meta(description="the Python code that called it, outermost first")] = []
+    history: Annotated[list[str], Meta(description="what was done to the handle before, in lines")] = []
+    advice: Annotated[str, Meta(description="the rule in a sentence; empty where the text has it")] = ""
+    fix: Annotated[str, Meta(description="what to change in the program; empty where the text says it")] = ""
+    process: Annotated[str, Meta(description="the process in words; empty for that of the record")] = ""
+    test: Annotated[str, Meta(description="the test that started that process; empty for none")] = ""
+
+
+class VerdictRecord(_Event, kw_only=True, frozen=True):
+    """A verdict of the guard rails."""
+
+    nodeid: _NodeidOrNone = None
+    status: Annotated[str, _usually("compatible", "incompatible", "insufficient_metadata")] = "insufficient_metadata"
+    rule: Annotated[str, Meta(description="the rule that decided")] = ""
+    message: str = ""
+    fix: Annotated[str, Meta(description="what to do")] = ""
+    otherwise: Annotated[str, Meta(description="what else would help")] = ""
+    items: Annotated[list[str], Meta(description="the items that were compared")] = []
+
+
+class TestRecord(_Event, kw_only=True, frozen=True):
+    """The result of one attempt of a test."""
+
+    __test__: ClassVar[bool] = False  # pytest: not a test class
+
+    nodeid: _Nodeid
+    worker: _Worker = None
+    attempt: Annotated[_Positive, Meta(description="that of the start event")] = 1
+    outcome: _Outcome
+    duration: Annotated[Seconds, Meta(description="seconds of set-up, call and tear-down together")] = 0.0
+    reason: Annotated[
+        str,
+        Meta(description="of a skip or an expected failure, the first line of a failure, or a remark on a bare step"),
+    ] = ""
+    longrepr: Annotated[
+        str, Meta(description="the failure in full, up to 4,000 characters", extra_json_schema={"maxLength": 4000})
+    ] = ""
+    backends: Annotated[dict[str, _Positive], Meta(description="number of links by backend")] = {}
+    links: Annotated[Count, Meta(description="number of links")] = 0
+    violations: Annotated[Count, Meta(description="number of violations of lifetimes and of nvJitLink's contract")] = 0
+    documented: Annotated[DocumentedRecord | None, Meta(description="the documented failure that was asserted")] = None
+    missing: Annotated[
+        str | None, Meta(description="the requirement that a skip is about, such as 'driver >= 13.2'")
+    ] = None
+    subtests: list[SubtestRecord] = []
+    refused: Annotated[
+        list[RefusedRecord], Meta(description="refused calls, of a test that failed because of them")
+    ] = []
+    unsteered: Annotated[Count, Meta(description="number of links that no target steers")] = 0
+    cause: Annotated[CauseRecord | None, Meta(description="why the test failed; null where no such cause is known")] = (
+        None
+    )
+
+
+class CrashRecord(_Event, kw_only=True, frozen=True):
+    """The death of a process."""
+
+    nodeid: _NodeidOrNone = None
+    worker: _Worker = None
+    signal: Annotated[
+        str | None, Meta(description="such as 'SIGSEGV'; null when the process exited, or when it is not known")
+    ] = None
+    exitcode: ExitCode | None = None
+    last_events: Annotated[list[str], Meta(description="the driver's last calls")] = []
+    frames: Annotated[
+        list[str], Meta(description="what faulthandler wrote, with the Python frames, innermost first")
+    ] = []
+
+
+class StickyRecord(_Event, kw_only=True, frozen=True):
+    """A test that left the contexts of its process with an unrecoverable error, or with work that never finishes."""
+
+    nodeid: _Nodeid
+    worker: _Worker = None
+    code: Annotated[ExitCode, Meta(description="the CUresult; -1 for work that never finishes")] = 0
+    error: Annotated[str, Meta(description="its name and code, or 'work that does not end'")] = ""
+    after: Annotated[Count, Meta(description="number of tests that ran in a fresh process because of it")] = 0
+
+
+class EndRecord(_Event, kw_only=True, frozen=True):
+    """The end of a run; absent after a crash."""
+
+    exitstatus: Annotated[ExitCode | None, Meta(description="pytest's exit status; null where it is not known")] = None
+    duration: Annotated[Seconds, Meta(description="seconds of the whole run")] = 0.0
+    counts: Annotated[dict[str, Count], Meta(description="number of attempts by outcome")] = {}
+    failing: Annotated[list[str], Meta(description="why the run fails although no test shows it")] = []
+    unlinked_modules: Annotated[
+        Count,
+        Meta(description="at least so many modules that an emulated driver loaded were made by no link that was seen"),
+    ] = 0
+
+
+Event = (
+    RunRecord
+    | FoundRecord
+    | CollectedRecord
+    | StartRecord
+    | LinkRecord
+    | UnsteeredRecord
+    | LibraryRecord
+    | ViolationRecord
+    | VerdictRecord
+    | TestRecord
+    | CrashRecord
+    | StickyRecord
+    | EndRecord
+)
+#: Each event by name, in the order in which a run first writes them.
+EVENTS: Final[Mapping[str, type[Event]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
+
 
 class RecordError(ValueError):
-    """The file is not a record file, or its format is newer than this version reads."""
+    """The file is not a record file, a value in it has another type, or its format is newer than this version reads."""
 
 
 class Writer:
@@ -88,47 +461,15 @@ class Writer:
         self._identity = identity(self._opened[0])
         self._descriptor: int | None = self._opened[0]
 
-    @overload
-    def write(self, event: Literal["run"], **content: Unpack[events.RunRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["found"], **content: Unpack[events.FoundRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["collected"], **content: Unpack[events.CollectedRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["start"], **content: Unpack[events.StartRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["link"], **content: Unpack[events.LinkRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["unsteered"], **content: Unpack[events.UnsteeredRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["library"], **content: Unpack[events.LibraryRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["violation"], *, nodeid: str | None, text: str, **details: object) -> None: ...
-    @overload
-    def write(self, event: Literal["verdict"], **content: Unpack[events.VerdictRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["test"], **content: Unpack[events.TestRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["crash"], **content: Unpack[events.CrashRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["sticky"], **content: Unpack[events.StickyRecord]) -> None: ...
-    @overload
-    def write(self, event: Literal["end"], **content: Unpack[events.EndRecord]) -> None: ...
-    def write(self, event: str, **content: Any) -> None:
+    def write(self, event: Event) -> None:
         """Append one event with the current time; values that JSON does not know are written as text.
 
         Does nothing after `close`.
-
-        Parameters
-        ----------
-        event : str
-            A name in `events.EVENTS`.
-        **content
-            The keys of the event.
         """
         if self._descriptor is None:
             return
-        line = json.dumps({"event": event, "time": time.time(), **content}, ensure_ascii=True, default=str) + "\n"
+        content = {"event": event.__struct_config__.tag, **msgspec.structs.asdict(event), "time": time.time()}
+        line = json.dumps(content, ensure_ascii=True, default=str) + "\n"
         try:
             self._append(line.encode("ascii"))
         except OSError as error:
@@ -185,269 +526,93 @@ def _write_all(descriptor: int, data: bytes) -> None:
         rest = rest[written:]
 
 
-# Each class has the keys of its event in `events` as attributes. A key that a file lacks has the default here.
-
-
-@dataclass(frozen=True)
-class Run:
-    """The environment of a run."""
-
-    time: float = 0.0
-    schema: int = SCHEMA
-    run: str = ""
-    cell: str | None = None
-    worker: str | None = None
-    python: str = ""
-    platform: str = ""
-    pytest: str = ""
-    argv: list[str] = field(default_factory=list)
-    settings: dict[str, events.SettingRecord] = field(default_factory=dict)
-    versions: dict[str, events.VersionRecord] = field(default_factory=dict)
-    arch: events.ArchRecord = field(default_factory=lambda: events.ArchRecord(requested=None, found=None))
-    facts: dict[str, Any] = field(default_factory=dict)
-    axes: dict[str, str] = field(default_factory=dict)
-    hidden: str = ""
-    origin: events.OriginRecord = field(
-        default_factory=lambda: events.OriginRecord(project=None, commit=None, branch=None, ci_url=None, dirty=None)
-    )
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a process has since a driver was emulated for markers, after `Run` was written."""
-
-    time: float = 0.0
-    worker: str | None = None
-    versions: dict[str, events.VersionRecord] = field(default_factory=dict)
-    arch: events.ArchRecord = field(default_factory=lambda: events.ArchRecord(requested=None, found=None))
-
-
-@dataclass(frozen=True)
-class Collected:
-    """The tests that the run was going to run, by file."""
-
-    time: float = 0.0
-    tests: dict[str, list[str]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Start:
-    """The start of an attempt; without a `Test` of the same worker and attempt, the attempt was cut short."""
-
-    time: float = 0.0
-    nodeid: str = ""
-    worker: str | None = None
-    attempt: int = 1
-
-
-@dataclass(frozen=True)
-class Link:
-    """One link, in or outside a test."""
-
-    time: float = 0.0
-    nodeid: str | None = None
-    worker: str | None = None
-    target: str = ""
-    backend: str = ""
-    inputs: list[events.InputRecord] = field(default_factory=list)
-    versions: events.LinkVersionsRecord = field(
-        default_factory=lambda: events.LinkVersionsRecord(driver=None, nvjitlink=None)
-    )
-    duration: float = 0.0
-    result: str = "ok"
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class Unsteered:
-    """One link that no target steers, in or outside a test."""
-
-    time: float = 0.0
-    nodeid: str | None = None
-    worker: str | None = None
-    via: str = ""
-    call: str = ""
-    where: str = ""
-    backend: str = "unknown"
-    result: str = "ok"
-    forced: str | None = None
-
-
-@dataclass(frozen=True)
-class Library:
-    """A CUDA library that a process of the run has loaded."""
-
-    time: float = 0.0
-    nodeid: str | None = None
-    worker: str | None = None
-    during: str = ""
-    name: str = ""
-    soname: str = ""
-    path: str = ""
-    real_path: str = ""
-    place: str = ""
-    owner: str = ""
-    version: str = ""
-    witness: str = ""
-    for_whom: str = ""
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A broken lifetime rule; `details` has the keys that the emulated driver added."""
-
-    time: float = 0.0
-    nodeid: str | None = None
-    text: str = ""
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A verdict of the guard rails."""
-
-    time: float = 0.0
-    nodeid: str | None = None
-    status: str = ""
-    rule: str = ""
-    message: str = ""
-    fix: str = ""
-    otherwise: str = ""
-    items: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Test:
-    """The result of one attempt of a test."""
-
-    __test__ = False  # pytest: not a test class
-
-    time: float = 0.0
-    nodeid: str = ""
-    worker: str | None = None
-    attempt: int = 1
-    outcome: str = ""
-    duration: float = 0.0
-    reason: str = ""
-    longrepr: str = ""
-    backends: dict[str, int] = field(default_factory=dict)
-    links: int = 0
-    violations: int = 0
-    documented: events.DocumentedRecord | None = None
-    missing: str | None = None
-    subtests: list[events.SubtestRecord] = field(default_factory=list)
-    refused: list[events.RefusedRecord] = field(default_factory=list)
-    unsteered: int = 0
-    cause: events.CauseRecord | None = None
-
-
-@dataclass(frozen=True)
-class Crash:
-    """The death of a process."""
-
-    time: float = 0.0
-    nodeid: str | None = None
-    worker: str | None = None
-    signal: str | None = None
-    exitcode: int | None = None
-    last_events: list[str] = field(default_factory=list)
-    frames: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Sticky:
-    """A test that left the contexts of its process unusable."""
-
-    time: float = 0.0
-    nodeid: str = ""
-    worker: str | None = None
-    code: int = 0
-    error: str = ""
-    after: int = 0
-
-
-@dataclass(frozen=True)
-class End:
-    """The end of a run; absent after a crash."""
-
-    time: float = 0.0
-    exitstatus: int = 0
-    duration: float = 0.0
-    counts: dict[str, int] = field(default_factory=dict)
-    failing: list[str] = field(default_factory=list)
-    unlinked_modules: int = 0
-
-
 @dataclass
 class Recording:
     """The content of one record file.
 
     Attributes
     ----------
-    run : Run or None
+    run : RunRecord or None
         The last run in the file, when several were appended; None when the file was cut in its first line.
-    found : Found or None
+    found : FoundRecord or None
         None when no driver was emulated for markers; with several workers, that of the last one.
-    collected : Collected or None
+    collected : CollectedRecord or None
         None when the run did not finish collecting.
-    starts : list of Start
-    tests : list of Test
-    links : list of Link
-    unsteered : list of Unsteered
-    libraries : list of Library
-    violations : list of Violation
-    verdicts : list of Verdict
-    crashes : list of Crash
-    sticky : list of Sticky
-    end : End or None
+    end : EndRecord or None
         None when the run did not finish.
     truncated : bool
         Whether the last line was cut.
     """
 
-    run: Run | None = None
-    found: Found | None = None
-    collected: Collected | None = None
-    starts: list[Start] = field(default_factory=list)
-    tests: list[Test] = field(default_factory=list)
-    links: list[Link] = field(default_factory=list)
-    unsteered: list[Unsteered] = field(default_factory=list)
-    libraries: list[Library] = field(default_factory=list)
-    violations: list[Violation] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
-    crashes: list[Crash] = field(default_factory=list)
-    sticky: list[Sticky] = field(default_factory=list)
-    end: End | None = None
+    run: RunRecord | None = None
+    found: FoundRecord | None = None
+    collected: CollectedRecord | None = None
+    starts: list[StartRecord] = field(default_factory=list)
+    tests: list[TestRecord] = field(default_factory=list)
+    links: list[LinkRecord] = field(default_factory=list)
+    unsteered: list[UnsteeredRecord] = field(default_factory=list)
+    libraries: list[LibraryRecord] = field(default_factory=list)
+    violations: list[ViolationRecord] = field(default_factory=list)
+    verdicts: list[VerdictRecord] = field(default_factory=list)
+    crashes: list[CrashRecord] = field(default_factory=list)
+    sticky: list[StickyRecord] = field(default_factory=list)
+    end: EndRecord | None = None
     truncated: bool = False
 
     @property
-    def unfinished(self) -> list[Start]:
+    def unfinished(self) -> list[StartRecord]:
         """Attempts that began and have no result, because of a crash or an interruption."""
         done = {(test.nodeid, test.worker, test.attempt) for test in self.tests}
         return [start for start in self.starts if (start.nodeid, start.worker, start.attempt) not in done]
 
 
-_Event = TypeVar(
-    "_Event",
-    Run,
-    Found,
-    Collected,
-    Start,
-    Link,
-    Unsteered,
-    Library,
-    Violation,
-    Verdict,
-    Test,
-    Crash,
-    Sticky,
-    End,
-)
+#: The attributes of `Recording` that have the events of which a run has several.
+_SEVERAL: Final[Mapping[type[Event], str]] = {
+    StartRecord: "starts",
+    TestRecord: "tests",
+    LinkRecord: "links",
+    UnsteeredRecord: "unsteered",
+    LibraryRecord: "libraries",
+    ViolationRecord: "violations",
+    VerdictRecord: "verdicts",
+    CrashRecord: "crashes",
+    StickyRecord: "sticky",
+}
+_decoder: Final = msgspec.json.Decoder(Event)
 
 
-def _known(kind: type[_Event], content: Mapping[str, Any]) -> _Event:
-    """Return an event with the keys that its class has."""
-    return kind(**{entry.name: content[entry.name] for entry in fields(kind) if entry.name in content})
+def decode(line: bytes) -> tuple[Event | None, Sequence[str]]:
+    """Return the event of a line, and what is wrong with it.
+
+    A value of another type is left out and named, so that the rest counts. The event is None if this version does not
+    know it. A run of a format that this version does not read has `RunRecord.schema` 0.
+
+    Raises
+    ------
+    RecordError
+        If the line is not an event.
+    """
+    try:
+        return _decoder.decode(line), ()
+    except (msgspec.MsgspecError, ValueError, RecursionError):  # also of NaN and lone surrogates, which Python reads
+        pass
+    try:
+        content = json.loads(line)
+        name = content["event"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RecordError("is not an event") from error
+    from . import mend
+
+    kind = EVENTS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        return None, [f"event is {mend.described(name)}, which is unknown; install a newer pytest-cudalink"]
+    version = content.get("schema", SCHEMA)
+    if kind is not RunRecord or (type(version) is int and version == SCHEMA):
+        return mend.mended(kind, content, name)
+    known = f"this version reads formats up to {SCHEMA}"
+    fault = f"run.schema is {mend.described(version)}; {known}; install a newer pytest-cudalink"
+    run, _ = mend.mended(RunRecord, {**content, "schema": SCHEMA}, name)
+    return msgspec.structs.replace(run, schema=0), [fault]
 
 
 def parse(lines: Iterable[bytes]) -> Recording:
@@ -459,83 +624,33 @@ def parse(lines: Iterable[bytes]) -> Recording:
     Raises
     ------
     RecordError
-        If a line other than the last is not an event, or the format is newer than `SCHEMA`; names the line.
+        If a line other than the last is not an event, a value has another type, or the format is newer than `SCHEMA`;
+        names the line.
     """
-    found = Recording()
-    broken: int | None = None
+    result = Recording()
+    broken = ""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        if broken is not None:
-            msg = f"line {broken} is not an event"
-            raise RecordError(msg)
-        content = _event(line)
-        if content is None:
-            broken = number
+        if broken:
+            raise RecordError(broken)
+        try:
+            event, faults = decode(line)
+        except RecordError as error:
+            broken = f"line {number} {error}"
             continue
-        if content["event"] == "run":
-            found = Recording(run=_run(content, number))
+        if event is None:
+            continue
+        if faults:
+            raise RecordError(f"line {number}: {faults[0]}")
+        if isinstance(event, RunRecord):
+            result = Recording(run=event)
+        elif name := _SEVERAL.get(type(event)):
+            getattr(result, name).append(event)
         else:
-            _add(found, content)
-    found.truncated = broken is not None
-    return found
-
-
-def _event(line: bytes) -> dict[str, Any] | None:
-    """Return the event of a line; None if the line is not an event."""
-    try:
-        content = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if isinstance(content, dict) and isinstance(content.get("event"), str):
-        return content
-    return None
-
-
-def _run(content: Mapping[str, Any], number: int) -> Run:
-    run = _known(Run, content)
-    if fault := format_fault(run.schema):
-        msg = f"line {number} {fault}"
-        raise RecordError(msg)
-    return run
-
-
-def format_fault(version: object) -> str:
-    """Return why records of a format are not read, and what to do; empty if they are."""
-    if type(version) is int and 1 <= version <= SCHEMA:
-        return ""
-    from .checks import described  # a run that only writes records does without the checks
-
-    known = f"this version reads formats up to {SCHEMA}"
-    return f"has format {described(version)}; {known}; install a newer pytest-cudalink"
-
-
-#: The events of which a run has one at most, and those of which it has several with the list of each.
-_SINGLE: Final[Mapping[str, Any]] = {"found": Found, "collected": Collected, "end": End}
-_SEVERAL: Final[Mapping[str, tuple[Any, str]]] = {
-    "start": (Start, "starts"),
-    "test": (Test, "tests"),
-    "link": (Link, "links"),
-    "unsteered": (Unsteered, "unsteered"),
-    "library": (Library, "libraries"),
-    "verdict": (Verdict, "verdicts"),
-    "crash": (Crash, "crashes"),
-    "sticky": (Sticky, "sticky"),
-}
-
-
-def _add(found: Recording, content: Mapping[str, Any]) -> None:
-    """Add an event to the content of a file; one of a later version is ignored."""
-    kind = content["event"]
-    if kind in _SINGLE:
-        setattr(found, kind, _known(_SINGLE[kind], content))
-    elif kind in _SEVERAL:
-        known, name = _SEVERAL[kind]
-        getattr(found, name).append(_known(known, content))
-    elif kind == "violation":
-        own = {"event", "time", *events.ViolationRecord.__annotations__}
-        details = {key: value for key, value in content.items() if key not in own}
-        found.violations.append(_known(Violation, {**content, "details": details}))
+            setattr(result, str(event.__struct_config__.tag), event)
+    result.truncated = bool(broken)
+    return result
 
 
 def read(path: str | os.PathLike[str]) -> Recording:
@@ -562,6 +677,27 @@ def read(path: str | os.PathLike[str]) -> Recording:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of one line (draft 2020-12), as published in ``matrices/records.schema.json``."""
-    from .schema import schema as made
+    _, definitions = msgspec.json.schema_components(list(EVENTS.values()), ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:pytest-cudalink:records:{SCHEMA}",
+        "title": "One line of a record file of pytest-cudalink",
+        "description": "A file has one JSON object per line. The first is a run. A key that a line lacks has its "
+        "default. Readers ignore keys that they do not know, name events that they do not know, and read a file as "
+        "far as it goes.",
+        "type": "object",
+        "required": ["event", "time"],
+        "properties": {"event": {"type": "string"}},
+        "allOf": [
+            {
+                "if": {"properties": {"event": {"const": name}}},
+                "then": {"$ref": f"#/$defs/{kind.__name__}"},
+            }
+            for name, kind in EVENTS.items()
+        ],
+        "$defs": definitions,
+    }
 
-    return made()
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(schema(), indent=2) + "\n")

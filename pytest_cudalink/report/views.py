@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import asdict
+
 from ..plurals import counted, listed
 from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Change, Comparison, incomplete
-from .events import CauseRecord
 from .matrix_report import Group, MatrixReport
+from .records import CauseRecord
 from .safe_text import line
 from .wording import (
     by_cause,
@@ -283,18 +285,12 @@ def _not_run(report: MatrixReport) -> Section:
 
 
 def _violations(report: MatrixReport) -> Section:
-    rows = (
-        (cell.name, str(one.get("nodeid")), str(one.get("text"))) for cell in report.cells for one in cell.violations
-    )
+    rows = ((cell.name, one.nodeid or "outside tests", one.text) for cell in report.cells for one in cell.violations)
     return section("violations", "Lifetime violations", ("cell", "test", "what"), rows, "violations")
 
 
 def _sticky(report: MatrixReport) -> Section:
-    rows = (
-        (cell.name, str(one.get("nodeid")), str(one.get("error")), int(one.get("after") or 0))
-        for cell in report.cells
-        for one in cell.sticky
-    )
+    rows = ((cell.name, one.nodeid, one.error, one.after) for cell in report.cells for one in cell.sticky)
     return section(
         "sticky",
         "Left the contexts unusable",
@@ -318,18 +314,11 @@ def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
     cells: dict[tuple[bool, str, str, str, str, str], dict[str, None]] = {}
     for cell in report.cells:
         for one in cell.unsteered:
-            forced = one["forced"]
-            follows = forced is None or one["backend"] in (forced, "unknown")
-            how = (
-                follows,
-                one["via"],
-                one["call"],
-                one["where"] or "unknown",
-                unsteered_on(one["backend"]),
-                forced or "",
-            )
+            forced = one.forced
+            follows = forced is None or one.backend in (forced, "unknown")
+            how = follows, one.via, one.call, one.where or "unknown", unsteered_on(one.backend), forced or ""
             if forced is not None or not forced_only:
-                places[how] += one["number"]
+                places[how] += one.number
                 cells.setdefault(how, {})[cell.name] = None
     rows: list[tuple[str | int | float, ...]] = [
         (*place[1:], number, few(list(cells[place]))) for place, number in sorted(places.items())
@@ -379,13 +368,12 @@ def _loaded(report: MatrixReport) -> list[tuple[tuple[str, ...], dict[str, dict[
     found: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
     for cell in report.cells:
         for one in cell.libraries:
-            name = str(one.get("soname") or one.get("name") or "")
-            owner, place = str(one.get("owner") or ""), str(one.get("place") or "")
-            key = (name, str(one.get("version") or "not known"), f"{place}: {owner}" if owner else place)
+            place = f"{one.place}: {one.owner}" if one.owner else one.place
+            key = one.soname or one.name, one.version or "not known", place
             entry = found.setdefault(key, {"cells": {}, "path": {}, "for_whom": {}})
             entry["cells"][cell.name] = None
-            entry["path"][str(one.get("path") or "")] = None
-            entry["for_whom"][str(one.get("for_whom") or "not known")] = None
+            entry["path"][one.path] = None
+            entry["for_whom"][one.for_whom or "not known"] = None
     return sorted(found.items(), key=lambda pair: pair[0])
 
 
@@ -457,10 +445,10 @@ def _crashed(report: MatrixReport) -> Section:
     rows = (
         (
             cell.name,
-            str(crash.get("nodeid") or "outside tests"),
+            crash.nodeid or "outside tests",
             ended_by(crash),
-            " → ".join(call_in_words(str(one)) for one in (crash.get("last_events") or [])[-3:]),
-            " ← ".join([str(one).strip() for one in crash.get("frames") or [] if "File" in str(one)][:3]),
+            " → ".join(map(call_in_words, crash.last_events[-3:])),
+            " ← ".join([frame.strip() for frame in crash.frames if "File" in frame][:3]),
         )
         for cell in report.cells
         for crash in cell.crashes
@@ -479,7 +467,8 @@ def _crashed(report: MatrixReport) -> Section:
 def _verdicts(report: MatrixReport) -> Section:
     """Return a row for each cause, as in pytest's summary."""
     rows = []
-    for verdicts in by_cause({**verdict, "cell": cell.name} for cell in report.cells for verdict in cell.verdicts):
+    every = ({**asdict(verdict), "cell": cell.name} for cell in report.cells for verdict in cell.verdicts)
+    for verdicts in by_cause(every):
         first, messages = verdicts[0], {verdict.get("message") for verdict in verdicts}
         more = f" (and {counted(len(messages) - 1, 'other')} for the same cause)" if len(messages) > 1 else ""
         names = list(dict.fromkeys(verdict["cell"] for verdict in verdicts))
@@ -563,10 +552,10 @@ def _versions(report: MatrixReport) -> Section:
         (
             cell.name,
             name,
-            str(version.get("requested") or ""),
-            str(version.get("found") or "none"),
-            str(version.get("kind") or ""),
-            str(version.get("source") or ""),
+            version.get("requested") or "",
+            version.get("found") or "none",
+            version.get("kind") or "",
+            version.get("source") or "",
         )
         for cell in report.cells
         for name in report.version_names

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..plurals import counted
 from . import safe_text
+
+if TYPE_CHECKING:
+    from .records import CrashRecord
 
 __all__ = [
     "EVENTS_UNWRITTEN",
@@ -39,12 +42,12 @@ _FAILED: Final = " failed"
 _NO_DRIVER: Final = "no CUDA driver"
 
 
-def ended_by(crash: Mapping[str, Any]) -> str:
+def ended_by(crash: CrashRecord) -> str:
     """Return what ended a process: ``"SIGSEGV"``, ``"exit code 3"``, or why that is unknown and what shows it."""
-    if crash.get("signal"):
-        return str(crash["signal"])
-    if crash.get("exitcode") is not None:
-        return f"exit code {crash['exitcode']}"
+    if crash.signal:
+        return crash.signal
+    if crash.exitcode is not None:
+        return f"exit code {crash.exitcode}"
     return "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-processes=isolated shows it"
 
 
@@ -117,7 +120,7 @@ def explanation(cause: Mapping[str, Any]) -> str:
     Parameters
     ----------
     cause : mapping
-        As `events.CauseRecord`.
+        As `records.CauseRecord`.
     """
     lines = [f"error  {safe_text.line(cause['what'])}", f"why    {safe_text.line(cause['why'])}"]
     lines += [f"{'' if number else 'fix':<6} {safe_text.line(text)}" for number, text in enumerate(cause["fix"])]

@@ -26,7 +26,7 @@ from .. import emulator, toolchains
 from ..artifacts import inspect
 from ..linker import sample
 from ..report import whole_file
-from ..report.checks import described, sound
+from ..report.mend import described, mended
 from ..report.records import RecordError
 from ..report.views import Section, section
 from ..signals import signal_name
@@ -399,20 +399,16 @@ def load(path: Path) -> list[Measurement]:
 
 def _measurement(row: object, place: str) -> Measurement:
     """Return a measurement of a file; keys of a later version are ignored."""
-    found, wrong = sound(Measurement, row, place)
-    known = {name: found[name] for name in Measurement.__dataclass_fields__ if found.get(name) is not None}
+    found, wrong = mended(Measurement, row, place)
     choices = {"step": tuple(_TITLES), "kind": ALL_KINDS}
     wrong += [
-        f"{place}.{name} is {described(known[name])}; expected one of {', '.join(choices[name])}"
+        f"{place}.{name} is {described(getattr(found, name))}; expected one of {', '.join(choices[name])}"
         for name in choices
-        if name in known and known[name] not in choices[name]
-    ]
-    wrong += [
-        f"{place}.{name} is missing" for name in ("producer", "consumer", "kind", "step", "ok") if name not in known
+        if getattr(found, name) not in choices[name]
     ]
     if wrong:
         raise RecordError(wrong[0])
-    return Measurement(**{**known, "packages": tuple(known.get("packages", ()))})
+    return found
 
 
 # --- showing

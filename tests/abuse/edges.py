@@ -31,6 +31,7 @@ from typing import Any, Final, NamedTuple
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 from pytest_cudalink.process import last_words, notes, preload
 from pytest_cudalink.report import Writer
+from pytest_cudalink.report.records import ViolationRecord
 
 from .mutations import SAMPLES, Subject, damaged
 from .ways import Outcome, Way
@@ -202,7 +203,7 @@ class _Held:
             lambda: cuda.cuMemMap(self._reserved, size, ctypes.c_size_t(), self._physical, ctypes.c_uint64()),
             lambda: cuda.cuExternalMemoryGetMappedBuffer(ctypes.byref(address), self._external, buffer),
             lambda: cuda.cuModuleUnload(None),  # an event
-            lambda: self._writer.write("violation", nodeid=None, text="one"),
+            lambda: self._writer.write(ViolationRecord(nodeid=None, text="one")),
         ]
         self._pick.shuffle(calls)
         for call in calls[: self._pick.randrange(1, len(calls) + 1)]:

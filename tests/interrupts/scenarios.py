@@ -26,7 +26,7 @@ from pytest_cudalink.linker.backends.state import LinkState
 from pytest_cudalink.plugin import backends, fixtures
 from pytest_cudalink.process import imports, jitlink_calls, preload
 from pytest_cudalink.report import whole_file
-from pytest_cudalink.report.records import Writer
+from pytest_cudalink.report.records import ViolationRecord, Writer
 from pytest_cudalink.targets import steering, unsteered
 from pytest_cudalink.targets.bundled import Bundled
 from pytest_cudalink.targets.choice import Backend, BackendChoice
@@ -458,8 +458,8 @@ _FOLDER = Path(tempfile.gettempdir())  # set by `walk_of`
 def write_records() -> None:
     """Write a record file."""
     with Writer(_FOLDER / "records.jsonl", anew=True) as writer:
-        writer.write("violation", nodeid=None, text="one")
-        writer.write("violation", nodeid=None, text="two")
+        writer.write(ViolationRecord(nodeid=None, text="one"))
+        writer.write(ViolationRecord(nodeid=None, text="two"))
 
 
 def check_records() -> None:
@@ -468,7 +468,7 @@ def check_records() -> None:
     text = file.read_text() if file.exists() else ""
     assert not text or text.endswith("\n"), "half a line"
     with Writer(file) as writer:
-        writer.write("violation", nodeid=None, text="three")
+        writer.write(ViolationRecord(nodeid=None, text="three"))
     assert file.read_text() == text + file.read_text()[len(text) :]
     file.unlink()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_cudalink import cli
 from pytest_cudalink.matrix import Cell
 from pytest_cudalink.matrix.shards import parse_shard, read_durations, shard, spread
-from pytest_cudalink.report.records import Writer
+from pytest_cudalink.report.records import EndRecord, RunRecord, TestRecord, Writer
 
 
 @given(
@@ -48,10 +48,10 @@ def record(path: Path, cell: str, *seconds: float | None) -> Path:
     """Write a record of runs of a cell, one after the other; a run without seconds does not finish."""
     with Writer(path) as writer:
         for one in seconds:
-            writer.write("run", schema=1, cell=cell)
-            writer.write("test", nodeid="test_a.py::test", outcome="passed")
+            writer.write(RunRecord(cell=cell))
+            writer.write(TestRecord(nodeid="test_a.py::test", outcome="passed"))
             if one is not None:
-                writer.write("end", exitstatus=0, duration=one)
+                writer.write(EndRecord(exitstatus=0, duration=one))
     return path
 
 

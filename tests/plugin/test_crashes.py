@@ -16,6 +16,7 @@ from pytest_cudalink import cli
 from pytest_cudalink.matrix import runner
 from pytest_cudalink.report import Writer, read
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.records import EndRecord, RunRecord, StartRecord
 from tests.nested import NO_AUTOLOAD, with_plugins
 
 slow = pytest.mark.slow
@@ -94,20 +95,20 @@ def test_plain(run, pytester, name) -> None:
     assert ended.cell.fault == "the run did not finish (2 tests recorded, 1 lost)"
     assert fails_on_crash(pytester)
     (crash,) = ended.cell.crashes
-    assert crash["nodeid"] == "test_it.py::test_dies"
+    assert crash.nodeid == "test_it.py::test_dies"
     detail = ended.cell.details["test_it.py::test_dies"]
     assert "--cudalink-processes=isolated or restarted" in detail.text
     if ended_by in NOTED:
-        assert crash["signal"] == ended_by
+        assert crash.signal == ended_by
         assert detail.reason == f"the process ended while this test ran, by {ended_by}"
-        assert crash["frames"][0].startswith("Fatal Python error: ")
-        assert all("_pytest" not in frame for frame in crash["frames"])
-        assert name == "abort_in_a_thread" or any("test_it.py" in frame for frame in crash["frames"])
+        assert crash.frames[0].startswith("Fatal Python error: ")
+        assert all("_pytest" not in frame for frame in crash.frames)
+        assert name == "abort_in_a_thread" or any("test_it.py" in frame for frame in crash.frames)
         # what faulthandler wrote still reaches the terminal, once, with the way out
         assert ended.result.stderr.str().count("Fatal Python error") == 1
         assert "--cudalink-processes=isolated runs each test in its own\nprocess" in ended.result.stderr.str()
     else:
-        assert crash["signal"] is None
+        assert crash.signal is None
         assert (
             "unknown: the process wrote nothing (SIGKILL, os._exit); --cudalink-processes=isolated shows it"
             in detail.text
@@ -127,13 +128,13 @@ def test_elsewhere(run, pytester, arguments) -> None:
     assert ended.cell.finished
     assert not ended.cell.without_result
     assert fails_on_crash(pytester)
-    found = {crash["nodeid"].rpartition("::test_")[2]: crash for crash in ended.cell.crashes}
+    found = {crash.nodeid.rpartition("::test_")[2]: crash for crash in ended.cell.crashes}
     assert len(found) == len(ended.cell.crashes) == len(DEATHS)
-    assert {name: crash["signal"] for name, crash in found.items()} == {name: end for name, (_, end) in DEATHS.items()}
+    assert {name: crash.signal for name, crash in found.items()} == {name: end for name, (_, end) in DEATHS.items()}
     assert found["exit_3"]["exitcode"] == 3
     assert found["exit_0"]["exitcode"] == 0
     for name, (_, ended_by) in DEATHS.items():
-        assert bool(found[name].get("frames")) == (ended_by in NOTED), name
+        assert bool(found[name].frames) == (ended_by in NOTED), name
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_rerun_after_crash(run, pytester, deaths) -> None:
     assert ended.cell.counts == {"P": 1 + 3 * len(names), "C": len(names)}
     assert not ended.cell.without_result
     assert fails_on_crash(pytester)
-    assert {crash["nodeid"].rpartition("::test_")[2]: crash["signal"] for crash in ended.cell.crashes} == {
+    assert {crash.nodeid.rpartition("::test_")[2]: crash.signal for crash in ended.cell.crashes} == {
         name: end for name, (_, end) in names.items()
     }
     # the tests between two crashes share a process and its fixtures
@@ -209,8 +210,8 @@ def test_at_interpreter_exit(run, pytester, arguments) -> None:
     """A process that dies after its last test is a crash: of the test that was alone in it, else outside tests."""
     ended = run(AT_EXIT, *arguments)
     (crash,) = ended.cell.crashes
-    assert crash["signal"] == "SIGABRT"
-    assert crash["nodeid"] == ("test_it.py::test_last" if arguments == MODES["isolated"] else None)
+    assert crash.signal == "SIGABRT"
+    assert crash.nodeid == ("test_it.py::test_last" if arguments == MODES["isolated"] else None)
     assert fails_on_crash(pytester)
     assert ended.result.ret != 0 or arguments == MODES["xdist"]  # xdist has what it needs from the worker
 
@@ -224,7 +225,7 @@ def test_while_collecting(run, pytester, how, mode) -> None:
     )
     assert ended.tests == {}
     assert ended.cell.crashes
-    assert {crash["nodeid"] for crash in ended.cell.crashes} == {None}
+    assert {crash.nodeid for crash in ended.cell.crashes} == {None}
     assert fails_on_crash(pytester)
 
 
@@ -262,7 +263,7 @@ def test_dies():
     os.abort()
 """
     (crash,) = run(module, "--cudalink-driver=13.0").cell.crashes
-    assert any('"call":"cuLinkComplete"' in event for event in crash["last_events"])
+    assert any('"call":"cuLinkComplete"' in event for event in crash.last_events)
 
 
 def test_every_form_of_the_report_says_crashed(run, pytester, capsys) -> None:
@@ -296,8 +297,8 @@ def test_the_runner_of_a_cell_knows_the_end(tmp_path, code, how) -> None:
     path = tmp_path / ".cudalink" / "c.jsonl"
     cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)}, name="c", runs_pytest=True)
     with Writer(path) as writer:
-        writer.write("run", schema=1, cell="c")
-        writer.write("start", nodeid="t.py::t", worker=None, attempt=1)
+        writer.write(RunRecord(cell="c"))
+        writer.write(StartRecord(nodeid="t.py::t"))
     words = runner.conclude(cell, tmp_path, code)
     assert words.startswith(f"pytest {how} (t.py::t); run with --cudalink-processes=isolated or restarted, so that")
     runner.conclude(cell, tmp_path, code)  # a second word on the same
@@ -311,8 +312,8 @@ def test_the_runner_believes_a_record_that_ended(tmp_path) -> None:
     path = tmp_path / ".cudalink" / "c.jsonl"
     cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)}, name="c", runs_pytest=True)
     with Writer(path) as writer:
-        writer.write("run", schema=1, cell="c")
-        writer.write("end", exitstatus=1, duration=1.0, counts={})
+        writer.write(RunRecord(cell="c"))
+        writer.write(EndRecord(exitstatus=1, duration=1.0))
     assert runner.conclude(cell, tmp_path, 1) == ""
     assert read(path).crashes == []
     assert "was killed by SIGABRT (after the last test)" in runner.conclude(cell, tmp_path, -6)

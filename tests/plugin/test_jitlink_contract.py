@@ -68,7 +68,7 @@ def test_violation_fails_its_test(run, pytester) -> None:
     (one,) = records.violations
     assert one.nodeid is not None
     assert one.nodeid.endswith("::test_destroyed")
-    assert one.details["rule"] == "destroyed"
+    assert one.rule == "destroyed"
     assert [test.violations for test in records.tests] == [0, 1, 0]
 
 

@@ -430,6 +430,6 @@ LOG = ctypes.create_string_buffer(4096)
     result, found = run(module, "--cudalink-checks=lifetimes=report")
     (violation,) = found.violations
     assert violation.nodeid.endswith("::test_frees_too_early")
-    assert violation.details["rule"] == "CU_JIT_INFO_LOG_BUFFER"
+    assert violation.rule == "CU_JIT_INFO_LOG_BUFFER"
     assert found.tests[0].violations == 1
     result.stdout.fnmatch_lines(["1 lifetime violation"])

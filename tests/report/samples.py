@@ -5,10 +5,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from pytest_cudalink.report import records
-from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
+from pytest_cudalink.report.records import (
+    CrashRecord,
+    EndRecord,
+    LinkRecord,
+    RunRecord,
+    StartRecord,
+    TestRecord,
+    UnsteeredRecord,
+    VerdictRecord,
+    ViolationRecord,
+    Writer,
+)
 
 #: What no form may contain, but the ends of its own lines: characters that are obeyed or not seen.
 OBEYED = re.compile(
@@ -36,7 +47,7 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
     A name with a dot in it is a file's. ``causes`` has the causes of tests by name.
     """
     file = folder / f"{cell}.jsonl"
-    with records.Writer(file) as writer:
+    with Writer(file) as writer:
         driver = axes.get("driver", "13.0")
         versions = {
             "ctk": {"requested": axes.get("asked"), "found": axes.get("ctk", "13.0") + ".2", "kind": "real"},
@@ -44,42 +55,42 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
             **axes.get("versions", {}),
         }
         writer.write(
-            "run",
-            schema=1,
-            run=cell,
-            cell=cell,
-            python=axes.get("python", "3.11") + ".7",
-            settings={
-                name: {"value": axes.get(name, value), "source": "default"}
-                for name, value in (("backend", "auto"), ("policy", "strict-major"))
-            },
-            versions=versions,
-            arch={"requested": None, "found": "sm_90"},
+            RunRecord(
+                run=cell,
+                cell=cell,
+                python=axes.get("python", "3.11") + ".7",
+                settings={
+                    name: {"value": axes.get(name, value), "source": "default"}
+                    for name, value in (("backend", "auto"), ("policy", "strict-major"))
+                },
+                versions=versions,
+                arch={"requested": None, "found": "sm_90"},
+            )
         )
         for name, outcome in tests.items():
             nodeid = name if "." in name else f"tests/test_a.py::{name}"
-            writer.write("start", nodeid=nodeid, worker=None, attempt=1)
+            writer.write(StartRecord(nodeid=nodeid))
             if outcome == "cut":
                 continue
             backend = axes.get("linked", "nvjitlink")
-            writer.write("link", nodeid=nodeid, target="bundled", backend=backend, result=axes.get("result", "ok"))
+            writer.write(LinkRecord(nodeid=nodeid, target="bundled", backend=backend, result=axes.get("result", "ok")))
             documented = {"requirement": "driver >= 13", "raises": "222"} if outcome == "documented" else None
             outcome = "passed" if documented else outcome  # noqa: PLW2901
             reason = "" if outcome == "passed" else f"why {name}"
             cause = axes.get("causes", {}).get(name)
             fields = {"duration": 0.5, "reason": reason, "documented": documented, "cause": cause}
             longrepr = f"long {NASTY}" if outcome in ("failed", "error") else ""
-            writer.write("test", nodeid=nodeid, attempt=1, outcome=outcome, longrepr=longrepr, **fields)
+            writer.write(TestRecord(nodeid=nodeid, outcome=outcome, longrepr=longrepr, **fields))
         for verdict in axes.get("verdicts", ()):
-            writer.write("verdict", nodeid=None, **verdict)
+            writer.write(VerdictRecord(**verdict))
         for text in axes.get("violations", ()):
-            writer.write("violation", nodeid="tests/test_a.py::a", text=text)
+            writer.write(ViolationRecord(nodeid="tests/test_a.py::a", text=text))
         for where, linked in axes.get("unsteered", ()):
             place = {"via": "cuda.bindings.driver", "call": "cuLinkComplete", "where": where, "backend": linked}
-            writer.write("unsteered", nodeid=None, worker=None, result="ok", forced="nvjitlink", **place)
+            writer.write(UnsteeredRecord(forced="nvjitlink", **place))
         if end:
             modules = axes.get("modules", 0)
-            writer.write("end", exitstatus=status, duration=2.5, counts={}, unlinked_modules=modules)
+            writer.write(EndRecord(exitstatus=status, duration=2.5, unlinked_modules=modules))
     return file
 
 
@@ -139,11 +150,13 @@ def matrix() -> MatrixReport:
             if (ctk, driver) == ("12.9", "13.0"):
                 cell.versions["ctk"]["requested"] = "13.0"
                 cell.violations = [
-                    {"nodeid": "tests/test_link_0.py::test_case[2]", "text": "log buffer freed before cuLinkDestroy"}
+                    ViolationRecord(
+                        nodeid="tests/test_link_0.py::test_case[2]", text="log buffer freed before cuLinkDestroy"
+                    )
                 ]
             if (ctk, driver) == ("13.0", "13.0"):
-                place = {"via": "cuda.bindings.driver", "call": "cuLinkComplete", "where": "sample/jit.py:41"}
-                cell.unsteered = [{**place, "backend": "driver", "forced": "driver", "number": 3}]
+                place = ("cuda.bindings.driver", "cuLinkComplete", "sample/jit.py:41")
+                cell.unsteered = [UnsteeredLinks(*place, "driver", "driver", 3)]
             for number in range(190 if driver == "none" else 200):
                 test = f"tests/test_link_{number // 40}.py::test_case[{number}]"
                 letter, detail = outcome(number, ctk, driver)
@@ -151,7 +164,7 @@ def matrix() -> MatrixReport:
                 if letter != "P":
                     cell.details[test] = detail
                 if letter == "C":
-                    cell.crashes = [{"nodeid": test, "signal": "SIGSEGV", "last_events": ["cuLinkAddData_v2"]}]
+                    cell.crashes = [CrashRecord(nodeid=test, signal="SIGSEGV", last_events=["cuLinkAddData_v2"])]
             cells.append(cell)
     reasons = {"ctk-13.2-gpu": "it needs a GPU; none was found", "ctk-13.0-python-3.13": "no Python 3.13 here"}
     return MatrixReport(cells, missing=[*reasons], reasons=reasons)

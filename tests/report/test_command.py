@@ -18,6 +18,7 @@ from pytest_cudalink.report.cell_run import CellRun
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
+from pytest_cudalink.report.records import LibraryRecord, ViolationRecord
 from tests.report.samples import OBEYED, write
 from tests.terminals import on_terminal
 
@@ -63,7 +64,7 @@ def test_the_first_line_is_the_verdict(origins, subject):
 
 def test_sentences_fit_80_columns():
     """A long verdict goes on in the next line, and no word is cut."""
-    found = report(violations=[{"nodeid": None, "text": "v"}], finished=False)
+    found = report(violations=[ViolationRecord(text="v")], finished=False)
     found.missing = ["two"]
 
     lines = text.plain(found).splitlines()[: text.plain(found).splitlines().index("")]
@@ -227,7 +228,7 @@ def test_an_unknown_tag_lists_the_known_ones(records, tmp_path, monkeypatch, cap
 
 
 def libraries(name, *found):
-    facts = [{"soname": one, "version": version, "place": "wheels", "path": f"/{one}"} for one, version in found]
+    facts = [LibraryRecord(soname=one, version=version, place="wheels", path=f"/{one}") for one, version in found]
     return CellRun(name, outcomes={"test_a.py::a": "P"}, finished=True, libraries=facts)
 
 
@@ -252,7 +253,7 @@ def test_libraries_of_a_terminal_are_those_that_differ():
 
 
 def pairs(cell):
-    return [(one["soname"], one["version"]) for one in cell.libraries]
+    return [(one.soname, one.version) for one in cell.libraries]
 
 
 SLOW = """

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.report.events import EVENTS
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
-from pytest_cudalink.report.records import RecordError
+from pytest_cudalink.report.records import EVENTS, RecordError
 
 from .samples import write
 from .test_merge import END, LINK, RUN, UNSTEERED, lines, result
@@ -117,11 +116,14 @@ BAD = line(**{**RUN, "cell": "bad"})
         (line(event="start", time=1.0, nodeid="x") + BAD + line(**END), ": events before line 2, the event 'run', are"),
         (BAD + b'{"cell": "other"\n' + line(**END), ": line 2 is not an event"),
         (BAD + b"no\n" + line(event="start", time=1.0, nodeid="x"), ": line 2 is not an event"),
-        (BAD + line(event="start", time=1.0, nodeid=7), ": start.nodeid is 7; expected a text"),
+        (BAD + line(event="start", time=1.0, nodeid=7), ": line 2: start.nodeid is 7; expected a text"),
         (b"\x7fELF\x00\x01\xff\n\x00\n", ": line 1 is not an event"),
         (line(event="end", time=1), " has no event 'run'; expected a file that --cudalink-report wrote"),
         (b'{"a": 1}\n', " has no event 'run'; expected a file that --cudalink-report wrote"),
-        (line(event="run", schema=1, cell="bad") + line(**END), ": line 1: run.time is None; expected seconds since"),
+        (
+            line(event="run", schema=1, cell="bad") + line(**END),
+            ": line 1: run.time is missing; expected seconds since",
+        ),
         (line(event="run", time=float("nan"), schema=1, cell="bad"), ": line 1: run.time is nan; expected seconds"),
         *(
             (
@@ -146,7 +148,10 @@ BAD = line(**{**RUN, "cell": "bad"})
         (BAD + line(**result({})) + line(**END), ": line 2: test.nodeid is an object; expected a text"),
         (BAD + line(**result("x", None)) + line(**END), ": line 2: test.outcome is missing; expected one of passed, "),
         (BAD + line(**result("x", "well")) + line(**END), ": line 2: test.outcome is 'well'; expected one of passed"),
-        (BAD + line(**result("x", ["passed"])) + line(**END), ": line 2: test.outcome is a list; expected a text"),
+        (
+            BAD + line(**result("x", ["passed"])) + line(**END),
+            ": line 2: test.outcome is a list; expected one of passed",
+        ),
         (BAD + line(**result("x", duration=float("nan"))) + line(**END), ": line 2: test.duration is nan; expected"),
         (BAD + line(**result("x", duration=True)) + line(**END), ": line 2: test.duration is True; expected a number"),
         (BAD + line(**result("x", reason=["a"])) + line(**END), ": line 2: test.reason is a list; expected a text"),
@@ -168,16 +173,12 @@ BAD = line(**{**RUN, "cell": "bad"})
         (BAD + line(event="verdict", items=[7]) + line(**END), ": line 2: verdict.items[0] is 7; expected a text"),
         (BAD + line(event="violation", text=7) + line(**END), ": line 2: violation.text is 7; expected a text"),
         (BAD + line(**{**END, "exitstatus": "0"}), ": line 2: end.exitstatus is '0'; expected a whole number"),
-        (BAD + line(event="tezt") + line(**END), ": line 2 is an event 'tezt', which is unknown; install a newer"),
-        (BAD + line(event=["test"]) + line(**END), ": line 2 is an event a list, which is unknown"),
+        (BAD + line(event="tezt") + line(**END), ": line 2: event is 'tezt', which is unknown; install a newer"),
+        (BAD + line(event=["test"]) + line(**END), ": line 2: event is a list, which is unknown"),
         (BAD + line(**END) + b"rest", ": line 3 is not an event"),
         (
-            BAD + line(event="violation", state=json.loads("[" * 40 + "]" * 40)) + line(**END),
-            ": line 2: violation.state is nested too deeply or has a number without a value; expected at most 8 levels",
-        ),
-        (
-            BAD + line(event="violation", state=[float("inf")]) + line(**END),
-            ": line 2: violation.state is nested too deeply or has a number without a value",
+            BAD + line(event="violation", history=[[[]]]) + line(**END),
+            ": line 2: violation.history[0] is a list; expected a",
         ),
         (
             BAD + line(event="start", time=1, nodeid="x")[:-1] + line(**result("x", "failed")) + line(**END),

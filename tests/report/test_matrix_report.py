@@ -7,9 +7,9 @@ import json
 import pytest
 
 from pytest_cudalink.report import views, wording
-from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
-from pytest_cudalink.report.records import RecordError
+from pytest_cudalink.report.records import CrashRecord, RecordError
 
 from .samples import LAUNCH, SKEW
 
@@ -37,7 +37,7 @@ def test_faults() -> None:
     assert stopped.fault == "pytest ended with exit status 99: unknown; 1 test not run"
     both = cell("c", {}, without_result=["a"], problems=["too few links"])
     assert both.fault == "the run stopped early: 1 test not run; too few links"
-    both.crashes = [{"nodeid": None, "worker": None, "last_events": []}]
+    both.crashes = [CrashRecord()]
     assert both.fault == "the run stopped early: 1 test lost in a crash; too few links"
     assert cell("c", {}, damage=["a", "b", "c"]).fault == "a; b; c"
     assert cell("c", {}, damage=[*"abcde"]).fault == "a; b; c; and 2 other faults of the records"
@@ -51,6 +51,7 @@ def test_faults() -> None:
         ("latest", None, "absent", None),
         ("real", "13.0", "real", None),
         ("real", "13.0", None, None),
+        ("real", "13.0", "", None),
         ("real", "13.0", "emulated", ("v", "real", "13.0 emulated")),
         ("real", None, "absent", ("v", "real", "absent")),
         ("real", None, "real", ("v", "real", "real")),
@@ -371,7 +372,7 @@ def test_a_saved_report_of_another_version(change, tmp_path) -> None:
         ({"details": {"t": "why"}}, "r.json: cells[0].details.t is 'why'; expected an object"),
         ({"duration": "9"}, "r.json: cells[0].duration is '9'; expected a number of seconds"),
         ({"weather": "rain"}, "r.json: cells[0].weather is unknown; install a newer pytest-cudalink"),
-        ({"links": {"driver": -(2**70)}}, f"r.json: cells[0].links.driver is {-(2**70)}; expected a whole number"),
+        ({"links": {"driver": -(2**70)}}, f"r.json: cells[0].links.driver is {-(2**70)}; expected 0 or more"),
     ],
 )
 def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
@@ -396,7 +397,8 @@ def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
     report = MatrixReport.load(file)
     first, second = report.cells
     assert first.name == f"{file}: cells[0]"
-    assert first.damage == [f"{file}: cells[0].{name} is missing" for name in ("name", "outcomes", "details")]
+    missing = ("name is missing; expected a text", "outcomes is missing", "details is missing")
+    assert first.damage == [f"{file}: cells[0].{words}" for words in missing]
     assert second.damage == [f"{file}: cells[1] is 'no cell'; expected an object"]
     assert report.damaged == {"x": "y", str(file): f"{file}.missing is 'gone'; expected a list"}
 
@@ -419,7 +421,7 @@ def test_keys_of_links() -> None:
 
 def test_crashes_and_what_they_lose() -> None:
     """Crashed tests count, and crashes that no test's result shows; tests are lost in a crash, or without an end."""
-    crashes = [{"nodeid": test, "worker": None, "last_events": []} for test in ("a", "b", None)]
+    crashes = [CrashRecord(nodeid=test) for test in ("a", "b", None)]
     cell = CellRun("c", finished=True, outcomes={"a": "P", "b": "C", "d": "C"}, crashes=crashes, without_result=["e"])
     assert (cell.crashed, cell.lost) == (4, ["e"])
     cell.crashes = []
@@ -438,11 +440,10 @@ def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
 def test_what_a_saved_place_has(tmp_path) -> None:
     """Every key is read; one that a saved report lacks has a value that can be shown, and half a pair is left out."""
     file = tmp_path / "saved.json"
-    place = {"via": "v", "call": "c", "where": "w", "backend": "driver", "forced": "nvjitlink", "number": 3}
+    place = UnsteeredLinks("v", "c", "w", "driver", "nvjitlink", 3)
     MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"], ["P"]]})]).save(file)
     (cell,) = MatrixReport.load(file).cells
-    nothing = {"via": "", "call": "", "where": "", "backend": "unknown", "forced": None, "number": 1}
-    assert cell.unsteered == [place, nothing]
+    assert cell.unsteered == [place, UnsteeredLinks("", "", "", "unknown", None, 1)]
     assert cell.differing == {"t": [["F", "x"]]}
 
 
@@ -459,8 +460,8 @@ def test_details_of_a_saved_cell() -> None:
     details = {
         "t": {"reason": None, "text": None},
         "gone": {"reason": "why"},
-        "u": {"cause": {"kind": "k", "fix": None}},
+        "u": {"cause": {"kind": "skew", "fix": None}},
     }
-    cause = {"kind": "k", "what": "", "why": "", "fix": []}
+    cause = {"kind": "skew", "what": "", "why": "", "fix": []}
     saved = _saved_cell({"name": "a", "outcomes": {"t": "F", "u": "F"}, "details": details}, "x")
     assert saved.details == {"t": Detail(), "u": Detail(cause=cause)}

@@ -10,12 +10,12 @@ from typing import Self
 
 import pytest
 
-from pytest_cudalink.report import records
-from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.plan import Plan
+from pytest_cudalink.report.records import CrashRecord, RecordError, VerdictRecord, ViolationRecord
 
 from .samples import SKEW
 
@@ -202,12 +202,16 @@ def test_links_by_backend(tmp_path) -> None:
 
 
 def test_events_are_kept_as_they_are(tmp_path) -> None:
-    """Violations, verdicts and crashes keep their keys; an event of a later version is named."""
+    """Violations, verdicts and crashes are; a key of a later version is left out, and an event of one is named."""
     events = [{"event": event, "time": 6.0, "nodeid": None, "more": 1} for event in ("violation", "verdict", "crash")]
     cell = one(lines(tmp_path / "c.jsonl", RUN, *events, {"event": "weather", "rain": True}, END))
 
-    assert [*cell.violations, *cell.verdicts, *cell.crashes] == events
-    unknown = f"{tmp_path / 'c.jsonl'}: line 5 is an event 'weather', which is unknown; install a newer pytest-cudalink"
+    assert [*cell.violations, *cell.verdicts, *cell.crashes] == [
+        ViolationRecord(time=6.0),
+        VerdictRecord(time=6.0),
+        CrashRecord(time=6.0),
+    ]
+    unknown = f"{tmp_path / 'c.jsonl'}: line 5: event is 'weather', which is unknown; install a newer pytest-cudalink"
     assert cell.damage == [unknown]
 
 
@@ -225,7 +229,8 @@ def test_a_run_without_an_end(tmp_path) -> None:
     }
     assert "ended by SIGSEGV" in cell.details["b"].text
     assert all("--cudalink-processes=isolated" in detail.text for detail in cell.details.values())
-    assert [(one["nodeid"], one.get("signal")) for one in cell.crashes] == [("b", "SIGSEGV"), ("c", None)]
+    assert all(len(detail.text.splitlines()) == 2 for detail in cell.details.values()), "a title without lines"
+    assert [(one.nodeid, one.signal) for one in cell.crashes] == [("b", "SIGSEGV"), ("c", None)]
     assert not cell.finished
     assert not cell.truncated
     ended = one(lines(tmp_path / "e.jsonl", RUN, *starts, result("a"), END))
@@ -274,13 +279,16 @@ def test_libraries_of_a_cell_and_its_shards(tmp_path) -> None:
     cudart, other = loaded(name="libcudart", real_path="/a"), loaded(name="libcudart", real_path="/b")
     nvrtc = loaded(name="libnvrtc", real_path="/a")
     one_shard = one(lines(tmp_path / "a.jsonl", RUN, cudart, other, {**cudart, "nodeid": "t.py::t"}, END))
-    assert [(found["name"], found["real_path"]) for found in one_shard.libraries] == [
+    assert [(found.name, found.real_path) for found in one_shard.libraries] == [
         ("libcudart", "/a"),
         ("libcudart", "/b"),
     ]
     later = one(lines(tmp_path / "b.jsonl", RUN, nvrtc, {**cudart, "nodeid": "t.py::later"}, END))
     joined = one_shard.joined(later).libraries
-    assert sorted((found["name"], found["real_path"], found["nodeid"]) for found in joined) == [
+    assert [
+        (found.name, found.real_path, found.nodeid)
+        for found in sorted(joined, key=lambda found: found.name + found.real_path)
+    ] == [
         ("libcudart", "/a", None),
         ("libcudart", "/b", None),
         ("libnvrtc", "/a", None),
@@ -297,7 +305,7 @@ def test_a_pass_without_a_name(tmp_path) -> None:
 def test_a_process_that_died_between_tests(tmp_path) -> None:
     """A record without an end is a crash also where every test that began has a result."""
     cell = one(lines(tmp_path / "c.jsonl", RUN, result("t.py::a")))
-    assert [crash["nodeid"] for crash in cell.crashes] == [None]
+    assert [crash.nodeid for crash in cell.crashes] == [None]
 
 
 @pytest.mark.parametrize(
@@ -305,6 +313,7 @@ def test_a_process_that_died_between_tests(tmp_path) -> None:
     [
         ([RUN, {**result(), "time": 7.5}], "", 2.5),
         ([RUN, result(), {"event": "start", "time": 8.25, "nodeid": "x"}], "", 3.25),
+        ([RUN, {**result(), "time": 7.5}, {"event": "link"}], "", 2.5),
         ([RUN, {**result(), "time": 7.5}], '{"event": "test", "time": 9', 2.5),
         ([RUN, {**result(), "time": 4.0}], "", 0.0),
         ([{**RUN, "time": None}, {**result(), "time": 7.5}], "", 0.0),
@@ -337,7 +346,7 @@ def test_several_runs_in_one_file(tmp_path) -> None:
     first, second = merge([lines(tmp_path / "c.jsonl", *events)]).cells
 
     assert (first.name, first.outcomes, first.finished, first.fault) == ("c", {"old": "P"}, True, "")
-    assert (second.name, second.outcomes, second.finished) == ("d", {"new": "P"}, False)
+    assert (second.name, second.outcomes, second.finished, second.damage) == ("d", {"new": "P"}, False, [])
 
 
 @pytest.mark.parametrize("schema", [0, 2, None, "1", True, [1]])
@@ -347,7 +356,7 @@ def test_a_format_of_another_version(schema, tmp_path) -> None:
     lines(tmp_path / "d.jsonl", {**RUN, "cell": "d"}, result(), END)
     newer, sound = merge([tmp_path]).cells
     shown = "a list" if schema == [1] else repr(schema)
-    words = f"line 1 has format {shown}; this version reads formats up to 1; install a newer pytest-cudalink"
+    words = f"line 1: run.schema is {shown}; this version reads formats up to 1; install a newer pytest-cudalink"
     assert (newer.name, newer.outcomes, newer.fault) == ("c", {}, f"{tmp_path / 'b.jsonl'}: {words}")
     assert (sound.name, sound.outcomes, sound.fault) == ("d", {"t.py::t": "P"}, "")
 
@@ -460,9 +469,9 @@ def test_shards_are_joined_in_the_order_of_their_runs(tmp_path) -> None:
         durations={"x": 2.0, "y": 0.0, "w": 1.0},
         details={"w": Detail("kept"), "y": Detail("new")},
         links={"driver": 2},
-        violations=both[:1] * 2,
-        verdicts=both[1:2] * 2,
-        crashes=[crash] * 2,
+        violations=[ViolationRecord()] * 2,
+        verdicts=[VerdictRecord()] * 2,
+        crashes=[CrashRecord()] * 2,
         reruns=2,
         differing={"x": [["F", str(tmp_path / "b.jsonl")], ["P", str(tmp_path / "a.jsonl")]]},
         repeated=1,
@@ -568,7 +577,7 @@ def test_unsteered_links_are_counted_by_place(tmp_path) -> None:
     lines(tmp_path / "b.jsonl", {**RUN, "time": 7.0}, UNSTEERED, {**END, "unlinked_modules": 1})
     (cell,) = merge([tmp_path]).cells
 
-    assert [(one["where"], one["forced"], one["number"]) for one in cell.unsteered] == [
+    assert [(one.where, one.forced, one.number) for one in cell.unsteered] == [
         ("helper.py:3", None, 2),
         ("", "driver", 1),
         ("helper.py:3", None, 1),
@@ -583,15 +592,9 @@ def test_unsteered_links_are_counted_by_place(tmp_path) -> None:
 def test_an_unsteered_link_of_another_type(key, value, tmp_path) -> None:
     """It is counted; a value that is no text is named, and left out."""
     cell = one(lines(tmp_path / "c.jsonl", RUN, {**UNSTEERED, "forced": "driver", key: value}, END))
-    (links,) = cell.unsteered
-    assert {**links, key: 0} == {
-        **{name: UNSTEERED[name] for name in ("via", "call", "where", "backend")},
-        "forced": "driver",
-        "number": 1,
-        key: 0,
-    }
-    assert links["number"] == 1
-    assert links[key] == (None if key == "forced" else "")
+    given = {name: UNSTEERED[name] for name in ("via", "call", "where", "backend")} | {"forced": "driver"}
+    del given[key]
+    assert cell.unsteered == [UnsteeredLinks(**given)]
     assert len(cell.damage) == (value is not None)
     assert all(f"unsteered.{key} is " in text for text in cell.damage)
 
@@ -611,7 +614,7 @@ def test_without_records_the_error_names_every_place(tmp_path) -> None:
     for place in places:
         place.mkdir()
     words = f"there are no records (*.jsonl) in {places[0]}, {places[1]}; run the cells first"
-    with pytest.raises(records.RecordError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(RecordError, match=f"^{re.escape(words)}$"):
         merge(places)
 
 
@@ -634,7 +637,7 @@ def test_each_version_is_an_axis(name, tmp_path) -> None:
 def test_a_crash_without_an_event_has_all_its_keys(tmp_path) -> None:
     """As those have that were recorded."""
     cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "nodeid": "t", "worker": None, "attempt": 1}))
-    assert cell.crashes == [{"nodeid": "t", "worker": None, "signal": None, "exitcode": None, "last_events": []}]
+    assert cell.crashes == [CrashRecord(nodeid="t")]
 
 
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
@@ -690,16 +693,6 @@ def test_a_story_names_its_last_calls_and_frames(tmp_path) -> None:
         *("last calls of the driver:", "  cuLinkComplete", "frames:", "  f.py:3"),
         "Run with --cudalink-processes=isolated or restarted, so that a crash ends one test only.",
     ]
-
-
-def test_plain_events_need_no_table(tmp_path, monkeypatch) -> None:
-    """The check of every key would take longer than all the rest, and a matrix has half a million results."""
-    module, checked = sys.modules[merge.__module__], []
-    sound = module.sound_event
-    monkeypatch.setattr(module, "sound_event", lambda kind, event: checked.append(kind) or sound(kind, event))
-    events = [{**event, "time": time} for event in (LINK, UNSTEERED, result(duration=0.5)) for time in (0.5, 6.0)]
-    one(lines(tmp_path / "c.jsonl", RUN, *events, result("u", duration=0.0), END))
-    assert checked == ["run", "end"]
 
 
 def test_a_result_in_whole_seconds(tmp_path) -> None:

@@ -211,7 +211,7 @@ def test_a_damaged_checkout_has_no_commit(tmp_path, head):
     ],
 )
 def test_keeps_only_addresses_of_the_web_without_credentials(given, kept):
-    assert origin.read({"ci_url": given}).ci_url == kept
+    assert origin.shown_origin(Origin(ci_url=given)).ci_url == kept
 
 
 def test_merges_what_is_common():

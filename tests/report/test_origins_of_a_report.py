@@ -66,7 +66,15 @@ def test_a_record_without_an_origin_is_sound(tmp_path):
     assert report.cells[0].fault == old.cells[0].fault == ""
     assert report.origin == Origin(started="1970-01-01T00:01:00Z")
     assert old.origin == Origin()
-    assert records.read(tmp_path / "a.jsonl").run.origin == Origin().record()
+    assert records.read(tmp_path / "a.jsonl").run.origin is None
+
+
+def test_an_address_in_a_saved_report_is_one_of_the_web(tmp_path):
+    write(tmp_path, "a", 60.0, origin=Origin("solver", ci_url="https://host/1").record())
+    text = merge([tmp_path]).as_json()
+    (tmp_path / "saved.json").write_text(text.replace("https://host/1", "javascript:1"))
+
+    assert MatrixReport.load(tmp_path / "saved.json").cells[0].origins[0].ci_url is None
 
 
 def test_an_origin_of_wrong_types_is_damage(tmp_path):

@@ -14,11 +14,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_cudalink import cli
 from pytest_cudalink.installers import install_command
 from pytest_cudalink.report import html, junit, records, text, views
-from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN, CellRun
+from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN, CellRun, UnsteeredLinks
 from pytest_cudalink.report.compare import compare, findings
 from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
@@ -63,7 +64,7 @@ def test_merge(four) -> None:
         "ctk": ("ctk 13.0", ("c-13-12", "c-13-13")),
     }
     assert report.skipped_everywhere == [("tests/test_a.py::skips", ("why skips",))]
-    assert [crash["nodeid"] for cell in report.cells for crash in cell.crashes] == ["tests/test_a.py::cut"]
+    assert [crash.nodeid for cell in report.cells for crash in cell.crashes] == ["tests/test_a.py::cut"]
     assert report.cells[2].mismatches == [("ctk", "13.2", "13.0.2")]
     assert report.links == {"nvjitlink": 18, "driver": 6, "driver failed": 6}
     assert report.cells[2].details["tests/test_a.py::doc"].reason == "driver >= 13 not met: 222"
@@ -584,8 +585,7 @@ def test_empty_report_is_no_error_for_the_page() -> None:
 
 def test_where_nothing_was_forced() -> None:
     """Nothing had to be steered: the terminal says nothing of it, and the other forms have one row for each place."""
-    place = {"via": "cuda.bindings.driver", "call": "cuLinkComplete", "where": "a.py:3", "backend": "driver"}
-    links = [{**place, "number": 1, "forced": None}]
+    links = [UnsteeredLinks("cuda.bindings.driver", "cuLinkComplete", "a.py:3", "driver")]
     free = [CellRun(name, axes={"backend": "auto"}, unlinked_modules=1, unsteered=links) for name in "abcdefghijk"]
     named = "a, b, c, d, e, f and 5 more"
     tables = {one.id: one for one in views.sections(MatrixReport(free))}
@@ -595,7 +595,9 @@ def test_where_nothing_was_forced() -> None:
     )
     assert "steered" not in text.plain(MatrixReport(free))
     assert "steered" not in " ".join(one.text for one in figures(MatrixReport(free)))
-    forced = CellRun("z", axes={"backend": "driver"}, unlinked_modules=2, unsteered=[{**links[0], "forced": "driver"}])
+    forced = CellRun(
+        "z", axes={"backend": "driver"}, unlinked_modules=2, unsteered=[replace(links[0], forced="driver")]
+    )
     shown = text.plain(MatrixReport([*free, forced]))
     assert "1 link not steered" in shown
     assert re.search(r"cuLinkComplete +a\.py:3 +on the driver +driver +1 +z\n", shown)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import cli
 from pytest_cudalink.report import html, junit, safe_text, text, views
-from pytest_cudalink.report.cell_run import CellRun, Detail
+from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import compare
-from pytest_cudalink.report.events import CauseRecord
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.records import CauseRecord, CrashRecord, VerdictRecord, ViolationRecord
 
 from .samples import OBEYED
 from .test_merge import END, RUN, lines, result
@@ -93,13 +93,11 @@ def hostile_report(nasty: str) -> MatrixReport:
                 for letter in "FECSUXxD?"
             },
             links={nasty: 3, f"{nasty} failed": 1},
-            unsteered=[{"via": nasty, "call": nasty, "where": nasty, "backend": nasty, "forced": nasty, "number": 2}],
+            unsteered=[UnsteeredLinks(nasty, nasty, nasty, nasty, nasty, 2)],
             unlinked_modules=1,
-            violations=[{"nodeid": nasty, "text": nasty}],
-            verdicts=[
-                {"nodeid": nasty, "status": nasty, "rule": nasty, "message": nasty, "fix": nasty, "items": [nasty]}
-            ],
-            crashes=[{"nodeid": nasty, "worker": nasty, "signal": nasty, "exitcode": 1, "last_events": [nasty]}],
+            violations=[ViolationRecord(nodeid=nasty, text=nasty)],
+            verdicts=[VerdictRecord(nodeid=nasty, status=nasty, rule=nasty, message=nasty, fix=nasty, items=[nasty])],
+            crashes=[CrashRecord(nodeid=nasty, worker=nasty, signal=nasty, exitcode=1, last_events=[nasty])],
             damage=[f"{nasty}!"],
             differing={nasty: [["P", nasty], ["F", nasty]]},
         )

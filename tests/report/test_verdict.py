@@ -7,6 +7,7 @@ import pytest
 from pytest_cudalink.report.cell_run import CellRun, Detail
 from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.records import ViolationRecord
 from pytest_cudalink.report.verdict import SYMBOLS, verdict
 
 from .samples import LAUNCH
@@ -27,7 +28,7 @@ def cell(name: str, letters: str, **fields) -> CellRun:
         ([cell("a", "PF"), cell("b", "PP")], [], "bad", "1 test fails in some cells only"),
         ([cell("a", "FF"), cell("b", "PF")], ["c", "d"], "bad",
          "1 test fails in some cells only; 1 test fails in every cell that ran it; 2 cells did not run"),
-        ([cell("a", "P", violations=[{"nodeid": "t", "text": "v"}])], [], "bad", "1 lifetime violation"),
+        ([cell("a", "P", violations=[ViolationRecord(nodeid="t", text="v")])], [], "bad", "1 lifetime violation"),
         ([cell("a", "C"), cell("b", "P")], [], "bad", "1 test fails in some cells only; 1 crash"),
         ([cell("a", "P", finished=False)], [], "bad", "1 cell is incomplete"),
         ([cell("a", "P")], ["gone"], "bad", "1 cell did not run"),
@@ -35,7 +36,7 @@ def cell(name: str, letters: str, **fields) -> CellRun:
          "no test fails: 1 test in 1 cell; 1 cell did not run, which is allowed"),
         ([cell("a", "?P")], [], "warn", "1 outcome is unknown"),
         ([], [], "warn", "no test ran"),
-        ([cell("a", "PPFFCC", violations=[{"nodeid": "t", "text": "v"}] * 2), cell("b", "FFFFPP")], [], "bad",
+        ([cell("a", "PPFFCC", violations=[ViolationRecord(nodeid="t", text="v")] * 2), cell("b", "FFFFPP")], [], "bad",
          "4 tests fail in some cells only; 2 tests fail in every cell that ran them; 2 crashes; 2 lifetime violations"),
         ([cell("a", "P", finished=False), cell("b", "??", finished=False)], [], "bad",
          "2 cells are incomplete; 2 outcomes are unknown"),

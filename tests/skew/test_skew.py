@@ -233,7 +233,7 @@ ROW = {
         ({"producer": ["12.9"]}, "line 1.producer is a list; expected a text"),
         ({"predicted": {"artifact": []}}, "line 1.predicted.artifact is a list; expected true or false"),
         ({"packages": "numpy"}, "line 1.packages is 'numpy'; expected a list"),
-        ({"ok": None}, "line 1.ok is missing"),
+        ({"ok": None}, "line 1.ok is missing; expected true or false"),
     ],
 )
 def test_measurements_that_are_damaged(change, wrong, tmp_path, capsys) -> None:

@@ -41,7 +41,7 @@ MUST_SAY = {
     "nox -s ctk-13.0": r" 1 passed",
     "nox -s ctk-13.2-driver-13.0": r"CUDAError: CUDA_ERROR_UNSUPPORTED_PTX_VERSION[\s\S]* 1 failed",
     "cudalink report .cudalink --html report.html --save before.json": (
-        r"Why tests fail\s+1 test in 1 of 2 cells[\s\S]*test_scale\.py::test_kernel_loads\s+cells +ctk-13\.2-driver-13\.0\b"
+        r"Why tests fail\s+1 test in 1 of 2 cells[\s\S]*::test_kernel_loads\s+cells +ctk-13\.2-driver-13\.0\b"
     ),
     "nox -R -s ctk-13.2-driver-13.0": r" 1 passed",
     "cudalink report .cudalink --against before.json": r"\b2 passed\b[\s\S]*\b1 fixed\b",
