@@ -16,9 +16,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).parent
 
-#: Packages whose `build.py` has a function `libraries()`: the shared libraries and programs to build into the package's
-#: `lib/`.
-PARTS = ("artifacts", "emulator", "linker", "process", "stubs", "worker")
+#: Modules that have a function `libraries()`: the shared libraries and programs to build into the `lib/` beside them.
+SOURCES = "*/*_sources.py"
 
 #: Environment variable: the target of zig to build a wheel for, such as ``x86_64-linux-gnu.2.17``. Without it the
 #: machine's compiler builds for this machine.
@@ -37,7 +36,7 @@ def load(name: str, path: Path) -> Any:
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is not there when types are checked)
-    """Build hook of hatchling that compiles every library of `PARTS`."""
+    """Build hook of hatchling that compiles every library that a module of `SOURCES` names."""
 
     PLUGIN_NAME = "custom"
 
@@ -63,9 +62,10 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[misc] # (hatchling is
         if version == "editable" and compiler.is_current(package):
             return  # a session of nox for each environment, and most of its time
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-build-")
-        for part in PARTS:
+        for sources in sorted(package.glob(SOURCES)):
+            part = sources.parent.name
             folder = package / part / "lib" if version == "editable" else Path(self._scratch.name) / part / "lib"
-            for library in load(f"_cudalink_{part}", package / part / "build.py").libraries(compiler):
+            for library in load(f"_cudalink_{part}", sources).libraries(compiler):
                 if version == "editable":
                     compiler.build(library, folder)
                     continue

@@ -265,8 +265,8 @@ def suites(session: nox.Session) -> None:
 
 #: The folders of tests/ that use a dependency; with pytest itself, the file of the plugin that meets its private parts.
 LOWEST = (
-    *("artifacts", "audit", "cli", "environment", "guardrails", "linker", "matrix", "probes", "process", "report"),
-    *("toolchains", "plugin/test_marker.py"),
+    *("artifacts", "audit", "cli", "environment", "guardrails", "linker", "matrix", "probes", "report"),
+    *("jitlink", "loader", "runtime", "toolchains", "plugin/test_marker.py"),
 )
 
 

@@ -149,7 +149,7 @@ def measured(mode: str, rounds: int) -> dict[str, Any]:
     """Return the seconds of every row of every kind, in this process."""
     if mode == "emulated":
         from pytest_cudalink import emulator
-        from pytest_cudalink.process import preload
+        from pytest_cudalink.emulator import preload
 
         found = probes.nvjitlink()
         assert found.usable, found.obstacle

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import measure
 from pytest_runs import Pytest, add_empty_plugin
 
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 
 LIMIT = 1.02
 TESTS = 1000

@@ -21,7 +21,7 @@ class Violation(NamedTuple):
     rule : str
         Name of the rule: for lifetimes the option of cuLinkCreate whose memory must live, such as
         ``"CU_JIT_ERROR_LOG_BUFFER"``, ``"optionValues"`` for the array itself, or ``"CUlinkState"`` for a state
-        that was used after cuLinkDestroy; for nvJitLink a key of `pytest_cudalink.process.jitlink_contract.RULES`.
+        that was used after cuLinkDestroy; for nvJitLink a key of `pytest_cudalink.jitlink.jitlink_contract.RULES`.
     what : str
         How the rule was broken.
     text : str

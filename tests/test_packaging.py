@@ -22,12 +22,12 @@ import pytest
 import yaml
 
 from pytest_cudalink import emulator
-from pytest_cudalink.artifacts import build as reader_build
+from pytest_cudalink.artifacts import reader_sources
 from pytest_cudalink.elf import ElfImage, read_header
-from pytest_cudalink.emulator import build as emulator_build
+from pytest_cudalink.emulator import driver_sources
+from pytest_cudalink.jitlink import jitlink_sources
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.native import compiler as cc
-from pytest_cudalink.process import build as watch_build
 from tests.emulated import checkers
 from tests.release.__main__ import PYTHONS
 from tests.release.build import MACHINES, differences, target
@@ -44,7 +44,7 @@ def test_wheel_content(wheel: Path) -> None:
     for name in (
         "pytest_cudalink/matrices/dispatch.toml",
         "pytest_cudalink/matrices/cells.toml",
-        "pytest_cudalink/matrices/toolchains.toml",
+        "pytest_cudalink/data/toolchains.toml",
         "pytest_cudalink/py.typed",
     ):
         assert name in names
@@ -281,8 +281,8 @@ def test_wheel_has_the_native_libraries(wheel: Path) -> None:
     assert worker.external_attr >> 16 & 0o111 == 0o111  # installers keep that it can be executed
     assert "pytest_cudalink/worker/lib/libcudalink-worker.so" in names
     assert {f"pytest_cudalink/emulator/lib/{name}" for name in NATIVE} <= set(names)
-    assert f"pytest_cudalink/artifacts/lib/{reader_build.LIBRARY}" in names
-    assert f"pytest_cudalink/process/lib/{watch_build.LIBRARY}" in names
+    assert f"pytest_cudalink/artifacts/lib/{reader_sources.LIBRARY}" in names
+    assert f"pytest_cudalink/jitlink/lib/{jitlink_sources.LIBRARY}" in names
     assert "pytest_cudalink/data/releases.toml" in names
     assert "-py3-none-" in wheel.name
     assert "-any" not in wheel.name
@@ -300,7 +300,7 @@ def test_no_library_can_be_unloaded() -> None:
     package = Path(emulator.__file__).parents[1]
     libraries = sorted(package.glob("*/lib/**/*.so*"))
     assert {path.relative_to(package).parts[0] for path in libraries} == {
-        *("artifacts", "emulator", "linker", "process", "stubs", "worker")
+        *("artifacts", "emulator", "jitlink", "linker", "loader", "stubs", "worker")
     }
     for path in libraries:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -325,7 +325,7 @@ def compiler(name: str) -> list[str]:
 def test_compilers(name: str, tmp_path: Path) -> None:
     """Every compiler takes the sources without a warning, and what it makes for this machine links."""
     command = compiler(name)
-    for library in (*reader_build.libraries(cc), *emulator_build.libraries(cc), *watch_build.libraries(cc)):
+    for library in (*reader_sources.libraries(cc), *driver_sources.libraries(cc), *jitlink_sources.libraries(cc)):
         built = cc.build(library, tmp_path, command)
         machine = built.read_bytes()[18]
         assert machine == (183 if name.endswith("aarch64") else {"x86_64": 62, "aarch64": 183}[platform.machine()])

@@ -14,13 +14,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from pytest_cudalink.can_link.rules import Prediction, predictions
 from pytest_cudalink.compat.architectures import known_architectures
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid
 from pytest_cudalink.compat.documented import Statement, statements
 from pytest_cudalink.compat.link_rules import contents_of
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
-from pytest_cudalink.skew.rules import Prediction, predictions
 from pytest_cudalink.versions import CudaVersion
 
 __all__ = ["Contradiction", "Disagreement", "Reason", "contradictions", "disagreements", "reasons", "reproducer"]

@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from pytest_cudalink.can_link import NO_KERNEL, run_job
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.linker import sample
-from pytest_cudalink.skew import NO_KERNEL, run_job
 from tools.make_atlas import WORKER, answers_of, code_name
 
 __all__ = ["main", "prepare", "run"]

@@ -1,4 +1,4 @@
-"""The steps of `pytest_cudalink.skew.worker` that only the atlas takes: fatbins, kernels that run, and batches.
+"""The steps of `pytest_cudalink.can_link.worker` that only the atlas takes: fatbins, kernels that run, and batches.
 
 Run as a file, with the job as JSON in the only argument; prints the answer as JSON. A batch loads the library once and
 answers in forked children.
@@ -20,7 +20,7 @@ from typing import Any
 __all__ = ()
 
 #: By its path, because the package would bring other libraries into the process.
-_WORKER = runpy.run_path(str(Path(__file__).parents[1] / "pytest_cudalink" / "skew" / "worker.py"))
+_WORKER = runpy.run_path(str(Path(__file__).parents[1] / "pytest_cudalink" / "can_link" / "worker.py"))
 _Failure, _open_driver = _WORKER["Failure"], _WORKER["open_driver"]
 _SECONDS = 60  # that one job of a batch may take
 

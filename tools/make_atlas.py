@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_cudalink import emulator, toolchains
+from pytest_cudalink.can_link import run_job, wrong_image
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.linker import sample
 from pytest_cudalink.report import whole_file
-from pytest_cudalink.skew import run_job, wrong_image
 from pytest_cudalink.tables import matrices_dir, read_table
 from pytest_cudalink.versions import CudaVersion
 

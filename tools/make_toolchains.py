@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_cudalink.compat.package_index import default_index, files_of
 
 ROOT = Path(__file__).parent.parent
-TARGET = ROOT / "matrices" / "toolchains.toml"
+TARGET = ROOT / "pytest_cudalink" / "data" / "toolchains.toml"
 MACHINES = ("x86_64", "aarch64")
 KNOWN = tomllib.loads((ROOT / "pytest_cudalink/data/releases.toml").read_text(encoding="utf-8"))
 #: Releases with wheels: no other one stands in for them.

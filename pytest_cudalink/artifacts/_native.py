@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from .build import LIBRARY
+from .reader_sources import LIBRARY
 
 __all__ = ["ReaderError", "records"]
 

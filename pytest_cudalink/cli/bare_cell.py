@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from ..guardrails import provenance
+from ..loader import loader_log
+from ..loader.loads import Opening
 from ..matrix import bare
 from ..matrix.cells import RunKeys
-from ..process import loader_log
-from ..process.loads import Opening
 
 __all__ = ["judge", "run"]
 

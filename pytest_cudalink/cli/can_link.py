@@ -17,9 +17,9 @@ from .names import hint
 from .paths import wrong_file
 
 if TYPE_CHECKING:
+    from ..can_link import Measurement
+    from ..can_link.questions import Consumer, Reply
     from ..compat.atlas import Atlas
-    from ..skew import Measurement
-    from ..skew.questions import Consumer, Reply
     from ..versions import CudaVersion
 
 __all__ = ["DESCRIPTION", "configure", "run"]
@@ -88,8 +88,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer for every consumer; return the exit code."""
+    from ..can_link.questions import questions, reply
     from ..compat.atlas import load
-    from ..skew.questions import questions, reply
 
     if options.measure:
         return _measure(options)
@@ -134,8 +134,8 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
 
 
 def _code(options: argparse.Namespace) -> _Code:
+    from ..can_link.questions import KINDS
     from ..compat.link_rules import ARCH
-    from ..skew.questions import KINDS
 
     _check_words(options, KINDS)
     text: str = options.producer
@@ -203,7 +203,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
 
 
 def _read_consumers(text: str) -> tuple[Consumer, ...]:
-    from ..skew.questions import LIBRARIES, Consumer
+    from ..can_link.questions import LIBRARIES, Consumer
 
     if text == _THIS:
         return _installed()
@@ -223,7 +223,7 @@ def _read_consumers(text: str) -> tuple[Consumer, ...]:
 def _installed() -> tuple[Consumer, ...]:
     """Return the nvJitLink and the driver of this environment."""
     from .. import probes
-    from ..skew.questions import Consumer
+    from ..can_link.questions import Consumer
 
     try:
         faked = probes.fakes().fakes_nvjitlink
@@ -252,14 +252,14 @@ def _releases() -> list[str]:
 
 
 def _consumers() -> list[str]:
-    from ..skew.questions import LIBRARIES
+    from ..can_link.questions import LIBRARIES
 
     releases = _releases()
     return [_THIS, *releases, *(f"{name}-{release}" for name in LIBRARIES for release in releases)]
 
 
 def _kinds() -> tuple[str, ...]:
-    from ..skew.questions import KINDS
+    from ..can_link.questions import KINDS
 
     return KINDS
 
@@ -275,39 +275,39 @@ def _archs() -> list[str]:
 
 def _measure(options: argparse.Namespace) -> int:
     """Link with the installed toolchains; return exit code 1 if a given consumer does not take the code."""
-    from .. import emulator, skew, toolchains
+    from .. import can_link, emulator, toolchains
+    from ..can_link.questions import questions
     from ..progress import progress
     from ..report.records import RecordError
-    from ..skew.questions import questions
 
     try:
-        _check_words(options, skew.ALL_KINDS)
-        producers, consumers, steps, asked = None, None, skew.STEPS, set()
-        kinds = (options.kind,) if options.kind else skew.KINDS
+        _check_words(options, can_link.ALL_KINDS)
+        producers, consumers, steps, asked = None, None, can_link.STEPS, set()
+        kinds = (options.kind,) if options.kind else can_link.KINDS
         if options.producer is not None:
             release, read = _measured_release(options.producer), _read_consumers(options.consumer)
             producers, consumers = [str(release)], list(dict.fromkeys(str(one.release) for one in read))
-            steps = tuple(step for step in steps if skew.LIBRARY_OF[step] in {one.library for one in read})
+            steps = tuple(step for step in steps if can_link.LIBRARY_OF[step] in {one.library for one in read})
             asked = {(one.step, kind) for kind in kinds for one in questions(release, read, kind, "")}
         toolchains.check_cache()  # before the journal in it is opened
         if producers is None and not toolchains.installed():
             sys.stderr.write("cudalink can-link: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
             return 2
         with progress("measuring links") as step:
-            measured = skew.measure(
+            measured = can_link.measure(
                 producers,
                 toolchains.cache_root() / "links.jsonl",
                 step.set,
                 consumers=consumers,
                 kinds=kinds,
                 steps=steps,
-                arch=options.arch or skew.ARCH,
+                arch=options.arch or can_link.ARCH,
             )
     except (_WrongWordError, toolchains.ToolchainError, emulator.EmulatorError, RecordError, OSError) as error:
         sys.stderr.write(f"cudalink can-link: {safe(str(error))}\n")
         return 2
     if options.json:
-        found = [{"rule": one.rule, "unsafe": one.unsafe, "text": str(one)} for one in skew.findings(measured)]
+        found = [{"rule": one.rule, "unsafe": one.unsafe, "text": str(one)} for one in can_link.findings(measured)]
         content = {"measurements": [asdict(one) for one in measured], "findings": found}
         sys.stdout.write(json.dumps(content, indent=1) + "\n")
     else:
@@ -323,10 +323,10 @@ def _measured_release(text: str) -> CudaVersion:
 
 
 def _print(measured: list[Measurement]) -> None:
-    from .. import skew
+    from .. import can_link
     from ..plurals import counted
 
-    for section in skew.sections(measured):
+    for section in can_link.sections(measured):
         widths = [max(len(str(row[at])) for row in (section.head, *section.rows)) for at in range(len(section.head))]
         sys.stdout.write(f"\n{section.title}\n")
         if section.note:
@@ -334,7 +334,7 @@ def _print(measured: list[Measurement]) -> None:
         for row in (section.head, *section.rows):
             line = "  ".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True))
             sys.stdout.write(f"{line.rstrip()}\n")
-    found = skew.findings(measured)
+    found = can_link.findings(measured)
     unsafe = sum(one.unsafe for one in found)
     sys.stdout.write(f"\n{counted(len(measured), 'answer')}; ")
     sys.stdout.write(f"{counted(unsafe, 'rule allows', 'rules allow')} a link that fails, ")

@@ -103,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     from .. import emulator
-    from ..process import notes
+    from ..emulator import notes
     from .program import end_like, run_program
 
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
@@ -233,7 +233,7 @@ def _info(options: argparse.Namespace) -> int:
 
 def _facts() -> dict[str, Any]:
     from .. import emulator, probes
-    from ..process import preload
+    from ..emulator import preload
 
     version, arch = probes.driver_version(), probes.device_arch()
     versions = emulator.supported_versions()

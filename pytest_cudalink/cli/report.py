@@ -356,6 +356,6 @@ def _write_summary(markdown: Callable[[], str]) -> list[str]:
 
 
 def _skew(path: Path) -> list[Section]:
-    from .. import skew
+    from .. import can_link
 
-    return skew.sections(skew.load(path))
+    return can_link.sections(can_link.load(path))

@@ -5,7 +5,8 @@ and `architectures` what each release reads, writes and compiles for. `atlas` ha
 releases, and `documented` what NVIDIA says of them. ``matrices/compat.json`` has the rest for other
 languages. A function is imported with its module when it is first used.
 
-`data/` holds the facts. ``tools/make_names.py`` writes `names` from them, and ``emulator/build.py`` the C's headers.
+`data/` holds the facts. ``tools/make_names.py`` writes `names` from them, and ``emulator/driver_sources.py`` the
+headers of the C.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The emulated driver: a ``libcuda.so.1`` and ``libnvidia-ml.so.1`` of a chosen CUDA version that link for real.
 
 `emulation_for` finds what such a driver needs, `Emulation.environment` makes child processes see it,
-`pytest_cudalink.process.preload` loads it into this process, and `control` talks to the one that is loaded.
+`pytest_cudalink.emulator.preload` loads it into this process, and `control` talks to the one that is loaded.
 Importing this package loads nothing.
 """
 

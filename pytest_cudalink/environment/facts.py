@@ -61,7 +61,7 @@ def _driver() -> EnvironmentFact:
 
 def _driver_release() -> EnvironmentFact:
     """Release of the driver, such as 580.65.06."""
-    from ..process.preload import emulation as emulation_of_process
+    from ..emulator.preload import emulation as emulation_of_process
 
     emulation = emulation_of_process()
     if emulation is not None:

@@ -21,7 +21,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from ..process import maps
+from ..loader import maps
 from .items import ALREADY_LOADED, ItemKind, PackagedWith
 from .relations import packaged_with
 

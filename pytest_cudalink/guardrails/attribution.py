@@ -28,7 +28,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from ..compat.toolkit_pins import pin_of
-from ..process.maps import mapped_files
+from ..loader.maps import mapped_files
 from ..regular_files import open_regular, read_bounded
 from ..versions import CudaVersion
 from .items import Fact

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from ..audit import libraries
-from ..process.loads import LoadedObject, Opening
+from ..loader.loads import LoadedObject, Opening
 from ..versions import CudaVersion
 from . import attribution
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..process.imports import start_postponed
+from ..loader.imports import start_postponed
 from . import _pathfinder
 from .guard import CompatibilityGuardRails
 

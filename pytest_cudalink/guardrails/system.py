@@ -80,7 +80,7 @@ class System:
 
     def driver(self, cuda: Fact) -> DriverFile:
         """The driver library behind a CUDA version; without file and device where the version was given or faked."""
-        from ..process import preload
+        from ..emulator import preload
 
         if cuda.value is None:
             return DriverFile(None)

@@ -80,12 +80,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.ExitCode | None, Any]:
     if is_awake(config):
-        from . import lifecycle
+        from .session import lifecycle
 
         lifecycle.command_line(config)
     code = yield
     if is_awake(config):
-        from . import lifecycle
+        from .session import lifecycle
 
         return lifecycle.last_look(config, code)
     return code
@@ -100,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    from . import xdist
+    from .session import xdist
 
     xdist.configure_node(node, _begin_late)
 
@@ -113,7 +113,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not is_awake(config) and (marker.asks(items, __all__) or _has_hooks(config)):
         _begin_late(config)
-        from . import lifecycle
+        from .session import lifecycle
 
         lifecycle.pytest_collection_modifyitems(config, items)  # registered too late for this call
 
@@ -140,7 +140,7 @@ def pytest_exception_interact(
 def _explain(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport, error: BaseException) -> None:
     """Let a failure ask: without a driver, it says how to get one."""
     if not is_awake(config):
-        from . import causes
+        from .watch import causes
 
         causes.explain_unasked(config, report, error)
 
@@ -151,12 +151,12 @@ def _has_hooks(config: pytest.Config) -> bool:
 
 
 def _begin(config: pytest.Config, options: argparse.Namespace) -> None:
-    from . import lifecycle
+    from .session import lifecycle
 
     lifecycle.begin(config, options)
 
 
 def _begin_late(config: pytest.Config) -> None:
-    from . import lifecycle
+    from .session import lifecycle
 
     lifecycle.wake(config)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..violations import Violation
     from .run import Run
     from .settings import Settings
-    from .violation_check import ViolationCheck
+    from .watch.violation_check import ViolationCheck
 
 __all__ = [
     "BrokenRules",
@@ -218,7 +218,7 @@ class BrokenRules:
 
 def _run_of(config: pytest.Config) -> Run:
     """Return the run; a fixture that a test gets by ``request.getfixturevalue`` can be the first to ask for it."""
-    from . import lifecycle
+    from .session import lifecycle
 
     return lifecycle.wake(config, in_test=True)
 
@@ -254,7 +254,7 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
     None lets each library decide, also under ``--force-backend``.
     """
     from ..targets import Choice
-    from . import backends
+    from .conditions import backends
 
     steering = backends.steering(_run_of(pytestconfig))
     before = steering.choice
@@ -277,7 +277,7 @@ def force_backend(pytestconfig: pytest.Config) -> Iterator[Callable[[Literal["dr
 @pytest.fixture
 def cudalink_backend(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> str | None:
     """The backend that is forced for this test: ``"driver"``, ``"nvjitlink"``, or None where each library decides."""
-    from . import backends
+    from .conditions import backends
 
     return getattr(request, "param", backends.steering(_run_of(pytestconfig)).choice.backend)
 
@@ -363,7 +363,7 @@ def _skip(config: pytest.Config, needed: str, found: str, remedy: str = "") -> N
 
 def _skip_unemulated(config: pytest.Config) -> NoReturn:
     from ..environment.facts import Environment
-    from .driver import remedy
+    from .conditions.run_driver import remedy
 
     driver = Environment()["driver"]
     found = f"{driver.value}, {driver.kind}" if driver.value else str(driver)
@@ -377,7 +377,7 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
     A fault that no call triggered is a `pytest.PytestWarning`: the test did not see what it should see.
     A test that asks for it is skipped where there is a real driver or none; run with ``--cudalink-driver=VERSION``.
     """
-    from ..process import preload
+    from ..emulator import preload
 
     driver, emulation = preload.emulated_driver(), preload.emulation()
     if driver is None or emulation is None:
@@ -397,8 +397,8 @@ def emulated_driver(pytestconfig: pytest.Config) -> Iterator[EmulatedDriver]:
 @pytest.fixture
 def nvjitlink_contract(pytestconfig: pytest.Config) -> BrokenRules:
     """Violations of nvJitLink's contract in this test; ``expect()`` consumes those that the test makes on purpose."""
-    from . import jitlink_contract
     from .parts import JITLINK_CONTRACT
+    from .watch import jitlink_contract
 
     run = _run_of(pytestconfig)
     jitlink_contract.start(run)
@@ -418,7 +418,7 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> BrokenRules:
     run = _run_of(pytestconfig)
     found = run.get(LIFETIMES)
     if found is None:
-        from ..process import preload
+        from ..emulator import preload
 
         if preload.emulation() is None:
             _skip_unemulated(pytestconfig)
@@ -432,7 +432,7 @@ def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
 
     Where the mode is off, the guard takes best_effort. See `pytest_cudalink.guardrails.CompatibilityGuardRails`.
     """
-    from . import guard
+    from .watch import guard
 
     return guard.for_one_test(_run_of(pytestconfig))
 

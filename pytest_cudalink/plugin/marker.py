@@ -11,7 +11,7 @@ from ..compat.names import BACKENDS, MARKER_BACKENDS, POLICIES
 from .run import is_awake, run_of, warn
 
 if TYPE_CHECKING:
-    from .plan import MarkerPlan
+    from .items.plan import MarkerPlan
 
 __all__ = [
     "EACH",
@@ -101,21 +101,21 @@ def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[st
 
 def isolates(items: Iterable[pytest.Item]) -> bool:
     """Whether the plan of any test isolates it."""
-    from .plan import PLAN
+    from .items.plan import PLAN
 
     return any(item.stash[PLAN].isolate for item in items if PLAN in item.stash)
 
 
 def forces_driver(items: Iterable[pytest.Item]) -> bool:
     """Whether the plan of any test forces the driver backend."""
-    from .plan import PLAN
+    from .items.plan import PLAN
 
     return any(item.stash[PLAN].backend == "driver" for item in items if PLAN in item.stash)
 
 
 def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
     from ..environment.requirements import parse
-    from .plan import MarkerPlan
+    from .items.plan import MarkerPlan
 
     keywords = _keywords(marks)
     backend = keywords.get("backend")
@@ -173,7 +173,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
         name = item.nodeid.partition("[")[0]
         faults = [fault for mark in marks for fault in _faults(mark)]
         if not faults:
-            from .plan import PLAN, MarkerPlan
+            from .items.plan import PLAN, MarkerPlan
 
             plan = item.stash[PLAN] = _plan(item, marks)
             planned = planned or plan != MarkerPlan()
@@ -186,7 +186,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
 
 def warn_if_none_runs_on_each(session: pytest.Session, asked: str) -> None:
     """Warn if ``--force-backend=each`` forces no selected test; `asked` is the setting. An error as that of `warn`."""
-    from .plan import PLAN, MarkerPlan
+    from .items.plan import PLAN, MarkerPlan
 
     if not session.items or any(item.stash.get(PLAN, MarkerPlan()).backend for item in session.items):
         return

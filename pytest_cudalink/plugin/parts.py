@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from .backends import Backends
-    from .causes import Causes
-    from .check import Reporter
-    from .descendants import Descendants
-    from .event_file import EventFile
-    from .faults import RunFaults
-    from .isolation import Isolation
-    from .jitlink_contract import JitLinkContractCheck
-    from .ledger import Ledger
-    from .lifetimes import Lifetimes
-    from .mismatches import Mismatches
-    from .native_links import LoadedModules, NativeLinks
-    from .provenance import Provenance
-    from .record_file import RecordFile
-    from .require import Required
-    from .results import Results
+    from .conditions.backends import Backends
+    from .conditions.faults import RunFaults
+    from .isolation.parent import Isolation
+    from .items.runtest import MarkedTests
+    from .records.ledger import Ledger
+    from .records.record_file import RecordFile
+    from .records.results import Results
     from .run import CurrentTest
-    from .runtest import MarkedTests
-    from .sticky import StickyGuard
-    from .xdist import HandOver
+    from .session.require import Required
+    from .session.xdist import HandOver
+    from .watch.causes import Causes
+    from .watch.check import Reporter
+    from .watch.descendants import Descendants
+    from .watch.event_file import EventFile
+    from .watch.jitlink_contract import JitLinkContractCheck
+    from .watch.lifetimes import Lifetimes
+    from .watch.mismatches import Mismatches
+    from .watch.native_links import LoadedModules, NativeLinks
+    from .watch.provenance import Provenance
+    from .watch.sticky import StickyGuard
 
 __all__ = [
     "BACKENDS",
@@ -71,24 +71,26 @@ class Key(Generic[T]):
         self.name, self.place = name, place
 
 
-BACKENDS: Final[Key[Backends]] = Key("backends", "backends:Backends")
-CAUSES: Final[Key[Causes]] = Key("causes", "causes:Causes")
+BACKENDS: Final[Key[Backends]] = Key("backends", "conditions.backends:Backends")
+CAUSES: Final[Key[Causes]] = Key("causes", "watch.causes:Causes")
 CURRENT_TEST: Final[Key[CurrentTest]] = Key("current-test", "run:CurrentTest")
-DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "descendants:Descendants")
-EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "event_file:EventFile")
-FAULTS: Final[Key[RunFaults]] = Key("faults", "faults:RunFaults")
-HAND_OVER: Final[Key[HandOver]] = Key("xdist", "xdist:HandOver")
-ISOLATION: Final[Key[Isolation]] = Key("isolation", "isolation:Isolation")
-JITLINK_CONTRACT: Final[Key[JitLinkContractCheck]] = Key("jitlink-contract", "jitlink_contract:JitLinkContractCheck")
-LEDGER: Final[Key[Ledger]] = Key("ledger", "ledger:Ledger")
-LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "lifetimes:Lifetimes")
-LOADED_MODULES: Final[Key[LoadedModules]] = Key("loaded-modules", "native_links:LoadedModules")
-MARKED_TESTS: Final[Key[MarkedTests]] = Key("marked-tests", "runtest:MarkedTests")
-MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "mismatches:Mismatches")
-NATIVE_LINKS: Final[Key[NativeLinks]] = Key("native-links", "native_links:NativeLinks")
-PROVENANCE: Final[Key[Provenance]] = Key("provenance", "provenance:Provenance")
-RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "record_file:RecordFile")
-REPORTER: Final[Key[Reporter]] = Key("reporter", "check:Reporter")
-REQUIRED: Final[Key[Required]] = Key("require", "require:Required")
-RESULTS: Final[Key[Results]] = Key("results", "results:Results")
-STICKY_GUARD: Final[Key[StickyGuard]] = Key("sticky", "sticky:StickyGuard")
+DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "watch.descendants:Descendants")
+EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.event_file:EventFile")
+FAULTS: Final[Key[RunFaults]] = Key("faults", "conditions.faults:RunFaults")
+HAND_OVER: Final[Key[HandOver]] = Key("xdist", "session.xdist:HandOver")
+ISOLATION: Final[Key[Isolation]] = Key("isolation", "isolation.parent:Isolation")
+JITLINK_CONTRACT: Final[Key[JitLinkContractCheck]] = Key(
+    "jitlink-contract", "watch.jitlink_contract:JitLinkContractCheck"
+)
+LEDGER: Final[Key[Ledger]] = Key("ledger", "records.ledger:Ledger")
+LIFETIMES: Final[Key[Lifetimes]] = Key("lifetimes", "watch.lifetimes:Lifetimes")
+LOADED_MODULES: Final[Key[LoadedModules]] = Key("loaded-modules", "watch.native_links:LoadedModules")
+MARKED_TESTS: Final[Key[MarkedTests]] = Key("marked-tests", "items.runtest:MarkedTests")
+MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "watch.mismatches:Mismatches")
+NATIVE_LINKS: Final[Key[NativeLinks]] = Key("native-links", "watch.native_links:NativeLinks")
+PROVENANCE: Final[Key[Provenance]] = Key("provenance", "watch.provenance:Provenance")
+RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "records.record_file:RecordFile")
+REPORTER: Final[Key[Reporter]] = Key("reporter", "watch.check:Reporter")
+REQUIRED: Final[Key[Required]] = Key("require", "session.require:Required")
+RESULTS: Final[Key[Results]] = Key("results", "records.results:Results")
+STICKY_GUARD: Final[Key[StickyGuard]] = Key("sticky", "watch.sticky:StickyGuard")

@@ -129,7 +129,7 @@ class Run:
     def emulated(self) -> DriverControl | None:
         """Control of the emulated driver of this process; None without one."""
         if self._emulated is None and is_on_emulated_driver():
-            from ..process import preload
+            from ..emulator import preload
 
             self._emulated = preload.emulated_driver()
         return self._emulated
@@ -139,7 +139,7 @@ class Run:
         """What the emulated driver of this process was made from; None without one."""
         if self.emulated is None:
             return None
-        from ..process import preload
+        from ..emulator import preload
 
         return preload.emulation()
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from .cell_run import BAD, GOOD, NOT_RUN, SKIPPED
 from .matrix_report import MatrixReport
 
-__all__ = ["FAIL_ON", "Change", "Comparison", "compare", "damage", "findings", "incomplete"]
+__all__ = ["FAIL_ON", "Comparison", "OutcomeChange", "compare", "damage", "findings", "incomplete"]
 
 #: The kinds of findings that ``--fail-on`` can name, each with its meaning.
 FAIL_ON = {
@@ -25,7 +25,7 @@ FAIL_ON = {
 
 
 @dataclass(frozen=True)
-class Change:
+class OutcomeChange:
     """The change of one test in one cell; before and now are letters."""
 
     test: str
@@ -40,13 +40,13 @@ class Comparison:
 
     Attributes
     ----------
-    regressions : list of Change
+    regressions : list of OutcomeChange
         Tests that fail now and did not fail before: they passed, were skipped, or did not run.
-    fixed : list of Change
+    fixed : list of OutcomeChange
         Tests that failed before and pass now.
-    skipped : list of Change
+    skipped : list of OutcomeChange
         Tests that passed before and are skipped now, or need a GPU now.
-    gone : list of Change
+    gone : list of OutcomeChange
         Tests that ran before and do not run now.
     broken : list of str
         Cells whose run was complete in the older report, and is missing or incomplete now.
@@ -54,10 +54,10 @@ class Comparison:
         Cells and files of the older report that could not be read, each with the reason.
     """
 
-    regressions: list[Change] = field(default_factory=list)
-    fixed: list[Change] = field(default_factory=list)
-    skipped: list[Change] = field(default_factory=list)
-    gone: list[Change] = field(default_factory=list)
+    regressions: list[OutcomeChange] = field(default_factory=list)
+    fixed: list[OutcomeChange] = field(default_factory=list)
+    skipped: list[OutcomeChange] = field(default_factory=list)
+    gone: list[OutcomeChange] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
     for name in [*now, *(name for name in before if name not in now)]:
         first, second = before.get(name, {}), now.get(name, {})
         for test in [*second, *(test for test in first if test not in second)]:
-            change = Change(test, name, first.get(test, NOT_RUN), second.get(test, NOT_RUN))
+            change = OutcomeChange(test, name, first.get(test, NOT_RUN), second.get(test, NOT_RUN))
             if change.now in BAD and change.before not in BAD:
                 result.regressions.append(change)
             elif change.before in BAD and change.now in GOOD:

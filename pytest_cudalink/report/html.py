@@ -58,7 +58,7 @@ def render(
     Parameters
     ----------
     extra : sequence of Section
-        Further tables, such as the measured compatibility of `pytest_cudalink.skew`.
+        Further tables, such as the measured compatibility of `pytest_cudalink.can_link`.
     title : str
         The heading; by default that it is a matrix, and of which project.
     history : History, optional

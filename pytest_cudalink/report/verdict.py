@@ -11,7 +11,7 @@ from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
 from .wording import share
 
-__all__ = ["SYMBOLS", "Level", "Verdict", "verdict"]
+__all__ = ["SYMBOLS", "Level", "ReportVerdict", "verdict"]
 
 Level = Literal["good", "warn", "bad"]
 
@@ -20,7 +20,7 @@ SYMBOLS: Final[dict[Level, str]] = {"good": "✓", "warn": "!", "bad": "✗"}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReportVerdict:
     """The verdict on a report.
 
     Attributes
@@ -35,7 +35,7 @@ class Verdict:
     words: str
 
 
-def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Verdict:
+def verdict(report: MatrixReport, comparison: Comparison | None = None) -> ReportVerdict:
     """Return the verdict on all cells: what fails first, then what is missing."""
     counts = report.counts
     failing = [
@@ -72,13 +72,13 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Verdi
     bad, warn = list(filter(None, failing)), list(filter(None, lacking))
     shares = share(report.share[0], len(report.tests), report.share[1])
     if bad or warn:
-        return Verdict("bad" if bad else "warn", "; ".join([*bad, *warn, *shares]))
+        return ReportVerdict("bad" if bad else "warn", "; ".join([*bad, *warn, *shares]))
     if not counts.total():
-        return Verdict("warn", "no test ran")
+        return ReportVerdict("warn", "no test ran")
     ran, *gpu = shares or [counted(len(report.tests), "test")]
     fine = f"no test fails: {ran} in {counted(len(report.cells), 'cell')}"
     allowed = _some(len(missing), "cell did not run, which is allowed", "cells did not run, which is allowed")
-    return Verdict("good", "; ".join(filter(None, [fine, *gpu, allowed])))
+    return ReportVerdict("good", "; ".join(filter(None, [fine, *gpu, allowed])))
 
 
 def _some(number: int, one: str, many: str) -> str:

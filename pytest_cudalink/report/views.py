@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from ..plurals import counted, listed
 from .cell_run import BAD, UNKNOWN, CellRun
-from .compare import Change, Comparison, incomplete
+from .compare import Comparison, OutcomeChange, incomplete
 from .matrix_report import Group, MatrixReport
 from .records import CauseRecord
 from .safe_text import line
@@ -403,7 +403,7 @@ def _slowest(report: MatrixReport) -> Section:
 
 
 def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
-    def rows(changes: Iterable[Change]) -> Iterable[tuple[str, ...]]:
+    def rows(changes: Iterable[OutcomeChange]) -> Iterable[tuple[str, ...]]:
         return ((one.test, one.cell, _word(one.before), _word(one.now)) for one in changes)
 
     head = ("test", "cell", "before", "now")
@@ -418,7 +418,7 @@ def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
 def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
     """Return a row for each regression, and one for those that have a cause in common."""
     causes = {cell.name: found for cell, found in zip(report.cells, report.causes, strict=True)}
-    found: dict[tuple[str, ...], list[Change]] = {}
+    found: dict[tuple[str, ...], list[OutcomeChange]] = {}
     for number, one in enumerate(comparison.regressions):
         cause = causes.get(one.cell, {}).get(one.test)
         why = (cause["kind"], cause["why"]) if cause is not None else ("", f"{number}")

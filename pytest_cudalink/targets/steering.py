@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final, Literal, NoReturn, cast
 
 from .. import probes
-from ..process.imports import ImportWatch, start_postponed
+from ..loader.imports import ImportWatch, start_postponed
 from .base import ForcedBackendError, StaleRecipeError, Target
 from .choice import Backend, BackendChoice
 from .events import LinkEvent, LinkInput

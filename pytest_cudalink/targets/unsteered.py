@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-from ..process import jitlink_calls
-from ..process.imports import start_postponed
+from ..jitlink import jitlink_calls
+from ..loader.imports import start_postponed
 from .events import outcome
 
 __all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report", "seen"]

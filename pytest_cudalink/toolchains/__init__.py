@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from ..compat.releases import STAND_INS
-from ..tables import read_matrix
+from ..tables import read_table
 from ..versions import CudaVersion
 from .downloads import run_and_tell
 from .folders import (
@@ -140,7 +140,7 @@ def cache_root() -> Path:
 @cache
 def releases_table() -> dict[CudaVersion, dict[str, Any]]:
     """Return the entry of each release in ``toolchains.toml``: its wheels and their hashes."""
-    return {CudaVersion.parse(name): entry for name, entry in read_matrix("toolchains.toml")["releases"].items()}
+    return {CudaVersion.parse(name): entry for name, entry in read_table("toolchains.toml")["releases"].items()}
 
 
 def releases() -> tuple[CudaVersion, ...]:

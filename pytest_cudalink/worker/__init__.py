@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from ..compat import names
-from . import build
+from . import worker_sources
 
 __all__ = ["TIMEOUT", "WorkerAnswer", "WorkerError", "WorkerLink", "load_client", "program", "timeout"]
 
@@ -87,7 +87,7 @@ class WorkerAnswer:
 
 def program() -> Path:
     """Return the path of the program, whether it is there or not."""
-    return _LIB / build.PROGRAM
+    return _LIB / worker_sources.PROGRAM
 
 
 def timeout() -> int:
@@ -116,7 +116,7 @@ def load_client() -> Any:
     WorkerError
         If it was not built.
     """
-    path = _LIB / build.CLIENT_LIBRARY
+    path = _LIB / worker_sources.CLIENT_LIBRARY
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

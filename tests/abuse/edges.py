@@ -28,8 +28,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from pytest_cudalink.emulator import notes, preload
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-from pytest_cudalink.process import last_words, notes, preload
+from pytest_cudalink.loader import last_words
 from pytest_cudalink.report import Writer
 from pytest_cudalink.report.records import ViolationRecord
 

@@ -18,7 +18,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from pytest_cudalink.artifacts import build
+from pytest_cudalink.artifacts import reader_sources
 
 __all__ = ["MISSING", "build_fuzzer", "main", "missing", "unpack"]
 
@@ -50,8 +50,8 @@ def missing() -> str:
 def build_fuzzer(folder: Path) -> Path:
     """The fuzzer, in a folder."""
     program = folder / "fuzz_reader"
-    sources = [HERE / "native" / "fuzz_reader.c", *build.sources()]
-    command = ["clang", *FLAGS, f"-I{build.NATIVE}", *map(str, sources), "-o", str(program)]
+    sources = [HERE / "native" / "fuzz_reader.c", *reader_sources.sources()]
+    command = ["clang", *FLAGS, f"-I{reader_sources.NATIVE}", *map(str, sources), "-o", str(program)]
     subprocess.run(command, check=True)
     return program
 

@@ -329,7 +329,7 @@ def test_copies(made) -> None:
 
 # -- sound environments
 
-RELEASES = tables.read_matrix("toolchains.toml")["releases"]
+RELEASES = tables.read_table("toolchains.toml")["releases"]
 
 
 @pytest.mark.parametrize("release", list(RELEASES))

@@ -6,13 +6,13 @@ import pytest
 from packaging.version import Version
 
 from pytest_cudalink.compat.toolkit_pins import brought_by, is_open, pin_of, pinned_versions
-from pytest_cudalink.tables import read_matrix
+from pytest_cudalink.tables import read_table
 from pytest_cudalink.versions import CudaVersion
 
 
 def test_the_wheels_of_every_toolchain() -> None:
     """The wheels that this project installs for a release belong to that release."""
-    for release, parts in read_matrix("toolchains.toml")["releases"].items():
+    for release, parts in read_table("toolchains.toml")["releases"].items():
         for one in (*parts["libs"], *parts.get("ctk", ())):
             pin = pin_of(one["name"], one["version"])
             assert pin is not None, one

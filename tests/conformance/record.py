@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cudalink import probes
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 
 from .cases import CASES
 from .recorder import run_case

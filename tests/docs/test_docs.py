@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli, violations
-from pytest_cudalink.artifacts import build as reader_build
+from pytest_cudalink.artifacts import reader_sources
 from pytest_cudalink.compat.variables import known_variables
-from pytest_cudalink.emulator import build, control
+from pytest_cudalink.emulator import control, driver_sources
+from pytest_cudalink.jitlink import jitlink_sources
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
-from pytest_cudalink.process import build as watch_build
 from pytest_cudalink.report import records
 from pytest_cudalink.tables import read_table
 
@@ -170,12 +170,12 @@ def test_architecture_shows_the_contracts() -> None:
     plugin: dict[str, set[str]] = {}
     for floor, modules, *_ in table_under("Inside plugin/"):
         plugin.setdefault(floor, set()).update(modules.split())
-    assert list(plugin.values()) == contract("no circles inside plugin/")
+    assert list(plugin.values()) == contract("floors of plugin/")
     houses = {
-        "emulator/native/": build.FLOORS,
-        "emulator/native/, NVML": build.NVML_FLOORS,
-        "artifacts/native/": reader_build.FLOORS,
-        "process/native/": watch_build.FLOORS,
+        "emulator/native/": driver_sources.FLOORS,
+        "emulator/native/, NVML": driver_sources.NVML_FLOORS,
+        "artifacts/native/": reader_sources.FLOORS,
+        "jitlink/native/": jitlink_sources.FLOORS,
     }
     for house, floors in houses.items():
         assert [tuple(row[1].split()) for row in table_under(f"Inside {house}")] == list(floors)

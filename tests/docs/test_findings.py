@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from pytest_cudalink.can_link import questions
 from pytest_cudalink.compat import atlas, known_bad
-from pytest_cudalink.skew import questions
 from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 from tests.findings import catalog, libraries

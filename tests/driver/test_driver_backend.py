@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import probes
+from pytest_cudalink.emulator import preload
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, ObjectCode, Program, ProgramOptions
 from pytest_cudalink.linker.backends import driver
 from pytest_cudalink.linker.backends.driver import LOG_SIZE, DriverLinkState
 from pytest_cudalink.probes import libcuda
-from pytest_cudalink.process import preload
 
 
 def linker(*codes: ObjectCode, **options) -> Linker:

@@ -8,10 +8,10 @@ import subprocess
 import pytest
 
 from pytest_cudalink import probes
+from pytest_cudalink.emulator import preload
 from pytest_cudalink.guardrails import CompatibilityGuardRails, DriverCtkCompatibilityError
 from pytest_cudalink.guardrails.doctor import examine
 from pytest_cudalink.guardrails.driver import DriverFacts, driver_release
-from pytest_cudalink.process import preload
 
 
 def test_facts_of_the_driver() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.process import notes
+from pytest_cudalink.emulator import notes
 from tests.emulated.test_lifetimes import STATE
 from tests.nested import ALONE, ISOLATED, XDIST
 

@@ -1,6 +1,6 @@
 """The C of the emulated driver, the reader of device code below it, and what watches this process keep to their floors.
 
-`FLOORS` in the `build` of each package names them.
+`FLOORS` in the module of sources of each package names them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import artifacts, emulator, process
-from pytest_cudalink.artifacts import build as reader_build
-from pytest_cudalink.emulator import build
-from pytest_cudalink.process import build as watch_build
+from pytest_cudalink import artifacts, emulator, jitlink, loader
+from pytest_cudalink.artifacts import reader_sources
+from pytest_cudalink.emulator import driver_sources
+from pytest_cudalink.jitlink import jitlink_sources
 
 NATIVE = Path(emulator.__file__).parent / "native"
 READER = Path(artifacts.__file__).parent / "native"
-WATCH = Path(process.__file__).parent / "native"
+WATCH = Path(jitlink.__file__).parent / "native"
+LOADER = Path(loader.__file__).parent / "native"
 #: Files that stand on no floor: the types below them all, and libraries that are one file each.
 BASE = "abi"
 LIBRARIES = ("alias", "absent")
+#: The files of the libraries that look at the process: one each.
+LOADER_ORDER = ["last_words", "loads"]
 
 
 def code(file: Path) -> str:
@@ -35,7 +38,7 @@ def code(file: Path) -> str:
 def unknown(folder: Path, order: list[str]) -> Iterator[str]:
     """Files without a place, and places without a file."""
     there = {file.stem for file in folder.glob("*.[ch]")}
-    elsewhere = {*LIBRARIES, *driver_order(), *nvml_order(), *watch_order(), *last_words_order(), *loads_order()}
+    elsewhere = {*LIBRARIES, *driver_order(), *nvml_order(), *watch_order(), *LOADER_ORDER}
     yield from (f"{name} stands on no floor" for name in sorted(there - {BASE, *order, *elsewhere}))
     yield from (f"{name} stands on a floor, and there is no such file" for name in order if name not in there)
 
@@ -56,32 +59,22 @@ def without_header(folder: Path, order: list[str]) -> Iterator[str]:
 
 def driver_order() -> list[str]:
     """The files of the driver, low to high."""
-    return list(chain.from_iterable(build.FLOORS))
+    return list(chain.from_iterable(driver_sources.FLOORS))
 
 
 def nvml_order() -> list[str]:
     """The files of NVML, low to high; they lie in the driver's folder."""
-    return list(chain.from_iterable(build.NVML_FLOORS))
+    return list(chain.from_iterable(driver_sources.NVML_FLOORS))
 
 
 def reader_order() -> list[str]:
     """The files of the reader, low to high."""
-    return list(chain.from_iterable(reader_build.FLOORS))
+    return list(chain.from_iterable(reader_sources.FLOORS))
 
 
 def watch_order() -> list[str]:
     """The files of the library that watches libnvJitLink, low to high."""
-    return list(chain.from_iterable(watch_build.FLOORS))
-
-
-def last_words_order() -> list[str]:
-    """The files of the library that notes a fatal signal, low to high; they lie in the folder of the watch."""
-    return list(chain.from_iterable(watch_build.LAST_WORDS_FLOORS))
-
-
-def loads_order() -> list[str]:
-    """The files of the library that lists the loaded objects, low to high; they lie in the folder of the watch."""
-    return list(chain.from_iterable(watch_build.LOADS_FLOORS))
+    return list(chain.from_iterable(jitlink_sources.FLOORS))
 
 
 def files(folder: Path, order: list[str]) -> Iterator[tuple[int, Path]]:
@@ -145,8 +138,7 @@ def test_floors() -> None:
     assert problems(NATIVE, nvml_order()) == []
     assert problems(READER, reader_order()) == []
     assert problems(WATCH, watch_order()) == []
-    assert problems(WATCH, last_words_order()) == []
-    assert problems(WATCH, loads_order()) == []
+    assert problems(LOADER, LOADER_ORDER) == []
 
 
 @pytest.mark.parametrize(

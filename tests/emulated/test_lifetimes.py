@@ -65,7 +65,7 @@ def check(on_driver) -> Callable[..., str]:
 
 CTYPES = """
 import ctypes, json, sys
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 cu = ctypes.CDLL("libcuda.so.1")
 context = ctypes.c_void_p()
 assert cu.cuInit(0) == 0 and cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0

@@ -12,10 +12,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from pytest_cudalink.emulator import build
+from pytest_cudalink.emulator import driver_sources
 from tools import make_nvml
 
-DATA = Path(build.__file__).parents[1] / "data" / "emulator"
+DATA = Path(driver_sources.__file__).parents[1] / "data" / "emulator"
 NAMES = tomllib.loads((DATA / "nvml_names.toml").read_text(encoding="utf-8"))["functions"]
 ANSWERS = tomllib.loads((DATA / "nvml.toml").read_text(encoding="utf-8"))
 Check = Callable[..., str]

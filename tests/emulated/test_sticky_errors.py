@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.process.contexts import STICKY_ERRORS
+from pytest_cudalink.loader.contexts import STICKY_ERRORS
 
 START = """
 context, more, flags, active, size = c_void_p(), c_void_p(), c_uint(), c_int(), c_size_t()
@@ -107,7 +107,7 @@ REAL = """
 import ctypes, sys, threading, time
 from ctypes import byref, c_uint, c_uint64, c_void_p
 from pytest_cudalink.emulator import control
-from pytest_cudalink.process import contexts
+from pytest_cudalink.loader import contexts
 
 cu = ctypes.CDLL("libcuda.so.1")
 driver = control.attach(cu)

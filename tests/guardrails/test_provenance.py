@@ -10,8 +10,8 @@ import pytest
 from pytest_cudalink.audit import libraries
 from pytest_cudalink.guardrails import attribution, provenance
 from pytest_cudalink.guardrails.provenance import Library
-from pytest_cudalink.plugin.provenance import _CANDIDATE
-from pytest_cudalink.process.loads import LoadedObject, Opening
+from pytest_cudalink.loader.loads import LoadedObject, Opening
+from pytest_cudalink.plugin.watch.provenance import _CANDIDATE
 
 ADVICE = "install the wheel that brings libcudart, and require it in the project's metadata"
 

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from pytest_cudalink import emulator
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 from tests.hardware import __main__ as hardware
 from tests.hardware import pages
 from tests.hardware.runner import run_stage

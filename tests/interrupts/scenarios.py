@@ -17,14 +17,17 @@ from pathlib import Path
 from typing import Any, Final, cast
 from unittest.mock import patch
 
-from pytest_cudalink import probes, skew, toolchains, worker
+from pytest_cudalink import can_link, probes, toolchains, worker
+from pytest_cudalink.emulator import preload
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
+from pytest_cudalink.jitlink import jitlink_calls
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, forcing, watched
 from pytest_cudalink.linker.backends import driver as driver_backend
 from pytest_cudalink.linker.backends.state import LinkState
-from pytest_cudalink.plugin import backends, fixtures
-from pytest_cudalink.process import imports, jitlink_calls, preload
+from pytest_cudalink.loader import imports
+from pytest_cudalink.plugin import fixtures
+from pytest_cudalink.plugin.conditions import backends
 from pytest_cudalink.report import whole_file
 from pytest_cudalink.report.records import ViolationRecord, Writer
 from pytest_cudalink.targets import steering, unsteered
@@ -492,18 +495,18 @@ def begin_report() -> None:
 
 def write_journal() -> None:
     """Add a measurement to the journal of ``cudalink can-link --measure``."""
-    skew._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+    can_link._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
 
 
 def check_journal() -> None:
     """Every earlier measurement can be read."""
-    assert skew.load(_FOLDER / "journal.jsonl")[:1] == [_MEASUREMENT]
+    assert can_link.load(_FOLDER / "journal.jsonl")[:1] == [_MEASUREMENT]
 
 
 def begin_journal() -> None:
     """Put a journal of one measurement there."""
     (_FOLDER / "journal.jsonl").unlink(missing_ok=True)
-    skew._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+    can_link._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
 
 
 def hold_lock() -> None:
@@ -564,7 +567,7 @@ def check_toolchain() -> None:
         toolchains.remove("13.0")
 
 
-_MEASUREMENT: Final = skew.Measurement("13.0", "13.0", "ptx", "nvjitlink", ok=True, answer="", packages=())
+_MEASUREMENT: Final = can_link.Measurement("13.0", "13.0", "ptx", "nvjitlink", ok=True, answer="", packages=())
 
 
 # -- all of them

@@ -482,7 +482,7 @@ def test_cells_skip_what_needs_a_gpu(project, run_pytest, pytester, monkeypatch)
         monkeypatch.setenv(name, value)
     pytester.makepyfile(
         """
-        from pytest_cudalink.process import preload
+        from pytest_cudalink.emulator import preload
 
         def test_launch():
             preload.emulated_driver().refuse("cuLaunchKernel", "does not execute kernels")

@@ -93,7 +93,7 @@ def test_teardown(breaks): pass
 
 def test_mistake(cuda): load(cuda, OLD.replace(b"ret", b"rat"))
 def test_injected(cuda):
-    from pytest_cudalink.process import preload
+    from pytest_cudalink.emulator import preload
     preload.emulated_driver().inject("cuModuleLoadData", 222)
     load(cuda, OLD)
 """
@@ -177,7 +177,7 @@ def test_junit_has_the_block(run, toolkit, pytester: pytest.Pytester) -> None:
 
 MIXED = """
 def refuse():
-    from pytest_cudalink.process import preload
+    from pytest_cudalink.emulator import preload
     preload.emulated_driver().refuse("cuFirst", "not written yet")
 
 def test_skew_last(cuda):
@@ -266,7 +266,7 @@ def test_the_runtime_in_other_libraries_is_not_emulated(run, toolkit) -> None:
 def test_a_runtime_that_needs_a_newer_driver(run, toolkit) -> None:
     """CudaErrorInsufficientDriver is a runtime of a newer major; without a driver it is the missing driver."""
     module = """
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 preload.driver_exists = lambda: False
 def test_it(): raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
 """
@@ -318,7 +318,7 @@ def test_nvjitlink_explains_a_newer_input(run, toolkit) -> None:
 
 WITHOUT_DRIVER = """
 import ctypes
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 preload.driver_exists = lambda: False
 
 def test_ours():

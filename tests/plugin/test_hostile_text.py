@@ -52,7 +52,7 @@ def test_header_summary_junit_and_record(pytester: pytest.Pytester, run_pytest) 
 
 CAUSES = r"""
 import ctypes
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 preload.driver_exists = lambda: False
 
 def test_message(): raise RuntimeError("libcuda.so: \x1b]0;owned\x07\u202e\u200b")
@@ -79,7 +79,7 @@ def test_why_a_test_failed(pytester: pytest.Pytester, run_pytest) -> None:
 
 def test_a_lost_record_is_one_problem() -> None:
     """However many processes say it, and whatever they put before it."""
-    from pytest_cudalink.plugin.ledger import Totals
+    from pytest_cudalink.plugin.records.ledger import Totals
 
     said = f"{UNWRITTEN}: why"
     totals = Totals(problems=["other", said, f"[test_a.py::t] {said}", said, "other", "[gw0] third"])

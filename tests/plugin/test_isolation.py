@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cudalink.plugin import children
+from pytest_cudalink.plugin.isolation.parent import processes
 from pytest_cudalink.report import read
 from tests.nested import ALONE, NO_AUTOLOAD, XDIST, with_plugins
 
@@ -413,7 +413,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
 
         def trace(frame: Any, event: str, _: object) -> Any:
             nonlocal reached
-            ours = frame.f_code.co_filename == children.__file__
+            ours = frame.f_code.co_filename == processes.__file__
             starts = frame.f_code is subprocess.Popen.__init__.__code__
             if (ours and event == "line") or (starts and event == "return"):
                 reached += 1
@@ -424,7 +424,7 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            server = children.ServerProcess(run, tmp_path, [], forks=True)
+            server = processes.ServerProcess(run, tmp_path, [], forks=True)
         except KeyboardInterrupt:
             return True
         finally:
@@ -432,8 +432,8 @@ def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
         server.kill()
         return False
 
-    monkeypatch.setattr(children, "_command", command)
-    monkeypatch.setattr(children, "_PATIENCE", 0.01)
+    monkeypatch.setattr(processes, "_command", command)
+    monkeypatch.setattr(processes, "_PATIENCE", 0.01)
     run: Any = SimpleNamespace(config=SimpleNamespace(invocation_params=SimpleNamespace(dir=tmp_path)))
     held = _held()
     point = 1

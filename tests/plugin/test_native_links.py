@@ -217,7 +217,7 @@ def test_not_built(run, pytester) -> None:
     """Without the native part, a run that loaded libnvJitLink says that native links are not counted."""
     pytester.makeconftest(
         "from pathlib import Path\n"
-        "from pytest_cudalink.process import jitlink_calls\n"
+        "from pytest_cudalink.jitlink import jitlink_calls\n"
         "jitlink_calls._OURS = Path('/no/such/library.so')\n"
     )
     result, records = run(TWO)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.plugin import nvjitlink
+from pytest_cudalink.plugin.conditions import nvjitlink
 from tests.nested import ALONE, XDIST
 
 

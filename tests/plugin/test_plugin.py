@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cudalink.plugin import blocked, parts, settings
-from pytest_cudalink.plugin.missing_driver import MISSING_DRIVER
+from pytest_cudalink.plugin import parts, settings
+from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
+from pytest_cudalink.plugin.session import blocked
 from tests.nested import ALONE, ISOLATED, XDIST
 
 FORCED = """

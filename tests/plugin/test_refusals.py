@@ -10,7 +10,7 @@ from tests.nested import ALONE, ISOLATED, XDIST
 MODULE = """
 import ctypes
 import pytest
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 
 driver = preload.emulated_driver()
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
 from tests.nested import ALONE, ISOLATED, XDIST
@@ -161,7 +161,7 @@ def test_bindings(): assert driver.cuInit(0)[0] == 0
 """
     run(MARKED + looked).assert_outcomes(passed=2)
     remembers = """
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 preload.found_none_before = lambda: "numba-cuda"
 """
     result = run(MARKED + remembers)

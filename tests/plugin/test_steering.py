@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.plugin.backends import TARGETS
+from pytest_cudalink.plugin.conditions.backends import TARGETS
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.report import read
 from tests.nested import ALONE, XDIST
@@ -443,7 +443,7 @@ def test_interrupted_where_it_begins(run_pytest, pytester) -> None:
     """Steering that an exception has interrupted as it began begins again at the next use, and forces the backend."""
     pytester.makepyfile("""
 import pytest
-from pytest_cudalink.plugin import backends
+from pytest_cudalink.plugin.conditions import backends
 from pytest_cudalink.plugin.run import run_of
 from pytest_cudalink.targets.steering import Steering
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 from pytest_cudalink.report import read
 
 MODULE = """
 import ctypes, os, sys
 import pytest
 from ctypes import byref, c_uint64, c_void_p
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 
 cu = ctypes.CDLL("libcuda.so.1")
 def ok(code): assert code == 0, code
@@ -341,7 +341,7 @@ def test_nothing_is_different(run, pytester: pytest.Pytester) -> None:
 #: Counts the questions to the contexts, and how often the driver is looked for, from one test to the next.
 COUNTS = """
 import pytest
-from pytest_cudalink.process import contexts
+from pytest_cudalink.loader import contexts
 
 ASKED, FOUND = [0], [0]
 
@@ -373,7 +373,9 @@ def test_questions(run, run_pytest, pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*asked test_next 1 0", "*asked test_fixture 2 0"])
 
     pytester.makepyfile("def test_first(): pass\ndef test_second(): pass\n")
-    pytester.makeconftest(f"{COUNTS}\nfrom pytest_cudalink.plugin import lifecycle\nlifecycle._DEVICE_FILES = ['/']")
+    pytester.makeconftest(
+        f"{COUNTS}\nfrom pytest_cudalink.plugin.session import lifecycle\nlifecycle._DEVICE_FILES = ['/']"
+    )
     result = run_pytest("--cudalink-processes=sticky=replace", "-s")
     result.stdout.fnmatch_lines(["*asked test_second 0 0"])
 
@@ -382,11 +384,11 @@ def test_questions(run, run_pytest, pytester: pytest.Pytester) -> None:
 @pytest.mark.parametrize(("files", "asks"), [((), False), (("/dev/null",), True)], ids=["no device", "device"])
 def test_without_a_driver(run_pytest, pytester: pytest.Pytester, files: tuple[str, ...], asks: bool) -> None:
     """Without a device the guard is not even imported; with one it loads no driver that no test has loaded."""
-    pytester.makeconftest(f"from pytest_cudalink.plugin import lifecycle\nlifecycle._DEVICE_FILES = {files!r}")
+    pytester.makeconftest(f"from pytest_cudalink.plugin.session import lifecycle\nlifecycle._DEVICE_FILES = {files!r}")
     pytester.makepyfile(
         f"""
 import sys
-def test_it(): assert ("pytest_cudalink.process.contexts" in sys.modules) is {asks}
+def test_it(): assert ("pytest_cudalink.loader.contexts" in sys.modules) is {asks}
 def test_next(): assert "libcuda.so" not in open("/proc/self/maps").read()
 """
     )
@@ -396,7 +398,7 @@ def test_next(): assert "libcuda.so" not in open("/proc/self/maps").read()
 def test_no_driver_is_loaded() -> None:
     """A process that has loaded no driver has no contexts, and loads none for the question."""
     program = (
-        "from pytest_cudalink.process import contexts\nassert contexts.find() is None\n"
+        "from pytest_cudalink.loader import contexts\nassert contexts.find() is None\n"
         "assert 'libcuda.so' not in open('/proc/self/maps').read()\nimport sys\nassert 'ctypes' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parent)

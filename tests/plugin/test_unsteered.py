@@ -329,7 +329,7 @@ def test_warn(run) -> None:
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["test_it.py::test", f"*UnsteeredLinkWarning: {WRONG}"])
     result.stdout.fnmatch_lines(["1 link in your code was not steered *(not as forced)"])
-    category = "error::pytest_cudalink.plugin.mismatches.UnsteeredLinkWarning"
+    category = "error::pytest_cudalink.plugin.watch.mismatches.UnsteeredLinkWarning"
     result = run(module, "--force-backend=driver", "--cudalink-unsteered=warn", "-W", category)
     result.assert_outcomes(failed=1)
 

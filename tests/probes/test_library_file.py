@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import emulator
+from pytest_cudalink.emulator import preload
 from pytest_cudalink.installers import install_command
-from pytest_cudalink.plugin import nvjitlink as choice
+from pytest_cudalink.plugin.conditions import nvjitlink as choice
 from pytest_cudalink.probes import DamagedLibraryError, library_file
-from pytest_cudalink.process import preload
 from pytest_cudalink.worker import WorkerError, WorkerLink
 
 __all__: list[str] = []

@@ -519,7 +519,7 @@ def test_failures_of_one_cause_in_every_form(forty, tmp_path, monkeypatch, capsy
 REFUSED = """
 import ctypes
 import pytest
-from pytest_cudalink.process import preload
+from pytest_cudalink.emulator import preload
 
 PTX = b".version 9.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }\\n\\0"
 

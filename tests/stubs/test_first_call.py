@@ -230,7 +230,7 @@ def test_arguments_survive_the_first_call(stubs, run, tmp_path) -> None:
 
 def test_vector_arguments_survive(run, tmp_path) -> None:
     """Floating-point arguments of a function of the project's own pass through the first call."""
-    from pytest_cudalink.stubs import build
+    from pytest_cudalink.stubs import stub_sources
 
     (tmp_path / "own.toml").write_text(
         'only = ["cudaMix"]\n[functions.cudart.cudaMix]\n'
@@ -238,7 +238,7 @@ def test_vector_arguments_survive(run, tmp_path) -> None:
         'double h)"\n',
         encoding="utf-8",
     )
-    (stub,) = build.build_stubs(["cudart"], tmp_path, symbols=tmp_path / "own.toml", prefix="own")
+    (stub,) = stub_sources.build_stubs(["cudart"], tmp_path, symbols=tmp_path / "own.toml", prefix="own")
     signature = "int cudaMix(double *o, double a, float b, double c, double d, double e, double f, double g, double h)"
     body = "*o = a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h; return 0;"
     real = compile_c(tmp_path / "real.so", f"{signature} {{ {body} }}")

@@ -96,7 +96,7 @@ import os, pytest
 def test_passes(): pass
 def test_fails(): assert 0
 def test_refused():
-    from pytest_cudalink.process import preload
+    from pytest_cudalink.emulator import preload
     preload.emulated_driver().refuse("cuFirst", "not written yet")
     assert 0
 """

@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.compat.package_index import IndexedFile
-from pytest_cudalink.plugin import driver
+from pytest_cudalink.plugin.conditions import run_driver
 from pytest_cudalink.toolchains import ToolchainError, provision
 from pytest_cudalink.versions import CudaVersion
 from tests.nested import NO_AUTOLOAD, with_plugins
@@ -175,18 +175,18 @@ def test_what_may_have_tests(pytester, file, arguments, ini, may) -> None:
     path.parent.mkdir(exist_ok=True)
     path.touch()
     pytester.makeini(f"[pytest]\n{ini}\n")
-    assert driver._may_collect(pytester.parseconfig("-p", "no:cudalink", *arguments)) is may
+    assert run_driver._may_collect(pytester.parseconfig("-p", "no:cudalink", *arguments)) is may
 
 
 def test_a_plugin_or_a_link_may_have_tests(pytester) -> None:
     """A plugin can collect files by any name; a link leads to folders that are not looked at here."""
     config = pytester.parseconfig("-p", "no:cudalink")
-    assert not driver._may_collect(config)
+    assert not run_driver._may_collect(config)
     (pytester.path / "linked").symlink_to(pytester.path.parent)
-    assert driver._may_collect(config)
+    assert run_driver._may_collect(config)
     (pytester.path / "linked").unlink()
     config.pluginmanager.register(type("Other", (), {"pytest_collect_file": lambda self, file_path: None})())
-    assert driver._may_collect(config)
+    assert run_driver._may_collect(config)
 
 
 @pytest.mark.usefixtures("offline")

@@ -78,7 +78,7 @@ def _own_cache(request, monkeypatch, tmp_path) -> None:
 def test_table_names_every_release_but_12_7() -> None:
     """Every known CUDA release has exact wheels with hashes, except the one without wheels."""
     assert set(toolchains.releases()) == set(PTX_ISA) - {CudaVersion(12, 7)}
-    table = tomllib.loads((ROOT / "matrices" / "toolchains.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((ROOT / "pytest_cudalink" / "data" / "toolchains.toml").read_text(encoding="utf-8"))
     for name, release in table["releases"].items():
         assert release["toolkit"].startswith(name)
         for package in (*release["libs"], *release["ctk"]):

@@ -12,10 +12,10 @@ import gc
 import json
 import sys
 
+from pytest_cudalink.emulator import preload
 from pytest_cudalink.linker import Linker, LinkerOptions, LinkError, sample
 from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.backends.driver import DriverLinkState, MappedBlock
-from pytest_cudalink.process import preload
 
 fault, orders, memory, links = sys.argv[1], sys.argv[2].split(","), sys.argv[3], int(sys.argv[4])
 

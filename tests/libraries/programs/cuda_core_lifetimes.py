@@ -9,8 +9,8 @@ from cuda.bindings import driver as bindings
 from cuda.core import Device, Linker, LinkerOptions, ObjectCode
 from cuda.core import _linker as internals
 
+from pytest_cudalink.emulator import preload
 from pytest_cudalink.linker import sample
-from pytest_cudalink.process import preload
 
 Device().set_current()
 internals._driver, internals._use_nvjitlink_backend, internals._inited = bindings, False, False

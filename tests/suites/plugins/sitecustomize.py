@@ -9,7 +9,7 @@ import importlib
 import os
 from types import ModuleType
 
-from pytest_cudalink.process.imports import ImportWatch
+from pytest_cudalink.loader.imports import ImportWatch
 
 __all__: list[str] = []
 

@@ -1,0 +1,203 @@
+"""Load libraries before any other module opens them: the only module that preloads.
+
+A later ``dlopen("libcuda.so.1")`` returns the library that is loaded under that SONAME, even if that one was opened by
+its path and locally (measured with glibc 2.36). Child processes find the same libraries through their environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from .. import probes
+from ..loader.maps import mapped_files
+from ..probes import library_file
+from ..versions import CudaVersion
+from . import (
+    MMAP_THRESHOLD,
+    PERTURB_BYTE,
+    TRIM_THRESHOLD,
+    Emulation,
+    control,
+    from_environment,
+    library_folder,
+    prepended,
+)
+
+__all__ = [
+    "LoadedTooLateError",
+    "absent_driver",
+    "driver_exists",
+    "emulate_driver",
+    "emulated_driver",
+    "emulation",
+    "found_none_before",
+    "loaded_file",
+    "preload_nvjitlink",
+]
+
+_DRIVER: Final = "libcuda.so.1"
+#: Libraries of an emulated or absent driver, in the order in which they are loaded.
+_DRIVER_LIBRARIES: Final = (_DRIVER, "libcuda.so", "libnvidia-ml.so.1")
+_LOAD_EARLY: Final = (
+    "Load the plugin early, with `pytest -p cudalink` or by its entry point and not from a conftest, and import "
+    "nothing of CUDA before"
+)
+#: Libraries that look for the driver once, when this module is imported, and remember that there was none; the module
+#: keeps its words in ``driver.initialization_error``.
+_LOOKS_ONCE: Final = {"numba.cuda.cudadrv.driver": "numba-cuda"}
+_M_PERTURB, _M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -6, -3, -1  # parameters of mallopt (malloc.h)
+
+_kept: list[ctypes.CDLL] = []
+_emulation: Emulation | None = None
+_driver: control.DriverControl | None = None
+
+
+class LoadedTooLateError(RuntimeError):
+    """Another library of that name is in this process already, or one was looked for in vain; says what to do."""
+
+
+def loaded_file(name: str) -> str | None:
+    """Path of a library of this process, by the beginning of its file name; None if it is not loaded.
+
+    ``libcuda.so.1`` is a link to ``libcuda.so.580.65.06``, and the memory map has the latter name.
+    """
+    stem = name.partition(".so")[0] + ".so"
+    return next((path for path in mapped_files() if path.rpartition("/")[2].startswith(stem)), None)
+
+
+def emulation() -> Emulation | None:
+    """Settings of the emulated driver that this process or a parent loaded; None without one."""
+    global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
+    if _emulation is None and emulated_driver() is not None:
+        _emulation = from_environment(os.environ)
+    return _emulation
+
+
+def emulated_driver() -> control.DriverControl | None:
+    """Control of the emulated driver that this process or a parent loaded; None without one."""
+    global _driver  # noqa: PLW0603 (the owner of this piece of process state)
+    if _driver is None:
+        from ..probes import libcuda
+
+        if loaded_file(_DRIVER) is not None or "CUDALINK_EMULATOR_VERSION" in os.environ:
+            with suppress(libcuda.DriverNotFoundError):
+                _driver = control.attach(libcuda.library())
+    return _driver
+
+
+def driver_exists() -> bool:
+    """Whether this process could open a driver, real or emulated; a child process tries, so that this one does not."""
+    program = f"import ctypes, sys; sys.exit(hasattr(ctypes.CDLL({_DRIVER!r}), 'cudalinkAbsentDriver'))"
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, check=False)  # noqa: S603
+    return done.returncode == 0
+
+
+def emulate_driver(emulation: Emulation) -> None:
+    """Load an emulated driver into this process and, through the environment, into its children.
+
+    Raises
+    ------
+    LoadedTooLateError
+        If this process has a libcuda already, or a library in it has found none and will not look again.
+    EmulatorError
+        If the native libraries were not built.
+    """
+    global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
+    folder = library_folder()
+    _refuse_other(folder, f"the emulated driver {emulation.version}")
+    _refuse_too_late(emulation.version)
+    os.environ.update(emulation.environment())
+    if emulation.lifetime != "off":
+        _mark_freed_memory()
+    _kept.extend(ctypes.CDLL(str(folder / name)) for name in _DRIVER_LIBRARIES)
+    probes.cache_clear()
+    present = emulated_driver()
+    if present is None or present.version != emulation.version:
+        msg = (
+            f"the emulated driver {emulation.version} cannot be loaded: this process has one of CUDA "
+            f"{present.version if present else '(unknown)'} already, from its environment; start it without "
+            "`cudalink driver run`, or request the same version"
+        )
+        raise LoadedTooLateError(msg)
+    _emulation = emulation
+
+
+def absent_driver() -> None:
+    """Hide the driver and NVML from this process and its children, even if the machine has them.
+
+    Raises
+    ------
+    LoadedTooLateError
+        If this process has a libcuda already.
+    EmulatorError
+        If the native libraries were not built.
+    """
+    folder = library_folder(absent=True)
+    _refuse_other(folder, "--cudalink-driver=absent")
+    os.environ["LD_LIBRARY_PATH"] = prepended(folder)
+    _kept.extend(ctypes.CDLL(str(folder / name)) for name in _DRIVER_LIBRARIES)
+    probes.cache_clear()
+
+
+def preload_nvjitlink(path: Path) -> None:
+    """Load a real nvJitLink under its SONAME, so that every later ``dlopen`` of that name returns this one.
+
+    Raises
+    ------
+    LoadedTooLateError
+        If this process has another nvJitLink already.
+    DamagedLibraryError
+        If the file is cut off or damaged, of which the loader would die.
+    """
+    library_file.check(path, f"remove its toolchain and add it again: rm -r {shlex.quote(str(path.parent.parent))}")
+    present = loaded_file("libnvJitLink.so")
+    if present is not None and not Path(present).samefile(path):
+        msg = f"{path} cannot be the nvJitLink of this process: {present} is in this process already. {_LOAD_EARLY}"
+        raise LoadedTooLateError(msg)
+    _kept.append(ctypes.CDLL(str(path)))
+    probes.cache_clear()
+
+
+def _refuse_other(folder: Path, what: str) -> None:
+    present = loaded_file(_DRIVER)
+    if present is not None and Path(present).parent != folder:
+        msg = f"{what} cannot be loaded: {present} is in this process already. {_LOAD_EARLY}"
+        raise LoadedTooLateError(msg)
+
+
+def found_none_before() -> str | None:
+    """Return the library of this process that has looked for a driver in vain and does not look again, or None."""
+    for name, library in _LOOKS_ONCE.items():
+        if getattr(getattr(sys.modules.get(name), "driver", None), "initialization_error", None) is not None:
+            return library
+    return None
+
+
+def _refuse_too_late(version: CudaVersion) -> None:
+    library = found_none_before()
+    if library is not None:
+        msg = (
+            f"the emulated driver {version} comes too late for {library}: it was imported before, found no driver and "
+            "does not look again. pytest 9.2 imports the warning classes that `filterwarnings` and `-W` name before it "
+            f"loads plugins. Run `cudalink driver run --version {version} -- pytest ...`, or name no class of "
+            f"{library} there"
+        )
+        raise LoadedTooLateError(msg)
+
+
+def _mark_freed_memory() -> None:
+    """Let malloc mark freed memory, as `emulator.Emulation.environment` does for child processes."""
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_PERTURB, PERTURB_BYTE)
+        libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)
+        libc.mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD)

@@ -1,0 +1,437 @@
+"""``cuda.bindings.runtime`` on an emulated driver: its Python functions are answered by ``cuda.bindings.driver``.
+
+The CUDA runtime inside cuda-bindings needs undocumented tables of the driver, which an emulated one does not have.
+Where the driver API has a function for the same purpose, that one answers; every other function of the runtime answers
+as the runtime itself does there, cudaErrorNotSupported, and is counted as refused. Cython code that calls the
+runtime's C functions is not reached, nor is a runtime inside another library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing.spawn
+import threading
+from collections.abc import Callable
+from functools import partial, wraps
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ...loader.imports import ImportWatch
+from ...tables import read_table
+from .addresses import address_of
+from .cuda_runtime_arrays import Arrays
+
+if TYPE_CHECKING:
+    from ..control import DriverControl
+
+__all__ = ["Runtime", "serve"]
+
+_MODULE: Final = "cuda.bindings.runtime"
+_SUCCESS, _INVALID_VALUE, _NOT_INITIALIZED, _INVALID_DEVICE = 0, 1, 3, 101
+_NOT_READY, _NOT_SUPPORTED, _UNKNOWN = 600, 801, 999
+_NOTE: Final = "the CUDA runtime does not run on an emulated driver, and the driver API has no function for it"
+
+
+class Runtime:
+    """The functions of the CUDA runtime over the driver API.
+
+    Parameters
+    ----------
+    runtime, driver : module
+        ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
+    refuse : callable
+        Called with name and note of a function that cannot be answered.
+    """
+
+    def __init__(self, runtime: Any, driver: Any, refuse: Callable[[str, str], None]) -> None:
+        self._runtime, self._driver, self._refuse = runtime, driver, refuse
+        self._thread = threading.local()
+        self._primary: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self._table = read_table("emulator/cuda_runtime.toml")
+        self._arrays = Arrays(
+            runtime,
+            driver,
+            self._table,
+            forward=self._forward,
+            failed=self._failed,
+            refuse=self._refuse_arguments,
+        )
+        self._of_runtime: dict[type, Callable[[Any], Any]] = {driver.CUdeviceptr: int, driver.CUdevice: int}
+        self._of_driver: dict[type, Callable[[Any], Any]] = {}
+        for name, theirs in self._table["numbers"].items():
+            if hasattr(driver, name) and hasattr(runtime, theirs):
+                self._of_runtime[getattr(driver, name)] = partial(_numbered, getattr(runtime, theirs))
+        for name, (theirs, size) in self._table["structures"].items():
+            if hasattr(driver, name) and hasattr(runtime, theirs):
+                ours, other = getattr(driver, name), getattr(runtime, theirs)
+                self._of_runtime[ours] = partial(_copied, other, size)
+                self._of_driver[other] = partial(_copied, ours, size)
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return every function of the module that is replaced, by name."""
+        found = {}
+        for name in dir(self._runtime):
+            original = getattr(self._runtime, name)
+            works = name.removeprefix("cuda") in self._table["works"]
+            if name.startswith("cuda") and "function" in type(original).__name__ and not works:
+                found[name] = self._replacement(name, original)
+        return found
+
+    def _replacement(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        answer = self._answer(name, original)
+
+        @wraps(original)
+        def function(*arguments: Any, **named: Any) -> Any:
+            result = answer(*arguments, **named)
+            if isinstance(result, tuple) and len(result) == 1 and int(result[0]):
+                # the runtime's own failure has a None for each result
+                values = len(original(*arguments, **named)) - 1
+                return (result[0], *[None] * values)
+            return result
+
+        return function
+
+    def _answer(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        short = name.removeprefix("cuda")
+        own: str | None = self._table["own"].get(short)
+        if own is not None:
+            return cast("Callable[..., Any]", getattr(self, f"_{own}"))
+        if short in self._table["arrays"]:
+            return self._arrays.answer(name)
+        same, renamed = self._table["same"], self._table["renamed"]
+        counterpart = f"cu{short if short in same else renamed.get(short, '')}"
+        if hasattr(self._driver, counterpart):
+            return partial(self._forward, counterpart)
+        return partial(self._refused, name, original)
+
+    def _refused(self, name: str, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Let the runtime answer by itself, which is an error except for functions that need no driver."""
+        answer = original(*arguments, **named)
+        if isinstance(answer, tuple) and int(answer[0]) == _NOT_SUPPORTED:
+            self._refuse(name, _NOTE)
+        return answer
+
+    def _refuse_arguments(self, name: str) -> None:
+        self._refuse(name, "the driver API has no counterpart for what these arguments ask")
+
+    # -- calls and their results
+
+    def _forward(self, function: str, *arguments: Any) -> tuple[Any, ...]:
+        """Call a function of the driver in the context of the current device."""
+        error = self._count()[0] if function in self._table["without_context"] else self._enter()
+        if error:
+            return self._failed(error)
+        return self._call(function, *arguments)
+
+    def _call(self, function: str, *arguments: Any) -> tuple[Any, ...]:
+        code, *values = getattr(self._driver, function)(*map(self._to_driver, arguments))
+        if int(code):
+            return self._failed(int(code))
+        return (self._error(_SUCCESS), *map(self._to_runtime, values))
+
+    def _error(self, code: int) -> Any:
+        try:
+            return self._runtime.cudaError_t(code)
+        except ValueError:
+            return self._runtime.cudaError_t(_UNKNOWN)
+
+    def _failed(self, code: int) -> tuple[Any, ...]:
+        if code != _NOT_READY:  # not an error
+            self._thread.last = code
+        return (self._error(code),)
+
+    def _to_runtime(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._to_runtime(one) for one in value]
+        convert = self._of_runtime.get(type(value))
+        return value if convert is None else convert(value)
+
+    def _to_driver(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._to_driver(one) for one in value]
+        convert = self._of_driver.get(type(value))
+        return value if convert is None else convert(value)
+
+    # -- the current device
+
+    def _enter(self) -> int:
+        """Make the primary context of the thread's device current, unless a context is."""
+        code, context = self._driver.cuCtxGetCurrent()
+        if int(code) == _NOT_INITIALIZED:
+            (code,) = self._driver.cuInit(0)
+            if int(code):
+                return int(code)
+            code, context = self._driver.cuCtxGetCurrent()
+        if int(code) or int(context):
+            return int(code)
+        return self._select(getattr(self._thread, "device", 0))
+
+    def _select(self, device: int) -> int:
+        with self._lock:
+            if device not in self._primary:
+                code, context = self._driver.cuDevicePrimaryCtxRetain(device)
+                if int(code):
+                    return int(code)
+                self._primary[device] = context
+        (code,) = self._driver.cuCtxSetCurrent(self._primary[device])
+        return int(code)
+
+    def _count(self) -> tuple[int, int]:
+        (code,) = self._driver.cuInit(0)
+        if int(code):
+            return int(code), 0
+        code, count = self._driver.cuDeviceGetCount()
+        return int(code), count
+
+    def _get_device_count(self) -> tuple[Any, ...]:
+        code, count = self._count()
+        return self._failed(code) if code else (self._error(_SUCCESS), count)
+
+    def _get_device(self) -> tuple[Any, ...]:
+        code, _ = self._count()
+        if code:
+            return self._failed(code)
+        _, context = self._driver.cuCtxGetCurrent()
+        if int(context):
+            return self._call("cuCtxGetDevice")
+        return self._error(_SUCCESS), getattr(self._thread, "device", 0)
+
+    def _set_device(self, device: int) -> tuple[Any, ...]:
+        code, count = self._count()
+        if not code and not 0 <= device < count:
+            code = _INVALID_DEVICE
+        code = code or self._select(device)
+        if code:
+            return self._failed(code)
+        self._thread.device = device
+        return (self._error(_SUCCESS),)
+
+    def _init_device(self, device: int, *_flags: int) -> tuple[Any, ...]:
+        code, _ = self._count()
+        if code:
+            return self._failed(code)
+        _, before = self._driver.cuCtxGetCurrent()
+        code = self._select(device)
+        self._driver.cuCtxSetCurrent(before)
+        return self._failed(code) if code else (self._error(_SUCCESS),)
+
+    def _device_reset(self) -> tuple[Any, ...]:
+        code, device = self._get_device()
+        if int(code):
+            return (code,)
+        with self._lock:
+            self._primary.pop(device, None)
+        answer = self._call("cuDevicePrimaryCtxReset", device)
+        self._driver.cuCtxSetCurrent(None)  # the next call makes the context again
+        return answer
+
+    def _get_device_flags(self) -> tuple[Any, ...]:
+        return self._forward("cuCtxGetFlags")
+
+    def _get_last_error(self) -> tuple[Any, ...]:
+        code, self._thread.last = getattr(self._thread, "last", 0), 0
+        return (self._error(code),)
+
+    def _peek_at_last_error(self) -> tuple[Any, ...]:
+        return (self._error(getattr(self._thread, "last", 0)),)
+
+    def _get_device_properties(self, device: int) -> tuple[Any, ...]:
+        code, count = self._count()
+        if not code and not 0 <= device < count:
+            code = _INVALID_DEVICE
+        if code:
+            return self._failed(code)
+        properties = self._runtime.cudaDeviceProp()
+        driver = self._driver
+        properties.name = driver.cuDeviceGetName(256, device)[1].rstrip(b"\0")
+        properties.totalGlobalMem = driver.cuDeviceTotalMem(device)[1]
+        ctypes.memmove(properties.getPtr() + 256, driver.cuDeviceGetUuid(device)[1].getPtr(), 16)  # uuid, after name
+        for name, attributes in self._table["properties"].items():
+            if hasattr(properties, name):
+                values = [
+                    self._attribute(one, device)
+                    for one in ([attributes] if isinstance(attributes, str) else attributes)
+                ]
+                setattr(properties, name, values[0] if isinstance(attributes, str) else values)
+        return self._error(_SUCCESS), properties
+
+    def _attribute(self, name: str, device: int) -> int:
+        number = getattr(self._runtime.cudaDeviceAttr, f"cudaDevAttr{name}", None)
+        code, value = self._driver.cuDeviceGetAttribute(number, device) if number is not None else (_INVALID_VALUE, 0)
+        return 0 if int(code) else value
+
+    # -- memory
+
+    def _malloc(self, size: int) -> tuple[Any, ...]:
+        return self._forward("cuMemAlloc", size) if size else (self._error(_SUCCESS), 0)
+
+    def _malloc_host(self, size: int) -> tuple[Any, ...]:
+        return self._forward("cuMemAllocHost", size) if size else (self._error(_SUCCESS), 0)
+
+    def _host_alloc(self, size: int, flags: int) -> tuple[Any, ...]:
+        return self._forward("cuMemHostAlloc", size, flags) if size else (self._error(_SUCCESS), 0)
+
+    def _malloc_managed(self, size: int, flags: int) -> tuple[Any, ...]:
+        return self._forward("cuMemAllocManaged", size, flags)
+
+    def _malloc_pitch(self, width: int, height: int) -> tuple[Any, ...]:
+        return self._forward("cuMemAllocPitch", width, height, 4)
+
+    def _free(self, pointer: Any) -> tuple[Any, ...]:
+        address = address_of(pointer)
+        if not address:  # what programs call to initialize the runtime
+            code = self._enter()
+            return self._failed(code) if code else (self._error(_SUCCESS),)
+        return self._forward("cuMemFree", address)
+
+    def _free_host(self, pointer: Any) -> tuple[Any, ...]:
+        address = address_of(pointer)
+        return self._forward("cuMemFreeHost", address) if address else (self._error(_SUCCESS),)
+
+    def _memcpy(self, dst: Any, src: Any, count: int, _kind: Any, *stream: Any) -> tuple[Any, ...]:
+        if not count:
+            code = self._enter()
+            return self._failed(code) if code else (self._error(_SUCCESS),)
+        if not (address_of(dst) and address_of(src)):
+            return self._failed(_INVALID_VALUE)
+        function = "cuMemcpyAsync" if stream else "cuMemcpy"
+        return self._forward(function, address_of(dst), address_of(src), count, *stream)
+
+    def _memcpy_peer(self, dst: Any, _to: int, src: Any, _origin: int, *rest: Any) -> tuple[Any, ...]:
+        function = "cuMemcpyAsync" if len(rest) == 2 else "cuMemcpy"  # one address space
+        return self._forward(function, address_of(dst), address_of(src), *rest)
+
+    def _memcpy_2d(self, *arguments: Any) -> tuple[Any, ...]:
+        dst, dpitch, src, spitch, width, height, _, *stream = arguments
+        box = self._driver.CUDA_MEMCPY2D()
+        box.srcMemoryType = box.dstMemoryType = self._driver.CUmemorytype.CU_MEMORYTYPE_UNIFIED
+        box.srcDevice, box.srcPitch = address_of(src), spitch
+        box.dstDevice, box.dstPitch = address_of(dst), dpitch
+        box.WidthInBytes, box.Height = width, height
+        return self._forward("cuMemcpy2DAsync" if stream else "cuMemcpy2DUnaligned", box, *stream)
+
+    def _memset(self, pointer: Any, value: int, count: int, *stream: Any) -> tuple[Any, ...]:
+        function = "cuMemsetD8Async" if stream else "cuMemsetD8"
+        return self._forward(function, address_of(pointer), value & 0xFF, count, *stream)
+
+    def _memset_2d(self, pointer: Any, pitch: int, value: int, *rest: Any) -> tuple[Any, ...]:
+        function = "cuMemsetD2D8Async" if len(rest) == 3 else "cuMemsetD2D8"
+        return self._forward(function, address_of(pointer), pitch, value & 0xFF, *rest)
+
+    def _malloc_3d(self, extent: Any) -> tuple[Any, ...]:
+        code, *found = self._forward("cuMemAllocPitch", extent.width, extent.height * extent.depth, 4)
+        if int(code):
+            return (code,)
+        pointer = self._runtime.cudaPitchedPtr()
+        pointer.ptr, pointer.pitch = found
+        pointer.xsize, pointer.ysize = extent.width, extent.height
+        return code, pointer
+
+    def _memset_3d(self, pointer: Any, value: int, extent: Any, *stream: Any) -> tuple[Any, ...]:
+        slice_size = pointer.pitch * pointer.ysize
+        for at in range(extent.depth):
+            start = int(pointer.ptr) + at * slice_size
+            answer = self._memset_2d(start, pointer.pitch, value, extent.width, extent.height, *stream)
+            if int(answer[0]):
+                return answer
+        return (self._error(_SUCCESS),)
+
+    # -- streams, events and what else has other arguments
+
+    def _stream_create(self) -> tuple[Any, ...]:
+        return self._forward("cuStreamCreate", 0)
+
+    def _event_create(self) -> tuple[Any, ...]:
+        return self._forward("cuEventCreate", 0)
+
+    def _graph_conditional_handle_create(self, graph: Any, default: int, flags: int) -> tuple[Any, ...]:
+        code = self._enter()
+        if code:
+            return self._failed(code)
+        _, context = self._driver.cuCtxGetCurrent()
+        return self._call("cuGraphConditionalHandleCreate", graph, context, default, flags)
+
+
+def _numbered(make: Callable[[int], Any], value: Any) -> Any:
+    """Return a handle or a member of an enumeration that has the same number."""
+    return make(int(value))
+
+
+def _copied(make: Callable[[], Any], size: int, value: Any) -> Any:
+    """Return a new structure with the bytes of one that has the same layout."""
+    made = make()
+    ctypes.memmove(made.getPtr(), value.getPtr(), size)
+    return made
+
+
+class _InChild:
+    """Answers the runtime's functions in the process that unpickles it."""
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _serve_in_child, ()
+
+
+def _serve_in_child() -> None:
+    from .. import preload
+
+    present = preload.emulated_driver()
+    if present is not None:
+        serve(present)
+
+
+def _reach_children() -> Callable[[], None]:
+    """Serve the runtime in every process that multiprocessing starts; returns what ends that."""
+    original = multiprocessing.spawn.get_preparation_data
+
+    @wraps(original)
+    def with_runtime(name: str) -> dict[str, Any]:
+        # a child unpickles this before its program, and ignores keys that it does not know
+        return {**original(name), "cudalink": _InChild()}
+
+    def undo() -> None:
+        multiprocessing.spawn.get_preparation_data = original
+
+    multiprocessing.spawn.get_preparation_data = with_runtime
+    return undo
+
+
+def serve(control: DriverControl) -> Callable[[], None]:
+    """Answer the functions of ``cuda.bindings.runtime`` from now on, even if it is imported later.
+
+    Processes that multiprocessing starts answer them too.
+
+    Parameters
+    ----------
+    control : DriverControl
+        The emulated driver of this process.
+
+    Returns
+    -------
+    callable
+        Restores the functions.
+    """
+    before: dict[str, Any] = {}
+    served: list[ModuleType] = []
+
+    def replace(module: ModuleType) -> None:
+        try:
+            from cuda.bindings import driver  # part of the same package
+        except ImportError:
+            return
+        served.append(module)
+        for name, function in Runtime(module, driver, control.refuse).functions().items():
+            before[name] = getattr(module, name)
+            setattr(module, name, function)
+
+    def undo() -> None:
+        keep_from_children()
+        imports.stop()
+        for module in served:
+            for name, function in before.items():
+                setattr(module, name, function)
+
+    keep_from_children = _reach_children()
+    imports = ImportWatch(replace)
+    imports.watch([_MODULE])
+    return undo

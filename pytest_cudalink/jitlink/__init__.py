@@ -1,0 +1,1 @@
+"""libnvJitLink, seen from outside: the calls of code below Python, and its contract."""

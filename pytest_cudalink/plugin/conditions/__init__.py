@@ -1,0 +1,1 @@
+"""Under which conditions tests run: the driver, nvJitLink, forced backends, faults, the cell."""

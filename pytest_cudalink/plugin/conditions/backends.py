@@ -1,0 +1,203 @@
+"""What the run forces on the targets, and what they linked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+import pytest
+
+from ...loader.imports import STEERED, postpone, start_postponed
+from ..parts import BACKENDS, LEDGER, MISMATCHES
+
+if TYPE_CHECKING:
+    from ...targets import Choice, ForcedBackendError, LinkEvent, LinkInput, Target, UnsteeredLink
+    from ...targets.choice import Backend
+    from ...targets.steering import Steering
+    from ..run import Run
+    from ..settings import Settings
+
+__all__ = ["TARGETS", "Backends", "option_of", "start", "steering"]
+
+#: The plugin's targets, each with the package that has its version; the header names them without importing them.
+TARGETS: Final = {
+    "bundled": "pytest-cudalink",
+    "cuda.core": "cuda-core",
+    "numba-cuda": "numba-cuda",
+    "numba-cuda-mlir": "numba-cuda-mlir",
+    "pynvjitlink": "pynvjitlink-cu12",
+}
+
+
+def steering(run: Run) -> Steering:
+    """Return the steering of a run; the first call starts it."""
+    if not _has_begun(run):
+        start_postponed()  # that of a run around this one comes first: the last one to start is the active one
+        _begin(run)
+    return run.part(BACKENDS).steering
+
+
+def _has_begun(run: Run) -> bool:
+    part = run.get(BACKENDS)
+    return part is not None and part.begun
+
+
+def _begin(run: Run) -> None:
+    if not _has_begun(run):
+        run.part(BACKENDS).begin()
+
+
+class Backends:
+    """The targets of a run, steered from `begin` on: registered first, because a stale recipe raises an error there.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    steering : Steering
+    begun : bool
+        Whether `begin` has come to its end: an exception may interrupt it, and the next use begins again.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a hook registers what is not a target, or the setting names targets that do not exist.
+    """
+
+    def __init__(self, run: Run) -> None:
+        from ...targets.bindings import SEAMS
+        from ...targets.steering import Steering
+
+        self._run = run
+        self.begun = False
+        run.follow()
+        targets = _targets(run.config)
+        self.steering = Steering(
+            list(targets.values()),
+            only=_only(run.settings, list(targets)),
+            decide=self._decide,
+            seams=SEAMS,
+            on_link=self._linked,
+            on_unsupported=self._unsupported,
+            on_mismatch=self._mismatched,
+            on_stale=self._stale,
+            on_unsteered=self._unsteered,
+            nodeid=lambda: run.nodeid,
+        )
+
+    def begin(self) -> None:
+        """Force what the run asks for, on libraries that are imported now and later."""
+        self._run.config.add_cleanup(self.steering.stop)
+        self.steering.start(_choice(self._run.settings))
+        self.begun = True
+
+    def _decide(self, target: str, choice: Choice, inputs: tuple[LinkInput, ...] | None) -> Choice:
+        """Let hooks veto or change a choice."""
+        config = self._run.config
+        hook = config.hook.pytest_cudalink_decide
+        if not hook.get_hookimpls():
+            return choice
+        answer: Choice | None = hook(config=config, target=target, choice=choice, inputs=inputs)
+        return choice if answer is None else answer
+
+    def _linked(self, event: LinkEvent) -> None:
+        self._run.part(LEDGER)
+        self._run.config.hook.pytest_cudalink_link(config=self._run.config, event=event)
+
+    def _unsupported(self, target: str, reason: str) -> None:
+        self._run.part(LEDGER)
+        hook = self._run.config.hook.pytest_cudalink_unsupported
+        hook(config=self._run.config, target=target, reason=reason)
+
+    def _unsteered(self, link: UnsteeredLink, choice: Choice) -> None:
+        from . import unsteered
+
+        run = self._run
+        run.part(LEDGER)
+        link = replace(link, where=unsteered.shortened(link.where, run.config.invocation_params.dir))
+        run.config.hook.pytest_cudalink_unsteered(config=run.config, link=link, nodeid=link.nodeid)
+        mode = run.settings.unsteered.value
+        if not link.follows and mode != "allow":
+            run.part(MISMATCHES).add(unsteered.problem(link, choice), warn=mode == "warn")
+
+    def _mismatched(self, error: ForcedBackendError) -> None:
+        self._run.part(MISMATCHES).pending[str(error)] += 1
+
+    def _stale(self, target: str, error: Exception) -> None:
+        from ...targets import StaleRecipeError
+
+        text = str(error)
+        if not isinstance(error, StaleRecipeError):  # a project's own target
+            text = f"cudalink cannot steer {target}: its target raised {type(error).__name__}: {error}"
+        self._run.part(LEDGER).here.unsupported[target] = text
+        self._run.part(MISMATCHES).add(text, once=True)
+
+
+def start(run: Run) -> None:
+    """Steer when a library is imported, or the bundled one links; at once where there may be other targets."""
+    settings, config = run.settings, run.config
+    if settings.target.source != "default" or config.hook.pytest_cudalink_targets.get_hookimpls():
+        steering(run)
+    else:
+        config.add_cleanup(postpone(lambda: _begin(run), until=STEERED))
+    if settings.policy.source != "default":
+        from ...linker import forcing
+
+        undo = ExitStack()
+        undo.callback(forcing.set_default_policy, forcing.set_default_policy(settings.policy.value))
+        config.add_cleanup(undo.close)
+
+
+def _choice(settings: Settings) -> Choice:
+    from ...targets import Choice
+
+    backend = settings.backend
+    if backend.value not in ("driver", "nvjitlink"):
+        return Choice(None, option_of(settings) if backend.value == "each" else backend.source)
+    return Choice(cast("Backend", backend.value), option_of(settings))
+
+
+def option_of(settings: Settings) -> str:
+    """Return the source of a backend that the option chose."""
+    return f"--force-backend, from {settings.backend.source}"
+
+
+def _targets(config: pytest.Config) -> dict[str, Target]:
+    """Return the plugin's targets and those that hooks register, by name."""
+    from ...targets.base import registered
+    from ...targets.bundled import Bundled
+    from ...targets.cuda_core import CudaCore
+    from ...targets.numba_cuda import NumbaCuda
+    from ...targets.numba_cuda_mlir import NumbaCudaMlir
+    from ...targets.pynvjitlink import Pynvjitlink
+
+    own: tuple[Target, ...] = (Bundled(), CudaCore(), NumbaCuda(), NumbaCudaMlir(), Pynvjitlink())
+    targets = {target.name: target for target in own}
+    for added in reversed(config.hook.pytest_cudalink_targets(config=config)):
+        try:
+            targets.update({target.name: target for target in registered(added)})
+        except TypeError as error:
+            msg = f"cudalink: the hook pytest_cudalink_targets: {error}"
+            raise pytest.UsageError(msg) from error
+    return targets
+
+
+def _only(settings: Settings, known: Sequence[str]) -> frozenset[str] | None:
+    """Return the names of the targets that may be forced; None for all."""
+    value = settings.target.value
+    if value == "all":
+        return None
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        wrong = ", ".join(map(repr, unknown)) or "nothing"
+        msg = (
+            f"cudalink: --cudalink-target is {value!r} (from {settings.target.source}); {wrong} is not a target, "
+            f"expected all or some of {', '.join(known)}"
+        )
+        raise pytest.UsageError(msg)
+    return frozenset(names)

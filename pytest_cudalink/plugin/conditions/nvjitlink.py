@@ -1,0 +1,175 @@
+"""The nvJitLink of one run: that of the environment, none, or the real one of another release."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Callable
+from functools import wraps
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+__all__ = ["aliases", "apply", "find_cusparse", "unusable_by_cusparse"]
+
+_PATHFINDER: Final = "cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"
+_ALIAS: Final = re.compile(rb"__nvJitLink[A-Za-z]+_(\d+)_(\d+)\0")
+_CUSPARSE: Final = ("nvidia-cusparse-cu12", "nvidia-cusparse")
+_HIDDEN_BY: Final = "--cudalink-nvjitlink=absent"
+
+#: Number of runs in this process that hide nvJitLink; a pytest inside a pytest may be the second.
+_hiding = 0
+
+
+def apply(settings: Settings) -> Callable[[], None] | None:
+    """Give the process the nvJitLink that the settings ask for, before anything can open another.
+
+    Returns
+    -------
+    callable or None
+        Undoes it; None where nothing can be undone.
+
+    Raises
+    ------
+    pytest.UsageError
+        If it cannot: the release is not in the toolchain cache, another copy is loaded already, or a library of the
+        environment could not use it.
+    """
+    wanted = settings.nvjitlink.value
+    if wanted == "auto":
+        return None
+    from ... import probes, toolchains
+    from ...emulator import preload
+
+    try:
+        if wanted == "absent":
+            return _hide()
+        path = toolchains.library_path(wanted)
+        _refuse_for_cusparse(path)
+        preload.preload_nvjitlink(path)
+        _hold(wanted, path)
+    except (toolchains.ToolchainError, preload.LoadedTooLateError, probes.DamagedLibraryError) as error:
+        msg = f"cudalink: --cudalink-nvjitlink is {settings.nvjitlink}: {error}"
+        raise pytest.UsageError(msg) from error
+    return None
+
+
+def _refuse_for_cusparse(path: Path) -> None:
+    from ...toolchains import ToolchainError
+
+    if reason := unusable_by_cusparse(path):
+        raise ToolchainError(reason)
+
+
+def _hold(wanted: str, path: Path) -> None:
+    """Raise an error unless cuda.pathfinder finds the preloaded copy, as every library will."""
+    from ... import probes
+    from ...emulator import preload
+
+    found = probes.nvjitlink()
+    if str(found.found) != wanted:
+        msg = (
+            f"{path} was loaded, but cuda.pathfinder still finds {found.path} (nvJitLink {found.found}): the libraries "
+            f"of this environment want another major version"
+        )
+        raise preload.LoadedTooLateError(msg)
+
+
+def _hide() -> Callable[[], None]:
+    """Make cuda.pathfinder, which every library asks for nvJitLink, find none."""
+    from ... import probes
+    from ...emulator import preload
+    from ...loader.imports import ImportWatch
+
+    global _hiding  # noqa: PLW0603 (the owner of this piece of process state)
+    present = preload.loaded_file("libnvJitLink.so")
+    if present is not None and not _hiding:
+        msg = f"{present} is in this process already; load the plugin early, and import nothing of CUDA before"
+        raise preload.LoadedTooLateError(msg)
+    _hiding += 1
+    imports = ImportWatch(_wrap_pathfinder)
+    imports.watch([_PATHFINDER])
+    probes.cache_clear()
+
+    def show() -> None:
+        global _hiding  # noqa: PLW0603
+        _hiding -= 1
+        imports.stop()
+        probes.cache_clear()
+
+    return show
+
+
+def _wrap_pathfinder(module: ModuleType) -> None:
+    from cuda.pathfinder import DynamicLibNotFoundError
+
+    from ...targets.steering import replace_everywhere
+
+    original: Any = module.load_nvidia_dynamic_lib
+
+    @wraps(original)
+    def load(name: str) -> Any:
+        if _hiding and name == "nvJitLink":
+            error = DynamicLibNotFoundError(f'Failure finding "libnvJitLink.so": {_HIDDEN_BY} hides it')
+            error.hidden_by = _HIDDEN_BY  # for `probes`: installing one would not help
+            raise error
+        return original(name)
+
+    load.hides_nvjitlink = lambda: bool(_hiding)  # type: ignore[attr-defined] # (`probes` then checks no file)
+    module.load_nvidia_dynamic_lib = load  # type: ignore[attr-defined]
+    replace_everywhere(original, load)
+
+
+def aliases(library: Path) -> set[tuple[int, int]]:
+    """Return the releases whose names (``__nvJitLinkCreate_12_9``) a library defines or needs, without loading it.
+
+    Raises
+    ------
+    DamagedLibraryError
+        If its file is cut off or damaged.
+    """
+    from ...probes import library_file
+
+    library_file.check(library, "install its wheel, or add its toolchain, again")
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return {(int(match[1]), int(match[2])) for match in _ALIAS.finditer(content)}
+
+
+def unusable_by_cusparse(path: Path) -> str:
+    """Return why the cuSPARSE of this environment cannot use an nvJitLink; empty if it can, or is not installed.
+
+    cuSPARSE asks for names of the release that it was built with; with an older libnvJitLink of the same major in the
+    process it cannot be loaded (``undefined symbol: __nvJitLinkComplete_12_9``).
+    """
+    offered = aliases(path)
+    for name in _CUSPARSE:
+        library = find_cusparse(name)
+        if library is None:
+            continue
+        needed = {release for release in aliases(library) if release[0] in {major for major, _ in offered}}
+        if missing := needed - offered:
+            newest = "{}.{}".format(*max(missing))
+            return (
+                f"{path} offers names up to {'{}.{}'.format(*max(offered))}, but {name} "
+                f"({library}) needs those of {newest} and cannot be loaded together with it; use nvJitLink {newest} or "
+                f"newer, or an environment without {name}"
+            )
+    return ""
+
+
+def find_cusparse(name: str) -> Path | None:
+    """Return the library of an installed cuSPARSE wheel; None if the wheel is not installed."""
+    try:
+        files = metadata.distribution(name).files or ()
+    except metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        if re.fullmatch(r"libcusparse\.so\.\d+", file.name):
+            return Path(str(file.locate()))
+    return None

@@ -1,0 +1,295 @@
+"""The child of isolated tests: runs one test, or those that it is asked for, and hands over their reports."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from ...plurals import counted
+from ...regular_files import identity
+from .. import pytest_private
+from ..parts import DESCENDANTS, FAULTS, LEDGER, REPORTER, STICKY_GUARD
+from ..records.ledger import Outside
+from ..run import Run, Task, run_of
+from .processes import key
+
+__all__ = ["Child", "Server", "restrict"]
+
+#: Seconds for which the system may still list a thread that has ended.
+_LINGERING: Final = 0.1
+#: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
+_NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
+    "basetemp": None,
+    "log_file": os.devnull,
+    "xmlpath": None,
+    "pastebin": None,
+    "report_log": None,
+    "htmlpath": None,
+    "json_report": False,
+    "lf": False,
+    "failedfirst": False,
+    "newfirst": False,
+    "stepwise": False,
+    "stepwise_skip": False,
+    "cacheclear": False,
+    "keyword": "",
+    "markexpr": "",
+    "deselect": None,
+    "collectonly": False,
+    "numprocesses": None,
+    "maxfail": 0,
+    "dist": "no",
+    "tx": [],
+    "reruns": None,
+    "splits": None,
+    "group": None,
+    "num_shards": 1,
+    "shard_id": 0,
+    "usepdb": False,
+}
+
+
+def restrict(config: pytest.Config, task: Task) -> None:
+    """Change the options of the child: collect the tests of its task, and write no file of the whole run."""
+    for name, value in {**_NOT_FOR_CHILDREN, **task.options}.items():
+        if hasattr(config.option, name):
+            setattr(config.option, name, value)
+    _, separator, rest = task.nodeid.partition("::")
+    if task.paths:
+        config.args = [f"{path}{separator}{rest}" for path in task.paths]
+
+
+class Child:
+    """A plugin object of a child that keeps the one test, and writes its reports and warnings.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    task : Task
+    """
+
+    def __init__(self, config: pytest.Config, task: Task) -> None:
+        self._config, self._task = config, task
+        self._session: pytest.Session | None = None
+        self._file: int | None = None
+        self._identity: tuple[int, int] | None = None
+        self._open(task.reports)
+
+    def _open(self, reports: str) -> None:
+        self._close()
+        self._file = os.open(reports, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._identity, self._reports = identity(self._file), reports
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None and identity(file) == self._identity:
+            os.close(file)
+
+    def _write(self, kind: str, data: Any) -> None:
+        if self._file is not None:
+            if identity(self._file) != self._identity:  # the test has closed every descriptor
+                self._open(self._reports)
+            os.write(self._file, json.dumps({kind: data}, default=str).encode() + b"\n")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep only the task's test, with the parent run's node ID.
+
+        A node ID depends on the rootdir, which depends on the arguments.
+        """
+        rest = self._task.nodeid.partition("::")[2]
+        items[:] = [item for item in items if item.nodeid.partition("::")[2] == rest]
+        for item in items:
+            pytest_private.rename(item, self._task.nodeid)
+
+    def pytest_collection_finish(self) -> None:
+        """Forget what the process that waits has seen, too: it has collected the same."""
+        run = run_of(self._config)
+        if (reporter := run.get(REPORTER)) is not None:
+            reporter.between()
+        if (book := run.get(LEDGER)) is not None:
+            book.outside = Outside()
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Hand over what ends the run: ``pytest.exit``, or an interruption that the test itself has raised."""
+        error = excinfo.value
+        if isinstance(error, pytest.exit.Exception):
+            self._write("exit", {"reason": error.msg, "returncode": error.returncode})
+        else:
+            self._write("interrupt", None)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand over what fails the run although the test's reports, already written, do not show it."""
+        self._session = session
+        run = run_of(self._config)
+        if (planned := run.get(FAULTS)) is not None:
+            self._write("faults", planned.as_json())
+        if (book := run.get(LEDGER)) is not None:
+            self._write("outside", book.outside.as_json())
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._write("report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
+        if when == "runtest":  # the other process has collected, too, and was warned itself
+            category = warning_message.category
+            self._write(
+                "warning",
+                {
+                    "message": str(warning_message.message),
+                    "module": category.__module__,
+                    "category": category.__name__,
+                    "filename": warning_message.filename,
+                    "lineno": warning_message.lineno,
+                },
+            )
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Say with which exit code pytest ends this process: with another one it died."""
+        if self._session is not None:
+            self._write("ended", int(self._session.exitstatus))
+        self._close()
+
+
+class Server(Child):
+    """A plugin object of a child that has collected, and runs the tests that it is asked for.
+
+    Each request is a line of JSON. With ``fork`` a copy of this process runs the test and ends as any pytest does; that
+    copy returns from the loop. Otherwise the test runs here, and shares fixtures with the next one.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    task : Task
+    """
+
+    def __init__(self, config: pytest.Config, task: Task) -> None:
+        super().__init__(config, task)
+        self._items: dict[str, pytest.Item] = {}
+        for pipe in task.pipes:
+            os.set_inheritable(pipe, False)  # noqa: FBT003 (the parameter has no name)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Know the tests by what their node IDs have in common with the parent's."""
+        for item in items:
+            self._items.setdefault(key(item), item)
+
+    def _reply(self, **answer: Any) -> None:
+        os.write(self._task.pipes[1], json.dumps(answer).encode() + b"\n")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Serve requests until the process that waits closes their pipe, or ends."""
+        session.testsfailed = 0  # files that could not be collected: the process that waits has seen them, too
+        gc.collect()
+        gc.freeze()  # a copy would spend most of its time looking at what this process has made
+        self._reply(ready=True)
+        with os.fdopen(os.dup(self._task.pipes[0]), encoding="utf-8") as requests:
+            while line := _line(requests):
+                if self._serve(session, json.loads(line)):
+                    break
+        return True
+
+    def _serve(self, session: pytest.Session, request: dict[str, Any]) -> bool:
+        """Run one test; True in the copy of this process that has run it, and where no other test can run."""
+        item = self._items.get(request["key"])
+        if item is None:
+            self._reply(refused="it has not collected the test")
+            return False
+        pytest_private.rename(item, request["nodeid"])
+        if not request["fork"]:
+            self._open(request["reports"])
+            self._reply(pid=os.getpid())
+            following = self._items.get(request["next"] or "")
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._open(self._task.reports)
+            guard = run_of(item.config).get(STICKY_GUARD)
+            ends = guard is not None and guard.found is not None
+            self._reply(status=0, ends=ends)
+            return ends
+        if (hazard := _fork_hazard(run_of(item.config))) is not None:
+            self._reply(refused=hazard)
+            return False
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            for pipe in self._task.pipes:
+                os.close(pipe)
+            if (below := run_of(session.config).get(DESCENDANTS)) is not None:
+                below.forked()
+            session.items, session.testscollected = [item], 1
+            pytest_private.drop_summary(session.config)
+            self._open(request["reports"])
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            return True
+        self._reply(pid=child)
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits decides
+        try:
+            _, status = os.waitpid(child, 0)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        pytest_private.drop_captured(session.config)
+        self._reply(status=status)
+        return False
+
+
+def _line(requests: Any) -> str:
+    """Return the next request; empty at the end, or when the user interrupts the run between two tests."""
+    with suppress(KeyboardInterrupt):
+        return str(requests.readline())
+    return ""
+
+
+def _fork_hazard(run: Run) -> str | None:
+    """Return why a copy of this process could not run a test as a new process does; None if it can."""
+    own = Path("/proc/self")
+    if _count_threads() > 1:
+        _fork_once()
+        until = time.monotonic() + _LINGERING
+        while (threads := _count_threads()) > 1 and time.monotonic() < until:
+            time.sleep(0.005)
+        if threads > 1:
+            return f"collecting the tests started {counted(threads - 1, 'thread')}"
+    for descriptor in own.joinpath("fd").iterdir():
+        with suppress(OSError):
+            if str(descriptor.readlink()).startswith("/dev/nvidia"):
+                return "collecting the tests initialized the driver"
+    with suppress(OSError):  # not every kernel lists them
+        if own.joinpath("task", str(os.getpid()), "children").read_text(encoding="ascii").strip():
+            return "collecting the tests started a process that still runs"
+    present = run.emulated
+    if present is not None and any(event.get("call") == "cuInit" for event in present.events()):
+        return "collecting the tests initialized the driver"
+    return None
+
+
+def _count_threads() -> int:
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def _fork_once() -> None:
+    """Fork a process that ends at once, so that libraries that are ready for forks end their threads before it.
+
+    OpenBLAS does, and starts them again when it is used: numpy alone would make every copy unsafe. OpenMP does not.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for the threads
+        child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)

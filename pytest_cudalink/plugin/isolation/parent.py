@@ -1,0 +1,373 @@
+"""The parent of isolated tests: runs each in its own process, so that a crash is that test's and the run goes on.
+
+The child is another pytest with the same command line. It is started rather than forked from this process: a forked
+process cannot use a driver that its parent has initialized. Where several tests are isolated, one child collects them,
+and forks for each, as long as that is safe; otherwise each test has a new child. With
+``--cudalink-processes=restarted`` the tests share one child, which is replaced when it dies. Reports come back through
+a file, each written at once, so that what came before a crash is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from importlib import import_module
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+
+from ...report.wording import call_in_words
+from .. import pytest_private
+from ..conditions import faults
+from ..items.plan import PLAN
+from ..parts import LEDGER, LIFETIMES, RECORD_FILE
+from ..records import record_file
+from ..records.facts import fail
+from ..records.process_end import ProcessEnd
+from ..run import Run
+from ..watch import event_file
+from . import processes
+
+__all__ = ["Isolation"]
+
+_LAST_LINES: Final = 20
+_GOES_ON: Final = ProcessEnd()
+
+
+class Isolation:
+    """A plugin object of the process that starts the others; registered when a test has to be isolated.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._all = run.settings.tests.value == "isolated"
+        self._shares = run.settings.tests.value == "restarted"
+        self._paths: list[str] = []
+        self._warm = False
+        self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-", ignore_cleanup_errors=True)
+        self._servers: dict[bool, processes.ServerProcess] = {}
+        self._started = 0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        isolated = [item for item in session.items if self._isolates(item)]
+        self._warm = len(isolated) > 1
+        if not self._all:
+            self._paths = list(dict.fromkeys(str(item.path) for item in isolated))
+
+    def take_over(self, session: pytest.Session) -> None:
+        """Run the rest of the tests in another process, because this one can no longer run them."""
+        self._shares = True
+        self.pytest_collection_finish(session)
+
+    def _isolates(self, item: pytest.Item) -> bool:
+        plan = item.stash.get(PLAN, None)
+        return self._all or (plan is not None and plan.isolate)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+        if not (self._shares or self._isolates(item)):
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        found, stop = self._reports(item, nextitem)
+        if stop is not None:
+            for report in found:
+                item.ihook.pytest_runtest_logreport(report=report)
+            raise stop
+        *reports, last = found
+        for report in reports:
+            item.ihook.pytest_runtest_logreport(report=report)
+        _tear_down(item, nextitem, last)
+        item.ihook.pytest_runtest_logreport(report=last)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def _reports(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> tuple[list[pytest.TestReport], BaseException | None]:
+        """Run a test in another process; return its reports, and the exception with which the test ends the run.
+
+        Without such an exception the last report is always that of the teardown.
+        """
+        self._run.part(LEDGER)  # reads the facts on the reports
+        with tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch:
+            folder = Path(scratch)
+            began = time.perf_counter()
+            end = self._run_child(item, nextitem, folder)
+            spent = time.perf_counter() - began
+            _pass_on_events(self._run, folder / "events")
+            found, ended, stop = _read(self._run, item, folder / "reports")
+            if ended is None and end != _GOES_ON:
+                faults.lose(self._run)
+            if stop is not None:
+                _echo(item.config, found)
+                return found, stop
+            complete = bool(found) and found[-1].when == "teardown"
+            # pytest's own exit code after the last report is its word on the test; a shared process goes on
+            orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == ended)
+            refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not found  # before there was a session
+            if not (complete and orderly):
+                crashed = not (orderly or refused or end.stopped)
+                story = self._story(item, end, folder, started=bool(found), crashed=crashed)
+                found = _with_end(item, found, story, spent, crashed=crashed)
+            if (check := self._run.get(LIFETIMES)) is not None:
+                check.add_late(item, found[-1])
+            _echo(item.config, found)
+            return found, None
+
+    def _run_child(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd:
+        forks = self._isolates(item)
+        if not forks or self._warm:
+            server = self._server(forks=forks)
+            if not server.refusal:
+                shared = nextitem if nextitem is not None and not self._isolates(nextitem) else None
+                end = server(item, None if forks else shared, folder)
+                if end is not None:
+                    return end
+            self._run.new_processes[server.refusal] += 1
+        return processes.start_one(self._run, item, folder)
+
+    def _server(self, *, forks: bool) -> processes.ServerProcess:
+        """Return the process that has collected; another one if the last one died."""
+        server = self._servers.get(forks)
+        if server is None or not (server.alive or server.refusal):
+            if server is not None:
+                self._end_server(server)
+            self._started += 1
+            folder = Path(self._scratch.name) / f"server-{self._started}"
+            folder.mkdir()
+            paths = self._paths if forks else []
+            server = self._servers[forks] = processes.ServerProcess(self._run, folder, paths, forks=forks)
+        return server
+
+    def _end_server(self, server: processes.ServerProcess) -> tuple[ProcessEnd, int | None]:
+        """Let a process that waits for tests end; return how it ended, and pytest's exit code in it."""
+        end = server.close()
+        ended = _pass_outside_on(self._run, server.folder / "reports")
+        if ended is None:
+            faults.lose(self._run)
+        return end, ended
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """End the processes that wait for tests before plugins such as pytest-cov read the files that these leave."""
+        try:
+            return (yield)
+        finally:
+            self.end_servers()
+
+    def end_servers(self) -> None:
+        """End the processes that wait for tests, if there are any; one that dies now fails the run."""
+        for server in self._servers.values():
+            waits = server.alive
+            end, ended = self._end_server(server)
+            if waits and (end.exitcode is None or end.exitcode != ended):
+                self._run.part(LEDGER).outside.problems.append(f"the process of the tests {end} after the last test")
+                self._write_crash(None, end, [], _last_lines(server.folder / "stderr"))
+        self._servers = {}
+        self._scratch.cleanup()
+
+    def _story(self, item: pytest.Item, end: ProcessEnd, folder: Path, *, started: bool, crashed: bool) -> str:
+        """Return how a process ended, in lines; write a crash to the record file."""
+        last = record_file.crash_events(str(folder / "events"), None)
+        lines = [f"cudalink: the process of this test {end}"]
+        if last:
+            lines += ["last calls of the driver:", *(f"  {call_in_words(event)}" for event in last)]
+        if output := _last_lines(folder / "stderr"):
+            lines += ["last lines of stderr:", *(f"  {line}" for line in output)]
+        if not started and end.signal is None and (stdout := _last_lines(folder / "stdout")):
+            lines += ["last lines of stdout:", *(f"  {line}" for line in stdout)]
+        if crashed:
+            self._write_crash(item.nodeid, end, last, output)
+        return "\n".join(lines)
+
+    def _write_crash(self, nodeid: str | None, end: ProcessEnd, last: list[str], frames: list[str]) -> None:
+        if (file := self._run.get(RECORD_FILE)) is not None:
+            from ...report.records import CrashRecord
+
+            file.writer.write(
+                CrashRecord(
+                    nodeid=nodeid,
+                    worker=self._run.worker,
+                    signal=end.signal,
+                    exitcode=end.exitcode,
+                    last_events=last,
+                    frames=frames,
+                )
+            )
+
+
+def _pass_on_events(run: Run, events: Path) -> None:
+    """Append the events of a test to the file that the user asked for."""
+    given = os.environ.get("CUDALINK_EMULATOR_EVENTS") or run.settings.events.value
+    if given and events.exists():
+        try:
+            with Path(given).open("ab", buffering=0) as file:
+                content = events.read_bytes()
+                if file.write(content) != len(content):
+                    event_file.lose(run, "an event was cut")
+        except OSError as error:
+            event_file.lose(run, error.strerror or str(error))
+
+
+def _last_lines(file: Path) -> list[str]:
+    """Return what faulthandler says of the test's own frames, innermost first; otherwise the end of the text."""
+    if not file.exists():
+        return []
+    lines = file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    fatal = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
+    if fatal is None:
+        return lines[-_LAST_LINES:]
+    current = next((number for number, line in enumerate(lines) if line.startswith("Current thread")), fatal + 1)
+    frames = takewhile(lambda line: "/_pytest/" not in line and "/pluggy/" not in line, lines[current:])
+    return [lines[fatal], *frames][:_LAST_LINES]
+
+
+def _with_end(
+    item: pytest.Item, found: Sequence[pytest.TestReport], story: str, spent: float, *, crashed: bool
+) -> list[pytest.TestReport]:
+    """Return the reports of a process that died: the phase that it was in has failed."""
+    phases = [report for report in found if pytest_private.subtest_description(report) is None]
+    last = phases[-1] if phases else None
+    if last is not None and last.when == "teardown":
+        fail(last, "end of the process", story)
+        last.cudalink_crashed = crashed  # type: ignore[attr-defined]
+        return [*found]
+    outcome: str | None = last.outcome if last is not None else None  # plugins bring their own, such as "rerun"
+    when: Any = "teardown"
+    if last is None or outcome == "rerun":
+        when = "setup"
+    elif last.when == "setup" and outcome == "passed":
+        when = "call"
+    failed = _report(item, when, "failed", story, spent)
+    failed.cudalink_crashed = crashed  # type: ignore[attr-defined]
+    return [*found, failed] if when == "teardown" else [*found, failed, _report(item, "teardown", "passed", None, 0.0)]
+
+
+def _report(item: pytest.Item, when: Any, outcome: Any, longrepr: str | None, duration: float) -> pytest.TestReport:
+    return pytest.TestReport(
+        nodeid=item.nodeid,
+        location=item.location,
+        keywords=dict.fromkeys(item.keywords, 1),
+        outcome=outcome,
+        longrepr=longrepr,
+        when=when,
+        duration=duration,
+    )
+
+
+def _tear_down(item: pytest.Item, nextitem: pytest.Item | None, last: pytest.TestReport) -> None:
+    """Tear down, in this process, what the next test does not share; an error is this test's, as in any run."""
+    call = pytest.CallInfo.from_call(
+        lambda: pytest_private.teardown_until(item, nextitem),
+        when="teardown",
+        reraise=(pytest.exit.Exception, KeyboardInterrupt),
+    )
+    last.duration += call.duration
+    if call.excinfo is not None:
+        error = item.repr_failure(call.excinfo)
+        fail(last, "teardown of fixtures of a wider scope", str(error), error)
+
+
+def _lines(file: Path) -> Iterator[tuple[str, Any]]:
+    """Yield kind and content of each line that a child wrote, up to one that a crash cut."""
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            ((kind, data),) = json.loads(line).items()
+        except ValueError:
+            return
+        yield kind, data
+
+
+def _take(run: Run, kind: str, data: Any, prefix: str = "") -> None:
+    """Add what another process hands over of what no report shows; problems and notes get the prefix."""
+    if kind == "faults":
+        faults.take(run, data)
+    elif kind == "outside":
+        run.part(LEDGER).outside.add_outside(data, prefix)
+
+
+def _pass_outside_on(run: Run, file: Path) -> int | None:
+    """Add what the process of several tests found outside of tests; return pytest's exit code in it."""
+    ended = None
+    for kind, data in _lines(file):
+        if kind == "ended":
+            ended = data
+        else:
+            _take(run, kind, data)
+    return ended
+
+
+def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestReport], int | None, BaseException | None]:
+    """Return the reports that a child handed over, pytest's exit code in it, and the exception that ends the run.
+
+    What no report shows is passed on.
+    """
+    found: list[pytest.TestReport] = []
+    ended: int | None = None
+    stop: BaseException | None = None
+    for kind, data in _lines(file):
+        match kind:
+            case "report":
+                found.append(_as_report(item.config, data))
+            case "ended":
+                ended = data
+            case "exit":
+                stop = pytest.exit.Exception(data["reason"], data["returncode"])
+            case "interrupt":
+                stop = KeyboardInterrupt()
+            case "warning":
+                _warn(item, data)
+            case _:
+                _take(run, kind, data, f"[{item.nodeid}] ")
+    return found, ended, stop
+
+
+def _as_report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:
+    """Return the report that a child has written."""
+    report: Any = config.hook.pytest_report_from_serializable(config=config, data=data)
+    # JSON has no tuples: pytest looks at the type of a skip's place
+    if isinstance(report.longrepr, list):
+        report.longrepr = tuple(report.longrepr)
+    report.sections = [tuple(one) for one in report.sections]
+    report.user_properties = [tuple(one) for one in report.user_properties]
+    return cast("pytest.TestReport", report)
+
+
+def _warn(item: pytest.Item, data: dict[str, Any]) -> None:
+    """Pass a warning on, under its own category where this process knows it too."""
+    name = data["module"]
+    # the plugin's modules are imported when a run uses them, which may be the child alone
+    module = import_module(name) if name.partition(".")[0] == "pytest_cudalink" else sys.modules.get(name)
+    category: Any = getattr(module, data["category"], None)
+    if not (isinstance(category, type) and issubclass(category, Warning)):
+        category = UserWarning
+    message = warnings.WarningMessage(data["message"], category, data["filename"], data["lineno"])
+    item.ihook.pytest_warning_recorded.call_historic(
+        kwargs={"warning_message": message, "when": "runtest", "nodeid": item.nodeid, "location": None}
+    )
+
+
+def _echo(config: pytest.Config, reports: Sequence[pytest.TestReport]) -> None:
+    """Show what a child captured if the run shows output at once; with ``-s`` not again with a failure."""
+    capture = getattr(config.option, "capture", None)
+    if capture not in ("no", "tee-sys"):
+        return
+    for report in reports:
+        streams = {f"Captured {name} {report.when}": getattr(sys, name) for name in ("stdout", "stderr")}
+        for title, text in report.sections:
+            if title in streams:
+                streams[title].write(text)
+        if capture == "no":
+            shown = ("Captured stdout", "Captured stderr")
+            report.sections = [section for section in report.sections if not section[0].startswith(shown)]

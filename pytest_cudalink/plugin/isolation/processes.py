@@ -1,0 +1,267 @@
+"""The processes that run tests for the parent: one for each test, or one that has collected and is asked for each."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from itertools import chain, starmap
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from ..records.process_end import ProcessEnd, end_of
+from ..run import Run, Task
+
+__all__ = ["ServerProcess", "Stopped", "key", "start_one"]
+
+#: Options that a plugin sets when the run begins, and that must be the same in a child.
+_HANDED_OVER: Final = ("randomly_seed",)
+#: Seconds that a child may take to end after its last test.
+_PATIENCE: Final = 30.0
+#: Milliseconds between two looks at a child from which no reply comes.
+_LOOK: Final = 1000
+_OUTPUT: Final = ("stdout", "stderr", "events")
+
+
+#: What ends a child that runs a test: any exception of a plugin, such as pytest-timeout, which fails the test.
+Stopped: Final = (Exception, pytest.fail.Exception)
+
+
+def key(item: pytest.Item) -> str:
+    """Return what the node IDs of a test have in common in processes with different root folders: file and name.
+
+    A worker with ``--dist=loadgroup`` has added the groups of the test.
+    """
+    name = item.nodeid.partition("::")[2]
+    marks = list(item.iter_markers("xdist_group"))
+    groups = {str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks}
+    return f"{item.path}::{name.removesuffix('@' + '_'.join(sorted(groups))) if groups else name}"
+
+
+def start_one(run: Run, item: pytest.Item, folder: Path) -> ProcessEnd:
+    """Run one test in a new process, which leaves its reports, events and output in a folder."""
+    command, environment = _command(run, folder, item.nodeid, [str(item.path)], [])
+    try:
+        with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+            done = subprocess.run(  # noqa: S603 (the command of this very run)
+                command,
+                cwd=run.config.invocation_params.dir,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                check=False,
+            )
+    except Stopped as error:
+        return ProcessEnd(stopped=str(error))
+    return end_of(done.returncode)
+
+
+def _command(
+    run: Run, folder: Path, nodeid: str, paths: list[str], pipes: list[int]
+) -> tuple[list[str], dict[str, str]]:
+    """Return command and environment of a child whose files are in a folder."""
+    config = run.config
+    options = {name: getattr(config.option, name) for name in _HANDED_OVER if hasattr(config.option, name)}
+    task = Task(
+        nodeid=nodeid,
+        paths=paths,
+        pipes=pipes,
+        reports=str(folder / "reports"),
+        events=str(folder / "events"),
+        worker=run.worker,
+        options=options,
+    )
+    environment = {
+        **os.environ,
+        **run.withheld,
+        "CUDALINK_ISOLATED": json.dumps(vars(task)),
+        "CUDALINK_EMULATOR_EVENTS": task.events,
+        "PYTHONFAULTHANDLER": "1",
+    }
+    for name in [name for name in environment if name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT_TEST"))]:
+        del environment[name]
+    return [sys.executable, "-m", "pytest", *_arguments(run)], environment
+
+
+def _arguments(run: Run) -> list[str]:
+    """Return the command line of a child: the run's, except for what pytest reads too early to be changed later."""
+    arguments = run.arguments
+    where = arguments.index("--") if "--" in arguments else len(arguments)
+    option = run.config.option
+    instead = []
+    if getattr(option, "capture", None) == "no":
+        instead.append("--capture=fd")  # a child has no terminal: what it prints comes with its reports
+    if getattr(option, "debug", None):
+        instead.append(f"--debug={os.devnull}")
+    if getattr(option, "cov_source", None):
+        instead.append("--cov-append")  # pytest-cov would erase what the processes before this one have measured
+    return [*arguments[:where], *instead, *arguments[where:]]
+
+
+class ServerProcess:
+    """A child that has collected, and runs each test that it is asked for, in a copy of itself or in itself.
+
+    Parameters
+    ----------
+    run : Run
+    folder : Path
+        An empty folder for the child's files.
+    paths : list of str
+        Files of its tests; empty for those of the command line.
+    forks : bool
+        Whether each test runs in a copy.
+
+    Attributes
+    ----------
+    refusal : str
+        Why it cannot run tests; empty if it can.
+    """
+
+    def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool) -> None:
+        self.folder, self.refusal = folder, ""
+        self._ends = False  # by itself, after a test that left its contexts unusable
+        self._forks, self._buffer = forks, b""
+        self._requests = self._replies = -1
+        # here before it starts: an exception that comes as Popen returns would lose the process
+        self._process: subprocess.Popen[bytes] = subprocess.Popen.__new__(subprocess.Popen)
+        pipes: list[tuple[int, int]] = []
+        try:
+            pipes.extend(starmap(os.pipe, ((), ())))  # one call in C, for the same reason
+            (read, self._requests), (self._replies, written) = pipes
+            command, environment = _command(run, folder, "", paths, [read, written])
+            with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
+                subprocess.Popen.__init__(
+                    self._process,
+                    command,
+                    cwd=run.config.invocation_params.dir,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    pass_fds=(read, written),
+                )
+            for pipe in (read, written):
+                os.close(pipe)
+            if not self._reply():
+                self.refusal = f"the process that collects the tests {self._ended()}"
+        except BaseException:
+            for pipe in chain(*pipes):
+                with suppress(OSError):  # closed already
+                    os.close(pipe)
+            self._requests = self._replies = -1
+            if getattr(self._process, "pid", None) is not None:
+                self.kill()
+            raise
+
+    def __call__(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd | None:
+        """Run one test, which leaves its reports, events and output in a folder.
+
+        Returns
+        -------
+        ProcessEnd or None
+            How the process of the test ended; without signal and exit code if it goes on. None if it refuses, see
+            `refusal`.
+        """
+        sizes = {name: self._size(name) for name in _OUTPUT}
+        request = {
+            "key": key(item),
+            "nodeid": item.nodeid,
+            "next": key(nextitem) if nextitem is not None else None,
+            "fork": self._forks,
+            "reports": str(folder / "reports"),
+        }
+        pid = None
+        try:
+            with suppress(BrokenPipeError):  # it died between two tests: there is no reply
+                os.write(self._requests, json.dumps(request).encode() + b"\n")
+            reply = self._reply()
+            if "refused" in reply:
+                self.refusal = reply["refused"]
+                return None
+            pid = reply.get("pid")
+            reply = self._reply() if reply else {}
+            if not reply:
+                end = self._ended()
+            else:
+                self._ends = reply.get("ends", False)
+                end = end_of(os.waitstatus_to_exitcode(reply["status"])) if self._forks else ProcessEnd()
+        except Stopped as error:
+            self._kill(pid)
+            end = ProcessEnd(stopped=str(error))
+        except BaseException:
+            self._kill(pid)
+            raise
+        for name, size in sizes.items():
+            self._copy(name, size, folder)
+        return end
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process can be asked."""
+        return not self._ends and self._process.poll() is None
+
+    def _reply(self) -> dict[str, Any]:
+        """Return the next reply; empty if the process died."""
+        waiting = select.poll()
+        waiting.register(self._replies, select.POLLIN)
+        while b"\n" not in self._buffer:
+            # what a test has forked may hold the pipe open when the process itself is dead
+            if not waiting.poll(_LOOK) and not self.alive and not waiting.poll(0):
+                return {}
+            read = os.read(self._replies, 65536)
+            if not read:
+                return {}
+            self._buffer += read
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _ended(self) -> ProcessEnd:
+        return end_of(self._process.wait(_PATIENCE))
+
+    def _size(self, name: str) -> int:
+        file = self.folder / name
+        return file.stat().st_size if file.exists() else 0
+
+    def _copy(self, name: str, start: int, folder: Path) -> None:
+        """Copy what the last test has added to a file."""
+        file = self.folder / name
+        if file.exists():
+            with file.open("rb") as stream:
+                stream.seek(start)
+                (folder / name).write_bytes(stream.read())
+
+    def _kill(self, pid: int | None) -> None:
+        """End the process of a test, which a parent that forks waits for."""
+        if pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if pid is None or not self._forks:
+            self.kill()
+        else:
+            self.close()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self.close()
+
+    def close(self) -> ProcessEnd:
+        """Let the process end as pytest does; return how it ended."""
+        for pipe in (self._requests, self._replies):
+            with suppress(OSError):
+                os.close(pipe)
+        self._requests = self._replies = -1
+        try:
+            return self._ended()
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return ProcessEnd(stopped=f"it did not end within {_PATIENCE:.0f} s")

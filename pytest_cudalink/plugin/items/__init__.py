@@ -1,0 +1,1 @@
+"""One test: its plan, its phases, and the driver that it lacks."""

@@ -1,0 +1,27 @@
+"""The plan of one test: what its markers say together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from ...environment.requirements import Raises, Requirement
+    from ...targets.choice import Backend
+
+__all__ = ["PLAN", "MarkerPlan"]
+
+
+class MarkerPlan(NamedTuple):
+    """The result of all ``cudalink`` markers of a test; the nearest marker wins for each keyword."""
+
+    requirements: tuple[Requirement, ...] = ()
+    otherwise: Literal["skip", "xfail"] | Raises = "skip"
+    backend: Backend | None = None
+    isolate: bool = False
+    #: Whether the backend is one of both on which ``--force-backend=each`` runs the test, and no marker names one.
+    by_option: bool = False
+
+
+PLAN: Final = pytest.StashKey[MarkerPlan]()

@@ -1,0 +1,195 @@
+"""The phases of tests that have a plan, or of all tests in a run that forces the driver."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import unittest
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+from .. import pytest_private
+from ..conditions import backends, run_driver
+from ..parts import LEDGER
+from . import missing_driver
+from .plan import PLAN, MarkerPlan
+
+if TYPE_CHECKING:
+    from ...environment.requirements import Raises, Requirement
+    from ...targets import Choice
+    from ..run import Run
+
+__all__ = ["DocumentedFailureError", "MarkedTests"]
+
+
+class DocumentedFailureError(AssertionError):
+    """A test did not fail in the way that its marker documents."""
+
+
+class _Documented(NamedTuple):
+    """How a test must fail, because a requirement does not hold."""
+
+    requirement: str
+    found: str
+    raises: Raises
+
+
+#: How a test ends without having failed: pytest's words for that, and what ends the whole run.
+_NO_FAILURE: Final = (
+    pytest.skip.Exception,
+    pytest.xfail.Exception,
+    pytest.exit.Exception,
+    unittest.SkipTest,
+    KeyboardInterrupt,
+)
+_DOCUMENTED: Final = pytest.StashKey[_Documented | None]()
+_BEFORE: Final[pytest.StashKey[Choice]] = pytest.StashKey()
+
+
+class MarkedTests:
+    """A plugin object; registered when a test or the run needs it.
+
+    Its wrappers are the innermost: those of pytest's own plugins have begun when a test is skipped here, and can end.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        with missing_driver.skips(item.config):
+            plan = item.stash.get(PLAN, None)
+            if plan is not None:
+                _prepare(self._run, item, plan)
+            documented = item.stash.get(_DOCUMENTED, None)
+            if documented is None:
+                return (yield)
+            try:
+                return (yield)
+            except _NO_FAILURE:
+                raise
+            except BaseException as error:
+                if not documented.raises.matches(error):
+                    raise
+                _release(error)
+            # a fixture failed as documented: the test is asserted, and has nothing to run with
+            _assert(self._run, documented)
+            item.runtest = _nothing  # type: ignore[method-assign]
+            return None
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        documented = item.stash.get(_DOCUMENTED, None)
+        with missing_driver.skips(item.config):
+            if documented is None or vars(item).get("runtest") is _nothing:
+                return (yield)
+            try:
+                yield
+                pytest_private.raise_from_unittest(item)
+            except _NO_FAILURE:
+                raise
+            except BaseException as error:  # noqa: BLE001 (any failure is compared with the marker)
+                _hold_against(documented, error)
+                _release(error)
+            else:
+                msg = f"{_must(documented)}, but it passed"
+                raise DocumentedFailureError(msg)
+            _assert(self._run, documented)
+            return None
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        try:
+            with missing_driver.skips(item.config):
+                return (yield)
+        finally:
+            if vars(item).get("runtest") is _nothing:
+                del item.runtest  # it may be run again
+            before = item.stash.get(_BEFORE, None)
+            if before is not None:
+                del item.stash[_BEFORE]
+                backends.steering(self._run).force(before)
+
+    @pytest.hookimpl
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        missing_driver.skip_report(item, call)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        missing_driver.skip_collecting(collector, report)
+        return report
+
+
+def _prepare(run: Run, item: pytest.Item, plan: MarkerPlan) -> None:
+    if plan.backend is not None:
+        from ...targets import Choice
+
+        source = backends.option_of(run.settings) if plan.by_option else "the marker cudalink"
+        item.stash[_BEFORE] = backends.steering(run).force(Choice(plan.backend, source))
+        if plan.backend == "driver" and run_driver.came_too_late(item.config):
+            missing_driver.skip(item.config)
+    item.stash[_DOCUMENTED] = None
+    if not plan.requirements:
+        return
+    from ...environment.facts import Environment
+    from ...environment.requirements import Raises, unmet
+
+    environment = Environment()
+    missing = unmet(plan.requirements, environment)
+    if not missing:
+        return
+    found = {requirement.name: str(environment[requirement.name]) for requirement in missing}
+    reason = f"cudalink: needs {_listed(missing, found)}"
+    if isinstance(plan.otherwise, Raises):
+        names = " and ".join(map(str, missing))
+        item.stash[_DOCUMENTED] = _Documented(names, _listed(missing, found), plan.otherwise)
+    elif plan.otherwise == "xfail":
+        item.add_marker(pytest.mark.xfail(reason=reason, strict=False), append=False)
+    else:
+        run.part(LEDGER).test.missing = " and ".join(map(str, missing))
+        raise pytest.skip.Exception(reason, _use_item_location=True)
+
+
+def _release(error: BaseException) -> None:
+    """Clear the frames of an error that was handled: a linker in them would live until a later test.
+
+    Frames and errors refer to each other, so that only the garbage collector would end them; and pytest keeps the last
+    error of a test for its debugger.
+    """
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        vars(sys).pop(name, None)
+    traceback.clear_frames(error.__traceback__)
+
+
+def _nothing() -> None:
+    """Replaces runtest when setup has already ended the test."""
+
+
+def _assert(run: Run, documented: _Documented) -> None:
+    run.part(LEDGER).test.documented = {
+        "requirement": documented.requirement,
+        "raises": str(documented.raises),
+    }
+
+
+def _listed(missing: Sequence[Requirement], found: dict[str, str]) -> str:
+    return " and ".join(f"{requirement} (found {found[requirement.name]})" for requirement in missing)
+
+
+def _must(documented: _Documented) -> str:
+    return f"cudalink: needs {documented.found}; without it this test must fail with {documented.raises}"
+
+
+def _hold_against(documented: _Documented, error: BaseException) -> None:
+    if not documented.raises.matches(error):
+        msg = f"{_must(documented)}, but it failed with {type(error).__name__}: {error}"
+        raise DocumentedFailureError(msg) from error

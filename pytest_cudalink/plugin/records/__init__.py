@@ -1,0 +1,1 @@
+"""What is written down: facts of tests, sums of the run, and the record file."""

@@ -1,0 +1,234 @@
+"""The ledger of a run: adds up what the hooks of `hookspecs` report, for each test and for the run."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ...report.wording import EVENTS_UNWRITTEN, UNWRITTEN, link_key
+from .. import pytest_private
+from .facts import Counts, Facts
+
+if TYPE_CHECKING:
+    from ...guardrails import Verdict
+    from ...targets import LinkEvent, UnsteeredLink
+    from ...violations import Violation
+    from ..run import Run
+
+__all__ = ["Ledger", "Outside", "Totals"]
+
+
+@dataclass(eq=False)
+class Outside(Counts):
+    """What belongs to no test of this process.
+
+    Attributes
+    ----------
+    problems : list of str
+        Why the run fails although no test shows it.
+    notes : list of str
+        What was seen outside of tests and fails nothing.
+    unlinked_modules : int
+        Number of modules that an emulated driver loaded and that no seen link can have made.
+    clashes : list of str
+        Two majors of one CUDA library in a process, where that fails no test.
+    missing : Counter of str
+        Number of modules that were skipped, by what they need.
+    """
+
+    missing: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    unlinked_modules: int = 0
+    clashes: list[str] = field(default_factory=list)
+
+    def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
+        """Add what `as_json` returned, in this process or in another; problems and notes get the prefix."""
+        if given:
+            self.violations.update(given["violations"])
+            self.missing.update(given["missing"])
+            self.problems += [f"{prefix}{text}" for text in given["problems"]]
+            self.notes += [f"{prefix}{text}" for text in given["notes"]]
+            self.unlinked_modules += given["unlinked_modules"]
+            self.clashes += given["clashes"]
+            self._join(given)
+
+    def _join(self, facts: Mapping[str, Any]) -> None:
+        """Add what a test's facts have in common with those outside of tests."""
+        self.links.update(facts["links"])
+        self.unsteered.update(facts["unsteered"])
+        self.verdicts += facts["verdicts"]
+        self.unsupported.update(facts["unsupported"])
+
+
+@dataclass(eq=False)
+class Totals(Outside):
+    """The sums of a run, over all its processes.
+
+    Attributes
+    ----------
+    violations_of_tests : dict of str to Counter of str
+        Number of violations by check and test.
+    undestroyed : Counter of str
+        Number of nvJitLink handles that were left behind, by test.
+    documented : list of (str, str, str)
+        Tests that asserted a documented failure: test, requirement, failure.
+    refused : dict of str to list of str
+        Tests whose last attempt failed because the emulated driver refused calls, with the functions.
+    sticky : list of dict
+        The events "sticky" of the run.
+    """
+
+    violations_of_tests: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    undestroyed: Counter[str] = field(default_factory=Counter)
+    documented: list[tuple[str, str, str]] = field(default_factory=list)
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    sticky: list[dict[str, Any]] = field(default_factory=list)
+    _after_sticky: set[str] = field(default_factory=set)
+
+    def count_after_sticky(self, nodeid: str, worker: str | None) -> None:
+        """Count a test that has ended for the last test of its worker, if any, that left the contexts unusable.
+
+        A plugin may run a test several times; that counts once, and for the test that left them not at all.
+        """
+        for one in reversed(self.sticky):
+            if one["worker"] == worker:
+                if nodeid not in self._after_sticky:
+                    self._after_sticky.add(nodeid)
+                    one["after"] += 1
+                return
+
+    def add(self, nodeid: str, facts: Mapping[str, Any], worker: str | None = None) -> None:
+        """Add the facts of one attempt of a test, which a worker of xdist ran."""
+        if sticky := facts["sticky"]:
+            code, error = sticky["code"], sticky["error"]
+            self._after_sticky.add(nodeid)
+            self.sticky.append({"nodeid": nodeid, "worker": worker, "code": code, "error": error, "after": 0})
+        if documented := facts["documented"]:
+            self.documented.append((nodeid, documented["requirement"], documented["raises"]))
+        if missing := facts["missing"]:
+            self.missing[missing] += 1
+        for check, number in facts["violations"].items():
+            self.violations_of_tests[check][nodeid] += number
+        if undestroyed := facts["undestroyed"]:
+            self.undestroyed[nodeid] += undestroyed
+        if refused := facts["refused"]:
+            self.refused[nodeid] = sorted({str(one["function"]) for one in refused})
+        self._join(facts)
+
+    @property
+    def failing(self) -> list[str]:
+        """Why the run fails although no test shows it."""
+        problems: dict[str, str] = {}
+        for text in self.problems:
+            problems.setdefault(text[max(0, text.find(UNWRITTEN), text.find(EVENTS_UNWRITTEN)) :], text)
+        return [*problems.values()]
+
+
+class Ledger:
+    """A plugin object, there once something happened that is counted.
+
+    Implements the plugin's own hooks as any project can. A test's facts go onto its last report, so that they reach the
+    process that adds up; there every report is read.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    totals : Totals
+        Complete at the end of the session, in the process that runs no test for another.
+    outside : Outside
+        What happened outside of tests, in this process.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._facts: Facts | None = None
+        self.totals = Totals()
+        self.outside = Outside()
+        run.follow()
+
+    @property
+    def test(self) -> Facts:
+        """Mutable facts of the current attempt; created on first use."""
+        if self._facts is None:
+            self._facts = Facts()
+        return self._facts
+
+    @property
+    def here(self) -> Facts | Outside:
+        """Where to count what happens now: in the current test's facts, or outside of tests."""
+        return self.outside if self._run.nodeid is None else self.test
+
+    # -- the plugin's hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_link(self, event: LinkEvent) -> None:
+        self.here.links[link_key(event.target, event.backend)] += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
+        from ..conditions.unsteered import key
+
+        self.here.unsteered[key(link)] += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_unsupported(self, target: str, reason: str) -> None:
+        self.here.unsupported[target] = reason
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
+        names = ("status", "rule", "message", "fix", "otherwise")
+        content = {**{name: getattr(verdict, name) for name in names}, "items": list(verdict.items)}
+        self.here.verdicts.append({"nodeid": nodeid, **content})
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
+        (self.outside if nodeid is None else self.test).violations[violation.check] += 1
+
+    # -- pytest's hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        self._facts = None
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self) -> None:
+        self._facts = None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, object]:
+        report = yield
+        if call.when == "teardown":
+            self.put_on(report)
+        return report
+
+    def put_on(self, report: pytest.TestReport) -> None:
+        """Put the facts of the test onto its last report, once more if a check has added some."""
+        facts = self._facts
+        if facts is not None:
+            report.cudalink = facts.as_json()  # type: ignore[attr-defined]
+            if self._run.settings.properties.value == "on":
+                known = dict(report.user_properties)
+                report.user_properties += [one for one in facts.properties() if one[0] not in known]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown" and not hasattr(report, "cudalink"):
+            self.put_on(report)  # what was found while that report was made can have opened the ledger
+        facts: Mapping[str, Any] | None = getattr(report, "cudalink", None)
+        if report.when == "teardown":
+            self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
+        if self._run.reports_elsewhere:
+            return
+        worker = pytest_private.worker_of(report)
+        if report.when == "teardown" and self.totals.sticky:
+            self.totals.count_after_sticky(report.nodeid, worker)
+        if facts:
+            self.totals.add(report.nodeid, facts, worker)

@@ -1,0 +1,334 @@
+"""The record file of ``--cudalink-report``: one line for each event of a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from ...report.wording import UNWRITTEN
+from .. import pytest_private
+from ..conditions.cell import of_cell
+from ..parts import LEDGER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from ...guardrails import Verdict
+    from ...guardrails.provenance import Library
+    from ...report import Writer
+    from ...report.records import ArchRecord, VersionRecord
+    from ...targets import LinkEvent, UnsteeredLink
+    from ...violations import Violation
+    from ..run import Run
+    from ..settings import Setting
+
+__all__ = ["RecordFile", "crash_events", "has_crash"]
+
+_LAST_EVENTS: Final = 20
+#: Bytes at the end of a record file in which the crash is that a worker has just written.
+_TAIL: Final = 1 << 20
+
+
+class RecordFile:
+    """A plugin object that writes what the plugin's hooks report; every process of a run appends to the one file.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    writer : Writer
+
+    Raises
+    ------
+    pytest.UsageError
+        If the file cannot be written.
+    """
+
+    def __init__(self, run: Run) -> None:
+        from ...report import Writer
+
+        self._run = run
+        self._attempts: dict[str, int] = {}
+        self._note_test: Callable[[str | None], None] = _ignore
+        self._has_collected = False
+        self._lost = ""
+        setting = run.settings.report
+        path = run.config.invocation_params.dir / setting.value
+        try:
+            self.writer: Writer = Writer(path, anew=not run.reports_elsewhere, on_error=self._lose)
+        except OSError as error:
+            msg = f"cudalink: --cudalink-report is {setting}; it cannot be written: {error}"
+            raise pytest.UsageError(msg) from error
+        run.config.add_cleanup(self.writer.close)
+        if not run.is_isolated:  # the process that waits for it sees how it ends
+            self._watch()
+        run.follow()
+
+    def _watch(self) -> None:
+        """Let a fatal signal write its event."""
+        from ...loader import last_words
+
+        run = self._run
+        run.config.add_cleanup(
+            last_words.watch(self.writer.path, run.worker, pytest_private.faulthandler_file(run.config))
+        )
+        self._note_driver()
+        self._note_test = last_words.current_test
+
+    def _note_driver(self) -> None:
+        """Let a fatal signal read the last calls of the emulated driver, where there is one."""
+        from ...loader import last_words
+
+        if (present := self._run.emulated) is not None:
+            last_words.emulated_driver(present.event_functions)
+
+    def write_run(self) -> None:
+        """Write the first line, which describes the run."""
+        from ...report import origin
+        from ...report.records import RunRecord
+
+        run, settings, cell = self._run, self._run.settings, of_cell(self._run)
+        self.writer.write(
+            RunRecord(
+                run=uuid.uuid4().hex,
+                cell=os.environ.get("CUDALINK_CELL"),
+                python=platform.python_version(),
+                platform=f"{sys.platform}-{platform.machine()}",
+                pytest=pytest.__version__,
+                argv=[str(argument) for argument in run.config.invocation_params.args],
+                settings={name: {"value": one.value, "source": one.source} for name, one in settings.items()},
+                versions={**_versions(run), **(cell.versions if cell else {})},
+                arch=_arch(run),
+                facts=dict(run.hook_facts),
+                axes=dict(cell.axes) if cell else {},
+                hidden=cell.hidden if cell else "",
+                origin=origin.find(run.config.rootpath).record(),
+            )
+        )
+
+    def write_found(self) -> None:
+        """Write what there is now that a driver was emulated for markers; a fatal signal reads its last calls, too."""
+        run = self._run
+        if run.is_isolated:  # the process that waits for it has emulated the same
+            return
+        from ...report.records import FoundRecord
+
+        cell = of_cell(run)
+        versions = {**_versions(run), **(cell.versions if cell else {})}
+        self.writer.write(FoundRecord(worker=run.worker, versions=versions, arch=_arch(run)))
+        self._note_driver()
+
+    def _lose(self, error: OSError) -> None:
+        """Note that the rest of this process is not recorded; the run goes on, and fails for it at its end."""
+        if not self._lost:
+            self._lost = (
+                f"{UNWRITTEN}: --cudalink-report is {self._run.settings.report}: {error.strerror or error}; what "
+                "followed is not recorded, so that a report counts this run as incomplete"
+            )
+            self._run.part(LEDGER).outside.problems.append(self._lost)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Fail the run too if its last event, which is written after the sums, is the one that is lost."""
+        result = yield
+        if self._lost and not self._run.reports_elsewhere:
+            problems = self._run.part(LEDGER).totals.problems
+            if self._lost not in problems:
+                problems.append(self._lost)
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return result
+
+    # -- the plugin's hooks
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_link(self, event: LinkEvent) -> None:
+        if self._run.is_repeated:
+            return
+        from ...report.records import LinkRecord
+
+        self.writer.write(
+            LinkRecord(
+                nodeid=event.nodeid,
+                worker=self._run.worker,
+                target=event.target,
+                backend=event.backend,
+                inputs=[{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs],
+                versions={"driver": event.driver, "nvjitlink": event.nvjitlink},
+                duration=event.duration,
+                result=event.result,
+                message=event.message,
+            )
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
+        if self._run.is_repeated:
+            return
+        from ...report.records import UnsteeredRecord
+
+        self.writer.write(
+            UnsteeredRecord(
+                nodeid=nodeid,
+                worker=self._run.worker,
+                via=link.via,
+                call=link.call,
+                where=link.where,
+                backend=link.backend,
+                result=link.result,
+                forced=link.forced,
+            )
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
+        from ...report.records import LibraryRecord
+
+        self.writer.write(
+            LibraryRecord(
+                nodeid=nodeid,
+                worker=self._run.worker,
+                during=during,
+                name=library.name,
+                soname=library.soname,
+                path=library.path,
+                real_path=library.real_path,
+                place=library.place,
+                owner=library.owner,
+                version=library.version,
+                witness=library.witness,
+                for_whom=library.for_whom,
+            )
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
+        if self._run.is_repeated:
+            return
+        from ...report.records import VerdictRecord
+
+        self.writer.write(
+            VerdictRecord(
+                nodeid=nodeid,
+                status=verdict.status,
+                rule=verdict.rule,
+                message=verdict.message,
+                fix=verdict.fix,
+                otherwise=verdict.otherwise,
+                items=list(verdict.items),
+            )
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
+        if self._run.is_isolated and nodeid is None:
+            return
+        from ...report.records import ViolationRecord
+
+        self.writer.write(ViolationRecord(nodeid=nodeid, **{**violation._asdict(), "text": str(violation)}))
+
+    # -- pytest's hooks
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if not self._run.reports_elsewhere and not self._run.is_controller:
+            self._write_collected([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._write_collected(ids)
+
+    def _write_collected(self, nodeids: list[str]) -> None:
+        """Write once which tests were collected, unless none of them is to run."""
+        if self._has_collected or self._run.config.option.collectonly:
+            return
+        self._has_collected = True
+        tests: dict[str, list[str]] = {}
+        for nodeid in nodeids:
+            file, _, name = nodeid.partition("::")
+            tests.setdefault(file, []).append(name)
+        from ...report.records import CollectedRecord
+
+        self.writer.write(CollectedRecord(tests=tests))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logfinish(self) -> None:
+        self._note_test(None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        run = self._run
+        if not run.is_controller:
+            self._note_test(nodeid)
+        if not run.is_controller and not run.is_isolated:
+            from ...report.records import StartRecord
+
+            attempt = self._attempts[nodeid] = self._attempts.get(nodeid, 0) + 1
+            self.writer.write(StartRecord(nodeid=nodeid, worker=run.worker, attempt=attempt))
+
+
+def _ignore(_nodeid: str | None) -> None:
+    """Note no test: no signal is watched for."""
+
+
+def _asked(setting: Setting | None) -> str | None:
+    return setting.value if setting is not None and setting.source != "default" else None
+
+
+def _versions(run: Run) -> dict[str, VersionRecord]:
+    """Return each version that was asked for and that there is, with its source."""
+    from ...environment.facts import Environment
+
+    environment = Environment()
+    requested = {"driver": run.settings.driver, "nvjitlink": run.settings.nvjitlink}
+    versions: dict[str, VersionRecord] = {}
+    for name in environment:
+        if name not in ("arch", "gpu"):
+            found, asked = environment[name], _asked(requested.get(name))
+            versions[name] = {"requested": asked, "found": found.value, "source": found.source, "kind": found.kind}
+    return versions
+
+
+def _arch(run: Run) -> ArchRecord:
+    """Return the architecture that was asked for and that of the device."""
+    from ...environment.facts import Environment
+
+    return {"requested": _asked(run.settings.device), "found": Environment()["arch"].value}
+
+
+def crash_events(events: str, pid: int | None) -> list[str]:
+    """Return the last lines that a process wrote to the event file of the emulated driver; none without a file.
+
+    Parameters
+    ----------
+    events : str
+        Path of the file; may be empty.
+    pid : int or None
+        The process; None for all of the file.
+    """
+    try:
+        lines = Path(events).read_text(encoding="utf-8", errors="replace").splitlines() if events else []
+    except OSError:
+        return []
+    if pid is not None:
+        lines = [line for line in lines if f'"pid":{pid},' in line]
+    return lines[-_LAST_EVENTS:]
+
+
+def has_crash(record: Path, nodeid: str | None, worker: str | None) -> bool:
+    """Whether a process has written to the end of a record file that a signal ended it, in a test or outside tests."""
+    with suppress(OSError, ValueError), record.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        crashes = [json.loads(line) for line in file if line.startswith(b'{"event": "crash"')]
+        return any((one["nodeid"], one["worker"]) == (nodeid, worker) for one in crashes)
+    return False

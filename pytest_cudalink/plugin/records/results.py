@@ -1,0 +1,283 @@
+"""The results of tests: turns the reports of all processes into lines of the record file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from ...plurals import counted
+from ...report.safe_text import shortened
+from ...report.wording import split_link_key
+from .. import pytest_private
+from ..conditions import run_driver
+from ..parts import LEDGER, RECORD_FILE
+from . import record_file
+from .facts import is_unsupported
+from .process_end import ProcessEnd, end_of
+
+if TYPE_CHECKING:
+    from ...report.records import SubtestRecord
+    from ..run import Run
+
+__all__ = ["Results", "add_late_properties", "add_suite_properties", "backends", "facts_of_driver"]
+
+#: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
+_LONGREPR_LIMIT: Final = 3_950
+#: Outcomes of an attempt that no later phase changes into another failure.
+_FAILURES: Final = ("failed", "error", "rerun", "crashed")
+
+
+def backends(links: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of links by backend, of counts by ``target/backend``."""
+    counts: Counter[str] = Counter()
+    for key, count in links.items():
+        counts[split_link_key(key)[1]] += count
+    return dict(counts)
+
+
+@dataclass
+class _Attempt:
+    """The reports of one attempt so far."""
+
+    outcome: str = ""
+    duration: float = 0.0
+    reason: str = ""
+    longrepr: str = ""
+    unsupported: str = ""
+    subtests: list[SubtestRecord] = field(default_factory=list)
+
+
+class Results:
+    """A plugin object that collects the reports of each test, wherever it ran, until its last one.
+
+    Parameters
+    ----------
+    run : Run
+        One with a record file, in the process that runs no test for another.
+    """
+
+    def __init__(self, run: Run) -> None:
+        file = run.get(RECORD_FILE)
+        assert file is not None  # (`lifecycle` opens it first)
+        self._run, self._writer = run, file.writer
+        self._open: dict[tuple[str | None, str], _Attempt] = {}
+        self._attempts: Counter[tuple[str | None, str]] = Counter()
+        self._counts: Counter[str] = Counter()
+        self._began = time.perf_counter()
+        self._ended = False
+        self._died: dict[str, Any] = {}  # workers of xdist
+        # before the file is closed: a run that fails before its session is an end, too, and not a crash
+        run.config.add_cleanup(partial(self._end, pytest.ExitCode.INTERNAL_ERROR))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        key = (pytest_private.worker_of(report), report.nodeid)
+        when: str | None = report.when
+        if when == "setup" and key in self._open:  # a rerun began before the last attempt was torn down
+            self._close(*key, self._open[key], {})
+        attempt = self._open.setdefault(key, _Attempt())
+        described = pytest_private.subtest_description(report)
+        if described is not None:
+            outcome = "unsupported" if is_unsupported(report) else report.outcome
+            attempt.subtests.append({"description": described, "outcome": outcome})
+            if outcome == "unsupported":
+                attempt.unsupported = _reason(report)
+            return
+        _add(attempt, report)
+        if when not in ("setup", "call"):  # "teardown", or "???" where the process died
+            self._close(*key, attempt, getattr(report, "cudalink", None) or {})
+        if when not in ("setup", "call", "teardown"):
+            self._crash(report.nodeid, key[0], getattr(report, "node", None))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Write a file that cannot be imported, or is skipped as a whole, like a test of its name."""
+        if report.passed:
+            return
+        attempt = _Attempt("skipped", reason=_reason(report))
+        if report.failed:
+            text = report.longreprtext
+            last = (text.strip().splitlines() or [""])[-1]
+            last = shortened(last.removeprefix("E").strip(), _LONGREPR_LIMIT)
+            attempt = _Attempt("error", reason=last, longrepr=shortened(text, _LONGREPR_LIMIT))
+        key = (None, report.nodeid)
+        self._open[key] = attempt
+        self._close(*key, attempt, {"cause": getattr(report, "cudalink_cause", None)})
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        for (worker, nodeid), attempt in list(self._open.items()):
+            # an attempt that is to be repeated is not torn down; any other was interrupted, and has no result
+            if attempt.outcome == "rerun":
+                self._close(worker, nodeid, attempt, {})
+        for worker, node in list(self._died.items()):
+            self._crash(None, worker, node)
+        from ...report.records import StickyRecord
+
+        book = self._run.get(LEDGER)
+        for sticky in book.totals.sticky if book is not None else ():
+            self._writer.write(StickyRecord(**sticky))
+        self._end(session.exitstatus)  # as other plugins left it
+
+    def _end(self, exitstatus: int | pytest.ExitCode) -> None:
+        """Write the end of the run, once."""
+        if self._ended:
+            return
+        from ...report.records import EndRecord
+
+        self._ended = True
+        book = self._run.get(LEDGER)
+        self._writer.write(
+            EndRecord(
+                exitstatus=int(exitstatus),
+                duration=time.perf_counter() - self._began,
+                counts=dict(self._counts),
+                failing=self._run.failing,
+                unlinked_modules=book.totals.unlinked_modules if book is not None else 0,
+            )
+        )
+
+    def _close(self, worker: str | None, nodeid: str, attempt: _Attempt, facts: Mapping[str, Any]) -> None:
+        """Write the line of an attempt."""
+        from ...report.records import TestRecord
+
+        del self._open[worker, nodeid]
+        failed = sum(subtest["outcome"] == "failed" for subtest in attempt.subtests)
+        if failed and attempt.outcome not in _FAILURES:
+            attempt.outcome, attempt.reason = (
+                "failed",
+                f"{failed} of {counted(len(attempt.subtests), 'subtest')} failed",
+            )
+        if attempt.unsupported and attempt.outcome == "passed":
+            attempt.outcome, attempt.reason = "unsupported", attempt.unsupported
+        self._attempts[worker, nodeid] += 1
+        self._counts[attempt.outcome] += 1
+        links = facts.get("links", {})
+        self._writer.write(
+            TestRecord(
+                nodeid=nodeid,
+                worker=worker,
+                attempt=self._attempts[worker, nodeid],
+                outcome=attempt.outcome,  # type: ignore[arg-type] # (plugins bring their own)
+                duration=attempt.duration,
+                reason=attempt.reason,
+                longrepr=attempt.longrepr,
+                backends=backends(links),
+                links=sum(links.values()),
+                violations=sum(facts.get("violations", {}).values()),
+                documented=facts.get("documented"),
+                missing=facts.get("missing"),
+                subtests=attempt.subtests,
+                refused=facts.get("refused", []),
+                unsteered=sum(facts.get("unsteered", {}).values()),
+                cause=facts.get("cause"),
+            )
+        )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        if error:  # such as "Not properly terminated"; a test that it ran is reported next
+            self._died[node.gateway.id] = node
+
+    def _crash(self, nodeid: str | None, worker: str | None, node: Any) -> None:
+        """Write how a worker of xdist died, unless a signal has let it write that."""
+        from ...report.records import CrashRecord
+
+        self._died.pop(worker or "", None)
+        if record_file.has_crash(self._writer.path, nodeid, worker):
+            return
+        process: Any = getattr(node, "workerinfo", None) or {}
+        last = record_file.crash_events(os.environ.get("CUDALINK_EMULATOR_EVENTS", ""), process.get("pid"))
+        code = pytest_private.exit_code_of_worker(node)
+        end = end_of(code) if code is not None else ProcessEnd()
+        self._writer.write(
+            CrashRecord(
+                nodeid=nodeid,
+                worker=worker,
+                signal=end.signal,
+                exitcode=end.exitcode,
+                last_events=last,
+            )
+        )
+
+
+def _add(attempt: _Attempt, report: pytest.TestReport) -> None:
+    """Fold one phase into the attempt: a rerun or crash always wins, then the first failure, then the first skip."""
+    attempt.duration += report.duration
+    outcome = _outcome(report)
+    if outcome in ("failed", "error") and attempt.outcome not in _FAILURES:
+        attempt.reason = ""  # that of a skip or of an expected failure before
+        attempt.outcome = outcome
+    elif outcome in ("rerun", "crashed") or attempt.outcome in ("", "passed"):
+        attempt.outcome = outcome
+    if outcome in ("skipped", "xfailed", "xpassed", "unsupported"):
+        attempt.reason = attempt.reason or _reason(report)
+    if report.failed or outcome == "rerun":
+        text = _text(report)
+        attempt.longrepr = attempt.longrepr or shortened(text, _LONGREPR_LIMIT)
+        attempt.reason = attempt.reason or _first_line(report, text)
+
+
+def _text(report: pytest.TestReport) -> str:
+    """Return what a report shows of a failure; of a plain text without the line on the worker that xdist adds."""
+    return report.longrepr if isinstance(report.longrepr, str) else report.longreprtext
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    outcome: str = report.outcome  # plugins bring their own, such as "rerun"
+    if is_unsupported(report):
+        return "unsupported"
+    xfail = hasattr(report, "wasxfail")
+    if report.when not in ("setup", "call", "teardown") or getattr(report, "cudalink_crashed", False):
+        return "crashed"
+    if outcome == "failed" and report.when != "call":
+        return "error"
+    return {"skipped": "xfailed", "passed": "xpassed"}.get(outcome, outcome) if xfail else outcome
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    expected = getattr(report, "wasxfail", None)
+    if expected is not None:
+        return str(expected).removeprefix("reason: ")
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return ""
+
+
+def _first_line(report: pytest.TestReport, text: str) -> str:
+    message = getattr(getattr(report.longrepr, "reprcrash", None), "message", None) or text
+    return shortened((str(message).strip().splitlines() or [""])[0], _LONGREPR_LIMIT)
+
+
+def add_suite_properties(config: pytest.Config) -> None:
+    """Give the suite of a JUnit report the facts of the environment as properties."""
+    if not pytest_private.writes_junit(config):
+        return
+    _add_properties(config, _environment_facts())
+
+
+def add_late_properties(run: Run) -> None:
+    """Give the suite of a JUnit report the facts of a driver that was emulated for markers."""
+    _add_properties(run.config, run.late_facts)
+
+
+def facts_of_driver() -> dict[str, str]:
+    """Return the facts that come from the driver, in words, by name."""
+    return {name: value for name, value in _environment_facts().items() if name in run_driver.FACTS}
+
+
+def _environment_facts() -> dict[str, str]:
+    from ...environment.facts import Environment
+
+    return {name: f"{found} ({found.source})" for name, found in Environment().items() if found.value is not None}
+
+
+def _add_properties(config: pytest.Config, facts: Mapping[str, str]) -> None:
+    for name, value in facts.items():
+        pytest_private.add_suite_property(config, f"cudalink.{name}", value)

@@ -1,0 +1,378 @@
+"""The life of a run, in the order of pytest's hooks: it begins when something asks, and decides which parts there are.
+
+This module is a plugin of pytest from then on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+from importlib import import_module
+from typing import Final
+
+import pytest
+
+from ...jitlink import jitlink_calls
+from .. import marker, settings
+from ..conditions import backends
+from ..parts import (
+    CAUSES,
+    DESCENDANTS,
+    EVENT_FILE,
+    FAULTS,
+    HAND_OVER,
+    ISOLATION,
+    LEDGER,
+    LIFETIMES,
+    LOADED_MODULES,
+    MARKED_TESTS,
+    NATIVE_LINKS,
+    PROVENANCE,
+    RECORD_FILE,
+    REPORTER,
+    REQUIRED,
+    RESULTS,
+    STICKY_GUARD,
+)
+from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of
+from ..watch import provenance
+from . import blocked, variables
+
+__all__ = ["begin", "command_line", "last_look", "wake"]
+
+#: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
+_DEVICE_FILES: Final = (
+    "/dev/nvidiactl",
+    "/proc/driver/nvidia/version",
+    "/dev/dxg",
+    "/dev/nvhost-gpu",
+    "/dev/nvgpu/igpu0/ctrl",
+)
+
+
+# -- before collection
+
+
+def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = False, in_test: bool = False) -> None:
+    """Begin a run, for which something asks: resolve its settings, give the process its driver, and follow pytest.
+
+    Before conftests if possible: a conftest can import CUDA. This module becomes a plugin of pytest, which calls
+    `pytest_configure` at once where that time has passed.
+
+    Parameters
+    ----------
+    config : pytest.Config
+    options : argparse.Namespace
+        The command line as far as it is known.
+    late : bool
+        Whether the session has begun.
+    in_test : bool
+        Whether a test runs.
+    """
+    task = task_of(config)
+    if task is not None:
+        # before the driver is loaded: its events go where the process that waits for this one looks for them
+        options.cudalink_events = task.events
+    run = Run(config, blocked.apply(config, settings.resolve(config, options), isolated=task is not None))
+    run.begins_late, run.collected = late, in_test
+    config.stash[RUN] = run
+    provenance.start(run)  # before a conftest opens a library
+    _load_libraries(run)
+    if run.settings.guard_rails.value != "off":
+        from ..watch import guard
+
+        guard.load(config, run.settings)
+    # pytester has taken this module out of sys.modules if a run inside a test was the first to ask
+    config.pluginmanager.register(import_module(__name__), "cudalink-lifecycle")
+
+
+def wake(config: pytest.Config, *, in_test: bool = False) -> Run:
+    """Return the run; begin it now if its tests, or a worker of xdist, are the first to ask."""
+    if not is_awake(config):
+        begin(config, config.option, late=True, in_test=in_test)
+        run = run_of(config)
+        _start_session(run)
+        if (libraries := run.get(PROVENANCE)) is not None:
+            libraries.take(None, "before anything asked for pytest-cudalink")
+    return run_of(config)
+
+
+def command_line(config: pytest.Config) -> None:
+    """Restrict a process that was started for one test to that test."""
+    task = task_of(config)
+    if task is not None:
+        from ..isolation import child as isolated
+
+        isolated.restrict(config, task)
+        child = isolated.Server if task.pipes else isolated.Child
+        config.pluginmanager.register(child(config, task), "cudalink-isolated")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Force what the settings say, before anything is collected; undone when the run ends."""
+    run = run_of(config)
+    run.withheld = settings.withhold()
+    config.add_cleanup(partial(os.environ.update, run.withheld))
+    _start_xdist(run)
+    if not run.reports_elsewhere:
+        variables.warn(config)
+    _start_driver(run)
+    backends.start(run)
+    # before this process can have native code that links
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(partial(_watch_nvjitlink, run)))
+    if run.settings.forces_driver:
+        run.part(MARKED_TESTS)
+    _warn_of_ignored(run, late=False)
+
+
+def _warn_of_ignored(run: Run, *, late: bool) -> None:
+    """Warn once of options of an emulated driver in a run without one: before collection, if none can come late."""
+    options = run.settings.of_emulation
+    if not options or run.reports_elsewhere:
+        return
+    from ..conditions import run_driver
+
+    if run_driver.may_come_late(run.settings) is late:
+        run_driver.warn_of_ignored(run.config, options)
+
+
+def _load_libraries(run: Run) -> None:
+    run.config.add_cleanup(settings.share(run.settings))
+    if is_on_emulated_driver() or run.settings.driver.value == "real" or not run.settings.keeps_driver:
+        from ..conditions import run_driver
+
+        run_driver.load(run.config, run.settings)
+        _serve_runtime(run)  # before a conftest takes single functions out of the module
+    if run.settings.nvjitlink.value != "auto":
+        from ..conditions import nvjitlink
+
+        undo = nvjitlink.apply(run.settings)
+        if undo is not None:
+            run.config.add_cleanup(undo)
+
+
+def _serve_runtime(run: Run) -> None:
+    if run.emulated is not None:
+        from ...emulator.runtime import cuda_runtime
+
+        run.part(DESCENDANTS)
+        run.config.add_cleanup(cuda_runtime.serve(run.emulated))
+
+
+def _start_xdist(run: Run) -> None:
+    if not run.config.hook.pytest_configure_node.has_spec():  # xdist is not loaded
+        return
+    from . import xdist
+
+    run.part(HAND_OVER)
+    given = xdist.settings_of_controller(run.config)
+    if given is not None:
+        run.settings, withheld = given
+        run.withheld = {**run.withheld, **withheld}
+
+
+def _watch_nvjitlink(run: Run) -> None:
+    """Count the links of native code, explain what nvJitLink refuses, and check its contract."""
+    run.part(NATIVE_LINKS)
+    run.part(CAUSES)
+    from ..watch import jitlink_contract
+
+    jitlink_contract.start(run)
+
+
+def _start_driver(run: Run) -> None:
+    """Watch what an emulated driver refuses, the memory that it is given, and the faults of the run."""
+    emulation = run.emulation
+    if emulation is None:
+        return
+    run.part(CAUSES).watch()
+    run.part(LOADED_MODULES)
+    if run.settings.lifetime.value != "off":
+        run.part(LIFETIMES)  # after the causes, so that a violation fails a test that these skip
+    if emulation.faults:
+        run.part(FAULTS)
+    if emulation.events:
+        run.part(EVENT_FILE)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Open the record file, give the suite its properties, and install the guard rails."""
+    _start_session(run_of(session.config))
+
+
+def _start_session(run: Run) -> None:
+    config = run.config
+    adds_up = not run.reports_elsewhere
+    if run.settings.report.value:
+        file = run.part(RECORD_FILE)
+        if adds_up:
+            run.part(RESULTS)
+            file.write_run()
+    if adds_up and run.is_controller:
+        run.part(LEDGER)
+    _start_requirements(run)
+    if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
+        from ..records.results import add_suite_properties
+
+        add_suite_properties(config)
+    if run.settings.guard_rails.value != "off":  # last: what was looked up before goes into the record file
+        from ..watch import guard
+
+        run.follow()
+        guard.start(run)
+
+
+def _start_requirements(run: Run) -> None:
+    """Count what a run must have done, where it requires anything and this process can tell."""
+    words = run.settings.required
+    # by default a marker can be the first to ask for the driver, which a controller does not see
+    if words - {"auto"} or (words and (run.settings.forces_driver or run.is_controller)):
+        run.part(REQUIRED)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Return the header's lines."""
+    return _header(run_of(config))
+
+
+def _header(run: Run) -> list[str]:
+    from ...report.safe_text import line
+    from .header import lines
+
+    return [line(one) for one in lines(run)]
+
+
+# -- after collection
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Check the markers of the collected tests, and wrap the phases of tests if one of them has a plan."""
+    run = run_of(config)
+    try:
+        planned = marker.check(items)
+    except pytest.UsageError as error:
+        _refuse(run, error)
+        items.clear()
+        return
+    if planned:
+        run.part(MARKED_TESTS)
+        # a plan can be the first to steer, before pytest says which test that is for
+        run.follow()
+    run.collected = True
+    # a worker of xdist that dies is replaced by xdist
+    shared = run.settings.tests.value == "restarted" and not run.is_worker
+    isolated = run.settings.tests.value == "isolated" or (planned and marker.isolates(items))
+    if (isolated or shared) and not run.is_isolated:
+        run.part(ISOLATION)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Emulate a driver for the selected tests whose marker forces the driver backend, where there is none."""
+    run = run_of(session.config)
+    _select(session, run)
+    _guard_contexts(session, run)
+    if not session.config.option.collectonly:
+        _warn_of_ignored(run, late=True)
+
+
+def _guard_contexts(session: pytest.Session, run: Run) -> None:
+    """Ask the contexts after each test, in a process of several tests that has or can have a driver with a device."""
+    alone = run.task is not None and not run.task.pipes
+    if run.settings.sticky.value == "off" or alone or run.is_controller or session.config.option.collectonly:
+        return
+    if run.emulated is not None or any(map(os.path.exists, _DEVICE_FILES)):
+        run.part(STICKY_GUARD).start(session)
+
+
+def _select(session: pytest.Session, run: Run) -> None:
+    if run.settings.backend.value == "each" and run.worker in (None, "gw0") and not run.is_isolated:
+        try:
+            marker.warn_if_none_runs_on_each(session, str(run.settings.backend))
+        except pytest.UsageError as error:
+            _refuse(run, error)
+    if run.get(MARKED_TESTS) is None or session.config.option.collectonly or not marker.forces_driver(session.items):
+        return
+    from ..conditions import run_driver
+
+    if run.settings.required:
+        run.part(REQUIRED)
+
+    try:
+        loaded = run_driver.load_late(session.config, run.settings)
+    except pytest.UsageError as error:
+        _refuse(run, error)
+        session.items.clear()
+        return
+    if loaded:
+        _serve_runtime(run)
+        _start_driver(run)
+        from .header import driver_lines
+
+        run.late_header = driver_lines(run)
+        if run.settings.properties.value == "on" and getattr(session.config.option, "xmlpath", None):
+            from ..records.results import add_late_properties, facts_of_driver
+
+            run.late_facts = facts_of_driver()
+            add_late_properties(run)
+        if (file := run.get(RECORD_FILE)) is not None:
+            file.write_found()
+
+
+def _refuse(run: Run, error: pytest.UsageError) -> None:
+    """Raise the error; a worker of xdist passes it to its controller, which would wait for ever for the tests."""
+    if not run.is_worker:
+        raise error
+    from .xdist import refuse_markers
+
+    refuse_markers(run, error)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Return the header's lines on a driver that the run has got for its markers; all lines, if they come late."""
+    run = run_of(config)
+    if config.option.verbose < 0:
+        return []
+    return [*(_header(run) if run.begins_late else ()), *run.late_header]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Add what belongs to no test, and fail the run for it; a worker of xdist leaves that to its controller."""
+    run = run_of(session.config)
+    if (reporter := run.get(REPORTER)) is not None:
+        reporter.finish()
+    if run.is_controller and not run.late_header:  # a marker in its workers can be the first to need them
+        _warn_of_ignored(run, late=True)
+    book = run.get(LEDGER)
+    if book is None or run.is_worker:
+        return
+    book.totals.add_outside(book.outside.as_json())
+    required = run.get(REQUIRED)
+    run.failing = [*book.totals.failing, *(required.unmet if required is not None else ())]
+    if run.failing and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:
+    """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `pytest_sessionfinish`."""
+    run = run_of(config)
+    if run.emulated is not None or run.is_controller:
+        from ..watch import lifetimes
+
+        if lifetimes.last_look(run) and code == pytest.ExitCode.OK:
+            return pytest.ExitCode.TESTS_FAILED
+    return code
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the summary of a run in which something happened."""
+    run = run_of(terminalreporter.config)
+    guarded = run.settings.guard_rails.value != "off"
+    off = blocked.lines(run.config)
+    if guarded or off or run.get(LEDGER) is not None or run.get(FAULTS) is not None:
+        from ..watch import guard
+        from . import summary
+
+        summary.show(terminalreporter, run, guard.not_routed(run.config))

@@ -1,0 +1,186 @@
+"""The summary of a run: one section on links and skips, one on the guard rails."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ...plurals import and_more, counted
+from ...report.safe_text import block
+from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
+from ..conditions import unsteered
+from ..parts import FAULTS, LEDGER, REQUIRED
+from ..records.facts import VIOLATIONS
+from . import blocked
+
+if TYPE_CHECKING:
+    from ..records.ledger import Totals
+    from ..run import Run
+    from ..settings import Settings
+
+__all__ = ["show"]
+
+_SHOWN = 20
+#: pytest's categories of results that are of a whole test.
+_OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
+_RELEASE = re.compile(r"\bCUDA (\d+)\.(\d+)")
+
+
+def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str]) -> None:
+    """Show what was linked and skipped, and what the guard rails found.
+
+    Parameters
+    ----------
+    reporter : pytest.TerminalReporter
+    run : Run
+    not_routed : sequence of str
+        The callers that the guard rails do not see.
+    """
+    book, planned = run.part(LEDGER), run.get(FAULTS)
+    _section(reporter, run, book.totals, planned.lines() if planned is not None else [])
+    _guard_rails(reporter, run.settings, book.totals, not_routed)
+
+
+def _new_processes(new: Mapping[str, int]) -> list[str]:
+    """Return how many isolated tests had a new process although several are isolated, and why."""
+    return [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new.items()]
+
+
+def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untriggered: Sequence[str]) -> None:
+    """Show one line for each kind of thing that happened; no section when nothing did."""
+    lines = []
+    if reporter.verbosity >= 0:
+        lines += run.late_header if run.is_controller else []
+        lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
+        lines += _share(reporter, totals.refused.keys())
+        lines += _new_processes(run.new_processes)
+    lines += blocked.lines(run.config)
+    lines += untriggered  # however quiet the run is: what was asked for did not happen
+    if failing := totals.failing:
+        lines += [f"outside of tests: {text}" for text in failing]
+        lines.append("The run fails because of the problems above, which happened outside any test.")
+    required = run.get(REQUIRED)
+    lines += required.unmet if required is not None else []
+    if not lines:
+        return
+    reporter.section("cudalink")
+    for text in lines:
+        reporter.line(block(text))
+
+
+def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
+    lines = []
+    by_target: dict[str, Counter[str]] = {}
+    for key, count in sorted(totals.links.items()):
+        target, backend = split_link_key(key)
+        by_target.setdefault(target, Counter())[backend] += count
+    for target, counts in by_target.items():
+        shares = ", ".join(f"{count} {linked_on(backend)}" for backend, count in sorted(counts.items()))
+        lines.append(f"{target}: {counted(sum(counts.values()), 'link')} ({shares})")
+    lines += unsteered.lines(totals.unsteered)
+    if totals.unlinked_modules:
+        lines.append(
+            f"the emulated driver loaded at least {counted(totals.unlinked_modules, 'module')} that no seen link made: "
+            "precompiled code, NVRTC, or a static copy of nvJitLink"
+        )
+    lines += [f"{target} is not watched: {why}" for target, why in sorted(totals.unsupported.items())]
+    lines += _violations(totals)
+    documented = Counter((requirement, raises) for _, requirement, raises in totals.documented)
+    for (requirement, raises), count in sorted(documented.items()):
+        lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")
+        if verbose:
+            lines += [f"  {nodeid}" for nodeid, *rest in totals.documented if tuple(rest) == (requirement, raises)]
+    if number := len(totals.refused):
+        mode = settings.unsupported.value
+        verb = {"fail": "failed", "skip": "was skipped" if number == 1 else "were skipped"}[mode]
+        lines.append(f"{counted(number, 'test')} {verb} because the emulated driver refused a call:")
+        functions = Counter(function for refused in totals.refused.values() for function in refused)
+        lines += [f"  {function} is not emulated: {count}" for function, count in functions.most_common()]
+    lines += dict.fromkeys(totals.clashes)
+    lines += map(_left, totals.sticky)
+    for missing, count in sorted(totals.missing.items()):
+        lines.append(f"{counted(count, 'test was skipped: it needs', 'tests were skipped: they need')} {missing}")
+    return lines
+
+
+def _share(reporter: pytest.TerminalReporter, refused: Collection[str]) -> list[str]:
+    """Return how much of the suite ran, where a part of it needs a GPU; the report of all cells has the same words."""
+    if not refused:
+        return []
+    every = {
+        kind: {one.nodeid for one in reporter.stats.get(kind, ()) if isinstance(one, pytest.TestReport)}
+        for kind in _OUTCOMES
+    }
+    tests = set().union(*every.values(), refused)
+    ran = len(tests.difference(every["skipped"], refused))
+    return ["; ".join(share(ran, len(tests), len(refused)))]
+
+
+def _left(sticky: Mapping[str, Any]) -> str:
+    rest = f"; {counted(sticky['after'], 'test')} after it ran in a fresh process" if sticky["after"] else ""
+    return f"{sticky['nodeid']} left the contexts of its process with {sticky['error']}{rest}"
+
+
+def _violations(totals: Totals) -> list[str]:
+    """Return the lines on violations, by check and test, and on handles that tests left behind."""
+    lines = []
+    for check, (one, many, _property) in VIOLATIONS.items():
+        tests = totals.violations_of_tests.get(check, Counter())
+        if number := tests.total() + totals.violations[check]:
+            lines.append(counted(number, one, many))
+            lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(tests.items())]
+    lines += [f"  outside of tests: {text}" for text in totals.notes]
+    if totals.undestroyed:
+        lines.append(f"tests left {counted(totals.undestroyed.total(), 'nvJitLink handle')} that they did not destroy")
+        lines += [f"  {nodeid}: {count}" for nodeid, count in sorted(totals.undestroyed.items())]
+    return lines
+
+
+def _guard_rails(
+    reporter: pytest.TerminalReporter, settings: Settings, totals: Totals, not_routed: Sequence[str]
+) -> None:
+    """Show the number of verdicts by status, and each different one that is not "compatible"."""
+    if reporter.verbosity < 0 or (settings.guard_rails.value == "off" and not totals.verdicts):
+        return
+    reporter.section("cudalink guard rails")
+
+    def show(text: str) -> None:
+        reporter.line(block(text))
+
+    # only strict refuses what cannot be compared; elsewhere a machine without a driver is no fault of a library
+    lenient = settings.guard_rails.value != "strict"
+    alone = [verdict for verdict in totals.verdicts if lenient and without_driver(verdict)]
+    rest = [verdict for verdict in totals.verdicts if not (lenient and without_driver(verdict))]
+    counts = Counter(map(status, rest))
+    words = [f"{count} {name}" for name, count in sorted(counts.items())]
+    words += [f"{len(alone)} not compared with a driver"] if alone else []
+    show(f"mode {settings.guard_rails}: {', '.join(words) or 'nothing was looked up'}")
+    if alone:
+        show(f"no driver: --cudalink-driver={_newest(alone)} emulates one to compare the toolkit with")
+    causes = by_cause(rest)
+    for verdicts in causes[:_SHOWN]:
+        first = verdicts[0]
+        tests = sorted({f"in {verdict['nodeid']}" if verdict["nodeid"] else "outside of tests" for verdict in verdicts})
+        more = f" and {counted(len(tests) - 1, 'other')}" if len(tests) > 1 else ""
+        show(f"{status(first)} ({first['rule']}): {first['message']}")
+        for item in first["items"]:
+            show(f"    {item}")
+        if first["fix"]:
+            show(f"    fix: {first['fix']}")
+        if first.get("otherwise"):
+            show(f"    {'or' if first['fix'] else 'fix'}: {first['otherwise']}")
+        show(f"    {tests[0]}{more}")
+    if more := and_more(len(causes) - _SHOWN):
+        show(more.strip())
+    for who in not_routed:
+        show(f"calls cuda.pathfinder directly: {who}")
+
+
+def _newest(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the newest CUDA release that verdicts name."""
+    found = [release for verdict in verdicts for release in _RELEASE.findall(verdict["message"])]
+    return ".".join(max(found, key=lambda one: tuple(map(int, one)), default=("VERSION",)))

@@ -1,0 +1,146 @@
+"""Everything that xdist's controller and its workers hand over to each other; registered only with xdist."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from ..parts import DESCENDANTS, FAULTS, HAND_OVER, LEDGER
+from ..run import Run, from_controller, is_awake, run_of
+from ..settings import Setting, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["HandOver", "configure_node", "refuse_markers", "settings_of_controller"]
+
+_REFUSED: Final = "cudalink_refused"
+#: On the report of a setup: the worker that ran it has begun its run.
+_AWAKE: Final = "cudalink_awake"
+_LISTENER: Final = "cudalink-listener"
+
+
+def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str, str]] | None:
+    """Return the settings of the run and the variables withheld from the environment; None but in a worker."""
+    given = from_controller(config)
+    if "settings" not in given:
+        return None
+    return Settings(**{name: Setting(*pair) for name, pair in given["settings"].items()}), given["withheld"]
+
+
+def refuse_markers(run: Run, error: pytest.UsageError) -> None:
+    """Let the controller refuse the markers that are wrong: raised in a worker, the error would name no test."""
+    _output(run.config)[_REFUSED] = str(error)
+
+
+def configure_node(node: Any, wake: Callable[[pytest.Config], object]) -> None:
+    """Hand a worker that is about to start what it cannot find out by itself.
+
+    Where nothing has asked for the plugin so far, a marker in a worker can be the first; `wake` begins the run then.
+    """
+    config: pytest.Config = node.config
+    run = run_of(config) if is_awake(config) else None
+    given: dict[str, Any] = {"arguments": [str(argument) for argument in config.invocation_params.args]}
+    if run is not None:
+        path = None
+        emulates = sys.platform == "linux" and run.settings.driver.value not in ("real", "absent")
+        if emulates and run.settings.lifetime.value != "off":
+            path = run.part(DESCENDANTS).path  # here: a driver for markers is emulated by the workers alone
+        given |= {
+            "notes": path,
+            "settings": {name: tuple(setting) for name, setting in run.settings.items()},
+            "withheld": run.withheld,
+        }
+    elif not config.pluginmanager.hasplugin(_LISTENER):
+        config.pluginmanager.register(_Listener(config, wake), _LISTENER)
+    node.workerinput["cudalink"] = given
+
+
+class _Listener:
+    """A plugin object of a controller for which nothing has asked; wakes it when something asks in a worker."""
+
+    def __init__(self, config: pytest.Config, wake: Callable[[pytest.Config], object]) -> None:
+        self._config, self._wake = config, wake
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Wake at the first report of a worker that is awake: that of a setup, which no part has to count."""
+        if hasattr(report, _AWAKE):
+            self._end()
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Wake for what a worker hands over that ran no test."""
+        if {"cudalink", _REFUSED} & (getattr(node, "workeroutput", None) or {}).keys():
+            self._end().pytest_testnodedown(node)
+
+    def _end(self) -> HandOver:
+        self._config.pluginmanager.unregister(self)
+        self._wake(self._config)
+        return run_of(self._config).part(HAND_OVER)
+
+
+def _output(config: pytest.Config) -> dict[str, Any]:
+    output: dict[str, Any] = config.workeroutput  # type: ignore[attr-defined]
+    return output
+
+
+class HandOver:
+    """A plugin object of the controller and of each worker.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """In a worker, let the controller know that something has asked for the plugin."""
+        if self._run.is_worker and report.when == "setup":
+            setattr(report, _AWAKE, True)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """In a worker, hand over what belongs to no test."""
+        if not self._run.is_worker:
+            return
+        book, planned = self._run.get(LEDGER), self._run.get(FAULTS)
+        _output(self._run.config)["cudalink"] = {
+            "outside": book.outside.as_json() if book is not None else {},
+            "late_header": self._run.late_header,
+            "late_facts": self._run.late_facts,
+            "new_processes": dict(self._run.new_processes),
+            "faults": planned.as_json() if planned is not None else None,
+        }
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker handed over when it ended; one that crashed hands nothing over.
+
+        Raises
+        ------
+        pytest.UsageError
+            If it refused markers.
+        """
+        from ..conditions import faults
+
+        output = getattr(node, "workeroutput", None) or {}
+        if refused := output.get(_REFUSED):
+            raise pytest.UsageError(refused)
+        given = output.get("cudalink")
+        if given is None:
+            faults.lose(self._run)
+            return
+        self._run.late_header = self._run.late_header or given["late_header"]
+        self._run.new_processes.update(given["new_processes"])
+        if given["late_facts"] and not self._run.late_facts:
+            from ..records.results import add_late_properties
+
+            self._run.late_facts = given["late_facts"]
+            add_late_properties(self._run)
+        self._run.part(LEDGER).totals.add_outside(given["outside"])
+        if given["faults"] is not None:
+            faults.take(self._run, given["faults"])

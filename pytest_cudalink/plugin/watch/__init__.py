@@ -1,0 +1,1 @@
+"""What is noticed while tests run, and fails them."""

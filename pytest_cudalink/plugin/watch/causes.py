@@ -1,0 +1,313 @@
+"""Why tests fail: what a driver or nvJitLink refused in the phase that failed, or that there is no driver."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from ..parts import DESCENDANTS, LEDGER
+from .check import Check, Phase, Seen
+
+if TYPE_CHECKING:
+    from ...emulator.control import DriverControl
+    from ...jitlink.jitlink_calls import RefusedInput
+    from ...report.records import CauseRecord
+    from ..run import Run
+    from .descendants import Descendants
+
+__all__ = ["Causes", "explain_unasked"]
+
+_NOT_EMULATED: Final = "cudalink: not emulated"
+_WHY: Final = "cudalink: why"
+#: Errors of fixtures of wider scopes that are recognized when a later test raises them again.
+_ERRORS_KEPT: Final = 16
+_ADVICE: Final = (
+    "A real driver performs what an emulated one refused here with CUDA_ERROR_NOT_SUPPORTED (801). "
+    "--cudalink-unsupported=skip skips such tests."
+)
+#: What libraries say that find no driver: cuda.bindings, cuda.pathfinder and the loader, numba, PyTorch, this project.
+_NO_DRIVER: Final = re.compile(
+    r"libcuda\.so|nvcuda\.dll|CUDA driver library|NVIDIA display driver|no NVIDIA driver|no CUDA driver", re.IGNORECASE
+)
+#: What the CUDA runtime says, in whatever library it is: that it needs a newer driver, or any, and that the emulated
+#: one lacks the tables that it asks for once in a process.
+_INSUFFICIENT: Final = re.compile(r"cudaErrorInsufficientDriver|CUDA driver version is insufficient")
+_NOT_SUPPORTED: Final = re.compile(r"cudaErrorNotSupported|CUDA.*operation not supported")
+_RUNTIME: Final = ("the CUDA runtime", "it asks the driver for undocumented tables, which an emulated one lacks")
+
+
+class _Found(NamedTuple):
+    """What was refused in a phase, as far as it explains a failure: calls that are not emulated, or device code."""
+
+    calls: tuple[tuple[str, str], ...] = ()
+    cause: CauseRecord | None = None
+
+
+_NOTHING: Final = _Found()
+
+
+class Causes(Check):
+    """Explains each phase that failed, and may turn a failure after a refused call into a skip.
+
+    There once this process has a driver to watch or native code.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self._skips = run.settings.unsupported.value == "skip"
+        self._driver: DriverControl | None = None
+        self._below: Descendants | None = None
+        self._refused = self._events = 0
+        self._input: RefusedInput | None = None
+        self._has_cause = False
+        #: The last errors that were raised after a refusal. pytest keeps the error of a fixture of a wider scope, and
+        #: raises it again in every test that asks for the fixture.
+        self._known: list[tuple[BaseException, _Found]] = []
+
+    def watch(self) -> None:
+        """Explain what the emulated driver of this process refuses from now on, and those of processes below it."""
+        control = self._run.emulated
+        assert control is not None  # (`lifecycle` has looked)
+        self._driver, self._refused = control, control.refusal_count
+        self._below = self._run.part(DESCENDANTS)
+
+    def refused_input(self, refused: RefusedInput) -> None:
+        """Explain with an input that nvJitLink refused the phase that is about to end."""
+        self._input = refused
+
+    def _since_last_phase(self) -> Sequence[dict[str, Any]]:
+        """Return the events of the calls that were refused since the last phase."""
+        if self._driver is None:
+            return ()
+        refused, count = self._driver.refusal_count, self._driver.event_count()
+        first, self._events = self._events, count
+        if refused == self._refused:
+            return ()
+        self._refused = refused
+        return self._driver.refusals(first)
+
+    def _forget(self) -> None:
+        self._since_last_phase()
+        self._refused_below("")
+        self._input = None
+
+    def _refused_below(self, nodeid: str) -> Sequence[dict[str, Any]]:
+        """Return the calls that were refused since the last phase in processes that a test has started."""
+        return () if self._below is None else self._below.refusals(nodeid)
+
+    def _of(self, error: BaseException | None, nodeid: str = "") -> _Found:
+        """Return what an error of a phase may come from; nothing without an error."""
+        # what the test itself did comes last, and counts first
+        events, refused = [*self._refused_below(nodeid), *self._since_last_phase()], self._input
+        self._input = None
+        if error is None:
+            return _NOTHING
+        found = _NOTHING
+        if events or refused:
+            found = self._explained(events, refused)
+        if cause := next(filter(None, map(_of_link_error, _chain(error))), None):
+            found = _Found(cause=cause)
+        if found != _NOTHING:
+            self._known.append((error, found))
+            return found
+        if (known := next((found for known, found in self._known if known is error), None)) is not None:
+            return known
+        return self._of_runtime(error) or _Found(cause=self._of_missing_driver(error))
+
+    def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Found:
+        """Return the last refusal that explains a failure."""
+        from ...linker import causes
+
+        for event in reversed(events):
+            if "image" not in event:
+                break
+            if cause := causes.explain(_of_driver(event, self._driver)):
+                return _Found(cause=cause)
+        if refused is not None and (cause := _of_nvjitlink(refused)):
+            return _Found(cause=cause)
+        calls = dict.fromkeys((str(one["call"]), _note(one)) for one in events if "image" not in one)
+        return _Found(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
+
+    # -- the CUDA runtime, and a missing driver
+
+    def _of_runtime(self, error: BaseException) -> _Found | None:
+        """Return what the words of the CUDA runtime say; None where they say nothing, or that there is no driver."""
+        from ... import probes
+        from ...linker import causes
+
+        if self._driver is not None and _telling(error, _NOT_SUPPORTED):
+            return _Found((_RUNTIME,), causes.not_emulated(*_RUNTIME))
+        said = _telling(error, _INSUFFICIENT)
+        with suppress(OSError, RuntimeError):
+            if said and (version := probes.driver_version()) is not None:
+                return _Found(cause=causes.insufficient_driver(said, version))
+        return None
+
+    def _of_missing_driver(self, error: BaseException) -> CauseRecord | None:
+        return _missing_driver(error, self._run.config) if self._driver is None else None
+
+    # -- reports
+
+    def begin(self, _nodeid: str) -> None:
+        """Note that calls so far belong to no test, and drop errors that no later test can raise again.
+
+        A long run would keep the frames of all.
+        """
+        self._forget()
+        del self._known[:-_ERRORS_KEPT]
+
+    def sections(self, phase: Phase) -> Iterator[Seen]:
+        """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
+        found = self._of(phase.error, phase.nodeid)
+        if self._has_cause and phase.when == "setup":  # a plugin runs the test again
+            self._has_cause, self._run.part(LEDGER).test.cause = False, None
+        if found.cause is None or not phase.report.failed:
+            return
+        self._has_cause = True
+        facts = self._run.part(LEDGER).test
+        facts.cause = facts.cause or found.cause
+        facts.refused = [{"function": function, "note": note} for function, note in found.calls] or facts.refused
+        yield _section(found, skips=self._skips)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Know what is refused while a file is collected."""
+        del collector
+        self._forget()
+        return (yield)
+
+    # the only hook that tells of a failed collection before its report goes on and costs a passing run nothing
+    def pytest_exception_interact(
+        self, call: pytest.CallInfo[object], report: pytest.CollectReport | pytest.TestReport
+    ) -> None:
+        """Explain why a file cannot be collected."""
+        if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+            found = self._of(call.excinfo.value)
+            if found.cause is not None:
+                report.sections.append(_section(found)[:2])
+                report.cudalink_cause = found.cause  # type: ignore[attr-defined]
+
+
+def explain_unasked(
+    config: pytest.Config, report: pytest.TestReport | pytest.CollectReport, error: BaseException
+) -> None:
+    """Explain a failure for want of a driver in a run for which nothing asks; of other failures it knows nothing."""
+    if report.failed and (cause := _missing_driver(error, config)) is not None:
+        report.sections.append(_section(_Found(cause=cause))[:2])
+
+
+def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord | None:
+    said = _telling(error, _NO_DRIVER) or _telling(error, _INSUFFICIENT)
+    if not said or _finds_driver():
+        return None
+    from .. import settings
+    from ..conditions import run_driver
+
+    return {
+        "kind": "no_driver",
+        "what": said,
+        "why": "this process finds no CUDA driver, real or emulated",
+        "fix": [run_driver.remedy(config, settings.resolve(config)), "with a GPU, install the NVIDIA driver"],
+    }
+
+
+def _finds_driver() -> bool:
+    from ...emulator import preload
+
+    return preload.emulated_driver() is not None or preload.driver_exists()
+
+
+def _section(found: _Found, *, skips: bool = False) -> Seen:
+    from ...report.wording import explanation, not_emulated
+
+    assert found.cause is not None
+    if not found.calls:
+        return Seen(_WHY, explanation(found.cause), "report")
+    text = "\n".join([*(f"{function}: {note}" for function, note in found.calls), "", _ADVICE])
+    reason = f"cudalink: needs a real driver: {not_emulated([function for function, _ in found.calls])}"
+    return Seen(_NOT_EMULATED, text, "skip" if skips else "report", reason)
+
+
+def _telling(error: BaseException, words: re.Pattern[str]) -> str:
+    """Return the line of an error or of one that it comes from in which the words stand; empty without one."""
+    for one in _chain(error):
+        for line in _message(one).splitlines():
+            if words.search(line):
+                return f"{type(one).__name__}: {line.strip()[:200]}"
+    return ""
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 (the error of a test may fail in its own code)
+        return ""
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those that it comes from, each once; the error that a user sees first."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _note(event: dict[str, Any]) -> str:
+    """Return why a call was refused, with the process that a test has started for it."""
+    note = str(event.get("note", ""))
+    return f"{note} (in {event['process']})" if "process" in event else note
+
+
+def _of_driver(event: dict[str, Any], control: DriverControl | None) -> Any:
+    """Return the refusal that an event of an emulated driver tells of."""
+    from ...artifacts import read_words
+    from ...linker.causes import Refusal
+    from ...versions import CudaVersion
+
+    assert control is not None
+    call = re.sub(r"_v\d+$", "", str(event["call"]))
+    version = CudaVersion.from_driver(event["version"]) if "version" in event else control.version
+    return Refusal(
+        call=call,
+        code=int(event["result"]),
+        image=read_words(event["image"]),
+        backend="driver",
+        version=version,
+        loads=not call.startswith("cuLink"),
+        arch=f"sm_{event['for']}",
+    )
+
+
+def _of_nvjitlink(refused: RefusedInput) -> CauseRecord | None:
+    """Return why nvJitLink refused an input; None where its version does not explain it."""
+    from ... import probes
+    from ...artifacts import inspect
+    from ...linker.causes import Refusal, explain
+
+    content = refused.content
+    with suppress(OSError, RuntimeError):
+        if refused.call == "nvJitLinkAddFile":
+            content = Path(refused.content.decode("utf-8", "surrogateescape")).read_bytes()
+        version = probes.version_of_nvjitlink(refused.library)
+        if version is not None:
+            return explain(Refusal(refused.call, refused.code, inspect(content), "nvjitlink", version))
+    return None
+
+
+def _of_link_error(error: BaseException) -> CauseRecord | None:
+    """Return the cause of an error of the bundled linker, which knows the input that was refused."""
+    errors = sys.modules.get("pytest_cudalink.linker.errors")
+    if errors is None or not isinstance(error, errors.LinkError):
+        return None
+    from ...linker.causes import of_link_error
+
+    return of_link_error(error)

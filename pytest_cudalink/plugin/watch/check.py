@@ -1,0 +1,195 @@
+"""What the checks of a run have in common, and the reporter that asks them and shows what they have seen."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import pytest
+
+from ..parts import LEDGER, REPORTER
+from ..records.facts import fail_with, skip_unsupported
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+__all__ = ["Check", "Phase", "Reporter", "Seen"]
+
+
+class Seen(NamedTuple):
+    """What a check has seen, as a section and a verdict.
+
+    Attributes
+    ----------
+    title : str
+        Title of the section.
+    text : str
+    verdict : str
+        ``"fail"``: the test fails, or the run outside of tests. ``"warn"``: there is a warning, which fails where the
+        run turns warnings into errors. ``"report"``: it is shown and fails nothing. ``"skip"``: the test, which failed,
+        was skipped.
+    message : str
+        The failure, the warning outside of tests, or the reason of the skip; by default the text.
+    category : type of Warning
+    """
+
+    title: str
+    text: str
+    verdict: Literal["fail", "warn", "report", "skip"] = "fail"
+    message: str = ""
+    category: type[Warning] = pytest.PytestWarning
+
+
+class Phase:
+    """A phase of a test that has ended.
+
+    Attributes
+    ----------
+    item : pytest.Item
+    nodeid : str
+    when : str
+        ``"setup"``, ``"call"`` or ``"teardown"``.
+    error : BaseException or None
+        What was raised.
+    report : pytest.TestReport
+        There when `Check.sections` is called, with what earlier checks have shown.
+    """
+
+    report: pytest.TestReport
+
+    def __init__(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        self.item, self.nodeid, self.when = item, item.nodeid, call.when
+        self.error = call.excinfo.value if call.excinfo is not None else None
+
+
+class Check:
+    """A part of a run that watches something; `Reporter` calls the methods, and a check overrides those that it needs.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._reporter = run, run.part(REPORTER)
+
+    def between(self) -> Iterable[Seen]:
+        """Return what was seen since the last phase, outside of tests: asked before each test."""
+        return ()
+
+    def begin(self, nodeid: str) -> None:
+        """Prepare for a test that begins."""
+
+    def leaves(self) -> bool:
+        """Whether a test that was torn down leaves objects that should be destroyed before its report is made."""
+        return False
+
+    def look(self, phase: Phase) -> None:
+        """Look at a phase before its report is made."""
+
+    def sections(self, _phase: Phase) -> Iterable[Seen]:
+        """Return what was seen in a phase."""
+        return ()
+
+    def finish(self) -> Iterable[Seen]:
+        """Return what no test shows, as the session ends: asked after `between`."""
+        return ()
+
+
+class Reporter:
+    """A plugin object, there with the first check: shows what the checks see, in the order of their registration.
+
+    Its wrappers are the outermost, so that no outcome of a test hides what was seen: neither a skip nor an xfail.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._checks: list[Check] = []
+        run.follow()  # registered first, so that a test has not begun yet where a check is asked before it
+
+    def pytest_plugin_registered(self, plugin: object) -> None:
+        """Take up a check; one that ``-p no:`` blocks is never registered."""
+        if isinstance(plugin, Check):
+            self._checks.append(plugin)
+
+    def between(self) -> None:
+        """Show what was seen since the last phase, outside of tests."""
+        for check in self._checks:
+            self.show_outside(check.between())
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.between()
+        for check in self._checks:
+            check.begin(nodeid)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Destroy what the test leaves behind: collecting all garbage takes longer than most tests."""
+        try:
+            return (yield)
+        finally:
+            if any(check.leaves() for check in self._checks):
+                getattr(item, "funcargs", {}).clear()  # the values of fixtures would live until the next test
+                gc.collect()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        phase = Phase(item, call)
+        for check in self._checks:
+            check.look(phase)
+        phase.report = report = yield
+        for check in self._checks:
+            self.show(item, report, check.sections(phase))
+        if call.when == "teardown" and (book := self._run.get(LEDGER)) is not None:
+            book.put_on(report)  # it did so before the checks had the report
+        return report
+
+    def show(self, item: pytest.Item, report: pytest.TestReport, found: Iterable[Seen]) -> None:
+        """Show what was seen under the report of a test, and let it count."""
+        for seen in found:
+            match seen.verdict:
+                case "fail":
+                    fail_with(report, item, seen.title, seen.text, seen.message)
+                case "warn":
+                    try:
+                        item.warn(seen.category(seen.text))
+                    except seen.category:
+                        fail_with(report, item, seen.title, seen.text)
+                case "report":
+                    report.sections.append((seen.title, seen.text))
+                case "skip":
+                    report.sections.append((seen.title, seen.text))
+                    path, line, _ = item.reportinfo()
+                    skip_unsupported(report, (str(path), (line or 0) + 1, f"Skipped: {seen.message}"))
+
+    def show_outside(self, found: Iterable[Seen]) -> None:
+        """Keep what was seen outside of tests for the summary, or warn of it."""
+        for seen in found:
+            outside = self._run.part(LEDGER).outside
+            if seen.verdict == "report":
+                outside.notes.append(seen.text)
+            elif seen.verdict == "fail":
+                outside.problems.append(seen.text)
+            else:
+                try:
+                    self._run.config.issue_config_time_warning(seen.category(seen.message or seen.text), stacklevel=2)
+                except seen.category:
+                    outside.problems.append(seen.text)
+
+    def finish(self) -> None:
+        """Show what no test shows.
+
+        Not a hook: another plugin's `pytest_sessionfinish` can be what a check sees first, too late for pytest to call
+        this.
+        """
+        self.between()
+        for check in self._checks:  # one that has been made just now is asked, too
+            self.show_outside(check.finish())

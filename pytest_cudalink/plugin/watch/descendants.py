@@ -1,0 +1,117 @@
+"""Processes that tests start on an emulated driver: their lifetime violations, and the calls that it refused them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ...emulator import notes
+from ..run import from_controller
+from ..settings import restore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ...violations import Violation
+    from ..run import Run
+
+__all__ = ["Descendants"]
+
+#: Characters of a command line that a line shows.
+_COMMAND: Final = 160
+
+
+class Descendants:
+    """The notes of the processes that this one has started, and of those that they have started.
+
+    Parameters
+    ----------
+    run : Run
+        Without an emulated driver, only processes that are told of `path` leave notes.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._driver = run, run.emulated
+        self._violations: list[Violation] = []
+        self._refused: list[tuple[str, dict[str, Any]]] = []
+        before = os.environ.get(notes.VARIABLE)
+        self._own(from_controller(run.config).get("notes"))
+        run.config.add_cleanup(partial(restore, {notes.VARIABLE: before}))
+
+    def _own(self, above: str | None) -> None:
+        self._notes = notes.own(above)
+        self._notes.at_exit.append(self._end)
+        if self._driver is not None:
+            os.environ[notes.VARIABLE] = self._notes.path
+            self._driver.own_notes(self._notes.path, self._notes.above)
+
+    @property
+    def path(self) -> str:
+        """The file in which processes below this one leave notes."""
+        return self._notes.path
+
+    def forked(self) -> None:
+        """Make this process, a copy of the one that made this object, the one that notes are for."""
+        self._own(self._notes.above)
+
+    def hand_over(self) -> None:
+        """Let what comes from now on go to the process above, if there is one."""
+        if self._notes.above and self._driver is not None:
+            os.environ[notes.VARIABLE] = self._notes.above
+            self._driver.own_notes(self._notes.above, self._notes.above)
+
+    def _sort(self, found: Iterable[dict[str, Any]]) -> None:
+        for note in found:
+            from ...emulator.control import violation_of
+
+            one = violation_of(note)
+            if one.number:
+                self._violations.append(one)
+            else:
+                self._refused.append((one.test, {**note, "process": one.process}))
+
+    def violations(self, *, last: bool = False) -> tuple[Violation, ...]:
+        """Return the violations that were not consumed; a last look takes also notes that a dead process left."""
+        self._sort(self._notes.take() if last else self._notes.take_counted())
+        return tuple(self._violations)
+
+    def consume(self, violations: Iterable[Violation]) -> None:
+        """Remove violations from the list, because they were expected or reported."""
+        gone = set(map(id, violations))
+        self._violations = [one for one in self._violations if id(one) not in gone]
+
+    def refusals(self, nodeid: str = "") -> list[dict[str, Any]]:
+        """Return the calls refused since the last call, in processes that a test has started, as their drivers note it.
+
+        Parameters
+        ----------
+        nodeid : str
+            The test; empty for processes that were started outside of tests.
+        """
+        self._sort(self._notes.take_counted())
+        refused, self._refused = self._refused, []
+        return [note for test, note in refused if test == nodeid]
+
+    def _end(self, found: list[dict[str, Any]]) -> None:
+        """Do what is left when this process ends: fail it, or pass the notes on to the process that fails for them."""
+        if self._run.reports_elsewhere and self._notes.above:
+            notes.pass_on(self._notes.above, found)
+            return
+        self._sort(found)
+        if self.say(self._violations) and self._driver is not None:
+            self._driver.fail_at_exit()
+
+    def say(self, violations: Iterable[Violation]) -> bool:
+        """Write violations after the end of the session to stderr; return whether they fail the run."""
+        fails = self._run.settings.lifetime.value in ("fail", "strict")
+        found = list(violations)
+        here = f"process {os.getpid()} ({' '.join(sys.orig_argv)[:_COMMAND]}): "
+        for one in found:
+            where = "" if one.process else here
+            sys.stderr.write(
+                f"cudalink: {where}{one}. This came after pytest's last report"
+                f"{', so the exit code is not 0' if fails else ''}. {one.fix}\n"
+            )
+        return bool(found) and fails

@@ -1,0 +1,83 @@
+"""The check of nvJitLink's contract: calls on handles that break it, and handles that a test leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...jitlink import jitlink_contract
+from ..parts import JITLINK_CONTRACT, LEDGER
+from .check import Phase, Seen
+from .violation_check import ViolationCheck
+
+if TYPE_CHECKING:
+    from ...violations import Violation
+    from ..run import Run
+
+__all__ = ["JitLinkContractCheck", "start"]
+
+
+def start(run: Run) -> None:
+    """Check nvJitLink's contract from now on, if the run wants that and this system can."""
+    if run.settings.jitlink_contract.value != "off" and jitlink_contract.start() is not None:
+        run.part(JITLINK_CONTRACT)
+
+
+class JitLinkContractCheck(ViolationCheck):
+    """Reports the violations of a run in a process where they can be seen.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    name, title, handle = "jitlink-contract", "cudalink nvJitLink contract", "handle"
+
+    def __init__(self, run: Run) -> None:
+        contract = jitlink_contract.start()
+        assert contract is not None  # (`start` has looked)
+        super().__init__(run, run.settings.jitlink_contract.value)
+        self._contract = contract
+        self._waiting: list[Violation] = []
+        self._notes: list[str] = []
+        self._before = contract.handle_count
+        contract.take()  # what another run in this process has left
+        contract.check(strict=self.mode == "strict")
+        run.config.add_cleanup(contract.stop)
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        self._waiting += self._contract.take()
+        return tuple(self._waiting)
+
+    def consume(self, violations: tuple[Violation, ...]) -> None:
+        self._waiting = [one for one in self._waiting if one not in violations]
+
+    @property
+    def handle_count(self) -> int:
+        return self._contract.handle_count
+
+    def _seen_outside(self, text: str) -> Seen:
+        if self.mode == "report":
+            return Seen(self.title, text, "warn", f"cudalink: outside of tests: {text}")
+        return super()._seen_outside(text)
+
+    def begin(self, nodeid: str) -> None:
+        self._before = self.handle_count
+        super().begin(nodeid)
+
+    def leaves(self) -> bool:
+        return bool(self._contract.alive(self._before))
+
+    def look(self, phase: Phase) -> None:
+        super().look(phase)
+        # what had to be destroyed has been: see `leaves`
+        if phase.when == "teardown" and (handles := self._contract.alive(self._before)):
+            self._notes = [f"{one} and not destroyed" for one in handles]
+            self._run.part(LEDGER).test.undestroyed = len(handles)
+
+    def _sections(self, nodeid: str, when: str) -> Iterator[Seen]:
+        notes, self._notes = self._notes, []
+        if notes:
+            yield Seen(f"{self.title}, notes", "\n".join(notes), "report")
+        yield from super()._sections(nodeid, when)

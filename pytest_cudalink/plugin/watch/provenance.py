@@ -1,0 +1,304 @@
+"""The CUDA libraries that the processes of a run load: which files, in which test, and whether they may be there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pytest
+
+from ...jitlink import jitlink_calls
+from ..parts import LEDGER, PROVENANCE
+from .check import Check, Phase, Seen
+
+if TYPE_CHECKING:
+    from ...guardrails.provenance import Library
+    from ...loader.loads import LoadedObject, Opening
+    from ...targets import LinkEvent, UnsteeredLink
+    from ..run import Run
+
+__all__ = ["Loaded", "Provenance", "start"]
+
+_SECTION: Final = "cudalink provenance"
+#: Matches the name of every CUDA library, and of a few others: their table is read when one of these is loaded.
+_CANDIDATE: Final = re.compile(r"lib(?:accinj64|checkpoint|cu|nccl|npp|nv|pcsamplingutil)")
+_NUMBERED: Final = re.compile(r"(?P<name>lib[\w-]+?)(?:-[0-9a-f]{6,})?\.so\.(?P<number>\d+)")
+
+
+def start(run: Run) -> None:
+    """Watch what is loaded as soon as this process can have native code."""
+    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(lambda: run.part(PROVENANCE)))
+
+
+class Loaded(NamedTuple):
+    """A CUDA library, and when a process of the run loaded it.
+
+    Attributes
+    ----------
+    library : Library
+    nodeid : str or None
+        The test; None outside tests.
+    during : str
+        ``"setup"``, ``"call"`` or ``"teardown"`` of the test; otherwise such as ``"collection of tests/test_a.py"``.
+    """
+
+    library: Library
+    nodeid: str | None
+    during: str
+
+    @property
+    def when(self) -> str:
+        """When it was loaded, in words."""
+        return f"in the {self.during} of {self.nodeid}" if self.nodeid else self.during
+
+
+class _Candidate(NamedTuple):
+    """An object that may be a CUDA library, with what is known only now."""
+
+    found: LoadedObject
+    beside: Sequence[LoadedObject]
+    openings: Sequence[Opening]
+    nodeid: str | None
+    during: str
+
+
+class Provenance(Check):
+    """There once a process can have native code: looks what was loaded at the end of each phase.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    def __init__(self, run: Run) -> None:
+        from ...loader import loads
+
+        super().__init__(run)
+        self._loads = loads
+        self._counter = loads.counter()
+        self._count = 0
+        self._seen: set[str] = set()
+        self._candidates: list[_Candidate] = []
+        self._loaded: list[Loaded] = []
+        #: What this plugin alone has opened so far: nothing is wrong with it until the tests use it, too.
+        self._probed: list[tuple[LoadedObject, Library]] = []
+        #: What has linked with nvJitLink: cuda.pathfinder remembers the library, and does not open it again.
+        self._linked_by = ""
+        self._openings: list[Opening] = []
+        self._pending: list[str] = []
+        #: By test and phase, for a test that is run again: its libraries stay in the process.
+        self._found_before: dict[tuple[str, str], list[str]] = {}
+        run.config.add_cleanup(loads.watch_openings(self._openings.append))
+
+    # in a worker of xdist the settings are known later than the first libraries
+
+    @property
+    def _expected(self) -> str:
+        return self._run.settings.provenance.value
+
+    @property
+    def _waits(self) -> bool:
+        """Whether only two majors are of interest, which the names show: there is no expectation and no record file."""
+        return self._expected == "any" and not self._run.settings.report.value
+
+    # -- looking
+
+    def take(self, nodeid: str | None, during: str) -> None:
+        """Note what was loaded since the last look."""
+        count = self._counter()
+        if count == self._count and not self._probed:
+            return
+        new = self._new() if count != self._count else []
+        self._count = count
+        openings = tuple(self._openings)
+        self._openings.clear()
+        self._take_up(new, openings, nodeid, during)
+        for one in new:
+            if _CANDIDATE.match(one.path.rpartition("/")[2]) or _CANDIDATE.match(one.soname):
+                self._candidates.append(_Candidate(one, new, openings, nodeid, during))
+        if self._candidates and not self._waits:
+            self._judge()
+
+    def _new(self) -> list[LoadedObject]:
+        new = [one for one in self._loads.loaded_objects() if one.path not in self._seen]
+        self._seen.update(one.path for one in new)
+        return new
+
+    def _take_up(
+        self, new: Sequence[LoadedObject], openings: Sequence[Opening], nodeid: str | None, during: str
+    ) -> None:
+        """Report a library that only this plugin has opened as soon as other code uses it, too."""
+        for found, library in list(self._probed):
+            from ...guardrails.provenance import used_by
+
+            linked_by = self._linked_by if library.name == "libnvJitLink" else ""
+            if user := used_by(found, new, openings) or linked_by:
+                self._probed.remove((found, library))
+                self._report(Loaded(replace(library, for_whom=user, is_probed=False), nodeid, during))
+
+    def _judge(self) -> None:
+        """Describe the candidates, report those that are CUDA libraries, and note what is wrong with them."""
+        from ...guardrails import provenance
+
+        taken, self._candidates = self._candidates, []
+        for found, beside, openings, nodeid, during in taken:
+            library = provenance.describe(found, beside, openings)
+            if library is None:
+                continue
+            if library.is_probed:
+                self._probed.append((found, library))
+            self._report(Loaded(library, nodeid, during))
+
+    def _report(self, loaded: Loaded) -> None:
+        """Call the hook for a library, and check it."""
+        library, before = loaded.library, list(self._loaded)
+        if not library.is_probed:
+            self._loaded.append(loaded)
+        # the process that waits for this one has collected the same, and a controller runs no test
+        if self._run.is_controller or (self._run.is_isolated and loaded.nodeid is None):
+            return
+        self._run.config.hook.pytest_cudalink_library(
+            config=self._run.config, library=library, nodeid=loaded.nodeid, during=loaded.during
+        )
+        if not library.is_probed:
+            self._check(loaded, before)
+
+    def _check(self, loaded: Loaded, before: Sequence[Loaded]) -> None:
+        """Note that a library is from elsewhere, or does not belong into one process with another."""
+        from ...guardrails import provenance
+
+        library = loaded.library
+        if self._asked_for(library):
+            return
+        if not provenance.is_from(library, self._expected):
+            text = provenance.foreign(library, self._expected, str(self._run.settings.provenance))
+            self._add(text, loaded)
+        for other in before:
+            kind = "" if self._asked_for(other.library) else provenance.clash(library, other.library)
+            if kind == "majors" or (kind and self._expected != "any"):
+                self._add_clash(kind, other, loaded)
+                break
+
+    def _asked_for(self, library: Library) -> bool:
+        """Whether the run itself has loaded a library, because ``--cudalink-nvjitlink`` names its release."""
+        release = self._run.settings.nvjitlink.value not in ("auto", "absent")
+        return release and library.place == "toolchains" and library.name == "libnvJitLink"
+
+    def _add_clash(self, kind: str, other: Loaded, loaded: Loaded) -> None:
+        from ...guardrails import provenance
+
+        text = provenance.together(kind, (other.library, other.when), (loaded.library, loaded.when))
+        if self._expected == "any":
+            self._run.part(LEDGER).outside.clashes.append(text)
+        else:
+            self._add(f"{text}\n  {provenance.ONE_COPY}", loaded)
+
+    def _add(self, text: str, loaded: Loaded) -> None:
+        if loaded.nodeid is None:
+            self._fail_run(f"{text}\n  it was loaded {loaded.when}")
+        else:
+            self._pending.append(text)
+
+    def _fail_run(self, text: str) -> None:
+        self._reporter.show_outside([Seen(_SECTION, text)])
+
+    # -- the plugin's hooks
+
+    @pytest.hookimpl
+    def pytest_cudalink_link(self, event: LinkEvent) -> None:
+        """Note inputs made by another major than that of the nvJitLink that links them; a driver takes older ones."""
+        if event.backend != "nvjitlink":
+            return
+        self._linked_by = self._linked_by or event.target
+        if self._expected == "any" or self._run.is_repeated:
+            return
+        from ...guardrails import provenance
+
+        for one in event.inputs:
+            if provenance.mixed_majors(one.producer, event.nvjitlink):
+                text = (
+                    f"{event.target} linked {one.kind} {one.name or 'without a name'} of CUDA {one.producer} with "
+                    f"nvJitLink {event.nvjitlink}: producer and linker are of different majors\n"
+                    "  Take the compiler and nvJitLink from one major of the toolkit"
+                )
+                if event.nodeid is None:
+                    self._fail_run(text)
+                else:
+                    self._pending.append(text)
+
+    @pytest.hookimpl
+    def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
+        """Note that code below Python, or without a target, uses nvJitLink."""
+        if link.backend == "nvjitlink":
+            self._linked_by = self._linked_by or link.via
+
+    # -- pytest's hooks
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Look what conftests and plugins have loaded, and what is loaded until the tests are known."""
+        if self._expected != "any" and not self._loads.is_possible():
+            self._fail_run(
+                f"--cudalink-provenance is {self._run.settings.provenance}: the plugin's native part is missing or not "
+                "for this system, so the libraries of a process cannot be listed; install pytest-cudalink from its "
+                "wheel"
+            )
+        self.take(None, "before collection")
+        result = yield
+        self.take(None, "at the end of collection")
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Look what a module has loaded, also one that cannot be imported."""
+        try:
+            return (yield)
+        finally:
+            self.take(None, f"during the collection of {collector.nodeid or 'the tests'}")
+
+    # -- the check
+
+    def between(self) -> tuple[()]:
+        self.take(None, "between tests")
+        return ()
+
+    def look(self, phase: Phase) -> None:
+        self.take(phase.nodeid, phase.when)
+
+    def sections(self, phase: Phase) -> Iterator[Seen]:
+        """Fail a phase for what is noted, also for what an earlier run of the same test noted in it."""
+        if not (self._pending or self._found_before):
+            return
+        found, self._pending = self._pending, []
+        place = (phase.nodeid, phase.when)
+        texts = list(dict.fromkeys([*self._found_before.get(place, ()), *found]))
+        if not texts:
+            return
+        self._found_before[place] = texts
+        from ...report.safe_text import block
+
+        yield Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        self.take(None, "after the last test")
+
+    def finish(self) -> tuple[()]:
+        """Find two majors of a library where nothing more was asked."""
+        if self._waits and _has_two_majors([one.found for one in self._candidates]):
+            self._judge()
+        return ()
+
+
+def _has_two_majors(objects: Sequence[LoadedObject]) -> bool:
+    """Whether two objects may be of one library and of different majors, by their names."""
+    numbers: dict[str, set[str]] = {}
+    for one in objects:
+        match = _NUMBERED.match(one.soname) or _NUMBERED.match(one.path.rpartition("/")[2])
+        if match is not None:
+            numbers.setdefault(match["name"], set()).add(match["number"])
+    return any(len(found) > 1 for found in numbers.values())

@@ -1,0 +1,235 @@
+"""The guard against errors that stay: asks the contexts of this process after each test, and blames the test.
+
+After such an error every later test of the process would fail, and after work without an end it would wait. What is
+left of the run therefore goes on in a fresh process, with the machinery of isolated tests, or stops.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from ...loader import contexts, loads
+from .. import pytest_private
+from ..parts import ISOLATION, LEDGER
+from .check import Check, Phase, Seen
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+__all__ = ["LeftBehind", "StickyGuard"]
+
+_SECTION: Final = "cudalink sticky error"
+#: Part of the title by which pytest shows the section of a teardown that passed with the failure of its test.
+_LATE_SECTION: Final = "cudalink teardown after a sticky error"
+_LAST_CALLS: Final = 8
+
+
+class LeftBehind(NamedTuple):
+    """What a test left behind.
+
+    Attributes
+    ----------
+    nodeid : str
+    code : int
+        A CUresult, or `contexts.HANGS`.
+    when : str
+        The phase of the test after which it was seen.
+    """
+
+    nodeid: str
+    code: int
+    when: str
+
+    @property
+    def error(self) -> str:
+        """Name and code of the error, or that work does not end."""
+        name = contexts.STICKY_ERRORS.get(self.code)
+        return f"{name} ({self.code})" if name else "work that does not end"
+
+
+class StickyGuard(Check):
+    """The check of each process in which tests share contexts.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    found : LeftBehind or None
+        What made the contexts of this process unusable.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self._stops = run.settings.sticky.value == "stop"
+        self._deadline = int(run.settings.sticky_deadline.value)
+        self._pid = os.getpid()  # a forked copy runs one test alone
+        self._contexts: contexts.Contexts | None = None
+        self._count, self._counted = loads.counter(), -1
+        self._torn_down = False
+        self._late_isolation = False
+        self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
+        self.found: LeftBehind | None = None
+        self._is_new = False
+
+    def start(self, session: pytest.Session) -> None:
+        """Look once before the first test, so that it is not blamed for what collecting the tests has left."""
+        found = LeftBehind("", self._ask(), "collect")
+        if found.code:
+            self._pid = 0
+            text = (
+                f"collecting the tests left the contexts of the process with {found.error}; a fresh process would meet "
+                "it again, so that no test is checked for it"
+            )
+            self._reporter.show_outside([Seen(_SECTION, text)])
+        if self._stops and self._run.task is None:
+            self._run.config.pluginmanager.register(_Stop(session), "cudalink-sticky-stop")
+
+    def _ask(self) -> int:
+        """Return what the contexts of this process answer, see `contexts.Contexts.ask`."""
+        if self._contexts is None:
+            count = self._count()
+            # a machine with a driver takes as long to say that it is not loaded as a small test takes
+            if count == self._counted and loads.is_possible():
+                return 0
+            self._counted = count
+            self._contexts = contexts.find()
+            if self._contexts is None:
+                return 0
+        return self._contexts.ask(self._deadline)
+
+    @pytest.hookimpl
+    def pytest_fixture_post_finalizer(self) -> None:
+        """Note that there is something to ask for after a teardown: it ended a fixture."""
+        self._torn_down = True
+
+    def look(self, phase: Phase) -> None:
+        """Ask after a test, and after a teardown that ended a fixture."""
+        asks = phase.when == "call" or phase.error is not None or (phase.when == "teardown" and self._torn_down)
+        if asks and self.found is None and os.getpid() == self._pid:
+            self._torn_down = False
+            code = self._ask()
+            if code:
+                self.found, self._is_new = LeftBehind(phase.nodeid, code, phase.when), True
+                self._note(phase.item)
+
+    def sections(self, phase: Phase) -> Iterator[Seen]:
+        """Fail the test after which the contexts of this process are unusable, whatever its outcome."""
+        found, is_new, self._is_new = self.found, self._is_new, False
+        if found is None or phase.nodeid != found.nodeid:
+            return
+        if phase.when == "teardown":
+            yield from self._end(phase, found, is_late=not is_new)
+        elif is_new or phase.when == "call" or phase.report.failed:  # a plugin may run the test again, in vain
+            yield Seen(_SECTION, self._story(found))
+
+    def _note(self, item: pytest.Item) -> None:
+        """Note in the facts of a test what it left behind, and prepare this process for its end."""
+        found = self.found
+        assert found is not None  # (the caller has just found it)
+        self._run.part(LEDGER).test.sticky = {"code": found.code, "error": found.error}
+        if self._stops:
+            item.session.shouldfail = _sentence(found.nodeid, found.error)
+        if found.code == contexts.HANGS:
+            gc.disable()
+            self._kept.append(dict(getattr(item, "funcargs", None) or {}))
+            pytest_private.drop_fixtures(item.session)
+
+    def _end(self, phase: Phase, found: LeftBehind, *, is_late: bool) -> Iterator[Seen]:
+        """Tear down whatever this process has set up, without errors of other tests; hand over the rest of the run.
+
+        A late teardown is that of a test that has failed already: with this error it can only fail.
+        """
+        report, session = phase.report, phase.item.session
+        if not is_late:
+            yield Seen(_SECTION, self._story(found))
+        elif phase.error is not None:
+            yield Seen(_LATE_SECTION, report.longreprtext, "report")
+            report.outcome, report.longrepr = "passed", None
+            vars(report).pop("wasxfail", None)
+        if found.code == contexts.HANGS:
+            pytest_private.drop_fixtures(session)
+        else:
+            rest = pytest.CallInfo.from_call(
+                lambda: pytest_private.teardown_until(phase.item, None),
+                when="teardown",
+                reraise=(pytest.exit.Exception, KeyboardInterrupt),
+            )
+            if rest.excinfo is not None:
+                yield Seen(_LATE_SECTION, str(phase.item.repr_failure(rest.excinfo)), "report")
+        if self._run.task is None and not self._stops:
+            self._late_isolation = self._run.get(ISOLATION) is None
+            self._run.part(ISOLATION).take_over(session)
+
+    def _story(self, found: LeftBehind) -> str:
+        """Return what a test left behind, in lines."""
+        if found.code == contexts.HANGS:
+            first = (
+                f"cudalink: work on the device that this test left did not end within {self._deadline} s after its "
+                f"{found.when} (--cudalink-processes=deadline=SECONDS)"
+            )
+        else:
+            where = f"in the contexts of the process by this test, seen after its {found.when}"
+            first = f"cudalink: {found.error} was left {where}"
+        goes_on = "the run stops here" if self._stops else "the tests after it run in a fresh process"
+        last = self._last_calls(found)
+        calls = ["last calls of the driver:", *(f"  {line}" for line in last)]
+        if not last:
+            calls = ["last calls of the driver: not known, because a real driver does not record them"]
+        return "\n".join([first, *calls, f"{goes_on} (--cudalink-processes=sticky={self._run.settings.sticky.value})"])
+
+    def _last_calls(self, found: LeftBehind) -> list[str]:
+        """Return the last calls of an emulated driver up to the one that first answered with the error."""
+        present = self._run.emulated
+        if present is None:
+            return []
+        events = [event for event in present.events() if "call" in event]
+        first = next((at for at, event in enumerate(events) if event["result"] == found.code), len(events))
+        return [f"{event['call']} answered {event['result']}" for event in events[: first + 1][-_LAST_CALLS:]]
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """End the fresh processes: a part that is registered within the loop has no wrapper around it."""
+        try:
+            return (yield)
+        finally:
+            if self._late_isolation:
+                self._run.part(ISOLATION).end_servers()
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Let a process that hangs end without the destructors of its libraries, which would wait."""
+        if self.found is not None and self.found.code == contexts.HANGS:
+            atexit.register(_leave, session)
+
+
+class _Stop:
+    """A plugin object that stops the run for a test that ran in another process."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        facts = getattr(report, "cudalink", None)
+        if facts and facts["sticky"] and not self._session.shouldfail:
+            self._session.shouldfail = _sentence(report.nodeid, facts["sticky"]["error"])
+
+
+def _sentence(nodeid: str, error: str) -> str:
+    return f"cudalink: {nodeid} left the contexts of the process with {error}"
+
+
+def _leave(session: pytest.Session) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(int(session.exitstatus))

@@ -1,0 +1,127 @@
+"""What both checks of violations do: show each violation with the test during which it happened, and fail that test."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from ...plurals import counted
+from ..parts import LEDGER
+from ..records.facts import VIOLATIONS
+from .check import Check, Phase, Seen
+
+if TYPE_CHECKING:
+    from ...violations import Violation
+    from ..run import Run
+
+__all__ = ["ViolationCheck"]
+
+
+class ViolationCheck(Check):
+    """A check whose source notes violations; a subclass says which.
+
+    Parameters
+    ----------
+    run : Run
+    mode : str
+        The value of its setting.
+
+    Attributes
+    ----------
+    name : str
+        As `Violation.check`.
+    title : str
+        Title of the section.
+    handle : str
+        The handle of its violations.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    handle: ClassVar[str]
+
+    def __init__(self, run: Run, mode: str) -> None:
+        super().__init__(run)
+        self.mode = mode
+        self._starts: list[tuple[int, str]] = []
+        self._new: list[Violation] = []
+        self._verdict: Literal["report", "fail"] = "report" if mode == "report" else "fail"
+
+    # -- the source
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The violations that were not consumed."""
+        raise NotImplementedError
+
+    def consume(self, violations: tuple[Violation, ...]) -> None:
+        """Remove violations, because they were expected or reported."""
+        raise NotImplementedError
+
+    @property
+    def handle_count(self) -> int:
+        """Number of handles that were created so far."""
+        raise NotImplementedError
+
+    # -- the check
+
+    def maker(self, violation: Violation) -> str | None:
+        """Return the test that created the handle of a violation, or that started its process."""
+        if violation.process:
+            return violation.test or None
+        at = bisect_left(self._starts, (violation.handle, ""))
+        return self._starts[at - 1][1] if at else None
+
+    def belongs_to(self, nodeid: str | None, violation: Violation) -> bool:  # noqa: ARG002 (for those that override it)
+        """Whether a violation that was noted during a test, or outside of tests, was made there."""
+        return True
+
+    def collect(self, nodeid: str | None) -> None:
+        """Report the violations since the last call, for a test or for none."""
+        new = self.violations
+        if not new:
+            return
+        self.consume(new)
+        self._run.part(LEDGER)
+        hook, config = self._run.config.hook, self._run.config
+        for one in new:
+            test = nodeid if self.belongs_to(nodeid, one) else None
+            hook.pytest_cudalink_violation(config=config, violation=one, nodeid=test, maker=self.maker(one))
+            if test is None:
+                self._reporter.show_outside([self._seen_outside(self._described(one, None))])
+            else:
+                self._new.append(one)
+
+    def _described(self, violation: Violation, nodeid: str | None) -> str:
+        """Return a violation in several lines, with the test that created the handle if that is another one."""
+        maker = self.maker(violation)
+        if maker in (nodeid, None):
+            return violation.long_repr
+        made = "process was started" if violation.process else f"{self.handle} was created"
+        return f"{violation.long_repr}\nThe {made} by {maker}."
+
+    def _seen_outside(self, text: str) -> Seen:
+        return Seen(self.title, text, self._verdict)
+
+    def between(self) -> tuple[()]:
+        self.collect(None)
+        return ()
+
+    def begin(self, nodeid: str) -> None:
+        """Note that handles from now on belong to this test."""
+        self._new.clear()
+        self._starts.append((self.handle_count, nodeid))
+
+    def look(self, phase: Phase) -> None:
+        self.collect(phase.nodeid)
+
+    def sections(self, phase: Phase) -> Iterator[Seen]:
+        return self._sections(phase.nodeid, f"during this test's {phase.when}")
+
+    def _sections(self, nodeid: str, when: str) -> Iterator[Seen]:
+        new, self._new = self._new, []
+        if new:
+            text = "\n\n".join(self._described(one, nodeid) for one in new)
+            number = counted(len(new), *VIOLATIONS[self.name][:2])
+            yield Seen(self.title, text, self._verdict, f"cudalink: {number} {when}:\n{text}")

@@ -1,0 +1,97 @@
+"""The answer to one question of the atlas, with what real drivers and GPUs add to it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pytest_cudalink.can_link.questions import Consumer, questions, reply
+from pytest_cudalink.compat import atlas
+from pytest_cudalink.installers import install_command
+from pytest_cudalink.versions import CudaVersion
+
+__all__ = ()
+
+V = CudaVersion
+RELEASES = ("13.0", "13.1", "14.0")
+
+
+def drawn() -> atlas.Atlas:
+    """An atlas of three releases with a real driver of the first."""
+    answers = {
+        "a": atlas.AtlasAnswer("works"),
+        "b": atlas.AtlasAnswer("refused", "cuLinkAddData", 222),
+        "n": atlas.AtlasAnswer("not-made", text="no such device"),
+        "w": atlas.AtlasAnswer("wrong", text="3 of 4 numbers differ"),
+    }
+    rows = {
+        ("nvjitlink", RELEASES): {"13.0": "aaa", "13.1": "baa", "14.0": "nnn"},
+        ("driver", RELEASES): {"13.0": "aaa", "13.1": "baa", "14.0": "bba"},
+        ("load", RELEASES): {"13.0": "aaa", "13.1": "aaa", "14.0": "bba"},
+        ("real-driver", RELEASES[:1]): {"13.0": "a", "13.1": "b", "14.0": "n"},
+        ("real-run", RELEASES): {"13.0": "awa", "13.1": "aaa", "14.0": "nnn"},
+    }
+    grids = tuple(atlas.Grid(step, "ptx", "sm_90", row, read) for (step, read), row in rows.items())
+    real = (atlas.RealDriver("580.1", "13.0", "H100", "2026-11-22", "a command"),)
+    return atlas.Atlas(RELEASES, {}, {}, real, answers, grids)
+
+
+def ask(producer: CudaVersion, library: str, consumer: CudaVersion, arch: str = "sm_90"):
+    """Return the reply to one question about PTX."""
+    (question,) = questions(producer, (Consumer(library, consumer),), "ptx", arch)
+    return reply(drawn(), question)
+
+
+@pytest.mark.parametrize(
+    ("producer", "library", "consumer", "hardware"),
+    [
+        (V(13, 1), "driver", V(13, 0), [("driver 580.1, H100, 2026-11-22", "refused")]),
+        (V(13, 1), "driver", V(13, 1), []),
+        (V(14, 0), "driver", V(13, 0), []),
+        (V(13, 0), "nvjitlink", V(13, 1), [("the image ran with driver 580.1, H100, 2026-11-22", "wrong")]),
+    ],
+)
+def test_hardware(producer: CudaVersion, library: str, consumer: CudaVersion, hardware: list[tuple[str, str]]) -> None:
+    """A real driver answers for its own release; a GPU runs what each nvJitLink linked."""
+    assert [(device, one.status) for device, one in ask(producer, library, consumer).hardware] == hardware
+
+
+def test_newer_consumers_that_do_not_all_work() -> None:
+    """The advice names the release that works, and promises no newer one."""
+    grid = atlas.Grid("nvjitlink", "ptx", "sm_90", {"13.0": "bab", "13.1": "aaa", "14.0": "nnn"}, RELEASES)
+    gap = dataclasses.replace(drawn(), grids=(grid,))
+    (question,) = questions(V(13, 0), (Consumer("nvjitlink", V(13, 0)),), "ptx", "sm_90")
+    assert reply(gap, question).instead == (
+        "take nvJitLink 13.1: " + install_command("'nvidia-nvjitlink==13.1.*'"),
+        "compile with CUDA 13.1",
+    )
+
+
+def test_instead() -> None:
+    """First nvJitLink in place of the driver's linker, then the nearest consumer, then the nearest producer."""
+    assert ask(V(13, 1), "driver", V(13, 0)).instead == (
+        "link it with nvJitLink 13.1: the driver of CUDA 13.0 loads the image",
+        "take the driver of CUDA 13.1 or newer",
+        "compile with CUDA 13.0",
+    )
+    assert ask(V(14, 0), "driver", V(13, 1)).instead == (
+        "take the driver of CUDA 14.0 or newer",
+        "compile with CUDA 13.1",
+    )
+    assert ask(V(13, 0), "driver", V(13, 1)).instead == ()
+
+
+@pytest.mark.parametrize(
+    ("producer", "arch", "why"),
+    [
+        (V(14, 0), "sm_90", "CUDA 14.0 cannot make PTX for sm_90"),
+        (V(13, 0), "sm_80", "sm_80 was not measured, only sm_90; for sm_90 it works"),
+        (V(15, 0), "sm_90", "CUDA 15.0 is not in the atlas, which has 13.0 to 14.0"),
+    ],
+)
+def test_not_known(producer: CudaVersion, arch: str, why: str) -> None:
+    """Without an answer there is the reason, and the rule alone; nothing is recommended."""
+    found = ask(producer, "nvjitlink", V(13, 1), arch)
+    assert (found.works, found.instead) == (None, ())
+    assert found.sentence.startswith(f"not known: {why}; by the rule alone, nvJitLink 13.1 ")

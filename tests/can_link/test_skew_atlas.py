@@ -1,0 +1,185 @@
+"""Measuring the atlas: fresh answers are those of the file, a crash stays one answer, the file is deterministic."""
+
+from __future__ import annotations
+
+import json
+import random
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import can_link, cli, emulator, toolchains
+from pytest_cudalink.compat import atlas
+from pytest_cudalink.compat.atlas import AtlasAnswer
+from pytest_cudalink.tables import matrices_dir
+from tools import atlas_differences, atlas_on_gpu, make_atlas
+from tools.make_atlas import Question
+
+pytestmark = pytest.mark.xdist_group("skew")  # one worker: measured once
+
+RELEASES = ["12.9", "13.0"]
+KINDS = ["ptx", "ltoir", "cubin", "linked-cubin"]
+SAMPLES = Path(__file__).parents[1] / "data" / "artifacts"
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory) -> tuple[make_atlas.Answers, Path]:
+    """Answers of 12.9 and 13.0 for one architecture, and the folder of inputs and images."""
+    for release in RELEASES:
+        toolchains.add(release)
+    folder = tmp_path_factory.mktemp("atlas")
+    return make_atlas.measure(RELEASES, folder, KINDS, ["sm_90"]), folder
+
+
+def test_the_file_says_what_is_measured_now(fresh) -> None:
+    """Every fresh answer is in the file; another answer in the file is named."""
+    answers, _ = fresh
+    known = make_atlas.answers_of(atlas.load())
+    assert len(answers) == 2 * 2 * len(KINDS) * 3
+    assert make_atlas.differences(known, answers) == []
+    question = Question("nvjitlink", "ptx", "sm_90", "13.0", "12.9")
+    changed = {**known, question: AtlasAnswer("works")}
+    (said,) = make_atlas.differences(changed, answers)
+    assert said.startswith("nvjitlink 12.9: ptx of 13.0 for sm_90: works in the file, refused, nvJitLinkAddData: 4 ")
+
+
+def test_what_is_measured(fresh) -> None:
+    """An executable cubin links to nothing, which counts as wrong although nvJitLink answers success."""
+    answers, folder = fresh
+    wrong = answers[Question("nvjitlink", "linked-cubin", "sm_90", "13.0", "13.0")]
+    assert wrong == AtlasAnswer("wrong", text="the image does not have the kernel")
+    assert answers[Question("driver", "linked-cubin", "sm_90", "13.0", "13.0")].code == 209
+    assert answers[Question("load", "linked-cubin", "sm_90", "12.9", "13.0")].works
+    assert not can_link.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_90")
+    assert (
+        can_link.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_75") == "the image is for sm_90"
+    )
+
+
+def test_a_crash_is_one_answer(tmp_path) -> None:
+    """A cut cubin ends nvJitLink 13.2 with a signal; the links before and after it answer as they do alone."""
+    toolchains.add("13.2")
+    library = str(toolchains.library_path("13.2"))
+    (tmp_path / "cut.cubin").write_bytes((SAMPLES / "13.0" / "main.cubin").read_bytes()[:1000])
+    good = [str(SAMPLES / "13.0" / f"{unit}.cubin") for unit in ("main", "user")]
+
+    def job(inputs: list[str]) -> dict:
+        image = str(tmp_path / "image")
+        return {
+            "step": "nvjitlink",
+            "library": library,
+            "arch": "sm_90",
+            "kind": "cubin",
+            "inputs": inputs,
+            "image": image,
+        }
+
+    cut = job([str(tmp_path / "cut.cubin")])
+    jobs = [job(good), cut, job(good), cut]
+    for each in (1, 3, 4):
+        (tmp_path / "jobs").write_text(json.dumps(jobs))
+        job_of_all = {"step": "batch", "library": library, "jobs": str(tmp_path / "jobs"), "each": each}
+        said = can_link.run_job(job_of_all, worker=make_atlas.WORKER)
+        first, crashed, second, last = said["answers"]
+        assert first == second == {"ok": True}
+        assert crashed == last == {"ok": False, "crashed": True, "call": "SIGSEGV", "code": -11, "log": ""}
+
+
+def test_an_exception_in_python_is_no_answer(tmp_path) -> None:
+    """A job that raises in Python stops the measurement, with its traceback."""
+    toolchains.add("13.0")
+    bench = make_atlas._Bench(tmp_path, ["13.0"], ("sm_90",), None)
+    with pytest.raises(RuntimeError, match="KeyError: 'library'"):
+        bench._batch([{"step": "nvjitlink"}], "", each=1)
+
+
+def test_the_file_is_deterministic() -> None:
+    """The same answers in any order are the same text, which is the file's."""
+    found = atlas.load()
+    answers = list(make_atlas.answers_of(found).items())
+    random.Random(1).shuffle(answers)
+    content = make_atlas.content_of(dict(answers), found.wheels, found.measured, found.real)
+    text = make_atlas.text_of(content)
+    assert text == (matrices_dir() / "atlas.json").read_text(encoding="utf-8")
+    assert make_atlas.answers_of(atlas.atlas_of(json.loads(text))) == dict(answers)
+
+
+def test_command(fresh, tmp_path, capsys, monkeypatch) -> None:
+    """What is measured is written to a file, compared with it, and shown."""
+    monkeypatch.setattr(make_atlas, "measure", lambda *_, **__: dict(fresh[0]))
+    file = tmp_path / "atlas.json"
+    words = [*RELEASES, "--file", str(file)]
+    assert make_atlas.main(words) == 0
+    assert json.loads(file.read_text())["releases"] == RELEASES
+    assert make_atlas.main([*words, "--check"]) == 0
+    file.write_text(file.read_text().replace('"status": "works"', '"status": "crashed"'))
+    assert make_atlas.main([*words, "--check"]) == 1
+    shown = capsys.readouterr().out
+    assert "load 13.0: ptx of 13.0 for sm_90: crashed in the file, works now\n" in shown
+    assert make_atlas.main([*words, "--show"]) == 0
+    assert "nvjitlink 13.0: ptx of 13.0 for sm_90: works\n" in capsys.readouterr().out
+
+
+def test_short_writes_nothing(capsys) -> None:
+    """A part of the questions is compared or shown; it does not replace the file."""
+    with pytest.raises(SystemExit, match="2"):
+        make_atlas.main(["--short"])
+    assert "--short would write a part of the file; give --check or --show with it" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ltoir", "cubin"])
+def test_reproducers(kind, capsys) -> None:
+    """The command of a disagreement with the documentation shows it."""
+    found = atlas_differences.disagreements(atlas.load())
+    names = {"ltoir": "nvjitlink-ltoir-across-majors", "cubin": "nvjitlink-newer-input"}
+    one = next(one for one in found if (one.statement.name, one.grid.kind) == (names[kind], kind))
+    program, *words = one.reproducer.split()
+    assert program == "cudalink"
+    for release in words[1:3]:
+        toolchains.add(release.rpartition("-")[2])
+    assert cli.main([*words, "--json"]) == int(not one.answer.works)
+    (link,) = json.loads(capsys.readouterr().out)["measurements"]
+    assert link["ok"] is one.answer.works is not one.predicted
+    assert link["arch"] == one.grid.arch
+
+
+def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
+    """The prepared file has what a driver needs; the answers of an emulated one become steps of the atlas."""
+    answers, folder = fresh
+    wheels = {release: {"nvrtc": release} for release in RELEASES}
+    measured = tmp_path / "atlas.json"
+    content = make_atlas.content_of(answers, wheels, {"date": "2026-11-22"})
+    measured.write_text(make_atlas.text_of(content), encoding="utf-8")
+    atlas_on_gpu.prepare(folder, measured, tmp_path / "atlas.tar.xz")
+    with tarfile.open(tmp_path / "atlas.tar.xz") as archive:
+        assert {"questions.json", "inputs/12.9/sm_90/main.ptx"} <= set(archive.getnames())
+
+    environment = emulator.emulation_for("13.0", lifetime="off").environment()
+    run = can_link.run_job
+    monkeypatch.setattr(atlas_on_gpu, "run_job", lambda job, given, worker: run(job, {**environment, **given}, worker))
+    machine = {"driver": "580.1", "cuda": "13.0", "device": "one", "date": "2026-11-22", "command": "run"}
+    monkeypatch.setattr(atlas_on_gpu, "_machine", lambda: machine)
+    (tmp_path / "work").mkdir()
+    found = atlas.atlas_of(content)
+    result = atlas_on_gpu.run(tmp_path / "atlas.tar.xz", tmp_path / "work")
+    both = atlas.atlas_of(make_atlas.with_real(found, result))
+    assert [one.driver for one in both.real] == ["580.1"]
+    assert both.ask("12.9", "13.0", "ptx", "real-load").works
+    # an emulated driver runs no kernels
+    assert both.ask("12.9", "13.0", "ptx", "real-run").call == "cuLaunchKernel"
+    assert both.ask("12.9", "13.0", "ptx", "real-driver").call == "cuLaunchKernel"
+    assert both.ask("13.0", "12.9", "ptx", "real-run").status == "not-made"
+    assert both.ask("12.9", "13.0", "ltoir", "real-driver").code == 221
+    raw = {(one["step"], one["kind"], one["producer"], one["consumer"]): one["said"] for one in result["answers"]}
+    assert [one["code"] for one in raw["real-driver", "ltoir", "12.9", ""]] == [221]
+    assert [one.get("code", 0) for one in raw["real-driver", "ptx", "12.9", ""]] == [0, 801]
+    assert raw["real-run", "ptx", "13.0", "12.9"] == []
+    # nothing differs from the emulated driver but the kernels that do not run
+    assert make_atlas.emulator_differences(found) == []
+    said = make_atlas.emulator_differences(both)
+    assert len(said) == 4
+    assert all("cuLaunchKernel: 801" in one and one.endswith("the emulated driver: works") for one in said)
+    again = make_atlas.with_real(both, result)
+    assert again == make_atlas.with_real(found, result)

@@ -1,0 +1,259 @@
+"""The CUDA runtime of cuda-bindings on an emulated driver: which driver function answers, and with what."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pytest_cudalink.emulator.runtime.cuda_runtime import Runtime
+from pytest_cudalink.emulator.runtime.cuda_runtime_arrays import Arrays
+from pytest_cudalink.tables import read_table
+
+TABLE = read_table("emulator/cuda_runtime.toml")
+MODULE = """
+import ctypes, threading
+import pytest
+from cuda.bindings import driver, runtime as rt
+
+OK = rt.cudaError_t.cudaSuccess
+KIND = rt.cudaMemcpyKind
+
+def value(answer):
+    error, *values = answer
+    assert error == OK, error
+    return values[0] if len(values) == 1 else values
+"""
+
+
+def test_the_table_fits(toolkit) -> None:
+    """Each function of the table is in both modules, with as many parameters; each type and member exists.
+
+    cuda-bindings 12 has some in neither module.
+    """
+    from cuda.bindings import driver, runtime
+
+    def parameters(module, name: str) -> int | None:
+        if toolkit.major == 12 and not hasattr(module, name):
+            return None
+        signature = re.match(r"\w+\((.*)\)", getattr(module, name).__doc__.split("\n")[0])[1]
+        return len(re.sub(r"\[[^]]*\]", "", signature).split(",")) if signature else 0
+
+    pairs = {**{name: name for name in TABLE["same"]}, **TABLE["renamed"]}
+    differing = {
+        name: other
+        for name, other in pairs.items()
+        if parameters(runtime, f"cuda{name}") != parameters(driver, f"cu{other}")
+    }
+    assert differing == {}
+    assert all(hasattr(Runtime, f"_{method}") for method in TABLE["own"].values())
+    assert all(hasattr(Arrays, f"_{method}") for method in TABLE["arrays"].values())
+    known = (*TABLE["own"], *TABLE["works"], *(TABLE["arrays"] if toolkit.major > 12 else ()))
+    assert all(hasattr(runtime, f"cuda{name}") for name in known)
+    for ours, theirs in TABLE["numbers"].items():
+        assert hasattr(driver, ours), ours
+        assert hasattr(runtime, theirs), theirs
+    for name, attributes in TABLE["properties"].items():
+        for attribute in [attributes] if isinstance(attributes, str) else attributes:
+            assert hasattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}"), (name, attribute)
+    assert not (set(TABLE["own"]) | set(TABLE["arrays"])) & set(pairs)
+    assert not set(TABLE["own"]) & set(TABLE["arrays"])
+
+
+def test_every_kind_of_channel_has_a_format(toolkit) -> None:
+    """Every kind of channel that CUDA 13.0 has is one of a format; later kinds are refused."""
+    from cuda.bindings import driver, runtime
+
+    kinds = {kind.name.removeprefix("cudaChannelFormatKind") for kind in runtime.cudaChannelFormatKind if kind <= 31}
+    tables = [TABLE[name] for name in ("formats", "whole_formats", "block_formats")]
+    served = {described[0] for table in tables for described in table.values()}
+    assert kinds - served == {"None"}
+    if toolkit.major > 12:
+        assert served <= kinds
+        formats = {format_.name for format_ in driver.CUarray_format}
+        assert {f"CU_AD_FORMAT_{name}" for table in tables for name in table} <= formats
+
+
+DEVICES = """
+def test_devices():
+    assert value(rt.cudaGetDeviceCount()) == 2
+    assert value(rt.cudaGetDevice()) == 0
+    assert int(driver.cuInit(0)[0]) == 0
+    assert int(driver.cuCtxGetCurrent()[1]) == 0  # asking makes no context
+    value(rt.cudaDeviceGetAttribute(rt.cudaDeviceAttr.cudaDevAttrWarpSize, 0))
+    assert int(driver.cuCtxGetCurrent()[1]) == 0
+    value(rt.cudaSetDevice(1))
+    assert value(rt.cudaGetDevice()) == 1
+    assert int(driver.cuCtxGetDevice()[1]) == 1
+    found = []
+    thread = threading.Thread(target=lambda: found.append(rt.cudaGetDevice()))
+    thread.start(), thread.join()
+    assert found == [(OK, 0)]  # each thread has its device
+    assert rt.cudaSetDevice(2) == (rt.cudaError_t.cudaErrorInvalidDevice,)
+    assert rt.cudaDeviceSynchronize() == (OK,)
+    properties = value(rt.cudaGetDeviceProperties(0))
+    assert (properties.major, properties.minor, properties.warpSize) == (8, 0, 32)
+    assert properties.name.startswith(b"NVIDIA")
+    assert properties.maxThreadsDim == [1024, 1024, 64]
+    assert properties.totalGlobalMem == driver.cuDeviceTotalMem(0)[1]
+    assert rt.cudaGetDeviceProperties(7) == (rt.cudaError_t.cudaErrorInvalidDevice, None)
+
+def test_reset():
+    pointer = value(rt.cudaMalloc(64))
+    value(rt.cudaDeviceReset())
+    assert value(rt.cudaMalloc(64))  # the next call makes the context again
+
+def test_versions():
+    assert value(rt.cudaDriverGetVersion()) == 13000
+    assert value(rt.cudaGetErrorName(rt.cudaError_t.cudaErrorInvalidValue)) == b"cudaErrorInvalidValue"
+"""
+
+
+def test_devices(run) -> None:
+    """Devices, their properties, the current one of each thread, and a reset."""
+    run(DEVICES, "--cudalink-device=sm_80:2").assert_outcomes(passed=3)
+
+
+MEMORY = """
+def test_memory():
+    pointer = value(rt.cudaMalloc(16))
+    assert type(pointer) is int
+    source, target = bytearray(range(16)), bytearray(16)
+    assert rt.cudaMemcpy(pointer, source, 16, KIND.cudaMemcpyHostToDevice) == (OK,)
+    assert rt.cudaMemset(pointer, 0x1FF, 4) == (OK,)
+    assert rt.cudaMemcpy(target, pointer, 16, KIND.cudaMemcpyDeviceToHost) == (OK,)
+    assert target == b"\\xff" * 4 + bytes(range(4, 16))
+    stream = value(rt.cudaStreamCreate())
+    assert rt.cudaMemcpyAsync(target, pointer, 16, KIND.cudaMemcpyDefault, stream) == (OK,)
+    assert rt.cudaMemsetAsync(pointer, 0, 16, stream) == (OK,)
+    assert rt.cudaMemcpy2D(target, 4, pointer, 8, 4, 2, KIND.cudaMemcpyDeviceToHost) == (OK,)
+    assert target[:8] == bytes(8)
+    assert rt.cudaMemcpy(0, pointer, 16, KIND.cudaMemcpyDefault) == (rt.cudaError_t.cudaErrorInvalidValue,)
+    assert rt.cudaMemcpy(0, 0, 0, KIND.cudaMemcpyDefault) == (OK,)
+    assert rt.cudaFree(pointer) == (OK,)
+    assert rt.cudaFree(0) == (OK,)
+    assert value(rt.cudaMalloc(0)) == 0
+    host = value(rt.cudaMallocHost(8))
+    assert rt.cudaFreeHost(host) == (OK,)
+    free, total = value(rt.cudaMemGetInfo())
+    assert 0 < free <= total
+
+def test_boxes():
+    extent = rt.cudaExtent()
+    extent.width, extent.height, extent.depth = 5, 3, 2
+    box = value(rt.cudaMalloc3D(extent))
+    assert (box.xsize, box.ysize) == (5, 3)
+    assert rt.cudaMemset3D(box, 7, extent) == (OK,)
+    target = bytearray(30)
+    assert rt.cudaMemcpy2D(target, 5, box.ptr, box.pitch, 5, 6, KIND.cudaMemcpyDeviceToHost) == (OK,)
+    assert target == b"\x07" * 30
+
+def test_last_error():
+    error = rt.cudaError_t.cudaErrorInvalidValue
+    assert rt.cudaFree(123) == (error,)
+    assert rt.cudaPeekAtLastError() == rt.cudaGetLastError() == (error,)
+    assert rt.cudaGetLastError() == (OK,)
+
+def test_streams_and_events():
+    stream, start, end = value(rt.cudaStreamCreateWithFlags(1)), *(value(rt.cudaEventCreate()) for _ in "12")
+    assert (type(stream), type(start)) == (rt.cudaStream_t, rt.cudaEvent_t)
+    assert value(rt.cudaStreamGetFlags(stream)) == 1
+    for event in (start, end):
+        value(rt.cudaEventRecord(event, stream))
+    value(rt.cudaStreamWaitEvent(stream, end, 0))
+    value(rt.cudaEventSynchronize(end))
+    assert value(rt.cudaEventElapsedTime(start, end)) >= 0
+    for close, handle in ((rt.cudaEventDestroy, start), (rt.cudaEventDestroy, end), (rt.cudaStreamDestroy, stream)):
+        assert close(handle) == (OK,)
+"""
+
+
+def test_memory_streams_and_events(run) -> None:
+    """Memory with host buffers of any kind, the last error, streams and events of the runtime's types."""
+    run(MEMORY).assert_outcomes(passed=4)
+
+
+def test_a_conftest_may_import_first(run, pytester: pytest.Pytester) -> None:
+    """A function that a conftest takes out of the module is answered, too."""
+    pytester.makeconftest("from cuda.bindings.runtime import cudaMalloc\n")
+    run("import conftest\ndef test_it(): assert value(conftest.cudaMalloc(8))\n").assert_outcomes(passed=1)
+
+
+def test_no_device(run) -> None:
+    """Without a device every call says so, with as many results as the runtime gives."""
+    module = """
+def test_none():
+    none = rt.cudaError_t.cudaErrorNoDevice
+    assert rt.cudaGetDeviceCount() == (none, None)
+    assert rt.cudaMalloc(8) == (none, None)
+    assert rt.cudaMemGetInfo() == (none, None, None)
+    assert rt.cudaDeviceSynchronize() == (none,)
+"""
+    run(module, "--cudalink-device=none").assert_outcomes(passed=1)
+
+
+def test_what_has_no_way_says_so(run) -> None:
+    """A function without a counterpart answers as the runtime does, and the test says which it was."""
+    module = """
+def test_attributes():
+    value(rt.cudaFuncGetAttributes(0))
+"""
+    result = run(module, "--cudalink-unsupported=skip", "-rs")
+
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["*cudalink: needs a real driver: cudaFuncGetAttributes is not emulated"])
+
+
+CHILDREN = """
+import multiprocessing
+import pytest
+
+def child(queue):
+    from cuda.bindings import runtime
+
+    queue.put(int(runtime.cudaDeviceSynchronize()[0]))
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_child(method):
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=child, args=(queue,))
+    process.start()
+    assert queue.get(timeout=60) == 0
+    process.join()
+"""
+
+
+def test_processes_of_multiprocessing(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A process that multiprocessing starts has the functions too, however it is started."""
+    pytester.makepyfile(CHILDREN)
+    run_pytest(f"--cudalink-driver={toolkit}").assert_outcomes(passed=3)
+
+
+def test_the_real_driver_keeps_its_runtime(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """Without an emulated driver nothing is replaced, and the end of a run restores what was."""
+    pytester.makepyfile(
+        """
+        import multiprocessing.spawn
+
+        from cuda.bindings import runtime
+        from pytest_cudalink.emulator.runtime import cuda_runtime
+        from pytest_cudalink.emulator import preload
+
+        def test_original():
+            assert "cuda_runtime" not in str(getattr(runtime.cudaMalloc, "__code__", ""))
+
+        def test_restored():
+            class Control:
+                refuse = None
+
+            original, prepare = runtime.cudaMalloc, multiprocessing.spawn.get_preparation_data
+            undo = cuda_runtime.serve(Control())
+            assert runtime.cudaMalloc is not original
+            assert runtime.cudaMalloc.__doc__ == original.__doc__
+            undo()
+            assert runtime.cudaMalloc is original
+            assert multiprocessing.spawn.get_preparation_data is prepare
+        """
+    )
+    run_pytest("--cudalink-driver=absent").assert_outcomes(passed=2)
