@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from ..report import records
 from .cells import Cell
 
 __all__ = ["parse_shard", "read_durations", "shard", "spread"]
@@ -83,6 +82,8 @@ def read_durations(paths: Iterable[Path]) -> dict[str, float]:
 
 def _read(file: Path) -> tuple[str, float, float | None]:
     """Return the cell of a record, when its run began, and its seconds; None if the run did not finish."""
+    from ..report import records
+
     try:
         with file.open("rb") as stream:
             found = records.parse(line for line in stream if line.startswith(_READ))
