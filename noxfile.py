@@ -1,7 +1,7 @@
 #!/usr/bin/env -S uv run --script
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["nox[uv]>=2025.2.9"]
+# dependencies = ["nox[uv]>=2025.2.9", "msgspec>=0.20"]
 # ///
 """Sessions of this project: ``nox -l`` lists them, ``nox -s NAME`` or ``uv run noxfile.py -s NAME`` runs one.
 
