@@ -369,7 +369,7 @@ def test_reference_has_what_tests_hold() -> None:
         control.DriverControl,
         violations.Violation,
     }
-    kinds = [one for one in vars(records).values() if isinstance(one, type) and one.__module__ == records.__name__]
+    kinds = [one for name in records.__all__ if isinstance(one := getattr(records, name), type)]
     assert {"Raises", *(one.__name__ for one in (*given, *kinds))} - described == set()
 
 

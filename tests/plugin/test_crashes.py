@@ -131,8 +131,8 @@ def test_elsewhere(run, pytester, arguments) -> None:
     found = {crash.nodeid.rpartition("::test_")[2]: crash for crash in ended.cell.crashes}
     assert len(found) == len(ended.cell.crashes) == len(DEATHS)
     assert {name: crash.signal for name, crash in found.items()} == {name: end for name, (_, end) in DEATHS.items()}
-    assert found["exit_3"]["exitcode"] == 3
-    assert found["exit_0"]["exitcode"] == 0
+    assert found["exit_3"].exitcode == 3
+    assert found["exit_0"].exitcode == 0
     for name, (_, ended_by) in DEATHS.items():
         assert bool(found[name].frames) == (ended_by in NOTED), name
 
