@@ -412,7 +412,10 @@ def fixture_emulated_driver() -> None:
 def fixture_force_backend() -> None:
     """Force a backend for one test."""
     run = cast("Any", None)
-    with patch.object(backends, "steering", lambda _run: _steering()), patch.object(fixtures, "_run_of", lambda _config: run):
+    with (
+        patch.object(backends, "steering", lambda _run: _steering()),
+        patch.object(fixtures, "_run_of", lambda _config: run),
+    ):
         _use(fixtures.force_backend, lambda force: force("driver"), None)
 
 
