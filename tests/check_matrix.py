@@ -66,7 +66,7 @@ def main(folder: str, *names: str) -> int:
         if not cell.finished:
             faults.append(f"{cell.name}: did not finish")
         values = cells[cell.name].values
-        plain = values["backend"] == "auto" and values["nvjitlink"] == "auto" and not values["gpu"]
+        plain = (values.backend, values.nvjitlink, values.gpu) == ("auto", "auto", False)
         if plain and any(test.startswith(FILE) for test in cell.outcomes):
             checked += 1
             faults += [f"{cell.name}: {fault}" for fault in check(cell, cells[cell.name].axes)]
