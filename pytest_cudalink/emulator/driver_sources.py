@@ -32,11 +32,11 @@ FLOORS = (
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),
     ("synchronize", "contexts", "context_settings", "peers"),
-    ("streams", "user_objects", "graph_parameters", "graphs", "capture", "stream_queries", "stream_events"),
+    ("streams", "user_objects", "graph_parameters", "queues", "graphs", "capture", "stream_queries", "stream_events"),
     ("tools", "coredumps"),
     ("shared_memory", "memory", "graph_memory", "pools", "pool_attributes", "allocations", "host_memory"),
     ("physical_memory", "virtual_memory", "multicast", "managed", "pointers", "ipc", "external_memory"),
-    ("arrays", "array_copies", "copies", "batch_copies", "stream_operations"),
+    ("arrays", "array_copies", "copies", "batch_copies", "stream_operations", "works"),
     ("textures", "texture_references", "tensor_maps"),
     ("link_state", "lifetimes", "link_inputs", "link"),
     ("module_image", "functions", "module"),
@@ -161,8 +161,10 @@ def _names() -> str:
         f"EXPORT __attribute__((weak)) CUresult {symbol}(void) {{ return cl_unimplemented(SYM_{symbol}); }}"
         for symbol in weak
     ]
-    # work is done when a call returns, so a per-thread stream needs no code of its own
-    lines += [f"extern CUresult {symbol}(void);\nSAME_AS({symbol}, {base})" for symbol, base in sorted(streams.items())]
+    lines += [
+        f"extern CUresult {symbol}(void);\nPER_THREAD_FORM({symbol}, {base})"
+        for symbol, base in sorted(streams.items())
+    ]
     lines += [
         f"EXPORT CUresult {one}(void);\nEXPORT CUresult {one}(void) {{ return CUDA_ERROR_NOT_SUPPORTED; }}"
         if "size" not in known
@@ -176,11 +178,33 @@ def _names() -> str:
         if release != oldest:
             lines.append(f'{{"{name}", {"NEVER_EXPORTED" if release == "never" else _number(release)}}},')
     lines += ["#endif", "#ifdef SYMBOL_TABLE"]
-    lines += [f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}}},' for symbol in symbols]
+    synchronization = _read("synchronization.toml")
+    waiting, refused = synchronization["context"]["functions"], synchronization["host-functions"]["refused"]
+    lines += [
+        f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}, {int(symbol in waiting)}, {int(symbol in refused)}}},'
+        for symbol in symbols
+    ]
     lines += ["#endif", "#ifdef ADDRESS_TABLE"]
     lines += [f"[SYM_{symbol}] = (void *){symbol}," for symbol in symbols]
     lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows, "#endif", ""]
     return "\n".join(lines)
+
+
+def _synchronization() -> str:
+    """synchronization.inc: for whom copies and fillings wait, by the memory that they touch."""
+    table = _read("synchronization.toml")
+    lines = ["/* Made by driver_sources.py from data/emulator/synchronization.toml. */"]
+    lines += ["static const unsigned char copy_waits[2][MEMORIES][MEMORIES] = {"]
+    lines += [
+        f"  [FORM_{form.upper()}][MEMORY_{source.upper()}][MEMORY_{target.upper()}] = WAITS_{waits.upper()},"
+        for form, source, target, waits in table["copies"]["rows"]
+    ]
+    lines += ["};", "static const unsigned char fill_waits[2][MEMORIES] = {"]
+    lines += [
+        f"  [FORM_{form.upper()}][MEMORY_{memory.upper()}] = WAITS_{waits.upper()},"
+        for form, memory, waits in table["fillings"]["rows"]
+    ]
+    return "\n".join([*lines, "};", ""])
 
 
 def _images() -> str:
@@ -359,6 +383,7 @@ def generate(folder: Path) -> None:
         "errors": _errors,
         "devices": _devices,
         "images": _images,
+        "synchronization": _synchronization,
         "device_functions": _device_functions,
         "occupancy": _occupancy,
         "limits": _limits,

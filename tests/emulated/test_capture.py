@@ -75,6 +75,7 @@ ok(cuda.cuGraphInstantiateWithFlags(byref(executable), child, c_uint64(0)))
 begin(first)
 assert cuda.cuGraphLaunch(executable, first) == 900 and end(first)[0] == 901 and not calls
 ok(cuda.cuGraphLaunch(executable, first))
+ok(cuda.cuStreamSynchronize(first))
 assert calls == [7]
 """
     )

@@ -276,6 +276,7 @@ ok(cuda.cuStreamAddCallback(stream, callback, c_void_p(7), 0))
 HOST = CFUNCTYPE(None, c_void_p)
 host = HOST(calls.append)
 ok(cuda.cuLaunchHostFunc(stream, host, c_void_p(8)))
+ok(cuda.cuStreamSynchronize(stream))
 assert calls == [(stream.value, 0, 7), 8]
 
 ok(cuda.cuStreamDestroy_v2(stream))

@@ -1,4 +1,6 @@
 /* Allocating and freeing memory of the device, and how much there is. */
+#include "allocations.h"
+
 #include "calls.h"
 #include "capture.h"
 #include "contexts.h"
@@ -6,6 +8,7 @@
 #include "graph_memory.h"
 #include "memory.h"
 #include "pools.h"
+#include "queues.h"
 #include "streams.h"
 
 enum { ROW_ALIGNMENT = 512 };
@@ -88,6 +91,32 @@ static CUresult free_memory(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
+CUresult cl_free_in_order(CUdeviceptr address) { return cl_pool_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+
+/* Memory of a pool is dead for callers at once, and goes back to the pool when the stream is there. */
+static CUresult free_later(const void *handle, CUdeviceptr address) {
+  Stream *stream;
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (result) return result;
+  Block *block = cl_block_lock(address);
+  bool of_pool = block && block->start == address && block->origin & (FROM_POOL | FROM_POOL_OF_OTHER);
+  bool freed = of_pool && block->freed;
+  if (of_pool) block->freed = true;
+  cl_block_unlock();
+  if (freed) return CUDA_ERROR_INVALID_VALUE;
+  if (!of_pool) return CUDA_ERROR_NOT_READY;
+  return cl_queue(stream, &(NodeParameters){.type = WORK_FREE, .address = address}, false, NULL);
+}
+
+/* CUDA_ERROR_NOT_READY: to be freed at once. */
+static CUresult free_in_queue(const void *handle, CUdeviceptr address) {
+  Stream *stream;
+  if (!cl_any_pending()) return CUDA_ERROR_NOT_READY;
+  cl_streams_lock();
+  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
+  return cl_streams_unlock(busy ? free_later(handle, address) : CUDA_ERROR_NOT_READY);
+}
+
 static CUresult mem_free(EventLine *line, CUdeviceptr address) {
   cl_event_uint(line, "address", address);
   return free_memory(address);
@@ -103,6 +132,8 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void 
   if (!result && !captured) result = LOCKED(cl_prohibited());
   if (result) return result;
   if (captured && address) return cl_capture_free(stream, address);
+  result = address ? free_in_queue(stream, address) : CUDA_ERROR_NOT_READY;
+  if (result != CUDA_ERROR_NOT_READY) return result;
   const Block *block = cl_block_lock(address);
   bool kept = address && block && block->origin == FROM_ALLOCATION && block->start == address;
   cl_block_unlock();

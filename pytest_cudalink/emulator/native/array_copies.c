@@ -6,6 +6,7 @@
 #include "calls.h"
 #include "contexts.h"
 #include "memory.h"
+#include "queues.h"
 #include "streams.h"
 
 /* Where so many bytes of an array begin. Nothing is asked of one of which no byte is copied. */
@@ -64,13 +65,19 @@ EXPORTED(cuMemcpyAtoH_v2, (void *to, void *array, size_t offset, size_t size),
 EXPORTED(cuMemcpyAtoA_v2, (void *to, size_t to_offset, void *from, size_t from_offset, size_t size),
          between_arrays(line, to, to_offset, from, from_offset, size))
 
-/* Work is done when a call returns, so a copy on a stream differs only in what it checks. */
+/* Waits for earlier work of the stream, as the synchronous forms do for that of the default one. */
+static CUresult in_order(const void *handle) {
+  CUresult result = cl_check_context();
+  if (result) return CUDA_SUCCESS; /* which the copy says */
+  cl_streams_lock();
+  Stream *stream = cl_stream(handle);
+  if (stream) cl_drain(stream);
+  return cl_streams_unlock(stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
+}
 EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, size_t size, void *stream),
-         !cl_check_context() && cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE
-                                                        : to_array(line, array, offset, (uintptr_t)from, size, false))
+         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : to_array(line, array, offset, (uintptr_t)from, size, false))
 EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
-         !cl_check_context() && cl_check_stream(stream) ? CUDA_ERROR_INVALID_HANDLE
-                                                        : from_array(line, (uintptr_t)to, array, offset, size, false))
+         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : from_array(line, (uintptr_t)to, array, offset, size, false))
 OLD_ENTRY_POINT(cuMemcpyDtoA)
 OLD_ENTRY_POINT(cuMemcpyHtoA)
 OLD_ENTRY_POINT(cuMemcpyAtoD)

@@ -31,8 +31,8 @@ static CUresult enter(const void *stream) {
   return !result && captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : result;
 }
 
-static CUresult copy(const Box *box, size_t at, size_t *failed) {
-  CUresult result = cl_copy_box(box);
+static CUresult copy(const Box *box, const void *stream, size_t at, size_t *failed) {
+  CUresult result = cl_copy_box_in(box, stream);
   if (result) *failed = at;
   return result;
 }
@@ -71,7 +71,7 @@ static CUresult copy_batch(EventLine *line, const Batch *batch, size_t *failed, 
   for (size_t at = 0; at < batch->count && !result; at++) {
     Side from = {.type = TYPE_UNIFIED, .device = batch->from[at]};
     Side to = {.type = TYPE_UNIFIED, .device = batch->to[at]};
-    result = batch->sizes[at] ? copy(&(Box){from, to, batch->sizes[at], 1, 1}, at, failed) : CUDA_ERROR_INVALID_VALUE;
+    result = batch->sizes[at] ? copy(&(Box){from, to, batch->sizes[at], 1, 1}, stream, at, failed) : CUDA_ERROR_INVALID_VALUE;
   }
   return result;
 }
@@ -128,7 +128,7 @@ static CUresult copy_boxes(EventLine *line, size_t count, const BoxOperation *op
     if (!is_box_operation(one)) result = CUDA_ERROR_INVALID_VALUE;
     else if (one->from.type == OPERAND_ARRAY || one->to.type == OPERAND_ARRAY)
       result = cl_unsupported(line, "batches with arrays are not emulated");
-    else result = copy(&(Box){from, to, one->width, one->height, one->depth}, at, failed);
+    else result = copy(&(Box){from, to, one->width, one->height, one->depth}, stream, at, failed);
   }
   return result;
 }

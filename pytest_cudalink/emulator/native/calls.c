@@ -16,6 +16,9 @@
 #include "sticky.h"
 
 CallGuard *cl_call_guard;
+CallBarrier *cl_call_barrier;
+_Thread_local bool cl_in_host_function;
+_Thread_local unsigned char cl_stream_form;
 
 static _Atomic pid_t initialized_in; /* 0: not yet */
 
@@ -86,6 +89,7 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
     snprintf(note, sizeof note, "newer than the emulated driver: introduced in %d.%d", since / 1000, since % 1000 / 10);
     return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, note);
   }
+  if (cl_in_host_function && cl_symbols[symbol].refuses_host_calls) return CUDA_ERROR_NOT_PERMITTED;
   if ((needs_init || (forked() && uses_state(symbol))) && !cl_initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   if (lost && (needs_init || uses_state(symbol)) && symbol != SYM_cuLinkDestroy) {
     cl_event_bool(line, "device lost", true);
@@ -98,11 +102,13 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   }
   CUresult guarded = cl_call_guard ? cl_call_guard(symbol) : CUDA_SUCCESS;
   if (guarded) return cl_noted(line, guarded, "not permitted while a stream is captured");
+  if (cl_symbols[symbol].waits && cl_call_barrier && !cl_in_host_function) cl_call_barrier();
   return -1;
 }
 
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   int lost = cudalinkDeviceLost();
+  cl_stream_form = cl_stream_form == ANNOUNCED ? PER_THREAD_DEFAULT : LEGACY_DEFAULT;
   call->symbol = symbol;
   cl_event_begin(&call->line);
   CUresult refused = refusal(&call->line, symbol, needs_init, lost);
@@ -134,6 +140,8 @@ static void note_image(Sym symbol, CUresult result, const char *image) {
 }
 
 CUresult cl_leave(Call *call, CUresult result) {
+  if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
+    cl_event_note(&call->line, "a host function or a callback must not call the driver");
   if (result == CUDA_SUCCESS && quiet(call->symbol)) return result;
   char *image = result ? cl_take_refused_image() : NULL;
   EventLine line;

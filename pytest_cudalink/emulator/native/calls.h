@@ -15,8 +15,14 @@ typedef struct {
   EventLine line;
 } Call;
 
+/* Whether this thread is in a host function or a callback, where no context is current and asking for it is refused. */
+extern _Thread_local bool cl_in_host_function;
 /* Begins a call; false if it must return call->result at once: an injected fault, a lost device, no cuInit. */
 bool cl_enter(Call *call, Sym symbol, bool needs_init);
+/* What NULL means as a stream in the current call. The forms of functions named `_ptsz` and `_ptds` set it to ANNOUNCED,
+   jump to the plain form, and `cl_enter` knows. */
+enum { LEGACY_DEFAULT, PER_THREAD_DEFAULT, ANNOUNCED };
+extern _Thread_local unsigned char cl_stream_form __attribute__((visibility("hidden"), tls_model("initial-exec")));
 /* Ends it: writes the event and returns the result. */
 CUresult cl_leave(Call *call, CUresult result);
 /* Returns a result whose event explains it. */
@@ -71,6 +77,10 @@ static inline CUresult cl_refuse_null(const void *handle) { return handle ? CUDA
 /* Asked before a function does its work: what it must answer instead, or 0. Set before main, by what refuses calls. */
 typedef CUresult CallGuard(Sym symbol);
 extern CallGuard *cl_call_guard;
+
+/* Asked before a function does its work that waits for all unfinished work of the current context. Set before main. */
+typedef void CallBarrier(void);
+extern CallBarrier *cl_call_barrier;
 
 bool cl_initialized(void);
 CUresult cl_initialize(unsigned flags);

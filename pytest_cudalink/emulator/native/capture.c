@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "queues.h"
+
 static Capture *captures; /* under the lock of the streams */
 static atomic_int capture_count;
 static uint64_t last_capture;
@@ -187,16 +189,14 @@ CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, Graph
   return cl_dependencies_add(&stream->next, made, plain) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult capture(const void *handle, const NodeParameters *parameters) {
+static CUresult submit(const void *handle, const NodeParameters *parameters) {
   Stream *stream;
   CUresult result = cl_stream_ready(handle, &stream);
   if (result) return result;
-  return stream->capture ? cl_capture_node(stream, parameters, NULL, NULL) : CUDA_ERROR_ILLEGAL_STATE;
+  return stream->capture ? cl_capture_node(stream, parameters, NULL, NULL) : cl_queue(stream, parameters, false, NULL);
 }
 
-CUresult cl_capture(const void *stream, const NodeParameters *parameters) {
-  return LOCKED(capture(stream, parameters));
-}
+CUresult cl_submit(const void *stream, const NodeParameters *parameters) { return LOCKED(submit(stream, parameters)); }
 
 CUresult cl_refuse_captured(const void *handle, Stream **stream) {
   CUresult result = cl_stream_ready(handle, stream);
@@ -301,8 +301,6 @@ static void leave(Stream *stream) {
 static void finish(Capture *capture) {
   for (Stream *stream = cl_first_stream(); stream; stream = stream->behind)
     if (stream->capture == capture) leave(stream);
-  Stream *of_thread = cl_stream((const void *)PER_THREAD);
-  if (of_thread->capture == capture) leave(of_thread);
   capture->graph->capture = NULL;
   for (Capture **at = &captures; *at; at = &(*at)->next)
     if (*at == capture) {

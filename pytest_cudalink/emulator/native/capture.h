@@ -14,8 +14,9 @@ enum { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED, CAPTURE_MODES };
 /* Says what an operation in a stream answers before it is done or captured: 0, 400, 709, or a code of capture.
  *captured says whether it is to be captured. Takes the lock. */
 CUresult cl_enter_stream(const void *handle, bool *captured);
-/* Captures an operation. Everything that the parameters point to is copied. Takes the lock. */
-CUresult cl_capture(const void *stream, const NodeParameters *parameters);
+/* Captures an operation, or puts it into the queue of the stream. Everything that the parameters point to is copied.
+   Takes the lock. */
+CUresult cl_submit(const void *stream, const NodeParameters *parameters);
 
 /* The same under the lock, for those that have more to do; *node is the new one, `memory` is what it knows. */
 CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, GraphMemory *memory, Node **node);

@@ -108,6 +108,10 @@ static bool push(Context *context) {
 }
 
 Context *cl_context(CUresult *result) {
+  if (cl_in_host_function) {
+    *result = CUDA_ERROR_NOT_PERMITTED;
+    return NULL;
+  }
   Context *context = top();
   *result = !context ? CUDA_ERROR_INVALID_CONTEXT : context->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
   return context;
@@ -164,6 +168,7 @@ EXPORTED(cuDevicePrimaryCtxRetain, (Context **context, CUdevice device), primary
 static CUresult release_primary(CUdevice device, unsigned *left) {
   Context *own = &primary[device];
   CUresult result = CUDA_SUCCESS;
+  if (own->references == 1) cl_finish(own);
   pthread_mutex_lock(&lock);
   if (!own->references) result = CUDA_ERROR_INVALID_CONTEXT;
   else if (--own->references == 0 && !own->dead) mark_dead(own);
@@ -190,6 +195,7 @@ EXPORTED(cuDevicePrimaryCtxRelease, (CUdevice device), primary_release_quietly(l
 
 static CUresult primary_reset(EventLine *line, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
+  cl_finish(&primary[device]);
   pthread_mutex_lock(&lock);
   cl_sticky_reset();
   if (is_active(&primary[device]))
@@ -320,8 +326,10 @@ static CUresult ctx_create_v4(EventLine *line, Context **context, const CreatePa
 EXPORTED(cuCtxCreate_v4, (Context **context, const CreateParameters *parameters, unsigned flags, CUdevice device),
          ctx_create_v4(line, context, parameters, flags, device))
 
+/* A context that goes waits for its unfinished work first (a closed gate on an H100, tests/hardware/gates.py). */
 static CUresult destroy_context(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
+  cl_finish(context);
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   if (!is_context(context) || context->primary || context->green) result = CUDA_ERROR_INVALID_CONTEXT;
@@ -419,15 +427,19 @@ static CUresult ctx_get_device_v2(EventLine *line, CUdevice *device, Context *co
 EXPORTED(cuCtxGetDevice_v2, (CUdevice *device, Context *context), ctx_get_device_v2(line, device, context))
 
 static CUresult synchronize_current(void) {
-  CUresult state = cl_check_context();
-  if (!state) cl_synchronized();
-  return state;
+  CUresult state;
+  const Context *context = cl_context(&state);
+  if (state) return state;
+  cl_finish(context);
+  cl_synchronized();
+  return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxSynchronize, (void), synchronize_current())
 
 static CUresult ctx_synchronize(EventLine *line, Context *named) {
   if (!named) return synchronize_current();
   if (!cl_is_known_context(named)) return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
+  cl_finish(named);
   cl_synchronized();
   return CUDA_SUCCESS;
 }

@@ -2,6 +2,7 @@
 #include "copies.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arrays.h"
@@ -9,6 +10,7 @@
 #include "capture.h"
 #include "contexts.h"
 #include "memory.h"
+#include "queues.h"
 
 OLD_ENTRY_POINT(cuMemcpyHtoD)
 OLD_ENTRY_POINT(cuMemcpyDtoH)
@@ -28,6 +30,8 @@ OLD_ENTRY_POINT(cuMemsetD2D8)
 OLD_ENTRY_POINT(cuMemsetD2D16)
 OLD_ENTRY_POINT(cuMemsetD2D32)
 
+enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
+
 /* -- lines -- */
 
 /* A copy of one line, between memory of which it is known whether it is the device's. */
@@ -36,23 +40,34 @@ static CUresult check_line(CUdeviceptr to, bool to_device, CUdeviceptr from, boo
   return to && from && within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult copy(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device, size_t size) {
-  CUresult result = cl_check_context();
-  if (result || !size) return result;
-  result = check_line(to, to_device, from, from_device, size);
-  if (!result) memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
-  return result;
-}
-
-static CUresult capture_box(const Box *box, const void *stream) {
+static CUresult submit_box(const Box *box, const void *stream) {
   CUresult result;
   NodeParameters parameters = {.type = NODE_COPY, .copy = {.context = cl_context(&result), .box = *box}};
-  return result ? result : cl_capture(stream, &parameters);
+  return result ? result : cl_submit(stream, &parameters);
 }
 
 static Side side_of(CUdeviceptr address, bool device) {
   if (device) return (Side){.type = TYPE_DEVICE, .device = address};
   return (Side){.type = TYPE_HOST, .host = (void *)(uintptr_t)address};
+}
+
+static CUresult copy_in_order(const Box *box, const void *stream, int form);
+
+/* Ordinary programs have nothing pending, and their small copies need no box. */
+static CUresult copy_line(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device, size_t size,
+                          const void *stream, int form) {
+  CUresult result = cl_check_context();
+  if (result || !size) return result;
+  result = check_line(to, to_device, from, from_device, size);
+  if (result) return result;
+  if (cl_any_pending())
+    return copy_in_order(&(Box){side_of(from, from_device), side_of(to, to_device), size, 1, 1}, stream, form);
+  memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, size);
+  return CUDA_SUCCESS;
+}
+
+static CUresult copy(CUdeviceptr to, bool to_device, CUdeviceptr from, bool from_device, size_t size) {
+  return copy_line(to, to_device, from, from_device, size, NULL, FORM_SYNCHRONOUS);
 }
 
 /* The same in a stream, which may be captured. */
@@ -61,10 +76,10 @@ static CUresult copy_async(CUdeviceptr to, bool to_device, CUdeviceptr from, boo
   bool captured;
   CUresult result = cl_enter_stream(stream, &captured);
   if (result) return result;
-  if (!captured || !size) return copy(to, to_device, from, from_device, size);
+  if (!captured || !size) return copy_line(to, to_device, from, from_device, size, stream, FORM_ASYNCHRONOUS);
   result = check_line(to, to_device, from, from_device, size);
   Box box = {side_of(from, from_device), side_of(to, to_device), size, 1, 1};
-  return result ? result : capture_box(&box, stream);
+  return result ? result : submit_box(&box, stream);
 }
 
 static CUresult copy_to_device(EventLine *line, CUdeviceptr to, const void *from, size_t size) {
@@ -207,14 +222,93 @@ CUresult cl_copy_box(const Box *box) {
   return CUDA_SUCCESS;
 }
 
+/* -- the order of a stream -- */
+
+typedef enum { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE, MEMORY_MANAGED, MEMORIES } Memory;
+enum { WAITS_STREAM, WAITS_STAGED, WAITS_CALLER };
+
+#include "synchronization.inc"
+
+static Memory memory_at(CUdeviceptr address) {
+  const Block *block = cl_block_lock(address);
+  Memory memory = !block                     ? MEMORY_PAGEABLE
+                  : block->place == ON_HOST ? MEMORY_PINNED
+                  : block->place == MANAGED ? MEMORY_MANAGED
+                                            : MEMORY_DEVICE;
+  cl_block_unlock();
+  return memory;
+}
+
+static Memory memory_of(const Side *side) {
+  switch (side->type) {
+    case TYPE_ARRAY: return MEMORY_DEVICE;
+    case TYPE_HOST: return memory_at((uintptr_t)side->host);
+    default: return memory_at(side->device);
+  }
+}
+
+/* Waits until the stream can do new work. */
+static CUresult drain(const void *handle) {
+  Stream *stream;
+  CUresult result = cl_refuse_captured(handle, &stream);
+  if (!result) cl_drain(stream);
+  return result;
+}
+
+static bool is_line(const Box *box) { return box->height == 1 && box->depth == 1; }
+
+/* Reads the source of a copy now, so that its owner may change it. */
+static CUresult stage(const Box *box, const void *handle) {
+  Stream *stream;
+  Work *work;
+  NodeParameters parameters = {.type = NODE_COPY, .copy.box = *box};
+  Side *from = &parameters.copy.box.from;
+  char *staged = malloc(box->width);
+  if (!staged) return CUDA_ERROR_OUT_OF_MEMORY;
+  const char *source = from->type == TYPE_HOST ? from->host : (const char *)(uintptr_t)from->device;
+  memcpy(staged, source + from->x, box->width);
+  *from = (Side){.type = TYPE_HOST, .host = staged};
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (!result) result = cl_queue(stream, &parameters, false, &work);
+  if (!result) work->staged = staged;
+  else free(staged);
+  return result;
+}
+
+/* Whether work of a stream has to wait for other work. */
+static bool must_wait(const void *handle) {
+  Stream *stream;
+  if (!cl_any_pending()) return false;
+  cl_streams_lock();
+  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
+  cl_streams_unlock(CUDA_SUCCESS);
+  return busy;
+}
+
+/* Copies a box at once if nothing is before it in a stream, else in its queue; the caller waits where
+   data/emulator/synchronization.toml says so. `form`: of the function, with or without a stream. */
+static CUresult copy_in_order(const Box *box, const void *stream, int form) {
+  if (!must_wait(stream)) return cl_copy_box(box);
+  CUresult result = cl_check_box(box);
+  if (result) return result;
+  int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
+  if (waits == WAITS_STAGED && is_line(box)) return LOCKED(stage(box, stream));
+  if (waits == WAITS_STREAM) return submit_box(box, stream);
+  result = LOCKED(drain(stream));
+  return result ? result : cl_copy_box(box);
+}
+
+CUresult cl_copy_box_in(const Box *box, const void *stream) { return copy_in_order(box, stream, FORM_ASYNCHRONOUS); }
+
 static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
   bool captured = false;
   CUresult result = has_stream ? cl_enter_stream(stream, &captured) : CUDA_SUCCESS;
   if (!result) result = cl_check_context();
   if (result) return result;
-  if (!captured || !box->width || !box->height || !box->depth) return cl_copy_box(box);
+  if (!box->width || !box->height || !box->depth) return cl_copy_box(box);
+  if (!captured) return copy_in_order(box, stream, has_stream ? FORM_ASYNCHRONOUS : FORM_SYNCHRONOUS);
   result = cl_check_box(box);
-  return result ? result : capture_box(box, stream);
+  return result ? result : submit_box(box, stream);
 }
 
 static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
@@ -279,11 +373,24 @@ CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, siz
   return CUDA_SUCCESS;
 }
 
+static CUresult fill_in_order(const FillNode *fill, const void *stream, int form) {
+  CUresult result = CUDA_SUCCESS;
+  if (must_wait(stream)) {
+    result = cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
+    if (result) return result;
+    if (fill_waits[form][memory_at(fill->to)] == WAITS_STREAM)
+      return cl_submit(stream, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
+    result = LOCKED(drain(stream));
+  }
+  return result ? result : cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
+}
+
 static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
                      size_t rows) {
   cl_event_uint(line, "count", count * rows);
   CUresult result = cl_check_context();
-  return result ? result : cl_fill(to, value, width, pitch, count, rows);
+  if (result || !count || !rows) return result ? result : cl_fill(to, value, width, pitch, count, rows);
+  return fill_in_order(&(FillNode){to, pitch, value, (unsigned)width, count, rows, NULL}, NULL, FORM_SYNCHRONOUS);
 }
 
 /* The same in a stream, which may be captured. */
@@ -292,12 +399,16 @@ static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32
   bool captured;
   CUresult result = cl_enter_stream(stream, &captured);
   if (result) return result;
-  if (!captured || !count || !rows) return fill(line, to, pitch, value, width, count, rows);
+  if (!count || !rows) return fill(line, to, pitch, value, width, count, rows);
   cl_event_uint(line, "count", count * rows);
   NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, NULL}};
+  if (!captured) {
+    result = cl_check_context();
+    return result ? result : fill_in_order(&parameters.fill, stream, FORM_ASYNCHRONOUS);
+  }
   parameters.fill.context = cl_context(&result);
   if (!result) result = cl_check_fill(to, width, pitch, count, rows);
-  return result ? result : cl_capture(stream, &parameters);
+  return result ? result : cl_submit(stream, &parameters);
 }
 
 /* The four functions for values of one size. */

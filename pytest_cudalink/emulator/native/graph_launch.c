@@ -1,4 +1,4 @@
-/* Launching graphs: everything in them but kernels is done at once, in the order of the edges. */
+/* Launching graphs: at once, in the order of the edges, or as works of a queue. */
 #include <stdlib.h>
 
 #include "calls.h"
@@ -8,7 +8,7 @@
 #include "graph_exec.h"
 #include "graph_memory.h"
 #include "graph_rules.h"
-#include "stream_operations.h"
+#include "queues.h"
 
 /* The body that a conditional node runs, or NULL: no kernel changes the value that it begins with. */
 static Graph *body_of(const ConditionalNode *conditional) {
@@ -43,52 +43,135 @@ static const char *obstacle(const Graph *graph) {
   return NULL;
 }
 
-/* Calls the host without the lock; the executable graph stays meanwhile. */
-static void call_host(Executable *executable, HostNode host) {
-  executable->running++;
-  cl_streams_unlock(CUDA_SUCCESS);
-  host.function(host.data);
-  cl_streams_lock();
-  executable->running--;
+/* Whether a graph can be run in the call: nothing in it calls the host or waits. */
+static bool is_plain(const Graph *graph) {
+  for (size_t at = 0; at < graph->count; at++) {
+    const Node *node = graph->nodes[at];
+    const NodeParameters *parameters = &node->parameters;
+    if (node->disabled) continue;
+    switch (parameters->type) {
+      case NODE_HOST:
+      case NODE_WAIT:
+      case NODE_MEMORY_OPERATIONS: return false;
+      case NODE_CHILD:
+        if (!is_plain(parameters->child.graph)) return false;
+        break;
+      case NODE_CONDITIONAL: {
+        const Graph *body = body_of(&parameters->conditional);
+        if (body && !is_plain(body)) return false;
+        break;
+      }
+      default: break;
+    }
+  }
+  return true;
 }
 
-static CUresult run(EventLine *line, Executable *executable, const Graph *graph);
+static CUresult run(const Graph *graph);
 
-static CUresult run_node(EventLine *line, Executable *executable, const Node *node) {
+static CUresult run_node(const Node *node) {
   const NodeParameters *parameters = &node->parameters;
   const FillNode *fill = &parameters->fill;
   switch (parameters->type) {
     case NODE_COPY: return cl_copy_box(&parameters->copy.box);
     case NODE_FILL: return cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
-    case NODE_HOST: call_host(executable, parameters->host); return CUDA_SUCCESS;
-    case NODE_CHILD: return run(line, executable, parameters->child.graph);
+    case NODE_CHILD: return run(parameters->child.graph);
     case NODE_RECORD:
-      if (cl_event(parameters->event)) cl_event_stamp(parameters->event);
+      if (cl_event(parameters->event)) {
+        cl_event_follow(parameters->event, NULL);
+        cl_event_stamp(parameters->event);
+      }
       return CUDA_SUCCESS;
     case NODE_ALLOCATE: return cl_graph_memory_take(node->memory);
     case NODE_FREE:
       if (!node->memory->live) return CUDA_ERROR_INVALID_VALUE;
       cl_graph_memory_give(node->memory);
       return CUDA_SUCCESS;
-    case NODE_MEMORY_OPERATIONS:
-      return cl_do_operations(line, parameters->operations.count, parameters->operations.list);
     case NODE_CONDITIONAL: {
       const Graph *body = body_of(&parameters->conditional);
-      return body ? run(line, executable, body) : CUDA_SUCCESS;
+      return body ? run(body) : CUDA_SUCCESS;
     }
     default: return CUDA_SUCCESS;
   }
 }
 
-static CUresult run(EventLine *line, Executable *executable, const Graph *graph) {
+static CUresult run(const Graph *graph) {
   Node **order = malloc((graph->count + 1) * sizeof *order);
   if (!order) return CUDA_ERROR_OUT_OF_MEMORY;
   cl_graph_sort(graph, order);
   CUresult result = CUDA_SUCCESS;
   for (size_t at = 0; at < graph->count && !result; at++)
-    if (!order[at]->disabled) result = run_node(line, executable, order[at]);
+    if (!order[at]->disabled) result = run_node(order[at]);
   free(order);
   return result;
+}
+
+/* -- in the queue of a stream -- */
+
+static const NodeParameters nothing = {.type = NODE_EMPTY};
+
+static bool expand(const Graph *graph, Context *context, Work *start, Work *end);
+
+/* The work of a node, whose start differs from its end if it has a graph of its own. */
+static bool expand_node(const Node *node, Context *context, Work **start, Work **end) {
+  const NodeParameters *parameters = node->disabled ? &nothing : &node->parameters;
+  const Graph *inner = NULL;
+  if (parameters->type == NODE_CHILD) inner = parameters->child.graph;
+  if (parameters->type == NODE_CONDITIONAL) inner = body_of(&parameters->conditional);
+  bool is_work = parameters->type != NODE_CHILD && parameters->type != NODE_CONDITIONAL && parameters->type != NODE_WAIT;
+  *start = *end = cl_work_make(is_work ? parameters : &nothing, context);
+  if (!*start) return false;
+  (*start)->handle = node->memory;
+  Event *event = parameters->type == NODE_WAIT || parameters->type == NODE_RECORD ? parameters->event : NULL;
+  if (event && parameters->type == NODE_WAIT && cl_event(event)) return cl_work_after(*start, event->record);
+  if (event && cl_event(event)) cl_event_follow(event, *start);
+  else if (event) (*start)->parameters.event = NULL;
+  if (!inner) return true;
+  *end = cl_work_make(&nothing, context);
+  return *end && expand(inner, context, *start, *end);
+}
+
+/* Makes the works of a graph between two others; they are started, but `start` is not. */
+static bool expand(const Graph *graph, Context *context, Work *start, Work *end) {
+  Work **starts = calloc(2 * graph->count + 1, sizeof *starts), **ends = starts + graph->count;
+  bool whole = starts;
+  for (size_t at = 0; at < graph->count && whole; at++) {
+    graph->nodes[at]->mark = at;
+    whole = expand_node(graph->nodes[at], context, &starts[at], &ends[at]) && cl_work_after(starts[at], start) &&
+            cl_work_after(end, ends[at]);
+  }
+  for (size_t at = 0; at < graph->edge_count && whole; at++)
+    whole = cl_work_after(starts[graph->edges[at].to->mark], ends[graph->edges[at].from->mark]);
+  for (size_t at = 0; at < graph->count && whole; at++) {
+    cl_work_start(starts[at]);
+    if (ends[at] != starts[at]) cl_work_start(ends[at]);
+  }
+  free(starts);
+  return whole && cl_work_after(end, start);
+}
+
+static void launched(Work *end) {
+  Executable *executable = end->handle;
+  if (executable->last == end) executable->last = NULL;
+  executable->running--;
+  cl_executable_leave(executable);
+}
+
+/* Launches of one executable graph run one after the other, in whatever streams (a closed gate on an H100,
+   tests/hardware/gates.py). */
+static CUresult queue(Executable *executable, Stream *stream) {
+  Work *start = cl_work_make(&nothing, stream->home), *end = cl_work_make(&nothing, stream->home);
+  if (!start || !end || !cl_work_in_order(start, stream, false) || !cl_work_after(start, executable->last) ||
+      !expand(executable->graph, stream->home, start, end))
+    return CUDA_ERROR_OUT_OF_MEMORY; /* works that were made are never started */
+  end->handle = executable;
+  end->end = launched;
+  executable->last = end;
+  executable->running++;
+  cl_work_append(end, stream);
+  cl_work_start(end);
+  cl_work_start(start);
+  return CUDA_SUCCESS;
 }
 
 /* Frees what earlier launches allocated and nothing freed. */
@@ -111,33 +194,31 @@ static bool holds_memory(const Graph *graph) {
 }
 
 /* Neither a launch nor an upload can be captured (measured); the stream is looked at before the graph. */
-static CUresult find(const void *stream_handle, void *handle, Executable **executable) {
-  Stream *stream;
+static CUresult find(const void *stream_handle, void *handle, Stream **stream, Executable **executable) {
   CUresult result = cl_check_context();
-  if (!result) result = cl_refuse_captured(stream_handle, &stream);
+  if (!result) result = cl_refuse_captured(stream_handle, stream);
   *executable = cl_executable(handle);
   if (result) return result;
   return *executable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult launch(EventLine *line, void *handle, const void *stream) {
+static CUresult launch(EventLine *line, void *handle, const void *stream_handle) {
+  Stream *stream;
   Executable *executable;
-  CUresult result = find(stream, handle, &executable);
+  CUresult result = find(stream_handle, handle, &stream, &executable);
   if (result) return result;
   const char *why = obstacle(executable->graph);
   if (why) return cl_unsupported(line, why);
   if (executable->flags & AUTO_FREE) free_all(executable->graph);
   if (holds_memory(executable->graph)) return CUDA_ERROR_INVALID_VALUE;
-  executable->running++;
-  result = run(line, executable, executable->graph);
-  executable->running--;
-  cl_executable_leave(executable);
-  return result;
+  if (executable->last || cl_is_busy(stream, false) || !is_plain(executable->graph)) return queue(executable, stream);
+  return run(executable->graph);
 }
 EXPORTED(cuGraphLaunch, (Executable * executable, Stream *stream), LOCKED(launch(line, executable, stream)))
 
-static CUresult upload(void *handle, const void *stream) {
+static CUresult upload(void *handle, const void *stream_handle) {
+  Stream *stream;
   Executable *executable;
-  return find(stream, handle, &executable);
+  return find(stream_handle, handle, &stream, &executable);
 }
 EXPORTED(cuGraphUpload, (Executable * executable, Stream *stream), LOCKED(upload(executable, stream)))

@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "devices.h"
+#include "queues.h"
 #include "locks.h"
 #include "shared_memory.h"
 
@@ -218,6 +219,8 @@ bool cl_release(CUdeviceptr address) {
 
 /* Whether a device may use a block; the host, as device -1, if any device may. */
 static bool is_open(const Block *block, CUdevice device) {
+  if (cl_in_queue()) return true; /* it was open when the work was submitted */
+  if (block->freed) return false;
   return device < 0 ? block->barred != UINT64_MAX : !(block->barred >> device & 1);
 }
 

@@ -38,6 +38,7 @@ typedef struct {
   bool on_heap;        /* from malloc; else it is pages, if `pages_size` says so */
   uintptr_t pages;     /* what is unmapped with it */
   size_t pages_size;   /* 0: nothing */
+  bool freed;          /* by cuMemFreeAsync; its stream has not come to that yet */
   bool counted;        /* as memory of its device */
   uint64_t barred;     /* devices that have no access to it, one bit each */
   bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */

@@ -1,18 +1,30 @@
 /* What waits: for streams, for events, and streams for events; captured or not. */
 #include "capture.h"
 #include "contexts.h"
+#include "queues.h"
 #include "streams.h"
 #include "synchronize.h"
 
 /* -- streams -- */
 
-static CUresult wait_for(const void *handle) {
-  Stream *stream;
-  CUresult result = cl_refuse_captured(handle, &stream);
+static CUresult may_wait_for(const void *handle, Stream **stream) {
+  CUresult result = cl_refuse_captured(handle, stream);
   return result ? result : cl_prohibited();
 }
 
-EXPORTED(cuStreamQuery, (Stream *stream), LOCKED(wait_for(stream)))
+static CUresult query(const void *handle) {
+  Stream *stream;
+  CUresult result = may_wait_for(handle, &stream);
+  return !result && cl_is_busy(stream, true) ? CUDA_ERROR_NOT_READY : result;
+}
+EXPORTED(cuStreamQuery, (Stream *stream), LOCKED(query(stream)))
+
+static CUresult wait_for(const void *handle) {
+  Stream *stream;
+  CUresult result = may_wait_for(handle, &stream);
+  if (!result) cl_wait_for_stream(stream);
+  return result;
+}
 
 static CUresult stream_synchronize(const void *stream) {
   CUresult result = LOCKED(wait_for(stream));
@@ -46,9 +58,23 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
     return cl_capture_node(stream, &parameters, NULL, NULL);
   }
   if (!cl_dependencies_copy(&event->work, &stream->next)) return CUDA_ERROR_OUT_OF_MEMORY;
+  cl_event_follow(event, NULL);
   event->captured = stream->capture->id;
   event->recorded = true;
   return CUDA_SUCCESS;
+}
+
+/* Records when earlier work of the stream is done. A blocking stream that has none does not wait for the legacy one here
+   (recorded on an H100, docs/hardware). */
+static CUresult record_in_order(Event *event, Stream *stream) {
+  cl_event_follow(event, NULL);
+  cl_event_stamp(event);
+  if (!cl_is_busy(stream, true)) return CUDA_SUCCESS;
+  Work *work;
+  NodeParameters parameters = {.type = NODE_RECORD, .event = event};
+  CUresult result = cl_queue(stream, &parameters, true, &work);
+  if (!result) cl_event_follow(event, work);
+  return result;
 }
 
 static CUresult record(void *handle, const Context *current, const void *stream_handle, unsigned flags) {
@@ -61,8 +87,7 @@ static CUresult record(void *handle, const Context *current, const void *stream_
   if (!cl_shares(stream->context ? stream->context : current, event->context)) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture) return record_captured(event, stream, flags == EXTERNAL);
   if (flags == EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
-  cl_event_stamp(event);
-  return CUDA_SUCCESS;
+  return record_in_order(event, stream);
 }
 
 static CUresult event_record(void *event, const void *stream, unsigned flags) {
@@ -101,6 +126,17 @@ static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
   return CUDA_SUCCESS;
 }
 
+static CUresult wait_in_order(Stream *stream, const Event *event) {
+  static const NodeParameters nothing = {.type = NODE_EMPTY};
+  if (!event->record) return CUDA_SUCCESS;
+  Work *work = cl_work_make(&nothing, stream->home);
+  if (!work) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!cl_work_in_order(work, stream, true) || !cl_work_after(work, event->record)) return CUDA_ERROR_OUT_OF_MEMORY;
+  cl_work_append(work, stream);
+  cl_work_start(work);
+  return CUDA_SUCCESS;
+}
+
 static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   Stream *stream;
   Event *event;
@@ -114,7 +150,8 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
     return cl_capture_node(stream, &parameters, NULL, NULL);
   }
   if (event->captured) return wait_captured(event, stream, cl_is_legacy(stream_handle));
-  if (!stream->capture || !event->recorded) return CUDA_SUCCESS;
+  if (!stream->capture) return wait_in_order(stream, event);
+  if (!event->recorded) return CUDA_SUCCESS;
   stream->capture->invalid = true;
   return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
@@ -138,22 +175,35 @@ static CUresult destroy_event(void *handle) {
   Event *event;
   CUresult result = find_event(handle, &event);
   if (!event) return result;
+  cl_event_follow(event, NULL);
   cl_event_free(event);
   return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuEventDestroy_v2, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 EXPORTED_CHECKED(cuEventDestroy, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 
-static CUresult wait_for_event(void *handle) {
-  Event *event;
-  CUresult result = find_event(handle, &event);
+static CUresult may_wait_for_event(void *handle, Event **event) {
+  CUresult result = find_event(handle, event);
   if (!result) result = cl_prohibited();
-  if (result || !event->captured) return result;
-  Capture *capture = cl_capture_numbered(event->captured);
+  if (result || !(*event)->captured) return result;
+  Capture *capture = cl_capture_numbered((*event)->captured);
   if (capture) capture->invalid = true;
   return CUDA_ERROR_CAPTURED_EVENT;
 }
-EXPORTED_CHECKED(cuEventQuery, (Event *event), cl_refuse_null(event), LOCKED(wait_for_event(event)))
+
+static CUresult query_event(void *handle) {
+  Event *event;
+  CUresult result = may_wait_for_event(handle, &event);
+  return !result && event->record ? CUDA_ERROR_NOT_READY : result;
+}
+EXPORTED_CHECKED(cuEventQuery, (Event *event), cl_refuse_null(event), LOCKED(query_event(event)))
+
+static CUresult wait_for_event(void *handle) {
+  Event *event;
+  CUresult result = may_wait_for_event(handle, &event);
+  if (!result && event->record) cl_wait_for(event->record);
+  return result;
+}
 
 static CUresult event_synchronize(void *event) {
   CUresult result = LOCKED(wait_for_event(event));
@@ -169,17 +219,37 @@ static CUresult check_pair(const Context *context, const void *event) {
   return cl_is_known_context(context) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+static CUresult record_all(Context *context, void *handle) {
+  CUresult result = record(handle, context, NULL, 0);
+  if (result || !cl_any_pending()) return result;
+  Event *event = cl_event(handle);
+  NodeParameters parameters = {.type = NODE_RECORD, .event = event};
+  Work *work = cl_work_make(&parameters, context);
+  if (!work || !cl_work_after_context(work, context)) return CUDA_ERROR_OUT_OF_MEMORY;
+  cl_event_follow(event, work);
+  cl_work_start(work);
+  return CUDA_SUCCESS;
+}
+
 static CUresult record_in_context(Context *context, void *handle) {
   CUresult result = check_pair(context, handle);
-  if (result) return result;
-  return LOCKED(record(handle, context, NULL, 0));
+  return result ? result : LOCKED(record_all(context, handle));
 }
 EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), record_in_context(context, event))
 
-static CUresult wait_in_context(Context *context, void *handle) {
+/* All streams of the context wait, also those whose work does not synchronize with the legacy one. */
+static CUresult wait_all(const Context *context, void *handle) {
+  Event *event;
+  CUresult result = may_wait_for_event(handle, &event);
+  for (Stream *stream = cl_first_stream(); stream && !result && event->record; stream = stream->behind)
+    if (stream->home == context) result = wait_in_order(stream, event);
+  Stream *legacy = cl_legacy_of(context);
+  return result || !legacy ? result : wait_in_order(legacy, event);
+}
+
+static CUresult wait_in_context(const Context *context, void *handle) {
   CUresult result = check_pair(context, handle);
-  if (result) return result;
-  return LOCKED(wait_for_event(handle));
+  return result ? result : LOCKED(wait_all(context, handle));
 }
 EXPORTED(cuCtxWaitEvent, (Context *context, Event *event), wait_in_context(context, event))
 
@@ -192,6 +262,7 @@ static CUresult elapsed(float *milliseconds, void *from, void *to) {
   if ((start->flags | end->flags) & EVENT_NO_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
   if (start->captured || end->captured) return CUDA_ERROR_CAPTURED_EVENT;
+  if (start->record || end->record) return CUDA_ERROR_NOT_READY;
   if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
   *milliseconds =
       (float)(end->time.tv_sec - start->time.tv_sec) * 1e3f + (float)(end->time.tv_nsec - start->time.tv_nsec) * 1e-6f;

@@ -6,6 +6,7 @@
 #include "capture.h"
 #include "contexts.h"
 #include "memory.h"
+#include "queues.h"
 #include "streams.h"
 
 /* CUstreamBatchMemOpType */
@@ -55,9 +56,9 @@ static bool holds(unsigned condition, uint64_t there, uint64_t value, bool wide)
   }
 }
 
-CUresult cl_do_operations(EventLine *line, unsigned count, const MemoryOperation *list) {
-  for (unsigned at = 0; at < count; at++) {
-    const MemoryOperation *one = list + at;
+CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned *position) {
+  for (; *position < count; ++*position) {
+    const MemoryOperation *one = list + *position;
     bool wide = one->operation == WAIT_64 || one->operation == WRITE_64;
     size_t size = wide ? 8 : 4;
     uint64_t there = 0, value = wide ? one->value : (uint32_t)one->value;
@@ -68,15 +69,22 @@ CUresult cl_do_operations(EventLine *line, unsigned count, const MemoryOperation
     if (one->operation != WAIT_32 && one->operation != WAIT_64) continue;
     if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
     if (cl_within(one->address, size)) memcpy(&there, (const void *)(uintptr_t)one->address, size);
-    if (!holds(one->flags, there, value, wide))
-      return cl_unsupported(
-          line, "the value that the stream waits for is not there, and this driver works in the call itself");
+    if (!holds(one->flags, there, value, wide)) return CUDA_ERROR_NOT_READY;
   }
   return CUDA_SUCCESS;
 }
 
-static CUresult operate(EventLine *line, const void *stream, unsigned count, const MemoryOperation *list,
-                        unsigned flags, bool first_version) {
+static bool is_busy(const void *handle) {
+  Stream *stream;
+  if (!cl_any_pending()) return false;
+  cl_streams_lock();
+  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
+  cl_streams_unlock(CUDA_SUCCESS);
+  return busy;
+}
+
+static CUresult operate(const void *stream, unsigned count, const MemoryOperation *list, unsigned flags,
+                        bool first_version) {
   bool captured;
   CUresult result;
   Context *context = cl_context(&result);
@@ -88,24 +96,26 @@ static CUresult operate(EventLine *line, const void *stream, unsigned count, con
   for (unsigned at = 0; !result && at < count; at++)
     if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
-  if (!captured) return cl_do_operations(line, count, list);
+  unsigned done = 0;
+  if (!captured && !is_busy(stream)) result = cl_do_operations(count, list, &done);
+  if (!captured && done == count) return result;
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
-  parameters.operations = (OperationsNode){context, count, (MemoryOperation *)(uintptr_t)list, 0};
-  return cl_capture(stream, &parameters);
+  parameters.operations = (OperationsNode){context, count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
+  return cl_submit(stream, &parameters);
 }
 EXPORTED(cuStreamBatchMemOp_v2, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),
-         operate(line, stream, count, list, flags, false))
+         operate(stream, count, list, flags, false))
 EXPORTED(cuStreamBatchMemOp, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),
-         operate(line, stream, count, list, flags, true))
+         operate(stream, count, list, flags, true))
 
 /* The functions for one operation, in both versions. */
 #define OPERATION(name, type, kind)                                                                                \
   EXPORTED(name, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                                \
-           operate(line, stream, 1,                                                                                \
+           operate(stream, 1,                                                                                \
                    &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
                    true))                                                                                          \
   EXPORTED(name##_v2, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                           \
-           operate(line, stream, 1,                                                                                \
+           operate(stream, 1,                                                                                \
                    &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
                    false))
 OPERATION(cuStreamWaitValue32, uint32_t, WAIT_32)
@@ -115,15 +125,27 @@ OPERATION(cuStreamWriteValue64, uint64_t, WRITE_64)
 
 /* -- calls of the host -- */
 
+typedef void Callback(Stream *, CUresult, void *);
+
 /* A callback gets the stream and a result, and cannot be captured. */
-static CUresult add_callback(Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags) {
-  if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
-  Stream *known;
-  CUresult result = cl_check_context();
-  if (!result) result = LOCKED(cl_refuse_captured(stream, &known));
+static CUresult queue_callback(Stream *handle, Callback *callback, void *data) {
+  Stream *stream;
+  Work *work;
+  CUresult result = cl_refuse_captured(handle, &stream);
   if (result) return result;
-  callback(stream, CUDA_SUCCESS, data);
-  return CUDA_SUCCESS;
+  NodeParameters parameters = {.type = WORK_CALLBACK, .host.data = data};
+  result = cl_queue(stream, &parameters, false, &work);
+  if (result) return result;
+  work->handle = handle;
+  work->callback = callback;
+  return result;
+}
+
+static CUresult add_callback(Stream *stream, Callback *callback, void *data, unsigned flags) {
+  if (!callback || flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = cl_check_context();
+  if (result) return result;
+  return LOCKED(queue_callback(stream, callback, data));
 }
 EXPORTED(cuStreamAddCallback,
          (Stream *stream, void (*callback)(Stream *, CUresult, void *), void *data, unsigned flags),
@@ -131,16 +153,8 @@ EXPORTED(cuStreamAddCallback,
 
 static CUresult launch_host_function(Stream *stream, void (*function)(void *), void *data) {
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  bool captured;
   CUresult result = cl_check_context();
-  if (!result) result = cl_enter_stream(stream, &captured);
-  if (result) return result;
-  if (!captured) {
-    function(data);
-    return CUDA_SUCCESS;
-  }
-  NodeParameters parameters = {.type = NODE_HOST, .host = {function, data}};
-  return cl_capture(stream, &parameters);
+  return result ? result : cl_submit(stream, &(NodeParameters){.type = NODE_HOST, .host = {function, data}});
 }
 EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data),
          launch_host_function(stream, function, data))

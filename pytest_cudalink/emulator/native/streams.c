@@ -10,9 +10,10 @@
 
 enum { NO_POLICY = -1 }; /* what a stream has until one is set (measured) */
 
-static Stream legacy = {.id = 1, .policy = NO_POLICY, .domains = {0, 1}},
-              per_thread = {.id = 2, .policy = NO_POLICY, .domains = {0, 1}};
+static Stream nowhere = {.policy = NO_POLICY, .domains = {0, 1}}; /* of a thread without a context */
 static Stream *streams;
+static _Thread_local Stream *own; /* the default streams of this thread, one for each context */
+static pthread_key_t own_key;     /* frees them when the thread ends */
 static Event *all_events;
 static Deferred *deferred, **last_deferred = &deferred;
 
@@ -43,15 +44,23 @@ void cl_defer(Deferred *call) {
 static void bury(const Context *context) {
   cl_streams_lock();
   for (Stream *stream = streams; stream; stream = stream->behind)
-    if (stream->context == context) stream->dead = true;
+    if (stream->home == context) stream->dead = true;
   for (Event *event = all_events; event; event = event->behind)
     if (event->context == context) event->dead = true;
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
+static void drop_own(void *first);
+
 __attribute__((constructor)) static void watch(void) {
   cl_open_in_children(&lock);
   cl_on_context_death(bury);
+  pthread_key_create(&own_key, drop_own);
+}
+
+void cl_streams_wait(pthread_cond_t *condition, const struct timespec *until) {
+  if (until) pthread_cond_timedwait(condition, &lock, until);
+  else pthread_cond_wait(condition, &lock);
 }
 
 /* -- what the next node depends on -- */
@@ -91,12 +100,47 @@ bool cl_dependencies_copy(Dependencies *to, const Dependencies *from) {
 
 /* -- streams -- */
 
-/* NULL and 1 are the legacy stream. */
-bool cl_is_legacy(const void *handle) { return (uintptr_t)handle < PER_THREAD; }
+static void enter(Stream *stream, Context *context) {
+  stream->home = context;
+  stream->id = cl_next_id();
+  stream->policy = NO_POLICY;
+  stream->domains[1] = 1;
+}
+
+static void enlist(Stream *stream) {
+  stream->behind = streams;
+  if (streams) streams->before = stream;
+  streams = stream;
+}
+
+bool cl_is_legacy(const void *handle) {
+  return handle ? (uintptr_t)handle == LEGACY : cl_stream_form != PER_THREAD_DEFAULT;
+}
+
+Stream *cl_legacy_of(const Context *context) { return context->legacy; }
+
+/* The default stream of the current context, or of this thread in it; made when first needed. */
+static Stream *default_stream(bool of_thread) {
+  CUresult state;
+  Context *context = cl_context(&state);
+  if (!context) return &nowhere;
+  if (!of_thread && context->legacy) return context->legacy;
+  for (Stream *stream = own; of_thread && stream; stream = stream->sibling)
+    if (stream->home == context && !stream->dead) return stream;
+  Stream *made = calloc(1, sizeof *made);
+  if (!made) return NULL;
+  enter(made, context);
+  made->is_legacy = !of_thread;
+  if (!of_thread) return context->legacy = made;
+  made->sibling = own;
+  own = made;
+  pthread_setspecific(own_key, made);
+  enlist(made);
+  return made;
+}
 
 Stream *cl_stream(const void *handle) {
-  if (cl_is_legacy(handle)) return &legacy;
-  if ((uintptr_t)handle == PER_THREAD) return &per_thread;
+  if ((uintptr_t)handle <= PER_THREAD) return default_stream(!cl_is_legacy(handle));
   return cl_handle_is(handle, HANDLE_STREAM) ? (Stream *)(uintptr_t)handle : NULL;
 }
 
@@ -120,12 +164,8 @@ static CUresult make_stream(Stream **out, unsigned flags, int priority, Context 
   stream->flags = flags;
   stream->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
   stream->context = context;
-  stream->id = cl_next_id();
-  stream->policy = NO_POLICY;
-  stream->domains[1] = 1;
-  stream->behind = streams;
-  if (streams) streams->before = stream;
-  streams = stream;
+  enter(stream, context);
+  enlist(stream);
   *out = stream;
   return CUDA_SUCCESS;
 }
@@ -150,12 +190,26 @@ EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, i
                  create_with_priority(line, stream, flags, priority))
 
 void cl_stream_free(Stream *stream) {
-  cl_handle_remove(stream, HANDLE_STREAM);
+  if (!stream->destroyed && stream->context) cl_handle_remove(stream, HANDLE_STREAM);
+  stream->destroyed = true;
+  if (stream->last) return; /* its work goes on */
   if (stream->before) stream->before->behind = stream->behind;
   else streams = stream->behind;
   if (stream->behind) stream->behind->before = stream->before;
   cl_dependencies_clear(&stream->next);
   free(stream);
+}
+
+/* The end of a thread, whose default streams nobody can use any more. */
+static void drop_own(void *first) {
+  cl_streams_lock();
+  for (Stream *stream = first, *next; stream; stream = next) {
+    next = stream->sibling;
+    if (stream->capture) continue; /* the capture knows it */
+    cl_stream_free(stream);
+  }
+  own = NULL;
+  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* -- events -- */

@@ -1,7 +1,8 @@
-/* The streams and events that are alive. Work is done when a call returns, unless its stream is captured. */
+/* The streams and events that are alive. */
 #ifndef CUDALINK_STREAMS_H
 #define CUDALINK_STREAMS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +14,7 @@
 
 typedef struct Node Node;
 typedef struct Capture Capture;
+typedef struct Work Work;
 
 /* CUgraphEdgeData */
 typedef struct {
@@ -43,13 +45,18 @@ struct Stream {
   int priority;
   uint64_t id;
   Context *context; /* NULL: a default stream, which is of the current one */
+  Context *home;    /* whose work it does */
+  bool is_legacy;
   bool dead;        /* its context is */
+  bool destroyed;   /* it has no handle, and is freed when its work is done */
+  Work *last;       /* of its work that is not done */
   Capture *capture; /* that it takes part in */
   Dependencies next;
   AttributeValue window; /* the attributes that have a value */
   int policy, domain;
   uint8_t domains[2];
   Stream *before, *behind; /* in the list of all */
+  Stream *sibling;         /* the next default stream of the same thread */
 };
 
 typedef struct Event Event;
@@ -60,6 +67,7 @@ struct Event {
   Context *context;
   uint64_t captured; /* number of the capture that it was last recorded in; 0: in none */
   Dependencies work; /* what it stands for in that capture */
+  Work *record;      /* that is not done, and records it */
   Event *before, *behind;
 };
 
@@ -80,6 +88,8 @@ struct Deferred {
   Deferred *next;
 };
 void cl_defer(Deferred *call);
+/* Waits for a condition, without the lock meanwhile; until a time (CLOCK_MONOTONIC), if it is not NULL. */
+void cl_streams_wait(pthread_cond_t *condition, const struct timespec *until);
 
 /* Under the lock: the stream of a handle, a default one too; NULL if there is none. */
 Stream *cl_stream(const void *handle);
@@ -87,10 +97,13 @@ Stream *cl_stream(const void *handle);
    answers for a default stream. */
 CUresult cl_stream_state(const void *handle, Stream **stream);
 Event *cl_event(const void *handle);
-/* The first of all streams but the default ones; the one behind it is its `behind`. */
+/* The first of all streams but the legacy ones; the one behind it is its `behind`. */
 Stream *cl_first_stream(void);
-enum { PER_THREAD = 2 }; /* the handle of each thread's default stream, of which this driver has one in all */
+enum { LEGACY = 1, PER_THREAD = 2 }; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
+/* Whether a handle is the legacy stream's in the current call: NULL is, unless the call has a `_ptsz` or `_ptds` name. */
 bool cl_is_legacy(const void *handle);
+/* The legacy stream of a context; NULL if nobody used it. */
+Stream *cl_legacy_of(const Context *context);
 void cl_stream_free(Stream *stream);
 void cl_event_free(Event *event);
 CUresult cl_event_make(unsigned flags, Context *context, Event **out);

@@ -2,13 +2,17 @@
 #ifndef CUDALINK_SYMBOLS_H
 #define CUDALINK_SYMBOLS_H
 
+#include <stdbool.h>
+
 #define SYMBOL_IDS_ONLY
 #include "names.inc"
 #undef SYMBOL_IDS_ONLY
 
 typedef struct {
   const char *name;
-  int since; /* driver version that introduced it; 0 where the headers do not say */
+  int since;  /* driver version that introduced it; 0 where the headers do not say */
+  bool waits;             /* for all unfinished work of the current context */
+  bool refuses_host_calls; /* whatever its arguments are */
 } Symbol;
 
 extern const Symbol cl_symbols[SYMBOL_COUNT];

@@ -111,8 +111,8 @@ static void streams(void) {
   OK(cuEventElapsedTime(&milliseconds, start, end));
   OK(cuStreamWaitEvent(stream, end, 0));
   OK(cuLaunchHostFunc(stream, count_call, &calls));
-  TRUE(calls == 1);
   OK(cuStreamSynchronize(stream));
+  TRUE(calls == 1);
   OK(cuStreamDestroy(stream));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuStreamDestroy(stream));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord(start, stream));

@@ -164,6 +164,7 @@ static void captures(CUstream stream) {
   TRUE(size == 2);
   OK(cuGraphInstantiate(&executable, graph, 0));
   OK(cuGraphLaunch(executable, stream));
+  OK(cuStreamSynchronize(stream));
   TRUE(calls == 1);
   OK(cuGraphExecDestroy(executable));
   OK(cuGraphDestroy(graph));

@@ -1,0 +1,34 @@
+/* Doing work of queues, when everything before it is done. */
+#include "allocations.h"
+#include "capture.h"
+#include "copies.h"
+#include "graph_memory.h"
+#include "memory.h"
+#include "queues.h"
+#include "stream_operations.h"
+
+static CUresult give(GraphMemory *memory) {
+  if (!memory->live) return CUDA_ERROR_INVALID_VALUE;
+  cl_graph_memory_give(memory);
+  return CUDA_SUCCESS;
+}
+
+static CUresult run(Work *work, bool locked) {
+  NodeParameters *parameters = &work->parameters;
+  const FillNode *fill = &parameters->fill;
+  const HostNode *host = &parameters->host;
+  switch (parameters->type) {
+    case NODE_COPY: return cl_copy_box(&parameters->copy.box);
+    case NODE_FILL: return cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
+    case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
+    case WORK_CALLBACK: work->callback(work->handle, CUDA_SUCCESS, host->data); return CUDA_SUCCESS;
+    case NODE_ALLOCATE: return LOCKED(cl_graph_memory_take(work->handle));
+    case NODE_FREE: return LOCKED(give(work->handle));
+    case NODE_MEMORY_OPERATIONS:
+      return cl_do_operations(parameters->operations.count, parameters->operations.list, &work->position);
+    case WORK_FREE: return cl_free_in_order(parameters->address);
+    default: (void)locked; return CUDA_SUCCESS;
+  }
+}
+
+__attribute__((constructor)) static void serve(void) { cl_on_work(run); }

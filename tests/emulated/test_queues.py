@@ -1,0 +1,497 @@
+"""Queues of streams on the emulated driver: closed gates, order, host functions, default streams of threads."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import pytest_cudalink
+
+__all__ = ()
+
+Check = Callable[..., str]
+TABLE = tomllib.loads(
+    (Path(pytest_cudalink.__file__).parent / "data/emulator/synchronization.toml").read_text(encoding="utf-8")
+)
+
+#: Streams, memory of each kind, and gates: a stream stands at one until it is opened.
+GATES = """
+import itertools, threading
+context = start()
+def stream(flags=0):
+    made = c_void_p()
+    ok(cuda.cuStreamCreate(byref(made), flags))
+    return made
+def event(flags=0):
+    made = c_void_p()
+    ok(cuda.cuEventCreate(byref(made), flags))
+    return made
+def pinned(size=4096):
+    made = c_void_p()
+    ok(cuda.cuMemHostAlloc(byref(made), c_size_t(size), 0))
+    return made.value
+def managed(size=4096):
+    made = c_uint64()
+    ok(cuda.cuMemAllocManaged(byref(made), c_size_t(size), 1))
+    return made.value
+pages = []
+def pageable(size=4096):
+    pages.append(create_string_buffer(size))
+    return addressof(pages[-1])
+words, numbers = pinned(), itertools.count()
+class Gate:
+    def __init__(self, at, name="cuStreamWaitValue32_v2"):
+        self.word = c_uint.from_address(words + 4 * next(numbers))
+        self.address = c_uint64(addressof(self.word))
+        ok(getattr(cuda, name)(at, self.address, 1, 0))
+    def open(self):
+        self.word.value = 1
+HOST = CFUNCTYPE(None, c_void_p)
+blocking, other, apart, legacy, own = stream(), stream(), stream(1), c_void_p(1), c_void_p(2)
+memory = allocate(4096)
+def fill(at, value=1, to=memory):
+    return cuda.cuMemsetD8Async(c_uint64(to), value, c_size_t(64), at)
+def read(of=memory):
+    into = create_string_buffer(1)
+    ok(cuda.cuMemcpyDtoHAsync_v2(into, c_uint64(of), c_size_t(1), stream(1)))
+    return into.raw[0]
+def in_thread(call):
+    answers = []
+    thread = threading.Thread(target=lambda: (ok(cuda.cuCtxSetCurrent(context)), answers.append(call())))
+    thread.start()
+    return thread, answers
+def waits(gate, call):
+    thread, answers = in_thread(call)
+    thread.join(0.03)
+    waited = thread.is_alive()
+    gate.open()
+    thread.join()
+    ok(answers[0])
+    return waited
+"""
+
+
+@pytest.fixture
+def gates(check: Check) -> Check:
+    """Run a program with the names of `GATES`."""
+    return lambda program, **options: check(GATES + program, **options)
+
+
+def test_order_in_a_stream(gates: Check) -> None:
+    """A stream at a closed gate is not ready, does nothing behind it, and does all of it once the gate is open."""
+    gates(
+        """
+gate = Gate(apart)
+ok(fill(apart, 7))
+done = event()
+ok(cuda.cuEventRecord(done, apart))
+assert (cuda.cuStreamQuery(apart), cuda.cuEventQuery(done), read()) == (600, 600, 0)
+assert cuda.cuEventElapsedTime(byref(c_float()), done, done) == 600
+assert cuda.cuStreamQuery(other) == cuda.cuStreamQuery(None) == 0
+gate.open()
+ok(cuda.cuEventSynchronize(done))
+assert (cuda.cuStreamQuery(apart), read()) == (0, 7)
+"""
+    )
+
+
+def test_a_write_opens_a_gate(gates: Check) -> None:
+    """A value that another stream writes lets a waiting one go on, also in a batch; 64 bits, and every condition."""
+    gates(
+        """
+gate = Gate(apart)
+ok(fill(apart, 3))
+ok(cuda.cuStreamWriteValue32_v2(other, gate.address, 1, 0))
+ok(cuda.cuStreamSynchronize(apart))
+assert read() == 3
+wide = c_uint64.from_address(words + 2048)
+ok(cuda.cuStreamWaitValue64_v2(apart, c_uint64(addressof(wide)), c_uint64(2**40), 0))
+ok(cuda.cuStreamWriteValue32_v2(apart, gate.address, 9, 0))
+assert (cuda.cuStreamQuery(apart), gate.word.value) == (600, 1)
+wide.value = 2**40 + 5
+ok(cuda.cuStreamSynchronize(apart))
+assert gate.word.value == 9
+"""
+    )
+
+
+def test_the_legacy_stream(gates: Check) -> None:
+    """It waits for blocking streams, and they wait for it, but not for each other; none waits for a non-blocking one.
+
+    An event on a blocking stream without work of its own does not wait for the legacy one (recorded on an H100).
+    """
+    gates(
+        """
+def behind(gated, asked, work=True):
+    gate = Gate(gated)
+    if work:
+        ok(fill(asked))
+    code = cuda.cuStreamQuery(asked)
+    gate.open()
+    ok(cuda.cuCtxSynchronize())
+    return code
+assert [behind(blocking, one) for one in (legacy, other, own, apart)] == [600, 0, 0, 0]
+assert [behind(legacy, one) for one in (blocking, own, apart)] == [600, 600, 0]
+assert [behind(own, one) for one in (legacy, blocking, apart)] == [600, 0, 0]
+assert [behind(apart, one) for one in (legacy, blocking, own)] == [0, 0, 0]
+assert [behind(legacy, one, False) for one in (blocking, own)] == [0, 0]
+assert behind(blocking, legacy, False) == 600
+gate, late = Gate(legacy), event()
+ok(cuda.cuEventRecord(late, blocking))
+assert cuda.cuEventQuery(late) == 0
+gate.open()
+gate = Gate(blocking)
+ok(cuda.cuEventRecord(late, legacy))
+assert cuda.cuEventQuery(late) == 600
+gate.open()
+ok(cuda.cuEventSynchronize(late))
+"""
+    )
+
+
+def test_events_between_streams(gates: Check) -> None:
+    """A stream waits for an event as it was recorded then; a later record, or its end, changes nothing for the wait."""
+    gates(
+        """
+gate, done = Gate(apart), event()
+second = stream(1)
+ok(cuda.cuEventRecord(done, apart))
+ok(cuda.cuStreamWaitEvent(second, done, 0))
+ok(fill(second, 5))
+ok(cuda.cuEventRecord(done, stream(1)))
+ok(cuda.cuEventQuery(done))
+ok(cuda.cuEventDestroy_v2(done))
+assert (cuda.cuStreamQuery(second), read()) == (600, 0)
+gate.open()
+ok(cuda.cuStreamSynchronize(second))
+assert read() == 5
+gate, done = Gate(apart), event()
+ok(cuda.cuCtxRecordEvent(context, done))
+assert cuda.cuEventQuery(done) == 600
+ok(cuda.cuCtxWaitEvent(context, done))
+ok(fill(second, 6))
+assert cuda.cuStreamQuery(second) == 600
+gate.open()
+ok(cuda.cuCtxSynchronize())
+assert (cuda.cuEventQuery(done), read()) == (0, 6)
+"""
+    )
+
+
+def test_destroying_what_is_pending(gates: Check) -> None:
+    """A stream or an executable graph that is destroyed does its work all the same; a context waits for its own."""
+    gates(
+        """
+gone = stream(1)
+gate = Gate(gone)
+ok(fill(gone, 9))
+ok(cuda.cuStreamDestroy_v2(gone))
+assert cuda.cuStreamQuery(gone) == 400
+gate.open()
+ok(cuda.cuCtxSynchronize())
+assert read() == 9
+made = c_void_p()
+ok(cuda.cuCtxCreate_v2(byref(made), 0, 0))
+inside = stream(1)
+gate = Gate(inside)
+def destroy():
+    return cuda.cuCtxDestroy_v2(made)
+assert waits(gate, destroy)
+assert cuda.cuStreamQuery(inside) == 201
+"""
+    )
+
+
+def test_host_functions(gates: Check) -> None:
+    """They run in order, on one thread that is not the caller's, while the caller may hold a lock that they take."""
+    gates(
+        """
+lock, calls, threads = threading.Lock(), [], set()
+@HOST
+def call(data):
+    threads.add(threading.get_ident())
+    with lock:
+        calls.append(data)
+with lock:
+    for number in range(1, 4):
+        ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(number)))
+    ok(cuda.cuLaunchHostFunc(blocking, call, c_void_p(4)))
+    assert cuda.cuStreamQuery(apart) == 600
+ok(cuda.cuStreamSynchronize(apart))
+ok(cuda.cuStreamSynchronize(blocking))
+assert [one for one in calls if one < 4] == [1, 2, 3] and sorted(calls) == [1, 2, 3, 4]
+assert len(threads) == 1 and threads != {threading.get_ident()}
+CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
+@CALLBACK
+def back(*arguments):
+    calls.append(arguments)
+ok(cuda.cuStreamAddCallback(apart, back, c_void_p(7), 0))
+ok(fill(apart, 4))
+ok(cuda.cuStreamSynchronize(apart))
+assert (calls[-1], read()) == ((apart.value, 0, 7), 4)
+"""
+    )
+
+
+def test_a_gate_opens_during_a_host_function(gates: Check) -> None:
+    """Other streams go on while a host function runs; other host functions do not."""
+    gates(
+        """
+gate, flag = Gate(apart), c_uint.from_address(words + 2048)
+ok(cuda.cuStreamWriteValue32_v2(apart, c_uint64(addressof(flag)), 7, 0))
+order = []
+@HOST
+def first(data):
+    gate.open()
+    while flag.value != 7:
+        pass
+    order.append(1)
+second = HOST(lambda data: order.append(2))
+ok(cuda.cuLaunchHostFunc(blocking, first, None))
+ok(cuda.cuLaunchHostFunc(other, second, None))
+ok(cuda.cuCtxSynchronize())
+assert order == [1, 2]
+"""
+    )
+
+
+def test_the_driver_in_a_host_function(gates: Check) -> None:
+    """No context is current there and functions are refused by 800; streams and events may be asked, as on an H100."""
+    gates(
+        """
+answers = {}
+@HOST
+def call(data):
+    answers.update(
+        current=cuda.cuCtxGetCurrent(byref(c_void_p())), set=cuda.cuCtxSetCurrent(context),
+        attribute=cuda.cuDeviceGetAttribute(byref(c_int()), 16, 0),
+        pointer=cuda.cuPointerGetAttribute(byref(c_int()), 2, c_uint64(memory)),
+        allocation=cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(64)), free=cuda.cuMemFree_v2(c_uint64(memory)),
+        legacy=cuda.cuStreamQuery(None), stream=cuda.cuStreamQuery(other), event=cuda.cuEventQuery(done),
+        version=cuda.cuDriverGetVersion(byref(c_int())),
+    )
+    answers["note"] = last_note("cuMemFree_v2")
+def last_note(name):
+    return [one for one in events() if one["call"] == name][-1]["note"]
+done = event()
+ok(cuda.cuLaunchHostFunc(apart, call, None))
+ok(cuda.cuStreamSynchronize(apart))
+note = answers.pop("note")
+permitted = {name for name, code in answers.items() if code == 0}
+assert permitted == {"stream", "event", "version"} and set(answers.values()) == {0, 800}, answers
+assert note == "a host function or a callback must not call the driver"
+ok(cuda.cuMemFree_v2(c_uint64(memory)))
+"""
+    )
+
+
+def test_default_streams_of_threads(gates: Check) -> None:
+    """Each thread has its own, by handle 2 and by the `_ptsz` names; cuGetProcAddress gives those on request."""
+    gates(
+        """
+def identity(handle, suffix=""):
+    number = c_uint64()
+    ok(getattr(cuda, "cuStreamGetId" + suffix)(handle, byref(number)))
+    return number.value
+assert identity(None, "_ptsz") == identity(own) != identity(None) == identity(legacy)
+found = []
+thread, answers = in_thread(lambda: found.append(identity(own)) or cuda.cuStreamQuery(own))
+thread.join()
+assert found[0] not in (identity(own), identity(legacy))
+gate = Gate(None, "cuStreamWaitValue32_v2_ptsz")
+assert (cuda.cuStreamQuery(own), cuda.cuStreamQuery_ptsz(None), cuda.cuStreamQuery(blocking)) == (600, 600, 0)
+thread, answers = in_thread(lambda: cuda.cuStreamQuery(own))
+thread.join()
+assert answers == [0]
+gate.open()
+ok(cuda.cuStreamSynchronize_ptsz(None))
+address = c_void_p()
+ok(cuda.cuGetProcAddress_v2(b"cuStreamGetId", byref(address), 13000, c_uint64(2), None))
+number = c_uint64()
+ok(CFUNCTYPE(c_int, c_void_p, c_void_p)(address.value)(None, byref(number)))
+assert number.value == identity(own)
+"""
+    )
+
+
+def test_captures_of_default_streams(gates: Check) -> None:
+    """Two threads capture their default streams side by side, and the `_ptsz` forms do not touch another stream's."""
+    gates(
+        """
+graph = c_void_p()
+def capture():
+    ok(cuda.cuStreamBeginCapture_v2(own, 1))
+    ok(fill(own))
+    return cuda.cuStreamEndCapture(own, byref(c_void_p()))
+ok(cuda.cuStreamBeginCapture_v2(own, 1))
+thread, answers = in_thread(capture)
+thread.join()
+assert answers == [0]
+ok(cuda.cuStreamEndCapture(own, byref(graph)))
+ok(cuda.cuStreamBeginCapture_v2(blocking, 1))
+ok(cuda.cuMemsetD8Async_ptsz(c_uint64(memory), 1, c_size_t(4), None))
+ok(cuda.cuStreamEndCapture(blocking, byref(graph)))
+"""
+    )
+
+
+def test_graphs(gates: Check) -> None:
+    """A graph with host functions and gates keeps its edges; launches of one executable graph run one after another."""
+    gates(
+        """
+calls = []
+call = HOST(calls.append)
+graph, executable = c_void_p(), c_void_p()
+word = c_uint.from_address(words + 2048)
+second = stream(1)
+fork, join = event(), event()
+ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
+ok(cuda.cuEventRecord(fork, apart))
+ok(cuda.cuStreamWaitEvent(second, fork, 0))
+ok(cuda.cuStreamWaitValue32_v2(second, c_uint64(addressof(word)), 1, 0))
+ok(cuda.cuLaunchHostFunc(second, call, c_void_p(2)))
+ok(cuda.cuEventRecord(join, second))
+ok(fill(apart, 8))
+ok(cuda.cuStreamWaitEvent(apart, join, 0))
+ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
+ok(cuda.cuStreamEndCapture(apart, byref(graph)))
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+ok(cuda.cuGraphLaunch(executable, apart))
+ok(cuda.cuGraphLaunch(executable, stream(1)))
+ok(cuda.cuGraphExecDestroy(executable))
+while read() != 8:
+    pass
+assert (cuda.cuStreamQuery(apart), calls) == (600, [1])
+word.value = 1
+ok(cuda.cuCtxSynchronize())
+assert calls == [1, 2, 3, 1, 2, 3]
+"""
+    )
+
+
+def test_pools(gates: Check) -> None:
+    """What is freed in a stream is dead at once for callers, and serves the work before the free (recorded: 1, 1)."""
+    gates(
+        """
+there = c_uint64()
+gate = Gate(apart)
+ok(cuda.cuMemAllocAsync(byref(there), c_size_t(64), apart))
+ok(fill(apart, 6, there.value))
+into = pinned()
+ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(into), there, c_size_t(64), apart))
+ok(cuda.cuMemFreeAsync(there, apart))
+assert cuda.cuMemcpyDtoHAsync_v2(c_void_p(into), there, c_size_t(64), apart) == 1
+assert cuda.cuMemFreeAsync(there, apart) == 1
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+assert c_ubyte.from_address(into).value == 6
+"""
+    )
+
+
+@pytest.mark.parametrize(("form", "source", "target", "behaviour"), [tuple(row) for row in TABLE["copies"]["rows"]])
+def test_rows_of_copies(gates: Check, form: str, source: str, target: str, behaviour: str) -> None:
+    """A copy waits for its stream in the call, or not, by the memory that it reads and writes."""
+    gates(
+        f"""
+make = dict(pageable=pageable, pinned=pinned, device=lambda: allocate(4096), managed=managed)
+source, target = make["{source}"](), make["{target}"]()
+ok(cuda.cuMemsetD8_v2(c_uint64(source), 5, c_size_t(64)) if "{source}" != "pageable" else memset(source, 5, 64) * 0)
+gate = Gate(blocking)
+def copy():
+    arguments = c_uint64(target), c_uint64(source), c_size_t(64)
+    return cuda.cuMemcpyAsync(*arguments, blocking) if "{form}" == "asynchronous" else cuda.cuMemcpy(*arguments)
+if "{behaviour}" == "caller":
+    assert waits(gate, copy)
+else:
+    ok(copy())
+    assert cuda.cuStreamQuery(blocking if "{form}" == "asynchronous" else None) == 600
+    if "{behaviour}" == "staged":
+        memset(source, 6, 64)
+    gate.open()
+    ok(cuda.cuCtxSynchronize())
+into = create_string_buffer(64)
+ok(cuda.cuMemcpy(c_uint64(addressof(into)), c_uint64(target), c_size_t(64)))
+assert into.raw == b"\\x05" * 64
+""".replace("memset(source, 5, 64) * 0", "0 * memset(source, 5, 64)")
+    )
+
+
+@pytest.mark.parametrize(("form", "place", "behaviour"), [tuple(row) for row in TABLE["fillings"]["rows"]])
+def test_rows_of_fillings(gates: Check, form: str, place: str, behaviour: str) -> None:
+    """Filling memory waits for its stream in the call, or not, by the memory."""
+    gates(
+        f"""
+address = dict(pinned=pinned, device=lambda: allocate(4096), managed=managed)["{place}"]()
+gate = Gate(blocking)
+def set_memory():
+    arguments = c_uint64(address), 5, c_size_t(64)
+    return cuda.cuMemsetD8Async(*arguments, blocking) if "{form}" == "asynchronous" else cuda.cuMemsetD8_v2(*arguments)
+if "{behaviour}" == "caller":
+    assert waits(gate, set_memory)
+else:
+    ok(set_memory())
+    assert cuda.cuStreamQuery(blocking if "{form}" == "asynchronous" else None) == 600
+    gate.open()
+    ok(cuda.cuCtxSynchronize())
+assert read(address) == 5
+"""
+    )
+
+
+def test_functions_that_wait_for_the_context(gates: Check) -> None:
+    """Freeing memory and loading a module wait for every stream of the context, also a non-blocking one."""
+    gates(
+        """
+module = c_void_p()
+image = small_ptx()
+calls = (
+    lambda: cuda.cuMemFree_v2(c_uint64(allocate(64))), lambda: cuda.cuMemFreeHost(c_uint64(pinned())),
+    lambda: cuda.cuModuleLoadData(byref(module), image), lambda: cuda.cuModuleUnload(module),
+    lambda: cuda.cuCtxSynchronize(),
+)
+for call in calls:
+    assert waits(Gate(apart), call)
+"""
+    )
+
+
+def test_a_forked_child(gates: Check) -> None:
+    """A child that is forked while work is pending has neither the work nor the engine, and ends."""
+    gates(
+        """
+import os
+gate = Gate(apart)
+ok(fill(apart, 2))
+child = os.fork()
+if not child:
+    os._exit(0 if cuda.cuStreamQuery(apart) == 3 else 1)
+assert os.waitpid(child, 0)[1] == 0
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+assert read() == 2
+"""
+    )
+
+
+def test_the_end_of_a_process(on_driver) -> None:
+    """A process ends while work waits at a gate and a host function runs."""
+    program = (
+        "from tests.emulated.cu import *\nfrom ctypes import *\n"
+        + GATES
+        + """
+Gate(apart)
+ok(fill(apart, 2))
+running = threading.Event()
+never = threading.Event()
+call = HOST(lambda data: (running.set(), never.wait()))
+ok(cuda.cuLaunchHostFunc(blocking, call, None))
+running.wait()
+"""
+    )
+    done = on_driver("13.0", "-c", program, fresh=True)
+    assert (done.returncode, done.stderr) == (0, "")
