@@ -128,7 +128,7 @@ def many_threads(program: Path, rounds: int, env: dict[str, str], libraries: Pat
 
 
 #: Programs in which several threads use one part of the API each.
-EXERCISES = ("graphs", "memory", "objects")
+EXERCISES = ("graphs", "memory", "objects", "queues")
 
 
 def exercise(

@@ -57,11 +57,13 @@ static void nodes(CUstream stream) {
   OK(cuGraphMemsetNodeSetParams(found, &fill));
   OK(cuGraphInstantiate(&executable, graph, 0));
   OK(cuGraphLaunch(executable, stream));
+  OK(cuStreamSynchronize(stream));
   TRUE(back[0] == 7 && back[15] == 7 && calls == 1);
   CUgraphExecUpdateResultInfo update;
   OK(cuGraphExecUpdate(executable, clone, &update));
   OK(cuGraphDestroy(clone));
   OK(cuGraphLaunch(executable, stream));
+  OK(cuStreamSynchronize(stream));
   TRUE(back[0] == 8 && calls == 2);
   OK(cuGraphDestroyNode(copied));
   OK(cuGraphDestroy(child));
