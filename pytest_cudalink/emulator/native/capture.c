@@ -328,20 +328,14 @@ void cl_capture_abandon(Stream *stream) {
   cl_graph_free(graph);
 }
 
-static bool joined(const Capture *capture, const Node *node) {
-  const Dependencies *last = &capture->origin->next;
-  for (size_t at = 0; at < last->count; at++)
-    if (cl_depends_on(last->nodes[at], node)) return true;
-  return false;
-}
-
 static bool all_joined(const Capture *capture) {
+  cl_mark_needed(capture->graph, &capture->origin->next);
   for (size_t at = 0; at < capture->left.count; at++)
-    if (cl_node(capture->left.nodes[at]) && !joined(capture, capture->left.nodes[at])) return false;
+    if (cl_node(capture->left.nodes[at]) && !capture->left.nodes[at]->mark) return false;
   for (Stream *stream = cl_first_stream(); stream; stream = stream->behind) {
     if (stream->capture != capture || stream == capture->origin) continue;
     for (size_t at = 0; at < stream->next.count; at++)
-      if (!joined(capture, stream->next.nodes[at])) return false;
+      if (!stream->next.nodes[at]->mark) return false;
   }
   return true;
 }

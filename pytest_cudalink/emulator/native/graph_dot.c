@@ -32,9 +32,8 @@ static void print_graph(FILE *file, const Graph *graph, unsigned flags) {
   unsigned id = (unsigned)graph->id;
   fprintf(file, "subgraph cluster_%u {\nlabel=\"graph_%u\" graph[style=\"dashed\"];\n", id, id);
   for (size_t at = 0; at < graph->count; at++) print_node(file, graph->nodes[at], flags);
-  for (size_t at = 0; at < graph->edge_count; at++)
-    fprintf(file, "\"graph_%u_node_%u\" -> \"graph_%u_node_%u\";\n", id, graph->edges[at].from->local, id,
-            graph->edges[at].to->local);
+  for (const Edge *edge = graph->edges.first; edge; edge = edge->behind[EDGES_OF_GRAPH])
+    fprintf(file, "\"graph_%u_node_%u\" -> \"graph_%u_node_%u\";\n", id, edge->from->local, id, edge->to->local);
   for (size_t at = 0; at < graph->count; at++) {
     const NodeParameters *parameters = &graph->nodes[at]->parameters;
     if (parameters->type == NODE_CHILD) print_graph(file, parameters->child.graph, flags);

@@ -32,8 +32,8 @@ static bool runs_on_device(int type) {
   return type == NODE_KERNEL || type == NODE_COPY || type == NODE_FILL || type == NODE_CHILD;
 }
 
-/* Checks a graph and those within it. */
-static CUresult check(const Graph *graph, Instantiation *how) {
+/* Checks a graph, but for those within it. */
+static CUresult check_outer(const Graph *graph, Instantiation *how) {
   how->result = INVALID_STRUCTURE;
   Node **order = malloc((graph->count + 1) * sizeof *order);
   if (!order) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -46,19 +46,18 @@ static CUresult check(const Graph *graph, Instantiation *how) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   how->result = DONE;
-  CUresult result = CUDA_SUCCESS;
-  for (size_t at = 0; at < graph->count && !result; at++) {
-    Node *node = graph->nodes[at];
-    const NodeParameters *parameters = &node->parameters;
-    if (how->flags & DEVICE_LAUNCH && !runs_on_device(parameters->type)) {
+  for (size_t at = 0; how->flags & DEVICE_LAUNCH && at < graph->count; at++)
+    if (!runs_on_device(graph->nodes[at]->parameters.type)) {
       how->result = OPERATION_NOT_SUPPORTED;
-      how->failed = node;
+      how->failed = graph->nodes[at];
       return CUDA_ERROR_INVALID_VALUE;
     }
-    if (parameters->type == NODE_CHILD) result = check(parameters->child.graph, how);
-    for (unsigned body = 0; parameters->type == NODE_CONDITIONAL && body < parameters->conditional.size; body++)
-      if (!result) result = check(parameters->conditional.bodies[body], how);
-  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult check(Graph *graph, Instantiation *how) {
+  CUresult result = CUDA_SUCCESS;
+  for (Graph *one = graph; one && !result; one = cl_graph_behind(graph, one)) result = check_outer(one, how);
   return result;
 }
 
@@ -202,51 +201,38 @@ static bool differs(UpdateResult *how, int result, Node *node, Node *from) {
   return true;
 }
 
-/* The dependency of a node, by number; NULL behind the last. */
-static Node *dependency(const Graph *graph, const Node *node, size_t number) {
-  for (size_t at = 0; at < graph->edge_count; at++)
-    if (graph->edges[at].to == node && !number--) return graph->edges[at].from;
-  return NULL;
-}
-
-/* Whether a graph differs from an executable one in more than parameters that may change; nodes are paired in the order
-   of their making. */
-static bool graphs_differ(const Graph *old, const Graph *fresh, UpdateResult *how) {
+/* Whether a graph, but for those within it, differs from an executable one in more than parameters that may change;
+   nodes are paired in the order of their making. */
+static bool outer_differs(const Graph *old, const Graph *fresh, UpdateResult *how) {
   if (old->count != fresh->count) return differs(how, TOPOLOGY_CHANGED, NULL, NULL);
-  for (size_t at = 0; at < old->count; at++) old->nodes[at]->mark = fresh->nodes[at]->mark = at;
   for (size_t at = 0; at < old->count; at++) {
-    Node *was = old->nodes[at], *is = fresh->nodes[at], *before, *now;
+    Node *was = old->nodes[at], *is = fresh->nodes[at];
     if (was->parameters.type != is->parameters.type) return differs(how, TYPE_CHANGED, is, NULL);
-    for (size_t number = 0;; number++) {
-      before = dependency(old, was, number);
-      now = dependency(fresh, is, number);
-      if (!before && !now) break;
-      if (!before || !now) return differs(how, TOPOLOGY_CHANGED, is, NULL);
-      if (before->mark != now->mark) return differs(how, TOPOLOGY_CHANGED, is, now);
-    }
+    const Edge *before = was->into.first, *now = is->into.first;
+    for (; before && now; before = before->behind[EDGES_INTO], now = now->behind[EDGES_INTO])
+      if (before->from->place != now->from->place) return differs(how, TOPOLOGY_CHANGED, is, now->from);
+    if (before || now) return differs(how, TOPOLOGY_CHANGED, is, NULL);
   }
   for (size_t at = 0; at < old->count; at++) {
     const NodeParameters *was = &old->nodes[at]->parameters, *is = &fresh->nodes[at]->parameters;
     if (!cl_parameters_may_become(was, is, false)) return differs(how, PARAMETERS_CHANGED, fresh->nodes[at], NULL);
-    if (was->type == NODE_CHILD && graphs_differ(was->child.graph, is->child.graph, how)) return true;
-    for (unsigned body = 0; was->type == NODE_CONDITIONAL && body < was->conditional.size; body++)
-      if (graphs_differ(was->conditional.bodies[body], is->conditional.bodies[body], how)) return true;
   }
   return false;
 }
 
-/* Exchanges the parameters of two graphs of one shape. */
-static void exchange(Graph *old, Graph *fresh) {
+/* Graphs whose outer ones are alike own the same number of graphs, in the same order. */
+static bool graphs_differ(Graph *old, Graph *fresh, UpdateResult *how) {
+  for (Graph *was = old, *is = fresh; was; was = cl_graph_behind(old, was), is = cl_graph_behind(fresh, is))
+    if (outer_differs(was, is, how)) return true;
+  return false;
+}
+
+static void exchange_outer(Graph *old, Graph *fresh) {
   for (size_t at = 0; at < old->count; at++) {
     Node *was = old->nodes[at], *is = fresh->nodes[at];
     NodeParameters kept = was->parameters;
-    if (kept.type == NODE_CHILD) {
-      exchange(kept.child.graph, is->parameters.child.graph);
-      continue;
-    }
+    if (kept.type == NODE_CHILD) continue;
     if (kept.type == NODE_CONDITIONAL) {
-      for (unsigned body = 0; body < kept.conditional.size; body++)
-        exchange(kept.conditional.bodies[body], is->parameters.conditional.bodies[body]);
       const Conditional *from = (const Conditional *)(uintptr_t)is->parameters.conditional.handle;
       Conditional *to = (Conditional *)(uintptr_t)kept.conditional.handle;
       to->value = from->value;
@@ -259,6 +245,12 @@ static void exchange(Graph *old, Graph *fresh) {
   UserReference *users = old->users;
   old->users = fresh->users;
   fresh->users = users;
+}
+
+/* Exchanges the parameters of two graphs of one shape. */
+static void exchange(Graph *old, Graph *fresh) {
+  for (Graph *was = old, *is = fresh; was; was = cl_graph_behind(old, was), is = cl_graph_behind(fresh, is))
+    exchange_outer(was, is);
 }
 
 static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
@@ -312,7 +304,7 @@ static CUresult put(void *executable, void *handle, NodeParameters *parameters) 
 /* A child takes the parameters of a graph of the same shape. */
 static CUresult put_child(void *executable, void *handle, void *child) {
   const Node *node = stand_in(executable, handle);
-  const Graph *fresh = cl_graph(child);
+  Graph *fresh = cl_graph(child);
   UpdateResult how;
   if (cl_node(handle) && fresh && cl_graph_is_unique(fresh)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   if (!node || !fresh || node->parameters.type != NODE_CHILD) return CUDA_ERROR_INVALID_VALUE;

@@ -81,12 +81,10 @@ static CUresult get_nodes(void *handle, Node **nodes, size_t *count, bool roots)
   const Graph *graph = cl_graph(handle);
   if (!graph || !count || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = nodes, .room = nodes ? *count : 0};
-  for (size_t at = 0; at < graph->count; at++) graph->nodes[at]->mark = 0;
-  for (size_t at = 0; roots && at < graph->edge_count; at++) graph->edges[at].to->mark = 1;
   /* roots come with the youngest first (measured) */
   for (size_t at = 0; at < graph->count; at++) {
     Node *node = graph->nodes[roots ? graph->count - 1 - at : at];
-    if (!node->mark) put(&list, node, NULL, no_data);
+    if (!roots || !node->into.first) put(&list, node, NULL, no_data);
   }
   return finish(&list, count);
 }
@@ -94,16 +92,11 @@ EXPORTED(cuGraphGetNodes, (Graph * graph, Node **nodes, size_t *count), LOCKED(g
 EXPORTED(cuGraphGetRootNodes, (Graph * graph, Node **nodes, size_t *count),
          LOCKED(get_nodes(graph, nodes, count, true)))
 
-typedef enum { ALL, INTO, OUT_OF } Which;
-
-/* The edges of a graph, or of one node of it. */
-static CUresult get_edges(const Graph *graph, const Node *node, Which which, List *list, size_t *count, bool lossy) {
-  for (size_t at = 0; at < graph->edge_count; at++) {
-    const Edge *edge = graph->edges + at;
-    if (which == INTO && edge->to != node) continue;
-    if (which == OUT_OF && edge->from != node) continue;
+/* Lists edges: those of a graph, or of one node of it. */
+static CUresult get_edges(const Edge *first, EdgeList of, List *list, size_t *count, bool lossy) {
+  for (const Edge *edge = first; edge; edge = edge->behind[of]) {
     if (lossy && list->nodes && !is_plain(edge->data)) return CUDA_ERROR_LOSSY_QUERY;
-    put(list, which == OUT_OF ? edge->to : edge->from, edge->to, edge->data);
+    put(list, of == EDGES_OUT_OF ? edge->to : edge->from, edge->to, edge->data);
   }
   return finish(list, count);
 }
@@ -112,27 +105,28 @@ static CUresult graph_edges(void *handle, Node **from, Node **to, EdgeData *data
   const Graph *graph = cl_graph(handle);
   if (!graph || !count || !from != !to || (data && !from) || (from && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = from, .others = to, .data = data, .room = from ? *count : 0};
-  return get_edges(graph, NULL, ALL, &list, count, !data);
+  return get_edges(graph->edges.first, EDGES_OF_GRAPH, &list, count, !data);
 }
 EXPORTED(cuGraphGetEdges, (Graph * graph, Node **from, Node **to, size_t *count),
          LOCKED(graph_edges(graph, from, to, NULL, count)))
 EXPORTED(cuGraphGetEdges_v2, (Graph * graph, Node **from, Node **to, EdgeData *data, size_t *count),
          LOCKED(graph_edges(graph, from, to, data, count)))
 
-static CUresult node_edges(void *handle, Which which, Node **nodes, EdgeData *data, size_t *count) {
+static CUresult node_edges(void *handle, EdgeList which, Node **nodes, EdgeData *data, size_t *count) {
   const Node *node = cl_node(handle);
   if (!node || !count || (data && !nodes) || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = nodes, .data = data, .room = nodes ? *count : 0};
-  return get_edges(node->graph, node, which, &list, count, !data);
+  const Edges *edges = which == EDGES_INTO ? &node->into : &node->out_of;
+  return get_edges(edges->first, which, &list, count, !data);
 }
 EXPORTED(cuGraphNodeGetDependencies, (Node * node, Node **nodes, size_t *count),
-         LOCKED(node_edges(node, INTO, nodes, NULL, count)))
+         LOCKED(node_edges(node, EDGES_INTO, nodes, NULL, count)))
 EXPORTED(cuGraphNodeGetDependencies_v2, (Node * node, Node **nodes, EdgeData *data, size_t *count),
-         LOCKED(node_edges(node, INTO, nodes, data, count)))
+         LOCKED(node_edges(node, EDGES_INTO, nodes, data, count)))
 EXPORTED(cuGraphNodeGetDependentNodes, (Node * node, Node **nodes, size_t *count),
-         LOCKED(node_edges(node, OUT_OF, nodes, NULL, count)))
+         LOCKED(node_edges(node, EDGES_OUT_OF, nodes, NULL, count)))
 EXPORTED(cuGraphNodeGetDependentNodes_v2, (Node * node, Node **nodes, EdgeData *data, size_t *count),
-         LOCKED(node_edges(node, OUT_OF, nodes, data, count)))
+         LOCKED(node_edges(node, EDGES_OUT_OF, nodes, data, count)))
 
 /* -- changing edges -- */
 
@@ -155,14 +149,14 @@ static bool known_pairs(const Graph *graph, const Pairs *pairs) {
 static CUresult add_edges(void *handle, Pairs pairs) {
   Graph *graph = cl_graph(handle);
   if (!graph || !known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
-  size_t before = graph->edge_count;
   CUresult result = CUDA_SUCCESS;
-  for (size_t at = 0; at < pairs.count && !result; at++) {
-    if (cl_edge(graph, pairs.from[at], pairs.to[at])) result = CUDA_ERROR_INVALID_VALUE;
-    else if (!cl_edge_add(graph, pairs.from[at], pairs.to[at], pairs.data ? pairs.data[at] : no_data))
+  size_t added = 0;
+  for (; added < pairs.count && !result; added += !result) {
+    if (cl_edge(pairs.from[added], pairs.to[added])) result = CUDA_ERROR_INVALID_VALUE;
+    else if (!cl_edge_add(pairs.from[added], pairs.to[added], pairs.data ? pairs.data[added] : no_data))
       result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (result) graph->edge_count = before;
+  while (result && added--) cl_edge_remove(graph->edges.last);
   return result;
 }
 EXPORTED_WHEN(graph != NULL, cuGraphAddDependencies, (Graph * graph, Node *const *from, Node *const *to, size_t count),
@@ -177,13 +171,13 @@ static CUresult remove_edges(void *handle, Pairs pairs) {
   if (graph->sole) return CUDA_ERROR_NOT_SUPPORTED;
   if (!known_pairs(graph, &pairs)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < pairs.count; at++) {
-    const Edge *edge = cl_edge(graph, pairs.from[at], pairs.to[at]);
+    const Edge *edge = cl_edge(pairs.from[at], pairs.to[at]);
     if (!edge || (pairs.data && memcmp(&edge->data, pairs.data + at, sizeof(EdgeData))))
       return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t at = 0; at < pairs.count; at++) {
-    Edge *edge = cl_edge(graph, pairs.from[at], pairs.to[at]);
-    if (edge) cl_edge_remove(graph, edge); /* a pair may be named twice */
+    Edge *edge = cl_edge(pairs.from[at], pairs.to[at]);
+    if (edge) cl_edge_remove(edge); /* a pair may be named twice */
   }
   return CUDA_SUCCESS;
 }
@@ -260,7 +254,7 @@ static Node *kernel_node(void *handle) {
 static CUresult get_attribute(void *handle, int attribute, AttributeValue *value) {
   const Node *node = kernel_node(handle);
   if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
-  *value = node->attributes[attribute];
+  *value = node->attributes ? node->attributes[attribute] : (AttributeValue){0};
   bool given = node->attributes_set & (1u << attribute);
   if (!given && attribute == DOMAIN_MAP) value->bytes[1] = 1;
   return CUDA_SUCCESS;
@@ -271,7 +265,9 @@ EXPORTED(cuGraphKernelNodeGetAttribute, (Node * node, int attribute, AttributeVa
 static CUresult set_attribute(void *handle, int attribute, const AttributeValue *value) {
   Node *node = kernel_node(handle);
   if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
-  node->attributes[attribute] = *value;
+  AttributeValue *place = cl_node_attribute(node, (unsigned)attribute);
+  if (!place) return CUDA_ERROR_OUT_OF_MEMORY;
+  *place = *value;
   node->attributes_set |= 1u << attribute;
   return CUDA_SUCCESS;
 }
@@ -283,7 +279,9 @@ static CUresult copy_attributes(void *to, void *from) {
   const Node *source = kernel_node(from);
   if (!target || !source) return CUDA_ERROR_INVALID_VALUE;
   if (target->parameters.kernel.context != source->parameters.kernel.context) return CUDA_ERROR_INVALID_VALUE;
-  memmove(target->attributes, source->attributes, sizeof target->attributes);
+  if (!cl_node_attribute(target, 0)) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (int at = 0; at < STREAM_ATTRIBUTES; at++)
+    target->attributes[at] = source->attributes ? source->attributes[at] : (AttributeValue){0};
   target->attributes_set = source->attributes_set;
   return CUDA_SUCCESS;
 }

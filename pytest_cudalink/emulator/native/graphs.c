@@ -25,42 +25,79 @@ Graph *cl_graph_make(bool hidden) {
 
 /* -- edges -- */
 
-Edge *cl_edge(Graph *graph, const Node *from, const Node *to) {
-  for (size_t at = 0; at < graph->edge_count; at++)
-    if (graph->edges[at].from == from && graph->edges[at].to == to) return graph->edges + at;
-  return NULL;
+static Edges *list_of(const Edge *edge, EdgeList list) {
+  return list == EDGES_INTO ? &edge->to->into : list == EDGES_OUT_OF ? &edge->from->out_of : &edge->to->graph->edges;
 }
 
-bool cl_edge_add(Graph *graph, Node *from, Node *to, EdgeData data) {
-  if (graph->edge_count == graph->edge_room) {
-    size_t room = graph->edge_room ? 2 * graph->edge_room : 8;
-    Edge *edges = realloc(graph->edges, room * sizeof *edges);
-    if (!edges) return false;
-    graph->edges = edges;
-    graph->edge_room = room;
+Edge *cl_edge(const Node *from, const Node *to) {
+  Edge *in = to->into.first, *out = from->out_of.first;
+  while (in && out && in->from != from && out->to != to) {
+    in = in->behind[EDGES_INTO];
+    out = out->behind[EDGES_OUT_OF];
   }
-  graph->edges[graph->edge_count++] = (Edge){from, to, data};
+  if (!in || !out) return NULL; /* the shorter list has ended */
+  return in->from == from ? in : out;
+}
+
+bool cl_edge_add(Node *from, Node *to, EdgeData data) {
+  Edge *edge = calloc(1, sizeof *edge);
+  if (!edge) return false;
+  *edge = (Edge){.from = from, .to = to, .data = data};
+  for (EdgeList list = 0; list < EDGE_LISTS; list++) {
+    Edges *edges = list_of(edge, list);
+    edge->before[list] = edges->last;
+    if (edges->last) edges->last->behind[list] = edge;
+    else edges->first = edge;
+    edges->last = edge;
+  }
   return true;
 }
 
-void cl_edge_remove(Graph *graph, Edge *edge) {
-  Edge *end = graph->edges + --graph->edge_count;
-  memmove(edge, edge + 1, (size_t)((char *)end - (char *)edge));
+void cl_edge_remove(Edge *edge) {
+  for (EdgeList list = 0; list < EDGE_LISTS; list++) {
+    Edges *edges = list_of(edge, list);
+    Edge *before = edge->before[list], *behind = edge->behind[list];
+    if (before) before->behind[list] = behind;
+    else edges->first = behind;
+    if (behind) behind->before[list] = before;
+    else edges->last = before;
+  }
+  free(edge);
+}
+
+static void remove_edges(const Node *node) {
+  while (node->into.first) cl_edge_remove(node->into.first);
+  while (node->out_of.first) cl_edge_remove(node->out_of.first);
 }
 
 /* -- nodes -- */
 
-static void free_all(NodeParameters *parameters) {
-  if (parameters->type == NODE_CHILD) cl_graph_free(parameters->child.graph);
-  for (unsigned at = 0; parameters->type == NODE_CONDITIONAL && at < parameters->conditional.size; at++)
-    cl_graph_free(parameters->conditional.bodies[at]);
-  cl_parameters_free(parameters);
+/* Where a node has a graph that it owns, by number; NULL behind the last. */
+static Graph **inner_graph(Node *node, unsigned number) {
+  NodeParameters *parameters = &node->parameters;
+  if (parameters->type == NODE_CHILD) return number ? NULL : &parameters->child.graph;
+  if (parameters->type != NODE_CONDITIONAL || number >= parameters->conditional.size) return NULL;
+  return &parameters->conditional.bodies[number];
 }
 
-static void free_node(Node *node) {
+static bool owns_graphs(const Node *node) {
+  return node->parameters.type == NODE_CHILD || node->parameters.type == NODE_CONDITIONAL;
+}
+
+/* Puts a graph on the list of those to be freed. */
+static void doom(Graph *graph, Graph **doomed) {
+  if (!graph) return;
+  graph->later = *doomed;
+  *doomed = graph;
+}
+
+static void free_node(Node *node, Graph **doomed) {
+  Graph **inner;
   if (!node->hidden) cl_handle_remove(node, HANDLE_GRAPH_NODE);
   if (node->memory && !--node->memory->nodes) node->memory->drop(node->memory);
-  free_all(&node->parameters);
+  for (unsigned number = 0; (inner = inner_graph(node, number)); number++) doom(*inner, doomed);
+  cl_parameters_free(&node->parameters);
+  free(node->attributes);
   free(node);
 }
 
@@ -76,56 +113,74 @@ static bool make_room(Graph *graph) {
 
 Node *cl_node_add(Graph *graph, const NodeParameters *owned, const Dependencies *on) {
   Node *node = make_room(graph) ? calloc(1, sizeof *node) : NULL;
-  size_t edges = graph->edge_count;
   bool whole = node && (graph->hidden || cl_handle_add(node, HANDLE_GRAPH_NODE));
-  for (size_t at = 0; whole && on && at < on->count; at++)
-    whole = cl_edge_add(graph, on->nodes[at], node, on->data[at]);
+  if (node) node->graph = graph;
+  for (size_t at = 0; whole && on && at < on->count; at++) whole = cl_edge_add(on->nodes[at], node, on->data[at]);
   if (!whole) {
-    graph->edge_count = edges;
+    if (node) remove_edges(node);
     if (node && !graph->hidden) cl_handle_remove(node, HANDLE_GRAPH_NODE);
     free(node);
     return NULL;
   }
   node->parameters = *owned;
-  node->graph = graph;
   node->id = ++last_node;
   node->local = ++graph->last_local;
   node->hidden = graph->hidden;
-  if (owned->type == NODE_CHILD) owned->child.graph->owner = node;
-  for (unsigned at = 0; owned->type == NODE_CONDITIONAL && at < owned->conditional.size; at++)
-    owned->conditional.bodies[at]->owner = node;
+  node->place = graph->count;
+  graph->nests += owns_graphs(node);
+  Graph **inner;
+  for (unsigned number = 0; (inner = inner_graph(node, number)); number++)
+    if (*inner) (*inner)->owner = node;
   return graph->nodes[graph->count++] = node;
 }
 
+static void free_doomed(Graph *doomed) {
+  while (doomed) {
+    Graph *graph = doomed;
+    doomed = graph->later;
+    while (graph->edges.first) {
+      Edge *edge = graph->edges.first;
+      graph->edges.first = edge->behind[EDGES_OF_GRAPH];
+      free(edge);
+    }
+    for (size_t at = 0; at < graph->count; at++) free_node(graph->nodes[at], &doomed);
+    while (graph->conditionals) {
+      Conditional *one = graph->conditionals;
+      graph->conditionals = one->next;
+      if (!graph->hidden) cl_handle_remove(one, HANDLE_CONDITIONAL);
+      free(one);
+    }
+    cl_user_objects_drop(&graph->users);
+    if (!graph->hidden) cl_handle_remove(graph, HANDLE_GRAPH);
+    free(graph->nodes);
+    free(graph);
+  }
+}
+
 void cl_node_remove(Node *node) {
-  Graph *graph = node->graph;
-  size_t kept = 0;
-  for (size_t at = 0; at < graph->edge_count; at++)
-    if (graph->edges[at].from != node && graph->edges[at].to != node) graph->edges[kept++] = graph->edges[at];
-  graph->edge_count = kept;
-  kept = 0;
-  for (size_t at = 0; at < graph->count; at++)
-    if (graph->nodes[at] != node) graph->nodes[kept++] = graph->nodes[at];
-  graph->count = kept;
+  Graph *graph = node->graph, *doomed = NULL;
+  remove_edges(node);
+  graph->nests -= owns_graphs(node);
+  graph->count--;
+  for (size_t at = node->place; at < graph->count; at++) {
+    graph->nodes[at] = graph->nodes[at + 1];
+    graph->nodes[at]->place = at;
+  }
   for (Conditional *one = graph->conditionals; one; one = one->next)
     if (one->node == node) one->node = NULL;
-  free_node(node);
+  free_node(node, &doomed);
+  free_doomed(doomed);
 }
 
 void cl_graph_free(Graph *graph) {
-  if (!graph) return;
-  for (size_t at = 0; at < graph->count; at++) free_node(graph->nodes[at]);
-  while (graph->conditionals) {
-    Conditional *one = graph->conditionals;
-    graph->conditionals = one->next;
-    if (!graph->hidden) cl_handle_remove(one, HANDLE_CONDITIONAL);
-    free(one);
-  }
-  cl_user_objects_drop(&graph->users);
-  if (!graph->hidden) cl_handle_remove(graph, HANDLE_GRAPH);
-  free(graph->nodes);
-  free(graph->edges);
-  free(graph);
+  Graph *doomed = NULL;
+  doom(graph, &doomed);
+  free_doomed(doomed);
+}
+
+AttributeValue *cl_node_attribute(Node *node, unsigned attribute) {
+  if (!node->attributes) node->attributes = calloc(STREAM_ATTRIBUTES, sizeof *node->attributes);
+  return node->attributes ? node->attributes + attribute : NULL;
 }
 
 /* -- copies -- */
@@ -140,34 +195,16 @@ static Conditional *copy_conditional(Graph *graph, const Conditional *from) {
   return graph->conditionals = copy;
 }
 
-/* The graphs that a node owns, copied into its copy's parameters; false if memory is out. */
-static bool copy_children(NodeParameters *parameters, bool hidden) {
-  if (parameters->type == NODE_CHILD) {
-    parameters->child.graph = cl_graph_copy(parameters->child.graph, hidden);
-    return parameters->child.graph;
-  }
-  if (parameters->type != NODE_CONDITIONAL) return true;
-  unsigned copied = 0, size = parameters->conditional.size;
-  Graph **bodies = parameters->conditional.bodies;
-  for (; copied < size; copied++) {
-    bodies[copied] = cl_graph_copy(bodies[copied], hidden);
-    if (!bodies[copied]) break;
-  }
-  if (copied == size) return true;
-  while (copied) cl_graph_free(bodies[--copied]);
-  return false;
-}
-
+/* Copies a node, but for the graphs that it owns. */
 static Node *copy_node(Graph *graph, const Node *from) {
   NodeParameters parameters = from->parameters;
   if (!cl_parameters_own(&parameters)) return NULL;
-  if (!copy_children(&parameters, graph->hidden)) {
-    cl_parameters_free(&parameters);
-    return NULL;
-  }
+  if (parameters.type == NODE_CHILD) parameters.child.graph = NULL;
+  for (unsigned at = 0; parameters.type == NODE_CONDITIONAL && at < parameters.conditional.size; at++)
+    parameters.conditional.bodies[at] = NULL;
   Node *node = cl_node_add(graph, &parameters, NULL);
   if (!node) {
-    free_all(&parameters);
+    cl_parameters_free(&parameters);
     return NULL;
   }
   node->origin = from->id;
@@ -175,7 +212,10 @@ static Node *copy_node(Graph *graph, const Node *from) {
   node->disabled = from->disabled;
   node->memory = from->memory;
   if (node->memory) node->memory->nodes++;
-  memcpy(node->attributes, from->attributes, sizeof node->attributes);
+  if (from->attributes) {
+    if (!cl_node_attribute(node, 0)) return NULL;
+    memcpy(node->attributes, from->attributes, STREAM_ATTRIBUTES * sizeof *node->attributes);
+  }
   node->attributes_set = from->attributes_set;
   if (from->parameters.type == NODE_CONDITIONAL) {
     /* the copy's condition is its own, with the default value of the original's */
@@ -188,54 +228,75 @@ static Node *copy_node(Graph *graph, const Node *from) {
   return node;
 }
 
-Graph *cl_graph_copy(const Graph *graph, bool hidden) {
+/* Copies a graph, but for those within it. */
+static Graph *copy_outer(const Graph *graph, bool hidden) {
   Graph *copy = cl_graph_make(hidden);
   bool whole = copy;
-  for (size_t at = 0; whole && at < graph->count; at++) {
-    graph->nodes[at]->mark = at;
-    whole = copy_node(copy, graph->nodes[at]);
-  }
-  /* without nodes there are no edges */
-  for (size_t at = 0; whole && copy->nodes && at < graph->edge_count; at++) {
-    const Edge *edge = graph->edges + at;
-    whole = cl_edge_add(copy, copy->nodes[edge->from->mark], copy->nodes[edge->to->mark], edge->data);
-  }
+  for (size_t at = 0; whole && at < graph->count; at++) whole = copy_node(copy, graph->nodes[at]);
+  for (const Edge *edge = graph->edges.first; whole && edge; edge = edge->behind[EDGES_OF_GRAPH])
+    whole = cl_edge_add(copy->nodes[edge->from->place], copy->nodes[edge->to->place], edge->data);
   if (whole) whole = cl_user_objects_share(&copy->users, graph->users);
   if (!whole) {
     cl_graph_free(copy);
     return NULL;
   }
+  copy->source = graph;
   copy->origin = graph->id;
   copy->sole = graph->sole;
   copy->last_local = graph->last_local;
   return copy;
 }
 
-/* A graph that a node owns, by number; NULL behind the last. */
-static Graph *inner_graph(const Node *node, unsigned number) {
-  if (node->parameters.type == NODE_CHILD) return number ? NULL : node->parameters.child.graph;
-  if (node->parameters.type != NODE_CONDITIONAL || number >= node->parameters.conditional.size) return NULL;
-  return node->parameters.conditional.bodies[number];
+Graph *cl_graph_copy(const Graph *graph, bool hidden) {
+  Graph *copy = copy_outer(graph, hidden);
+  Graph **inner;
+  for (Graph *one = copy; one; one = one->later) /* the list grows behind it */
+    for (size_t at = 0; one->nests && at < one->count; at++)
+      for (unsigned number = 0; (inner = inner_graph(one->nodes[at], number)); number++) {
+        Graph *fresh = copy_outer(*inner_graph(one->source->nodes[at], number), hidden);
+        if (!fresh) {
+          cl_graph_free(copy);
+          return NULL;
+        }
+        fresh->owner = one->nodes[at];
+        fresh->later = one->later;
+        one->later = *inner = fresh;
+      }
+  return copy;
+}
+
+/* -- graphs within graphs -- */
+
+/* The first graph that a node of a graph owns, from a place on. */
+static Graph *first_inner(const Graph *graph, size_t place) {
+  for (size_t at = place; graph->nests && at < graph->count; at++)
+    if (owns_graphs(graph->nodes[at])) return *inner_graph(graph->nodes[at], 0);
+  return NULL;
+}
+
+Graph *cl_graph_behind(const Graph *root, Graph *graph) {
+  Graph *inner = first_inner(graph, 0);
+  while (!inner && graph != root) {
+    Node *owner = graph->owner;
+    unsigned number = 0;
+    while (*inner_graph(owner, number) != graph) number++;
+    Graph **next = inner_graph(owner, number + 1);
+    inner = next ? *next : first_inner(owner->graph, owner->place + 1);
+    graph = owner->graph;
+  }
+  return inner;
 }
 
 Node *cl_node_like(Graph *graph, uint64_t origin, bool deep) {
-  for (size_t at = 0; at < graph->count; at++) {
-    if (graph->nodes[at]->origin == origin) return graph->nodes[at];
-    Graph *inner = deep ? inner_graph(graph->nodes[at], 0) : NULL;
-    for (unsigned number = 1; inner; inner = inner_graph(graph->nodes[at], number++)) {
-      Node *found = cl_node_like(inner, origin, true);
-      if (found) return found;
-    }
-  }
+  for (Graph *one = graph; one; one = deep ? cl_graph_behind(graph, one) : NULL)
+    for (size_t at = 0; at < one->count; at++)
+      if (one->nodes[at]->origin == origin) return one->nodes[at];
   return NULL;
 }
 
 bool cl_graph_is_unique(const Graph *graph) {
-  const Graph *inner;
-  if (graph->sole || graph->conditionals) return true;
-  for (size_t at = 0; at < graph->count; at++)
-    for (unsigned number = 0; (inner = inner_graph(graph->nodes[at], number)); number++)
-      if (cl_graph_is_unique(inner)) return true;
+  for (const Graph *one = graph; one; one = cl_graph_behind(graph, (Graph *)(uintptr_t)one))
+    if (one->sole || one->conditionals) return true;
   return false;
 }
 
@@ -249,28 +310,32 @@ Graph *cl_graph_root(Graph *graph) {
 Node *cl_graph_sort(const Graph *graph, Node **order) {
   size_t placed = 0;
   for (size_t at = 0; at < graph->count; at++) graph->nodes[at]->mark = 0; /* how many it waits for */
-  for (size_t at = 0; at < graph->edge_count; at++) graph->edges[at].to->mark++;
+  for (const Edge *edge = graph->edges.first; edge; edge = edge->behind[EDGES_OF_GRAPH]) edge->to->mark++;
   for (size_t at = 0; at < graph->count; at++)
     if (!graph->nodes[at]->mark) order[placed++] = graph->nodes[at];
   for (size_t done = 0; done < placed; done++)
-    for (size_t at = 0; at < graph->edge_count; at++)
-      if (graph->edges[at].from == order[done] && !--graph->edges[at].to->mark) order[placed++] = graph->edges[at].to;
+    for (const Edge *edge = order[done]->out_of.first; edge; edge = edge->behind[EDGES_OUT_OF])
+      if (!--edge->to->mark) order[placed++] = edge->to;
   for (size_t at = 0; at < graph->count && placed < graph->count; at++)
     if (graph->nodes[at]->mark) return graph->nodes[at];
   return NULL;
 }
 
-static bool reaches(Graph *graph, Node *node, const Node *other) {
-  if (node == other) return true;
-  if (node->mark) return false;
+/* Marks a node, and puts it on the list of those that a walk goes on from. */
+static void mark(Node *node, Node **found) {
+  if (node->mark) return;
   node->mark = 1;
-  for (size_t at = 0; at < graph->edge_count; at++)
-    if (graph->edges[at].to == node && reaches(graph, graph->edges[at].from, other)) return true;
-  return false;
+  node->found = *found;
+  *found = node;
 }
 
-bool cl_depends_on(Node *node, const Node *other) {
-  Graph *graph = node->graph;
+void cl_mark_needed(const Graph *graph, const Dependencies *from) {
+  Node *found = NULL;
   for (size_t at = 0; at < graph->count; at++) graph->nodes[at]->mark = 0;
-  return reaches(graph, node, other);
+  for (size_t at = 0; at < from->count; at++) mark(from->nodes[at], &found);
+  while (found) {
+    const Node *node = found;
+    found = node->found;
+    for (const Edge *edge = node->into.first; edge; edge = edge->behind[EDGES_INTO]) mark(edge->from, &found);
+  }
 }

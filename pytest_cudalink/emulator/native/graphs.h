@@ -29,6 +29,20 @@ struct GraphMemory {
   GraphMemory *next;
 };
 
+/* The lists that an edge is in, each in the order of making. */
+typedef enum { EDGES_OF_GRAPH, EDGES_INTO, EDGES_OUT_OF, EDGE_LISTS } EdgeList;
+
+typedef struct Edge Edge;
+struct Edge {
+  Node *from, *to;
+  EdgeData data;
+  Edge *before[EDGE_LISTS], *behind[EDGE_LISTS];
+};
+
+typedef struct {
+  Edge *first, *last;
+} Edges;
+
 struct Node {
   NodeParameters parameters; /* arrays behind pointers are the node's own */
   Graph *graph;
@@ -38,15 +52,13 @@ struct Node {
   bool hidden; /* of an executable graph: no handle */
 
   GraphMemory *memory;
-  AttributeValue attributes[STREAM_ATTRIBUTES]; /* of a kernel */
+  AttributeValue *attributes; /* of a kernel, STREAM_ATTRIBUTES of them; NULL: all are 0, because few nodes have any */
   uint32_t attributes_set;
-  size_t mark; /* for walks through the graph */
+  Edges into, out_of;
+  size_t place; /* in its graph */
+  size_t mark;  /* for walks through the graph */
+  Node *found;  /* the next one that a walk goes on from */
 };
-
-typedef struct {
-  Node *from, *to;
-  EdgeData data;
-} Edge;
 
 struct Conditional {
   Conditional *next;
@@ -60,8 +72,8 @@ struct Graph {
   uint64_t id, origin; /* origin: number of the graph that it was cloned from */
   Node **nodes;        /* in the order of their making */
   size_t count, room;
-  Edge *edges;
-  size_t edge_count, edge_room;
+  size_t nests; /* nodes that own graphs */
+  Edges edges;
   unsigned last_local;
   Node *owner; /* that it is the child or a body of */
   bool hidden; /* of an executable graph: no handle */
@@ -71,12 +83,14 @@ struct Graph {
   bool sole; /* has memory, or was to: it has one executable, is not copied by callers and loses no part */
   UserReference *users;
   Conditional *conditionals;
+  Graph *later;        /* the next one that is to be freed, or whose children are to be copied */
+  const Graph *source; /* that a graph is being copied from */
 };
 
 Graph *cl_graph(const void *handle);
 Node *cl_node(const void *handle);
 Graph *cl_graph_make(bool hidden);
-/* Frees a graph with its nodes, its handle and theirs. */
+/* Frees a graph with its nodes, its handle and theirs, and the graphs within it. */
 void cl_graph_free(Graph *graph);
 /* Copies a graph with its children; NULL if memory is out. `hidden`: for an executable graph. */
 Graph *cl_graph_copy(const Graph *graph, bool hidden);
@@ -87,13 +101,17 @@ void cl_node_remove(Node *node);
 /* The node of a copied graph, or of its children, that stands for a node of the original. */
 Node *cl_node_like(Graph *graph, uint64_t origin, bool deep);
 
-bool cl_edge_add(Graph *graph, Node *from, Node *to, EdgeData data);
-Edge *cl_edge(Graph *graph, const Node *from, const Node *to);
-void cl_edge_remove(Graph *graph, Edge *edge);
+bool cl_edge_add(Node *from, Node *to, EdgeData data);
+Edge *cl_edge(const Node *from, const Node *to);
+void cl_edge_remove(Edge *edge);
+/* The place of an attribute of a node, to be written to; NULL if memory is out. */
+AttributeValue *cl_node_attribute(Node *node, unsigned attribute);
 /* Puts nodes in an order in which each stands behind those that it depends on; a node of a circle, or NULL. */
 Node *cl_graph_sort(const Graph *graph, Node **order);
-/* Whether a node, or one that it depends on, is the other. */
-bool cl_depends_on(Node *node, const Node *other);
+/* Marks some nodes of a graph and all that they depend on with 1, and all others with 0. */
+void cl_mark_needed(const Graph *graph, const Dependencies *from);
+/* Walks through a graph and those within it, parents first: the graph behind another one, or NULL. */
+Graph *cl_graph_behind(const Graph *root, Graph *graph);
 /* Whether callers may not copy a graph: it or one within it is `sole` or has a condition. */
 bool cl_graph_is_unique(const Graph *graph);
 /* The graph that is no child of another. */

@@ -50,11 +50,14 @@ static CUresult capture(const LaunchConfig *config, const NodeParameters *parame
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   result = cl_capture_node(stream, parameters, NULL, &node);
   if (result) return result;
-  node->attributes[PRIORITY].number = stream->priority;
+  if (stream->priority && !cl_node_attribute(node, PRIORITY)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (stream->priority) node->attributes[PRIORITY].number = stream->priority;
   for (unsigned at = 0; at < config->count; at++) {
     int id = config->attributes[at].id;
     if (id <= 0 || id >= STREAM_ATTRIBUTES) continue;
-    memcpy(node->attributes[id].bytes, &config->attributes[at].value, sizeof config->attributes[at].value);
+    AttributeValue *place = cl_node_attribute(node, (unsigned)id);
+    if (!place) return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(place->bytes, &config->attributes[at].value, sizeof config->attributes[at].value);
     node->attributes_set |= 1u << id;
   }
   return CUDA_SUCCESS;

@@ -12,7 +12,7 @@
 
 #include "expect.h"
 
-enum { THREADS = 4 };
+enum { THREADS = 4, DEPTH = 20000, SMALL_STACK = 512 << 10 };
 
 static int rounds = 3;
 static CUcontext context;
@@ -193,11 +193,67 @@ static void *all(void *unused) {
   return unused;
 }
 
+static void update_and_destroy(CUgraph graph, CUgraphExec executable) {
+  CUgraphExecUpdateResultInfo update;
+  OK(cuGraphExecUpdate(executable, graph, &update));
+  OK(cuGraphExecDestroy(executable));
+  OK(cuGraphDestroy(graph));
+}
+
+/* A chain of nodes and one of graphs within graphs, each longer than this thread's stack has room for frames. */
+static void *deep(void *unused) {
+  CUstream stream, other;
+  CUevent fork, join;
+  CUgraph graph, outer;
+  CUgraphNode node;
+  CUgraphExec executable;
+  CUdeviceptr memory;
+  OK(cuCtxSetCurrent(context));
+  OK(cuMemAlloc(&memory, 16));
+  OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  OK(cuEventCreate(&fork, 0));
+  OK(cuEventCreate(&join, 0));
+  OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuMemsetD8Async(memory, 1, 16, stream));
+  OK(cuEventRecord(fork, stream));
+  OK(cuStreamWaitEvent(other, fork, 0));
+  OK(cuMemsetD8Async(memory, 1, 16, other));
+  OK(cuEventRecord(join, other));
+  OK(cuStreamWaitEvent(stream, join, 0));
+  for (int at = 0; at < DEPTH; at++) OK(cuMemsetD8Async(memory, 1, 16, stream));
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  OK(cuGraphLaunch(executable, stream));
+  update_and_destroy(graph, executable);
+  OK(cuGraphCreate(&graph, 0));
+  for (int at = 0; at < DEPTH; at++) {
+    CUgraphNodeParams parameters = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+    parameters.graph.graph = graph;
+    parameters.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    OK(cuGraphCreate(&outer, 0));
+    OK(cuGraphAddNode(&node, outer, NULL, NULL, 0, &parameters));
+    graph = outer;
+  }
+  OK(cuGraphInstantiate(&executable, graph, 0));
+  update_and_destroy(graph, executable);
+  OK(cuEventDestroy(fork));
+  OK(cuEventDestroy(join));
+  OK(cuStreamDestroy(other));
+  OK(cuStreamDestroy(stream));
+  OK(cuMemFree(memory));
+  return unused;
+}
+
 int main(int count_of_arguments, char **arguments) {
   pthread_t threads[THREADS];
   if (count_of_arguments > 1) rounds = atoi(arguments[1]);
   OK(cuInit(0));
   OK(cuDevicePrimaryCtxRetain(&context, 0));
+  pthread_attr_t small;
+  TRUE(!pthread_attr_init(&small) && !pthread_attr_setstacksize(&small, SMALL_STACK));
+  TRUE(!pthread_create(threads, &small, deep, NULL) && !pthread_join(*threads, NULL));
+  TRUE(!pthread_attr_destroy(&small));
   for (int at = 0; at < THREADS; at++) TRUE(!pthread_create(&threads[at], NULL, all, NULL));
   for (int at = 0; at < THREADS; at++) TRUE(!pthread_join(threads[at], NULL));
   OK(cuDevicePrimaryCtxRelease(0));
