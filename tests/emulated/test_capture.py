@@ -210,3 +210,42 @@ ok(end(second)[0])
 assert cuda.cuStreamUpdateCaptureDependencies(second, None, c_size_t(0), 0) == 401
 """
     )
+
+
+def test_a_capture_dies_with_its_context(check: Check) -> None:
+    """It prohibits nothing any more, its streams answer 201 or 709, and a stream of another one leaves its work there."""
+    check(
+        CAPTURE
+        + """
+for handle in (None, c_void_p(2)):
+    other, graph = c_void_p(), c_void_p()
+    ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
+    one = handle or stream()
+    begin(one)
+    ok(fill(one))
+    ok(cuda.cuStreamGetCaptureInfo_v2(one, byref(c_int()), None, byref(graph), None, None))
+    assert cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(8)) == 900 and status(one) == 2
+    ok(cuda.cuCtxDestroy_v2(other))
+    ok(cuda.cuCtxSetCurrent(context))
+    allocate(8)
+    assert end(one)[0] == (401 if handle else 201)
+    assert cuda.cuGraphDestroy(graph) == 1
+ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
+third = stream()
+begin(first)
+there = event()
+ok(cuda.cuCtxSetCurrent(context))
+there = event()
+ok(cuda.cuEventRecord(there, first))
+ok(cuda.cuStreamWaitEvent(third, there, 0))
+ok(fill(third))
+ok(cuda.cuCtxDestroy_v2(other))
+assert status(first) == 1 and end(first)[0] == 904
+begin(first)
+ok(cuda.cuDevicePrimaryCtxReset_v2(0))
+assert end(first)[0] == 709
+ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+assert end(first)[0] == 201
+allocate(8)
+"""
+    )

@@ -109,7 +109,7 @@ CUresult cl_prohibited(void) {
 static CUresult synchronized(const Context *context) {
   CUresult result = CUDA_SUCCESS;
   for (Capture *capture = captures; capture; capture = capture->next)
-    if (capture->origin->context == context) {
+    if (capture->context == context) {
       capture->invalid = true;
       result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
@@ -225,6 +225,7 @@ static CUresult begin(Stream *stream, Graph *into, int mode) {
     free(capture);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  CUresult state; /* of a current context that only a default stream needs, for which it was checked */
   *capture = (Capture){
       .id = ++last_capture,
       .graph = graph,
@@ -232,6 +233,7 @@ static CUresult begin(Stream *stream, Graph *into, int mode) {
       .mode = mode,
       .thread = this_thread(),
       .origin = stream,
+      .context = stream->context ? stream->context : cl_context(&state),
       .next = captures,
   };
   graph->capture = capture;
@@ -297,11 +299,13 @@ static void leave(Stream *stream) {
   cl_dependencies_clear(&stream->next);
 }
 
-/* Ends a capture; its graph stays. */
-static void finish(Capture *capture) {
+/* Ends a capture. Its graph stays, if it is wanted or somebody else's. */
+static void finish(Capture *capture, bool wanted) {
+  Graph *graph = capture->graph;
+  bool keep = !graph->orphan && (wanted || !capture->owned);
   for (Stream *stream = cl_first_stream(); stream; stream = stream->behind)
     if (stream->capture == capture) leave(stream);
-  capture->graph->capture = NULL;
+  graph->capture = NULL;
   for (Capture **at = &captures; *at; at = &(*at)->next)
     if (*at == capture) {
       *at = capture->next;
@@ -310,6 +314,7 @@ static void finish(Capture *capture) {
   atomic_fetch_sub(&capture_count, 1);
   cl_dependencies_clear(&capture->left);
   free(capture);
+  if (!keep) cl_graph_free(graph);
 }
 
 void cl_capture_abandon(Stream *stream) {
@@ -323,10 +328,23 @@ void cl_capture_abandon(Stream *stream) {
     leave(stream);
     return;
   }
-  Graph *graph = capture->owned ? capture->graph : NULL;
-  finish(capture);
-  cl_graph_free(graph);
+  finish(capture, false);
 }
+
+/* Captures end with the context that they began in, and other streams of it leave theirs. The destructors of user
+   objects come later: this is called under the lock of the contexts. */
+static void bury(const Context *context) {
+  cl_streams_lock();
+  for (Capture *capture = captures, *next; capture; capture = next) {
+    next = capture->next;
+    if (capture->context == context) finish(capture, false);
+  }
+  for (Stream *stream = cl_first_stream(); stream; stream = stream->behind)
+    if (stream->context == context) cl_capture_abandon(stream);
+  cl_streams_leave();
+}
+
+__attribute__((constructor)) static void watch(void) { cl_on_context_death(bury); }
 
 static bool all_joined(const Capture *capture) {
   cl_mark_needed(capture->graph, &capture->origin->next);
@@ -363,11 +381,9 @@ static CUresult end(const void *handle, Graph **out) {
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
   if (!result && !all_joined(capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-  Graph *graph = capture->graph;
-  bool owned = capture->owned;
-  finish(capture);
-  if ((result || !out) && owned) cl_graph_free(graph);
-  else if (out) *out = graph;
+  bool wanted = !result && out;
+  if (out && (wanted || !capture->owned)) *out = capture->graph; /* of an orphan the handle is dead from now on */
+  finish(capture, wanted);
   return result;
 }
 EXPORTED(cuStreamEndCapture, (Stream *stream, Graph **graph), LOCKED(end(stream, graph)))

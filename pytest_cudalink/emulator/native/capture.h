@@ -38,7 +38,8 @@ struct Capture {
   int mode;
   uint64_t thread; /* that began it */
   Stream *origin;
-  Dependencies left; /* nodes of streams that were destroyed meanwhile */
+  const Context *context; /* it ends when this dies */
+  Dependencies left;      /* nodes of streams that were destroyed meanwhile */
   Capture *next;
 };
 

@@ -84,9 +84,14 @@ static bool owns_graphs(const Node *node) {
   return node->parameters.type == NODE_CHILD || node->parameters.type == NODE_CONDITIONAL;
 }
 
-/* Puts a graph on the list of those to be freed. */
+/* Puts a graph on the list of those to be freed, unless a capture works in it: then it stays until that ends. */
 static void doom(Graph *graph, Graph **doomed) {
   if (!graph) return;
+  if (graph->capture) {
+    graph->owner = NULL;
+    graph->orphan = true;
+    return;
+  }
   graph->later = *doomed;
   *doomed = graph;
 }

@@ -79,6 +79,7 @@ struct Graph {
   bool hidden; /* of an executable graph: no handle */
   bool moved;  /* into its parent, so that its handle stayed the same */
   Capture *capture;
+  bool orphan;                            /* its parent was destroyed: it goes with the capture that works in it */
   unsigned executables, sole_executables; /* made of it and not destroyed, and those of them made since it is `sole` */
   bool sole; /* has memory, or was to: it has one executable, is not copied by callers and loses no part */
   UserReference *users;
@@ -90,7 +91,8 @@ struct Graph {
 Graph *cl_graph(const void *handle);
 Node *cl_node(const void *handle);
 Graph *cl_graph_make(bool hidden);
-/* Frees a graph with its nodes, its handle and theirs, and the graphs within it. */
+/* Frees a graph with its nodes, its handle and theirs, and the graphs within it; but those that a capture works in
+   stay, as orphans. */
 void cl_graph_free(Graph *graph);
 /* Copies a graph with its children; NULL if memory is out. `hidden`: for an executable graph. */
 Graph *cl_graph_copy(const Graph *graph, bool hidden);

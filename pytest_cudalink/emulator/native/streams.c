@@ -34,6 +34,8 @@ CUresult cl_streams_unlock(CUresult result) {
   return result;
 }
 
+void cl_streams_leave(void) { pthread_mutex_unlock(&lock); }
+
 void cl_defer(Deferred *call) {
   call->next = NULL;
   *last_deferred = call;
@@ -150,7 +152,9 @@ CUresult cl_stream_state(const void *handle, Stream **stream) {
   *stream = cl_stream(handle);
   if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
   if ((uintptr_t)handle <= PER_THREAD) return cl_check_context();
-  return (*stream)->dead ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS; /* (measured) */
+  if (!(*stream)->dead) return CUDA_SUCCESS;
+  return cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+                                                               : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cl_check_stream(const void *handle) {

@@ -79,6 +79,8 @@ enum { EVENT_NO_TIMING = 2, EVENT_INTERPROCESS = 4, EVENT_FLAGS = 7 }; /* CUeven
 void cl_streams_lock(void);
 /* Releases it; returns the result, so that a call can be one expression. */
 CUresult cl_streams_unlock(CUresult result);
+/* Releases it under another lock: what is deferred is called by whoever unlocks next. */
+void cl_streams_leave(void);
 #define LOCKED(answer) (cl_streams_lock(), cl_streams_unlock(answer))
 /* Has a function called by the thread that holds the lock, after it is released. Memory for it is the caller's. */
 typedef struct Deferred Deferred;
@@ -93,8 +95,8 @@ void cl_streams_wait(pthread_cond_t *condition, const struct timespec *until);
 
 /* Under the lock: the stream of a handle, a default one too; NULL if there is none. */
 Stream *cl_stream(const void *handle);
-/* The answer to a call on a stream: 0, 201 if its context died, 400 if it does not exist; what a call without a context
-   answers for a default stream. */
+/* The answer to a call on a stream: 0, 400 if it does not exist, 201 if its context died, and 709 if the current one
+   did too; what a call without a context answers for a default stream. */
 CUresult cl_stream_state(const void *handle, Stream **stream);
 Event *cl_event(const void *handle);
 /* The first of all streams but the legacy ones; the one behind it is its `behind`. */

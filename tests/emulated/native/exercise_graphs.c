@@ -179,6 +179,37 @@ static void captures(CUstream stream) {
   OK(cuMemFree(memory));
 }
 
+/* A capture in a graph of a node, which is destroyed meanwhile, alone or with its parent. */
+static void orphan(CUstream stream, int conditional, int alone) {
+  CUgraph graph, child, inner, ended;
+  CUgraphNode node;
+  CUdeviceptr memory;
+  OK(cuMemAlloc(&memory, 16));
+  OK(cuGraphCreate(&graph, 0));
+  CUgraphNodeParams parameters = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
+  if (conditional) {
+    CUgraphConditionalHandle handle;
+    OK(cuGraphConditionalHandleCreate(&handle, graph, context, 0, 0));
+    parameters.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+    parameters.conditional = (CUDA_CONDITIONAL_NODE_PARAMS){handle, CU_GRAPH_COND_TYPE_IF, 1, NULL, context};
+    OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &parameters));
+    inner = parameters.conditional.phGraph_out[0];
+  } else {
+    OK(cuGraphCreate(&child, 0));
+    parameters.graph.graph = child;
+    OK(cuGraphAddNode(&node, graph, NULL, NULL, 0, &parameters));
+    OK(cuGraphDestroy(child));
+    OK(cuGraphChildGraphNodeGetGraph(node, &inner));
+  }
+  OK(cuStreamBeginCaptureToGraph(stream, inner, NULL, NULL, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(alone ? cuGraphDestroyNode(node) : cuGraphDestroy(graph));
+  OK(cuMemsetD8Async(memory, 1, 16, stream));
+  OK(cuStreamEndCapture(stream, &ended));
+  TRUE(ended == inner);
+  if (alone) OK(cuGraphDestroy(graph));
+  OK(cuMemFree(memory));
+}
+
 static void *all(void *unused) {
   CUstream stream;
   OK(cuCtxSetCurrent(context));
@@ -188,6 +219,7 @@ static void *all(void *unused) {
     conditions(stream);
     memory_nodes(stream);
     captures(stream);
+    for (int way = 0; way < 4; way++) orphan(stream, way & 1, way & 2);
   }
   OK(cuStreamDestroy(stream));
   return unused;
