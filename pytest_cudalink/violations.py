@@ -17,11 +17,13 @@ class Violation(NamedTuple):
     number : int
         Number of the violation among those of its check and process, from 1.
     handle : int
-        Number of the CUlinkState or nvJitLinkHandle in the order of creation, from 1; 0 for one that was never created.
+        Number of the CUlinkState or nvJitLinkHandle in the order of creation, from 1; 0 for one that was never created,
+        and for a CUuserObject.
     rule : str
         Name of the rule: for lifetimes the option of cuLinkCreate whose memory must live, such as
-        ``"CU_JIT_ERROR_LOG_BUFFER"``, ``"optionValues"`` for the array itself, or ``"CUlinkState"`` for a state
-        that was used after cuLinkDestroy; for nvJitLink a key of `pytest_cudalink.jitlink.jitlink_contract.RULES`.
+        ``"CU_JIT_ERROR_LOG_BUFFER"``, ``"optionValues"`` for the array itself, ``"CUlinkState"`` for a state that
+        was used after cuLinkDestroy, or ``"CUuserObject"`` for references that were released too often; for nvJitLink a
+        key of `pytest_cudalink.jitlink.jitlink_contract.RULES`.
     what : str
         How the rule was broken.
     text : str

@@ -56,13 +56,21 @@ _RUNNERS = (
 )
 
 
-#: By rule: what cuLinkCreate did for it, the rule in a sentence, and the smallest change of a program that broke it.
+#: By rule: what a call did for the object, the rule in a sentence, and the smallest change of a program that broke it.
 _RULES = {
     "CUlinkState": (
         "made",
         "No call may use a CUlinkState after cuLinkDestroy, in any thread (CUDA Driver API).",
         "Make no call with a CUlinkState after its cuLinkDestroy.",
-    )
+    ),
+    "CUuserObject": (
+        "given its last references",
+        (
+            "The caller and each graph may release only their own references, and no call may use a CUuserObject after "
+            "the last one (CUDA Driver API, cuUserObjectRelease)."
+        ),
+        "Release each reference once, and use a CUuserObject only while a reference to it is left.",
+    ),
 }
 _RULE_OF_MEMORY = (
     "given its memory",
@@ -90,26 +98,33 @@ def violation_of(
         The note of a process below this one, or the event of this one.
     python_stack : sequence of str
     creator : sequence of str
-        The stack of the cuLinkCreate that took the memory.
+        The stack of the cuLinkCreate that took the memory, if the note lacks that of the object's maker.
     """
 
     def text(field: str) -> str:
         return str(note.get(field, ""))
 
     name, _, phase = text("test").rpartition(" ")
-    state, rule, what = f"link state {note.get('state', 0)}", text("option"), text("what")
+    kind, number, rule, what = text("object"), int(note.get("number", 0)), text("option"), text("what")
     verb, advice, fix = _RULES.get(rule, _RULE_OF_MEMORY)
+    made = list(map(str, note.get("made", ())))
+    # native frames stay as they are in every list; lines of Python are shown outermost first
+    creator = creator or (made[::-1] if made and "+0x" not in made[0] else made)
     return Violation(
         check="lifetimes",
         number=int(note.get("violation", 0)),
-        handle=int(note.get("state", 0)),
+        handle=number if kind == "link state" else 0,
         rule=rule,
         what=what,
-        text=f"{state}: {rule}: {what}, noticed by {text('call')}; expected {text('expected')}, found {text('found')}",
+        text=f"{kind} {number}: {rule}: {what}, noticed by {text('call')}; "
+        f"expected {text('expected')}, found {text('found')}",
         call=text("call"),
         native_stack=tuple(map(str, note.get("stack", ()))),
         python_stack=tuple(python_stack),
-        history=(f"{state} was {verb} by cuLinkCreate, called from:", *(f"  {line}" for line in creator))
+        history=(
+            f"{kind} {number} was {verb} by {text('maker') or 'cuLinkCreate'}, called from:",
+            *(f"  {line}" for line in creator),
+        )
         if creator
         else (),
         advice=advice,
@@ -412,7 +427,8 @@ class DriverControl:
         facts = json.loads(event)
         frames = traceback.extract_stack(sys._getframe(1)) if sys._getframe().f_back else []  # noqa: SLF001
         stack = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if _tells(frame.filename)]
-        noticed = violation_of(facts, python_stack=stack, creator=self._creator(facts["state"]))
+        creator = [] if "made" in facts else self._creator(facts["number"])
+        noticed = violation_of(facts, python_stack=stack, creator=creator)
         with self._lock:
             self._violations.append(noticed)
             self._noted += 1

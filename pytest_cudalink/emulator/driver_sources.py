@@ -27,7 +27,7 @@ _GENERATED = _HERE / "generated"
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
     ("config", "profiles", "own_symbols", "locks", "events", "notes", "handles"),
-    ("caller", "symbols", "stacks"),
+    ("caller", "symbols", "stacks", "violations"),
     ("sticky", "faults", "calls"),
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),

@@ -17,7 +17,7 @@ from tests.nested import ALONE, ISOLATED, XDIST
 
 WAYS = pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
 
-CHILDREN = """
+CHILDREN = '''
 import multiprocessing, os, subprocess, sys, time
 import pytest
 
@@ -58,7 +58,21 @@ def test_expected(driver_lifetimes):
     subprocess.run([sys.executable, "-c", BAD], check=True)
     (violation,) = driver_lifetimes.expect()
     assert "import state" in violation.process and violation.test == "test_children.py::test_expected"
+
+OBJECT = """
+import ctypes
+cu, made, free = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
+assert cu.cuUserObjectCreate(ctypes.byref(made), None, free, 1, 1) == 0
+assert (cu.cuUserObjectRelease(made, 1), cu.cuUserObjectRelease(made, 1)) == (0, 1)
 """
+
+def test_user_object(driver_lifetimes):
+    subprocess.run([sys.executable, "-c", OBJECT], check=True)
+    (violation,) = driver_lifetimes.expect()
+    assert violation.rule == "CUuserObject" and violation.what == "released too often"
+    assert violation.history[0] == "user object 1 was given its last references by cuUserObjectCreate, called from:"
+    assert "cuUserObjectCreate" in violation.history[1] and "cuUserObjectRelease" in violation.native_stack[0]
+'''
 
 
 @pytest.fixture
@@ -78,7 +92,7 @@ def suite(pytester: pytest.Pytester, run_pytest, toolchain):
 def test_children(suite, workers) -> None:
     """A violation in a process fails the test that started it, by whatever way, and names the process."""
     result = suite(*workers, test_children=CHILDREN)
-    result.assert_outcomes(passed=2, failed=6)
+    result.assert_outcomes(passed=3, failed=6)
     result.stdout.fnmatch_lines_random(
         [
             "cudalink: 1 lifetime violation during this test's call:",

@@ -183,6 +183,86 @@ assert control._library.cudalinkCreator(10 ** 6, buffer, 100) == 0
     )
 
 
+USER_OBJECTS = """
+destroyed = []
+DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+@DESTRUCTOR
+def destructor(data):
+    destroyed.append(data)
+graph = ctypes.c_void_p()
+assert cu.cuGraphCreate(ctypes.byref(graph), 0) == 0
+
+def make(references=1):
+    made = ctypes.c_void_p()
+    assert cu.cuUserObjectCreate(ctypes.byref(made), ctypes.c_void_p(7), destructor, references, 1) == 0
+    return made
+
+def noticed():
+    found = [(one.what, one.call, one.text.partition("; ")[2]) for one in control.violations]
+    makers = [(one.history[0], one.history[-1].rpartition(" in ")[2]) for one in control.violations]
+    assert all(one.rule == "CUuserObject" and one.handle == 0 for one in control.violations)
+    control.consume(control.violations)
+    return found, makers
+"""
+
+
+def test_references_of_a_user_object(check) -> None:
+    """The caller's and each graph's count apart: who releases more than their own is told, and nothing dies early."""
+    check(
+        USER_OBJECTS
+        + """
+def retain(object):
+    assert cu.cuUserObjectRetain(object, 1) == 0
+
+one = make()
+assert cu.cuGraphRetainUserObject(graph, one, 1, 1) == 0 and noticed() == ([], [])
+assert cu.cuUserObjectRelease(one, 1) == 0 and not destroyed
+said = "expected at most 0 references of the caller, found 1"
+assert noticed() == (
+    [("released too often", "cuUserObjectRelease", said)],
+    [("user object 1 was given its last references by cuUserObjectCreate, called from:", "make")],
+)
+retain(one)
+assert cu.cuGraphRetainUserObject(graph, one, 2, 1) == 0 and not destroyed
+said = "expected at most 1 reference of the caller, found 2"
+assert noticed() == (
+    [("moved too often", "cuGraphRetainUserObject", said)],
+    [("user object 1 was given its last references by cuUserObjectRetain, called from:", "retain")],
+)
+assert cu.cuGraphReleaseUserObject(graph, one, 4) == 0 and destroyed == [7]
+((what, call, said),), _ = noticed()
+assert (what, call) == ("released too often", "cuGraphReleaseUserObject")
+assert said == "expected at most 3 references of the graph, found 4"
+gone = [
+    ("cuUserObjectRelease", "released too often", lambda: cu.cuUserObjectRelease(one, 1)),
+    ("cuUserObjectRetain", "used after its last reference", lambda: cu.cuUserObjectRetain(one, 1)),
+    ("cuGraphRetainUserObject", "used after its last reference", lambda: cu.cuGraphRetainUserObject(graph, one, 1, 0)),
+    ("cuGraphReleaseUserObject", "released too often", lambda: cu.cuGraphReleaseUserObject(graph, one, 1)),
+]
+for call, what, use in gone:
+    assert use() == 1
+    said = "expected an object that is alive, found the handle of a destroyed one"
+    assert noticed()[0] == [(what, call, said)]
+two = make(3)
+assert cu.cuGraphRetainUserObject(graph, two, 1, 0) == 0 and cu.cuUserObjectRelease(two, 3) == 0
+assert cu.cuGraphReleaseUserObject(graph, two, 1) == 0 and destroyed == [7, 7]
+assert cu.cuUserObjectRelease(ctypes.c_void_p(0x1230), 1) == 1 and cu.cuUserObjectRelease(None, 1) == 1
+three = make()
+assert cu.cuGraphReleaseUserObject(graph, three, 1) == 0
+assert noticed()[0] == [
+    ("released too often", "cuGraphReleaseUserObject", "expected at most 0 references of the graph, found 1")
+]
+assert cu.cuUserObjectRelease(three, 1) == 0 and noticed() == ([], []) and destroyed == [7, 7, 7]
+"""
+    )
+    check(
+        USER_OBJECTS
+        + "one = make()\nassert (cu.cuUserObjectRelease(one, 2), cu.cuUserObjectRelease(one, 1)) == (0, 1)\n"
+        "assert noticed() == ([], []) and destroyed == [7]",
+        lifetime="off",
+    )
+
+
 def test_an_error_on_the_way_is_kept(check) -> None:
     """A stack that is noted while Python unwinds leaves its exception alone; without a watch no line is noted."""
     check(

@@ -297,14 +297,14 @@ static CUresult retain(void *handle, void *object, unsigned count, unsigned flag
   return cl_user_object_hold(&graph->users, object, count, flags == MOVE);
 }
 EXPORTED_WHEN(graph != NULL, cuGraphRetainUserObject, (Graph * graph, void *object, unsigned count, unsigned flags),
-              LOCKED(retain(graph, object, count, flags)))
+              cl_user_objects_report("cuGraphRetainUserObject", LOCKED(retain(graph, object, count, flags))))
 
 static CUresult release(void *handle, void *object, unsigned count) {
   Graph *graph = cl_graph(handle);
   return graph ? cl_user_object_let_go(&graph->users, object, count) : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED_WHEN(graph != NULL, cuGraphReleaseUserObject, (Graph * graph, void *object, unsigned count),
-              LOCKED(release(graph, object, count)))
+              cl_user_objects_report("cuGraphReleaseUserObject", LOCKED(release(graph, object, count))))
 
 enum { ASSIGN_DEFAULT = 1 }; /* CU_GRAPH_COND_ASSIGN_DEFAULT */
 

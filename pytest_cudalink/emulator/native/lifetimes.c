@@ -1,86 +1,30 @@
-/* The watch on the caller's memory, and the reports of what it found. */
+/* The watch on the caller's memory. */
 #define _GNU_SOURCE
 #include "lifetimes.h"
 
-#include <execinfo.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
 
-#include "abi.h"
 #include "caller.h"
 #include "config.h"
-#include "events.h"
-#include "notes.h"
 #include "options.h"
-#include "stacks.h"
-
-typedef void Hook(const char *event);
-static _Atomic(Hook *) violation_hook;
-static _Atomic pid_t hooked; /* the process that set it: in a forked one no plugin reads what it notes */
-static atomic_uint_least64_t violations;
-
-/* Called for each violation with its event, in the thread that made it, before the call returns. */
-EXPORT void cudalinkSetViolationHook(Hook *hook) {
-  atomic_store(&violation_hook, hook);
-  atomic_store(&hooked, hook ? getpid() : 0);
-}
-
-/* How many there ever were, also those that the hook did not get because memory was out. */
-EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
-
-enum { OWN_FRAMES = 3, STACK_ROOM = 480, VALUE_ROOM = 96 }; /* rooms: in an event */
-
-typedef struct Report {
-  struct Report *next;
-  char event[sizeof(EventLine)];
-} Report;
-
-static _Thread_local Report *unreported; /* oldest first */
+#include "violations.h"
 
 static void violation(uint64_t state, const char *call, const char *option, const char *what, const char *expected,
                       const char *found) {
-  EventLine line;
-  cl_event_begin(&line);
-  cl_event_uint(&line, "violation", atomic_fetch_add(&violations, 1) + 1);
-  cl_event_uint(&line, "state", state);
-  cl_event_text(&line, "option", option, VALUE_ROOM);
-  cl_event_text(&line, "what", what, VALUE_ROOM);
-  cl_event_text(&line, "expected", expected, VALUE_ROOM);
-  cl_event_text(&line, "found", found, VALUE_ROOM);
-  cl_event_text(&line, "call", call, VALUE_ROOM);
-  Stack noticed = {.depth = 0};
-  noticed.depth = backtrace(noticed.frames, STACK_FRAMES);
-  cl_event_frames(&line, "stack", &noticed, OWN_FRAMES - 1, STACK_ROOM);
-  cl_event_end(&line);
-  if (atomic_load(&hooked) != getpid()) {
-    char sentence[512];
-    snprintf(sentence, sizeof sentence, "link state %llu: %s: %s, noticed by %s; expected %s, found %s",
-             (unsigned long long)state, option, what, call, expected, found);
-    cl_note_violation(&line, sentence,
-                      strcmp(option, "CUlinkState") ? "Keep the memory that cuLinkCreate was given until cuLinkDestroy."
-                                                    : "Make no call with a CUlinkState after its cuLinkDestroy.");
-    return;
-  }
-  Report *fresh = malloc(sizeof *fresh), **last = &unreported;
-  if (!fresh) return;
-  fresh->next = NULL;
-  snprintf(fresh->event, sizeof fresh->event, "{%s}", line.text + 1); /* without the comma of the first member */
-  while (*last) last = &(*last)->next;
-  *last = fresh;
-}
-
-void cl_report_violations(void) {
-  Hook *hook = atomic_load(&violation_hook);
-  while (unreported) {
-    Report *one = unreported;
-    unreported = one->next;
-    if (hook) hook(one->event);
-    free(one);
-  }
+  bool used = !strcmp(option, "CUlinkState");
+  cl_note_violation_of(&(Violation){
+      .kind = "link state",
+      .number = state,
+      .rule = option,
+      .what = what,
+      .call = call,
+      .expected = expected,
+      .found = found,
+      .fix = used ? "Make no call with a CUlinkState after its cuLinkDestroy."
+                  : "Keep the memory that cuLinkCreate was given until cuLinkDestroy.",
+  });
 }
 
 static bool overlap(const void *a, size_t a_size, const void *b, size_t b_size) {

@@ -24,8 +24,4 @@ enum { OVERLAPS = 16 };
 int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]);
 void cl_report_overlaps(const State *fresh, const Overlap *found, int count);
 
-/* Passes what this thread found to the hook. Never under a lock: the hook waits for Python's lock, whose holder may
-   wait for ours. */
-void cl_report_violations(void);
-
 #endif

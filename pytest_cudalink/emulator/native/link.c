@@ -18,6 +18,7 @@
 #include "link_inputs.h"
 #include "link_state.h"
 #include "options.h"
+#include "violations.h"
 
 /* -- calls on a state -- */
 

@@ -1,21 +1,110 @@
 /* User objects: counted references, and destructors that run once the lock is released. */
+#define _GNU_SOURCE
 #include "user_objects.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "calls.h"
+#include "config.h"
 #include "handles.h"
+#include "stacks.h"
 #include "streams.h"
+#include "violations.h"
+
+/* The call that gave the caller its last references. */
+typedef struct {
+  const char *name;
+  Stack stack;
+} Giver;
 
 struct UserObject {
   Deferred destroy; /* first: what is deferred is the object itself */
   void (*destructor)(void *);
   void *data;
-  uint64_t references; /* the caller's and the graphs' */
+  uint64_t id;
+  uint64_t callers, graphs; /* references of either */
+  Giver giver;
 };
 
 enum { NO_DESTRUCTOR_SYNC = 1 }; /* CUuserObject_flags */
+
+static uint64_t last_object;
+
+/* The latest objects that were destroyed: what uses one of them is a fault of the caller's, until malloc gives the
+   address to another object. */
+enum { REMEMBERED = 64 };
+
+static struct {
+  const void *handle;
+  uint64_t id;
+  Giver giver;
+} graves[REMEMBERED];
+static unsigned buried; /* how many ever */
+
+/* -- violations -- */
+
+/* What the call of this thread was noticed to do; object is 0 if that is nothing. */
+static _Thread_local struct {
+  uint64_t object;
+  const char *what;
+  char expected[64], found[64];
+  Giver giver;
+} noticed;
+
+static void notice(uint64_t object, const Giver *giver, const char *what) {
+  noticed.object = object;
+  noticed.what = what;
+  noticed.giver = *giver;
+  if (giver->stack.python) noticed.giver.stack.python = strdup(giver->stack.python);
+}
+
+/* Compares the references that a call takes with those that their owner has; returns how many it can take. */
+static uint64_t check_taken(const UserObject *object, uint64_t count, uint64_t had, const char *owner, bool moved) {
+  if (count <= had) return count;
+  if (!cl_config()->lifetime) return had;
+  notice(object->id, &object->giver, moved ? "moved too often" : "released too often");
+  snprintf(noticed.expected, sizeof noticed.expected, "at most %llu reference%s of the %s", (unsigned long long)had,
+           had == 1 ? "" : "s", owner);
+  snprintf(noticed.found, sizeof noticed.found, "%llu", (unsigned long long)count);
+  return had;
+}
+
+CUresult cl_user_objects_report(const char *call, CUresult result) {
+  if (!noticed.object) return result;
+  cl_note_violation_of(&(Violation){
+      .kind = "user object",
+      .number = noticed.object,
+      .rule = "CUuserObject",
+      .what = noticed.what,
+      .call = call,
+      .expected = noticed.expected,
+      .found = noticed.found,
+      .fix = "Release each reference once, and use a CUuserObject only while a reference to it is left.",
+      .maker = noticed.giver.name,
+      .made = &noticed.giver.stack,
+  });
+  noticed.object = 0;
+  cl_free_stack(&noticed.giver.stack);
+  cl_report_violations();
+  return result;
+}
+
+/* An object that is alive; NULL for another handle, which is noticed if it is that of a destroyed one. */
+static UserObject *known(void *handle, bool releases) {
+  if (cl_handle_is(handle, HANDLE_USER_OBJECT)) return handle;
+  for (unsigned at = 0; handle && cl_config()->lifetime && at < REMEMBERED; at++)
+    if (graves[at].handle == handle) {
+      notice(graves[at].id, &graves[at].giver, releases ? "released too often" : "used after its last reference");
+      snprintf(noticed.expected, sizeof noticed.expected, "an object that is alive");
+      snprintf(noticed.found, sizeof noticed.found, "the handle of a destroyed one");
+    }
+  return NULL;
+}
+
+/* -- the caller's references -- */
 
 static void destroy(void *data) {
   UserObject *object = data;
@@ -23,47 +112,84 @@ static void destroy(void *data) {
   free(object);
 }
 
-static void release(UserObject *object, uint64_t count) {
-  object->references -= count < object->references ? count : object->references;
-  if (object->references) return;
+static void bury(UserObject *object) {
+  unsigned at = buried++ % REMEMBERED;
+  cl_free_stack(&graves[at].giver.stack);
+  graves[at].handle = object;
+  graves[at].id = object->id;
+  graves[at].giver = object->giver;
+}
+
+static void destroy_unused(UserObject *object) {
+  if (object->callers || object->graphs) return;
   cl_handle_remove(object, HANDLE_USER_OBJECT);
+  bury(object);
   object->destroy = (Deferred){.function = destroy, .data = object};
   cl_defer(&object->destroy);
 }
 
-static UserObject *known(void *handle) {
-  return cl_handle_is(handle, HANDLE_USER_OBJECT) ? (UserObject *)handle : NULL;
+/* Not under the lock, because Python may be asked. */
+static Giver note_giver(const char *name) {
+  Giver giver = {.name = name};
+  if (cl_config()->lifetime) cl_note_stack(&giver.stack);
+  return giver;
+}
+
+static CUresult enter(void **out, void *data, void (*destructor)(void *), unsigned references, Giver *giver) {
+  UserObject *object = cl_handle_make(sizeof *object, HANDLE_USER_OBJECT);
+  if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (unsigned at = 0; at < REMEMBERED; at++)
+    if (graves[at].handle == object) graves[at].handle = NULL;
+  object->destructor = destructor;
+  object->data = data;
+  object->id = ++last_object;
+  object->callers = references;
+  object->giver = *giver;
+  giver->stack.python = NULL;
+  *out = object;
+  return CUDA_SUCCESS;
 }
 
 static CUresult create(void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags) {
   if (!out || !destructor || !references || flags != NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
-  UserObject *object = cl_handle_make(sizeof *object, HANDLE_USER_OBJECT);
-  if (!object) return CUDA_ERROR_OUT_OF_MEMORY;
-  object->destructor = destructor;
-  object->data = data;
-  object->references = references;
-  *out = object;
-  return CUDA_SUCCESS;
+  Giver giver = note_giver("cuUserObjectCreate");
+  CUresult result = LOCKED(enter(out, data, destructor, references, &giver));
+  cl_free_stack(&giver.stack);
+  return result;
 }
 EXPORTED_ANY_TIME(cuUserObjectCreate,
                   (void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags),
-                  LOCKED(create(out, data, destructor, references, flags)))
+                  create(out, data, destructor, references, flags))
+
+static CUresult add(void *handle, unsigned count, Giver *giver) {
+  UserObject *object = known(handle, false);
+  if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  object->callers += count;
+  Giver before = object->giver;
+  object->giver = *giver;
+  *giver = before;
+  return CUDA_SUCCESS;
+}
 
 static CUresult retain(void *handle, unsigned count) {
-  UserObject *object = known(handle);
-  if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  object->references += count;
-  return CUDA_SUCCESS;
+  Giver giver = note_giver("cuUserObjectRetain");
+  CUresult result = LOCKED(add(handle, count, &giver));
+  cl_free_stack(&giver.stack);
+  return cl_user_objects_report("cuUserObjectRetain", result);
 }
-EXPORTED_ANY_TIME(cuUserObjectRetain, (void *object, unsigned count), LOCKED(retain(object, count)))
+EXPORTED_ANY_TIME(cuUserObjectRetain, (void *object, unsigned count), retain(object, count))
 
 static CUresult give_back(void *handle, unsigned count) {
-  UserObject *object = known(handle);
+  UserObject *object = known(handle, true);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  release(object, count);
+  object->callers -= check_taken(object, count, object->callers, "caller", false);
+  destroy_unused(object);
   return CUDA_SUCCESS;
 }
-EXPORTED_ANY_TIME(cuUserObjectRelease, (void *object, unsigned count), LOCKED(give_back(object, count)))
+EXPORTED_ANY_TIME(cuUserObjectRelease, (void *object, unsigned count),
+                  cl_user_objects_report("cuUserObjectRelease", LOCKED(give_back(object, count))))
+
+/* -- the graphs' -- */
 
 static UserReference *held(UserReference *list, const UserObject *object) {
   while (list && list->object != object) list = list->next;
@@ -71,7 +197,7 @@ static UserReference *held(UserReference *list, const UserObject *object) {
 }
 
 CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count, bool move) {
-  UserObject *object = known(handle);
+  UserObject *object = known(handle, false);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
   UserReference *reference = held(*list, object);
   if (!reference) {
@@ -81,26 +207,27 @@ CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count,
     *list = reference;
   }
   reference->count += count;
-  if (!move) object->references += count;
+  object->graphs += count;
+  if (move) object->callers -= check_taken(object, count, object->callers, "caller", true);
   return CUDA_SUCCESS;
 }
 
 CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned count) {
-  UserObject *object = known(handle);
+  UserObject *object = known(handle, true);
   if (!object || !count || count > INT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  for (UserReference **at = list; *at; at = &(*at)->next) {
-    UserReference *reference = *at;
-    if (reference->object != object) continue;
-    if (count > reference->count) count = reference->count;
-    reference->count -= count;
-    if (!reference->count) {
-      *at = reference->next;
-      free(reference);
-    }
-    release(object, count);
-    break;
+  UserReference **at = list;
+  while (*at && (*at)->object != object) at = &(*at)->next;
+  UserReference *reference = *at;
+  uint64_t taken = check_taken(object, count, reference ? reference->count : 0, "graph", false);
+  if (!reference) return CUDA_SUCCESS; /* a graph lets go of what it does not hold, too */
+  reference->count -= (unsigned)taken;
+  object->graphs -= taken;
+  if (!reference->count) {
+    *at = reference->next;
+    free(reference);
   }
-  return CUDA_SUCCESS; /* a graph lets go of what it does not hold, too */
+  destroy_unused(object);
+  return CUDA_SUCCESS;
 }
 
 bool cl_user_objects_share(UserReference **to, const UserReference *from) {
@@ -113,7 +240,8 @@ void cl_user_objects_drop(UserReference **list) {
   while (*list) {
     UserReference *reference = *list;
     *list = reference->next;
-    release(reference->object, reference->count);
+    reference->object->graphs -= reference->count;
+    destroy_unused(reference->object);
     free(reference);
   }
 }

@@ -24,4 +24,8 @@ void cl_user_objects_drop(UserReference **list);
 CUresult cl_user_object_hold(UserReference **list, void *handle, unsigned count, bool move);
 CUresult cl_user_object_let_go(UserReference **list, void *handle, unsigned count);
 
+/* Reports what this thread noticed under the lock: a call that released too much, or used an object that was gone.
+   Never under a lock; returns the result, so that a call can be one expression. */
+CUresult cl_user_objects_report(const char *call, CUresult result);
+
 #endif
