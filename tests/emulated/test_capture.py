@@ -136,6 +136,12 @@ assert cuda.cuStreamBeginCapture_v2(first, 0) == 401
         "cuMemAlloc_v2(byref(c_uint64()), c_size_t(8))",
         "cuStreamSynchronize(second)",
         "cuEventQuery(event())",
+        "cuProfilerStart()",
+        "cuProfilerStop()",
+        "cuMemAdvise(c_uint64(managed), c_size_t(8), 1, 0)",
+        "cuArrayCreate_v2(byref(c_void_p()), struct.pack('QQII', 8, 8, 1, 1))",
+        "cuArray3DCreate_v2(byref(c_void_p()), struct.pack('QQQIII4x', 8, 8, 0, 1, 1, 0))",
+        "cuMipmappedArrayCreate(byref(c_void_p()), struct.pack('QQQIII4x', 8, 8, 0, 1, 1, 0), 2)",
     ],
 )
 def test_unsafe_calls(check: Check, call: str, mode: int) -> None:
@@ -143,7 +149,10 @@ def test_unsafe_calls(check: Check, call: str, mode: int) -> None:
     check(
         CAPTURE
         + f"""
-import threading
+import struct, threading
+managed = c_uint64()
+ok(cuda.cuMemAllocManaged(byref(managed), c_size_t(64), 1))
+managed = managed.value
 def elsewhere():
     answers = []
     def run():
@@ -244,8 +253,39 @@ assert status(first) == 1 and end(first)[0] == 904
 begin(first)
 ok(cuda.cuDevicePrimaryCtxReset_v2(0))
 assert end(first)[0] == 709
+assert cuda.cuGraphCreate(byref(graph), 0) == 0
+assert cuda.cuGraphAddMemsetNode(byref(c_void_p()), graph, None, c_size_t(0), create_string_buffer(40), None) == 709
 ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
-assert end(first)[0] == 201
 allocate(8)
+"""
+    )
+
+
+def test_what_cannot_be_captured(check: Check) -> None:
+    """Copies between devices, prefetches and discards are 900, whatever the mode; flags and pools have their order."""
+    check(
+        CAPTURE
+        + """
+other, managed = stream(), c_uint64()
+ok(cuda.cuMemAllocManaged(byref(managed), c_size_t(64), 1))
+a, size, single = c_uint64(memory), c_size_t(8), c_size_t(1)
+for call in (
+    lambda: cuda.cuMemcpyPeerAsync(a, context, a, context, size, first),
+    lambda: cuda.cuMemcpy3DPeerAsync(create_string_buffer(256), first),
+    lambda: cuda.cuMemPrefetchAsync(managed, size, 0, first),
+    lambda: cuda.cuMemDiscardBatchAsync(byref(managed), byref(size), single, c_uint64(0), first),
+):
+    begin(first, 2)
+    assert call() == 900
+    assert end(first)[0] == 901
+begin(first)
+assert cuda.cuMemAllocFromPoolAsync(byref(c_uint64()), size, None, other) == 900
+assert end(first)[0] == 901
+assert cuda.cuMemAllocFromPoolAsync(byref(c_uint64()), size, None, other) == 1
+begin(first)
+assert cuda.cuMemAllocManaged(byref(c_uint64()), size, 7) == 1
+ok(fill(first))
+assert cuda.cuMemAllocManaged(byref(c_uint64()), size, 1) == 900
+assert end(first)[0] == 901
 """
     )

@@ -72,8 +72,8 @@ static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size
   if (!out || !is_managed_request(size, flags)) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;
   Context *context = cl_context(&state);
-  if (state) return state;
-  return allocate(out, size, MANAGED, flags, context);
+  if (!state) state = LOCKED(cl_prohibited());
+  return state ? state : allocate(out, size, MANAGED, flags, context);
 }
 EXPORTED_WHEN(is_managed_request(size, flags), cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags),
               mem_alloc_managed(line, out, size, flags))

@@ -29,6 +29,8 @@ Capture *cl_capture_numbered(uint64_t number) {
 
 static bool is_unsafe(Sym symbol) {
   switch (symbol) {
+    case SYM_cuArray3DCreate_v2:
+    case SYM_cuArrayCreate_v2:
     case SYM_cuCtxSetCacheConfig:
     case SYM_cuCtxSetLimit:
     case SYM_cuCtxSynchronize:
@@ -36,9 +38,10 @@ static bool is_unsafe(Sym symbol) {
     case SYM_cuLaunch:
     case SYM_cuLaunchGrid:
     case SYM_cuLaunchGridAsync:
+    case SYM_cuMemAdvise:
+    case SYM_cuMemAdvise_v2:
     case SYM_cuMemAlloc_v2:
     case SYM_cuMemAllocHost_v2:
-    case SYM_cuMemAllocManaged:
     case SYM_cuMemAllocPitch_v2:
     case SYM_cuMemFree_v2:
     case SYM_cuMemFreeHost:
@@ -57,7 +60,10 @@ static bool is_unsafe(Sym symbol) {
     case SYM_cuMemPoolSetAttribute:
     case SYM_cuMemPoolTrimTo:
     case SYM_cuMemSetMemPool:
-    case SYM_cuPointerSetAttribute: return true;
+    case SYM_cuMipmappedArrayCreate:
+    case SYM_cuPointerSetAttribute:
+    case SYM_cuProfilerStart:
+    case SYM_cuProfilerStop: return true;
     default: return false;
   }
 }

@@ -17,7 +17,7 @@ static CUresult complete_context(Context **context) {
   Context *current = cl_context(&result);
   if (!*context) {
     *context = current;
-    return result ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_ERROR_INVALID_VALUE : result;
   }
   if (!cl_is_known_context(*context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return (*context)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;

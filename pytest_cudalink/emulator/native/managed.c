@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "capture.h"
 #include "config.h"
 #include "devices.h"
 #include "memory.h"
@@ -177,10 +178,11 @@ EXPORTED_WHEN(is_possible(advice, &location) && !is_numa(&location), cuMemAdvise
 
 /* -- prefetching -- */
 
+/* Neither prefetching nor discarding can be captured (measured). */
 static CUresult check_stream(const void *stream) {
+  Stream *known;
   CUresult state = cl_check_context();
-  if (state) return state;
-  return cl_check_stream(stream);
+  return state ? state : LOCKED(cl_refuse_captured(stream, &known));
 }
 
 static CUresult prefetch(EventLine *line, CUdeviceptr start, size_t size, Location location, unsigned flags,

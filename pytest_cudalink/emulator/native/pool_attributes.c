@@ -292,10 +292,11 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
   CUresult result;
   const Context *context = cl_context(&result);
   if (result) return result;
-  if (!out || (named && !pool)) return CUDA_ERROR_INVALID_VALUE;
+  if (!out) return CUDA_ERROR_INVALID_VALUE;
   bool captured;
   result = cl_enter_stream(stream, &captured);
   if (!result && !captured) result = LOCKED(cl_prohibited());
+  if (!result && named && !pool) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   return captured ? capture(out, size, pool, context->device, stream)
                   : cl_pool_allocate(pool, context->device, size, out);
