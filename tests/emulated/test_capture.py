@@ -109,7 +109,7 @@ assert end(first)[0] == 904 and status(second) == 0
 back = fork(work=False)
 assert end(second)[0] == 903
 assert end(first)[0] == 901
-assert cuda.cuEventQuery(back) == 907 and cuda.cuEventSynchronize(back) == 907
+assert cuda.cuEventQuery(back) == 1 and cuda.cuEventSynchronize(back) == 1
 begin(first, 2)
 begin(second, 2)
 there = event()
@@ -222,7 +222,7 @@ assert cuda.cuStreamUpdateCaptureDependencies(second, None, c_size_t(0), 0) == 4
 
 
 def test_a_capture_dies_with_its_context(check: Check) -> None:
-    """It prohibits nothing any more, its streams answer 201 or 709, and a stream of another one leaves its work there."""
+    """It prohibits nothing any more, its streams answer 201 or 709, and streams of others leave their work there."""
     check(
         CAPTURE
         + """
@@ -257,6 +257,7 @@ assert cuda.cuGraphCreate(byref(graph), 0) == 0
 assert cuda.cuGraphAddMemsetNode(byref(c_void_p()), graph, None, c_size_t(0), create_string_buffer(40), None) == 709
 ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
 allocate(8)
+assert cuda.cuStreamDestroy_v2(first) == 400
 """
     )
 
@@ -287,5 +288,23 @@ assert cuda.cuMemAllocManaged(byref(c_uint64()), size, 7) == 1
 ok(fill(first))
 assert cuda.cuMemAllocManaged(byref(c_uint64()), size, 1) == 900
 assert end(first)[0] == 901
+"""
+    )
+
+
+def test_events_of_captures(check: Check) -> None:
+    """The first wait for one is 907 and ends the capture, a later one 1; one for other processes is never captured."""
+    check(
+        CAPTURE
+        + """
+done, shared = event(), event(6)
+begin(first, 2)
+ok(cuda.cuEventRecord(done, first))
+assert cuda.cuEventQuery(done) == 907 and cuda.cuEventSynchronize(done) == 1
+assert end(first)[0] == 901 and cuda.cuEventQuery(done) == 1
+for call in (lambda: cuda.cuEventRecord(shared, first), lambda: cuda.cuStreamWaitEvent(first, shared, 0)):
+    begin(first, 2)
+    assert call() == 900
+    assert end(first)[0] == 901
 """
     )

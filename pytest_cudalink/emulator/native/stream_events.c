@@ -37,9 +37,11 @@ static CUresult destroy_stream(void *handle) {
   if ((uintptr_t)handle <= PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
   Stream *stream = cl_stream(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  /* its context died, but is there again, as only a primary one can be (measured) */
+  bool stale = stream->dead && !stream->context->dead;
   cl_capture_abandon(stream);
   cl_stream_free(stream);
-  return CUDA_SUCCESS;
+  return stale ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuStreamDestroy_v2, (Stream *stream), cl_refuse_null(stream), LOCKED(destroy_stream(stream)))
 EXPORTED_CHECKED(cuStreamDestroy, (Stream *stream), cl_refuse_null(stream), LOCKED(destroy_stream(stream)))
@@ -50,6 +52,13 @@ static CUresult find_event(void *handle, Event **event) {
   *event = cl_event(handle);
   if (!*event) return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE; /* (measured) */
   return (*event)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+/* Events for other processes cannot be captured (measured). */
+static CUresult refuse_interprocess(const Event *event, const Stream *stream) {
+  if (!stream->capture || !(event->flags & EVENT_INTERPROCESS)) return CUDA_SUCCESS;
+  stream->capture->invalid = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
 static CUresult record_captured(Event *event, Stream *stream, bool external) {
@@ -85,6 +94,8 @@ static CUresult record(void *handle, const Context *current, const void *stream_
   if (result) return result;
   if (flags > EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_shares(stream->context ? stream->context : current, event->context)) return CUDA_ERROR_INVALID_HANDLE;
+  result = refuse_interprocess(event, stream);
+  if (result) return result;
   if (stream->capture) return record_captured(event, stream, flags == EXTERNAL);
   if (flags == EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   return record_in_order(event, stream);
@@ -143,6 +154,7 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   CUresult result = cl_stream_ready(stream_handle, &stream);
   if (!result && flags > EXTERNAL) result = CUDA_ERROR_INVALID_VALUE; /* before the event (measured) */
   if (!result) result = find_event(handle, &event);
+  if (!result) result = refuse_interprocess(event, stream);
   if (result) return result;
   if (flags == EXTERNAL) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
@@ -187,7 +199,8 @@ static CUresult may_wait_for_event(void *handle, Event **event) {
   if (!result) result = cl_prohibited();
   if (result || !(*event)->captured) return result;
   Capture *capture = cl_capture_numbered((*event)->captured);
-  if (capture) capture->invalid = true;
+  if (!capture || capture->invalid) return CUDA_ERROR_INVALID_VALUE; /* it is over, or will have no graph (measured) */
+  capture->invalid = true;
   return CUDA_ERROR_CAPTURED_EVENT;
 }
 
