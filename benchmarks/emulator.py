@@ -1,4 +1,4 @@
-"""Cost of the emulated driver: of loading it, and of the lifetime checks in links.
+"""Cost of the emulated driver: of loading it, of the lifetime checks in links, and of large graphs.
 
 ``nox -s bench`` runs it. Each measurement is a child process on an emulated driver of the toolkit's version. What a
 link through the driver costs is in ``linker.py``.
@@ -10,12 +10,13 @@ import ctypes
 import gc
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_int, c_uint64, c_void_p
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -29,6 +30,10 @@ CHECKS_LIMIT = 1.02
 LOAD_LIMIT = 10.0  # milliseconds, with 500 look-ups of functions
 LINKS_OF_A_ROUND = 5
 QUESTIONS = 500
+CAPTURED_NODES = 1_000_000
+GRAPH_LIMIT = 10.0  # seconds of the processor, from the capture of these nodes to their end
+UPDATED_NODES, DEPENDENCIES = 8_000, 20
+UPDATE_LIMIT = 0.2  # seconds of the processor
 
 
 def load() -> None:
@@ -58,7 +63,52 @@ def serve() -> None:
         print(time.perf_counter() - start, flush=True)
 
 
-CHILDREN: dict[str, Callable[[], None]] = {"--load": load, "--serve": serve}
+def _in_context(driver: ctypes.CDLL) -> tuple[c_void_p, c_void_p, c_uint64]:
+    """Return the context, a stream and the address of 16 bytes; what follows is to answer 0 each time."""
+    context, stream, memory = c_void_p(), c_void_p(), c_uint64()
+    assert not driver.cuInit(0)
+    assert not driver.cuDevicePrimaryCtxRetain(byref(context), 0)
+    assert not driver.cuCtxSetCurrent(context)
+    assert not driver.cuStreamCreate(byref(stream), 1)
+    assert not driver.cuMemAlloc_v2(byref(memory), c_size_t(16))
+    return context, stream, memory
+
+
+def graphs() -> None:
+    """Print the seconds of the processor for each step with a graph of captured nodes, and for an update, as JSON."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    context, stream, memory = _in_context(driver)
+    graph, executable, took = c_void_p(), c_void_p(), {}
+
+    def step(name: str, *calls: int) -> None:
+        nonlocal start
+        assert not any(calls), (name, calls)
+        took[name] = time.process_time() - start
+        start = time.process_time()
+
+    fill, size = driver.cuMemsetD8Async, c_size_t(16)
+    start = time.process_time()
+    assert not driver.cuStreamBeginCapture_v2(stream, 0)
+    step("capture", *(fill(memory, 1, size, stream) for _ in range(CAPTURED_NODES)))
+    step("end", driver.cuStreamEndCapture(stream, byref(graph)))
+    step("instantiate", driver.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+    step("launch", driver.cuGraphLaunch(executable, stream), driver.cuStreamSynchronize(stream))
+    step("destroy", driver.cuGraphExecDestroy(executable), driver.cuGraphDestroy(graph))
+    parameters = struct.pack("QQIIQQ", memory.value, 0, 1, 1, 16, 1)
+    nodes, node = (c_void_p * UPDATED_NODES)(), c_void_p()
+    assert not driver.cuGraphCreate(byref(graph), 0)
+    for at in range(UPDATED_NODES):
+        first = max(0, at - DEPENDENCIES)
+        on = (c_void_p * DEPENDENCIES)(*nodes[first:at])
+        assert not driver.cuGraphAddMemsetNode(byref(node), graph, on, c_size_t(at - first), parameters, context)
+        nodes[at] = node.value
+    assert not driver.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0))
+    start = time.process_time()
+    step("update", driver.cuGraphExecUpdate_v2(executable, graph, ctypes.create_string_buffer(24)))
+    print(json.dumps(took))
+
+
+CHILDREN: dict[str, Callable[[], None]] = {"--load": load, "--serve": serve, "--graphs": graphs}
 
 
 def planned(lifetime: str) -> dict[str, str]:
@@ -97,6 +147,21 @@ def served(environment: dict[str, str]) -> Iterator[Callable[[], Callable[[], ob
     process.wait()
 
 
+def report_graphs(report: measure.Report, environment: dict[str, str]) -> None:
+    """Measure large graphs once in a process of their own: they take a gigabyte."""
+    command = [sys.executable, __file__, "--graphs"]
+    done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+    took = json.loads(done.stdout)
+    update = took.pop("update")
+    table = f"{CAPTURED_NODES:,} captured nodes"
+    for name, seconds in took.items():
+        report.row(table, name, [seconds])
+    report.limit(table, sum(took.values()), GRAPH_LIMIT, "s")
+    what = f"updating {UPDATED_NODES:,} nodes of {DEPENDENCIES} dependencies"
+    report.row("graphs", what, [update])
+    report.limit(what, update, UPDATE_LIMIT, "s")
+
+
 def main() -> int:
     """Run every measurement; return exit code 1 beyond a limit."""
     from pytest_cudalink.tables import read_table
@@ -125,6 +190,7 @@ def main() -> int:
     what = f"loading the driver and looking up {len(asked)} functions"
     summary = report.row("start of a process", what, seconds)
     report.limit(what, summary.median * 1e3, LOAD_LIMIT, "ms")
+    report_graphs(report, off)
     return report.finish(options.json)
 
 
