@@ -61,6 +61,10 @@ for bad in ((c_void_p * 1)(None), (c_void_p * 1)(other), (c_void_p * 1)(memory))
 assert cuda.cuGraphAddEmptyNode(byref(node), graph, (c_void_p * 2)(one, one), c_size_t(2)) == 1
 for bad in (dict(element=3), dict(width=0), dict(height=0), dict(width=65), dict(height=2, pitch=3), dict(to=4096)):
     assert cuda.cuGraphAddMemsetNode(byref(node), graph, None, c_size_t(0), fill(**bad), context) == 1, bad
+nothing = ((8, b""), (9, b""), (12, struct.pack("Q", context.value)))  # nodes that do nothing
+for kind, rest in nothing:
+    parameters = create_string_buffer(struct.pack("i12x", kind) + rest, 256)
+    ok(cuda.cuGraphAddNode_v2(byref(node), created(), None, None, c_size_t(0), parameters))
 assert cuda.cuGraphMemsetNodeGetParams(one, None) == 1
 assert cuda.cuGraphHostNodeGetParams(one, create_string_buffer(16)) == 1
 kept = create_string_buffer(40)

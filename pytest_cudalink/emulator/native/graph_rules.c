@@ -76,6 +76,7 @@ static CUresult prepare_operations(OperationsNode *operations) {
   CUresult result = complete_context(&operations->context);
   if (result) return result;
   if (operations->flags) return CUDA_ERROR_INVALID_VALUE;
+  if (!operations->count) return CUDA_SUCCESS; /* a node may do nothing (measured) */
   return cl_check_operations(operations->count, operations->list, false);
 }
 
@@ -100,7 +101,7 @@ CUresult cl_parameters_prepare(NodeParameters *parameters) {
     case NODE_SIGNAL_SEMAPHORES:
     case NODE_WAIT_SEMAPHORES: {
       const SemaphoreNode *given = &parameters->semaphores;
-      if (!given->count || !given->semaphores || !given->values) return CUDA_ERROR_INVALID_VALUE;
+      if (given->count && (!given->semaphores || !given->values)) return CUDA_ERROR_INVALID_VALUE;
       break;
     }
     case NODE_ALLOCATE: result = prepare_allocation(&parameters->allocate); break;

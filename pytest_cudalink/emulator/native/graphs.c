@@ -292,11 +292,22 @@ Graph *cl_graph_behind(const Graph *root, Graph *graph) {
   return inner;
 }
 
+/* The copy of a node in a graph that was copied: its nodes have the order of the original's, and new ones come last. */
+static Node *copy_of(const Graph *graph, uint64_t origin) {
+  size_t low = 0, high = graph->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    uint64_t there = graph->nodes[middle]->origin;
+    if (there && there < origin) low = middle + 1;
+    else high = middle;
+  }
+  return low < graph->count && graph->nodes[low]->origin == origin ? graph->nodes[low] : NULL;
+}
+
 Node *cl_node_like(Graph *graph, uint64_t origin, bool deep) {
-  for (Graph *one = graph; one; one = deep ? cl_graph_behind(graph, one) : NULL)
-    for (size_t at = 0; at < one->count; at++)
-      if (one->nodes[at]->origin == origin) return one->nodes[at];
-  return NULL;
+  Node *found = copy_of(graph, origin);
+  for (Graph *one = graph; deep && !found && one; one = cl_graph_behind(graph, one)) found = copy_of(one, origin);
+  return found;
 }
 
 bool cl_graph_is_unique(const Graph *graph) {
