@@ -54,7 +54,7 @@ SANITIZER_OPTIONS = {
 
 
 def compile_program(name: str, folder: Path, flags: Sequence[str] = (), libraries: Path | None = None) -> Path:
-    """Build ``native/NAME.c`` against the cuda.h of a toolkit, which checks our functions' signatures."""
+    """Build ``native/NAME.c`` against the cuda.h of a toolkit."""
     program = folder / name
     command = [
         *compiler.find_compiler(),

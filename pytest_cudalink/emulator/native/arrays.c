@@ -291,7 +291,8 @@ typedef struct {
   unsigned flags, reserved[4];
 } SparseProperties;
 
-_Static_assert(sizeof(Requirements) == 32 && sizeof(SparseProperties) == 48, "CUDA_ARRAY_*");
+_Static_assert(sizeof(Requirements) == 32, "CUDA_ARRAY_MEMORY_REQUIREMENTS");
+_Static_assert(sizeof(SparseProperties) == 48, "CUDA_ARRAY_SPARSE_PROPERTIES");
 
 static CUresult requirements(Requirements *out, const void *handle, HandleKind kind, CUdevice device) {
   const Array *array = out && cl_is_device(device) ? find(handle, kind) : NULL;

@@ -148,11 +148,12 @@ _Static_assert(sizeof(SemaphoreDescription) == 96, "CUDA_EXTERNAL_SEMAPHORE_HAND
 /* CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS: only the value counts here. */
 typedef struct {
   unsigned long long value;
-  unsigned long long others[8];
+  unsigned char others[64];
   unsigned flags;
   unsigned reserved[16];
 } SemaphoreParameters;
 _Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS");
+_Static_assert(sizeof(SemaphoreParameters) == 144, "CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS");
 
 typedef struct {
   OwnFile file;

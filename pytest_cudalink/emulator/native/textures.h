@@ -37,6 +37,8 @@ typedef struct {
   unsigned first_level, last_level, first_layer, last_layer, reserved[16];
 } View;
 
-_Static_assert(sizeof(Resource) == 144 && sizeof(Sampling) == 104 && sizeof(View) == 112, "CUDA_*_DESC");
+_Static_assert(sizeof(Resource) == 144, "CUDA_RESOURCE_DESC");
+_Static_assert(sizeof(Sampling) == 104, "CUDA_TEXTURE_DESC");
+_Static_assert(sizeof(View) == 112, "CUDA_RESOURCE_VIEW_DESC");
 
 #endif
