@@ -135,7 +135,7 @@ HEAD = """\
 #   error            result instead of the library's missing_library and missing_symbol
 #   older            symbol with the same signature to use where the library lacks the first one
 #   answer           the function returns the text or name of an error, also without a library
-#   adapter          hand-written C in native/adapters.c that stands between caller and library
+#   adapter          hand-written C in native/adapters.h that stands between caller and library
 # types.NAME: the definition of a CUDA type in C without CUDA headers
 # headers.MAJOR.NAME: the same for callers compiled with the headers of that CUDA major (--headers)
 

@@ -1,7 +1,7 @@
 """Whether a shared library's file has all that the loader maps; asked before it is loaded.
 
 The loader maps what the program headers name without comparing that with the file's size: a library that was cut off,
-by a full disk or a broken download, ends the process with SIGBUS. ``stubs/native/library_file.c`` is the same rule in
+by a full disk or a broken download, ends the process with SIGBUS. ``stubs/native/library_file.h`` is the same rule in
 C, for stubs and link workers.
 """
 

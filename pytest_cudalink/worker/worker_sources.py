@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["CLIENT_LIBRARY", "PROGRAM", "libraries"]
 
 _NATIVE = Path(__file__).parent / "native"
-#: Has `library_file.c`, the check of a library before it is loaded.
+#: Has `library_file.h`, the check of a library before it is loaded.
 _CHECK = Path(__file__).parent.parent / "stubs" / "native"
 PROGRAM = "cudalink-link-worker"
 CLIENT_LIBRARY = "libcudalink-worker.so"

@@ -22,6 +22,7 @@ from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
 
 from .conftest import NOWHERE
 
+NATIVE = Path(stubs_package.__file__).parent / "native"
 NATIVE_HEADERS = Path(stubs_package.__file__).parent / "include"
 #: The functions that the field's stubs have, and the NVRTC functions that they lacked.
 NEEDED = {
@@ -61,6 +62,15 @@ def dynamic(path: Path) -> tuple[set[str], list[str], str]:
         needed = [tag.needed for tag in section.iter_tags("DT_NEEDED")]
         (soname,) = (tag.soname for tag in section.iter_tags("DT_SONAME"))
     return exported, needed, soname
+
+
+@pytest.mark.parametrize("file", sorted(NATIVE.glob("*.h")), ids=lambda file: file.name)
+def test_files_that_compile_alone(file: Path) -> None:
+    """Each file of the stubs says what it needs, so that an editor and a compiler understand it."""
+    flags = ("-fsyntax-only", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
+    command = [*find_compiler(), *flags, "-Wno-unused-variable", "-x", "c", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", NEEDED)

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "channel.h"
-#include "library_file.c" // NOLINT(bugprone-suspicious-include): a part of the stubs, which are one file each
+#include "library_file.h"
 #include "protocol.h"
 
 typedef void *Handle;

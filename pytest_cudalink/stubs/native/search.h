@@ -1,4 +1,22 @@
 /* The search for the real library; its result is published once. */
+#ifndef STUB_SEARCH_H
+#define STUB_SEARCH_H
+
+#include "opening.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct stub_search {
   void *handle;
@@ -258,3 +276,5 @@ static const struct stub_choice *stub_choose(void *caller) {
   free(mine);
   return known;
 }
+
+#endif

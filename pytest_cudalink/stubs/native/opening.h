@@ -1,4 +1,17 @@
-/* ---- opening ---- */
+/* Opening a library: never a stub, never a file of which the loader would die. */
+#ifndef STUB_OPENING_H
+#define STUB_OPENING_H
+
+#include "base.h"
+#include "library_file.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const char *stub_special(const char *path) { return library_is_special(path) ? "is not a regular file" : NULL; }
 
@@ -83,3 +96,5 @@ static const char *stub_find_in_process(void) {
   free(found);
   return before;
 }
+
+#endif

@@ -4,6 +4,21 @@
  * thread that waits for another one which waits for the loader's lock would never come back. Instead every thread that
  * meets an unresolved function searches by itself, all of them by the same rules, and the first to finish publishes its
  * answer. */
+#ifndef STUB_BASE_H
+#define STUB_BASE_H
+
+#include "configuration.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #if defined(_WIN32)
 #error "cudalink stubs are written for Linux; there is no Windows implementation"
@@ -126,3 +141,5 @@ static int stub_visit(struct dl_phdr_info *info, size_t size, void *data) {
   }
   return 0;
 }
+
+#endif

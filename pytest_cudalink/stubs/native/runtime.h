@@ -1,4 +1,16 @@
 /* The first call of each function: it is looked up, and its caller is bound to it. */
+#ifndef STUB_RUNTIME_H
+#define STUB_RUNTIME_H
+
+#include "search.h"
+
+#include <errno.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 /* ---- binding the caller directly ---- */
 
@@ -129,3 +141,5 @@ STUB_EXPORT const char *STUB_DESCRIBE(void) {
   free(text.bytes);
   return known;
 }
+
+#endif

@@ -1,9 +1,19 @@
-/* ---- files of which the loader would die ----
+/* Files of which the loader would die.
  *
  * The loader maps what the program headers name without asking whether the file has it: of a library that was cut it
  * dies by SIGBUS. Its own errors suffice for everything else, such as a text, a folder or another architecture.
  *
  * The link worker includes this file too; probes/library_file.py has the same rule. */
+#ifndef STUB_LIBRARY_FILE_H
+#define STUB_LIBRARY_FILE_H
+
+#include <fcntl.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct library_file {
   int descriptor;
@@ -80,3 +90,5 @@ static const char *library_damage(const char *path) {
   close(file.descriptor);
   return damage;
 }
+
+#endif

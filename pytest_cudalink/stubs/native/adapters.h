@@ -1,4 +1,14 @@
 /* Functions whose callers and libraries may disagree on the signature. */
+#ifndef STUB_ADAPTERS_H
+#define STUB_ADAPTERS_H
+
+#include "search.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 /* The CUDA major of a runtime library, known from what it exports: asking it would need a driver in CUDA 11. */
 __attribute__((unused)) static int stub_generation(void *handle) {
@@ -211,4 +221,6 @@ static stub_function stub_adapt_properties(void *handle, stub_function real) {
   stub_prop_prepare(handle, real);
   return (stub_function)stub_properties;
 }
+#endif
+
 #endif
