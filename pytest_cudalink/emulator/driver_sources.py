@@ -20,6 +20,9 @@ _SHARED = _HERE.parent / "data"
 _READER = runpy.run_path(str(_HERE.parent / "artifacts" / "reader_sources.py"))
 #: The client of the link worker is linked into the driver; `worker.c` is the other side.
 _CLIENT = tuple(file for file in sorted((_HERE.parent / "worker" / "native").glob("*.c")) if file.name != "worker.c")
+#: C that several parts are compiled with.
+_SHARED_C = _HERE.parent / "native"
+_COMMON = (_SHARED_C / "loaded_object.c",)
 #: Written at each build; git ignores it.
 _GENERATED = _HERE / "generated"
 
@@ -402,7 +405,7 @@ def generate(folder: Path) -> None:
 def libraries(cc: Any) -> list[Any]:
     """Return the libraries in the order in which they must be built; `cc` is the module `native.compiler`."""
     generate(_GENERATED)
-    include = (_NATIVE, _GENERATED, _READER["NATIVE"])
+    include = (_NATIVE, _GENERATED, _READER["NATIVE"], _SHARED_C)
     threads = ("-pthread", "-ldl")
     # both look themselves up in this table, as the loader does
     hashed = (*threads, "-Wl,--hash-style=gnu")
@@ -410,8 +413,8 @@ def libraries(cc: Any) -> list[Any]:
     silent = (*hashed, "-DSILENT_CONFIG")
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
     return [
-        cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT), "libcuda.so.1", include, hashed),
-        cc.SharedLibrary("libnvidia-ml.so.1", nvml, "libnvidia-ml.so.1", include, silent),
+        cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT, *_COMMON), "libcuda.so.1", include, hashed),
+        cc.SharedLibrary("libnvidia-ml.so.1", (*nvml, *_COMMON), "libnvidia-ml.so.1", include, silent),
         cc.SharedLibrary(
             "libcuda.so",
             (_NATIVE / "alias.c",),

@@ -8,12 +8,14 @@ from typing import Any
 __all__ = ["FLOORS", "LIBRARY", "libraries"]
 
 _NATIVE = Path(__file__).parent / "native"
+#: C that several parts are compiled with.
+_SHARED = Path(__file__).parent.parent / "native"
 LIBRARY = "libcudalink-jitlink-calls.so"
 #: Its files by floor, without their endings; a file includes only headers of the floors above it in this list.
-FLOORS = (("loaded_object", "jitlink_handles"), ("jitlink_contract",), ("jitlink_calls",))
+FLOORS = (("jitlink_handles",), ("jitlink_contract",), ("jitlink_calls",))
 
 
 def libraries(cc: Any) -> list[Any]:
     """Return the library to build; `cc` is the module `native.compiler`."""
-    sources = tuple(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor)
-    return [cc.SharedLibrary(LIBRARY, sources, LIBRARY, (_NATIVE,), ("-pthread", "-ldl"))]
+    sources = (*(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor), _SHARED / "loaded_object.c")
+    return [cc.SharedLibrary(LIBRARY, sources, LIBRARY, (_NATIVE, _SHARED), ("-pthread", "-ldl"))]

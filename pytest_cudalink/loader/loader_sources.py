@@ -8,10 +8,15 @@ from typing import Any
 __all__ = ["libraries"]
 
 _NATIVE = Path(__file__).parent / "native"
-#: Libraries of one file each: the handlers of fatal signals, and the list of the loaded objects.
-_LIBRARIES = {"libcudalink-last-words.so": "last_words.c", "libcudalink-loads.so": "loads.c"}
+#: C that several parts are compiled with.
+_SHARED = Path(__file__).parent.parent / "native"
+#: The handlers of fatal signals, and the list of the loaded objects.
+_LIBRARIES = {
+    "libcudalink-last-words.so": (_NATIVE / "last_words.c",),
+    "libcudalink-loads.so": (_NATIVE / "loads.c", _SHARED / "loaded_object.c"),
+}
 
 
 def libraries(cc: Any) -> list[Any]:
     """Return the libraries to build; `cc` is the module `native.compiler`."""
-    return [cc.SharedLibrary(name, (_NATIVE / source,), name) for name, source in _LIBRARIES.items()]
+    return [cc.SharedLibrary(name, sources, name, (_SHARED,)) for name, sources in _LIBRARIES.items()]

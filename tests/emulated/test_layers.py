@@ -22,10 +22,12 @@ NATIVE = Path(emulator.__file__).parent / "native"
 READER = Path(artifacts.__file__).parent / "native"
 WATCH = Path(jitlink.__file__).parent / "native"
 LOADER = Path(loader.__file__).parent / "native"
+#: C that several parts are compiled with; it lies below them all.
+SHARED = Path(emulator.__file__).parents[1] / "native"
 #: Files that stand on no floor: the types below them all, and libraries that are one file each.
 BASE = "abi"
 LIBRARIES = ("alias", "absent")
-#: The files of the libraries that look at the process: one each.
+#: The files of the libraries that look at the process.
 LOADER_ORDER = ["last_words", "loads"]
 
 
@@ -84,7 +86,8 @@ def files(folder: Path, order: list[str]) -> Iterator[tuple[int, Path]]:
 
 
 def headers_below(folder: Path) -> Iterator[Path]:
-    """The headers of the reader, which lies below every file of the driver."""
+    """The headers that lie below every file of a folder: those that parts share, and for the driver the reader's."""
+    yield from sorted(SHARED.glob("*.h"))
     yield from () if (folder / "bytes.h").exists() else sorted(READER.glob("*.h"))
 
 

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "loaded_object.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
 enum { MOST_NEEDED = 4096 };
@@ -31,30 +33,18 @@ static int read_count(struct dl_phdr_info *info, size_t size, void *count) {
   return 1;
 }
 
-static const ElfW(Dyn) * dynamic_section(const struct dl_phdr_info *info) {
-  for (int at = 0; at < info->dlpi_phnum; at++)
-    if (info->dlpi_phdr[at].p_type == PT_DYNAMIC)
-      return (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[at].p_vaddr);
-  return NULL;
-}
-
 /* Appends path, SONAME and the names of the needed libraries, and an empty text after them. */
 static int append_object(struct dl_phdr_info *info, size_t size, void *context) {
   (void)size;
   Text *text = context;
-  const ElfW(Dyn) *dynamic = dynamic_section(info);
-  const char *names = NULL;
-  uint64_t soname = 0;
-  for (const ElfW(Dyn) *entry = dynamic; entry && entry->d_tag != DT_NULL; entry++) {
-    // the loader has made an address of it, except in the vDSO, which it only maps
-    if (entry->d_tag == DT_STRTAB && entry->d_un.d_ptr >= info->dlpi_addr) names = (const char *)entry->d_un.d_ptr;
-    if (entry->d_tag == DT_SONAME) soname = entry->d_un.d_val;
-  }
+  LoadedObject object;
+  cl_read_object(info, &object);
   append(text, info->dlpi_name ? info->dlpi_name : "");
-  append(text, names && soname ? names + soname : "");
+  append(text, object.names && object.soname ? object.names + object.soname : "");
   int left = MOST_NEEDED;
-  for (const ElfW(Dyn) *entry = names ? dynamic : NULL; entry && entry->d_tag != DT_NULL && left; entry++)
-    if (entry->d_tag == DT_NEEDED && names[entry->d_un.d_val]) append(text, names + entry->d_un.d_val), left--;
+  for (const ElfW(Dyn) *entry = object.names ? object.dynamic : NULL; entry && entry->d_tag != DT_NULL && left; entry++)
+    if (entry->d_tag == DT_NEEDED && object.names[entry->d_un.d_val])
+      append(text, object.names + entry->d_un.d_val), left--;
   append(text, "");
   return 0;
 }

@@ -1,5 +1,5 @@
 /* The objects that are loaded into this process: their dynamic symbols, and the slots through which they call others.
- */
+   The stubs have a shorter walk, because each of them is one file. */
 #ifndef CUDALINK_LOADED_OBJECT_H
 #define CUDALINK_LOADED_OBJECT_H
 
@@ -14,8 +14,10 @@ typedef struct {
   uintptr_t base;
   const ElfW(Phdr) * segments;
   int segment_count;
+  const ElfW(Dyn) * dynamic; /* NULL if there is none */
   ElfW(Sym) * symbols;
   const char *names;
+  size_t soname;                /* in the names; 0 if there is none */
   const uint32_t *hash;         /* of DT_GNU_HASH; NULL if there is none */
   const ElfW(Rela) * tables[2]; /* DT_JMPREL, and DT_RELA without the relative ones at its beginning */
   size_t counts[2];

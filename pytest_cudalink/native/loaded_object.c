@@ -17,17 +17,18 @@ enum { ADDRESS = -1, DATA_SLOT = -1, CALL_SLOT = -1 }; /* other machines have no
 
 bool cl_read_object(const struct dl_phdr_info *info, LoadedObject *object) {
   *object = (LoadedObject){.base = info->dlpi_addr, .segments = info->dlpi_phdr, .segment_count = info->dlpi_phnum};
-  const ElfW(Dyn) *dynamic = NULL;
   for (int at = 0; at < object->segment_count; at++)
     if (object->segments[at].p_type == PT_DYNAMIC)
-      dynamic = (const ElfW(Dyn) *)(object->base + object->segments[at].p_vaddr);
-  if (!dynamic) return false;
+      object->dynamic = (const ElfW(Dyn) *)(object->base + object->segments[at].p_vaddr);
+  if (!object->dynamic) return false;
   size_t plt_size = 0, size = 0, relative = 0;
-  for (; dynamic->d_tag != DT_NULL; dynamic++) {
+  for (const ElfW(Dyn) *dynamic = object->dynamic; dynamic->d_tag != DT_NULL; dynamic++) {
     uintptr_t value = dynamic->d_un.d_ptr;
-    uintptr_t place = value < object->base ? value + object->base : value; /* glibc has relocated it, others do not */
+    /* glibc has relocated it, except in the vDSO; other loaders do not */
+    uintptr_t place = value < object->base ? value + object->base : value;
     if (dynamic->d_tag == DT_SYMTAB) object->symbols = (ElfW(Sym) *)place;
     if (dynamic->d_tag == DT_STRTAB) object->names = (const char *)place;
+    if (dynamic->d_tag == DT_SONAME) object->soname = value;
     if (dynamic->d_tag == DT_GNU_HASH) object->hash = (const uint32_t *)place;
     if (dynamic->d_tag == DT_JMPREL) object->tables[0] = (const ElfW(Rela) *)place;
     if (dynamic->d_tag == DT_RELA) object->tables[1] = (const ElfW(Rela) *)place;
