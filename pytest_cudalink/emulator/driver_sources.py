@@ -413,7 +413,9 @@ def libraries(cc: Any) -> list[Any]:
     silent = (*hashed, "-DSILENT_CONFIG")
     driver = (*_READER["sources"](), *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor))
     return [
-        cc.SharedLibrary("libcuda.so.1", (*driver, *_CLIENT, *_COMMON), "libcuda.so.1", include, hashed),
+        cc.SharedLibrary(
+            "libcuda.so.1", (*driver, *_CLIENT, *_COMMON, _SHARED_C / "safe_memory.c"), "libcuda.so.1", include, hashed
+        ),
         cc.SharedLibrary("libnvidia-ml.so.1", (*nvml, *_COMMON), "libnvidia-ml.so.1", include, silent),
         cc.SharedLibrary(
             "libcuda.so",

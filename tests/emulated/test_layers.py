@@ -200,4 +200,4 @@ def test_a_missing_file_is_seen(tmp_path: Path) -> None:
     (folder / "procaddr.c").unlink()
     found = problems(folder)
     assert "procaddr stands on a floor, and there is no such file" in found
-    assert any(one.startswith("caller.c has no header, and defines bool cl_read_safely") for one in found)
+    assert any(one.startswith("caller.c has no header, and defines bool cl_write_safely") for one in found)

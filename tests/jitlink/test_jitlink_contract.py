@@ -333,8 +333,10 @@ def test_random_calls_under_sanitizers(tmp_path: Path, sanitizer: str) -> None:
     """Random calls of five threads: the library sees none on a handle that is not alive, and no memory is misused."""
     sources = Path(jitlink_contract.__file__).parent / "native"
     program = tmp_path / "program"
-    files = [Path(__file__).parent / "native/jitlink_contract.c", *sources.glob("jitlink_[ch][oa]n*.c")]
-    flags = ["-std=gnu11", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", f"-I{sources}"]
+    shared = sources.parents[1] / "native"
+    own = Path(__file__).parent / "native/jitlink_contract.c"
+    files = [own, *sources.glob("jitlink_[ch][oa]n*.c"), *shared.glob("*.c"), f"-I{sources}", f"-I{shared}"]
+    flags = ["-std=gnu11", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     subprocess.run(["gcc", *flags, *files, "-o", program, "-pthread", "-ldl"], check=True)
     done = subprocess.run(
         [program], capture_output=True, text=True, env={"ASAN_OPTIONS": "detect_leaks=0"}, timeout=60, check=False

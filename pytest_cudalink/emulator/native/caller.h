@@ -2,11 +2,8 @@
 #ifndef CUDALINK_CALLER_H
 #define CUDALINK_CALLER_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "safe_memory.h"
 
-/* Reads without a fault; false if some page is not there. */
-bool cl_read_safely(const void *from, void *to, size_t size);
 /* Writes without a fault; false if some page is not there. */
 bool cl_write_safely(void *to, const void *from, size_t size);
 

@@ -9,11 +9,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "jitlink_contract.h"
 #include "loaded_object.h"
+#include "safe_memory.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #if defined __has_attribute
@@ -72,8 +71,7 @@ static struct {
 /* Reads memory that may not be there: what was refused need not have been read. */
 static void *copy_of(const void *content, size_t size) {
   void *copy = content && size ? malloc(size) : NULL;
-  struct iovec from = {(void *)(uintptr_t)content, size}, to = {copy, size};
-  if (copy && process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)size) return copy;
+  if (copy && cl_read_safely(content, copy, size)) return copy;
   free(copy);
   return NULL;
 }

@@ -4,17 +4,14 @@
 #include "jitlink_contract.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "jitlink_handles.h"
+#include "safe_memory.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -95,13 +92,10 @@ static void report_once(ContractRule rule, const JitLinkUse *use, Handle *handle
 
 /* -- names */
 
-/* Whether memory has the content that it had. True where this system does not let it be read safely. */
+/* Whether memory has the content that it had. */
 static bool is_kept(const InputName *name) {
   char now[NAME_SIZE];
-  struct iovec mine = {now, name->size}, theirs = {(void *)name->at, name->size};
-  ssize_t got = syscall(SYS_process_vm_readv, getpid(), &mine, 1UL, &theirs, 1UL, 0UL);
-  if (got < 0) return errno != EFAULT;
-  return (size_t)got == name->size && !memcmp(now, name->text, name->size);
+  return cl_read_safely((const void *)name->at, now, name->size) && !memcmp(now, name->text, name->size);
 }
 
 static void keep_name(Handle *handle, const char *name) {
