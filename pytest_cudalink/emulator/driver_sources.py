@@ -22,14 +22,14 @@ _READER = runpy.run_path(str(_HERE.parent / "artifacts" / "reader_sources.py"))
 _CLIENT = tuple(file for file in sorted((_HERE.parent / "worker" / "native").glob("*.c")) if file.name != "worker.c")
 #: C that several parts are compiled with.
 _SHARED_C = _HERE.parent / "native"
-_COMMON = (_SHARED_C / "loaded_object.c",)
+_COMMON = (_SHARED_C / "loaded_object.c", _SHARED_C / "locks.c")
 #: Written at each build; git ignores it.
 _GENERATED = _HERE / "generated"
 
 #: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
-    ("config", "profiles", "own_symbols", "locks", "events", "notes", "handles"),
+    ("config", "profiles", "own_symbols", "events", "notes", "handles"),
     ("caller", "symbols", "stacks", "violations"),
     ("sticky", "faults", "calls"),
     ("image", "fatbins", "options", "jitlink"),
@@ -51,7 +51,7 @@ FLOORS = (
 
 #: The files of libnvidia-ml.so.1, likewise; the first floor is of the driver's files.
 NVML_FLOORS = (
-    ("config", "profiles", "own_symbols", "locks"),
+    ("config", "profiles", "own_symbols"),
     ("nvml",),
     ("nvml_identity", "nvml_clocks", "nvml_memory", "nvml_links", "nvml_events"),
     ("nvml_system", "nvml_fields"),

@@ -19,6 +19,6 @@ def libraries(cc: Any) -> list[Any]:
     """Return the library to build; `cc` is the module `native.compiler`."""
     sources = (
         *(_NATIVE / f"{name}.c" for floor in FLOORS for name in floor),
-        *(_SHARED / name for name in ("loaded_object.c", "safe_memory.c")),
+        *(_SHARED / name for name in ("loaded_object.c", "locks.c", "safe_memory.c")),
     )
     return [cc.SharedLibrary(LIBRARY, sources, LIBRARY, (_NATIVE, _SHARED), ("-pthread", "-ldl"))]

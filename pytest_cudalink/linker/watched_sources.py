@@ -8,9 +8,11 @@ from typing import Any
 __all__ = ["libraries"]
 
 _NATIVE = Path(__file__).parent / "native"
+#: C that several parts are compiled with.
+_SHARED = Path(__file__).parent.parent / "native"
 
 
 def libraries(cc: Any) -> list[Any]:
     """Return the libraries to build; `cc` is the module `native.compiler`."""
-    source = (_NATIVE / "watched.c",)
-    return [cc.SharedLibrary("libcudalink-watched.so", source, "libcudalink-watched.so", (_NATIVE,), ("-pthread",))]
+    sources, include = (_NATIVE / "watched.c", _SHARED / "locks.c"), (_NATIVE, _SHARED)
+    return [cc.SharedLibrary("libcudalink-watched.so", sources, "libcudalink-watched.so", include, ("-pthread",))]

@@ -10,6 +10,8 @@ __all__ = ["CLIENT_LIBRARY", "PROGRAM", "libraries"]
 _NATIVE = Path(__file__).parent / "native"
 #: Has `library_file.h`, the check of a library before it is loaded.
 _CHECK = Path(__file__).parent.parent / "stubs" / "native"
+#: C that several parts are compiled with.
+_SHARED = Path(__file__).parent.parent / "native"
 PROGRAM = "cudalink-link-worker"
 CLIENT_LIBRARY = "libcudalink-worker.so"
 #: What a process that links through a worker is linked with; `worker.c` is the other side.
@@ -21,5 +23,11 @@ def libraries(cc: Any) -> list[Any]:
     threads = ("-pthread", "-ldl")
     return [
         cc.Executable(PROGRAM, (_NATIVE / "worker.c", _NATIVE / "channel.c"), (_CHECK,), threads),
-        cc.SharedLibrary(CLIENT_LIBRARY, _CLIENT, CLIENT_LIBRARY, flags=("-DCUDALINK_WORKER_LIBRARY", *threads)),
+        cc.SharedLibrary(
+            CLIENT_LIBRARY,
+            (*_CLIENT, _SHARED / "locks.c"),
+            CLIENT_LIBRARY,
+            (_SHARED,),
+            ("-DCUDALINK_WORKER_LIBRARY", *threads),
+        ),
     ]

@@ -6,7 +6,8 @@ import shutil
 
 import pytest
 
-from tests.emulated import checkers
+from pytest_cudalink.native import compiler
+from tests.emulated import checkers, locks
 
 needs_compiler = pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs a C compiler for programs of its own"
@@ -14,9 +15,26 @@ needs_compiler = pytest.mark.skipif(
 
 
 @needs_compiler
-def test_whole_api_from_c() -> None:
-    """A program built against cuda.h gets the expected answer from every function, with sound and damaged images."""
+def test_whole_api_from_c(tmp_path, monkeypatch) -> None:
+    """A program built against cuda.h gets the expected answer from every function, with sound and damaged images.
+
+    Threads take the driver's locks in the order of the table.
+    """
+    flags, source = ("-shared", "-fvisibility=default", "-ldl"), checkers.HERE / "native" / "lock_order.c"
+    watcher = compiler.build(compiler.Executable("lock_order.so", (source,), flags=flags), tmp_path)
+    monkeypatch.setenv("LD_PRELOAD", str(watcher))
+    monkeypatch.setenv("LOCK_ORDER", str(tmp_path / "pairs"))
     assert checkers.plainly(rounds=3) == []  # nor is anything else printed, where nvJitLink would
+    pairs = {tuple(map(int, line.split())) for line in (tmp_path / "pairs").read_text().splitlines()}
+    assert len(pairs) > 20
+    assert list(locks.out_of_order(sorted(pairs))) == []
+    backwards = [(taken, held) for held, taken in pairs]
+    assert len(list(locks.out_of_order(backwards))) == len(pairs)
+
+
+def test_table_of_locks() -> None:
+    """The table has every lock that there is, and no other."""
+    assert locks.defined() == locks.table().keys()
 
 
 @needs_compiler

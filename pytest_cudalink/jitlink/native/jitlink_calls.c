@@ -12,6 +12,7 @@
 
 #include "jitlink_contract.h"
 #include "loaded_object.h"
+#include "locks.h"
 #include "safe_memory.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -107,16 +108,18 @@ EXPORT int cudalinkTakeRefusedInput(RefusedInput *about, void *out, size_t room)
   return found;
 }
 
-/* The links of the parent are the parent's, and none of its other threads is there to open the lock. */
+/* The links of the parent are the parent's. */
 static void forget_in_child(void) {
-  pthread_mutex_init(&looking, NULL);
   for (int at = 0; at < PLACES; at++) places[at].count = 0;
   elsewhere = waiting = 0;
-  pthread_mutex_init(&refusal.lock, NULL);
   refusal.content = NULL; /* (its memory may be half freed) */
 }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_in_child); }
+__attribute__((constructor)) static void watch_forks(void) {
+  cl_open_in_children(&looking);
+  cl_open_in_children(&refusal.lock);
+  cl_forget_in_children(forget_in_child);
+}
 
 EXPORT unsigned long cudalinkTakeCalls(char *path, size_t size) {
   unsigned long taken = 0;

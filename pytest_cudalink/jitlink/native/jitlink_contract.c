@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "jitlink_handles.h"
+#include "locks.h"
 #include "safe_memory.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -51,13 +52,15 @@ static unsigned violations_begin, violations_end;
 static ContractViolation unseen, *latest = &unseen;
 
 static void forget_in_child(void) {
-  pthread_mutex_init(&lock, NULL);
   cl_handles_after_fork();
   violations_begin = violations_end;
   main_thread = pthread_self();
 }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_in_child); }
+__attribute__((constructor)) static void watch_forks(void) {
+  cl_open_in_children(&lock);
+  cl_forget_in_children(forget_in_child);
+}
 
 /* The main thread runs what is pending between two instructions of Python, so that its stack is the caller's. */
 static void note(uint64_t kind, uint64_t number) {

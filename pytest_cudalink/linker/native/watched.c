@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "locks.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
 static const char MARK[] = "fatal   :";
@@ -22,14 +24,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE *forwarder, *original; /* the stream that stands in for stderr; stderr while it does */
 static unsigned watchers;
 
-/* A forked child has none of the threads that watch, nor one that would release the lock. */
+/* A forked child has none of the threads that watch. */
 static void forget_in_child(void) {
-  pthread_mutex_init(&lock, NULL);
   watchers = 0;
   if (forwarder && stderr == forwarder) stderr = original;
 }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, forget_in_child); }
+__attribute__((constructor)) static void watch_forks(void) {
+  cl_open_in_children(&lock);
+  cl_forget_in_children(forget_in_child);
+}
 
 /* The stream is unbuffered, so that each piece arrives here in the thread that printed it. nvJitLink prints a line in
    one piece (13.0 and 13.2). */

@@ -12,13 +12,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "locks.h"
 #include "spawn.h"
 
 enum { PLACES = 32, MOST_OF_A_LIBRARY = 8, ACCEPTED = 16 };
 
 static Worker workers[PLACES];
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
 static uint64_t last_serial;
 
 /* Options that a library accepted: a link with them can be opened together with its first input. */
@@ -28,12 +28,9 @@ static struct {
 } accepted[ACCEPTED];
 static unsigned accepted_count; /* ever */
 
-/* The workers serve the parent, whose descriptors these are copies of. A thread may have held any of the locks; in the
-   child no thread would release it. */
+/* The workers serve the parent, whose descriptors these are copies of. */
 static void forget_in_child(void) {
-  pthread_mutex_init(&pool_lock, NULL);
   for (Worker *worker = workers; worker < workers + PLACES; worker++) {
-    pthread_mutex_init(&worker->lock, NULL);
     if (worker->serial) {
       close_own(&worker->socket);
       close_own(&worker->output);
@@ -43,9 +40,13 @@ static void forget_in_child(void) {
   }
 }
 
-static void set_up(void) {
-  for (Worker *worker = workers; worker < workers + PLACES; worker++) pthread_mutex_init(&worker->lock, NULL);
-  pthread_atfork(NULL, NULL, forget_in_child);
+__attribute__((constructor)) static void watch_forks(void) {
+  for (Worker *worker = workers; worker < workers + PLACES; worker++) {
+    pthread_mutex_init(&worker->lock, NULL);
+    cl_open_in_children(&worker->lock);
+  }
+  cl_open_in_children(&pool_lock);
+  cl_forget_in_children(forget_in_child);
 }
 
 static bool serves(const Worker *worker, const char *program, const char *library) {
@@ -122,7 +123,6 @@ static bool is_gone(const Worker *worker) {
 bool lw_holds(const Worker *worker, uint64_t serial) { return worker && serial && worker->serial == serial; }
 
 Worker *lw_take(Worker *holder, uint64_t serial, const char *program, const char *library) {
-  pthread_once(&pool_once, set_up);
   pthread_mutex_lock(&pool_lock);
   errno = EMFILE; /* if every place is taken */
   Worker *worker = lw_holds(holder, serial) ? holder : choose(program, library);
