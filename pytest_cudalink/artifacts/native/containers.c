@@ -23,7 +23,14 @@ bool art_ltoir_read(LtoIr *ltoir, Bytes image, Problem *problem) {
 
 /* -- fatbins -- */
 
-enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64 };
+bool art_fatbin_size(Bytes image, uint64_t at, FatbinSize *size, Problem *problem) {
+  Bytes header;
+  if (!art_span(image, at, FATBIN_HEADER, &header))
+    return art_outside(problem, image, at, FATBIN_HEADER, "fatbin header");
+  *size = (FatbinSize){art_u16(header.at + 6), art_u64(header.at + 8)};
+  if (art_begins(header, FATBIN_MAGIC) && size->header >= FATBIN_HEADER) return true;
+  return art_damaged(problem, "no fatbin header at byte %" PRIu64, at);
+}
 
 /* One fatbin, or consecutive ones, as nvcc writes them into an object. */
 bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem) {
@@ -34,23 +41,20 @@ bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem) {
     *body = (Bytes){image.at, 0};
     return true;
   }
-  Bytes header;
-  if (!art_span(image, start, FATBIN_HEADER, &header))
-    return art_outside(problem, image, start, FATBIN_HEADER, "fatbin header");
-  uint64_t header_size = art_u16(header.at + 6), size = art_u64(header.at + 8);
-  if (!art_begins(header, FATBIN_MAGIC) || header_size < FATBIN_HEADER)
-    return art_damaged(problem, "no fatbin header at byte %" PRIu64, start);
-  if (!art_span(image, start + header_size, size, body))
-    return art_outside(problem, image, start + header_size, size, "fatbin");
-  *at = start + header_size + size;
+  FatbinSize size;
+  if (!art_fatbin_size(image, start, &size, problem)) return false;
+  if (!art_span(image, start + size.header, size.body, body))
+    return art_outside(problem, image, start + size.header, size.body, "fatbin");
+  *at = start + size.header + size.body;
   return true;
 }
 
-bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *problem) {
+bool art_fatbin_entry_head(Bytes body, uint64_t at, FatbinEntry *entry, Problem *problem) {
   Bytes fields;
-  if (!art_span(body, *at, FATBIN_ENTRY, &fields)) return art_outside(problem, body, *at, FATBIN_ENTRY, "fatbin entry");
-  uint64_t header = art_u32(fields.at + 4), size = art_u64(fields.at + 8);
+  if (!art_span(body, at, FATBIN_ENTRY, &fields)) return art_outside(problem, body, at, FATBIN_ENTRY, "fatbin entry");
   *entry = (FatbinEntry){
+      .header = art_u32(fields.at + 4),
+      .size = art_u64(fields.at + 8),
       .kind = art_u16(fields.at),
       .isa_minor = art_u16(fields.at + 24),
       .isa_major = art_u16(fields.at + 26),
@@ -60,15 +64,19 @@ bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *pro
       .packed_size = art_u32(fields.at + 16),
       .unpacked_size = art_u64(fields.at + 56),
   };
-  if (header < FATBIN_ENTRY)
-    return art_damaged(problem, "fatbin entry has a header of %" PRIu64 " bytes, expected at least %d", header,
-                       FATBIN_ENTRY);
-  if (!art_span(body, *at + header, size, &entry->payload))
-    return art_outside(problem, body, *at + header, size, "payload of a fatbin entry");
-  if (entry->packed && entry->packed_size > size)
+  if (entry->header >= FATBIN_ENTRY) return true;
+  return art_damaged(problem, "fatbin entry has a header of %" PRIu64 " bytes, expected at least %d", entry->header,
+                     FATBIN_ENTRY);
+}
+
+bool art_fatbin_entry(Bytes body, uint64_t *at, FatbinEntry *entry, Problem *problem) {
+  if (!art_fatbin_entry_head(body, *at, entry, problem)) return false;
+  if (!art_span(body, *at + entry->header, entry->size, &entry->payload))
+    return art_outside(problem, body, *at + entry->header, entry->size, "payload of a fatbin entry");
+  if (entry->packed && entry->packed_size > entry->size)
     return art_damaged(problem, "fatbin entry has %u compressed bytes in a payload of %" PRIu64, entry->packed_size,
-                       size);
-  *at += header + size;
+                       entry->size);
+  *at += entry->header + entry->size;
   return true;
 }
 
@@ -88,6 +96,17 @@ static bool read_size(const uint8_t *field, uint64_t *size) {
     *size = *size * 10 + (uint64_t)(field[at] - '0');
   }
   return end > first;
+}
+
+uint64_t art_archive_end(Bytes image) {
+  uint64_t at = sizeof AR_MAGIC - 1, size;
+  Bytes header;
+  while (at < image.size) {
+    if (!art_span(image, at, AR_HEADER, &header)) return 0;
+    at += AR_HEADER + (read_size(header.at + AR_SIZE_AT, &size) ? size : 0);
+    if (at < image.size) at += at & 1; /* members begin at even places; the last one need not be filled up */
+  }
+  return at;
 }
 
 /* The name for people, and without what ends it: "/" for GNU, blanks for System V. Empty for the two indexes. */

@@ -24,7 +24,7 @@ enum { INFO_REGCOUNT = 0x2f, INFO_CLUSTER = 0x3d, INFO_EXPLICIT_CLUSTER = 0x3e, 
 /* Reads what the image says of the sizes of blocks and clusters. */
 static void read_bounds(Function *function, uint8_t attribute, const uint8_t *at, size_t size) {
   int numbers[3] = {0};
-  for (size_t one = 0; one < 3 && 4 * one + 4 <= size; one++) numbers[one] = (int)cl_little(at + 4 * one, 4);
+  for (size_t one = 0; one < 3 && 4 * one + 4 <= size; one++) numbers[one] = (int)art_u32(at + 4 * one);
   if (attribute == INFO_EXPLICIT_CLUSTER) function->explicit_cluster = true;
   else if (attribute == INFO_MAX_CLUSTER_RANK) function->max_cluster_rank = numbers[0];
   else if (attribute == INFO_CLUSTER) memcpy(function->cluster, numbers, sizeof numbers);
@@ -37,12 +37,12 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
   const uint8_t *at = cl_elf_bytes(&function->module->elf, section), *end = at ? at + section->size : NULL;
   while (at && end - at >= 4) {
     uint8_t form = at[0], attribute = at[1];
-    size_t size = form == INFO_SIZED ? (size_t)cl_little(at + 2, 2) : 0;
+    size_t size = form == INFO_SIZED ? art_u16(at + 2) : 0;
     at += 4;
     if (size > (size_t)(end - at)) return true;
     if (own && attribute != INFO_KPARAM) read_bounds(function, attribute, at, size);
     if (own && attribute == INFO_KPARAM && size >= 12) {
-      size_t ordinal = (size_t)cl_little(at + 4, 2);
+      size_t ordinal = art_u16(at + 4);
       if (ordinal >= function->parameter_count) {
         void *grown = realloc(function->parameters, (ordinal + 1) * sizeof *function->parameters);
         if (!grown) return false;
@@ -51,11 +51,11 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
                (ordinal + 1 - function->parameter_count) * sizeof *function->parameters);
         function->parameter_count = ordinal + 1;
       }
-      function->parameters[ordinal].offset = (size_t)cl_little(at + 6, 2);
-      function->parameters[ordinal].size = (size_t)(cl_little(at + 8, 4) >> 18);
-    } else if (!own && size >= 8 && cl_little(at, 4) == function->symbol) {
-      if (attribute == INFO_REGCOUNT) function->registers = (int)cl_little(at + 4, 4);
-      if (attribute == INFO_FRAME_SIZE) function->local = (int)cl_little(at + 4, 4);
+      function->parameters[ordinal].offset = art_u16(at + 6);
+      function->parameters[ordinal].size = (size_t)(art_u32(at + 8) >> 18);
+    } else if (!own && size >= 8 && art_u32(at) == function->symbol) {
+      if (attribute == INFO_REGCOUNT) function->registers = (int)art_u32(at + 4);
+      if (attribute == INFO_FRAME_SIZE) function->local = (int)art_u32(at + 4);
     }
     at += size;
   }

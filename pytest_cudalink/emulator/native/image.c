@@ -20,12 +20,6 @@
 #include "images.inc" /* elf_formats */
 #include "releases.inc"
 
-uint64_t cl_little(const uint8_t *at, int bytes) {
-  uint64_t value = 0;
-  while (bytes-- > 0) value = value << 8 | at[bytes];
-  return value;
-}
-
 /* A driver takes text for PTX that its compiler then refuses. */
 static bool begins_like_ptx(Bytes text) {
   uint64_t at = art_ptx_start(text);
@@ -57,8 +51,10 @@ static uint64_t claimed_size(const uint8_t head[64]) {
     return head[ELF_CLASS_AT] != ELF_CLASS_64 || end < 64 || end > IMAGE_LIMIT ? 64 : end;
   }
   if (!memcmp(head, FATBIN_MAGIC, 4)) {
-    uint64_t header = art_u16(head + 6), body = art_u64(head + 8);
-    return header < 16 || body > IMAGE_LIMIT ? 16 : header + body;
+    Problem problem;
+    FatbinSize size;
+    bool sound = art_fatbin_size((Bytes){head, 64}, 0, &size, &problem) && size.body <= IMAGE_LIMIT;
+    return sound ? size.header + size.body : FATBIN_HEADER;
   }
   if (!memcmp(head, LTOIR_MAGIC, 4) || !memcmp(head, AR_MAGIC, 8)) return 8; /* no module can be made of it */
   return 0;
@@ -187,46 +183,29 @@ void cl_refuse_image(CUresult result, const char *container, const void *data, s
 
 /* -- containers -- */
 
-enum { FATBIN_HEADER = 16, FATBIN_ENTRY = 64 };
-
 size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch) {
-  if (size < FATBIN_HEADER) return 0;
-  uint64_t header = art_u16(data + 6), body = art_u64(data + 8);
-  if (header < FATBIN_HEADER || body > IMAGE_LIMIT) return 0;
-  size_t wanted = (size_t)(header + body);
+  Bytes image = {data, size};
+  Problem problem;
+  FatbinSize claimed;
+  FatbinEntry entry;
+  if (!art_fatbin_size(image, 0, &claimed, &problem) || claimed.body > IMAGE_LIMIT) return 0;
+  uint64_t end = claimed.header + claimed.body;
+  size_t wanted = end > size ? (size_t)end : size;
   bool found = false, whole = true;
-  for (size_t at = (size_t)header; at < wanted;) {
-    if (at > size || size - at < FATBIN_ENTRY) return found ? (wanted > size ? wanted : size) : 0;
-    uint64_t entry = art_u32(data + at + 4), payload = art_u64(data + at + 8);
-    if (entry < FATBIN_ENTRY || entry > UINT32_MAX || payload > UINT32_MAX) return 0;
-    bool inside = entry + payload <= size - at;
-    if (art_u16(data + at) == FATBIN_ELF && art_u32(data + at + 28) == (uint32_t)arch) {
-      char problem[128];
+  for (uint64_t at = claimed.header; at < end; at += entry.header + entry.size) {
+    if (at > size || size - at < FATBIN_ENTRY) return found ? wanted : 0;
+    if (!art_fatbin_entry_head(image, at, &entry, &problem) || entry.size > UINT32_MAX) return 0;
+    bool inside = entry.header + entry.size <= size - at;
+    if (entry.kind == FATBIN_ELF && entry.arch == (uint32_t)arch) {
+      char text[128];
       Elf elf;
-      bool packed = art_u64(data + at + 40) & (FATBIN_LZ4 | FATBIN_ZSTD);
-      if (!inside || (!packed && !cl_elf_open(&elf, data + at + entry, (size_t)payload, problem, sizeof problem)))
-        return 0;
+      const uint8_t *code = data + at + entry.header;
+      if (!inside || (!entry.packed && !cl_elf_open(&elf, code, (size_t)entry.size, text, sizeof text))) return 0;
       found = true;
     }
     whole = whole && inside;
-    at += (size_t)(entry + payload);
   }
-  return found || whole ? (wanted > size ? wanted : size) : 0;
-}
-
-enum { AR_START = 8, AR_HEADER = 60, AR_SIZE_AT = 48 };
-
-uint64_t cl_archive_size(const uint8_t *data, size_t size) {
-  uint64_t at = AR_START;
-  while (at < size) {
-    if (size - at < AR_HEADER) return 0;
-    uint64_t length = 0;
-    for (int digit = 0; digit < 10 && isdigit(data[at + AR_SIZE_AT + (size_t)digit]); digit++)
-      length = length * 10 + (uint64_t)(data[at + AR_SIZE_AT + (size_t)digit] - '0');
-    at += AR_HEADER + length;
-    if (at < size) at += at & 1; /* members begin at even places; the last one need not be filled up */
-  }
-  return at;
+  return found || whole ? wanted : 0;
 }
 
 /* -- ELF -- */

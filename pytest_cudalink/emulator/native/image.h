@@ -44,8 +44,6 @@ void cl_refuse_image(CUresult result, const char *container, const void *data, s
 /* The size that a fatbin says it has, or that of the data if that is more, when all that suits the architecture lies
    within the data; 0 when it does not. */
 size_t cl_fatbin_usable(const uint8_t *data, size_t size, int arch);
-/* Where the last member of an archive ends; 0 when a member's header is cut. */
-uint64_t cl_archive_size(const uint8_t *data, size_t size);
 
 /* Calls back for each strong external definition of a PTX text; for none if its head is damaged. */
 typedef void Definition(void *context, const char *name, size_t length);
@@ -56,8 +54,5 @@ bool cl_ptx_head(const char *text, size_t size, int *version, int *target);
    called 3.1, and a pragma that only whole programs may have, which moves spilled registers and changes no result, is
    renamed, so that it is passed over. */
 void cl_ptx_as_part(char *text, size_t size);
-
-/* A number of `bytes` bytes, the lowest first. */
-uint64_t cl_little(const uint8_t *at, int bytes);
 
 #endif

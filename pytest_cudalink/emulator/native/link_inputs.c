@@ -156,14 +156,11 @@ static CUresult add_ptx(State *state, const char *data, const char *name) {
 
 enum { ET_REL = 1, ELF_HEADER = 64, TYPE_AT = 16, MACHINE_AT = 18 };
 
-static unsigned machine_of(const uint8_t *elf) { return (unsigned)cl_little(elf + MACHINE_AT, 2); }
+static unsigned machine_of(const uint8_t *elf) { return art_u16(elf + MACHINE_AT); }
 
-/* Where the section table of an ELF image ends, by its own header. */
-static uint64_t sections_end(const uint8_t *data) {
-  uint64_t table = 0;
-  for (int at = 7; at >= 0; at--) table = table << 8 | data[40 + at];
-  return table + (uint64_t)(data[60] | data[61] << 8) * 64;
-}
+/* Where the section table of an ELF image begins and ends, by its own header. */
+static uint64_t sections_start(const uint8_t *data) { return art_u64(data + 40); }
+static uint64_t sections_end(const uint8_t *data) { return sections_start(data) + (uint64_t)art_u16(data + 60) * 64; }
 
 /* An ELF image where a cubin is expected; every failure spoils the state, as it does with a real driver. */
 static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const char *name) {
@@ -173,14 +170,14 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
   if (end > size && size < (size_t)2 * ELF_HEADER && data[ELF_CLASS_AT] == ELF_CLASS_64)
     return cl_poison(state, cut_short(state, "a cubin", name, size));
-  if (size >= 18 && cl_little(data + TYPE_AT, 2) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  if (size >= 18 && art_u16(data + TYPE_AT) != ET_REL) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (size > ELF_CLASS_AT && data[ELF_CLASS_AT] != ELF_CLASS_64) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
   if (size < ELF_HEADER) {
     if (size <= ELF_CLASS_AT) return cl_poison(state, CUDA_ERROR_NO_BINARY_FOR_GPU);
     cl_log_error(state, "fatal   : Unknown arch name ''");
     return cl_poison(state, CUDA_ERROR_UNKNOWN);
   }
-  if (end - 64 * (uint64_t)(data[60] | data[61] << 8) >= size) {
+  if (sections_start(data) >= size) {
     cl_log_error(state, "fatal   : Internal error: symsec not found");
     return cl_poison(state, CUDA_ERROR_UNKNOWN);
   }
@@ -242,22 +239,21 @@ static CUresult add_fatbin(State *state, const uint8_t *data, size_t size, const
   return result;
 }
 
-enum { FATBIN_ENTRY = 64 };
-
 /* A copy of a fatbin up to the end of its last entry that is all there, as a fatbin that claims no more; NULL without
    such an entry, or without memory. Zeros in place of the rest would be entries of no size, on which nvJitLink spins.
  */
 static uint8_t *trimmed(const uint8_t *data, size_t size, size_t *kept) {
-  size_t header = (size_t)cl_little(data + 6, 2), at = header;
-  while (at < size && size - at >= FATBIN_ENTRY) {
-    uint64_t entry = cl_little(data + at + 4, 4), payload = cl_little(data + at + 8, 8);
-    if (entry < FATBIN_ENTRY || entry > size - at || payload > size - at - entry) break;
-    at += (size_t)(entry + payload);
-  }
-  uint8_t *copy = at > header ? malloc(at) : NULL;
+  Bytes image = {data, size};
+  Problem problem;
+  FatbinSize claimed;
+  FatbinEntry entry;
+  if (!art_fatbin_size(image, 0, &claimed, &problem)) return NULL;
+  uint64_t at = claimed.header;
+  while (art_fatbin_entry(image, &at, &entry, &problem)) {}
+  uint8_t *copy = at > claimed.header ? malloc(at) : NULL;
   if (!copy) return NULL;
   memcpy(copy, data, at);
-  for (int byte = 0; byte < 8; byte++) copy[8 + byte] = (uint8_t)((at - header) >> 8 * byte);
+  for (int byte = 0; byte < 8; byte++) copy[8 + byte] = (uint8_t)((at - claimed.header) >> 8 * byte);
   *kept = at;
   return copy;
 }
@@ -297,7 +293,7 @@ static CUresult add_object(State *state, const uint8_t *data, size_t size, const
 
 static CUresult add_library(State *state, const uint8_t *data, size_t size, const char *name) {
   uint8_t *copy = NULL;
-  uint64_t wanted = cl_archive_size(data, size);
+  uint64_t wanted = art_archive_end((Bytes){data, size});
   if (!wanted || (wanted > size && wanted - size >= UNREAD_TAIL)) return cut_short(state, "a library", name, size);
   if (wanted > size) {
     copy = padded(data, size, (size_t)wanted);
