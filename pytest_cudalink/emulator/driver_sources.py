@@ -23,6 +23,9 @@ _CLIENT = tuple(file for file in sorted((_HERE.parent / "worker" / "native").glo
 #: C that several parts are compiled with.
 _SHARED_C = _HERE.parent / "native"
 _COMMON = (_SHARED_C / "loaded_object.c", _SHARED_C / "locks.c")
+#: The driver in which functions with 32-bit sizes and addresses got a second form.
+_WIDENED = 3020
+_GRAPHICS = ("cuGL", "cuGraphics", "cuVDPAU")
 #: Written at each build; git ignores it.
 _GENERATED = _HERE / "generated"
 
@@ -153,6 +156,10 @@ def _names() -> str:
         if base != one and base in symbols:
             streams.setdefault(one, base)
     weak = [symbol for symbol in symbols if symbol not in streams]
+    # those of graphics are not implemented in any form
+    old = {
+        name for name, forms in functions.items() if _WIDENED in forms["plain"][1:2] and not name.startswith(_GRAPHICS)
+    }
     lines = [
         "/* Made by driver_sources.py from data/emulator/functions.toml. */",
         "#ifdef SYMBOL_IDS_ONLY",
@@ -160,10 +167,9 @@ def _names() -> str:
     ]
     lines += [f"  SYM_{symbol}," for symbol in symbols]
     lines += ["  SYMBOL_COUNT", "} Sym;", "#endif", "#ifdef WEAK_SYMBOLS"]
-    lines += [
-        f"EXPORT __attribute__((weak)) CUresult {symbol}(void) {{ return cl_unimplemented(SYM_{symbol}); }}"
-        for symbol in weak
-    ]
+    for symbol in weak:
+        answer = "old_entry_point" if symbol in old else "unimplemented"
+        lines.append(f"EXPORT __attribute__((weak)) CUresult {symbol}(void) {{ return cl_{answer}(SYM_{symbol}); }}")
     lines += [
         f"extern CUresult {symbol}(void);\nPER_THREAD_FORM({symbol}, {base})"
         for symbol, base in sorted(streams.items())

@@ -14,12 +14,6 @@
 enum { ROW_ALIGNMENT = 512 };
 enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 }; /* CUmemAttach_flags */
 
-OLD_ENTRY_POINT(cuMemAlloc)
-OLD_ENTRY_POINT(cuMemFree)
-OLD_ENTRY_POINT(cuMemGetInfo)
-OLD_ENTRY_POINT(cuMemAllocPitch)
-OLD_ENTRY_POINT(cuMemGetAddressRange)
-
 /* Memory of whole pages, so that a handle for other processes can be made of it. */
 static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned flags, Context *context) {
   Block block = {

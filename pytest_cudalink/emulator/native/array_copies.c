@@ -78,10 +78,3 @@ EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, si
          in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : to_array(line, array, offset, (uintptr_t)from, size, false))
 EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
          in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : from_array(line, (uintptr_t)to, array, offset, size, false))
-OLD_ENTRY_POINT(cuMemcpyDtoA)
-OLD_ENTRY_POINT(cuMemcpyHtoA)
-OLD_ENTRY_POINT(cuMemcpyAtoD)
-OLD_ENTRY_POINT(cuMemcpyAtoH)
-OLD_ENTRY_POINT(cuMemcpyAtoA)
-OLD_ENTRY_POINT(cuMemcpyHtoAAsync)
-OLD_ENTRY_POINT(cuMemcpyAtoHAsync)

@@ -214,11 +214,6 @@ static CUresult create_2d(EventLine *line, void **out, const FlatDescriptor *fla
 }
 EXPORTED(cuArrayCreate_v2, (void **array, const FlatDescriptor *descriptor), create_2d(line, array, descriptor))
 
-OLD_ENTRY_POINT(cuArrayCreate)
-OLD_ENTRY_POINT(cuArray3DCreate)
-OLD_ENTRY_POINT(cuArrayGetDescriptor)
-OLD_ENTRY_POINT(cuArray3DGetDescriptor)
-
 /* A part goes with the whole: to destroy it alone changes nothing. */
 static CUresult destroy(void *handle, HandleKind kind) {
   Array *array = find(handle, kind);

@@ -205,3 +205,10 @@ CUresult cl_unimplemented(Sym symbol) {
   if (!cl_enter(&call, symbol, true)) return call.result;
   return cl_leave(&call, cl_unsupported(&call.line, "not implemented by the emulated driver"));
 }
+
+CUresult cl_old_entry_point(Sym symbol) {
+  Call call;
+  if (!cl_enter(&call, symbol, true)) return call.result;
+  const char *note = "the 32-bit entry point of before CUDA 3.2";
+  return cl_leave(&call, cl_noted(&call.line, CUDA_ERROR_INVALID_CONTEXT, note));
+}

@@ -70,10 +70,6 @@ static inline CUresult cl_refuse_null(const void *handle) { return handle ? CUDA
 /* One that answers before cuInit too. */
 #define EXPORTED_ANY_TIME(name, parameters, answer) EXPORTED_WHEN(false, name, parameters, answer)
 
-/* The 32-bit entry points of before CUDA 3.2: a real driver of today answers 201, whatever context is current. */
-#define OLD_ENTRY_POINT(name) \
-  EXPORTED(name, (void), cl_noted(line, CUDA_ERROR_INVALID_CONTEXT, "the 32-bit entry point of before CUDA 3.2"))
-
 /* Asked before a function does its work: what it must answer instead, or 0. Set before main, by what refuses calls. */
 typedef CUresult CallGuard(Sym symbol);
 extern CallGuard *cl_call_guard;
@@ -86,5 +82,7 @@ bool cl_initialized(void);
 CUresult cl_initialize(unsigned flags);
 /* What is in the headers but not in this emulator: says so, and never pretends. */
 CUresult cl_unimplemented(Sym symbol);
+/* The 32-bit entry points of before CUDA 3.2: a real driver of today answers 201, whatever context is current. */
+CUresult cl_old_entry_point(Sym symbol);
 
 #endif

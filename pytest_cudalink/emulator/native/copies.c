@@ -12,24 +12,6 @@
 #include "memory.h"
 #include "queues.h"
 
-OLD_ENTRY_POINT(cuMemcpyHtoD)
-OLD_ENTRY_POINT(cuMemcpyDtoH)
-OLD_ENTRY_POINT(cuMemcpyDtoD)
-OLD_ENTRY_POINT(cuMemcpyHtoDAsync)
-OLD_ENTRY_POINT(cuMemcpyDtoHAsync)
-OLD_ENTRY_POINT(cuMemcpyDtoDAsync)
-OLD_ENTRY_POINT(cuMemcpy2D)
-OLD_ENTRY_POINT(cuMemcpy2DUnaligned)
-OLD_ENTRY_POINT(cuMemcpy2DAsync)
-OLD_ENTRY_POINT(cuMemcpy3D)
-OLD_ENTRY_POINT(cuMemcpy3DAsync)
-OLD_ENTRY_POINT(cuMemsetD8)
-OLD_ENTRY_POINT(cuMemsetD16)
-OLD_ENTRY_POINT(cuMemsetD32)
-OLD_ENTRY_POINT(cuMemsetD2D8)
-OLD_ENTRY_POINT(cuMemsetD2D16)
-OLD_ENTRY_POINT(cuMemsetD2D32)
-
 enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
 
 /* -- lines -- */

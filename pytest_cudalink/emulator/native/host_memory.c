@@ -6,8 +6,6 @@
 /* CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_* */
 enum { IS_MAPPED = 2, ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 11 }; /* memory of a device can only be refused */
 
-OLD_ENTRY_POINT(cuMemHostGetDevicePointer)
-
 static CUresult allocate(void **out, size_t size, unsigned flags) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;

@@ -184,7 +184,6 @@ static CUresult module_get_global(CUdeviceptr *address, size_t *size, Module *mo
 }
 EXPORTED(cuModuleGetGlobal_v2, (CUdeviceptr *address, size_t *size, Module *module, const char *name),
          module_get_global(address, size, module, name))
-OLD_ENTRY_POINT(cuModuleGetGlobal)
 
 /* -- references to textures and surfaces: compilers of CUDA 12 and later make none -- */
 

@@ -185,9 +185,5 @@ EXPORTED(cuTexRefSetArray, (Reference * reference, void *array, unsigned flags),
 EXPORTED(cuTexRefSetMipmappedArray, (Reference * reference, void *array, unsigned flags),
          set_array(reference, array, flags, BOUND_MIPMAP))
 
-OLD_ENTRY_POINT(cuTexRefSetAddress)
-OLD_ENTRY_POINT(cuTexRefSetAddress2D)
-OLD_ENTRY_POINT(cuTexRefGetAddress)
-
 EXPORTED(cuSurfRefSetArray, (void *reference, void *array, unsigned flags), CUDA_ERROR_INVALID_HANDLE)
 EXPORTED(cuSurfRefGetArray, (void **out, void *reference), CUDA_ERROR_INVALID_HANDLE)
