@@ -234,6 +234,18 @@ def _device_functions() -> str:
     return "\n".join([*lines, "};", ""])
 
 
+def _enums() -> str:
+    """enums.inc: cuda.h's enumerators by their own names, for every file of the driver."""
+    lines = [
+        "/* Made by driver_sources.py from data/emulator/enums.toml. */",
+        "#ifndef CUDALINK_ENUMS",
+        "#define CUDALINK_ENUMS",
+    ]
+    for type_, names in _read("enums.toml").items():
+        lines += [f"enum {{ /* {type_} */", *(f"  {name} = {number}," for name, number in names.items()), "};"]
+    return "\n".join([*lines, "#endif", ""])
+
+
 def _errors() -> str:
     table = _read("errors.toml")
     lines = ["/* Made by driver_sources.py from data/emulator/errors.toml. */"]
@@ -389,6 +401,7 @@ def generate(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     parts = {
         "names": _names,
+        "enums": _enums,
         "errors": _errors,
         "devices": _devices,
         "images": _images,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -25,13 +26,20 @@ ASSERTED = re.compile(r'sizeof\((\w+)\) == \d+[^"]*"([^"]+)"')
 TRANSPARENT = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type")
 RECORDS = ("DW_TAG_structure_type", "DW_TAG_union_type")
 FLOAT = 4  # DW_ATE_float
+ENUMS = Path(emulator.__file__).parents[1] / "data" / "emulator" / "enums.toml"
+#: Ends and masks of enumerations, which each release may move.
+GROWING = {
+    *("CU_CTX_FLAGS_MASK", "CU_DEVICE_ATTRIBUTE_MAX", "CU_FUNC_ATTRIBUTE_MAX", "CU_JIT_NUM_OPTIONS", "CU_LIMIT_MAX"),
+    *("CU_COREDUMP_LIGHTWEIGHT_FLAGS", "CU_DEV_RESOURCE_TYPE_MAX", "CU_LAUNCH_ATTRIBUTE_MAX"),
+}
 
 
 class Declarations(NamedTuple):
-    """What the debug information of a file declares: functions and named types."""
+    """What the debug information of a file declares: functions, named types and enumerators."""
 
     functions: dict[str, DIE]
     types: dict[str, DIE]
+    numbers: dict[str, int]
 
 
 def target(die: DIE) -> DIE | None:
@@ -57,6 +65,7 @@ def declared(path: Path) -> Declarations:
     """Read what a library or an object file declares; pointers `at_NAME` stand for functions of a header."""
     functions: dict[str, DIE] = {}
     types: dict[str, DIE] = {}
+    numbers: dict[str, int] = {}
     with path.open("rb") as file:
         elf = ELFFile(file)
         assert elf.has_dwarf_info(), f"{path} has no debug information; install the project editable"
@@ -73,7 +82,11 @@ def declared(path: Path) -> Declarations:
                     functions[name.removeprefix("at_")] = target(target(die))
                 elif die.tag == "DW_TAG_typedef" and target(die) is not None:
                     types[name] = target(die)
-    return Declarations(functions, types)
+                elif die.tag == "DW_TAG_enumeration_type":
+                    numbers |= {
+                        text(one, "DW_AT_name"): number(one, "DW_AT_const_value") for one in die.iter_children()
+                    }
+    return Declarations(functions, types, numbers)
 
 
 def leaves(die: DIE, offset: int = 0) -> Iterator[tuple[int, DIE]]:
@@ -195,7 +208,7 @@ def problems(ours: Declarations, theirs: Declarations, asserted: Iterable[tuple[
     ],
 )
 def test_signatures_and_layouts(version, least, toolchain, tmp_path) -> None:
-    """Each function takes what the header of a release says, in all its forms, and each structure has its layout."""
+    """Each function takes what the header of a release says, in all its forms; structures and numbers are its own."""
     ours = declared(emulator.library_folder() / "libcuda.so.1")
     asserted = [
         (mine, name)
@@ -213,7 +226,13 @@ def test_signatures_and_layouts(version, least, toolchain, tmp_path) -> None:
     assert problems(ours, theirs, asserted) == []
     compared = len(ours.functions.keys() & theirs.functions.keys())
     assert compared >= least
+    table = tomllib.loads(ENUMS.read_text(encoding="utf-8"))
+    known = {name: value & 0xFFFFFFFF for names in table.values() for name, value in names.items()}
+    numbers = {name: value & 0xFFFFFFFF for name, value in theirs.numbers.items() if name.startswith("CU")}
+    changed = {name for name, value in numbers.items() if known.get(name) != value}
+    assert changed <= GROWING
     if version == "13.5":
+        assert not changed
         assert [name for _, name in asserted if name not in theirs.types] == []
 
 
