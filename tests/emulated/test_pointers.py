@@ -85,7 +85,7 @@ assert (start.value, size.value) == (base + 2 * MIB, 2 * MIB)
 
 
 def test_setting(check) -> None:
-    """Synchronous operations are the one attribute that can be set, on memory of the device."""
+    """Synchronous operations are the one attribute that can be set; managed memory begins with them."""
     check(
         HEAD
         + """
@@ -94,6 +94,11 @@ ok(cuda.cuPointerSetAttribute(byref(c_int(1)), SYNC_MEMOPS, device))
 assert of(device + 1, SYNC_MEMOPS) == [1]
 ok(cuda.cuPointerSetAttribute(byref(c_int(0)), SYNC_MEMOPS, device))
 assert of(device, SYNC_MEMOPS) == [0]
+ok(cuda.cuMemAllocManaged(byref(out), 64, 1))
+assert of(out.value, SYNC_MEMOPS) == [1]
+for wanted in (0, 1):
+    ok(cuda.cuPointerSetAttribute(byref(c_int(wanted)), SYNC_MEMOPS, out))
+    assert of(out.value, SYNC_MEMOPS) == [wanted]
 assert cuda.cuPointerSetAttribute(None, SYNC_MEMOPS, device) == 1
 assert cuda.cuPointerSetAttribute(byref(c_int(1)), TYPE, device) == 1
 assert cuda.cuPointerSetAttribute(byref(c_int(1)), SYNC_MEMOPS, 4096) == 1

@@ -21,6 +21,7 @@ static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned fl
       .origin = FROM_ALLOCATION,
       .place = place,
       .flags = flags,
+      .sync_memops = place == MANAGED, /* until they are turned off (measured) */
       .device = context->device,
       .context = context,
   };

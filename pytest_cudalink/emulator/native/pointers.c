@@ -118,7 +118,7 @@ static bool read_number(const Known *known, int attribute, CUdeviceptr address, 
     case POINTER_DEVICE: *value = address; break;
     case POINTER_HOST: *value = address; return block->place != ON_DEVICE;
     case POINTER_P2P_TOKENS: *value = block->id; return block->place != ON_HOST;
-    case POINTER_SYNC_MEMOPS: *value = block->sync_memops || block->place == MANAGED; break;
+    case POINTER_SYNC_MEMOPS: *value = block->sync_memops; break;
     case POINTER_BUFFER_ID:
     case POINTER_MEMORY_BLOCK_ID: *value = block->id; break;
     case POINTER_IS_MANAGED: *value = block->place == MANAGED; break;

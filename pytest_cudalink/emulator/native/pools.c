@@ -289,6 +289,7 @@ static CUresult allocate(Pool *pool, size_t size, CUdeviceptr *out) {
                           : on_device(pool) ? ON_DEVICE
                                             : ON_HOST,
                  .flags = managed ? 1 : 0,
+                 .sync_memops = managed,
                  .device = on_device(pool) ? pool->properties.location.id : 0,
                  .owner = pool,
                  .barred = cl_pool_barred(pool),
