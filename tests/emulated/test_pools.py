@@ -162,6 +162,39 @@ assert cuda.cuMemPoolGetAccess(None, pool, byref(Location(DEVICE, 0))) == 1
     )
 
 
+def test_a_stream_brings_its_context(check) -> None:
+    """Memory is allocated and freed in the order of a stream without a current context, but not of a default stream."""
+    check(
+        HEAD
+        + """
+stream, address, other = c_void_p(), c_uint64(), c_uint64()
+ok(cuda.cuStreamCreate(byref(stream), 0))
+pool = new_pool()
+ok(cuda.cuCtxSetCurrent(None))
+ok(cuda.cuMemAllocAsync(byref(address), 100, stream))
+ok(cuda.cuMemAllocFromPoolAsync(byref(other), 100, pool, stream))
+assert pool_value(pool, USED) == 100
+for default in (None, 1, 2):
+    assert cuda.cuMemAllocAsync(byref(c_uint64()), 100, default) == cuda.cuMemFreeAsync(address, default) == 201
+    assert cuda.cuMemAllocFromPoolAsync(byref(c_uint64()), 100, pool, default) == 201
+for allocated in (address, other):
+    ok(cuda.cuMemFreeAsync(allocated, stream))
+    assert cuda.cuMemFreeAsync(allocated, stream) == 1
+assert pool_value(pool, USED) == 0
+context = c_void_p()
+ok(cuda.cuCtxCreate_v2(byref(context), 0, 1))
+ok(cuda.cuStreamCreate(byref(stream), 0))
+ok(cuda.cuCtxSetCurrent(None))
+ok(cuda.cuMemAllocAsync(byref(address), 100, stream))
+assert pointer_value(9, address.value) == (0, 1)
+assert cuda.cuMemAllocAsync(None, 100, stream) == cuda.cuMemAllocFromPoolAsync(byref(other), 100, None, stream) == 1
+ok(cuda.cuCtxDestroy_v2(context))
+assert cuda.cuMemAllocAsync(byref(other), 100, stream) == cuda.cuMemFreeAsync(address, stream) == 201
+""",
+        device="sm_90:2",
+    )
+
+
 def test_faults(check) -> None:
     """An injected fault is met by name, at the call that was asked for, and the next one succeeds."""
     check(

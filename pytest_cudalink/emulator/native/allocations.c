@@ -120,8 +120,6 @@ EXPORTED(cuMemFree_v2, (CUdeviceptr address), mem_free(line, address))
 
 static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void *stream) {
   cl_event_uint(line, "address", address);
-  CUresult state = cl_check_context();
-  if (state) return state;
   bool captured;
   CUresult result = cl_enter_stream(stream, &captured);
   if (!result && !captured) result = LOCKED(cl_prohibited());

@@ -289,8 +289,8 @@ static CUresult capture(CUdeviceptr *out, size_t size, void *handle, CUdevice de
 static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t size, void *pool, bool named,
                                    const void *stream) {
   cl_event_uint(line, "bytes", size);
-  CUresult result;
-  const Context *context = cl_context(&result);
+  CUdevice device;
+  CUresult result = cl_stream_device(stream, &device);
   if (result) return result;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   bool captured;
@@ -298,8 +298,8 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
   if (!result && !captured) result = LOCKED(cl_prohibited());
   if (!result && named && !pool) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
-  return captured ? capture(out, size, pool, context->device, stream)
-                  : cl_pool_allocate(pool, context->device, size, out);
+  return captured ? capture(out, size, pool, device, stream)
+                  : cl_pool_allocate(pool, device, size, out);
 }
 EXPORTED(cuMemAllocAsync, (CUdeviceptr *out, size_t size, void *stream),
          allocate_in_stream(line, out, size, NULL, false, stream))

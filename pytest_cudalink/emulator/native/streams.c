@@ -162,6 +162,15 @@ CUresult cl_check_stream(const void *handle) {
   return LOCKED(cl_stream_state(handle, &stream));
 }
 
+static CUresult device_of(const void *handle, CUdevice *device) {
+  Stream *stream;
+  CUresult result = cl_stream_state(handle, &stream), none;
+  if (!result) *device = (stream->context ? stream->context : cl_context(&none))->device;
+  return result;
+}
+
+CUresult cl_stream_device(const void *handle, CUdevice *device) { return LOCKED(device_of(handle, device)); }
+
 static CUresult make_stream(Stream **out, unsigned flags, int priority, Context *context) {
   Stream *stream = cl_handle_make(sizeof *stream, HANDLE_STREAM);
   if (!stream) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -115,6 +115,9 @@ bool cl_dependencies_add(Dependencies *to, Node *node, EdgeData data);
 bool cl_dependencies_copy(Dependencies *to, const Dependencies *from);
 void cl_dependencies_clear(Dependencies *of);
 
+/* The device that a stream works on: that of its context, for which none need be current; a default stream's is that of
+   the current context. Takes the lock. */
+CUresult cl_stream_device(const void *handle, CUdevice *device);
 /* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. Takes the lock. */
 CUresult cl_check_stream(const void *handle);
 /* The flags that an event was made with; CUDA_ERROR_INVALID_HANDLE if it is not alive. Takes the lock. */
