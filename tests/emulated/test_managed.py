@@ -36,6 +36,20 @@ assert cuda.cuMemAdvise(other.value, 64, 1, 0) == 1
     )
 
 
+def test_freeing_in_a_stream(check) -> None:
+    """Managed memory is not freed in the order of a stream: the call answers 801, and the memory stays."""
+    check(
+        HEAD
+        + """
+for order in (None, stream):
+    assert cuda.cuMemFreeAsync(base, order) == 801
+assert cuda.cuMemFreeAsync(base, c_void_p(4096)) == 400
+memmove(base, b"host", 4)
+ok(cuda.cuMemFree_v2(base))
+"""
+    )
+
+
 def test_advice(check) -> None:
     """Each advice holds for the pages that its range touches, and is asked back for all pages of a range together."""
     check(

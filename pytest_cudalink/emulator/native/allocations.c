@@ -129,7 +129,9 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void 
   if (result != CUDA_ERROR_NOT_READY) return result;
   const Block *block = cl_block_lock(address);
   bool kept = address && block && block->origin == FROM_ALLOCATION && block->start == address;
+  bool managed = kept && block->place == MANAGED;
   cl_block_unlock();
+  if (managed) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "cuMemFree frees managed memory");
   /* measured: a second time, cuMemFree and everything else go on as if nothing had been freed */
   return kept ? cl_noted(line, CUDA_SUCCESS, "cuMemFree frees what cuMemAlloc gave; it stays") : free_memory(address);
 }
