@@ -6,10 +6,14 @@ __all__ = ()
 
 
 def test_without_a_context(check) -> None:
-    """A stream is asked with a context, and an event is recorded in one."""
+    """A stream is asked with a context, and an event is recorded in one; wrong flags are found before cuInit."""
     check(
         """
-ok(cuda.cuInit(0))
+stream = c_void_p()
+for before in (True, False):
+    assert cuda.cuStreamCreate(byref(stream), 2) == cuda.cuStreamCreateWithPriority(byref(stream), 2, 0) == 1
+    assert cuda.cuStreamCreate(byref(stream), 1) == (3 if before else 201)
+    ok(cuda.cuInit(0))
 for name, out in (("Flags", c_uint()), ("Priority", c_int()), ("Id", c_uint64()), ("Ctx", c_void_p())):
     assert getattr(cuda, "cuStreamGet" + name)(None, byref(out)) == 201
 assert cuda.cuStreamQuery(None) == cuda.cuEventRecord(None, None) == 201

@@ -187,19 +187,20 @@ static CUresult create_stream(EventLine *line, Stream **out, unsigned flags, int
   cl_event_uint(line, "flags", flags);
   CUresult result;
   Context *context = cl_context(&result);
-  if (flags > NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   return result ? result : LOCKED(make_stream(out, flags, priority, context));
 }
-/* Where the handle would go comes before cuInit (measured). */
-static CUresult no_place(Stream *const *out) { return out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
-EXPORTED_CHECKED(cuStreamCreate, (Stream **stream, unsigned flags), no_place(stream),
+/* Where the handle would go, and the flags, are looked at before cuInit is asked for (measured). */
+static CUresult refused(Stream *const *out, unsigned flags) {
+  return out && flags <= NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORTED_CHECKED(cuStreamCreate, (Stream **stream, unsigned flags), refused(stream, flags),
                  create_stream(line, stream, flags, 0))
 
 static CUresult create_with_priority(EventLine *line, Stream **stream, unsigned flags, int priority) {
   cl_event_int(line, "priority", priority);
   return create_stream(line, stream, flags, priority);
 }
-EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority), no_place(stream),
+EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority), refused(stream, flags),
                  create_with_priority(line, stream, flags, priority))
 
 void cl_stream_free(Stream *stream) {
