@@ -298,8 +298,7 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
   if (!result && !captured) result = LOCKED(cl_prohibited());
   if (!result && named && !pool) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
-  return captured ? capture(out, size, pool, device, stream)
-                  : cl_pool_allocate(pool, device, size, out);
+  return captured ? capture(out, size, pool, device, stream) : cl_pool_allocate(pool, device, size, out);
 }
 EXPORTED(cuMemAllocAsync, (CUdeviceptr *out, size_t size, void *stream),
          allocate_in_stream(line, out, size, NULL, false, stream))
