@@ -55,7 +55,8 @@ static void each_definition(ImageKind kind, const void *data, size_t size, const
       found(context, symbol.name, strlen(symbol.name));
 }
 
-/* The driver refuses a second strong definition when it is added; nvJitLink would link it and print to stdout. */
+/* The driver refuses a second strong definition when it is added; nvJitLink would link it and print to stdout. Once
+   PTX was wrong on this thread, the refusal has another code, but not once it was only too new (recorded). */
 static CUresult check_duplicates(State *state, ImageKind kind, const void *data, size_t size, const Elf *elf,
                                  const char *name) {
   Search search = {.state = state, .input = name};
@@ -63,7 +64,8 @@ static CUresult check_duplicates(State *state, ImageKind kind, const void *data,
   if (search.clash) {
     cl_log_error(state, "error   : Multiple definition of '%s' in '%s', first defined in '%s'", search.clash->name,
                  name, search.clash->input);
-    return cl_poison(state, CUDA_ERROR_INVALID_SOURCE);
+    bool wrong = cl_ptx_failure && cl_ptx_failure != CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+    return cl_poison(state, wrong ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_SOURCE);
   }
   each_definition(kind, data, size, elf, keep_definition, &search);
   return CUDA_SUCCESS;

@@ -12,6 +12,7 @@
 #include "containers.h"
 #include "events.h"
 #include "fatbins.h"
+#include "link_inputs.h"
 #include "locks.h"
 #include "memory.h"
 
@@ -145,6 +146,7 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
   if (cl_jit_disabled()) return CUDA_ERROR_JIT_COMPILATION_DISABLED;
   if (!cl_ptx_head(data, size, &version, &module->ptx_target)) module->ptx_target = 0;
   CUresult result = cl_compile(data, size, &options->link, &image, &image_size, text);
+  if (result) cl_ptx_failure = result;
   if (result == CUDA_ERROR_INVALID_SOURCE) return CUDA_ERROR_INVALID_PTX; /* an undefined symbol (measured) */
   if (result) return result;
   result = adopt(module, image, image_size);

@@ -1,0 +1,46 @@
+"""What the emulated driver's linker answers: after failures, to a link that has failed, and where it writes."""
+
+from __future__ import annotations
+
+HEAD = """start()
+def ptx(text, version="8.0"):
+    return f".version {version}\\n.target sm_70\\n.address_size 64\\n{text}\\n".encode()
+def create(count=0, keys=None, values=None):
+    state = c_void_p()
+    ok(cuda.cuLinkCreate_v2(count, keys, values, byref(state)))
+    return state
+def add(state, kind, data):
+    return cuda.cuLinkAddData_v2(state, kind, data, c_size_t(len(data)), b"input", 0, None, None)
+def complete(state):
+    return cuda.cuLinkComplete(state, byref(c_void_p()), byref(c_size_t()))
+defined = ptx(".visible .func thing() { ret; }")
+lone = ptx(".extern .func thing();\\n.visible .entry calls() { call thing; ret; }")
+wrong, newer = defined.replace(b"ret", b"rett"), ptx(".visible .func thing() { ret; }", "99.0")
+nonsense = b"this is no image of any kind"
+"""
+
+
+def test_after_ptx_that_failed(check) -> None:
+    """Wrong PTX, linked or loaded, makes later errors of links on its thread 999; PTX that is too new hides some."""
+    check(
+        HEAD
+        + """
+from threading import Thread
+twice, undefined = [(PTX, defined)] * 2, [(PTX, lone)]
+def later():
+    return link(twice)[0], link(undefined)[0]
+assert later() == (300, 300)
+for fails in (lambda image: load(image)[0], lambda image: link([(PTX, image)])[0]):
+    assert fails(newer) == 222 and later() == (300, 0)
+    assert fails(wrong) == 218 and later() == (999, 999)
+state = create()
+assert [add(state, PTX, defined) for _ in range(3)] == [0, 999, 999] and complete(state) == 999
+others = []
+thread = Thread(target=lambda: (cuda.cuCtxSetCurrent(context), others.append(later())))
+context = c_void_p()
+ok(cuda.cuCtxGetCurrent(byref(context)))
+thread.start()
+thread.join()
+assert others == [(300, 300)]
+"""
+    )
