@@ -44,3 +44,14 @@ thread.join()
 assert others == [(300, 300)]
 """
     )
+
+
+def test_what_is_no_archive(check) -> None:
+    """Text that is given as a library is 200 up to 15 bytes, and 999 from 16 on."""
+    check(
+        HEAD
+        + """
+state = create()
+assert [add(state, LIBRARY, b"x" * size) for size in (1, 8, 15, 16, 67, 68)] == [200] * 3 + [999] * 3
+"""
+    )

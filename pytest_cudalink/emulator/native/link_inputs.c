@@ -107,9 +107,9 @@ static uint8_t *padded(const uint8_t *data, size_t size, size_t wanted) {
 }
 
 enum {
-  UNREAD_TAIL = 64,
-  SMALLEST_ARCHIVE = 68
-}; /* bytes at the end of the last header that a real driver does not read */
+  UNREAD_TAIL = 64,     /* bytes at the end of the last header that a real driver does not read */
+  SMALLEST_ARCHIVE = 16 /* fewer are not looked into */
+};
 
 static CUresult not_recognized(State *state, int times) {
   while (times-- > 0) cl_log_error(state, "error   : Binary format for key='0', ident='' is not recognized");
