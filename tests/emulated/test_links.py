@@ -46,6 +46,24 @@ assert others == [(300, 300)]
     )
 
 
+def test_inputs_of_a_link_that_has_failed(check) -> None:
+    """A link that failed answers its failure, but PTX is compiled and a container is looked into before."""
+    check(
+        HEAD
+        + """
+for first, code in (((PTX, defined), 300), ((CUBIN, nonsense), 200)):
+    state = create()
+    assert add(state, PTX, defined) == 0
+    assert add(state, *first) == code
+    assert [add(state, kind, nonsense) for kind in (PTX, FATBINARY)] == [200, 200]
+    assert [add(state, PTX, image) for image in (newer, wrong, lone)] == [222, 218, code]
+    assert [add(state, kind, nonsense) for kind in (CUBIN, OBJECT, LIBRARY, NVVM)] == [code] * 4
+    assert complete(state) == code
+    ok(cuda.cuLinkDestroy(state))
+"""
+    )
+
+
 def test_what_is_no_archive(check) -> None:
     """Text that is given as a library is 200 up to 15 bytes, and 999 from 16 on."""
     check(

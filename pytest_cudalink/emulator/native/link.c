@@ -209,7 +209,7 @@ static CUresult complete(State *state, void **image, size_t *size) {
   if (!image) return CUDA_ERROR_INVALID_VALUE;
   if (state->completed && !state->poison) return CUDA_ERROR_INVALID_HANDLE;
   LinkText text = {0};
-  CUresult result = state->poison ? state->poison : state->spoiled;
+  CUresult result = state->poison;
   if (!result) {
     state->completed = true;
     result = cl_linker_complete(state->linker, &state->image, &state->image_size, &text);

@@ -147,13 +147,14 @@ static CUresult compile_apart(State *state, const char *data, const char *name) 
 
 static CUresult add_ptx(State *state, const char *data, const char *name) {
   if (check_ptx_limit(state, data)) return cl_ptx_failure;
-  if (state->poison) return state->poison;
+  if (!state->linker) return state->poison;
   Search search = {.state = state, .input = name};
   if (!state->without_code) each_definition(IMAGE_PTX, data, strlen(data), NULL, look_for_clash, &search);
+  bool apart = search.clash || (state->poison && !state->without_code);
   CUresult result =
-      search.clash ? compile_apart(state, data, name) : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
-  if (result) cl_ptx_failure = result;
-  return result ? result : check_duplicates(state, IMAGE_PTX, data, strlen(data), NULL, name);
+      apart ? compile_apart(state, data, name) : give(state, IMAGE_PTX, false, data, strlen(data) + 1, name);
+  if (result) return cl_ptx_failure = result;
+  return state->poison ? state->poison : check_duplicates(state, IMAGE_PTX, data, strlen(data), NULL, name);
 }
 
 enum { ET_REL = 1, ELF_HEADER = 64, TYPE_AT = 16, MACHINE_AT = 18 };
@@ -169,6 +170,7 @@ static CUresult add_cubin(State *state, const uint8_t *data, size_t size, const 
   Elf elf;
   char problem[128];
   uint8_t *copy = NULL;
+  if (state->poison) return state->poison;
   uint64_t end = size >= ELF_HEADER ? sections_end(data) : 0;
   if (end > size && size < (size_t)2 * ELF_HEADER && data[ELF_CLASS_AT] == ELF_CLASS_64)
     return cl_poison(state, cut_short(state, "a cubin", name, size));
@@ -225,6 +227,7 @@ static CUresult add_fatbin(State *state, const uint8_t *data, size_t size, const
   FatbinEntry chosen = cl_fatbin_choice((Bytes){data, size}, state->options.arch, false);
   void *image;
   size_t image_size;
+  if (state->poison && chosen.kind != FATBIN_PTX) return state->poison;
   if (!chosen.kind) {
     if (as_ptx) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     no_code(state, name);
@@ -314,8 +317,7 @@ static CUresult add_input(State *state, int type, const uint8_t *data, size_t si
   switch (type) {
     case TYPE_CUBIN:
       if (kind == IMAGE_ELF) return add_cubin(state, data, size, name);
-      state->spoiled = CUDA_ERROR_INVALID_IMAGE;
-      return state->spoiled;
+      return cl_poison(state, CUDA_ERROR_INVALID_IMAGE);
     case TYPE_PTX:
     case TYPE_FATBIN:
       if (kind == IMAGE_PTX) return add_ptx(state, (const char *)data, name);
@@ -353,9 +355,9 @@ static CUresult add_data(State *state, int type, const void *data, size_t size, 
   if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values))
     return CUDA_ERROR_INVALID_VALUE;
   if (state->completed) return CUDA_ERROR_INVALID_VALUE;
-  bool ptx = cl_image_kind(data, size) == IMAGE_PTX && (type == TYPE_PTX || type == TYPE_FATBIN);
-  /* PTX that is too new is refused without a linker, too */
-  if (state->poison && !(ptx && state->poison == CUDA_ERROR_JIT_COMPILER_NOT_FOUND)) return state->poison;
+  /* PTX and containers are looked into before a link remembers that it has failed (recorded) */
+  bool examined = type == TYPE_PTX || type == TYPE_FATBIN, ptx = examined && cl_image_kind(data, size) == IMAGE_PTX;
+  if (state->poison && !examined) return state->poison;
   state->inputs++;
   const char *kept = keep_input_name(state, name);
   if (ptx) {

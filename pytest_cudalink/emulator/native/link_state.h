@@ -45,8 +45,7 @@ typedef struct State {
   LinkOptions options;
   bool without_code; /* a target that no compiler of this driver knows */
   unsigned inputs;
-  CUresult poison;  /* what every further add and complete answers */
-  CUresult spoiled; /* what complete answers, while adds go on */
+  CUresult poison; /* what every further add and complete answers */
   bool completed;
   void *image;
   size_t image_size;
