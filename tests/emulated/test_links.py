@@ -73,3 +73,24 @@ state = create()
 assert [add(state, LIBRARY, b"x" * size) for size in (1, 8, 15, 16, 67, 68)] == [200] * 3 + [999] * 3
 """
     )
+
+
+def test_sizes_of_logs(check) -> None:
+    """Every input writes the sizes of both logs, whether it said something or not."""
+    check(
+        HEAD
+        + """
+logs = [create_string_buffer(4096) for _ in range(2)]
+keys = (c_int * 4)(3, 4, 5, 6)
+values = (c_void_p * 4)(addressof(logs[0]), 4096, addressof(logs[1]), 4096)
+state = create(4, keys, values)
+for data, code, length in ((defined, 0, 0), (nonsense, 200, 63), (lone, 0, 63)):
+    values[1] = values[3] = 7777
+    assert add(state, PTX, data) == code
+    assert (values[1] or 0, values[3] or 0) == (0, length)
+values[1] = values[3] = 7777
+assert cuda.cuLinkAddData_v2(state, PTX, None, c_size_t(0), None, 0, None, None) == 1
+assert values[1] == values[3] == 7777
+""",
+        lifetime="off",
+    )

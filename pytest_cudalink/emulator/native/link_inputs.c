@@ -389,6 +389,7 @@ CUresult cl_add_data(State *state, int type, const void *data, size_t size, cons
   char *inside = cl_take_refused_image();
   if (inside) cl_refused_image(inside);
   else if (data && result && result != before) note_refused(state, result, data, size);
+  if (result != CUDA_ERROR_INVALID_VALUE) cl_write_sizes(state);
   return result;
 }
 

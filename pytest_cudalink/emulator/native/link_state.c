@@ -136,6 +136,18 @@ void cl_flush_log(State *state, Log *log) {
   cl_write_value(state, log->slot, size);
 }
 
+static void write_size(State *state, const Log *log) {
+  uint32_t size;
+  if (!log->buffer) return;
+  cl_log_shown(log->capacity, log->length, &size);
+  cl_write_value(state, log->slot, size);
+}
+
+void cl_write_sizes(State *state) {
+  write_size(state, &state->info);
+  write_size(state, &state->error);
+}
+
 static void append(Log *log, const char *text) {
   if (!text || !*text) return;
   size_t more = strlen(text);

@@ -83,7 +83,9 @@ CUresult cl_poison(State *state, CUresult code);
 void cl_write_value(State *state, unsigned index, uint32_t value);
 /* Puts what fits of a log into the caller's buffer, and its size into the option value. */
 void cl_flush_log(State *state, Log *log);
-/* Adds new text to both logs; sizes are written back when there is any, and always at complete. */
+/* Puts the sizes of both logs into the option values, as every input does that is looked at (measured). */
+void cl_write_sizes(State *state);
+/* Adds new text to both logs, and flushes those that got some; both of them if `always`. */
 void cl_write_logs(State *state, LinkText *text, bool always);
 void cl_log_error(State *state, const char *format, ...) PRINTF(2, 3);
 
