@@ -199,6 +199,25 @@ assert cuda.cuMemcpyAtoH_v2(char_buffer(), sparse, c_size_t(0), c_size_t(4)) == 
     )
 
 
+def test_tails_of_sparse_mipmaps(check) -> None:
+    """The levels that are smaller than a tile share whole tiles, of one layer where there are several."""
+    check(
+        START
+        + """
+mipmap, found = c_void_p(), (c_uint * 12)()
+def tail(width, height, depth=0, flags=0):
+    shape = Descriptor(width, height, depth, FLOAT, 1, flags | SPARSE)
+    ok(cuda.cuMipmappedArrayCreate(byref(mipmap), byref(shape), 32))
+    ok(cuda.cuMipmappedArrayGetSparseProperties(found, mipmap))
+    return found[3], c_uint64.from_buffer(found, 16).value, found[6]
+assert tail(1000, 500) == (2, 196608, 0)  # these three are an H100's
+assert tail(256, 256) == (2, 65536, 0)
+assert tail(4096, 4096) == (6, 65536, 0)
+assert tail(1000, 500, 4, LAYERED) == tail(1000, 500)
+"""
+    )
+
+
 def test_they_die_with_their_context(check) -> None:
     """The memory of arrays is given back by destroying them, or their context."""
     check(

@@ -304,8 +304,6 @@ EXPORTED_ANY_TIME(cuArrayGetMemoryRequirements, (Requirements * out, void *array
 EXPORTED_ANY_TIME(cuMipmappedArrayGetMemoryRequirements, (Requirements * out, void *mipmap, CUdevice device),
                   requirements(out, mipmap, HANDLE_MIPMAP, device))
 
-enum { SINGLE_MIPTAIL = 1 };
-
 /* The extents of a tile of 64 KiB by the size of an element: 1, 2, 4, 8, 16 bytes. */
 static const unsigned char tiles_2d[5][2] = {{8, 8}, {8, 7}, {7, 7}, {7, 6}, {6, 6}}; /* powers of two */
 static const unsigned char tiles_3d[5][3] = {{6, 5, 5}, {5, 5, 5}, {5, 5, 4}, {5, 4, 4}, {4, 4, 4}};
@@ -324,8 +322,13 @@ static SparseProperties properties_of(const ArrayDescriptor *array, unsigned lev
     ArrayDescriptor one = cl_level_of(array, found.first_level);
     if (one.width < found.width || one.height < found.height || (deep && one.depth < found.depth)) break;
   }
-  if (found.first_level < levels) found.tail_size = TILE;
-  if (!layered) found.flags = SINGLE_MIPTAIL;
+  for (unsigned level = found.first_level; level < levels; level++) { /* they share tiles; each layer has its own */
+    ArrayLayout layout;
+    ArrayDescriptor one = cl_level_of(array, level);
+    if (layered) one.depth = 0;
+    if (cl_layout_of(&one, &layout)) found.tail_size += layout.bytes;
+  }
+  found.tail_size = (found.tail_size + TILE - 1) / TILE * TILE;
   return found;
 }
 
