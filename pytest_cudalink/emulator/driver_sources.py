@@ -126,7 +126,7 @@ def _architectures() -> str:
 
 
 def _names() -> str:
-    """names.inc: symbols, their weak forms, their addresses, and the table of cuGetProcAddress, in sections."""
+    """names.inc: symbols, their weak forms, their addresses, the table of cuGetProcAddress, and names for linkers."""
     table = _read("functions.toml")
     functions: dict[str, dict[str, Any]] = table["functions"]
     since: dict[str, int] = {}
@@ -195,7 +195,9 @@ def _names() -> str:
     ]
     lines += ["#endif", "#ifdef ADDRESS_TABLE"]
     lines += [f"[SYM_{symbol}] = (void *){symbol}," for symbol in symbols]
-    lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows, "#endif", ""]
+    lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows]
+    lines += ["#endif", "#ifdef LINK_NAMES", *(f"NAME({one})" for one in symbols if first[one] != "never")]
+    lines += ["#endif", ""]
     return "\n".join(lines)
 
 

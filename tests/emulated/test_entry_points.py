@@ -112,6 +112,25 @@ def test_names_that_no_symbol_has(check) -> None:
     )
 
 
+def test_a_program_linked_by_its_development_name(tmp_path: Path) -> None:
+    """`-lcuda` links a program, which calls the functions of libcuda.so.1, whatever name it opens the library by."""
+    source = """
+        #include <dlfcn.h>
+        int cuInit(unsigned), cuDeviceGetCount(int *);
+        int main(void) {
+          int count = 0, (*function)(unsigned) = cuInit;
+          void *opened = dlopen("libcuda.so", RTLD_NOW), *real = dlopen("libcuda.so.1", RTLD_NOW);
+          if (function(0) || cuDeviceGetCount(&count) || count != 1) return 1;
+          return dlsym(opened, "cuInit") != (void *)cuInit || dlsym(real, "cuInit") != (void *)cuInit;
+        }
+    """
+    folder = emulator.library_folder()
+    environment = {**os.environ, **emulator.emulation_for("13.0").environment()}
+    for binding in ("lazy", "now"):
+        program = compile_c(tmp_path / binding, source, f"-L{folder}", "-lcuda", f"-Wl,-z,{binding}")
+        assert subprocess.run([program], env=environment, check=False).returncode == 0, binding
+
+
 @pytest.mark.parametrize("binding", ["lazy", "now"])
 @pytest.mark.parametrize("version", ["12.9", "13.0"])
 def test_a_linked_program(tmp_path: Path, version: str, binding: str) -> None:
