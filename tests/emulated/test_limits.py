@@ -115,3 +115,21 @@ for count in (c_uint(addressof(keys) & 0xffffffff), c_uint(0xffffffff), c_uint(1
 """
     done = on_driver("13.0", "-c", f"{HEAD}{program}")
     assert done.returncode == 0, done.stderr
+
+
+def test_errno_without_descriptors(on_driver) -> None:
+    """A call leaves errno as it was, though the driver met EMFILE in it."""
+    program = """
+from tests.emulated.cu import *
+import resource
+start()
+own, state = ctypes.CDLL("libcuda.so.1", use_errno=True), c_void_p()
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, 4096))
+ctypes.set_errno(77)
+ok(own.cuLinkCreate_v2(0, None, None, byref(state)))  # says at the first input that nothing links
+assert ctypes.get_errno() == 77
+assert own.cuLinkAddData_v2(state, PTX, small_ptx(), c_size_t(9999), None, 0, None, None) == 221
+assert ctypes.get_errno() == 77
+"""
+    done = on_driver("13.0", "-c", program)
+    assert done.returncode == 0, done.stderr

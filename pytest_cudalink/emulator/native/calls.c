@@ -1,6 +1,7 @@
 /* Entering and leaving a function, and whether the driver is initialized. */
 #include "calls.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -110,6 +111,7 @@ bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   int lost = cudalinkDeviceLost();
   cl_stream_form = cl_stream_form == ANNOUNCED ? PER_THREAD_DEFAULT : LEGACY_DEFAULT;
   call->symbol = symbol;
+  call->error = errno;
   cl_event_begin(&call->line);
   CUresult refused = refusal(&call->line, symbol, needs_init, lost);
   if (refused >= 0) call->result = cl_leave(call, refused);
@@ -139,10 +141,7 @@ static void note_image(Sym symbol, CUresult result, const char *image) {
   cl_note_refusal(cl_symbols[symbol].name, &refused);
 }
 
-CUresult cl_leave(Call *call, CUresult result) {
-  if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
-    cl_event_note(&call->line, "a host function or a callback must not call the driver");
-  if (result == CUDA_SUCCESS && quiet(call->symbol)) return result;
+static void note_call(const Call *call, CUresult result) {
   char *image = result ? cl_take_refused_image() : NULL;
   EventLine line;
   cl_event_begin(&line);
@@ -157,6 +156,13 @@ CUresult cl_leave(Call *call, CUresult result) {
   }
   cl_event_end(&line);
   if (call->line.unsupported) cl_note_refusal(cl_symbols[call->symbol].name, &call->line);
+}
+
+CUresult cl_leave(Call *call, CUresult result) {
+  if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
+    cl_event_note(&call->line, "a host function or a callback must not call the driver");
+  if (result != CUDA_SUCCESS || !quiet(call->symbol)) note_call(call, result);
+  errno = call->error;
   return result;
 }
 

@@ -11,6 +11,7 @@
 /* One call of an exported function: its answer, and what its event says besides. */
 typedef struct {
   Sym symbol;
+  int error; /* the caller's errno, which no call changes */
   CUresult result;
   EventLine line;
 } Call;

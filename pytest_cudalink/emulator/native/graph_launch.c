@@ -140,8 +140,8 @@ static bool expand(const Graph *graph, Context *context, Work *start, Work *end)
     whole = expand_node(graph->nodes[at], context, &starts[at], &ends[at]) && cl_work_after(starts[at], start) &&
             cl_work_after(end, ends[at]);
   }
-  for (size_t at = 0; at < graph->edge_count && whole; at++)
-    whole = cl_work_after(starts[graph->edges[at].to->mark], ends[graph->edges[at].from->mark]);
+  for (const Edge *edge = graph->edges.first; edge && whole; edge = edge->behind[EDGES_OF_GRAPH])
+    whole = cl_work_after(starts[edge->to->mark], ends[edge->from->mark]);
   for (size_t at = 0; at < graph->count && whole; at++) {
     cl_work_start(starts[at]);
     if (ends[at] != starts[at]) cl_work_start(ends[at]);
