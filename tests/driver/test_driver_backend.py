@@ -217,8 +217,8 @@ def test_threads(compiled, guarded) -> None:
     assert all(block.released for block in guarded)
 
 
-def test_leaves_no_context_behind(compiled) -> None:
-    """Without a current context one is borrowed, and returned."""
+def test_leaves_no_context_current(compiled) -> None:
+    """Without a current context there is none after a link."""
     current = ctypes.c_void_p()
     libcuda.call("cuInit", 0)
     libcuda.call("cuCtxGetCurrent", ctypes.byref(current))
@@ -334,6 +334,42 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 def test_interpreter_exit(kept: str, used: str) -> None:
     """A linker that is alive at exit is destroyed in order."""
     done = python(f"{kept}\n{used}\nprint('done')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_the_primary_context_stays() -> None:
+    """A link without a current context keeps the primary one for later links: once, also after a reset and a fork."""
+    done = python("""
+import ctypes, os
+from pytest_cudalink.linker import LinkError
+from pytest_cudalink.probes import libcuda
+cuda = libcuda.library()
+def active():
+    flags, found = ctypes.c_uint(), ctypes.c_int()
+    libcuda.call("cuDevicePrimaryCtxGetState", 0, ctypes.byref(flags), ctypes.byref(found))
+    return bool(found.value)
+def links():
+    with Linker(main, user, backend="driver") as link:
+        link.link()
+    return active()
+assert links() and links() and links()
+assert not cuda.cuDevicePrimaryCtxRelease_v2(0) and not active() and cuda.cuDevicePrimaryCtxRelease_v2(0)
+assert links() and links()
+libcuda.call("cuDevicePrimaryCtxReset_v2", 0)
+assert not active()
+assert links() and links()
+with Linker(main, user, backend="driver") as link:
+    link.link()
+    if not os.fork():
+        try:
+            Linker(main, user, backend="driver").link()
+        except LinkError:
+            os._exit(0)
+        os._exit(1)
+assert os.wait()[1] == 0
+assert links()
+print("done")
+""")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

@@ -149,10 +149,12 @@ def _current_context() -> int | None:
     return found.value
 
 
-def _primary_is_active() -> int:
-    flags, active = ctypes.c_uint(), ctypes.c_int()
-    assert not _cuda().cuDevicePrimaryCtxGetState(0, ctypes.byref(flags), ctypes.byref(active))
-    return active.value
+def _primary_references() -> int:
+    """How many there are to the primary context; at least the one that links keep."""
+    assert not _cuda().cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
+    assert not _cuda().cuDevicePrimaryCtxRelease_v2(0)
+    left: int = _control().events(_control().event_count() - 1)[0]["references"]
+    return max(left, 1)
 
 
 @cache
@@ -178,7 +180,7 @@ def look(folder: Path | None = None) -> dict[str, object]:
     states = [one for one in gc.get_objects() if isinstance(one, LinkState)]
     return {
         "current context": _current_context(),
-        "active primary context": _primary_is_active(),
+        "references to the primary context": _primary_references(),
         "CUlinkStates": _control().live_states,
         "lifetime violations": _control()._count,
         **{name: len(held) for name, held in HELD.objects.items()},
