@@ -123,12 +123,7 @@ def gpu(session: nox.Session) -> None:
     env = {"PYTHONPATH": None, "CUDALINK_REQUIRE_TOOLKIT": BASE.ctk}
     if (cache := Path(python).parents[1] / "cache").is_dir():
         env["CUDALINK_CACHE"] = str(cache)
-    # the package is that of the environment, and the tests are those of the checkout
-    site = str(
-        session.run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", silent=True, external=True)
-    )
-    Path(site.strip(), "checkout.pth").write_text(f"{ROOT.resolve()}\n", encoding="utf-8")
-    session.run(python, "-P", "-m", "tests.hardware", *options, env=env, external=True)
+    session.run(python, "-m", "tests.hardware", *options, env=env, external=True)
 
 
 def gpu_from_bundle(session: nox.Session, bundle: Path, folder: Path) -> str:

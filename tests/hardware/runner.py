@@ -35,6 +35,10 @@ def run_stage(stage: Stage) -> dict[str, Any]:
             place = Path(folder)  # `python -c` in the checkout would import the package that is not built
         else:
             environment["PYTHONSAFEPATH"] = "1"
+            # last on the path: the tests are those of the checkout, and the package is that of the environment
+            add = f"import sys\nsys.path.append({str(ROOT)!r})\n"
+            (Path(folder) / "sitecustomize.py").write_text(add, encoding="utf-8")
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
         code, said = _run(_command(stage, out), stage.seconds, place, environment)
         try:
             result = _READERS[stage.kind](out, said)

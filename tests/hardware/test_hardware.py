@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,21 @@ def test_a_stage_without_a_result_is_red(tmp_path: Path, monkeypatch, code: str,
     found = run_stage(Stage("x", "X", "program", ("silent",), seconds))
     assert found["outcome"] == "failed"
     assert why in found["failures"][0]
+
+
+def test_the_tests_are_the_checkouts_and_the_package_is_the_environments(tmp_path: Path, monkeypatch) -> None:
+    """The command and its stages work by themselves in an environment into which a wheel was installed."""
+    venv.create(tmp_path, symlinks=True)
+    (site,) = tmp_path.glob("lib/python*/site-packages")
+    (site / "jsonschema.py").touch()
+    package = site / "pytest_cudalink.py"
+    package.write_text("raise SystemExit(__file__)", encoding="utf-8")
+    python = str(tmp_path / "bin" / "python")
+    done = subprocess.run([python, "-m", "tests.hardware"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stderr == f"{package}\n"
+    monkeypatch.setattr(sys, "executable", python)
+    found = run_stage(Stage("x", "X", "program", ("tests.hardware.doctor",)))
+    assert found["failures"] == [f"it ended with exit code 1 without a result\n{package}\n"]
 
 
 def test_without_a_driver(tmp_path: Path) -> None:
