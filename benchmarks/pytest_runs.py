@@ -61,8 +61,10 @@ class Pytest:
     def __init__(self, tests: Path, *paths: Path, expected: int = 0, cores: int | None = None) -> None:
         self._tests, self._expected, self._cores = tests, expected, cores
         search = os.pathsep.join([*map(str, paths), *filter(None, [os.environ.get("PYTHONPATH")])])
+        # a variable of the plugin that a session sets would ask for it in each run
+        passed = {name: value for name, value in os.environ.items() if not name.startswith("CUDALINK_")}
         self._environment = {
-            **os.environ,
+            **passed,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": search,

@@ -18,25 +18,20 @@ def known_variables() -> frozenset[str]:
     return frozenset(name for group in ("settings", "parts", "internal", "tests") for name in table[group])
 
 
-def unread_variables(environment: Iterable[str], known: Collection[str] = ()) -> list[str]:
+def unread_variables(environment: Iterable[str]) -> list[str]:
     """Return a sentence for each variable of the project that is set and that no part reads.
 
     Parameters
     ----------
     environment : iterable of str
         The names of the variables that are set.
-    known : collection of str
-        Names that the caller reads; while no other is set, the data file is not read.
     """
-    given = sorted(name for name in environment if name.startswith(_PREFIX) and name not in known)
-    if not given:
-        return []
-    names = known_variables().union(known)
+    names = known_variables()
     prefixes = tuple(read_table("variables.toml")["prefixes"])
     return [
         f"the environment variable {name} is ignored: no part of pytest-cudalink reads it{_hint(name, names)}"
-        for name in given
-        if name not in names and not name.startswith(prefixes)
+        for name in sorted(environment)
+        if name.startswith(_PREFIX) and name not in names and not name.startswith(prefixes)
     ]
 
 

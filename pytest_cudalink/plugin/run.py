@@ -94,6 +94,8 @@ class Run:
     new_processes : Counter of str
         Number of isolated tests that had a new process each, by the reason why no process that had collected could run
         them; in a controller, those of its workers.
+    unread_variables : list of str
+        Sentences on variables that look like settings of the plugin and that no part reads: typing errors, mostly.
     withheld : dict of str to str
         Variables that are not in the environment while the run lasts, see `settings.withhold`.
     """
@@ -108,6 +110,7 @@ class Run:
         self.late_header: list[str] = []
         self.late_facts: dict[str, str] = {}
         self.new_processes: Counter[str] = Counter()
+        self.unread_variables: list[str] = []
         self.withheld: dict[str, str] = {}
         self._emulated: DriverControl | None = None
 

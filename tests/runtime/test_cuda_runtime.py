@@ -237,8 +237,7 @@ def test_the_real_driver_keeps_its_runtime(pytester: pytest.Pytester, run_pytest
         import multiprocessing.spawn
 
         from cuda.bindings import runtime
-        from pytest_cudalink.emulator.runtime import cuda_runtime
-        from pytest_cudalink.emulator import preload
+        from pytest_cudalink.emulator.runtime import serve
 
         def test_original():
             assert "cuda_runtime" not in str(getattr(runtime.cudaMalloc, "__code__", ""))
@@ -248,7 +247,7 @@ def test_the_real_driver_keeps_its_runtime(pytester: pytest.Pytester, run_pytest
                 refuse = None
 
             original, prepare = runtime.cudaMalloc, multiprocessing.spawn.get_preparation_data
-            undo = cuda_runtime.serve(Control())
+            undo = serve(Control())
             assert runtime.cudaMalloc is not original
             assert runtime.cudaMalloc.__doc__ == original.__doc__
             undo()

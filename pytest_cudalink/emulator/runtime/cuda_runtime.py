@@ -9,24 +9,17 @@ runtime's C functions is not reached, nor is a runtime inside another library.
 from __future__ import annotations
 
 import ctypes
-import multiprocessing.spawn
 import threading
 from collections.abc import Callable
 from functools import partial, wraps
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
-from ...loader.imports import ImportWatch
 from ...tables import read_table
 from .addresses import address_of
 from .cuda_runtime_arrays import Arrays
 
-if TYPE_CHECKING:
-    from ..control import DriverControl
+__all__ = ["Runtime"]
 
-__all__ = ["Runtime", "serve"]
-
-_MODULE: Final = "cuda.bindings.runtime"
 _SUCCESS, _INVALID_VALUE, _NOT_INITIALIZED, _INVALID_DEVICE = 0, 1, 3, 101
 _NOT_READY, _NOT_SUPPORTED, _UNKNOWN = 600, 801, 999
 _NOTE: Final = "the CUDA runtime does not run on an emulated driver, and the driver API has no function for it"
@@ -363,75 +356,3 @@ def _copied(make: Callable[[], Any], size: int, value: Any) -> Any:
     made = make()
     ctypes.memmove(made.getPtr(), value.getPtr(), size)
     return made
-
-
-class _InChild:
-    """Answers the runtime's functions in the process that unpickles it."""
-
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return _serve_in_child, ()
-
-
-def _serve_in_child() -> None:
-    from .. import preload
-
-    present = preload.emulated_driver()
-    if present is not None:
-        serve(present)
-
-
-def _reach_children() -> Callable[[], None]:
-    """Serve the runtime in every process that multiprocessing starts; returns what ends that."""
-    original = multiprocessing.spawn.get_preparation_data
-
-    @wraps(original)
-    def with_runtime(name: str) -> dict[str, Any]:
-        # a child unpickles this before its program, and ignores keys that it does not know
-        return {**original(name), "cudalink": _InChild()}
-
-    def undo() -> None:
-        multiprocessing.spawn.get_preparation_data = original
-
-    multiprocessing.spawn.get_preparation_data = with_runtime
-    return undo
-
-
-def serve(control: DriverControl) -> Callable[[], None]:
-    """Answer the functions of ``cuda.bindings.runtime`` from now on, even if it is imported later.
-
-    Processes that multiprocessing starts answer them too.
-
-    Parameters
-    ----------
-    control : DriverControl
-        The emulated driver of this process.
-
-    Returns
-    -------
-    callable
-        Restores the functions.
-    """
-    before: dict[str, Any] = {}
-    served: list[ModuleType] = []
-
-    def replace(module: ModuleType) -> None:
-        try:
-            from cuda.bindings import driver  # part of the same package
-        except ImportError:
-            return
-        served.append(module)
-        for name, function in Runtime(module, driver, control.refuse).functions().items():
-            before[name] = getattr(module, name)
-            setattr(module, name, function)
-
-    def undo() -> None:
-        keep_from_children()
-        imports.stop()
-        for module in served:
-            for name, function in before.items():
-                setattr(module, name, function)
-
-    keep_from_children = _reach_children()
-    imports = ImportWatch(replace)
-    imports.watch([_MODULE])
-    return undo

@@ -10,7 +10,7 @@ from ..conditions import backends, run_driver
 from ..conditions.cell import of_cell
 from ..parts import BACKENDS
 from ..settings import OF_EMULATION
-from . import blocked, variables
+from . import blocked
 
 if TYPE_CHECKING:
     from ...versions import CudaVersion
@@ -44,7 +44,7 @@ def lines(run: Run) -> list[str]:
         *_of_emulation(run, inherited=inherited),
         *(f"cudalink: {one}" for one in run_driver.fetched(run.config)),
         *(f"cudalink: {line}" for line in (cell.lines if cell else ())),
-        *(f"cudalink: {sentence}" for sentence in (*blocked.lines(run.config), *variables.unread())),
+        *(f"cudalink: {sentence}" for sentence in (*blocked.lines(run.config), *run.unread_variables)),
         *(f"cudalink: {name}: {value}" for name, value in run.hook_facts.items()),
     ]
 

@@ -35,9 +35,9 @@ from ..parts import (
     RESULTS,
     STICKY_GUARD,
 )
-from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of
+from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import provenance
-from . import blocked, variables
+from . import blocked
 
 __all__ = ["begin", "command_line", "last_look", "wake"]
 
@@ -76,6 +76,7 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
         options.cudalink_events = task.events
     run = Run(config, blocked.apply(config, settings.resolve(config, options), isolated=task is not None))
     run.begins_late, run.collected = late, in_test
+    run.unread_variables = _unread_variables()  # before the run sets its own
     config.stash[RUN] = run
     provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
@@ -85,6 +86,16 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
         guard.load(config, run.settings)
     # pytester has taken this module out of sys.modules if a run inside a test was the first to ask
     config.pluginmanager.register(import_module(__name__), "cudalink-lifecycle")
+
+
+def _unread_variables() -> list[str]:
+    known = {option.env for option in settings.OPTIONS}
+    given = [name for name in os.environ if name.startswith("CUDALINK_") and name not in known]
+    if not given:
+        return []
+    from ...compat.variables import unread_variables
+
+    return unread_variables(given)
 
 
 def wake(config: pytest.Config, *, in_test: bool = False) -> Run:
@@ -116,7 +127,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(partial(os.environ.update, run.withheld))
     _start_xdist(run)
     if not run.reports_elsewhere:
-        variables.warn(config)
+        for sentence in run.unread_variables:
+            warn(config, f"cudalink: {sentence}")
     _start_driver(run)
     backends.start(run)
     # before this process can have native code that links
@@ -154,10 +166,10 @@ def _load_libraries(run: Run) -> None:
 
 def _serve_runtime(run: Run) -> None:
     if run.emulated is not None:
-        from ...emulator.runtime import cuda_runtime
+        from ...emulator import runtime
 
         run.part(DESCENDANTS)
-        run.config.add_cleanup(cuda_runtime.serve(run.emulated))
+        run.config.add_cleanup(runtime.serve(run.emulated))
 
 
 def _start_xdist(run: Run) -> None:
