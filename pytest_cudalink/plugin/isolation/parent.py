@@ -28,9 +28,8 @@ from .. import pytest_private
 from ..conditions import faults
 from ..items.plan import PLAN
 from ..parts import LEDGER, LIFETIMES, RECORD_FILE
-from ..records import record_file
 from ..records.facts import fail
-from ..records.process_end import ProcessEnd
+from ..records.process_end import ProcessEnd, crash_events
 from ..run import Run
 from ..watch import event_file
 from . import processes
@@ -179,7 +178,7 @@ class Isolation:
 
     def _story(self, item: pytest.Item, end: ProcessEnd, folder: Path, *, started: bool, crashed: bool) -> str:
         """Return how a process ended, in lines; write a crash to the record file."""
-        last = record_file.crash_events(str(folder / "events"), None)
+        last = crash_events(str(folder / "events"), None)
         lines = [f"cudalink: the process of this test {end}"]
         if last:
             lines += ["last calls of the driver:", *(f"  {call_in_words(event)}" for event in last)]

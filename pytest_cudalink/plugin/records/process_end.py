@@ -1,12 +1,20 @@
-"""How a process that runs tests has ended."""
+"""How a process that runs tests has ended, and what it wrote before its end."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from ...signals import signal_name
 
-__all__ = ["ProcessEnd", "end_of"]
+__all__ = ["ProcessEnd", "crash_events", "end_of", "has_crash"]
+
+_LAST_EVENTS: Final = 20
+#: Bytes at the end of a record file in which the crash is that a worker has just written.
+_TAIL: Final = 1 << 20
 
 
 class ProcessEnd(NamedTuple):
@@ -36,3 +44,31 @@ def end_of(code: int) -> ProcessEnd:
     if code >= 0:
         return ProcessEnd(exitcode=code)
     return ProcessEnd(signal=signal_name(code) or f"signal {-code}")
+
+
+def crash_events(events: str, pid: int | None) -> list[str]:
+    """Return the last lines that a process wrote to the event file of the emulated driver; none without a file.
+
+    Parameters
+    ----------
+    events : str
+        Path of the file; may be empty.
+    pid : int or None
+        The process; None for all of the file.
+    """
+    try:
+        lines = Path(events).read_text(encoding="utf-8", errors="replace").splitlines() if events else []
+    except OSError:
+        return []
+    if pid is not None:
+        lines = [line for line in lines if f'"pid":{pid},' in line]
+    return lines[-_LAST_EVENTS:]
+
+
+def has_crash(record: Path, nodeid: str | None, worker: str | None) -> bool:
+    """Whether a process has written to the end of a record file that a signal ended it, in a test or outside tests."""
+    with suppress(OSError, ValueError), record.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        crashes = [json.loads(line) for line in file if line.startswith(b'{"event": "crash"')]
+        return any((one["nodeid"], one["worker"]) == (nodeid, worker) for one in crashes)
+    return False

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
 import uuid
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
+from ...environment.facts import Environment
+from ...loader import last_words
+from ...report import Writer, origin
+from ...report.records import (
+    CollectedRecord,
+    FoundRecord,
+    LibraryRecord,
+    LinkRecord,
+    RunRecord,
+    StartRecord,
+    UnsteeredRecord,
+    VerdictRecord,
+    ViolationRecord,
+)
 from ...report.wording import UNWRITTEN
 from .. import pytest_private
 from ..conditions.cell import of_cell
@@ -23,18 +34,13 @@ if TYPE_CHECKING:
 
     from ...guardrails import Verdict
     from ...guardrails.provenance import Library
-    from ...report import Writer
     from ...report.records import ArchRecord, VersionRecord
     from ...targets import LinkEvent, UnsteeredLink
     from ...violations import Violation
     from ..run import Run
     from ..settings import Setting
 
-__all__ = ["RecordFile", "crash_events", "has_crash"]
-
-_LAST_EVENTS: Final = 20
-#: Bytes at the end of a record file in which the crash is that a worker has just written.
-_TAIL: Final = 1 << 20
+__all__ = ["RecordFile"]
 
 
 class RecordFile:
@@ -55,8 +61,6 @@ class RecordFile:
     """
 
     def __init__(self, run: Run) -> None:
-        from ...report import Writer
-
         self._run = run
         self._attempts: dict[str, int] = {}
         self._note_test: Callable[[str | None], None] = _ignore
@@ -76,8 +80,6 @@ class RecordFile:
 
     def _watch(self) -> None:
         """Let a fatal signal write its event."""
-        from ...loader import last_words
-
         run = self._run
         run.config.add_cleanup(
             last_words.watch(self.writer.path, run.worker, pytest_private.faulthandler_file(run.config))
@@ -87,16 +89,11 @@ class RecordFile:
 
     def _note_driver(self) -> None:
         """Let a fatal signal read the last calls of the emulated driver, where there is one."""
-        from ...loader import last_words
-
         if (present := self._run.emulated) is not None:
             last_words.emulated_driver(present.event_functions)
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
-        from ...report import origin
-        from ...report.records import RunRecord
-
         run, settings, cell = self._run, self._run.settings, of_cell(self._run)
         self.writer.write(
             RunRecord(
@@ -121,8 +118,6 @@ class RecordFile:
         run = self._run
         if run.is_isolated:  # the process that waits for it has emulated the same
             return
-        from ...report.records import FoundRecord
-
         cell = of_cell(run)
         versions = {**_versions(run), **(cell.versions if cell else {})}
         self.writer.write(FoundRecord(worker=run.worker, versions=versions, arch=_arch(run)))
@@ -155,8 +150,6 @@ class RecordFile:
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
         if self._run.is_repeated:
             return
-        from ...report.records import LinkRecord
-
         self.writer.write(
             LinkRecord(
                 nodeid=event.nodeid,
@@ -175,8 +168,6 @@ class RecordFile:
     def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
         if self._run.is_repeated:
             return
-        from ...report.records import UnsteeredRecord
-
         self.writer.write(
             UnsteeredRecord(
                 nodeid=nodeid,
@@ -192,8 +183,6 @@ class RecordFile:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
-        from ...report.records import LibraryRecord
-
         self.writer.write(
             LibraryRecord(
                 nodeid=nodeid,
@@ -215,8 +204,6 @@ class RecordFile:
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
         if self._run.is_repeated:
             return
-        from ...report.records import VerdictRecord
-
         self.writer.write(
             VerdictRecord(
                 nodeid=nodeid,
@@ -233,8 +220,6 @@ class RecordFile:
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
             return
-        from ...report.records import ViolationRecord
-
         self.writer.write(ViolationRecord(nodeid=nodeid, **{**violation._asdict(), "text": str(violation)}))
 
     # -- pytest's hooks
@@ -257,8 +242,6 @@ class RecordFile:
         for nodeid in nodeids:
             file, _, name = nodeid.partition("::")
             tests.setdefault(file, []).append(name)
-        from ...report.records import CollectedRecord
-
         self.writer.write(CollectedRecord(tests=tests))
 
     @pytest.hookimpl(trylast=True)
@@ -271,8 +254,6 @@ class RecordFile:
         if not run.is_controller:
             self._note_test(nodeid)
         if not run.is_controller and not run.is_isolated:
-            from ...report.records import StartRecord
-
             attempt = self._attempts[nodeid] = self._attempts.get(nodeid, 0) + 1
             self.writer.write(StartRecord(nodeid=nodeid, worker=run.worker, attempt=attempt))
 
@@ -287,8 +268,6 @@ def _asked(setting: Setting | None) -> str | None:
 
 def _versions(run: Run) -> dict[str, VersionRecord]:
     """Return each version that was asked for and that there is, with its source."""
-    from ...environment.facts import Environment
-
     environment = Environment()
     requested = {"driver": run.settings.driver, "nvjitlink": run.settings.nvjitlink}
     versions: dict[str, VersionRecord] = {}
@@ -301,34 +280,4 @@ def _versions(run: Run) -> dict[str, VersionRecord]:
 
 def _arch(run: Run) -> ArchRecord:
     """Return the architecture that was asked for and that of the device."""
-    from ...environment.facts import Environment
-
     return {"requested": _asked(run.settings.device), "found": Environment()["arch"].value}
-
-
-def crash_events(events: str, pid: int | None) -> list[str]:
-    """Return the last lines that a process wrote to the event file of the emulated driver; none without a file.
-
-    Parameters
-    ----------
-    events : str
-        Path of the file; may be empty.
-    pid : int or None
-        The process; None for all of the file.
-    """
-    try:
-        lines = Path(events).read_text(encoding="utf-8", errors="replace").splitlines() if events else []
-    except OSError:
-        return []
-    if pid is not None:
-        lines = [line for line in lines if f'"pid":{pid},' in line]
-    return lines[-_LAST_EVENTS:]
-
-
-def has_crash(record: Path, nodeid: str | None, worker: str | None) -> bool:
-    """Whether a process has written to the end of a record file that a signal ended it, in a test or outside tests."""
-    with suppress(OSError, ValueError), record.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-        crashes = [json.loads(line) for line in file if line.startswith(b'{"event": "crash"')]
-        return any((one["nodeid"], one["worker"]) == (nodeid, worker) for one in crashes)
-    return False

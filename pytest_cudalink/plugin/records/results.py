@@ -18,9 +18,8 @@ from ...report.wording import split_link_key
 from .. import pytest_private
 from ..conditions import run_driver
 from ..parts import LEDGER, RECORD_FILE
-from . import record_file
 from .facts import is_unsupported
-from .process_end import ProcessEnd, end_of
+from .process_end import ProcessEnd, crash_events, end_of, has_crash
 
 if TYPE_CHECKING:
     from ...report.records import SubtestRecord
@@ -190,10 +189,10 @@ class Results:
         from ...report.records import CrashRecord
 
         self._died.pop(worker or "", None)
-        if record_file.has_crash(self._writer.path, nodeid, worker):
+        if has_crash(self._writer.path, nodeid, worker):
             return
         process: Any = getattr(node, "workerinfo", None) or {}
-        last = record_file.crash_events(os.environ.get("CUDALINK_EMULATOR_EVENTS", ""), process.get("pid"))
+        last = crash_events(os.environ.get("CUDALINK_EMULATOR_EVENTS", ""), process.get("pid"))
         code = pytest_private.exit_code_of_worker(node)
         end = end_of(code) if code is not None else ProcessEnd()
         self._writer.write(
