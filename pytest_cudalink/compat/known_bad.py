@@ -160,7 +160,7 @@ def known_bad(
         for one in _entries()
         if _meets(one, there)
         and (not one.arch or number is None or number in one.arch)
-        and (not one.driver or release is None or _in(one.driver, release))
+        and (release is None or _in(one.driver, release))
         and (not one.kinds or not wanted or wanted & set(one.kinds))
     )
 
@@ -191,6 +191,8 @@ def _meets(entry: KnownBad, there: Mapping[str, frozenset[Version]]) -> bool:
 
 def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
     """The versions of distributions and components; those of components are CUDA releases."""
+    from packaging.version import Version
+
     from .exports import release_of_wheel
 
     found: dict[str, set[Version]] = {}
@@ -211,9 +213,7 @@ def _versions(versions: Mapping[str, str]) -> dict[str, frozenset[Version]]:
                 found.setdefault(name, set()).add(version)
             continue
         for component in names if release else ():
-            parsed = _version(str(release))
-            if parsed is not None:
-                found.setdefault(component, set()).add(parsed)
+            found.setdefault(component, set()).add(Version(str(release)))
     return {name: frozenset(one) for name, one in found.items()}
 
 
@@ -222,7 +222,7 @@ def _wheels() -> frozenset[str]:
 
 
 def _release(driver: str | None) -> Version | None:
-    return _version(driver) if driver else None
+    return _version(driver or "")
 
 
 def _version(text: str) -> Version | None:

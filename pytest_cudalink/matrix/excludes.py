@@ -49,13 +49,12 @@ def _bindings_major(cell: Cell) -> bool:
 def _arch_unsupported(cell: Cell) -> bool:
     arch, values = cell.values.arch, (cell.ctk, cell.driver, cell.values.nvjitlink)
     versions = [version for value in values if (version := version_of(value))]
-    return bool(arch) and any(arch.replace("compute", "sm") not in known_architectures(one) for one in versions)
+    return bool(arch) and any(arch not in known_architectures(one) for one in versions)
 
 
 def _python_unsupported(cell: Cell) -> bool:
     # no toolkit wheel depends on Python; cuda-bindings does, and supports 3.9 and newer
-    minor = int((cell.python or "3.11").rstrip("t").partition(".")[2])
-    return minor < 11
+    return cell.python is not None and int(cell.python.rstrip("t").removeprefix("3.")) < 11
 
 
 #: Reasons for leaving out a combination: the condition in words, and its check.

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -62,9 +63,17 @@ def test_components_are_the_distributions_of_the_exports() -> None:
         ({"nvidia-nvjitlink": "13.1.115", "nvidia-cuda-runtime": "13.0.96"}, set()),
         ({"nvjitlink": "13.2", "cudadevrt": "13.2"}, set()),
         ({"nvjitlink": "13.2", "cudadevrt": "13.3"}, {"cudadevrt-newer-than-nvjitlink"}),
+        ({"nvjitlink": "13.2.0", "cudadevrt": "13.2.1"}, set()),
+        ({"nvjitlink": "13.0", "cudadevrt": "14.0"}, set()),
+        (
+            {"nvidia-nvjitlink-cu12": "12.9.86", "nvidia-nvjitlink": "13.0.88", "nvidia-cuda-runtime": "13.1.80"},
+            {"cudadevrt-newer-than-nvjitlink"},
+        ),
         ({"cuda-bindings": "13.3.1", "nvidia-cufile": "1.19.0.109"}, {"cuda-bindings-13-3-cufile-13-4"}),
         ({"cuda-bindings": "13.3.1", "nvidia-cufile": "1.18.1.6"}, set()),
-        ({"cuda_core": "1.1.0"}, {"cuda-core-frees-link-options"}),
+        ({"Cuda_Core": "1.1.0"}, {"cuda-core-frees-link-options"}),
+        ({"cuda-core": "1.1.0rc1"}, {"cuda-core-frees-link-options"}),
+        ({"cuda-core": "not a version"}, set()),
         ({"cuda-core": "1.1.1"}, set()),
         ({"cuda-core": "1.1.1", "nvidia-nvjitlink-cu12": "12.2.140"}, {"cuda-core-old-nvjitlink"}),
         ({"cuda-core": "1.1.1", "nvidia-nvjitlink-cu12": "12.3.101"}, set()),
@@ -97,6 +106,8 @@ def test_a_condition_that_is_not_decided_counts_as_met() -> None:
     assert met(versions, arch="sm_120a", driver="580.65.06", kinds=["cubin", "ptx"]) == {one.id for one in both}
     assert met(versions, arch="sm_120", driver="575.51.03", kinds=["ptx"]) == set()
     assert both[0].open_conditions(arch="sm_120", kinds=["cubin"]) == ()
+    assert both[1].open_conditions(driver="580.65.06") == ()
+    assert replace(both[1], driver="", kinds=("ptx", "cubin")).open_conditions() == ("if it links ptx, cubin",)
 
 
 def test_the_text_names_threads() -> None:
@@ -106,6 +117,8 @@ def test_the_text_names_threads() -> None:
         "torch_memory_saver 0.0.9 with CUDA 13: import fails: libcudart.so.12: cannot open shared object file "
         "(fzyzcjy/torch_memory_saver#74)"
     )
+    assert replace(entry, threads=()).text == f"{entry.title}: {entry.happens}"
+    assert replace(entry, threads=("a/b#1", "a/c#2")).text.endswith(" (a/b#1, a/c#2)")
     assert entry.links == ("https://github.com/fzyzcjy/torch_memory_saver/issues/74",)
 
 

@@ -33,6 +33,12 @@ def test_the_versions_of_a_release() -> None:
     assert pin_of("numpy", "2.0") is None
 
 
+@pytest.mark.parametrize("version", ["1.0", "13.0.88rc1", "99.0", "not a version"])
+def test_versions_without_a_release(version: str) -> None:
+    """Known releases require no version that is older or newer than theirs, and no pre-release."""
+    assert pin_of("nvidia-cuda-nvrtc", version) is None
+
+
 @pytest.mark.parametrize(
     ("wheel", "release", "expected"),
     [
@@ -41,6 +47,7 @@ def test_the_versions_of_a_release() -> None:
         ("nvidia-nvjitlink-cu12", "12.8", True),
         ("nvidia-nvjitlink-cu12", "12.6", False),
         ("nvidia-nvjitlink-cu12", "11.8", False),
+        ("nvidia-nvjitlink", "1.0", False),
         ("nvidia-cuda-nvrtc", "13.0", False),
     ],
 )

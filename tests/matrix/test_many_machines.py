@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,29 @@ def test_durations(tmp_path) -> None:
     (folder / "notes.txt").write_text("no record")
     assert read_durations([tmp_path / "old"]) == {"a": 5.0}
     assert read_durations([folder, tmp_path / "old", file]) == {"a": 3.0, "c": 2.0, "d": 4.0}
+
+
+def test_durations_of_damaged_records(tmp_path) -> None:
+    """A damaged line of a test is not read, a file without a run is left out, and so is a file of another kind."""
+    file = record(tmp_path / "a.jsonl", "a", 5.0)
+    first, *rest = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(first + b"damaged\n" + b"".join(rest))
+    (tmp_path / "empty.jsonl").touch()
+    record(tmp_path / "other.json", "a", 6.0)
+    assert read_durations([tmp_path]) == {"a": 5.0}
+
+
+def test_durations_of_runs_that_began_together(tmp_path) -> None:
+    """The last name counts, in whichever order the folder lists the files."""
+    for name, seconds in (("a1", 1.0), ("a2", 2.0), ("b2", 2.0), ("b1", 1.0)):
+        file = record(tmp_path / f"{name}.jsonl", name[0], seconds)
+        file.write_bytes(re.sub(rb'"time": [\d.]+', b'"time": 7.0', file.read_bytes()))
+    assert read_durations([tmp_path]) == {"a": 2.0, "b": 2.0}
+
+
+def test_the_cell_of_a_record_counts_and_not_the_name_of_its_file(tmp_path) -> None:
+    """Records of one cell may have any names."""
+    assert read_durations([record(tmp_path / "x.jsonl", "a", 5.0)]) == {"a": 5.0}
 
 
 @pytest.fixture

@@ -33,21 +33,20 @@ from .operators import Mutant, mutants
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = Path(__file__).with_name("modules.toml")
 SURVIVORS = Path(__file__).with_name("survivors.txt")
-OURS = ("pytest_cudalink", "tests", "conftest")
+OURS = ("pytest_cudalink", "tests", "tools", "conftest")
 
-#: Rules need neither the plugin nor shared fixtures, which cost more than the tests themselves. Where pytest rewrites
-#: assertions, its loader takes the place of `Changed`, as the package is an installed plugin, and no mutant is loaded.
-OPTIONS = (
-    *("-x", "-q", "--noconftest", "-pno:cudalink", "-pno:xdist", "-pno:cacheprovider"),
-    *("--assert=plain", "-mnot slow"),
-)
+#: Rules do not need the plugin. Where pytest rewrites assertions, its loader takes the place of `Changed`, as the
+#: package is an installed plugin, and no mutant is loaded.
+OPTIONS = ("-x", "-q", "-pno:cudalink", "-pno:xdist", "-pno:cacheprovider", "--assert=plain", "-mnot slow")
+#: Shared fixtures cost more than most tests: a module whose tests need some says so with ``fixtures = true``.
+WITHOUT_FIXTURES = "--noconftest"
 #: Seconds: of CPU time over what the tests take without a change, and on the clock, for what sleeps.
 CPU_SECONDS, CLOCK_SECONDS = 10, 180
 
 
 @dataclass(frozen=True)
 class Judged:
-    """A module, its mutants, and the tests that judge them."""
+    """A module, its mutants, and the words for pytest that run the tests that judge them."""
 
     file: str
     tests: tuple[str, ...]
@@ -130,7 +129,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
     """Return the modules that the configuration names, with their mutants."""
     return [
-        Judged(one["file"], tuple(one["tests"]), tuple(mutants((ROOT / one["file"]).read_text(encoding="utf-8"))))
+        Judged(
+            one["file"],
+            (*one["tests"], *(() if one.get("fixtures") else (WITHOUT_FIXTURES,))),
+            tuple(mutants((ROOT / one["file"]).read_text(encoding="utf-8"))),
+        )
         for one in configuration["module"]
     ]
 
