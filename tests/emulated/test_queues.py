@@ -200,6 +200,7 @@ gate = Gate(inside)
 def destroy():
     return cuda.cuCtxDestroy_v2(made)
 assert waits(gate, destroy)
+ok(cuda.cuCtxSetCurrent(context))
 assert cuda.cuStreamQuery(inside) == 201
 """
     )

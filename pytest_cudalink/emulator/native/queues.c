@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "locks.h"
 #include "synchronize.h"
 
 typedef struct {
@@ -74,7 +75,7 @@ static void cancel(const Context *context) {
 
 __attribute__((constructor)) static void prepare(void) {
   make_conditions();
-  pthread_atfork(NULL, NULL, forget);
+  cl_forget_in_children(forget);
   cl_on_finish(finish);
   cl_on_context_death(cancel);
   cl_call_barrier = finish_current;
