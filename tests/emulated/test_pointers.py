@@ -181,3 +181,227 @@ assert cuda.cuMemAlloc_v2(byref(out), 0) == 1 and cuda.cuMemAlloc_v2(byref(out),
 assert cuda.cuMemAlloc_v2(byref(out), (1 << 64) - 1) == 2
 """
     )
+
+
+#: Memory of the device that is gone: freed, unmapped, of a dead context, or only reserved.
+DEAD = (
+    HEAD
+    + """
+pool, (code, base) = new_pool(), reserve(8 * MIB)
+code, pooled = from_pool(pool, 4096)
+code, kept = from_pool(pool, 4096)  # so that the pool keeps its memory
+freed, kept = allocate(4096), allocate(4096)
+code, handle = physical(2 * MIB)
+ok(cuda.cuMemMap(base, 2 * MIB, 0, handle, 0))
+ok(give_access(base, 2 * MIB))
+write(base, b"there")
+ok(cuda.cuMemFreeAsync(pooled, None))
+ok(cuda.cuMemFree_v2(freed))
+ok(cuda.cuMemUnmap(base, 2 * MIB))
+ok(cuda.cuCtxCreate_v2(byref(none), 0, 0))
+of_context = allocate(4096)
+ok(cuda.cuCtxDestroy_v2(none))
+ok(cuda.cuCtxSetCurrent(context))
+dead = {"freed": freed, "pooled": pooled, "unmapped": base, "reserved": base + 4 * MIB, "of a context": of_context}
+host = create_string_buffer(4096)
+at_host = ctypes.addressof(host)
+"""
+)
+
+
+def test_dead_pointers(check) -> None:
+    """Memory of the device that is gone is an invalid value in every entry, and never memory of the host."""
+    check(
+        DEAD
+        + """
+class Side(Structure):
+    _fields_ = [(name, c_size_t) for name in ("x", "y", "z", "level")] + [("type", c_uint), ("host", c_void_p)] + [
+        (name, c_uint64) for name in ("device", "array", "other", "pitch", "height")]
+class Box(Structure):
+    _fields_ = [("of", Side), ("to", Side), ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t)]
+class Flat(Structure):
+    _fields_ = [(name, c_size_t) for name in ("x", "y")] + [("type", c_uint), ("host", c_void_p)] + [
+        (name, c_uint64) for name in ("device", "array", "pitch")]
+class Rectangle(Structure):
+    _fields_ = [("of", Flat), ("to", Flat), ("width", c_size_t), ("height", c_size_t)]
+HOST_TYPE, DEVICE_TYPE, UNIFIED = 1, 2, 4
+array, stream = c_void_p(), c_void_p()
+ok(cuda.cuArray3DCreate_v2(byref(array), byref((c_uint64 * 5)(64, 64, 0, 1 | 1 << 32, 0))))
+ok(cuda.cuStreamCreate(byref(stream), 0))
+def boxes(size, address):
+    for type in (DEVICE_TYPE, UNIFIED):
+        to, of = {"type": type, "device": address}, {"type": HOST_TYPE, "host": at_host}
+        for first, second in ((to, of), (of, to)):
+            flat = Rectangle(Flat(**first), Flat(**second), size, 1)
+            box = Box(Side(**first), Side(**second), size, 1, 1)
+            yield from (cuda.cuMemcpy2D_v2(byref(flat)), cuda.cuMemcpy2DAsync_v2(byref(flat), stream))
+            yield from (cuda.cuMemcpy3D_v2(byref(box)), cuda.cuMemcpy3DAsync_v2(byref(box), stream))
+            yield from (cuda.cuMemcpy2DUnaligned_v2(byref(flat)), cuda.cuMemcpy3DPeer(byref(box)))
+def batch(to, of):
+    attributes, failed = (c_uint64 * 3)(1), c_size_t()
+    code = cuda.cuMemcpyBatchAsync(byref(c_uint64(to)), byref(c_uint64(of)), byref(c_size_t(8)), c_size_t(1),
+        attributes, byref(c_size_t(0)), c_size_t(1), byref(failed), stream)
+    return code, failed.value
+def answers(address, null=c_void_p()):
+    to, of, size = c_uint64(address), c_uint64(at_host), c_size_t(8)
+    for call in (cuda.cuMemcpyHtoD_v2, cuda.cuMemcpy):
+        yield call(address, at_host, 8)
+    for call in (cuda.cuMemcpyDtoH_v2, cuda.cuMemcpy):
+        yield call(at_host, address, 8)
+    yield cuda.cuMemcpyDtoD_v2(kept, address, 8)
+    yield cuda.cuMemcpyDtoD_v2(address, kept, 8)
+    for on in (stream, null):
+        yield cuda.cuMemcpyHtoDAsync_v2(to, of, size, on)
+        yield cuda.cuMemcpyDtoHAsync_v2(of, to, size, on)
+        yield cuda.cuMemcpyDtoDAsync_v2(to, c_uint64(kept), size, on)
+        yield cuda.cuMemcpyAsync(to, of, size, on)
+        yield cuda.cuMemcpyAsync(of, to, size, on)
+        yield cuda.cuMemcpyAsync(to, to, size, on)
+        for bits in (8, 16, 32):
+            yield getattr(cuda, f"cuMemsetD{bits}Async")(to, 1, c_size_t(1), on)
+            yield getattr(cuda, f"cuMemsetD2D{bits}Async")(to, c_size_t(512), 1, c_size_t(1), c_size_t(2), on)
+    yield from boxes(8, address)
+    yield cuda.cuMemcpyDtoA_v2(array, size, to, size)
+    yield cuda.cuMemcpyAtoD_v2(to, array, size, size)
+    yield cuda.cuMemcpyHtoA_v2(array, size, to, size)  # nor is it memory of the host for a caller who says so
+    yield cuda.cuMemcpyAtoH_v2(to, array, size, size)
+    yield cuda.cuMemcpyHtoD_v2(kept, address, 8)
+    yield cuda.cuMemcpyDtoH_v2(address, kept, 8)
+    yield cuda.cuMemHostRegister_v2(address, 4096, 0)
+    for bits in (8, 16, 32):
+        yield getattr(cuda, f"cuMemsetD{bits}_v2")(address, 1, 1)
+        yield getattr(cuda, f"cuMemsetD2D{bits}_v2")(address, 512, 1, 1, 2)
+    for bits, value in (("32", c_uint32(1)), ("64", c_uint64(1))):
+        yield getattr(cuda, f"cuStreamWriteValue{bits}_v2")(stream, to, value, 0)
+        yield getattr(cuda, f"cuStreamWaitValue{bits}_v2")(stream, to, value, 0)
+    yield cuda.cuPointerGetAttribute(byref(out), TYPE, address)
+    yield cuda.cuPointerSetAttribute(byref(out), SYNC_MEMOPS, address)
+for what, address in dead.items():
+    assert set(answers(address)) == {1}, (what, list(answers(address)))
+    assert batch(address, at_host) == batch(at_host, address) == (1, 0), what
+    assert cuda.cuMemFree_v2(address) == 1, what
+for name, address in (("live", kept), ("host", at_host)):
+    assert batch(address, at_host) == (0, (1 << 64) - 1), name
+# a captured copy takes what it does not know for memory of the host, and fails when it is launched
+for address in dead.values():
+    graph, executable = c_void_p(), c_void_p()
+    ok(cuda.cuStreamBeginCapture_v2(stream, 0))
+    ok(cuda.cuMemcpyAsync(c_uint64(at_host), c_uint64(address), c_size_t(8), stream))
+    ok(cuda.cuStreamEndCapture(stream, byref(graph)))
+    ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+    assert cuda.cuGraphLaunch(executable, stream) == 1
+"""
+    )
+
+
+def test_addresses_of_the_host(check) -> None:
+    """The host can use managed, pinned and registered memory and what it has access to, and nothing of the device."""
+    check(
+        DEAD
+        + """
+import os, signal
+def ends(address, writes=False):
+    child = os.fork()
+    if not child:
+        memset(address, 1, 1) if writes else string_at(address, 1)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+import faulthandler
+faulthandler.disable()
+image, module, variable, memory = small_ptx(), c_void_p(), c_uint64(), c_uint64()
+ok(cuda.cuModuleLoadData(byref(module), image))
+ok(cuda.cuModuleGetGlobal_v2(byref(variable), None, module, b"answer"))
+assert read(variable.value, 4) == bytes([42, 0, 0, 0])
+ok(cuda.cuMemMap(base + 2 * MIB, 2 * MIB, 0, handle, 0))
+ok(give_access(base + 2 * MIB, 2 * MIB))
+code, pooled = from_pool(pool, 4096)
+alive = {"allocated": kept, "pooled": pooled, "variable": variable.value, "mapped": base + 2 * MIB}
+for what, address in (*alive.items(), *dead.items()):
+    assert ends(address) == ends(address, writes=True) == signal.SIGSEGV, what
+ok(cuda.cuMemAllocManaged(byref(memory), 64, 1))
+ok(cuda.cuMemHostAlloc(byref(out), 64, 0))
+code, in_host_pool = from_pool(new_pool((HOST_NUMA, 0)), 64)
+for address in (memory.value, out.value, in_host_pool):
+    assert ends(address) == ends(address, writes=True) == 0
+code, of_host = physical(2 * MIB, (HOST_NUMA, 0))
+at = base + 6 * MIB
+ok(cuda.cuMemMap(at, 2 * MIB, 0, of_host, 0))
+ok(give_access(at, 2 * MIB))
+assert ends(at) == signal.SIGSEGV
+ok(give_access(at, 2 * MIB, 3, (HOST_NUMA, 0)))
+memmove(at, b"of the host", 11)
+assert read(at, 11) == b"of the host"
+write(at, b"of a device")
+assert string_at(at, 11) == b"of a device"
+ok(give_access(at, 2 * MIB, 1, (HOST_NUMA, 0)))
+assert (ends(at), ends(at, writes=True)) == (0, signal.SIGSEGV)
+ok(give_access(at, 2 * MIB, 0, (HOST_NUMA, 0)))
+assert ends(at) == signal.SIGSEGV and read(at, 11) == b"of a device"
+ok(give_access(at, 2 * MIB, 3, (HOST_NUMA, 0)))
+ok(cuda.cuMemUnmap(at, 2 * MIB))
+assert ends(at) == signal.SIGSEGV
+ok(cuda.cuMemMap(at, 2 * MIB, 0, of_host, 0))
+ok(give_access(at, 2 * MIB))
+assert ends(at) == signal.SIGSEGV and read(at, 11) == b"of a device"
+"""
+    )
+
+
+def test_addresses_are_taken_again_late(check) -> None:
+    """Freed addresses stay dead for long; large ones are taken again, and bytes are zeros each time."""
+    check(
+        HEAD
+        + """
+def once(size):
+    address = allocate(size)
+    assert read(address, 8) == read(address + size - 8, 8) == bytes(8)
+    write(address, b"not zero")
+    ok(cuda.cuMemFree_v2(address))
+    return address
+def mappings():
+    return len(open("/proc/self/maps").readlines())
+assert len({once(4096) for _ in range(1000)}) == 1000
+once(3 << 30)
+before = mappings()
+assert 1 < len({once(3 << 30) for _ in range(20)}) < 10
+assert mappings() <= before
+large = [allocate(3 << 30) for _ in range(7)]  # in a second range
+for number, address in enumerate(large):
+    write(address + (3 << 30) - 1, bytes([number]))
+assert [read(address + (3 << 30) - 1, 1) for address in large] == [bytes([number]) for number in range(7)]
+assert len({once(1 << 20) for _ in range(20)}) == 20
+for address in large:
+    ok(cuda.cuMemFree_v2(address))
+    assert cuda.cuMemcpyDtoH_v2(ctypes.addressof(create_string_buffer(8)), address, 8) == 1
+""",
+        device="memory=64GiB",
+    )
+
+
+def test_a_limited_address_space(check) -> None:
+    """Where the range cannot be reserved a smaller one is; where none can be, stderr says why and what to do."""
+    check(
+        HEAD
+        + """
+import os, resource, tempfile
+size = int(open("/proc/self/statm").read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (size + 96 * MIB, -1))
+small = allocate(MIB)
+write(small, b"small")
+assert read(small, 5) == b"small"
+resource.setrlimit(resource.RLIMIT_AS, (size, -1))
+with tempfile.TemporaryFile() as said:
+    stderr = os.dup(2)
+    os.dup2(said.fileno(), 2)
+    code = cuda.cuMemAlloc_v2(byref(out), 1 << 30)
+    os.dup2(stderr, 2)
+    said.seek(0)
+    text = said.read().decode()
+assert code == 2 and read(small, 5) == b"small"
+what, why = text.split("; ")
+assert what == (
+    "cudalink: the emulated driver cannot reserve 2052 MiB of addresses for device memory: Cannot allocate memory")
+assert why == f"raise the limit of its address space (ulimit -v), which is {size >> 20} MiB\\n"
+"""
+    )

@@ -219,7 +219,7 @@ def test_a_machine_without_memory(name, check) -> None:
 import resource
 pool, address = new_pool(), c_uint64()
 code, kept = from_pool(pool, 8 * MIB)
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))  # the addresses of the device are reserved already
 size = c_size_t(2 << 30)
 rest = {{"cuMemAllocAsync": (None,), "cuMemAllocFromPoolAsync": (pool, None), "cuMemHostAlloc": (0,)}}.get({name!r}, ())
 before = left()

@@ -1,11 +1,10 @@
 /* Copies of bytes to and from the first row of an array. */
 #include <stdint.h>
-#include <string.h>
 
 #include "arrays.h"
 #include "calls.h"
 #include "contexts.h"
-#include "memory.h"
+#include "copies.h"
 #include "queues.h"
 #include "streams.h"
 
@@ -18,30 +17,28 @@ static CUresult place(const void *array, size_t offset, size_t size, uintptr_t *
   return offset <= memory.row && size <= memory.row - offset ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult copy(EventLine *line, uintptr_t to, uintptr_t from, size_t size) {
-  cl_event_uint(line, "size", size);
-  memmove((void *)to, (const void *)from, size);
-  return CUDA_SUCCESS;
+static CUresult copy(EventLine *line, uintptr_t to, unsigned to_type, uintptr_t from, unsigned from_type, size_t size) {
+  CUresult result = cl_copy_line(to, to_type, from, from_type, size);
+  if (!result) cl_event_uint(line, "size", size);
+  return result;
 }
 
-static CUresult to_array(EventLine *line, const void *array, size_t offset, uintptr_t from, size_t size, bool ours) {
+static CUresult to_array(EventLine *line, const void *array, size_t offset, uintptr_t from, unsigned type,
+                         size_t size) {
   uintptr_t start;
   CUresult result = cl_check_context();
   if (result || !size) return result;
   result = place(array, offset, size, &start);
-  if (result) return result;
-  if (!from || (ours && !cl_within(from, size))) return CUDA_ERROR_INVALID_VALUE;
-  return copy(line, start, from, size);
+  return result ? result : copy(line, start, TYPE_DEVICE, from, type, size);
 }
 
-static CUresult from_array(EventLine *line, uintptr_t to, const void *array, size_t offset, size_t size, bool ours) {
+static CUresult from_array(EventLine *line, uintptr_t to, unsigned type, const void *array, size_t offset,
+                           size_t size) {
   uintptr_t start;
   CUresult result = cl_check_context();
   if (result || !size) return result;
   result = place(array, offset, size, &start);
-  if (result) return result;
-  if (!to || (ours && !cl_within(to, size))) return CUDA_ERROR_INVALID_VALUE;
-  return copy(line, to, start, size);
+  return result ? result : copy(line, to, type, start, TYPE_DEVICE, size);
 }
 
 static CUresult between_arrays(EventLine *line, const void *to, size_t to_offset, const void *from, size_t from_offset,
@@ -51,17 +48,17 @@ static CUresult between_arrays(EventLine *line, const void *to, size_t to_offset
   if (result || !size) return result;
   result = place(from, from_offset, size, &start);
   if (!result) result = place(to, to_offset, size, &end);
-  return result ? result : copy(line, end, start, size);
+  return result ? result : copy(line, end, TYPE_DEVICE, start, TYPE_DEVICE, size);
 }
 
 EXPORTED(cuMemcpyDtoA_v2, (void *array, size_t offset, CUdeviceptr from, size_t size),
-         to_array(line, array, offset, (uintptr_t)from, size, true))
+         to_array(line, array, offset, (uintptr_t)from, TYPE_DEVICE, size))
 EXPORTED(cuMemcpyHtoA_v2, (void *array, size_t offset, const void *from, size_t size),
-         to_array(line, array, offset, (uintptr_t)from, size, false))
+         to_array(line, array, offset, (uintptr_t)from, TYPE_HOST, size))
 EXPORTED(cuMemcpyAtoD_v2, (CUdeviceptr to, void *array, size_t offset, size_t size),
-         from_array(line, (uintptr_t)to, array, offset, size, true))
+         from_array(line, (uintptr_t)to, TYPE_DEVICE, array, offset, size))
 EXPORTED(cuMemcpyAtoH_v2, (void *to, void *array, size_t offset, size_t size),
-         from_array(line, (uintptr_t)to, array, offset, size, false))
+         from_array(line, (uintptr_t)to, TYPE_HOST, array, offset, size))
 EXPORTED(cuMemcpyAtoA_v2, (void *to, size_t to_offset, void *from, size_t from_offset, size_t size),
          between_arrays(line, to, to_offset, from, from_offset, size))
 
@@ -75,6 +72,8 @@ static CUresult in_order(const void *handle) {
   return cl_streams_unlock(stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, size_t size, void *stream),
-         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : to_array(line, array, offset, (uintptr_t)from, size, false))
+         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE
+                          : to_array(line, array, offset, (uintptr_t)from, TYPE_HOST, size))
 EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
-         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : from_array(line, (uintptr_t)to, array, offset, size, false))
+         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE
+                          : from_array(line, (uintptr_t)to, TYPE_HOST, array, offset, size))

@@ -95,7 +95,7 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
   Array *array = make(descriptor, levels ? HANDLE_MIPMAP : HANDLE_ARRAY, context);
   if (!array) return CUDA_ERROR_OUT_OF_MEMORY;
   bool bound = !(descriptor->flags & (ARRAY_SPARSE | ARRAY_DEFERRED));
-  if (bound) array->memory = cl_allocate(bytes);
+  if (bound) array->memory = cl_allocate(bytes, ON_DEVICE);
   bool made = !bound || array->memory;
   for (unsigned level = 0; made && level < levels; level++) {
     ArrayDescriptor one = cl_level_of(descriptor, level);

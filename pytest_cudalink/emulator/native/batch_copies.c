@@ -5,7 +5,7 @@
 #include "calls.h"
 #include "capture.h"
 #include "contexts.h"
-#include "copies.h"
+#include "copy_calls.h"
 #include "memory.h"
 
 enum { FIRST_ORDER = 1, LAST_ORDER = 3, PREFER_OVERLAP = 1 }; /* CUmemcpySrcAccessOrder, CUmemcpyFlags */

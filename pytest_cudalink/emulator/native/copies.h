@@ -8,14 +8,17 @@
 
 #include "abi.h"
 
-/* Checks a box, or copies it too. */
+/* Each has three forms. `check` says what is wrong now, for work that is done later; `copy` and `fill` check and do it
+   while the memory is held, so that no thread frees it meanwhile; `run` does what was checked before, and does not ask
+   again what is allocated: it answers CUDA_ERROR_ILLEGAL_ADDRESS where there are no bytes any more. */
 CUresult cl_check_box(const Box *box);
 CUresult cl_copy_box(const Box *box);
-/* Copies a box of an asynchronous form in the order of a stream, which is not captured: at once if nothing is before it,
-   else in its queue, or the caller waits, as data/emulator/synchronization.toml says. */
-CUresult cl_copy_box_in(const Box *box, const void *stream);
-/* Checks rows of values of `width` bytes, `pitch` bytes apart, or fills them too. */
+CUresult cl_run_box(const Box *box);
+/* Rows of values of `width` bytes, `pitch` bytes apart. */
 CUresult cl_check_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows);
 CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows);
+CUresult cl_run_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows);
+/* One line; types are CUmemorytype. */
+CUresult cl_copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size);
 
 #endif

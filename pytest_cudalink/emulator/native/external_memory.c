@@ -2,13 +2,13 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "../../native/own_file.h"
 #include "calls.h"
 #include "contexts.h"
+#include "device_addresses.h"
 #include "handles.h"
 #include "locks.h"
 #include "memory.h"
@@ -94,7 +94,7 @@ static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const
       __builtin_add_overflow(description->offset, description->size, &end) || end > memory->size)
     return CUDA_ERROR_INVALID_VALUE;
   size_t before = description->offset & (cl_page_size() - 1), size = description->size + before;
-  uintptr_t pages = cl_file_map(own_descriptor(&memory->file), description->offset - before, size, 0);
+  uintptr_t pages = cl_device_file(own_descriptor(&memory->file), description->offset - before, size);
   if (!pages) return CUDA_ERROR_INVALID_VALUE;
   Block block = {
       .start = pages + before,

@@ -44,7 +44,8 @@ static void drop(GraphMemory *memory) {
 GraphMemory *cl_graph_memory_make(size_t size, const PoolProperties *pool, const Graph *owner) {
   CUdevice device = pool->location.type == AT_DEVICE ? pool->location.id : 0;
   GraphMemory *memory = calloc(1, sizeof *memory);
-  CUdeviceptr address = memory ? cl_allocate(size) : 0;
+  Place place = pool->type == MANAGED_TYPE ? MANAGED : pool->location.type == AT_DEVICE ? ON_DEVICE : ON_HOST;
+  CUdeviceptr address = memory ? cl_allocate(size, place) : 0;
   if (!address) {
     free(memory);
     return NULL;

@@ -1,6 +1,7 @@
 /* Memory of the host that the device may use: allocated by the driver, or registered. */
 #include "calls.h"
 #include "contexts.h"
+#include "device_addresses.h"
 #include "memory.h"
 
 /* CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_* */
@@ -57,6 +58,7 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
   uintptr_t end;
   if (!size || flags & ~(unsigned)REGISTER_FLAGS || __builtin_add_overflow((uintptr_t)start, size, &end))
     return CUDA_ERROR_INVALID_VALUE;
+  if (cl_is_device_address((uintptr_t)start) && !cl_is_known((uintptr_t)start)) return CUDA_ERROR_INVALID_VALUE;
   Block block = {
       .start = (uintptr_t)start,
       .size = size,

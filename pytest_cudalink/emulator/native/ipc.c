@@ -1,11 +1,11 @@
 /* Memory and events of this process for others, and those of others for this one. */
 #define _GNU_SOURCE
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "calls.h"
 #include "contexts.h"
+#include "device_addresses.h"
 #include "devices.h"
 #include "memory.h"
 #include "shared_memory.h"
@@ -48,8 +48,7 @@ static CUresult open_origin(const IpcHandle *handle, int kind, int *file) {
 static bool is_empty(const unsigned char *page, size_t size) { return !page[0] && !memcmp(page, page + 1, size - 1); }
 
 /* Moves the pages of a block into the file of this process, at the address where they are; false if memory is out.
-   What another thread writes there meanwhile is lost, so the table is locked, and a caller who shares memory that is
-   being written to has a race on every device. */
+   The table is locked, so that nothing is copied there meanwhile. */
 static bool share(Block *block) {
   uint64_t key;
   int file = cl_process_file(&key);
@@ -57,10 +56,10 @@ static bool share(Block *block) {
   size_t page = cl_page_size(), size = block->pages_size, offset = cl_process_part(size);
   if (!offset) return false;
   for (size_t at = 0; at < size; at += page) {
-    const unsigned char *from = (const unsigned char *)block->pages + at;
+    const unsigned char *from = (const unsigned char *)cl_bytes_of(block->pages) + at;
     if (!is_empty(from, page) && pwrite(file, from, page, (off_t)(offset + at)) != (ssize_t)page) return false;
   }
-  if (!cl_file_map(file, offset, size, block->pages)) return false;
+  if (!cl_file_map(file, offset, size, cl_bytes_of(block->pages))) return false;
   block->shared = true;
   block->key = key;
   block->offset = offset;
@@ -91,7 +90,7 @@ static bool is_opened(const Block *block, const Block *wanted) {
 
 static CUresult map_handle(int file, const IpcHandle *handle, Block *block) {
   block->pages_size = cl_rounded(handle->size, cl_page_size());
-  block->pages = block->pages_size ? cl_file_map(file, handle->offset, block->pages_size, 0) : 0;
+  block->pages = cl_device_file(file, handle->offset, block->pages_size);
   if (!block->pages) return CUDA_ERROR_MAP_FAILED;
   block->start = block->pages;
   CUresult result = cl_block_enter(block);

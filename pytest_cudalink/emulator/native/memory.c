@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 
 #include "config.h"
+#include "device_addresses.h"
 #include "devices.h"
-#include "queues.h"
 #include "locks.h"
 #include "shared_memory.h"
 
@@ -22,9 +22,9 @@ static struct {
   size_t used[DEVICES_MAX];
 } memory;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
+static pthread_rwlock_t lock = SHARED_LOCK; /* of the table: whoever copies holds it until the copy is done */
 
-__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
+__attribute__((constructor)) static void watch_forks(void) { cl_open_shared_in_children(&lock); }
 
 /* Index of the block that holds an address, or of the first one behind it. */
 static size_t find(uintptr_t address, bool *inside) {
@@ -62,34 +62,34 @@ static CUresult enter(Block *block) {
 }
 
 CUresult cl_block_enter(Block *block) {
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   CUresult result = enter(block);
-  pthread_mutex_unlock(&lock);
+  pthread_rwlock_unlock(&lock);
   return result;
 }
 
 Block *cl_block_lock(CUdeviceptr address) {
   bool inside;
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   size_t at = find((uintptr_t)address, &inside);
   return inside ? &memory.list[at] : NULL;
 }
 
 Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted) {
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   for (size_t at = 0; at < memory.count; at++)
     if (matches(&memory.list[at], wanted)) return &memory.list[at];
   return NULL;
 }
 
 void cl_block_bar(const void *owner, uint64_t barred) {
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   for (size_t at = 0; at < memory.count; at++)
     if (memory.list[at].owner == owner) memory.list[at].barred = barred;
-  pthread_mutex_unlock(&lock);
+  pthread_rwlock_unlock(&lock);
 }
 
-void cl_block_unlock(void) { pthread_mutex_unlock(&lock); }
+void cl_block_unlock(void) { pthread_rwlock_unlock(&lock); }
 
 static Block take_out(size_t at) {
   Block taken = memory.list[at];
@@ -100,18 +100,18 @@ static Block take_out(size_t at) {
 
 bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken) {
   bool inside;
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   size_t at = find((uintptr_t)start, &inside);
   bool found = inside && memory.list[at].start == start && (memory.list[at].origin & origins);
   if (found) *taken = take_out(at);
-  pthread_mutex_unlock(&lock);
+  pthread_rwlock_unlock(&lock);
   return found;
 }
 
 static void free_memory(const Block *block) {
   free(block->advice);
   if (block->on_heap) free((void *)block->start);
-  else if (block->pages_size) munmap((void *)block->pages, block->pages_size);
+  else if (block->pages_size) cl_pages_give(block->pages, block->pages_size);
   if (!block->shared || block->origin != FROM_ALLOCATION) return;
   uint64_t key;
   int file = cl_process_file(&key);
@@ -125,45 +125,45 @@ void cl_block_free(const Block *block) {
 
 /* Frees what a context owns, when it dies. */
 static void free_of_context(const Context *context) {
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   for (size_t at = memory.count; at-- > 0;)
     if (memory.list[at].context == context) {
       Block taken = take_out(at);
       free_memory(&taken);
       if (taken.counted) memory.used[taken.device] -= taken.size;
     }
-  pthread_mutex_unlock(&lock);
+  pthread_rwlock_unlock(&lock);
 }
 
 __attribute__((constructor)) static void watch_contexts(void) { cl_on_context_death(free_of_context); }
 
 bool cl_memory_take(CUdevice device, size_t bytes) {
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   bool fits = bytes <= cl_device_memory() && memory.used[device] <= cl_device_memory() - bytes;
   if (fits) memory.used[device] += bytes;
-  pthread_mutex_unlock(&lock);
+  pthread_rwlock_unlock(&lock);
   return fits;
 }
 
 void cl_memory_give(CUdevice device, size_t bytes) {
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   memory.used[device] -= bytes;
-  pthread_mutex_unlock(&lock);
+  pthread_rwlock_unlock(&lock);
 }
 
 size_t cl_memory_left(CUdevice device) {
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   size_t left = cl_device_memory() - memory.used[device];
-  pthread_mutex_unlock(&lock);
+  pthread_rwlock_unlock(&lock);
   return left;
 }
 
 /* The memory in use on a device, for the emulated NVML of the same process. */
 EXPORT size_t cudalinkMemoryUsed(int device) {
   if (device < 0 || device >= DEVICES_MAX) return 0;
-  pthread_mutex_lock(&lock);
+  pthread_rwlock_wrlock(&lock);
   size_t used = memory.used[device];
-  pthread_mutex_unlock(&lock);
+  pthread_rwlock_unlock(&lock);
   return used;
 }
 
@@ -172,16 +172,25 @@ uintptr_t cl_pages(size_t size) {
   return pages == MAP_FAILED ? 0 : (uintptr_t)pages;
 }
 
+void cl_pages_give(uintptr_t start, size_t size) {
+  if (cl_is_device_address(start)) cl_addresses_give(start, size);
+  else munmap((void *)start, size);
+}
+
 size_t cl_rounded(size_t size, size_t unit) {
   return size > SIZE_MAX - (unit - 1) ? 0 : (size + unit - 1) & ~(unit - 1);
 }
 
-/* Memory of a block, from pages or from malloc. */
+/* Memory of a block: of the device, from pages or from malloc. */
 static bool find_memory(Block *block, bool whole_pages) {
-  if (whole_pages || block->size >= LARGE) {
-    block->pages_size = cl_rounded(block->size, cl_page_size());
-    block->start = block->pages = block->pages_size ? cl_pages(block->pages_size) : 0;
-    return block->start;
+  bool on_device = block->place == ON_DEVICE, large = whole_pages || block->size >= LARGE;
+  if (on_device || large) {
+    size_t before = large ? 0 : ALIGNMENT; /* what is small begins within a page, as among others (measured) */
+    block->pages_size = cl_rounded(before + (block->size ? block->size : 1), cl_page_size());
+    if (!block->pages_size) return false;
+    block->pages = on_device ? cl_device_pages(block->pages_size) : cl_pages(block->pages_size);
+    block->start = block->pages + before;
+    return block->pages;
   }
   void *room = NULL;
   if (posix_memalign(&room, ALIGNMENT, block->size ? block->size : 1)) return false;
@@ -203,10 +212,10 @@ CUresult cl_block_make(Block *block, bool whole_pages) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUdeviceptr cl_allocate(size_t size) {
+CUdeviceptr cl_allocate(size_t size, Place place) {
   CUresult state;
   const Context *context = cl_context(&state);
-  Block block = {.size = size, .origin = FROM_MODULE, .device = context ? context->device : 0};
+  Block block = {.size = size, .origin = FROM_MODULE, .place = place, .device = context ? context->device : 0};
   return cl_block_make(&block, false) ? 0 : (CUdeviceptr)block.start;
 }
 
@@ -217,38 +226,76 @@ bool cl_release(CUdeviceptr address) {
   return found;
 }
 
-/* Whether a device may use a block; the host, as device -1, if any device may. */
-static bool is_open(const Block *block, CUdevice device) {
-  if (cl_in_queue()) return true; /* it was open when the work was submitted */
-  if (block->freed) return false;
-  return device < 0 ? block->barred != UINT64_MAX : !(block->barred >> device & 1);
+void cl_memory_hold(void) { pthread_rwlock_rdlock(&lock); }
+
+void cl_memory_drop(void) { pthread_rwlock_unlock(&lock); }
+
+bool cl_held_known(CUdeviceptr address) {
+  bool inside;
+  find((uintptr_t)address, &inside);
+  return inside;
 }
 
 bool cl_is_known(CUdeviceptr address) {
-  bool known = cl_block_lock(address);
-  cl_block_unlock();
+  cl_memory_hold();
+  bool known = cl_held_known(address);
+  cl_memory_drop();
   return known;
 }
 
-bool cl_within(CUdeviceptr address, size_t size) {
+enum { NO_DEVICE = -1 };
+
+/* Whether a device may use a block; without a current one, if any device may. */
+static bool is_open(const Block *block, CUdevice device) {
+  if (block->freed) return false;
+  return device == NO_DEVICE ? block->barred != UINT64_MAX : !(block->barred >> device & 1);
+}
+
+/* Whether blocks cover a range: a single one, or mappings side by side, which are one range. */
+static bool covered(CUdeviceptr address, size_t size, bool any, CUdevice device) {
   bool inside;
-  CUresult state;
   if (!size) return true;
   if (size > UINTPTR_MAX - (uintptr_t)address) return false;
-  const Context *context = cl_context(&state);
-  CUdevice device = context ? context->device : -1;
-  pthread_mutex_lock(&lock);
   size_t at = find((uintptr_t)address, &inside);
   uintptr_t end = (uintptr_t)address + size;
-  bool ok = inside && is_open(&memory.list[at], device);
-  /* what is mapped side by side in a reserved range is one range */
+  bool ok = inside && (any || is_open(&memory.list[at], device));
   while (ok && end - memory.list[at].start > memory.list[at].size) {
     uintptr_t behind = memory.list[at].start + memory.list[at].size;
     ok = memory.list[at].origin == FROM_MAPPING;
     at++;
     ok = ok && at < memory.count && memory.list[at].start == behind && memory.list[at].origin == FROM_MAPPING &&
-         is_open(&memory.list[at], device);
+         (any || is_open(&memory.list[at], device));
   }
-  pthread_mutex_unlock(&lock);
+  return ok;
+}
+
+bool cl_held_within(CUdeviceptr address, size_t size) {
+  CUresult state;
+  const Context *context = cl_context(&state);
+  return covered(address, size, false, context ? context->device : NO_DEVICE);
+}
+
+bool cl_held_range_known(CUdeviceptr address, size_t size) { return covered(address, size, true, NO_DEVICE); }
+
+bool cl_within(CUdeviceptr address, size_t size) {
+  cl_memory_hold();
+  bool ok = cl_held_within(address, size);
+  cl_memory_drop();
+  return ok;
+}
+
+bool cl_memory_read(CUdeviceptr from, void *to, size_t size) {
+  cl_memory_hold();
+  bool ok = cl_held_within(from, size);
+  if (ok) memcpy(to, (const void *)cl_bytes_of(from), size);
+  cl_memory_drop();
+  return ok;
+}
+
+bool cl_memory_write(CUdeviceptr to, const void *from, size_t size) {
+  cl_memory_hold();
+  bool ok = cl_held_within(to, size);
+  if (ok) memcpy((void *)cl_bytes_of(to), from, size);
+  cl_memory_drop();
   return ok;
 }

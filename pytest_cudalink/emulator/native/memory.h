@@ -1,4 +1,4 @@
-/* The memory that the emulated device knows: a table of blocks, each backed by host memory. */
+/* The memory that the emulated device knows: a table of blocks. The host can use those that are not ON_DEVICE. */
 #ifndef CUDALINK_MEMORY_H
 #define CUDALINK_MEMORY_H
 
@@ -23,6 +23,7 @@ typedef enum {
 } Origin;
 
 typedef enum { ON_DEVICE, ON_HOST, MANAGED } Place;
+enum { PINNED_TYPE = 1, MANAGED_TYPE = 2 }; /* CUmemAllocationType */
 
 /* What cuMemAdvise and cuMemPrefetchAsync said of some pages of a block. */
 typedef struct Advice Advice;
@@ -72,18 +73,32 @@ bool cl_memory_take(CUdevice device, size_t bytes);
 void cl_memory_give(CUdevice device, size_t bytes);
 size_t cl_memory_left(CUdevice device);
 
-/* Pages of zeros that cost nothing before they are used; 0 if the machine has none. */
+/* Pages of zeros for host and device, that cost nothing before they are used; 0 if the machine has none. */
 uintptr_t cl_pages(size_t size);
+/* Gives back pages, for both or of the device alone. */
+void cl_pages_give(uintptr_t start, size_t size);
 /* A size as a multiple of a unit, which is a power of two; 0 if there is no such number. */
 size_t cl_rounded(size_t size, size_t unit);
 
-/* Allocates memory and returns its address, which is one of host memory; 0 if memory is out. */
-CUdeviceptr cl_allocate(size_t size);
+/* Allocates memory of the device, or for the host too; 0 if memory is out. */
+CUdeviceptr cl_allocate(size_t size, Place place);
 bool cl_release(CUdeviceptr address);
 /* Whether an address is one of ours, whichever device may use it. */
 bool cl_is_known(CUdeviceptr address);
 /* Whether a range lies within one allocation, or within mappings side by side, and the current device may use it; an
    empty range always does. */
 bool cl_within(CUdeviceptr address, size_t size);
+/* Reads or writes bytes within an allocation; false if they are not. */
+bool cl_memory_read(CUdeviceptr from, void *to, size_t size);
+bool cl_memory_write(CUdeviceptr to, const void *from, size_t size);
+
+/* Holds the table as it is, so that what is checked stays while it is used; others may hold it too. No function above
+   may be called, and no other lock be taken, before it is dropped. */
+void cl_memory_hold(void);
+void cl_memory_drop(void);
+/* While it is held: the two questions above, and whether a range is known whichever device may use it. */
+bool cl_held_known(CUdeviceptr address);
+bool cl_held_within(CUdeviceptr address, size_t size);
+bool cl_held_range_known(CUdeviceptr address, size_t size);
 
 #endif

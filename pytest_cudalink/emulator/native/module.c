@@ -150,10 +150,10 @@ static void place_globals(Module *module) {
     if (!global) return;
     global->symbol = at;
     global->size = symbol.size;
-    global->address = cl_allocate(symbol.size);
+    global->address = cl_allocate(symbol.size, symbol.other & STO_MANAGED ? MANAGED : ON_DEVICE);
     const uint8_t *bytes = cl_elf_bytes(&module->elf, &section);
     if (global->address && bytes && symbol.value <= section.size && symbol.size <= section.size - symbol.value)
-      memcpy((void *)(uintptr_t)global->address, bytes + symbol.value, symbol.size);
+      cl_memory_write(global->address, bytes + symbol.value, symbol.size);
     global->next = module->globals;
     module->globals = global;
   }

@@ -4,10 +4,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "calls.h"
+#include "device_addresses.h"
 #include "devices.h"
 #include "handles.h"
 #include "locks.h"
@@ -35,7 +35,7 @@ static bool on_device(const Pool *pool) { return pool->properties.location.type 
 /* -- segments -- */
 
 static void drop_segment(Pool *pool, Segment *segment) {
-  munmap((void *)segment->start, segment->size);
+  cl_pages_give(segment->start, segment->size);
   if (pool->file.number >= 0) cl_file_forget(own_descriptor(&pool->file), segment->offset, segment->size);
   if (on_device(pool)) cl_memory_give(pool->properties.location.id, segment->size);
   pool->reserved -= segment->size;
@@ -55,11 +55,16 @@ static void trim(Pool *pool, uint64_t keep) {
   }
 }
 
-static uintptr_t pages_of_segment(Pool *pool, size_t size) {
-  if (pool->file.number < 0) return cl_pages(size);
+uintptr_t cl_pool_pages(const Pool *pool, size_t offset, size_t size) {
+  bool of_device = on_device(pool) && pool->properties.type == PINNED_TYPE;
+  if (pool->file.number < 0) return of_device ? cl_device_pages(size) : cl_pages(size);
   int file = own_descriptor(&pool->file);
-  if (!cl_file_reach(file, pool->file_end + size)) return 0;
-  return cl_file_map(file, pool->file_end, size, 0);
+  return of_device ? cl_device_file(file, offset, size) : cl_file_map(file, offset, size, 0);
+}
+
+static uintptr_t pages_of_segment(const Pool *pool, size_t size) {
+  bool fits = pool->file.number < 0 || cl_file_reach(own_descriptor(&pool->file), pool->file_end + size);
+  return fits ? cl_pool_pages(pool, pool->file_end, size) : 0;
 }
 
 static Segment *add_segment(Pool *pool, size_t least) {

@@ -12,8 +12,7 @@
 
 #include "../../native/own_file.h"
 
-/* CUmemAllocationType, CUmemAllocationHandleType, CUmemAccess_flags */
-enum { PINNED_TYPE = 1, MANAGED_TYPE = 2 };
+/* CUmemAllocationHandleType, CUmemAccess_flags */
 enum { HANDLE_TYPE_NONE = 0, HANDLE_TYPE_POSIX_FILE = 1, HANDLE_TYPE_FABRIC = 8, HANDLE_TYPES = 15 };
 enum { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_READ_WRITE = 3 };
 
@@ -63,6 +62,8 @@ CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead
 CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdeviceptr *out);
 /* Under the lock: the devices that have no access to the memory of a pool, one bit each. */
 uint64_t cl_pool_barred(const Pool *pool);
+/* Pages of a pool: a part of its file, if it has one; 0 if there are none. */
+uintptr_t cl_pool_pages(const Pool *pool, size_t offset, size_t size);
 /* Frees what starts at an address, if it is of a pool; false if it is not. */
 bool cl_pool_free(CUdeviceptr address);
 /* Whether a location with a type of memory can have a pool. */

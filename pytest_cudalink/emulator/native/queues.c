@@ -25,11 +25,10 @@ static pthread_cond_t changed, wanted; /* a work is done; the engine has somethi
 
 static atomic_size_t pending_count;
 static WorkRunner *runner;
-static _Thread_local bool in_queue, is_engine;
+static _Thread_local bool is_engine;
 
 bool cl_any_pending(void) { return atomic_load_explicit(&pending_count, memory_order_acquire); }
 void cl_on_work(WorkRunner *given) { runner = given; }
-bool cl_in_queue(void) { return in_queue; }
 
 static void make_conditions(void) {
   pthread_condattr_t attributes;
@@ -47,7 +46,7 @@ static void forget(void) {
   calls.last = &calls.first;
   gates.last = &gates.first;
   engines = idle_engines = 0;
-  calling = is_engine = in_queue = cl_in_host_function = false;
+  calling = is_engine = cl_in_host_function = false;
   atomic_store(&pending_count, 0);
   make_conditions();
 }
@@ -220,10 +219,9 @@ static void perform(Work *work) {
     call_engine();
   }
   cl_streams_unlock(CUDA_SUCCESS);
-  in_queue = true;
   cl_in_host_function = host;
   CUresult result = runner(work, false);
-  cl_in_host_function = in_queue = false;
+  cl_in_host_function = false;
   cl_streams_lock();
   if (host) calling = false;
   if (result == CUDA_ERROR_NOT_READY) put(&gates, work);
@@ -234,9 +232,7 @@ static void perform(Work *work) {
 static void look_at_gates(void) {
   for (Work **at = &gates.first; *at;) {
     Work *work = *at;
-    in_queue = true;
     CUresult result = work->cancelled ? CUDA_ERROR_CONTEXT_IS_DESTROYED : runner(work, true);
-    in_queue = false;
     if (result == CUDA_ERROR_NOT_READY) {
       at = &work->next;
       continue;

@@ -41,8 +41,6 @@ bool cl_any_pending(void);
    before main. */
 typedef CUresult WorkRunner(Work *work, bool locked);
 void cl_on_work(WorkRunner *runner);
-/* Whether the calling thread does work of a queue: addresses were checked when it was submitted. */
-bool cl_in_queue(void);
 
 /* All of these under the lock of the streams. */
 

@@ -1,8 +1,6 @@
 /* What streams do besides copies and launches: memory operations, calls of the host, attaching managed memory. */
 #include "stream_operations.h"
 
-#include <string.h>
-
 #include "capture.h"
 #include "contexts.h"
 #include "memory.h"
@@ -64,11 +62,11 @@ CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned 
     uint64_t there = 0, value = wide ? one->value : (uint32_t)one->value;
     if (one->operation == WRITE_32 || one->operation == WRITE_64) {
       if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
-      if (cl_within(one->address, size)) memcpy((void *)(uintptr_t)one->address, &value, size);
+      cl_memory_write(one->address, &value, size);
     }
     if (one->operation != WAIT_32 && one->operation != WAIT_64) continue;
     if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
-    if (cl_within(one->address, size)) memcpy(&there, (const void *)(uintptr_t)one->address, size);
+    cl_memory_read(one->address, &there, size);
     if (!holds(one->flags, there, value, wide)) return CUDA_ERROR_NOT_READY;
   }
   return CUDA_SUCCESS;

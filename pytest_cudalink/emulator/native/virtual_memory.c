@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "calls.h"
-#include "contexts.h"
+#include "device_addresses.h"
 #include "devices.h"
 #include "pools.h"
 
@@ -28,28 +28,6 @@ static bool contains(uintptr_t start, size_t size, uintptr_t address, size_t byt
 
 /* -- reserving -- */
 
-static void *pages_at(uintptr_t hint, size_t size) {
-  void *pages = mmap((void *)hint, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return pages == MAP_FAILED ? NULL : pages;
-}
-
-/* Addresses that nothing else gets: where the caller wants them, if they are free, or anywhere; 0 if there are none. */
-static uintptr_t reserve(size_t size, size_t alignment, uintptr_t hint) {
-  size_t wide;
-  if (hint && hint % alignment == 0) {
-    void *pages = pages_at(hint, size);
-    if ((uintptr_t)pages == hint) return hint;
-    if (pages) munmap(pages, size);
-  }
-  if (__builtin_add_overflow(size, alignment, &wide)) return 0;
-  uintptr_t pages = (uintptr_t)pages_at(0, wide);
-  if (!pages) return 0;
-  uintptr_t start = cl_rounded(pages, alignment);
-  if (start > pages) munmap((void *)pages, start - pages);
-  munmap((void *)(start + size), pages + wide - (start + size));
-  return start;
-}
-
 static CUresult address_reserve(EventLine *line, CUdeviceptr *out, size_t size, size_t alignment, CUdeviceptr hint,
                                 unsigned long long flags) {
   cl_event_uint(line, "bytes", size);
@@ -58,7 +36,7 @@ static CUresult address_reserve(EventLine *line, CUdeviceptr *out, size_t size, 
   Reservation *fresh = calloc(1, sizeof *fresh);
   if (!fresh) return CUDA_ERROR_OUT_OF_MEMORY;
   fresh->size = size;
-  fresh->start = reserve(size, alignment > GRANULARITY ? alignment : GRANULARITY, (uintptr_t)hint);
+  fresh->start = cl_addresses_take(size, alignment > GRANULARITY ? alignment : GRANULARITY, (uintptr_t)hint);
   if (!fresh->start) {
     free(fresh);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -88,7 +66,7 @@ static CUresult address_free(EventLine *line, CUdeviceptr start, size_t size) {
     Reservation *found = *at;
     if (found->start != start || found->size != size || anything_mapped(found->start, size)) continue;
     *at = found->next;
-    munmap((void *)found->start, size);
+    cl_addresses_give(found->start, size);
     free(found);
     result = CUDA_SUCCESS;
     break;
@@ -117,11 +95,18 @@ bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
 
 /* -- mapping -- */
 
-/* Makes a part of a reserved range what it was before. */
-static void reserve_again(uintptr_t start, size_t size) {
+/* Memory of the host is what the host sees at the address itself, too, as far as it has access. */
+static void show(Mapping *mapping) {
+  static const int protections[] = {[ACCESS_READ] = PROT_READ, [ACCESS_READ_WRITE] = PROT_READ | PROT_WRITE};
+  if (!mapping->shown && mapping->host_access == ACCESS_NONE) return;
+  if (!mapping->shown) mapping->shown = cl_physical_map(mapping->physical, mapping->start, mapping->size);
+  if (mapping->shown) mprotect((void *)mapping->start, mapping->size, protections[mapping->host_access]);
+}
+
+static void hide(const Mapping *mapping) {
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  if (mmap((void *)start, size, PROT_NONE, flags, -1, 0) != MAP_FAILED) return;
-  mprotect((void *)start, size, PROT_NONE); /* what is left there is out of reach at least */
+  if (!mapping->shown || mmap((void *)mapping->start, mapping->size, PROT_NONE, flags, -1, 0) != MAP_FAILED) return;
+  mprotect((void *)mapping->start, mapping->size, PROT_NONE); /* what is left there is out of reach at least */
 }
 
 static CUresult map(uintptr_t start, size_t size, Physical *physical) {
@@ -138,10 +123,9 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
   };
   *fresh = (Mapping){.start = start, .size = size, .physical = physical};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (cl_physical_map(physical, start, size)) {
-    mprotect((void *)start, size, PROT_NONE);
+  if (cl_physical_map(physical, cl_bytes_of(start), size)) {
     result = cl_block_enter(&block);
-    if (result) reserve_again(start, size);
+    if (result) cl_addresses_empty(start, size);
   }
   if (result) {
     free(fresh);
@@ -189,7 +173,8 @@ static void unmap(Mapping **first, size_t size) {
     *first = mapping->next;
     size -= mapping->size;
     if (cl_block_take(mapping->start, FROM_MAPPING, &taken)) cl_block_free(&taken);
-    reserve_again(mapping->start, mapping->size);
+    cl_addresses_empty(mapping->start, mapping->size);
+    hide(mapping);
     cl_physical_drop(mapping->physical);
     free(mapping);
   }
@@ -265,13 +250,11 @@ static CUresult check_location(const Location *location) {
   }
 }
 
-/* The pages stay writable for a reader, as the emulator itself writes there on behalf of another device. */
-static void apply_access(const Mapping *mapping) {
+static void apply_access(Mapping *mapping) {
   uint64_t barred = UINT64_MAX;
   for (int device = 0; device < DEVICES_MAX; device++)
     if (mapping->access[device] != ACCESS_NONE) barred &= ~((uint64_t)1 << device);
-  bool accessible = barred != UINT64_MAX || mapping->host_access != ACCESS_NONE;
-  mprotect((void *)mapping->start, mapping->size, accessible ? PROT_READ | PROT_WRITE : PROT_NONE);
+  show(mapping);
   Block *block = cl_block_lock(mapping->start);
   if (block) block->barred = barred;
   cl_block_unlock();

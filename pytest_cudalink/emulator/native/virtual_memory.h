@@ -16,6 +16,7 @@ struct Mapping {
   size_t size;
   Physical *physical;
   int access[DEVICES_MAX], host_access;
+  bool shown; /* to the host, at the address itself */
   Mapping *next;
 };
 

@@ -18,8 +18,8 @@ static CUresult run(Work *work, bool locked) {
   const FillNode *fill = &parameters->fill;
   const HostNode *host = &parameters->host;
   switch (parameters->type) {
-    case NODE_COPY: return cl_copy_box(&parameters->copy.box);
-    case NODE_FILL: return cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
+    case NODE_COPY: return cl_run_box(&parameters->copy.box);
+    case NODE_FILL: return cl_run_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
     case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
     case WORK_CALLBACK: work->callback(work->handle, CUDA_SUCCESS, host->data); return CUDA_SUCCESS;
     case NODE_ALLOCATE: return LOCKED(cl_graph_memory_take(work->handle));

@@ -126,6 +126,30 @@ static void memory(void) {
   OK(cuMemFree(second));
 }
 
+/* Memory that one thread frees, and memory that dies with its context, while the others write there. */
+static void dying_memory(void) {
+  enum { PART = 1 << 18 };
+  static CUcontext owner;
+  static CUdeviceptr freed, lost;
+  if (together()) {
+    OK(cuMemAlloc(&freed, PART * THREADS));
+    OK(cuCtxCreate(&owner, NULL, 0, 0));
+    OK(cuMemAlloc(&lost, PART * THREADS));
+    OK(cuCtxPopCurrent(NULL));
+  }
+  int last = together();
+  size_t own = (size_t)self * PART;
+  for (int again = 0; again < 20; again++) {
+    if (last && again == 5) OK(cuMemFree(freed));
+    if (last && again == 10) OK(cuCtxDestroy(owner));
+    OK_OR(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(freed + own, 1, PART));
+    OK_OR(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD(lost + own, freed + own, PART));
+    OK_OR(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D8(lost + own, 512, 1, 100, PART / 512));
+  }
+  together();
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpy(freed, lost, 1));
+}
+
 /* A stream and an event that all use, and that some thread destroys. */
 static void streams(void) {
   static CUstream stream;
@@ -302,6 +326,7 @@ static void *use_all(void *unused) {
     contexts();
     dying_context();
     memory();
+    dying_memory();
     streams();
     modules();
     together();

@@ -9,7 +9,6 @@ python object_leaks.py opening ROUNDS HANDLE, with an IPC handle of another proc
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import subprocess
@@ -61,7 +60,7 @@ def virtual_memory() -> None:
     ok(cuda.cuMemMap(address, UNIT, 0, handle, 0))
     ok(cuda.cuMemMap(address + UNIT, UNIT, 0, plain, 0))
     ok(give_access(address, 2 * UNIT))
-    ctypes.memset(address + UNIT, 1, 4096)
+    ok(cuda.cuMemsetD8_v2(address + UNIT, 1, 4096))
     ok(cuda.cuMemExportToShareableHandle(byref(file), handle, POSIX_FILE, 0))
     ok(cuda.cuMemImportFromShareableHandle(byref(imported), file.value, POSIX_FILE))
     ok(cuda.cuMemRetainAllocationHandle(byref(retained), address))
@@ -76,7 +75,7 @@ def ipc_handles() -> None:
     """Memory and an event for other processes."""
     address, event, handle = c_uint64(), c_void_p(), Handle()
     ok(cuda.cuMemAlloc_v2(byref(address), c_size_t(10_000)))
-    ctypes.memset(address.value, 1, 10_000)
+    ok(cuda.cuMemsetD8_v2(address.value, 1, 10_000))
     ok(cuda.cuIpcGetMemHandle(byref(handle), address.value))
     ok(cuda.cuMemFree_v2(address))
     ok(cuda.cuEventCreate(byref(event), 6))

@@ -1,0 +1,330 @@
+/* The functions that copy and set memory, in the order of a stream. */
+#include "copy_calls.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "capture.h"
+#include "contexts.h"
+#include "copies.h"
+#include "memory.h"
+#include "queues.h"
+
+
+enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
+
+/* -- lines -- */
+
+static CUresult submit_box(const Box *box, const void *stream) {
+  CUresult result;
+  NodeParameters parameters = {.type = NODE_COPY, .copy = {.context = cl_context(&result), .box = *box}};
+  return result ? result : cl_submit(stream, &parameters);
+}
+
+static Side side_of(CUdeviceptr address, unsigned type) {
+  if (type != TYPE_HOST) return (Side){.type = type, .device = address};
+  return (Side){.type = TYPE_HOST, .host = (void *)(uintptr_t)address};
+}
+
+static CUresult copy_in_order(const Box *box, const void *stream, int form);
+
+/* Ordinary programs have nothing pending, and their small copies need no box. */
+static CUresult copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
+                          const void *stream, int form) {
+  CUresult result = cl_check_context();
+  if (result || !size) return result;
+  if (!cl_any_pending()) return cl_copy_line(to, to_type, from, from_type, size);
+  return copy_in_order(&(Box){side_of(from, from_type), side_of(to, to_type), size, 1, 1}, stream, form);
+}
+
+static CUresult copy(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size) {
+  return copy_line(to, to_type, from, from_type, size, NULL, FORM_SYNCHRONOUS);
+}
+
+/* A captured copy takes what we do not know for memory of the host (measured), and fails when the graph is launched. */
+static CUresult capture_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
+                             const void *stream) {
+  cl_memory_hold();
+  if (to_type == TYPE_UNIFIED) to_type = cl_held_known(to) ? TYPE_DEVICE : TYPE_HOST;
+  if (from_type == TYPE_UNIFIED) from_type = cl_held_known(from) ? TYPE_DEVICE : TYPE_HOST;
+  bool usable = to && from && (to_type == TYPE_HOST || cl_held_within(to, size)) &&
+                (from_type == TYPE_HOST || cl_held_within(from, size));
+  cl_memory_drop();
+  Box box = {side_of(from, from_type), side_of(to, to_type), size, 1, 1};
+  return usable ? submit_box(&box, stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The same in a stream, which may be captured. */
+static CUresult copy_async(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
+                           const void *stream) {
+  bool captured;
+  CUresult result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  return captured && size ? capture_line(to, to_type, from, from_type, size, stream)
+                          : copy_line(to, to_type, from, from_type, size, stream, FORM_ASYNCHRONOUS);
+}
+
+static CUresult copy_to_device(EventLine *line, CUdeviceptr to, const void *from, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return copy(to, TYPE_DEVICE, (uintptr_t)from, TYPE_HOST, size);
+}
+EXPORTED(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t size), copy_to_device(line, to, from, size))
+
+static CUresult copy_to_host(EventLine *line, void *to, CUdeviceptr from, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return copy((uintptr_t)to, TYPE_HOST, from, TYPE_DEVICE, size);
+}
+EXPORTED(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size), copy_to_host(line, to, from, size))
+
+static CUresult copy_on_device(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return copy(to, TYPE_DEVICE, from, TYPE_DEVICE, size);
+}
+EXPORTED(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_on_device(line, to, from, size))
+
+static CUresult copy_to_device_async(EventLine *line, CUdeviceptr to, const void *from, size_t size, void *stream) {
+  cl_event_uint(line, "bytes", size);
+  return copy_async(to, TYPE_DEVICE, (uintptr_t)from, TYPE_HOST, size, stream);
+}
+EXPORTED(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, void *stream),
+         copy_to_device_async(line, to, from, size, stream))
+
+static CUresult copy_to_host_async(EventLine *line, void *to, CUdeviceptr from, size_t size, void *stream) {
+  cl_event_uint(line, "bytes", size);
+  return copy_async((uintptr_t)to, TYPE_HOST, from, TYPE_DEVICE, size, stream);
+}
+EXPORTED(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, void *stream),
+         copy_to_host_async(line, to, from, size, stream))
+
+static CUresult copy_on_device_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+  cl_event_uint(line, "bytes", size);
+  return copy_async(to, TYPE_DEVICE, from, TYPE_DEVICE, size, stream);
+}
+EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
+         copy_on_device_async(line, to, from, size, stream))
+
+static CUresult copy_either(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
+  cl_event_uint(line, "bytes", size);
+  return copy(to, TYPE_UNIFIED, from, TYPE_UNIFIED, size);
+}
+EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_either(line, to, from, size))
+
+static CUresult copy_either_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+  cl_event_uint(line, "bytes", size);
+  return copy_async(to, TYPE_UNIFIED, from, TYPE_UNIFIED, size, stream);
+}
+EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
+         copy_either_async(line, to, from, size, stream))
+
+EXPORTED(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
+         copy_on_device(line, to, from, size))
+
+EXPORTED(cuMemcpyPeerAsync,
+         (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream),
+         copy_on_device_async(line, to, from, size, stream))
+
+/* -- copying rectangles and boxes -- */
+
+/* One side of CUDA_MEMCPY2D. */
+typedef struct {
+  size_t x, y;
+  unsigned type;
+  void *host;
+  CUdeviceptr device;
+  void *array;
+  size_t pitch;
+} FlatSide;
+
+typedef struct {
+  FlatSide from, to;
+  size_t width, height;
+} Rectangle;
+
+/* -- the order of a stream -- */
+
+typedef enum { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE, MEMORY_MANAGED, MEMORIES } Memory;
+enum { WAITS_STREAM, WAITS_STAGED, WAITS_CALLER };
+
+#include "synchronization.inc"
+
+static Memory memory_at(CUdeviceptr address) {
+  const Block *block = cl_block_lock(address);
+  Memory memory = !block                     ? MEMORY_PAGEABLE
+                  : block->place == ON_HOST ? MEMORY_PINNED
+                  : block->place == MANAGED ? MEMORY_MANAGED
+                                            : MEMORY_DEVICE;
+  cl_block_unlock();
+  return memory;
+}
+
+static Memory memory_of(const Side *side) {
+  switch (side->type) {
+    case TYPE_ARRAY: return MEMORY_DEVICE;
+    case TYPE_HOST: return memory_at((uintptr_t)side->host);
+    default: return memory_at(side->device);
+  }
+}
+
+/* Waits until the stream can do new work. */
+static CUresult drain(const void *handle) {
+  Stream *stream;
+  CUresult result = cl_refuse_captured(handle, &stream);
+  if (!result) cl_drain(stream);
+  return result;
+}
+
+static bool is_line(const Box *box) { return box->height == 1 && box->depth == 1; }
+
+/* Reads the source of a copy now, so that its owner may change it. */
+static CUresult stage(const Box *box, const void *handle) {
+  Stream *stream;
+  Work *work;
+  NodeParameters parameters = {.type = NODE_COPY, .copy.box = *box};
+  Side *from = &parameters.copy.box.from;
+  char *staged = malloc(box->width);
+  if (!staged) return CUDA_ERROR_OUT_OF_MEMORY;
+  const char *source = from->type == TYPE_HOST ? from->host : (const char *)(uintptr_t)from->device; /* pageable */
+  memcpy(staged, source + from->x, box->width);
+  *from = (Side){.type = TYPE_HOST, .host = staged};
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (!result) result = cl_queue(stream, &parameters, false, &work);
+  if (!result) work->staged = staged;
+  else free(staged);
+  return result;
+}
+
+/* Whether work of a stream has to wait for other work. */
+static bool must_wait(const void *handle) {
+  Stream *stream;
+  if (!cl_any_pending()) return false;
+  cl_streams_lock();
+  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
+  cl_streams_unlock(CUDA_SUCCESS);
+  return busy;
+}
+
+/* Copies a box at once if nothing is before it in a stream, else in its queue; the caller waits where
+   data/emulator/synchronization.toml says so. `form`: of the function, with or without a stream. */
+static CUresult copy_in_order(const Box *box, const void *stream, int form) {
+  if (!must_wait(stream)) return cl_copy_box(box);
+  CUresult result = cl_check_box(box);
+  if (result) return result;
+  int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
+  if (waits == WAITS_STAGED && is_line(box)) return LOCKED(stage(box, stream));
+  if (waits == WAITS_STREAM) return submit_box(box, stream);
+  result = LOCKED(drain(stream));
+  return result ? result : cl_copy_box(box);
+}
+
+CUresult cl_copy_box_in(const Box *box, const void *stream) { return copy_in_order(box, stream, FORM_ASYNCHRONOUS); }
+
+static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
+  bool captured = false;
+  CUresult result = has_stream ? cl_enter_stream(stream, &captured) : CUDA_SUCCESS;
+  if (!result) result = cl_check_context();
+  if (result) return result;
+  if (!box->width || !box->height || !box->depth) return cl_copy_box(box);
+  if (!captured) return copy_in_order(box, stream, has_stream ? FORM_ASYNCHRONOUS : FORM_SYNCHRONOUS);
+  result = cl_check_box(box);
+  return result ? result : submit_box(box, stream);
+}
+
+static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
+  CUresult state = cl_check_context();
+  if (!box) return state ? state : CUDA_ERROR_INVALID_VALUE;
+  CUresult result = do_box(box, stream, has_stream);
+  cl_event_uint(line, "width", box->width);
+  cl_event_uint(line, "height", box->height);
+  cl_event_uint(line, "depth", box->depth);
+  return result;
+}
+
+static Side deep(const FlatSide *flat) {
+  return (Side){
+      .x = flat->x,
+      .y = flat->y,
+      .type = flat->type,
+      .host = flat->host,
+      .device = flat->device,
+      .array = flat->array,
+      .pitch = flat->pitch,
+  };
+}
+
+static CUresult copy_rectangle_in(EventLine *line, const Rectangle *flat, const void *stream, bool has_stream) {
+  if (!flat) return CUDA_ERROR_INVALID_VALUE;
+  Box box = {
+      .from = deep(&flat->from),
+      .to = deep(&flat->to),
+      .width = flat->width,
+      .height = flat->height,
+      .depth = 1,
+  };
+  return copy_box_in(line, &box, stream, has_stream);
+}
+
+EXPORTED(cuMemcpy2D_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, false))
+EXPORTED(cuMemcpy2DUnaligned_v2, (const Rectangle *flat), copy_rectangle_in(line, flat, NULL, false))
+EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream), copy_rectangle_in(line, flat, stream, true))
+EXPORTED(cuMemcpy3D_v2, (const Box *box), copy_box_in(line, box, NULL, false))
+EXPORTED(cuMemcpy3DAsync_v2, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
+EXPORTED(cuMemcpy3DPeer, (const Box *box), copy_box_in(line, box, NULL, false))
+EXPORTED(cuMemcpy3DPeerAsync, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
+
+/* -- setting -- */
+
+static CUresult fill_in_order(const FillNode *fill, const void *stream, int form) {
+  CUresult result = CUDA_SUCCESS;
+  if (must_wait(stream)) {
+    result = cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
+    if (result) return result;
+    if (fill_waits[form][memory_at(fill->to)] == WAITS_STREAM)
+      return cl_submit(stream, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
+    result = LOCKED(drain(stream));
+  }
+  return result ? result : cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
+}
+
+static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
+                     size_t rows) {
+  cl_event_uint(line, "count", count * rows);
+  CUresult result = cl_check_context();
+  if (result || !count || !rows) return result ? result : cl_fill(to, value, width, pitch, count, rows);
+  return fill_in_order(&(FillNode){to, pitch, value, (unsigned)width, count, rows, NULL}, NULL, FORM_SYNCHRONOUS);
+}
+
+/* The same in a stream, which may be captured. */
+static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,
+                           size_t rows, const void *stream) {
+  bool captured;
+  CUresult result = cl_enter_stream(stream, &captured);
+  if (result) return result;
+  if (!count || !rows) return fill(line, to, pitch, value, width, count, rows);
+  cl_event_uint(line, "count", count * rows);
+  NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, NULL}};
+  if (!captured) {
+    result = cl_check_context();
+    return result ? result : fill_in_order(&parameters.fill, stream, FORM_ASYNCHRONOUS);
+  }
+  parameters.fill.context = cl_context(&result);
+  if (!result) result = cl_check_fill(to, width, pitch, count, rows);
+  return result ? result : cl_submit(stream, &parameters);
+}
+
+/* The four functions for values of one size. */
+#define MEMSET(bits, type)                                                                                  \
+  EXPORTED(cuMemsetD##bits##_v2, (CUdeviceptr to, type value, size_t count),                                \
+           fill(line, to, 0, value, (bits) / 8, count, 1))                                                  \
+  EXPORTED(cuMemsetD##bits##Async, (CUdeviceptr to, type value, size_t count, void *stream),                \
+           fill_async(line, to, 0, value, (bits) / 8, count, 1, stream))                                    \
+  EXPORTED(cuMemsetD2D##bits##_v2, (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height), \
+           fill(line, to, pitch, value, (bits) / 8, width, height))                                         \
+  EXPORTED(cuMemsetD2D##bits##Async,                                                                        \
+           (CUdeviceptr to, size_t pitch, type value, size_t width, size_t height, void *stream),           \
+           fill_async(line, to, pitch, value, (bits) / 8, width, height, stream))
+
+MEMSET(8, uint8_t)
+MEMSET(16, uint16_t)
+MEMSET(32, uint32_t)

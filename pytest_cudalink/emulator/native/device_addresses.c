@@ -1,0 +1,209 @@
+/* Addresses of the device, which the host can neither read nor write, and the mirror that has their bytes. */
+#define _GNU_SOURCE
+#include "device_addresses.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "locks.h"
+#include "shared_memory.h"
+
+AddressRange cl_address_ranges[ADDRESS_RANGES];
+atomic_uint cl_address_range_count;
+
+/* The first range has enough for most programs, and is small enough for valgrind and the sanitizers, which note every
+   page of an address space. */
+#define FIRST_RANGE ((size_t)16 << 30)
+#define MOST_ADDRESSES ((size_t)1 << 46)
+enum { RANGE_ALIGNMENT = 2 << 20 };
+
+/* Taken addresses. */
+typedef struct {
+  uintptr_t start;
+  size_t size;
+  bool filled; /* with bytes, all of it */
+} Span;
+
+static struct {
+  Span *list; /* sorted */
+  size_t count, room;
+  uintptr_t next[ADDRESS_RANGES]; /* where the search begins in each range */
+} spans;
+
+static pthread_rwlock_t lock = SHARED_LOCK; /* of both, and of the bytes */
+
+__attribute__((constructor)) static void watch_forks(void) { cl_open_shared_in_children(&lock); }
+
+static uintptr_t rounded(uintptr_t address, size_t unit) { return (address + unit - 1) & ~(uintptr_t)(unit - 1); }
+
+static void *out_of_reach(uintptr_t where, size_t size) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (where ? MAP_FIXED : 0);
+  return mmap((void *)where, size, PROT_NONE, flags, -1, 0);
+}
+
+/* -- ranges -- */
+
+/* Says once why there are no addresses for an ordinary amount of memory. */
+static void say_why(size_t size, int error) {
+  static bool said;
+  struct rlimit limit;
+  if (said || size > FIRST_RANGE || getrlimit(RLIMIT_AS, &limit)) return;
+  said = true;
+  fprintf(stderr, "cudalink: the emulated driver cannot reserve %zu MiB of addresses for device memory: %s; ",
+          2 * size >> 20, strerror(error));
+  if (limit.rlim_cur == RLIM_INFINITY) fprintf(stderr, "have the process map less memory\n");
+  else
+    fprintf(stderr, "raise the limit of its address space (ulimit -v), which is %llu MiB\n",
+            (unsigned long long)limit.rlim_cur >> 20);
+}
+
+/* Reserves a range that has room for some bytes, with its mirror; false if the process has no such addresses. */
+static bool add_range(size_t least) {
+  unsigned count = atomic_load(&cl_address_range_count);
+  if (count == ADDRESS_RANGES) return false;
+  size_t size = FIRST_RANGE;
+  for (unsigned at = 0; at < count; at++) size += cl_address_ranges[at].size;
+  while (size < least) size *= 2;
+  least = rounded(least, RANGE_ALIGNMENT);
+  void *found = out_of_reach(0, 2 * size + RANGE_ALIGNMENT);
+  while (found == MAP_FAILED && size > least) {
+    size = size / 2 > least ? size / 2 : least;
+    found = out_of_reach(0, 2 * size + RANGE_ALIGNMENT);
+  }
+  if (found == MAP_FAILED) return say_why(least, errno), false;
+  uintptr_t start = rounded((uintptr_t)found, RANGE_ALIGNMENT);
+  cl_address_ranges[count] = (AddressRange){start, size};
+  spans.next[count] = start;
+  atomic_store_explicit(&cl_address_range_count, count + 1, memory_order_release);
+  return true;
+}
+
+/* -- spans -- */
+
+/* Index of the first span that ends behind an address. */
+static size_t find(uintptr_t address) {
+  size_t low = 0, high = spans.count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (spans.list[middle].start + spans.list[middle].size <= address) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/* The first gap at an address or behind it, up to an end; 0 if there is none. */
+static uintptr_t gap(uintptr_t from, uintptr_t end, size_t size, size_t alignment) {
+  for (size_t at = find(from);; at++) {
+    uintptr_t start = rounded(from, alignment);
+    uintptr_t stop = at < spans.count && spans.list[at].start < end ? spans.list[at].start : end;
+    if (start < stop && stop - start >= size) return start;
+    if (stop == end) return 0;
+    from = spans.list[at].start + spans.list[at].size;
+  }
+}
+
+/* A gap of any range, in each from where the last one was found. */
+static uintptr_t any_gap(size_t size, size_t alignment) {
+  unsigned count = atomic_load(&cl_address_range_count);
+  for (unsigned at = 0; at < count; at++) {
+    const AddressRange *range = &cl_address_ranges[at];
+    uintptr_t end = range->start + range->size, start = gap(spans.next[at], end, size, alignment);
+    if (!start) start = gap(range->start, end, size, alignment);
+    if (!start) continue;
+    spans.next[at] = start + size;
+    return start;
+  }
+  return 0;
+}
+
+static bool has_room(void) {
+  if (spans.count < spans.room) return true;
+  size_t room = spans.room ? 2 * spans.room : 64;
+  Span *list = realloc(spans.list, room * sizeof *list);
+  if (!list) return false;
+  spans.list = list;
+  spans.room = room;
+  return true;
+}
+
+static uintptr_t take(size_t size, size_t alignment, uintptr_t wanted) {
+  if (!has_room()) return 0;
+  const AddressRange *range = wanted && wanted % alignment == 0 ? cl_address_range(wanted) : NULL;
+  uintptr_t start = range ? gap(wanted, range->start + range->size, size, alignment) : 0;
+  if (!start || start != wanted) start = any_gap(size, alignment);
+  if (!start && add_range(size + alignment)) start = any_gap(size, alignment);
+  if (!start) return 0;
+  size_t at = find(start);
+  memmove(spans.list + at + 1, spans.list + at, (spans.count - at) * sizeof *spans.list);
+  spans.list[at] = (Span){start, size, false};
+  spans.count++;
+  return start;
+}
+
+uintptr_t cl_addresses_take(size_t size, size_t alignment, uintptr_t wanted) {
+  size_t page = cl_page_size();
+  if (!size || size > MOST_ADDRESSES || alignment > MOST_ADDRESSES) return 0;
+  pthread_rwlock_wrlock(&lock);
+  uintptr_t start = take(rounded(size, page), alignment > page ? alignment : page, wanted);
+  pthread_rwlock_unlock(&lock);
+  return start;
+}
+
+/* Removes the bytes of some addresses. */
+static void empty(uintptr_t start, size_t size) {
+  uintptr_t bytes = cl_bytes_of(start);
+  if (out_of_reach(bytes, size) != MAP_FAILED) return;
+  /* the machine lets no process have more mappings: what stays is zeros */
+  if (madvise((void *)bytes, size, MADV_DONTNEED)) memset((void *)bytes, 0, size);
+}
+
+void cl_addresses_give(uintptr_t start, size_t size) {
+  pthread_rwlock_wrlock(&lock);
+  empty(start, size);
+  size_t at = find(start);
+  spans.count--;
+  memmove(spans.list + at, spans.list + at + 1, (spans.count - at) * sizeof *spans.list);
+  pthread_rwlock_unlock(&lock);
+}
+
+/* -- bytes -- */
+
+/* Notes that all addresses of a span have bytes from now on, or gives them back if they could get none. */
+static uintptr_t filled(uintptr_t start, size_t size, bool done) {
+  if (!done) return cl_addresses_give(start, size), 0;
+  pthread_rwlock_wrlock(&lock);
+  spans.list[find(start)].filled = true;
+  pthread_rwlock_unlock(&lock);
+  return start;
+}
+
+uintptr_t cl_device_pages(size_t size) {
+  uintptr_t start = cl_addresses_take(size, 1, 0);
+  return start ? filled(start, size, !mprotect((void *)cl_bytes_of(start), size, PROT_READ | PROT_WRITE)) : 0;
+}
+
+uintptr_t cl_device_file(int file, size_t offset, size_t size) {
+  uintptr_t start = cl_addresses_take(size, 1, 0);
+  return start ? filled(start, size, cl_file_map(file, offset, size, cl_bytes_of(start)) != 0) : 0;
+}
+
+void cl_addresses_empty(uintptr_t start, size_t size) {
+  pthread_rwlock_wrlock(&lock);
+  empty(start, size);
+  pthread_rwlock_unlock(&lock);
+}
+
+void cl_addresses_hold(void) { pthread_rwlock_rdlock(&lock); }
+
+void cl_addresses_drop(void) { pthread_rwlock_unlock(&lock); }
+
+bool cl_held_filled(uintptr_t start, size_t size) {
+  size_t at = find(start);
+  if (at == spans.count || start < spans.list[at].start || !spans.list[at].filled) return false;
+  return size <= spans.list[at].size - (start - spans.list[at].start);
+}
