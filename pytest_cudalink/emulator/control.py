@@ -199,9 +199,9 @@ class DriverControl:
         return int(self._library.cudalinkEventCount())
 
     @property
-    def event_functions(self) -> tuple[Any, Any]:
-        """The C functions that count and read events, for a signal handler."""
-        return self._library.cudalinkEventCount, self._read
+    def signal_functions(self) -> tuple[Any, Any, Any]:
+        """The C functions for a signal handler: they count and read events, and know addresses of device memory."""
+        return self._library.cudalinkEventCount, self._read, self._library.cudalinkIsDeviceAddress
 
     def events(self, start: int = 0) -> list[dict[str, Any]]:
         """Return the events from number `start` on, oldest first; the last 16,384 are kept.

@@ -86,6 +86,7 @@ def watch(record: Path, worker: str | None, terminal: int | None) -> Callable[[]
     found.begin()
     if frames >= 0:
         faulthandler.enable(file=frames)
+        _library().cudalinkLastWordsAddress()
     _watches.append(found)
     return _unwatch
 
@@ -119,7 +120,7 @@ def current_test(nodeid: str | None) -> None:
         _library().cudalinkLastWordsTest(json.dumps(nodeid).encode())
 
 
-def emulated_driver(event_functions: tuple[Any, Any]) -> None:
-    """Note by which functions the emulated driver gives its last calls, which go into the event."""
+def emulated_driver(functions: tuple[Any, Any, Any]) -> None:
+    """Note the functions by which the emulated driver gives its last calls, and knows addresses of device memory."""
     if _watches:
-        _library().cudalinkLastWordsDriver(*event_functions)
+        _library().cudalinkLastWordsDriver(*functions)

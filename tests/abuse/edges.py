@@ -94,7 +94,7 @@ def _crash() -> Use:
         last_words.watch(record, None, 2)
         driver = preload.emulated_driver()
         assert driver is not None
-        last_words.emulated_driver(driver.event_functions)
+        last_words.emulated_driver(driver.signal_functions)
         _beside(make_events, 2)
         os.write(ready, b"x")
         while True:

@@ -266,6 +266,32 @@ def test_dies():
     assert any('"call":"cuLinkComplete"' in event for event in crash.last_events)
 
 
+def test_the_host_uses_device_memory(run) -> None:
+    """The last words say so, at the terminal and in the record; of another address they say nothing."""
+    module = """
+import ctypes
+import pytest
+
+@pytest.fixture
+def address():
+    driver, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+    assert driver.cuInit(0) == driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert driver.cuCtxSetCurrent(context) == 0
+    assert driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(64)) == 0
+    return address.value
+
+def test_dies(address): ctypes.string_at(ADDRESS)
+"""
+    said = "cudalink: the host read or wrote an address of device memory"
+    for used, found in (("address + 10", True), ("8", False)):
+        ended = run(module.replace("ADDRESS", used), "--cudalink-driver=13.0")
+        (crash,) = ended.cell.crashes
+        assert (said in ended.result.stderr.str()) is found
+        assert crash.frames[0].startswith("Fatal Python error: ")
+        assert crash.frames[1].startswith(said) is found
+        assert any("test_it.py" in frame for frame in crash.frames)
+
+
 def test_every_form_of_the_report_says_crashed(run, pytester, capsys) -> None:
     """Grid, tables, JUnit, Markdown and HTML agree."""
     run(HEAD + DEATHS["segfault"][0] + AFTER, "--cudalink-processes=isolated")

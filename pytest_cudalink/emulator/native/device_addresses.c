@@ -207,3 +207,6 @@ bool cl_held_filled(uintptr_t start, size_t size) {
   if (at == spans.count || start < spans.list[at].start || !spans.list[at].filled) return false;
   return size <= spans.list[at].size - (start - spans.list[at].start);
 }
+
+/* For a handler of signals: it reads two words of each range, and takes no lock. */
+EXPORT int cudalinkIsDeviceAddress(CUdeviceptr address) { return cl_is_device_address(address); }

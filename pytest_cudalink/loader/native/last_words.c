@@ -1,7 +1,7 @@
 /* Writes to the record file which signal ended a process, in which test, with the frames that faulthandler wrote.
 
-   faulthandler's handler runs first, and writes to the file `frames`; then it raises the signal again, which calls the
-   handler here. What it wrote goes to the terminal too. Only async-signal-safe functions may be called. */
+   faulthandler's handler runs before `handle`, and writes to the file `frames`; then it raises the signal again, which
+   calls `handle`. What it wrote goes to the terminal too. Only async-signal-safe functions may be called. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdatomic.h>
@@ -27,6 +27,7 @@ enum {
 
 typedef uint64_t CountEvents(void);
 typedef int ReadEvent(uint64_t number, char *out, size_t size);
+typedef int IsDeviceAddress(uint64_t address);
 
 static const struct {
   int number;
@@ -43,7 +44,8 @@ static struct {
   char nodeid[NODEID_SIZE + 1]; /* JSON */
   CountEvents *count_events;
   ReadEvent *read_event;
-  struct sigaction before[SIGNALS];
+  IsDeviceAddress *is_device_address;
+  struct sigaction before[SIGNALS], above; /* `above`: faulthandler's, of SIGSEGV */
   bool installed;
 } watch = {
     .record = {.number = -1}, .frames = {.number = -1}, .terminal = {.number = -1}, .worker = "null", .nodeid = "null"};
@@ -51,6 +53,18 @@ static struct {
 static const char hint[] =
     "\ncudalink: the tests after this crash are lost; --cudalink-processes=isolated runs each "
     "test in its own\nprocess, and --cudalink-processes=restarted runs what a crash would lose\n";
+
+static const char device_memory[] =
+    "cudalink: the host read or wrote an address of device memory, which only the driver can; copy with cuMemcpyDtoH or "
+    "cuMemcpyHtoD,\nor allocate with cuMemAllocManaged or cuMemHostAlloc\n";
+
+static _Atomic uintptr_t used_address; /* by the instruction that the signal stopped; 0: none */
+
+/* Whether the emulated driver knows the address as one that the host cannot use. */
+static bool is_of_device(void) {
+  uintptr_t address = atomic_load(&used_address);
+  return address && watch.is_device_address && watch.is_device_address(address);
+}
 
 static atomic_flag written = ATOMIC_FLAG_INIT;
 static char line[LINE_SIZE], text[TEXT_SIZE + 1], event[EVENT_SIZE];
@@ -93,6 +107,7 @@ static void append_frames(void) {
     if (strstr(at, "/_pytest/") || strstr(at, "/pluggy/")) break;
     if (count++) append(", ");
     append_text(at, size);
+    if (count == 1 && is_of_device()) append(", "), append_text(device_memory, sizeof device_memory - 2);
   }
 }
 
@@ -144,6 +159,7 @@ static void handle(int number) {
     ssize_t count = frames >= 0 ? pread(frames, text, TEXT_SIZE, 0) : 0;
     text[count > 0 ? count : 0] = 0;
     if (count > 0 && terminal >= 0) put(terminal, text, (size_t)count);
+    if (terminal >= 0 && is_of_device()) put(terminal, device_memory, sizeof device_memory - 1);
     if (frames >= 0 && ftruncate(frames, 0)) text[0] = 0;
     if (record >= 0 && watch.process == getpid()) {
       write_event(record, signals[which].name);
@@ -152,6 +168,23 @@ static void handle(int number) {
     }
   }
   raise(number);
+}
+
+/* Notes the address, which the signal that faulthandler's handler raises no longer has, and calls that handler. */
+static void note_address(int number, siginfo_t *info, void *context) {
+  if (info->si_code > 0) atomic_store(&used_address, (uintptr_t)info->si_addr); /* from the kernel */
+  if (watch.above.sa_flags & SA_SIGINFO) watch.above.sa_sigaction(number, info, context);
+  else watch.above.sa_handler(number);
+}
+
+/* Has the address be noted, from above the handler that is there. */
+EXPORT void cudalinkLastWordsAddress(void) {
+  struct sigaction there, ours = {.sa_sigaction = note_address, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+  sigemptyset(&ours.sa_mask);
+  if (sigaction(SIGSEGV, NULL, &there) || there.sa_sigaction == note_address) return;
+  if (there.sa_handler == SIG_DFL || there.sa_handler == SIG_IGN) return;
+  watch.above = there;
+  sigaction(SIGSEGV, &ours, NULL);
 }
 
 /* Writes the end of this process to `record` from now on; -1 for no more. */
@@ -174,8 +207,9 @@ EXPORT void cudalinkLastWordsTest(const char *nodeid) {
   memcpy(watch.nodeid, nodeid, count + 1);
 }
 
-/* Where the emulated driver keeps its events. */
-EXPORT void cudalinkLastWordsDriver(CountEvents *count, ReadEvent *read) {
+/* Where the emulated driver keeps its events, and which addresses are of its device. */
+EXPORT void cudalinkLastWordsDriver(CountEvents *count, ReadEvent *read, IsDeviceAddress *is_device_address) {
+  watch.is_device_address = is_device_address;
   watch.read_event = read;
   watch.count_events = count;
 }

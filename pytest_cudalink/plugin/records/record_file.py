@@ -90,7 +90,7 @@ class RecordFile:
     def _note_driver(self) -> None:
         """Let a fatal signal read the last calls of the emulated driver, where there is one."""
         if (present := self._run.emulated) is not None:
-            last_words.emulated_driver(present.event_functions)
+            last_words.emulated_driver(present.signal_functions)
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
