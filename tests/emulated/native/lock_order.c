@@ -14,7 +14,10 @@ enum { MOST_HELD = 16, PAIRS = 4096 };
 
 typedef int Act(pthread_mutex_t *mutex);
 
+typedef int SharedAct(pthread_rwlock_t *lock);
+
 static Act *real_lock, *real_unlock;
+static SharedAct *real_read, *real_write, *real_drop;
 static _Thread_local uintptr_t held[MOST_HELD];
 static _Thread_local unsigned held_count;
 static _Atomic uint64_t pairs[PAIRS];
@@ -22,6 +25,9 @@ static _Atomic uint64_t pairs[PAIRS];
 __attribute__((constructor)) static void find(void) {
   real_lock = (Act *)dlsym(RTLD_NEXT, "pthread_mutex_lock");
   real_unlock = (Act *)dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+  real_read = (SharedAct *)dlsym(RTLD_NEXT, "pthread_rwlock_rdlock");
+  real_write = (SharedAct *)dlsym(RTLD_NEXT, "pthread_rwlock_wrlock");
+  real_drop = (SharedAct *)dlsym(RTLD_NEXT, "pthread_rwlock_unlock");
 }
 
 /* Where the driver lies, and the first and the last lock that were seen there: looking one up takes long. */
@@ -50,24 +56,37 @@ static void note(uintptr_t outer, uintptr_t inner) {
   abort();
 }
 
-int pthread_mutex_lock(pthread_mutex_t *mutex) {
+static int taken(int result, const void *lock) {
   uintptr_t place;
-  int result = real_lock(mutex);
-  if (result || !is_ours(mutex, &place)) return result;
+  if (result || !is_ours(lock, &place)) return result;
   for (unsigned at = 0; at < held_count; at++) note(held[at], place);
   if (held_count == MOST_HELD) abort();
   held[held_count++] = place;
   return result;
 }
 
-int pthread_mutex_unlock(pthread_mutex_t *mutex) {
+static void given(const void *lock) {
   uintptr_t place;
   unsigned at = held_count;
-  if (is_ours(mutex, &place)) {
-    while (at && held[at - 1] != place) at--;
-    if (at) memmove(&held[at - 1], &held[at], (held_count-- - at) * sizeof *held);
-  }
+  if (!is_ours(lock, &place)) return;
+  while (at && held[at - 1] != place) at--;
+  if (at) memmove(&held[at - 1], &held[at], (held_count-- - at) * sizeof *held);
+}
+
+int pthread_mutex_lock(pthread_mutex_t *mutex) { return taken(real_lock(mutex), mutex); }
+
+int pthread_mutex_unlock(pthread_mutex_t *mutex) {
+  given(mutex);
   return real_unlock(mutex);
+}
+
+int pthread_rwlock_rdlock(pthread_rwlock_t *lock) { return taken(real_read(lock), lock); }
+
+int pthread_rwlock_wrlock(pthread_rwlock_t *lock) { return taken(real_write(lock), lock); }
+
+int pthread_rwlock_unlock(pthread_rwlock_t *lock) {
+  given(lock);
+  return real_drop(lock);
 }
 
 __attribute__((destructor)) static void report(void) {
