@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,13 @@ from pytest_cudalink.emulator.runtime.cuda_runtime_arrays import Arrays
 from pytest_cudalink.tables import read_table
 
 TABLE = read_table("emulator/cuda_runtime.toml")
+#: Functions of the table that cuda-bindings has since 13.1 or 13.2.
+LATER = {
+    *("DeviceGetDevResource", "DeviceGetExecutionCtx", "StreamGetDevResource", "GraphGetId", "GraphExecGetId"),
+    *("GraphNodeGetLocalId", "GraphNodeGetToolsId", "GraphNodeGetContainingGraph"),
+    *("ExecutionCtxGetDevResource", "ExecutionCtxGetDevice", "ExecutionCtxGetId", "ExecutionCtxRecordEvent"),
+    *("ExecutionCtxSynchronize", "ExecutionCtxWaitEvent"),
+}
 MODULE = """
 import ctypes, threading
 import pytest
@@ -29,7 +37,7 @@ def value(answer):
 def test_the_table_fits(toolkit) -> None:
     """Each function of the table is in both modules, with as many parameters; each type and member exists.
 
-    cuda-bindings 12 has some in neither module.
+    cuda-bindings 12 has some in neither module, and that of 13.0 lacks later ones.
     """
     from cuda.bindings import driver, runtime
 
@@ -39,7 +47,12 @@ def test_the_table_fits(toolkit) -> None:
         signature = re.match(r"\w+\((.*)\)", getattr(module, name).__doc__.split("\n")[0])[1]
         return len(re.sub(r"\[[^]]*\]", "", signature).split(",")) if signature else 0
 
-    pairs = {**{name: name for name in TABLE["same"]}, **TABLE["renamed"]}
+    def there(names) -> list[str]:
+        return [name for name in names if name not in LATER or hasattr(runtime, f"cuda{name}")]
+
+    assert {*TABLE["same"], *TABLE["renamed"], *TABLE["own"]} >= LATER
+    every = {**{name: name for name in TABLE["same"]}, **TABLE["renamed"]}
+    pairs = {name: every[name] for name in there(every)}
     differing = {
         name: other
         for name, other in pairs.items()
@@ -48,7 +61,7 @@ def test_the_table_fits(toolkit) -> None:
     assert differing == {}
     assert all(hasattr(Runtime, f"_{method}") for method in TABLE["own"].values())
     assert all(hasattr(Arrays, f"_{method}") for method in TABLE["arrays"].values())
-    known = (*TABLE["own"], *TABLE["works"], *(TABLE["arrays"] if toolkit.major > 12 else ()))
+    known = (*there(TABLE["own"]), *TABLE["works"], *(TABLE["arrays"] if toolkit.major > 12 else ()))
     assert all(hasattr(runtime, f"cuda{name}") for name in known)
     for ours, theirs in TABLE["numbers"].items():
         assert hasattr(driver, ours), ours
@@ -56,8 +69,28 @@ def test_the_table_fits(toolkit) -> None:
     for name, attributes in TABLE["properties"].items():
         for attribute in [attributes] if isinstance(attributes, str) else attributes:
             assert hasattr(runtime.cudaDeviceAttr, f"cudaDevAttr{attribute}"), (name, attribute)
-    assert not (set(TABLE["own"]) | set(TABLE["arrays"])) & set(pairs)
+    assert not (set(TABLE["own"]) | set(TABLE["arrays"])) & set(every)
     assert not set(TABLE["own"]) & set(TABLE["arrays"])
+
+
+def test_functions_of_later_bindings() -> None:
+    """The driver answers those that cuda-bindings 13.0 lacks; the execution context of a device is its primary one."""
+    from cuda.bindings import driver, runtime
+
+    def answers(name: str):
+        return lambda *given: (driver.CUresult(0), name, given)
+
+    counterparts = {name: TABLE["renamed"].get(name, name) for name in LATER - TABLE["own"].keys()}
+    ours = SimpleNamespace(**{**vars(runtime), **{f"cuda{name}": answers(name) for name in LATER}})
+    ours.cudaExecutionContext_t = float
+    theirs = SimpleNamespace(**{**vars(driver), **{f"cu{name}": answers(name) for name in counterparts.values()}})
+    theirs.cuInit = theirs.cuCtxSetCurrent = lambda _: (driver.CUresult(0),)
+    theirs.cuDeviceGetCount = theirs.cuCtxGetCurrent = lambda: (driver.CUresult(0), 1)
+    theirs.cuDevicePrimaryCtxRetain = lambda device: (driver.CUresult(0), 7 + device)
+    functions = Runtime(ours, theirs, refuse=lambda *_: pytest.fail("refused")).functions()
+    for name, counterpart in counterparts.items():
+        assert functions[f"cuda{name}"](0, 3) == (runtime.cudaError_t(0), counterpart, (0, 3))
+    assert repr(functions["cudaDeviceGetExecutionCtx"](2)[1]) == "9.0"
 
 
 def test_every_kind_of_channel_has_a_format(toolkit) -> None:

@@ -209,6 +209,13 @@ class Runtime:
         self._driver.cuCtxSetCurrent(before)
         return self._failed(code) if code else (self._error(_SUCCESS),)
 
+    def _get_execution_context(self, device: int) -> tuple[Any, ...]:
+        """Return the primary context of a device, which is made if need be; what is current stays so."""
+        answer = self._init_device(device)
+        if int(answer[0]):
+            return answer
+        return (*answer, self._runtime.cudaExecutionContext_t(int(self._primary[device])))
+
     def _device_reset(self) -> tuple[Any, ...]:
         code, device = self._get_device()
         if int(code):
