@@ -84,6 +84,35 @@ assert (start.value, size.value) == (base + 2 * MIB, 2 * MIB)
     )
 
 
+def test_ranges_that_a_device_does_not_have(check) -> None:
+    """Memory without access, that of pools on the host, and what a capture allocated have no range on the device."""
+    check(
+        HEAD
+        + """
+def range_of(address):
+    return cuda.cuMemGetAddressRange_v2(byref(c_uint64()), byref(c_size_t()), address)
+code, base = reserve(4 * MIB)
+code, handle = physical(2 * MIB)
+ok(cuda.cuMemMap(base, 2 * MIB, 0, handle, 0))
+assert range_of(base) == range_of(base + 2 * MIB) == 500
+ok(give_access(base, 2 * MIB, 1))
+assert (range_of(base), range_of(base + 2 * MIB)) == (0, 500)
+for location, code in ((DEVICE, 0), (HOST, 500), (HOST_NUMA, 500)):
+    assert range_of(from_pool(new_pool((location, 0)), 64)[1]) == code
+stream, graph, program, address = c_void_p(), c_void_p(), c_void_p(), c_uint64()
+ok(cuda.cuStreamCreate(byref(stream), 1))
+ok(cuda.cuStreamBeginCapture_v2(stream, 0))
+ok(cuda.cuMemAllocAsync(byref(address), 64, stream))
+ok(cuda.cuStreamEndCapture(stream, byref(graph)))
+assert range_of(address) == 500
+ok(cuda.cuGraphInstantiateWithFlags(byref(program), graph, c_uint64(0)))
+ok(cuda.cuGraphLaunch(program, stream))
+ok(cuda.cuStreamSynchronize(stream))
+assert range_of(address) == 0
+"""
+    )
+
+
 def test_setting(check) -> None:
     """Synchronous operations are the one attribute that can be set; managed memory begins with them."""
     check(

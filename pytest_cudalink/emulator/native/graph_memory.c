@@ -101,6 +101,15 @@ bool cl_graph_memory_released(CUdeviceptr address, CUresult *result) {
   return found;
 }
 
+bool cl_graph_memory_waits(CUdeviceptr address) {
+  cl_streams_lock();
+  const GraphMemory *memory = all;
+  while (memory && address - memory->address >= memory->size) memory = memory->next;
+  bool waits = memory && !memory->live;
+  cl_streams_unlock(CUDA_SUCCESS);
+  return waits;
+}
+
 /* -- capture -- */
 
 static CUresult capture_allocation(const void *handle, const PoolProperties *pool, size_t size, CUdeviceptr *out) {

@@ -20,6 +20,10 @@ void cl_graph_memory_give(GraphMemory *memory);
 /* Frees memory that a graph allocated, for a caller of cuMemFree; false if it is none. Takes the lock. */
 bool cl_graph_memory_released(CUdeviceptr address, CUresult *result);
 
+/* Whether an address lies in memory that no launch of a graph has allocated yet, or whose last one freed it. Takes the
+   lock. */
+bool cl_graph_memory_waits(CUdeviceptr address);
+
 /* cuMemAllocAsync and cuMemFreeAsync in a captured stream: the operation becomes a node. Take the lock. */
 CUresult cl_capture_allocation(const void *stream, const PoolProperties *pool, size_t size, CUdeviceptr *out);
 CUresult cl_capture_free(const void *stream, CUdeviceptr address);

@@ -3,6 +3,7 @@
 
 #include "calls.h"
 #include "contexts.h"
+#include "graph_memory.h"
 #include "memory.h"
 #include "pools.h"
 #include "virtual_memory.h"
@@ -183,10 +184,20 @@ static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, in
 EXPORTED(cuPointerSetAttribute, (const unsigned *value, int attribute, CUdeviceptr address),
          pointer_set_attribute(line, value, attribute, address))
 
+/* Whether a device has a range at the addresses of a block (measured: none without access, nor in pools of the host).
+ */
+static bool has_range(const Block *block, CUdevice device) {
+  if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER)) return block->place != ON_HOST;
+  return block->origin != FROM_MAPPING || !(block->barred >> device & 1);
+}
+
 static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdeviceptr address) {
-  CUresult state = cl_check_context();
+  CUresult state;
+  const Context *context = cl_context(&state);
   if (state) return state;
+  if (cl_graph_memory_waits(address)) return CUDA_ERROR_NOT_FOUND;
   const Block *block = cl_block_lock(address);
+  if (block && !has_range(block, context->device)) block = NULL;
   if (block && start) *start = block->start;
   if (block && size) *size = block->size;
   cl_block_unlock();
