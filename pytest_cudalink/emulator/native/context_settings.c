@@ -3,20 +3,7 @@
 #include "contexts.h"
 #include "devices.h"
 
-enum { MAPS_HOST_MEMORY = 0x08 }; /* CUctx_flags */
-/* CUlimit */
-enum {
-  STACK_SIZE = 0,
-  SYNC_DEPTH = 3,
-  L2_FETCH = 5,
-  PERSISTING_L2 = 6,
-  SHARED_SIZE = 7,
-  CIG_ENABLED = 8,
-  CIG_FALLBACK = 9
-};
-enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 };                 /* bytes */
-enum { MULTIPROCESSORS = 16, L2_CACHE_SIZE = 38, MAX_PERSISTING_L2 = 108 }; /* CUdevice_attribute */
-enum { CACHE_CONFIGS = 4, FOUR_BYTE_BANKS = 1, SHARED_CONFIGS = 3 };        /* CUfunc_cache, CUsharedconfig */
+enum { LARGEST_STACK = 512 << 10, LARGEST_L2_FETCH = 128 }; /* bytes */
 
 static CUresult ctx_get_flags(unsigned *flags) {
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
@@ -26,7 +13,7 @@ static CUresult ctx_get_flags(unsigned *flags) {
   if (state)
     return state == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : state; /* a dead one has none (measured) */
   *flags = context->flags;
-  if (context->primary) *flags |= MAPS_HOST_MEMORY; /* always possible, but only a primary context says so (measured) */
+  if (context->primary) *flags |= CU_CTX_MAP_HOST; /* always possible, but only a primary context says so (measured) */
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
@@ -37,7 +24,8 @@ static CUresult ctx_get_limit(size_t *value, int limit) {
   Context *context = cl_context(&state);
   if (state) return state;
   if (limit < 0 || limit >= CONTEXT_LIMITS) return CUDA_ERROR_INVALID_VALUE;
-  if (limit == SYNC_DEPTH || limit == CIG_FALLBACK) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH || limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED)
+    return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *value = context->limits[limit];
   return CUDA_SUCCESS;
 }
@@ -47,14 +35,14 @@ EXPORTED(cuCtxGetLimit, (size_t *value, int limit), ctx_get_limit(value, limit))
 static CUresult check_limit(int limit, size_t value) {
   int most = 0;
   switch (limit) {
-    case SYNC_DEPTH:
-    case CIG_FALLBACK: return CUDA_ERROR_UNSUPPORTED_LIMIT;
-    case SHARED_SIZE:
-    case CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
-    case STACK_SIZE: return value > LARGEST_STACK ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    case L2_FETCH: return value > LARGEST_L2_FETCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    case PERSISTING_L2:
-      cl_device_attribute(MAX_PERSISTING_L2, &most);
+    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
+    case CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED: return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    case CU_LIMIT_SHMEM_SIZE:
+    case CU_LIMIT_CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
+    case CU_LIMIT_STACK_SIZE: return value > LARGEST_STACK ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return value > LARGEST_L2_FETCH ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
+      cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, &most);
       return value > (size_t)most ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     default: return limit < 0 || limit >= CONTEXT_LIMITS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
@@ -65,9 +53,9 @@ static CUresult ctx_set_limit(int limit, size_t value) {
   Context *context = cl_context(&state);
   if (!state) state = check_limit(limit, value);
   if (state) return state;
-  if (limit == PERSISTING_L2) { /* in sixteenths of the cache (measured) */
+  if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* in sixteenths of the cache (measured) */
     int cache = 0;
-    cl_device_attribute(L2_CACHE_SIZE, &cache);
+    cl_device_attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &cache);
     size_t part = (size_t)cache / 16;
     value = (value + part - 1) / part * part;
   }
@@ -99,7 +87,7 @@ static CUresult ctx_set_cache_config(int config) {
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
-  if (config < 0 || config >= CACHE_CONFIGS) return CUDA_ERROR_INVALID_VALUE;
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
   context->cache_config = config;
   return CUDA_SUCCESS;
 }
@@ -108,7 +96,8 @@ EXPORTED(cuCtxSetCacheConfig, (int config), ctx_set_cache_config(config))
 static CUresult ctx_set_shared_mem_config(int config) {
   CUresult state = cl_check_context();
   if (state) return state;
-  return config < 0 || config >= SHARED_CONFIGS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  bool known = config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuCtxSetSharedMemConfig, (int config), ctx_set_shared_mem_config(config))
 
@@ -116,7 +105,7 @@ static CUresult ctx_get_shared_mem_config(int *config) {
   if (!config) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
-  *config = FOUR_BYTE_BANKS;
+  *config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetSharedMemConfig, (int *config), ctx_get_shared_mem_config(config))
@@ -139,7 +128,7 @@ static CUresult ctx_get_exec_affinity(Affinity *affinity, int type) {
   affinity->type = type;
   if (type) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   int all = 0;
-  cl_device_attribute(MULTIPROCESSORS, &all);
+  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &all);
   affinity->multiprocessors = (unsigned)all;
   return CUDA_SUCCESS;
 }

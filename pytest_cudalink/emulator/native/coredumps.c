@@ -12,12 +12,10 @@
 #include "locks.h"
 
 enum { PATH_ROOM = 1024 };
-/* CUcoredumpSettings */
-enum { ON_EXCEPTION = 1, TRIGGER_HOST, LIGHTWEIGHT, USER_TRIGGER, DUMP_FILE, PIPE, GENERATION_FLAGS, SETTINGS_END };
-enum { LIGHTWEIGHT_FLAGS = 0x0f, KNOWN_FLAGS = 0x3f };
+enum { LIGHTWEIGHT_FLAGS = 0x0f, KNOWN_FLAGS = 0x3f }; /* of driver 580; cuda.h's of later ones have more */
 
 typedef struct {
-  bool numbers[SETTINGS_END]; /* those that are true or false */
+  bool numbers[CU_COREDUMP_MAX]; /* those that are true or false */
   char file[PATH_ROOM], pipe[PATH_ROOM];
   unsigned flags;
 } Settings;
@@ -56,7 +54,7 @@ static Settings *of_process(void) {
   char host[256] = "localhost";
   if (global_started) return &global;
   gethostname(host, sizeof host - 1);
-  global.numbers[TRIGGER_HOST] = true;
+  global.numbers[CU_COREDUMP_TRIGGER_HOST] = true;
   snprintf(global.file, sizeof global.file, "core.cuda.%s.%d", host, (int)getpid());
   snprintf(global.pipe, sizeof global.pipe, "corepipe.cuda.%s.%d", host, (int)getpid());
   global_started = true;
@@ -75,14 +73,16 @@ static Settings *of_context(const Context *context) {
 }
 
 static char *path_of(Settings *settings, int setting) {
-  return setting == DUMP_FILE ? settings->file : setting == PIPE ? settings->pipe : NULL;
+  return setting == CU_COREDUMP_FILE ? settings->file : setting == CU_COREDUMP_PIPE ? settings->pipe : NULL;
 }
 
 /* Where a setting is, and its size; of a path the size is that of its text with the NUL. */
 static void *place(Settings *settings, int setting, size_t *size) {
   char *path = path_of(settings, setting);
-  *size = path ? strlen(path) + 1 : setting == GENERATION_FLAGS ? sizeof settings->flags : sizeof *settings->numbers;
-  return path ? path : setting == GENERATION_FLAGS ? (void *)&settings->flags : &settings->numbers[setting];
+  *size = path                                      ? strlen(path) + 1
+          : setting == CU_COREDUMP_GENERATION_FLAGS ? sizeof settings->flags
+                                                    : sizeof *settings->numbers;
+  return path ? path : setting == CU_COREDUMP_GENERATION_FLAGS ? (void *)&settings->flags : &settings->numbers[setting];
 }
 
 static CUresult read_setting(Settings *settings, int setting, void *value, size_t *size) {
@@ -104,9 +104,9 @@ static CUresult write_setting(Settings *settings, int setting, const void *value
     return CUDA_SUCCESS;
   }
   if (size != needed) return CUDA_ERROR_INVALID_VALUE;
-  if (setting != GENERATION_FLAGS) {
+  if (setting != CU_COREDUMP_GENERATION_FLAGS) {
     settings->numbers[setting] = *(const unsigned char *)value;
-    if (setting == LIGHTWEIGHT) settings->flags = settings->numbers[setting] ? LIGHTWEIGHT_FLAGS : 0;
+    if (setting == CU_COREDUMP_LIGHTWEIGHT) settings->flags = settings->numbers[setting] ? LIGHTWEIGHT_FLAGS : 0;
     return CUDA_SUCCESS;
   }
   unsigned flags;
@@ -125,12 +125,12 @@ typedef struct {
 
 static CUresult use(const Access *access) {
   CUresult result = CUDA_SUCCESS;
-  bool known = access->setting >= ON_EXCEPTION && access->setting < SETTINGS_END;
+  bool known = access->setting >= CU_COREDUMP_ENABLE_ON_EXCEPTION && access->setting < CU_COREDUMP_MAX;
   if (!access->size || !known || (access->write && !access->value)) return CUDA_ERROR_INVALID_VALUE;
   const Context *context = access->whole_process ? NULL : cl_context(&result);
   if (result) return result;
   /* a user triggers a dump of the whole process, through one pipe */
-  bool of_context_too = access->setting != USER_TRIGGER && access->setting != PIPE;
+  bool of_context_too = access->setting != CU_COREDUMP_ENABLE_USER_TRIGGER && access->setting != CU_COREDUMP_PIPE;
   if (!access->whole_process && !of_context_too) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   Settings *settings = context ? of_context(context) : of_process();

@@ -8,23 +8,22 @@
 #include "device_resources.h"
 #include "occupancy_rules.h"
 
-enum { MULTIPROCESSORS = 16, MARK = 0x67726e21, FIRST_WITH_QUEUES = 13010, QUEUES = 8 };
+enum { MARK = 0x67726e21, FIRST_WITH_QUEUES = 13010, QUEUES = 8 };
 enum { ARCH_OF_CLUSTERS = 90, LEAST_SMS = 2, LARGEST_COSCHEDULED = 32 };
-enum { IGNORE_COSCHEDULING = 1, BACKFILL = 1 };
 
 CUresult cl_device_resource(CUdevice device, int type, DeviceResource *out) {
   int count = 0;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
-  bool queues = type == RESOURCE_QUEUE_CONFIG && cl_config()->version >= FIRST_WITH_QUEUES;
-  if (type != RESOURCE_SM && !queues) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+  bool queues = type == CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG && cl_config()->version >= FIRST_WITH_QUEUES;
+  if (type != CU_DEV_RESOURCE_TYPE_SM && !queues) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   *out = (DeviceResource){.type = type, .mark = MARK, .device = device};
   if (queues) {
     out->of.queues.device = device;
     out->of.queues.limit = QUEUES;
     return CUDA_SUCCESS;
   }
-  cl_device_attribute(MULTIPROCESSORS, &count);
+  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &count);
   out->of.sm.count = (unsigned)count;
   out->of.sm.least = (unsigned)cl_least_multiprocessors();
   out->of.sm.unit = (unsigned)cl_multiprocessor_unit();
@@ -43,7 +42,7 @@ static unsigned next_split(void) {
 
 static CUresult check_input(const DeviceResource *input) {
   if (!input) return CUDA_ERROR_INVALID_VALUE;
-  if (input->type != RESOURCE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+  if (input->type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   return input->mark != MARK || input->split ? CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION : CUDA_SUCCESS;
 }
 
@@ -51,7 +50,7 @@ static CUresult check_input(const DeviceResource *input) {
 static DeviceResource group(const DeviceResource *input, unsigned split, unsigned count, unsigned least,
                             unsigned unit) {
   DeviceResource one = *input;
-  if (!count) return (DeviceResource){.type = RESOURCE_NONE};
+  if (!count) return (DeviceResource){.type = CU_DEV_RESOURCE_TYPE_INVALID};
   one.split = split;
   one.of.sm.count = count;
   one.of.sm.least = least;
@@ -67,7 +66,7 @@ static CUresult split_by_count(EventLine *line, DeviceResource *result, unsigned
   unsigned all = input->of.sm.count, smallest = input->of.sm.least, unit = input->of.sm.unit;
   cl_event_uint(line, "least", least);
   if (least > all) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-  if (flags & IGNORE_COSCHEDULING) smallest = unit = LEAST_SMS;
+  if (flags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) smallest = unit = LEAST_SMS;
   unsigned size = rounded_up(least > smallest ? least : smallest, unit);
   unsigned most = all / size, together = (unsigned)cl_clusters_on_device(1, (int)smallest);
   if (together && most > together) most = together;
@@ -96,8 +95,8 @@ _Static_assert(sizeof(Wanted) == 64, "CU_DEV_SM_RESOURCE_GROUP_PARAMS");
 static CUresult size_of(const Wanted *wanted, unsigned left, unsigned default_unit, unsigned *size) {
   unsigned unit = wanted->coscheduled ? wanted->coscheduled : default_unit;
   unsigned largest = cl_config()->arch >= ARCH_OF_CLUSTERS ? LARGEST_COSCHEDULED : LEAST_SMS;
-  bool backfill = wanted->flags & BACKFILL;
-  if (wanted->flags & ~(unsigned)BACKFILL || unit > largest || unit % 2 || wanted->count % 2)
+  bool backfill = wanted->flags & CU_DEV_SM_RESOURCE_GROUP_BACKFILL;
+  if (wanted->flags & ~(unsigned)CU_DEV_SM_RESOURCE_GROUP_BACKFILL || unit > largest || unit % 2 || wanted->count % 2)
     return CUDA_ERROR_INVALID_VALUE;
   if (wanted->preferred && wanted->preferred % unit) return CUDA_ERROR_INVALID_VALUE;
   if (wanted->count && !backfill && wanted->count % unit) return CUDA_ERROR_INVALID_VALUE;

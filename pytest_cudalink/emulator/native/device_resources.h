@@ -6,8 +6,6 @@
 
 #include "abi.h"
 
-enum { RESOURCE_NONE, RESOURCE_SM = 1, RESOURCE_QUEUE_CONFIG = 1000, RESOURCE_QUEUE = 10000 }; /* CUdevResourceType */
-
 /* CUdevResource. What the driver keeps in the padding is its own: here the device, and which split it is from. */
 typedef struct {
   int type;

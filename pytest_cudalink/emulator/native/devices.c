@@ -124,15 +124,13 @@ static CUresult device_get_uuid(unsigned char *uuid, CUdevice device) {
 EXPORTED(cuDeviceGetUuid, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
 EXPORTED(cuDeviceGetUuid_v2, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
 
-enum { PCI_BUS_ID = 33, PCI_DEVICE_ID = 34 };
-
 static CUresult device_get_attribute(EventLine *line, int *value, int attribute, CUdevice device) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_event_int(line, "attribute", attribute);
   /* as cuDeviceGetPCIBusId answers */
-  if (attribute == PCI_BUS_ID) *value = cl_profile_bus(device);
-  else if (attribute == PCI_DEVICE_ID) *value = 0;
+  if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) *value = cl_profile_bus(device);
+  else if (attribute == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID) *value = 0;
   else return cl_device_attribute(attribute, value);
   return CUDA_SUCCESS;
 }

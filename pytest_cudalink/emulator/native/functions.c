@@ -170,68 +170,53 @@ CUresult cl_list_kernels(Module *module, void **out, unsigned room, bool as_kern
 
 /* -- attributes -- */
 
-/* CUfunction_attribute of cuda.h. */
-enum {
-  ATTRIBUTE_MAX_THREADS,
-  ATTRIBUTE_SHARED,
-  ATTRIBUTE_CONSTANT,
-  ATTRIBUTE_LOCAL,
-  ATTRIBUTE_REGISTERS,
-  ATTRIBUTE_PTX_VERSION,
-  ATTRIBUTE_BINARY_VERSION,
-  ATTRIBUTE_CACHE_MODE,
-  ATTRIBUTE_MAX_DYNAMIC_SHARED,
-  ATTRIBUTE_CARVEOUT,
-  ATTRIBUTE_CLUSTER_MUST_BE_SET,
-  ATTRIBUTE_CLUSTER_WIDTH,
-  ATTRIBUTE_CLUSTER_HEIGHT,
-  ATTRIBUTE_CLUSTER_DEPTH,
-  ATTRIBUTE_NON_PORTABLE_CLUSTER,
-  ATTRIBUTE_CLUSTER_POLICY,
-};
-
 static CUresult attribute_of(const Function *function, int attribute, int *value) {
   int arch = cl_elf_arch(&function->module->elf);
   switch (attribute) {
-    case ATTRIBUTE_MAX_THREADS: *value = function->max_threads; break;
-    case ATTRIBUTE_SHARED: *value = function->shared; break;
-    case ATTRIBUTE_CONSTANT: *value = function->constant; break;
-    case ATTRIBUTE_LOCAL: *value = function->local; break;
-    case ATTRIBUTE_REGISTERS: *value = function->registers; break;
-    case ATTRIBUTE_PTX_VERSION: *value = function->module->ptx_target ? function->module->ptx_target : arch; break;
-    case ATTRIBUTE_BINARY_VERSION: *value = arch; break;
-    case ATTRIBUTE_MAX_DYNAMIC_SHARED: *value = function->max_dynamic_shared; break;
-    case ATTRIBUTE_CARVEOUT: *value = function->carveout; break;
-    case ATTRIBUTE_CLUSTER_MUST_BE_SET: *value = function->explicit_cluster; break;
-    case ATTRIBUTE_CLUSTER_WIDTH:
-    case ATTRIBUTE_CLUSTER_HEIGHT:
-    case ATTRIBUTE_CLUSTER_DEPTH: *value = function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH]; break;
-    case ATTRIBUTE_NON_PORTABLE_CLUSTER: *value = function->non_portable_cluster; break;
-    case ATTRIBUTE_CLUSTER_POLICY: *value = function->cluster_policy; break;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = function->max_threads; break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = function->shared; break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *value = function->constant; break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = function->local; break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = function->registers; break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      *value = function->module->ptx_target ? function->module->ptx_target : arch;
+      break;
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = arch; break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = function->max_dynamic_shared; break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *value = function->carveout; break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: *value = function->explicit_cluster; break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+      *value = function->cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
+      break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: *value = function->non_portable_cluster; break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *value = function->cluster_policy; break;
     default:
-      if (attribute < 0 || attribute > ATTRIBUTE_CLUSTER_POLICY) return CUDA_ERROR_INVALID_VALUE;
+      if (attribute < 0 || attribute > CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE)
+        return CUDA_ERROR_INVALID_VALUE;
       *value = 0;
   }
   return CUDA_SUCCESS;
 }
 
-enum { SHARED_PER_BLOCK_OPTIN = 97, CLUSTER_POLICIES = 3 };
-
 static CUresult set_attribute(Function *function, int attribute, int value) {
   int limit = DEFAULT_SHARED;
-  cl_device_attribute(SHARED_PER_BLOCK_OPTIN, &limit);
-  if (attribute == ATTRIBUTE_MAX_DYNAMIC_SHARED) {
+  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &limit);
+  if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     if (value < 0 || value > limit - function->shared) return CUDA_ERROR_INVALID_VALUE;
     function->max_dynamic_shared = value;
-  } else if (attribute == ATTRIBUTE_CARVEOUT) {
+  } else if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
     if (value < -1 || value > 100) return CUDA_ERROR_INVALID_VALUE;
     function->carveout = value;
-  } else if (attribute == ATTRIBUTE_NON_PORTABLE_CLUSTER) function->non_portable_cluster = value;
-  else if (attribute >= ATTRIBUTE_CLUSTER_WIDTH && attribute <= ATTRIBUTE_CLUSTER_DEPTH) {
+  } else if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) function->non_portable_cluster = value;
+  else if (attribute >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH &&
+           attribute <= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH) {
     if (value < 0) return CUDA_ERROR_INVALID_VALUE;
-    function->cluster[attribute - ATTRIBUTE_CLUSTER_WIDTH] = value;
-  } else if (attribute == ATTRIBUTE_CLUSTER_POLICY) {
-    if (value < 0 || value >= CLUSTER_POLICIES) return CUDA_ERROR_INVALID_VALUE;
+    function->cluster[attribute - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = value;
+  } else if (attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE) {
+    if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+      return CUDA_ERROR_INVALID_VALUE;
     function->cluster_policy = value;
   } else return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
@@ -305,12 +290,10 @@ static CUresult known_function(const void *handle) {
   return CUDA_SUCCESS;
 }
 
-enum { CACHE_CONFIGS = 4, SHARED_CONFIGS = 3 }; /* CUfunc_cache, CUsharedconfig */
-
 static CUresult set_cache_config(const void *handle, bool kernel, int config) {
   Function *function = lock_one(handle, kernel);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  bool valid = config >= 0 && config < CACHE_CONFIGS;
+  bool valid = config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL;
   if (valid) function->cache_config = config;
   unlock_function();
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -321,7 +304,9 @@ EXPORTED_CHECKED(cuKernelSetCacheConfig, (Function *kernel, int config, CUdevice
 
 static CUresult set_shared_config(const void *handle, int config) {
   CUresult known = known_function(handle);
-  return known ? known : config < 0 || config >= SHARED_CONFIGS ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (known) return known;
+  bool valid = config >= CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE;
+  return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_shared_config(function, config))
 

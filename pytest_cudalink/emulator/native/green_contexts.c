@@ -11,7 +11,7 @@
 #include "handles.h"
 #include "locks.h"
 
-enum { DEFAULT_STREAM = 1, NON_BLOCKING = 1, MOST_RESOURCES = 64 };
+enum { MOST_RESOURCES = 64 };
 
 /* The resources of a green context, summed up: one of each type. */
 typedef struct {
@@ -27,10 +27,10 @@ __attribute__((constructor)) static void watch_forks(void) { cl_open_in_children
 
 /* Adds one resource to a description; those of multiprocessors must come from one split. */
 static CUresult add(Description *to, const DeviceResource *resource, CUdevice device) {
-  if (resource->type == RESOURCE_QUEUE_CONFIG) {
+  if (resource->type == CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG) {
     if (to->queues.type) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     to->queues = *resource;
-  } else if (resource->type == RESOURCE_SM) {
+  } else if (resource->type == CU_DEV_RESOURCE_TYPE_SM) {
     DeviceResource *sum = &to->multiprocessors;
     if (sum->type && (!sum->split || sum->split != resource->split)) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     unsigned before = sum->type ? sum->of.sm.count : 0;
@@ -62,9 +62,9 @@ static CUresult create(EventLine *line, void **out, const Description *descripti
   Description whole = {0};
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  if (flags != DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   if (!description) { /* all of the device */
-    cl_device_resource(device, RESOURCE_SM, &whole.multiprocessors);
+    cl_device_resource(device, CU_DEV_RESOURCE_TYPE_SM, &whole.multiprocessors);
     description = &whole;
   } else if (!cl_handle_is(description, HANDLE_RESOURCE_DESCRIPTION)) return CUDA_ERROR_INVALID_VALUE;
   if (!description->multiprocessors.type || description->multiprocessors.device != device)
@@ -134,7 +134,7 @@ static CUresult resource_of(const GreenContext *green, DeviceResource *out, int 
   if (!result) result = read_green(green, &resources);
   if (!result) result = cl_device_resource(green->device, type, out);
   if (result) return result;
-  if (type == RESOURCE_SM) *out = resources.multiprocessors;
+  if (type == CU_DEV_RESOURCE_TYPE_SM) *out = resources.multiprocessors;
   else if (resources.queues.type) *out = resources.queues;
   out->split = 0; /* it can be split again */
   return CUDA_SUCCESS;
@@ -160,7 +160,7 @@ extern CUresult cuCtxWaitEvent(Context *context, void *event);
 static CUresult create_stream(void **stream, GreenContext *green, unsigned flags, int priority) {
   CUresult result = stream ? check_green(green) : CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
-  if (flags != NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_push_context(green)) return CUDA_ERROR_OUT_OF_MEMORY;
   result = cuStreamCreateWithPriority(stream, flags, priority);
   cl_pop_context();

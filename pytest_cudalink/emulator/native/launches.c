@@ -11,29 +11,6 @@
 
 enum { NAME_ROOM = 160 }; /* of a name in an event */
 
-/* CUdevice_attribute */
-enum { MULTIPROCESSORS = 16, COOPERATIVE_LAUNCH = 95, CLUSTER_LAUNCH = 120 };
-/* CUlaunchAttributeID */
-enum {
-  IGNORE,
-  ACCESS_POLICY_WINDOW,
-  COOPERATIVE,
-  SYNCHRONIZATION_POLICY,
-  CLUSTER_DIMENSION,
-  CLUSTER_SCHEDULING_POLICY,
-  PROGRAMMATIC_SERIALIZATION,
-  PROGRAMMATIC_EVENT,
-  PRIORITY,
-  MEM_SYNC_DOMAIN_MAP,
-  MEM_SYNC_DOMAIN,
-  PREFERRED_CLUSTER_DIMENSION,
-  COMPLETION_EVENT,
-  DEVICE_UPDATABLE_NODE,
-  PREFERRED_CARVEOUT,
-  LAST_ATTRIBUTE = 16,
-};
-enum { SCHEDULING_POLICIES = 3, SYNC_POLICIES = 5, SYNC_DOMAINS = 2 };
-
 static int device_has(int attribute) {
   int value = 0;
   cl_device_attribute(attribute, &value);
@@ -54,8 +31,6 @@ static CUresult check_resources(const LaunchConfig *config, const Function *func
   return config->shared > (unsigned)function->max_dynamic_shared ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-enum { EXTRA_END, EXTRA_POINTER, EXTRA_SIZE };
-
 size_t cl_parameter_bytes(const Function *function) {
   size_t end = 0;
   for (size_t at = 0; at < function->parameter_count; at++) {
@@ -69,9 +44,9 @@ size_t cl_parameter_bytes(const Function *function) {
 static CUresult check_buffer(void *const *extra, size_t needed) {
   const void *buffer = NULL;
   size_t size = 0;
-  for (; extra && (uintptr_t)*extra != EXTRA_END; extra += 2) {
-    if ((uintptr_t)*extra == EXTRA_POINTER) buffer = extra[1];
-    else if ((uintptr_t)*extra == EXTRA_SIZE && extra[1]) memcpy(&size, extra[1], sizeof size);
+  for (; extra && (uintptr_t)*extra != CU_LAUNCH_PARAM_END_AS_INT; extra += 2) {
+    if ((uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT) buffer = extra[1];
+    else if ((uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT && extra[1]) memcpy(&size, extra[1], sizeof size);
     else return CUDA_ERROR_INVALID_VALUE;
   }
   return needed && (!buffer || size < needed) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -89,16 +64,17 @@ static CUresult check_cluster(const LaunchConfig *config, const Function *functi
   unsigned sizes[3];
   if (!cl_cluster_of(config, function, sizes))
     return function->explicit_cluster ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
-  if (!device_has(CLUSTER_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!device_has(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
   return cl_clusters_fit(sizes, config->grid, function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
 static CUresult check_cooperative(const LaunchConfig *config, const Function *function) {
-  if (!device_has(COOPERATIVE_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!device_has(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)) return CUDA_ERROR_NOT_SUPPORTED;
   KernelNeeds needs = cl_needs(function);
   int threads = (int)(config->block[0] * config->block[1] * config->block[2]);
   unsigned long long blocks = cl_grid_blocks(config->grid);
-  int resident = cl_blocks_per_multiprocessor(&needs, threads, config->shared) * device_has(MULTIPROCESSORS);
+  int resident = cl_blocks_per_multiprocessor(&needs, threads, config->shared) *
+                 device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   return blocks > (unsigned)resident ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
@@ -106,16 +82,25 @@ static CUresult check_attribute(const LaunchAttribute *attribute) {
   int number = attribute->value.number;
   bool valid = true;
   switch (attribute->id) {
-    case SYNCHRONIZATION_POLICY: valid = number > 0 && number < SYNC_POLICIES; break;
-    case CLUSTER_SCHEDULING_POLICY: valid = number >= 0 && number < SCHEDULING_POLICIES; break;
-    case COOPERATIVE:
-    case PROGRAMMATIC_SERIALIZATION: valid = number == 0 || number == 1; break;
-    case PROGRAMMATIC_EVENT:
-    case COMPLETION_EVENT: return attribute->value.event.event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-    case MEM_SYNC_DOMAIN: valid = number >= 0 && number < SYNC_DOMAINS; break;
-    case DEVICE_UPDATABLE_NODE: valid = number == 0; break; /* for nodes of graphs only */
-    case PREFERRED_CARVEOUT: valid = number >= -1 && number <= 100; break;
-    default: valid = attribute->id >= IGNORE && attribute->id <= LAST_ATTRIBUTE;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      valid = number >= CU_SYNC_POLICY_AUTO && number <= CU_SYNC_POLICY_BLOCKING_SYNC;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      valid = number >= CU_CLUSTER_SCHEDULING_POLICY_DEFAULT && number <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: valid = number == 0 || number == 1; break;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return attribute->value.event.event ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      valid = number == CU_LAUNCH_MEM_SYNC_DOMAIN_DEFAULT || number == CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE: valid = number == 0; break; /* for nodes of graphs only */
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: valid = number >= -1 && number <= 100; break;
+    default:
+      valid = attribute->id >= CU_LAUNCH_ATTRIBUTE_IGNORE &&
+              attribute->id <= CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING;
   }
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -126,7 +111,8 @@ static CUresult check_attributes(const LaunchConfig *config, bool *cooperative) 
   for (unsigned at = 0; at < config->count; at++) {
     CUresult result = check_attribute(&config->attributes[at]);
     if (result) return result;
-    if (config->attributes[at].id == COOPERATIVE) *cooperative = config->attributes[at].value.number;
+    if (config->attributes[at].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+      *cooperative = config->attributes[at].value.number;
   }
   return CUDA_SUCCESS;
 }
@@ -194,7 +180,7 @@ EXPORTED(cuLaunchKernel,
          launch(line, &(LaunchConfig){{gx, gy, gz}, {bx, by, bz}, shared, stream, NULL, 0}, function, parameters,
                 extra))
 
-static const LaunchAttribute cooperatively = {.id = COOPERATIVE, .value.number = 1};
+static const LaunchAttribute cooperatively = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.number = 1};
 EXPORTED(cuLaunchCooperativeKernel,
          (Function *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
           unsigned shared, void *stream, void **parameters),

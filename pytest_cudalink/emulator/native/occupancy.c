@@ -7,12 +7,6 @@
 #include "contexts.h"
 #include "devices.h"
 
-/* CUdevice_attribute */
-enum { MAX_THREADS_PER_BLOCK = 1, MAX_BLOCK_X = 2, MAX_GRID_X = 5, WARP_SIZE = 10, MULTIPROCESSORS = 16 };
-enum { CLUSTER_LAUNCH = 120 };
-enum { CLUSTER_DIMENSION = 4 };        /* CUlaunchAttributeID */
-enum { DISABLE_CACHING_OVERRIDE = 1 }; /* CUoccupancy_flags */
-
 /* Copies a function, so that it is not read while another thread unloads its module. Its pointers must not be followed.
    A kernel that has no code for the device answers what its loading answers. */
 static CUresult read_function(const void *handle, Function *known) {
@@ -51,7 +45,7 @@ static CUresult asked(bool valid, const void *handle, KernelNeeds *needs) {
 
 static CUresult active_blocks(int *blocks, const void *function, int threads, size_t shared, unsigned flags) {
   KernelNeeds needs;
-  CUresult result = asked(blocks && flags <= DISABLE_CACHING_OVERRIDE, function, &needs);
+  CUresult result = asked(blocks && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, function, &needs);
   if (result) return result;
   if (threads <= 0) return CUDA_ERROR_INVALID_VALUE;
   *blocks = cl_blocks_per_multiprocessor(&needs, threads, shared);
@@ -81,21 +75,21 @@ static unsigned long long volume(const unsigned sizes[3], int first_limit) {
   return product;
 }
 
-unsigned long long cl_grid_blocks(const unsigned sizes[3]) { return volume(sizes, MAX_GRID_X); }
+unsigned long long cl_grid_blocks(const unsigned sizes[3]) { return volume(sizes, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X); }
 
 unsigned cl_block_threads(const unsigned sizes[3]) {
-  unsigned long long threads = volume(sizes, MAX_BLOCK_X);
-  return threads > (unsigned)device_has(MAX_THREADS_PER_BLOCK) ? 0 : (unsigned)threads;
+  unsigned long long threads = volume(sizes, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X);
+  return threads > (unsigned)device_has(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK) ? 0 : (unsigned)threads;
 }
 
 /* Tries every size of a block, the largest first; the callback is called without a lock. */
 static CUresult potential_block(int *grid, int *block, const void *function, SharedOfBlock *shared_of, size_t shared,
                                 int limit, unsigned flags) {
   KernelNeeds needs;
-  CUresult result = asked(grid && block && flags <= DISABLE_CACHING_OVERRIDE, function, &needs);
+  CUresult result = asked(grid && block && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, function, &needs);
   if (result) return result;
   if (limit < 0) return CUDA_ERROR_INVALID_VALUE;
-  int warp = device_has(WARP_SIZE), most = device_has(MAX_THREADS_PER_BLOCK);
+  int warp = device_has(CU_DEVICE_ATTRIBUTE_WARP_SIZE), most = device_has(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (needs.max_threads < most) most = needs.max_threads;
   if (limit && limit < most) most = limit;
   int best = 0, best_block = 0, best_blocks = 0;
@@ -107,7 +101,7 @@ static CUresult potential_block(int *grid, int *block, const void *function, Sha
     best_block = threads;
     best_blocks = blocks;
   }
-  *grid = best_blocks * device_has(MULTIPROCESSORS);
+  *grid = best_blocks * device_has(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   *block = best_block;
   return CUDA_SUCCESS;
 }
@@ -134,7 +128,7 @@ EXPORTED(cuOccupancyAvailableDynamicSMemPerBlock, (size_t *bytes, Function *func
 bool cl_cluster_of(const LaunchConfig *config, const Function *function, unsigned sizes[3]) {
   for (int axis = 0; axis < 3; axis++) sizes[axis] = (unsigned)function->cluster[axis];
   for (unsigned at = 0; at < config->count; at++)
-    if (config->attributes[at].id == CLUSTER_DIMENSION)
+    if (config->attributes[at].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
       memcpy(sizes, config->attributes[at].value.dimensions, 3 * sizeof *sizes);
   return sizes[0] || sizes[1] || sizes[2];
 }
@@ -146,7 +140,8 @@ static CUresult asked_of_clusters(EventLine *line, const int *out, const void *h
   CUresult result = cl_check_context();
   if (!result) result = read_function(handle, function);
   if (result) return result;
-  if (!device_has(CLUSTER_LAUNCH)) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no clusters");
+  if (!device_has(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH))
+    return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "the device has no clusters");
   if (!cl_grid_blocks(config->grid) || !config->block[0] || !config->block[1] || !config->block[2])
     return CUDA_ERROR_INVALID_VALUE;
   KernelNeeds needs = cl_needs(function);

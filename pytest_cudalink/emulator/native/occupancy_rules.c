@@ -7,21 +7,6 @@
 #include "devices.h"
 #include "occupancy.inc" /* sharings */
 
-/* CUdevice_attribute */
-enum {
-  MAX_THREADS_PER_BLOCK = 1,
-  SHARED_PER_BLOCK = 8,
-  WARP_SIZE = 10,
-  REGISTERS_PER_BLOCK = 12,
-  MULTIPROCESSORS = 16,
-  THREADS_PER_MULTIPROCESSOR = 39,
-  SHARED_PER_MULTIPROCESSOR = 81,
-  REGISTERS_PER_MULTIPROCESSOR = 82,
-  SHARED_PER_BLOCK_OPTIN = 97,
-  BLOCKS_PER_MULTIPROCESSOR = 106,
-  RESERVED_SHARED = 111,
-};
-enum { PREFER_SHARED = 1, PREFER_L1 = 2, PREFER_EQUAL = 3 }; /* CUfunc_cache */
 enum { NO_PREFERENCE = -1, MOST_BLOCKS_OF_CLUSTERS = 8 };
 
 static int attribute(int number) {
@@ -56,37 +41,43 @@ static long long carve_out(long long bytes) {
 
 /* Shared memory of a multiprocessor as it was preferred for a kernel. */
 static long long preferred_shared(const KernelNeeds *needs) {
-  static const int percent_of[] = {NO_PREFERENCE, [PREFER_SHARED] = 100, [PREFER_L1] = 0, [PREFER_EQUAL] = 50};
+  static const int percent_of[] = {NO_PREFERENCE, [CU_FUNC_CACHE_PREFER_SHARED] = 100, [CU_FUNC_CACHE_PREFER_L1] = 0,
+                                   [CU_FUNC_CACHE_PREFER_EQUAL] = 50};
   int percent = needs->carveout == NO_PREFERENCE ? percent_of[needs->cache_config & 3] : needs->carveout;
-  long long all = attribute(SHARED_PER_MULTIPROCESSOR);
+  long long all = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
   return carve_out(percent == NO_PREFERENCE ? all : percent * all / 100);
 }
 
 /* Shared memory that one block may have, with what the driver reserves. */
 static long long block_limit(const KernelNeeds *needs) {
-  int reserved = attribute(RESERVED_SHARED), usual = attribute(SHARED_PER_BLOCK);
+  int reserved = attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK),
+      usual = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
   long long wanted = (long long)needs->shared + reserved + needs->max_dynamic_shared;
-  return reserved + (wanted > usual ? attribute(SHARED_PER_BLOCK_OPTIN) : usual);
+  return reserved + (wanted > usual ? attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN) : usual);
 }
 
-static int warps_of(int threads) { return (int)(rounded_up(threads, attribute(WARP_SIZE)) / attribute(WARP_SIZE)); }
+static int warps_of(int threads) {
+  return (int)(rounded_up(threads, attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE)) /
+               attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE));
+}
 
 static int registers_of_warp(int registers) {
-  return (int)rounded_up((long long)registers * attribute(WARP_SIZE), REGISTER_UNIT);
+  return (int)rounded_up((long long)registers * attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE), REGISTER_UNIT);
 }
 
 static int blocks_by_registers(int registers, int threads) {
   int of_warp = registers_of_warp(registers), warps = warps_of(threads);
   if (!of_warp) return INT_MAX;
   /* the hardware takes a block's warps as spread over all parts of the register file */
-  if (of_warp * rounded_up(warps, REGISTER_PARTS) > attribute(REGISTERS_PER_BLOCK)) return 0;
-  int of_part = attribute(REGISTERS_PER_MULTIPROCESSOR) / REGISTER_PARTS;
+  if (of_warp * rounded_up(warps, REGISTER_PARTS) > attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK)) return 0;
+  int of_part = attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR) / REGISTER_PARTS;
   return of_part / of_warp * REGISTER_PARTS / warps;
 }
 
 static int blocks_by_shared(const KernelNeeds *needs, size_t dynamic) {
-  long long fixed = (long long)needs->shared + attribute(RESERVED_SHARED);
-  long long usual = attribute(SHARED_PER_BLOCK) - needs->shared, most = needs->max_dynamic_shared;
+  long long fixed = (long long)needs->shared + attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+  long long usual = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK) - needs->shared,
+            most = needs->max_dynamic_shared;
   if ((long long)dynamic > (most > usual ? most : usual)) return 0;
   long long of_block = rounded_up(fixed + (long long)dynamic, sharing()->shared_unit);
   if (of_block > block_limit(needs)) return 0;
@@ -97,9 +88,10 @@ static int blocks_by_shared(const KernelNeeds *needs, size_t dynamic) {
 }
 
 int cl_blocks_per_multiprocessor(const KernelNeeds *needs, int threads, size_t dynamic_shared) {
-  if (threads > attribute(MAX_THREADS_PER_BLOCK)) return 0;
-  int blocks = attribute(THREADS_PER_MULTIPROCESSOR) / attribute(WARP_SIZE) / warps_of(threads);
-  blocks = least(blocks, attribute(BLOCKS_PER_MULTIPROCESSOR));
+  if (threads > attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)) return 0;
+  int blocks = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) /
+               attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE) / warps_of(threads);
+  blocks = least(blocks, attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR));
   blocks = least(blocks, blocks_by_registers(needs->registers, threads));
   return least(blocks, blocks_by_shared(needs, dynamic_shared));
 }
@@ -110,7 +102,8 @@ bool cl_shared_available(const KernelNeeds *needs, int blocks, int threads, size
   long long capacity = preferred_shared(needs);
   if (!capacity) capacity = carve_out(1);
   if (blocks == 1)
-    capacity = limit - attribute(RESERVED_SHARED); /* a single block may have all, whatever was preferred */
+    capacity = limit - attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK); /* a single block may have all,
+                                                                                           whatever was preferred */
   long long of_block = capacity / blocks / unit * unit;
   if (of_block > limit) of_block = limit;
   long long dynamic = of_block - needs->shared;
@@ -120,16 +113,16 @@ bool cl_shared_available(const KernelNeeds *needs, int blocks, int threads, size
 }
 
 int cl_threads_with_registers(int registers) {
-  int most = attribute(MAX_THREADS_PER_BLOCK), of_warp = registers_of_warp(registers);
+  int most = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK), of_warp = registers_of_warp(registers);
   if (!of_warp) return most;
-  int warps = attribute(REGISTERS_PER_BLOCK) / of_warp / REGISTER_PARTS * REGISTER_PARTS;
-  return least(most, warps * attribute(WARP_SIZE));
+  int warps = attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK) / of_warp / REGISTER_PARTS * REGISTER_PARTS;
+  return least(most, warps * attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE));
 }
 
 /* Multiprocessors of one group, within which the blocks of a cluster must run. Of a device with another number of them
    than the recorded one, they are spread by pairs over its groups of clusters. */
 static int group_size(const struct sharing *of, int group) {
-  int all = attribute(MULTIPROCESSORS), recorded = 0, large = 0;
+  int all = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), recorded = 0, large = 0;
   for (const int *one = of->cluster_groups; *one; one++) {
     recorded += *one;
     large += *one > 2;

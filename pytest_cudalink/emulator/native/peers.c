@@ -4,9 +4,6 @@
 #include "contexts.h"
 #include "devices.h"
 
-/* CUdevice_P2PAttribute */
-enum { PERFORMANCE_RANK = 1, ACCESS_SUPPORTED, NATIVE_ATOMICS, ARRAY_ACCESS, PARTIAL_NATIVE_ATOMICS };
-
 /* Whether a device may be allowed to use the memory of another one. */
 static int can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
 
@@ -15,8 +12,11 @@ static CUresult p2p_attribute(EventLine *line, int *value, int attribute, CUdevi
   if (!cl_is_device(from)) return cl_no_device(line, from);
   if (!cl_is_device(to)) return cl_no_device(line, to);
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
-  if (attribute < PERFORMANCE_RANK || attribute > PARTIAL_NATIVE_ATOMICS) return CUDA_ERROR_INVALID_VALUE;
-  bool no = attribute == PERFORMANCE_RANK || attribute == PARTIAL_NATIVE_ATOMICS;
+  if (attribute < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+      attribute > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
+    return CUDA_ERROR_INVALID_VALUE;
+  bool no = attribute == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ||
+            attribute == CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED;
   *value = no ? 0 : can_access_peer(from, to);
   return CUDA_SUCCESS;
 }
@@ -25,8 +25,11 @@ EXPORTED(cuDeviceGetP2PAttribute, (int *value, int attribute, CUdevice from, CUd
 
 /* -- atomic operations on memory of the host or of a peer -- */
 
-/* CUatomicOperation; CUatomicOperationCapability */
-enum { OPERATIONS = 13, SIGNED = 1, UNSIGNED = 2, REDUCTION = 4, SCALAR_32 = 8, SCALAR_64 = 16 };
+/* Additions, minima and maxima of numbers with a sign and without one, of both sizes. */
+enum {
+  ALL_SCALARS = CU_ATOMIC_CAPABILITY_SIGNED | CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_REDUCTION |
+  CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64
+};
 
 static bool has_operations(const unsigned *capabilities, const int *operations, unsigned count) {
   return capabilities && operations && count;
@@ -34,7 +37,7 @@ static bool has_operations(const unsigned *capabilities, const int *operations, 
 
 static CUresult check_operations(const int *operations, unsigned count) {
   for (unsigned at = 0; at < count; at++)
-    if (operations[at] < 0 || operations[at] >= OPERATIONS) return CUDA_ERROR_INVALID_VALUE;
+    if (operations[at] < 0 || operations[at] >= CU_ATOMIC_OPERATION_MAX) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -59,7 +62,7 @@ static CUresult peer_atomics(EventLine *line, unsigned *capabilities, const int 
   if (from == to) return CUDA_ERROR_INVALID_DEVICE;
   CUresult result = check_operations(operations, count);
   if (result) return result;
-  for (unsigned at = 0; at < count; at++) capabilities[at] = SIGNED | UNSIGNED | REDUCTION | SCALAR_32 | SCALAR_64;
+  for (unsigned at = 0; at < count; at++) capabilities[at] = ALL_SCALARS;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetP2PAtomicCapabilities,

@@ -10,6 +10,7 @@
 #include "config.h"
 
 #include "devices.inc" /* device_profiles, base_attributes */
+#include "enums.inc"
 
 static const struct device_profile *chosen = &device_profiles[0];
 static size_t memory;
@@ -63,11 +64,9 @@ static bool look_up(const struct attribute *table, int number, int *value) {
   return false;
 }
 
-enum { PCI_BUS_ID = 33, PCI_DEVICE_ID = 34, COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76 };
-
 bool cl_profile_attribute(int attribute, int *value) {
-  if (attribute == COMPUTE_CAPABILITY_MAJOR) *value = profile()->arch / 10;
-  else if (attribute == COMPUTE_CAPABILITY_MINOR) *value = profile()->arch % 10;
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *value = profile()->arch / 10;
+  else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) *value = profile()->arch % 10;
   else return look_up(profile()->attributes, attribute, value) || look_up(base_attributes, attribute, value);
   return true;
 }

@@ -11,13 +11,8 @@
 #include "devices.h"
 
 enum { MOST_DIMENSIONS = 5, ENCODED = 0x6c646e6b };
-enum { TENSOR_MAP_ACCESS = 127 };                         /* CUdevice_attribute */
-enum { FIRST_ARCH_WITH_PACKED_TYPES = 100 };              /* and with im2col of wide rows */
-enum { NOT_INTERLEAVED, INTERLEAVED_16, INTERLEAVED_32 }; /* CUtensorMapInterleave */
-enum { NO_SWIZZLE, SWIZZLE_32, SWIZZLE_64, SWIZZLE_128, SWIZZLE_ATOM_32, SWIZZLE_ATOM_32_FLIP, SWIZZLE_ATOM_64 };
-enum { PROMOTIONS = 4, FILLS = 2, WIDE_MODES = 2 };
-/* CUtensorMapDataType */
-enum { FLOAT_16 = 6, TENSOR_FLOAT_FTZ = 12, PACKED_4_ALIGN_8, PACKED_4_ALIGN_16, PACKED_6_ALIGN_16, DATA_TYPES };
+enum { FIRST_ARCH_WITH_PACKED_TYPES = 100 }; /* and with im2col of wide rows */
+enum { DATA_TYPES = CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B + 1 };
 static const unsigned char bytes_of_type[DATA_TYPES] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
 
 typedef enum { TILED, IM2COL, IM2COL_WIDE } Kind;
@@ -44,29 +39,38 @@ typedef struct {
 
 _Static_assert(sizeof(Encoded) <= 128, "CUtensorMap");
 
-static bool wide_packed(int type) { return type == PACKED_4_ALIGN_16 || type == PACKED_6_ALIGN_16; }
+static bool wide_packed(int type) {
+  return type == CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B || type == CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B;
+}
 
-static bool is_float(int type) { return type >= FLOAT_16 && type <= TENSOR_FLOAT_FTZ; }
+static bool is_float(int type) {
+  return type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 && type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ;
+}
 
 static bool valid_address(uint64_t address, int type, int interleave) {
-  return address % (interleave == INTERLEAVED_32 || wide_packed(type) ? 32 : 16) == 0;
+  return address % (interleave == CU_TENSOR_MAP_INTERLEAVE_32B || wide_packed(type) ? 32 : 16) == 0;
 }
 
 static bool valid_modes(const Map *map) {
   if (map->type < 0 || map->type >= DATA_TYPES) return false;
-  if (map->type >= PACKED_4_ALIGN_8 && cl_config()->arch < FIRST_ARCH_WITH_PACKED_TYPES) return false;
-  if (map->interleave < NOT_INTERLEAVED || map->interleave > INTERLEAVED_32) return false;
-  if (map->swizzle < NO_SWIZZLE || map->swizzle > SWIZZLE_ATOM_64) return false;
-  if (map->promotion < 0 || map->promotion >= PROMOTIONS || map->fill < 0 || map->fill >= FILLS) return false;
+  if (map->type >= CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B && cl_config()->arch < FIRST_ARCH_WITH_PACKED_TYPES)
+    return false;
+  if (map->interleave < CU_TENSOR_MAP_INTERLEAVE_NONE || map->interleave > CU_TENSOR_MAP_INTERLEAVE_32B) return false;
+  if (map->swizzle < CU_TENSOR_MAP_SWIZZLE_NONE || map->swizzle > CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B) return false;
+  if (map->promotion < CU_TENSOR_MAP_L2_PROMOTION_NONE || map->promotion > CU_TENSOR_MAP_L2_PROMOTION_L2_256B ||
+      map->fill < CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE || map->fill > CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA)
+    return false;
   if (map->fill && !is_float(map->type)) return false;
-  if (map->type == PACKED_6_ALIGN_16 && map->interleave) return false;
-  if (wide_packed(map->type) && (map->swizzle == SWIZZLE_32 || map->swizzle == SWIZZLE_64)) return false;
+  if (map->type == CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B && map->interleave) return false;
+  if (wide_packed(map->type) &&
+      (map->swizzle == CU_TENSOR_MAP_SWIZZLE_32B || map->swizzle == CU_TENSOR_MAP_SWIZZLE_64B))
+    return false;
   return true;
 }
 
 static bool valid_extents(const Map *map) {
-  uint64_t unit = wide_packed(map->type) ? 128 : map->type == PACKED_4_ALIGN_8 ? 2 : 1;
-  uint64_t stride_unit = map->interleave == INTERLEAVED_32 || wide_packed(map->type) ? 32 : 16;
+  uint64_t unit = wide_packed(map->type) ? 128 : map->type == CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B ? 2 : 1;
+  uint64_t stride_unit = map->interleave == CU_TENSOR_MAP_INTERLEAVE_32B || wide_packed(map->type) ? 32 : 16;
   if (map->extents[0] % unit) return false;
   for (unsigned at = 0; at < map->rank; at++) {
     if (!map->extents[at] || map->extents[at] > (uint64_t)1 << 32) return false;
@@ -81,13 +85,14 @@ static bool valid_extents(const Map *map) {
 static bool valid_row(const Map *map, uint64_t elements) {
   static const unsigned span[] = {0, 32, 64, 128, 128, 128, 128};
   if (wide_packed(map->type)) return elements == 128;
-  uint64_t bytes = map->type == PACKED_4_ALIGN_8 ? elements / 2 : elements * bytes_of_type[map->type];
+  uint64_t bytes =
+      map->type == CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B ? elements / 2 : elements * bytes_of_type[map->type];
   return bytes % 16 == 0 && (map->interleave || !map->swizzle || bytes <= span[map->swizzle]);
 }
 
 static CUresult check(EventLine *line, const void *out, const Map *map) {
   int supported = 0;
-  cl_device_attribute(TENSOR_MAP_ACCESS, &supported);
+  cl_device_attribute(CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED, &supported);
   if (!out) return CUDA_ERROR_INVALID_VALUE; /* cuda.core's maps are not aligned to 64 bytes, as documented */
   CUresult result = cl_check_context();
   if (result) return result;
@@ -180,7 +185,8 @@ EXPORTED(cuTensorMapEncodeIm2col,
 
 static CUresult encode_wide(EventLine *line, void *out, const Map *map, int lower, int upper, unsigned channels,
                             unsigned pixels, int mode) {
-  if (mode < 0 || mode >= WIDE_MODES) return CUDA_ERROR_INVALID_VALUE;
+  if (mode < CU_TENSOR_MAP_IM2COL_WIDE_MODE_W || mode > CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128)
+    return CUDA_ERROR_INVALID_VALUE;
   return encode_im2col(line, out, map, &lower, &upper, channels, mode ? 1 : pixels);
 }
 EXPORTED(cuTensorMapEncodeIm2colWide,

@@ -11,8 +11,7 @@
 #include "handles.h"
 #include "locks.h"
 
-enum { AXES = 3, CLAMP = 1, FILTER_MODES = 2, NO_OVERRIDE = 2, REFERENCE_FLAGS = 0x7f };
-enum { PITCH_ALIGNMENT = 51, LINEAR_WIDTH = 69, PITCHED_WIDTH = 70, PITCHED_HEIGHT = 71 }; /* CUdevice_attribute */
+enum { AXES = 3, NO_OVERRIDE = 2, REFERENCE_FLAGS = 0x7f };
 
 typedef enum { BOUND_NOTHING, BOUND_MEMORY, BOUND_ARRAY, BOUND_MIPMAP } Bound;
 
@@ -35,7 +34,10 @@ static CUresult create(Reference **out) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   Reference *made = cl_handle_make(sizeof *made, HANDLE_TEXTURE_REFERENCE);
-  if (made) *made = (Reference){.format = FORMAT_FLOAT, .channels = 1, .modes = {CLAMP, CLAMP, CLAMP}};
+  if (made)
+    *made = (Reference){.format = FORMAT_FLOAT,
+                        .channels = 1,
+                        .modes = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP}};
   pthread_mutex_unlock(&lock);
   if (!made) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = made;
@@ -82,7 +84,8 @@ EXPORTED(cuTexRefSetAddressMode, (Reference * reference, int axis, int mode),
          WITH(reference, is_axis(axis), reference->modes[axis] = mode))
 EXPORTED(cuTexRefSetFilterMode, (Reference * reference, int mode), WITH(reference, true, reference->filter = mode))
 EXPORTED(cuTexRefSetMipmapFilterMode, (Reference * reference, int mode),
-         WITH(reference, mode >= 0 && mode < FILTER_MODES, reference->mipmap_filter = mode))
+         WITH(reference, mode >= CU_TR_FILTER_MODE_POINT && mode <= CU_TR_FILTER_MODE_LINEAR,
+              reference->mipmap_filter = mode))
 EXPORTED(cuTexRefSetMipmapLevelBias, (Reference * reference, float bias), WITH(reference, true, reference->bias = bias))
 EXPORTED(cuTexRefSetMipmapLevelClamp, (Reference * reference, float least, float most),
          WITH(reference, true, (reference->levels[0] = least, reference->levels[1] = most)))
@@ -134,7 +137,8 @@ static CUresult bind_memory(Reference *reference, CUdeviceptr address) {
 static CUresult set_address(size_t *offset, Reference *reference, CUdeviceptr address, size_t bytes) {
   if (!hold(reference)) return CUDA_ERROR_INVALID_HANDLE;
   size_t element = cl_element_size(reference->format, (unsigned)reference->channels);
-  if (element && bytes / element > device_has(LINEAR_WIDTH)) return let_go(CUDA_ERROR_INVALID_VALUE);
+  if (element && bytes / element > device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH))
+    return let_go(CUDA_ERROR_INVALID_VALUE);
   if (offset) *offset = 0; /* every allocation is aligned enough */
   return bind_memory(reference, address);
 }
@@ -153,8 +157,9 @@ static CUresult set_rows(Reference *reference, const FlatDescriptor *rows, CUdev
   if (!rows) return let_go(CUDA_ERROR_INVALID_VALUE);
   uint32_t width = (uint32_t)rows->width; /* all that hardware looks at */
   size_t row = width * cl_element_size(rows->format, rows->channels);
-  if (width > device_has(PITCHED_WIDTH)) return let_go(CUDA_ERROR_INVALID_VALUE);
-  if (row > pitch || pitch % device_has(PITCH_ALIGNMENT) || rows->height > device_has(PITCHED_HEIGHT))
+  if (width > device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH)) return let_go(CUDA_ERROR_INVALID_VALUE);
+  if (row > pitch || pitch % device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) ||
+      rows->height > device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT))
     return let_go(CUDA_ERROR_INVALID_VALUE);
   reference->format = rows->format;
   reference->channels = (int)rows->channels;

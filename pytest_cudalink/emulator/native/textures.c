@@ -12,19 +12,7 @@
 #include "locks.h"
 #include "memory.h"
 
-enum { OF_ARRAY, OF_MIPMAP, OF_LINEAR, OF_PITCHED, RESOURCE_TYPES }; /* CUresourcetype */
-enum { ADDRESS_MODES = 4, FILTER_MODES = 2, VIEW_FORMATS = 0x23, FIRST_BLOCK_VIEW = 0x15 };
-/* CU_TRSF_* */
-enum { SEAMLESS_CUBEMAP = 0x40, TEXTURE_FLAGS = 0x7f };
-/* CUdevice_attribute */
-enum {
-  ALIGNMENT = 14,
-  PITCH_ALIGNMENT = 51,
-  LINEAR_WIDTH = 69,
-  PITCHED_WIDTH = 70,
-  PITCHED_HEIGHT = 71,
-  PITCHED_PITCH = 72
-};
+enum { FIRST_BLOCK_VIEW = 0x15, TEXTURE_FLAGS = 0x7f };
 
 typedef struct Object Object;
 struct Object {
@@ -73,43 +61,51 @@ static size_t element_of_memory(const Resource *resource) {
 static CUresult check_memory(const Resource *resource) {
   size_t element = element_of_memory(resource), width = resource->of.memory.width;
   CUdeviceptr address = resource->of.memory.address;
-  if (!element || !address || address % device_has(ALIGNMENT) || !width) return CUDA_ERROR_INVALID_VALUE;
-  if (resource->type == OF_LINEAR)
-    return width / element > device_has(LINEAR_WIDTH) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  if (!element || !address || address % device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) || !width)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (resource->type == CU_RESOURCE_TYPE_LINEAR)
+    return width / element > device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) ? CUDA_ERROR_INVALID_VALUE
+                                                                                            : CUDA_SUCCESS;
   size_t height = resource->of.memory.height, pitch = resource->of.memory.pitch; /* rows may overlap */
-  bool fits = height && width <= device_has(PITCHED_WIDTH) && height <= device_has(PITCHED_HEIGHT) &&
-              pitch <= device_has(PITCHED_PITCH) && pitch % device_has(PITCH_ALIGNMENT) == 0;
+  bool fits = height && width <= device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) &&
+              height <= device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) &&
+              pitch <= device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) &&
+              pitch % device_has(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) == 0;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Reads the array behind a resource; the levels of one that is not mipmapped are 0. */
 static CUresult array_of(const Resource *resource, ArrayDescriptor *array, unsigned *levels) {
   *levels = 0;
-  bool found = resource->type == OF_ARRAY ? cl_array_descriptor(resource->of.array, array)
-                                          : cl_mipmap_descriptor(resource->of.array, array, levels);
+  bool found = resource->type == CU_RESOURCE_TYPE_ARRAY ? cl_array_descriptor(resource->of.array, array)
+                                                        : cl_mipmap_descriptor(resource->of.array, array, levels);
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* How many coordinates a texture has. */
 static int axes_of(const Resource *resource, const ArrayDescriptor *array) {
-  if (!array) return resource->type == OF_LINEAR ? 1 : 2;
+  if (!array) return resource->type == CU_RESOURCE_TYPE_LINEAR ? 1 : 2;
   bool layered = array->flags & ARRAY_LAYERED;
   return array->depth && !layered ? 3 : array->height ? 2 : 1;
 }
 
+static bool is_filter(int mode) { return mode == CU_TR_FILTER_MODE_POINT || mode == CU_TR_FILTER_MODE_LINEAR; }
+
 static CUresult check_sampling(const Sampling *sampling, const Resource *resource, const ArrayDescriptor *array) {
   for (int axis = 0; axis < axes_of(resource, array); axis++)
-    if (sampling->address_modes[axis] < 0 || sampling->address_modes[axis] >= ADDRESS_MODES)
+    if (sampling->address_modes[axis] < CU_TR_ADDRESS_MODE_WRAP ||
+        sampling->address_modes[axis] > CU_TR_ADDRESS_MODE_BORDER)
       return CUDA_ERROR_INVALID_VALUE;
-  if (sampling->filter < 0 || sampling->filter >= FILTER_MODES) return CUDA_ERROR_INVALID_VALUE;
-  if (sampling->mipmap_filter < 0 || sampling->mipmap_filter >= FILTER_MODES) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_filter(sampling->filter)) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_filter(sampling->mipmap_filter)) return CUDA_ERROR_INVALID_VALUE;
   if (sampling->flags & ~(unsigned)TEXTURE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
   bool cubemap = array && array->flags & ARRAY_CUBEMAP;
-  return sampling->flags & SEAMLESS_CUBEMAP && !cubemap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return sampling->flags & CU_TRSF_SEAMLESS_CUBEMAP && !cubemap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult check_view(const View *view, const ArrayDescriptor *array, unsigned levels) {
-  if (view->format < 0 || view->format >= VIEW_FORMATS) return CUDA_ERROR_INVALID_VALUE;
+  if (view->format < CU_RES_VIEW_FORMAT_NONE || view->format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7)
+    return CUDA_ERROR_INVALID_VALUE;
   size_t scale = view->format >= FIRST_BLOCK_VIEW && !cl_is_block_format(array->format) ? 4 : 1;
   if (scale > 1 && array->format != FORMAT_UINT32) return CUDA_ERROR_INVALID_VALUE;
   if (view->width != scale * array->width || view->height != scale * array->height || view->depth != array->depth)
@@ -145,14 +141,15 @@ static CUresult create_texture(EventLine *line, uint64_t *out, const Resource *r
   if (!out || !resource || !sampling) return CUDA_ERROR_INVALID_VALUE;
   Object object = {.kind = HANDLE_TEXTURE, .context = context, .resource = *resource, .sampling = *sampling};
   cl_event_int(line, "resource", resource->type);
-  if (resource->type < 0 || resource->type >= RESOURCE_TYPES || resource->flags) return CUDA_ERROR_INVALID_VALUE;
-  bool of_array = resource->type == OF_ARRAY || resource->type == OF_MIPMAP;
+  if (resource->type < CU_RESOURCE_TYPE_ARRAY || resource->type > CU_RESOURCE_TYPE_PITCH2D || resource->flags)
+    return CUDA_ERROR_INVALID_VALUE;
+  bool of_array = resource->type == CU_RESOURCE_TYPE_ARRAY || resource->type == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
   ArrayDescriptor array;
   unsigned levels = 0;
   result = of_array ? array_of(resource, &array, &levels) : check_memory(resource);
   if (!result) result = check_sampling(sampling, resource, of_array ? &array : NULL);
   if (!result && view && of_array) result = check_view(view, &array, levels); /* memory has no views: theirs are left */
-  if (!result && resource->type == OF_ARRAY) result = cl_check_array_context(resource->of.array);
+  if (!result && resource->type == CU_RESOURCE_TYPE_ARRAY) result = cl_check_array_context(resource->of.array);
   if (result) return result;
   object.has_view = view && of_array;
   if (object.has_view) object.view = *view;
@@ -169,7 +166,7 @@ static CUresult create_surface(uint64_t *out, const Resource *resource) {
   Object object = {.kind = HANDLE_SURFACE, .context = context, .resource = *resource};
   ArrayDescriptor array;
   unsigned levels;
-  if (resource->type != OF_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
+  if (resource->type != CU_RESOURCE_TYPE_ARRAY || resource->flags) return CUDA_ERROR_INVALID_VALUE;
   result = array_of(resource, &array, &levels);
   if (!result) result = cl_check_array_context(resource->of.array);
   return result ? result : keep(out, &object);
@@ -242,7 +239,7 @@ static CUresult linear_max_width(EventLine *line, size_t *elements, int format, 
   if (!cl_is_device(device)) return cl_no_device(line, device);
   /* the attribute is that of the widest elements, of 16 bytes */
   size_t times = 16 / cl_element_size(format, channels);
-  *elements = device_has(LINEAR_WIDTH) * (times > 4 ? 4 : times);
+  *elements = device_has(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH) * (times > 4 ? 4 : times);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetTexture1DLinearMaxWidth, (size_t *elements, int format, unsigned channels, CUdevice device),
