@@ -67,6 +67,8 @@ ok(code)
 ok(cuda.cuTexObjectGetResourceViewDesc(byref(view), one))
 assert (view.format, view.width, view.height) == (0x0c, 64, 32)
 assert texture(resources[0], None, View(0x0c, 63, 32, 0))[0] == 1
+assert texture(resources[0], None, View(0x18, 64, 32, 0))[0] == 0  # floats are not blocks …
+assert texture(resources[0], None, View(0x19, 64, 32, 0))[0] == 1  # … as those from BC1 on are
 assert texture(resources[0], None, View(0x0c, 64, 32, 0, 0, 1))[0] == 1
 assert texture(resources[1], None, View(0x0c, 64, 32, 0))[0] == 0  # memory has no views
 """

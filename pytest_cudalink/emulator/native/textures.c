@@ -12,7 +12,7 @@
 #include "locks.h"
 #include "memory.h"
 
-enum { FIRST_BLOCK_VIEW = 0x15, TEXTURE_FLAGS = 0x7f };
+enum { TEXTURE_FLAGS = 0x7f };
 
 typedef struct Object Object;
 struct Object {
@@ -106,7 +106,7 @@ static CUresult check_sampling(const Sampling *sampling, const Resource *resourc
 static CUresult check_view(const View *view, const ArrayDescriptor *array, unsigned levels) {
   if (view->format < CU_RES_VIEW_FORMAT_NONE || view->format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7)
     return CUDA_ERROR_INVALID_VALUE;
-  size_t scale = view->format >= FIRST_BLOCK_VIEW && !cl_is_block_format(array->format) ? 4 : 1;
+  size_t scale = view->format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && !cl_is_block_format(array->format) ? 4 : 1;
   if (scale > 1 && array->format != FORMAT_UINT32) return CUDA_ERROR_INVALID_VALUE;
   if (view->width != scale * array->width || view->height != scale * array->height || view->depth != array->depth)
     return CUDA_ERROR_INVALID_VALUE;
