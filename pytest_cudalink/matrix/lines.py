@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["Path", "line_of", "lines"]
 
@@ -27,14 +27,12 @@ def lines(text: str) -> dict[Path, int]:
             keys = _resolve(_keys(tomllib.loads(statement)), counts)
             counts[keys] = counts.get(keys, -1) + 1
             prefix = (*keys, counts[keys])
-            found.setdefault(keys, number)
         elif statement.lstrip().startswith("["):
             prefix = _resolve(_keys(tomllib.loads(statement)), counts)
         else:
             for keys in _leaves(tomllib.loads(statement)):
                 for length in range(1, len(keys) + 1):
                     found.setdefault((*prefix, *keys[:length]), number)
-            continue
         for length in range(1, len(prefix) + 1):
             found.setdefault(prefix[:length], number)
     return found
@@ -50,9 +48,6 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
     rest = text.split("\n")  # splitlines() also splits at characters that TOML allows in strings
     start = parsed = 0
     while start < len(rest):
-        if not rest[start].strip() or rest[start].lstrip().startswith("#"):
-            start += 1
-            continue
         end = start + 1
         while end < len(rest):
             if end == start + 1 or _CLOSING.search(rest[end - 1]):
@@ -78,12 +73,12 @@ def _whole(text: str) -> bool:
 def _keys(content: dict[str, object]) -> list[str]:
     """Return the keys of a header: one for each level."""
     keys = []
-    level: object = content
+    level: Any = content
     while level:
         if isinstance(level, dict):
             ((key, level),) = level.items()
             keys.append(key)
-        elif isinstance(level, list):
+        else:
             level = level[0]
     return keys
 

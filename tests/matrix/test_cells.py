@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import CellsError, lines, load_cells, select
-from pytest_cudalink.matrix.excludes import REASONS
+from pytest_cudalink.matrix import CellsError, load_cells, select
 from pytest_cudalink.matrix.keys import KEYS, CellValues
 from pytest_cudalink.matrix.schema import schema
 
@@ -255,19 +254,8 @@ def test_same_as(cells) -> None:
     )
 
 
-def test_every_reason_holds_somewhere(cells) -> None:
-    """Each reason is true of one cell and false of another."""
-    good = cells(
-        '[cells.plain]\nctk = "13.0"\n[cells.no-skew]\nctk = "13.0"\ndriver = "13.0"\n'
-        '[cells.driver-too-old]\nctk = "13.0"\ndriver = "12.9"\n[cells.nvjitlink-unusable]\nnvjitlink = "12.2"\n'
-        '[cells.other-soname]\nctk = "13.0"\nnvjitlink = "12.9"\n'
-        '[cells.bindings-major]\nctk = "13.0"\npackages = { cuda-bindings = "12.9.*" }\n'
-        '[cells.arch-unsupported]\nctk = "12.0"\narch = "sm_100"\n[cells.python-unsupported]\npython = "3.10"\n'
-    )
-    for name, (_, holds) in REASONS.items():
-        assert not holds(good["plain"])
-        if name != "no-wheels":  # the reader refuses such cells; the reason is for combinations
-            assert holds(good[name])
+def test_a_release_without_wheels_can_be_left_out(cells) -> None:
+    """The reader refuses it in a cell."""
     axes = '[axes.x]\nctk = ["12.6", "12.7"]\n[[axes.x.exclude]]\nctk = "12.7"\nbecause = "no-wheels"\n'
     assert list(cells(axes)) == ["ctk-12.6"]
 
@@ -396,46 +384,6 @@ def test_all_faults_at_once(cells) -> None:
     """A file with several faults gets all of them, in the order of the lines."""
     found = cells('[cells.a]\nctk = "9"\nx = 1\n[cells.b]\ngpu = 2\n')
     assert [one.partition(":")[0] for one in found] == ["2", "3", "5"]
-
-
-KEY = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), min_size=1, max_size=5)
-VALUE = st.one_of(
-    st.integers(-9, 9),
-    st.booleans(),
-    st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=9),
-    st.lists(st.text("a[]\n\"'#=", max_size=4), max_size=3),
-)
-TREE = st.recursive(
-    st.dictionaries(KEY, VALUE, max_size=3),
-    lambda inner: st.dictionaries(KEY, inner | VALUE | st.lists(inner, min_size=1, max_size=2), max_size=3),
-    max_leaves=8,
-)
-
-
-@pytest.mark.slow
-@given(TREE, st.booleans())
-def test_every_key_has_its_line(tree, multiline) -> None:
-    """On the line that is found for a key, the file names it."""
-    text = tomli_w.dumps(tree, multiline_strings=multiline)
-    written_lines = [*text.split("\n"), ""]
-    known = lines.lines(text)
-
-    def check(value, place) -> None:
-        if place and isinstance(place[-1], str):
-            # what is in an inline table of an array has the line of the array
-            assert place in known or any(isinstance(key, int) for key in place)
-            assert lines.line_of(known, place) is not None
-            if place in known and not isinstance(value, dict | list):
-                written = tomli_w.dumps({place[-1]: 0}).rpartition(" = ")[0]
-                assert written in written_lines[known[place] - 1], place
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                check(inner, (*place, key))
-        elif isinstance(value, list) and all(isinstance(one, dict) for one in value):
-            for number, inner in enumerate(value):
-                check(inner, (*place, number))
-
-    check(tomllib.loads(text), ())
 
 
 def test_each_field_is_a_key() -> None:
