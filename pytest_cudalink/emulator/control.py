@@ -63,6 +63,14 @@ _RULES = {
         "No call may use a CUlinkState after cuLinkDestroy, in any thread (CUDA Driver API).",
         "Make no call with a CUlinkState after its cuLinkDestroy.",
     ),
+    "asynchronous copy": (
+        "submitted",
+        (
+            "Host memory that an asynchronous copy reads or writes must live until the copy is done (CUDA Driver API, "
+            "API synchronization behavior)."
+        ),
+        "Keep host memory until its asynchronous copy is done: wait for the stream, or for an event behind the copy.",
+    ),
     "CUuserObject": (
         "given its last references",
         (

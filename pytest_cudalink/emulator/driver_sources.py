@@ -48,6 +48,7 @@ FLOORS = (
         "pools",
         "pool_attributes",
         "allocations",
+        "watched_copies",
         "host_memory",
     ),
     ("physical_memory", "virtual_memory", "multicast", "managed", "pointers", "ipc", "external_memory"),

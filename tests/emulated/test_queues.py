@@ -496,3 +496,59 @@ running.wait()
     )
     done = on_driver("13.0", "-c", program, fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+WATCHED = """
+from pytest_cudalink.emulator import control
+driver = control.attach(cuda)
+driver.start_watching()
+def submit(host):
+    ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(memory), c_void_p(host), c_size_t(64), apart))
+def told():
+    return [(one.rule, one.text.partition(": ")[2].partition("; ")[0], bool(one.history)) for one in driver.violations]
+"""
+
+
+def test_host_memory_that_dies_before_its_copy(gates: Check) -> None:
+    """It is a violation with both ends that host memory is unmapped, unregistered or freed under an unfinished copy."""
+    gates(
+        WATCHED
+        + """
+libc = CDLL(None)
+libc.mmap.restype = c_void_p
+mapped = libc.mmap(None, c_size_t(8192), 3, 0x22, -1, c_size_t(0))
+ok(cuda.cuMemHostRegister_v2(c_void_p(mapped), c_size_t(8192), 0))
+gate = Gate(apart)
+submit(mapped)
+libc.munmap(c_void_p(mapped), c_size_t(8192))
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+freed = "asynchronous copy: the memory was freed, noticed by the stream, when it came to the copy"
+assert told() == [("asynchronous copy", freed, True)], driver.violations
+assert "cuMemcpyHtoDAsync_v2" in driver.violations[0].history[0] and "submit" in str(driver.violations[0].history)
+for make, give in ((pinned, "cuMemFreeHost"), (pageable, "cuMemHostUnregister")):
+    host = make()
+    if make is pageable:
+        ok(cuda.cuMemHostRegister_v2(c_void_p(host), c_size_t(4096), 0))
+    gate = Gate(apart)
+    submit(host)
+    assert waits(gate, lambda: getattr(cuda, give)(c_uint64(host)))
+    assert told()[-1][1] == f"asynchronous copy: the memory was given up before, noticed by {give}"
+assert len(told()) == 3
+"""
+    )
+
+
+def test_host_memory_that_lives_long_enough(gates: Check) -> None:
+    """Nothing is said of memory that is freed behind its copy, nor of another one's."""
+    gates(
+        WATCHED
+        + """
+gate, host, other_host = Gate(apart), pinned(), pinned()
+submit(host)
+assert waits(gate, lambda: cuda.cuMemFreeHost(c_uint64(other_host)))
+ok(cuda.cuStreamSynchronize(apart))
+ok(cuda.cuMemFreeHost(c_uint64(host)))
+assert told() == []
+"""
+    )

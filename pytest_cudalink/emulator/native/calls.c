@@ -107,10 +107,14 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   return -1;
 }
 
+static _Thread_local Sym called;
+
+const char *cl_called(void) { return cl_symbols[called].name; }
+
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   int lost = cudalinkDeviceLost();
   cl_stream_form = cl_stream_form == ANNOUNCED ? PER_THREAD_DEFAULT : LEGACY_DEFAULT;
-  call->symbol = symbol;
+  call->symbol = called = symbol;
   call->error = errno;
   cl_event_begin(&call->line);
   CUresult refused = refusal(&call->line, symbol, needs_init, lost);

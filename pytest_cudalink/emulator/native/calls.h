@@ -18,6 +18,8 @@ typedef struct {
 
 /* Whether this thread is in a host function or a callback, where no context is current and asking for it is refused. */
 extern _Thread_local bool cl_in_host_function;
+/* The name of the function that this thread called last. */
+const char *cl_called(void);
 /* Begins a call; false if it must return call->result at once: an injected fault, a lost device, no cuInit. */
 bool cl_enter(Call *call, Sym symbol, bool needs_init);
 /* What NULL means as a stream in the current call. The forms of functions named `_ptsz` and `_ptds` set it to ANNOUNCED,

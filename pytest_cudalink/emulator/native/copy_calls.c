@@ -11,6 +11,7 @@
 #include "copies.h"
 #include "memory.h"
 #include "queues.h"
+#include "watched_copies.h"
 
 
 enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
@@ -205,6 +206,17 @@ static bool must_wait(const void *handle) {
   return busy;
 }
 
+/* The copy and the host's memory of it are watched until it is done. */
+static CUresult queue_box(const Box *box, const void *handle, Watch *watch) {
+  Stream *stream;
+  Work *work;
+  CUresult result = cl_stream_ready(handle, &stream);
+  if (!result) result = cl_queue(stream, &(NodeParameters){.type = NODE_COPY, .copy.box = *box}, false, &work);
+  if (result) return result;
+  work->watch = watch;
+  return CUDA_SUCCESS;
+}
+
 /* Copies a box at once if nothing is before it in a stream, else in its queue; the caller waits where
    data/emulator/synchronization.toml says so. `form`: of the function, with or without a stream. */
 static CUresult copy_in_order(const Box *box, const void *stream, int form) {
@@ -213,7 +225,10 @@ static CUresult copy_in_order(const Box *box, const void *stream, int form) {
   if (result) return result;
   int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
   if (waits == WAITS_STAGED && is_line(box)) return LOCKED(stage(box, stream));
-  if (waits == WAITS_STREAM) return submit_box(box, stream);
+  if (waits == WAITS_STREAM) {
+    Watch *watch = cl_watch_copy(box);
+    return LOCKED(queue_box(box, stream, watch));
+  }
   result = LOCKED(drain(stream));
   return result ? result : cl_copy_box(box);
 }

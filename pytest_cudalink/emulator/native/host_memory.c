@@ -3,6 +3,7 @@
 #include "contexts.h"
 #include "device_addresses.h"
 #include "memory.h"
+#include "watched_copies.h"
 
 /* CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_* */
 enum { IS_MAPPED = 2, ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 11 }; /* memory of a device can only be refused */
@@ -48,7 +49,12 @@ static CUresult mem_free_host(void *start) {
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuMemFreeHost, (void *start), mem_free_host(start))
+/* Looked at before the call waits for its context, which nobody promises. */
+static CUresult give_up(const void *start, const char *call) {
+  cl_check_given_up(start, call);
+  return CUDA_SUCCESS;
+}
+EXPORTED_CHECKED(cuMemFreeHost, (void *start), give_up(start, "cuMemFreeHost"), mem_free_host(start))
 
 static CUresult register_host(void *start, size_t size, unsigned flags) {
   if (!start) return CUDA_ERROR_INVALID_VALUE;
@@ -87,7 +93,7 @@ static CUresult mem_host_unregister(void *start) {
   cl_block_free(&taken);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuMemHostUnregister, (void *start), mem_host_unregister(start))
+EXPORTED_CHECKED(cuMemHostUnregister, (void *start), give_up(start, "cuMemHostUnregister"), mem_host_unregister(start))
 
 static CUresult mem_host_get_device_pointer(CUdeviceptr *address, void *start, unsigned flags) {
   if (!address) return CUDA_ERROR_INVALID_VALUE;

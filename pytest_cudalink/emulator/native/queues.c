@@ -25,10 +25,12 @@ static pthread_cond_t changed, wanted; /* a work is done; the engine has somethi
 
 static atomic_size_t pending_count;
 static WorkRunner *runner;
+static WatchEnd *watch_end;
 static _Thread_local bool is_engine;
 
 bool cl_any_pending(void) { return atomic_load_explicit(&pending_count, memory_order_acquire); }
 void cl_on_work(WorkRunner *given) { runner = given; }
+void cl_on_watch_end(WatchEnd *given) { watch_end = given; }
 
 static void make_conditions(void) {
   pthread_condattr_t attributes;
@@ -115,6 +117,7 @@ Work *cl_work_make(const NodeParameters *parameters, Context *context) {
 
 void cl_work_drop(Work *work) {
   cl_parameters_free(&work->parameters);
+  if (work->watch) watch_end(work->watch);
   free(work->staged);
   free(work->dependents);
   free(work);
@@ -155,6 +158,12 @@ bool cl_work_after_context(Work *work, const Context *context) {
   for (Work *other = pending; other; other = other->behind)
     if ((!context || other->context == context) && !cl_work_after(work, other)) return false;
   return true;
+}
+
+Work *cl_find_pending(bool (*is)(const Work *work, const void *data), const void *data) {
+  Work *work = pending;
+  while (work && !is(work, data)) work = work->behind;
+  return work;
 }
 
 bool cl_is_busy(const Stream *stream, bool alone) {

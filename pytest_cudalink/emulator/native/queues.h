@@ -13,6 +13,8 @@
 /* Kinds of work besides those of nodes, as `parameters.type`. */
 enum { WORK_CALLBACK = NODE_TYPES, WORK_FREE, WORK_KINDS };
 
+typedef struct Watch Watch;
+
 /* Submitted work. It is freed when it is done and nobody holds it. */
 typedef struct Work Work;
 struct Work {
@@ -21,6 +23,7 @@ struct Work {
   void *handle;      /* the stream as its caller named it, for a callback; the node, for memory of a graph */
   void (*callback)(Stream *, CUresult, void *);
   void *staged;      /* bytes of pageable memory that a copy reads */
+  Watch *watch;      /* on memory of the host; NULL: none */
   void (*end)(Work *); /* called when it is done, under the lock; NULL: nothing */
   Stream *last_of;   /* the stream that has nothing behind it; NULL: none */
   unsigned unmet;    /* works that must be done before; one more until it is started */
@@ -41,6 +44,9 @@ bool cl_any_pending(void);
    before main. */
 typedef CUresult WorkRunner(Work *work, bool locked);
 void cl_on_work(WorkRunner *runner);
+/* Frees the watch of a work. Likewise. */
+typedef void WatchEnd(Watch *watch);
+void cl_on_watch_end(WatchEnd *end);
 
 /* All of these under the lock of the streams. */
 
@@ -52,6 +58,8 @@ bool cl_work_after(Work *work, Work *earlier);
 bool cl_work_in_order(Work *work, const Stream *stream, bool alone);
 /* Has work wait for all that a context has pending; NULL: for all. */
 bool cl_work_after_context(Work *work, const Context *context);
+/* The first pending work that is what is looked for, or NULL. */
+Work *cl_find_pending(bool (*is)(const Work *work, const void *data), const void *data);
 /* Makes it the last of a stream. */
 void cl_work_append(Work *work, Stream *stream);
 /* Lets it go as soon as nothing is before it: by the caller if it can be done at once, else by the engine. */

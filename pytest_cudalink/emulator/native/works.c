@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "queues.h"
 #include "stream_operations.h"
+#include "watched_copies.h"
 
 static CUresult give(GraphMemory *memory) {
   if (!memory->live) return CUDA_ERROR_INVALID_VALUE;
@@ -18,7 +19,7 @@ static CUresult run(Work *work, bool locked) {
   const FillNode *fill = &parameters->fill;
   const HostNode *host = &parameters->host;
   switch (parameters->type) {
-    case NODE_COPY: return cl_run_box(&parameters->copy.box);
+    case NODE_COPY: return cl_check_watched(work) ? cl_run_box(&parameters->copy.box) : CUDA_SUCCESS;
     case NODE_FILL: return cl_run_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
     case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
     case WORK_CALLBACK: work->callback(work->handle, CUDA_SUCCESS, host->data); return CUDA_SUCCESS;

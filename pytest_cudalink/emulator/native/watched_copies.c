@@ -1,0 +1,114 @@
+/* The watch on host memory between an asynchronous copy and its completion. */
+#include "watched_copies.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "calls.h"
+#include "config.h"
+#include "memory.h"
+#include "safe_memory.h"
+#include "shared_memory.h"
+#include "violations.h"
+
+struct Watch {
+  uint64_t number;
+  const char *call;
+  Stack stack;
+  const char *start; /* the host's side */
+  size_t size;
+};
+
+static _Atomic uint64_t last_copy;
+
+/* Whether memory is still there: a byte of each page of it. */
+static bool is_there(const char *start, size_t size) {
+  char byte;
+  const uintptr_t page = cl_page_size();
+  for (const char *at = start; at < start + size; at = (const char *)(((uintptr_t)at / page + 1) * page))
+    if (!cl_read_safely(at, &byte, 1)) return false;
+  return true;
+}
+
+/* The bytes of the host on one side of a copy of one line; 0 if the side is not the host's. */
+static size_t host_bytes(const Side *side, const Box *box, const char **start) {
+  if (side->type == TYPE_ARRAY || box->height != 1 || box->depth != 1) return 0;
+  *start = side->type == TYPE_HOST ? (const char *)side->host : (const char *)(uintptr_t)side->device;
+  const Block *block = cl_block_lock((uintptr_t)*start);
+  bool pinned = block && block->place == ON_HOST;
+  cl_block_unlock();
+  *start += side->x;
+  return pinned ? box->width : 0;
+}
+
+Watch *cl_watch_copy(const Box *box) {
+  const char *start;
+  if (!cl_config()->lifetime) return NULL;
+  size_t size = host_bytes(&box->from, box, &start);
+  if (!size) size = host_bytes(&box->to, box, &start);
+  Watch *watch = size ? calloc(1, sizeof *watch) : NULL;
+  if (!watch) return NULL;
+  *watch = (Watch){.number = ++last_copy, .call = cl_called(), .start = start, .size = size};
+  cl_note_stack(&watch->stack);
+  return watch;
+}
+
+static void end(Watch *watch) {
+  if (watch) cl_free_stack(&watch->stack);
+  free(watch);
+}
+
+static void report(const Watch *watch, const char *what, const char *found, const char *call) {
+  char expected[96];
+  snprintf(expected, sizeof expected, "%zu bytes at %p until the copy is done", watch->size,
+           (const void *)watch->start);
+  cl_note_violation_of(&(Violation){
+      .kind = "copy",
+      .number = watch->number,
+      .rule = "asynchronous copy",
+      .what = what,
+      .call = call,
+      .expected = expected,
+      .found = found,
+      .fix = "Keep host memory until its asynchronous copy is done: wait for the stream, or for an event behind the copy.",
+      .maker = watch->call,
+      .made = &watch->stack,
+  });
+}
+
+bool cl_check_watched(const Work *work) {
+  const Watch *watch = work->watch;
+  if (!watch || is_there(watch->start, watch->size)) return true;
+  report(watch, "the memory was freed", "no memory there", "the stream, when it came to the copy");
+  cl_report_violations();
+  return false;
+}
+
+typedef struct {
+  const char *start;
+  size_t size;
+  const char *call;
+} GivenUp;
+
+/* Goes on to the next one. */
+static bool is_given_up(const Work *work, const void *data) {
+  const GivenUp *given = data;
+  const Watch *watch = work->watch;
+  if (watch && watch->start < given->start + given->size && given->start < watch->start + watch->size)
+    report(watch, "the memory was given up before", "an unfinished copy", given->call);
+  return false;
+}
+
+void cl_check_given_up(const void *start, const char *call) {
+  if (!cl_any_pending() || !cl_config()->lifetime || cl_in_host_function) return;
+  const Block *block = cl_block_lock((uintptr_t)start);
+  GivenUp given = {start, block && block->start == (uintptr_t)start ? block->size : 0, call};
+  cl_block_unlock();
+  if (!given.size) return;
+  cl_streams_lock();
+  cl_find_pending(is_given_up, &given);
+  cl_streams_unlock(CUDA_SUCCESS);
+  cl_report_violations();
+}
+
+__attribute__((constructor)) static void serve(void) { cl_on_watch_end(end); }

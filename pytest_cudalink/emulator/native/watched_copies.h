@@ -1,0 +1,18 @@
+/* The watch on host memory that a copy in a queue reads or writes: it must live until the copy is done. */
+#ifndef CUDALINK_WATCHED_COPIES_H
+#define CUDALINK_WATCHED_COPIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "queues.h"
+#include "stacks.h"
+
+/* Notes a copy that is submitted, before the lock of the streams is taken; nothing if memory is not checked. */
+Watch *cl_watch_copy(const Box *box);
+/* Looks at the memory when the turn of the work has come; false if there is none any more. */
+bool cl_check_watched(const Work *work);
+/* Looks for copies that are not done, of host memory that a function gives up. */
+void cl_check_given_up(const void *start, const char *call);
+
+#endif
