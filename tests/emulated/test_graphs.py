@@ -65,6 +65,7 @@ nothing = ((8, b""), (9, b""), (12, struct.pack("Q", context.value)))  # nodes t
 for kind, rest in nothing:
     parameters = create_string_buffer(struct.pack("i12x", kind) + rest, 256)
     ok(cuda.cuGraphAddNode_v2(byref(node), created(), None, None, c_size_t(0), parameters))
+assert cuda.cuGraphAddBatchMemOpNode(byref(node), graph, None, c_size_t(0), bytes(40)) == 1  # no context
 assert cuda.cuGraphMemsetNodeGetParams(one, None) == 1
 assert cuda.cuGraphHostNodeGetParams(one, create_string_buffer(16)) == 1
 kept = create_string_buffer(40)
@@ -108,7 +109,10 @@ assert content() == bytes([7] * 16)
 added = filled(clone)
 assert cuda.cuGraphExecUpdate_v2(executable, clone, info) == 910
 assert struct.unpack("QQQ", info.raw) == (2, 0, 0)
+assert cuda.cuGraphExecUpdate_v2(executable, clone, None) == 910
 ok(cuda.cuGraphDestroyNode(added))
+ok(cuda.cuGraphExecUpdate_v2(executable, clone, None))
+ok(cuda.cuGraphExecUpdate(executable, clone, None, None))
 found = c_void_p()
 ok(cuda.cuGraphNodeFindInClone(byref(found), two, clone))
 ok(cuda.cuGraphDestroyNode(found))
@@ -201,6 +205,10 @@ def add(parameters):
     return cuda.cuGraphAddNode_v2(byref(node), graph, None, None, c_size_t(0), parameters)
 for kind, size in ((0, 3), (1, 2), (2, 0), (3, 1)):
     assert add(conditional(kind, size, 1)) == 1
+nowhere = conditional(0, 1, 0)
+assert cuda.cuGraphAddNode_v2(byref(node), None, None, None, c_size_t(0), nowhere) == 1
+struct.pack_into("Q", nowhere, 40, 0)  # no context, which is looked at before the graph
+assert add(nowhere) == cuda.cuGraphAddNode_v2(byref(node), None, None, None, c_size_t(0), nowhere) == 201
 ok(cuda.cuGraphDestroy(graph))
 graph = created()
 chosen = conditional(0, 2, 0)

@@ -400,8 +400,9 @@ enum { STATUS_NONE, STATUS_ACTIVE, STATUS_INVALIDATED };
 
 static CUresult find_capture(const void *handle, Stream **stream, int *status) {
   CUresult result = in_context(handle);
-  if (!result) result = cl_stream_state(handle, stream);
   if (result) return result;
+  result = cl_stream_state(handle, stream);
+  if (result) return *stream ? CUDA_ERROR_INVALID_CONTEXT : result; /* whatever is current (measured) */
   if (cl_is_legacy(handle) && implicit()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const Capture *capture = (*stream)->capture;
   *status = !capture ? STATUS_NONE : capture->invalid ? STATUS_INVALIDATED : STATUS_ACTIVE;

@@ -256,7 +256,8 @@ static void exchange(Graph *old, Graph *fresh) {
 static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
   const Executable *executable = cl_executable(handle);
   Graph *graph = cl_graph(graph_handle);
-  if (!how) return CUDA_ERROR_INVALID_VALUE;
+  UpdateResult unwanted;
+  if (!how) how = &unwanted; /* (measured) */
   *how = (UpdateResult){.result = FAILED_UPDATE};
   if (!executable || !graph || graph->owner) return CUDA_ERROR_INVALID_VALUE;
   if (graphs_differ(executable->graph, graph, how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
@@ -271,11 +272,10 @@ EXPORTED(cuGraphExecUpdate_v2, (Executable * executable, Graph *graph, UpdateRes
          LOCKED(update(executable, graph, how)))
 
 static CUresult update_v1(void *executable, void *graph, Node **failed, int *result) {
-  if (!result) return CUDA_ERROR_INVALID_VALUE;
   UpdateResult how;
   CUresult answer = LOCKED(update(executable, graph, &how));
   if (failed) *failed = how.node;
-  *result = how.result;
+  if (result) *result = how.result;
   return answer;
 }
 EXPORTED(cuGraphExecUpdate, (Executable * executable, Graph *graph, Node **failed, int *result),

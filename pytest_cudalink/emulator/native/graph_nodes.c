@@ -76,7 +76,6 @@ static CUresult adopt_child(ChildNode *child, Graph *parent) {
 }
 
 static CUresult make_bodies(ConditionalNode *conditional, Graph *graph) {
-  if (!conditional->context) return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured) */
   if (!cl_handle_is((void *)(uintptr_t)conditional->handle, HANDLE_CONDITIONAL)) return CUDA_ERROR_INVALID_VALUE;
   const Conditional *condition = (const Conditional *)(uintptr_t)conditional->handle;
   if (condition->node || cl_graph_root(graph) != cl_graph_root(condition->graph)) return CUDA_ERROR_INVALID_VALUE;
@@ -153,7 +152,8 @@ static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
 static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) {
   bool unnamed = parameters->type == NODE_KERNEL && !parameters->kernel.function && !parameters->kernel.kernel;
   if (unnamed) return CUDA_ERROR_INVALID_HANDLE; /* before the graph (measured) */
-  if (!adding.out || (!adding.graph && parameters->type != NODE_CHILD)) return CUDA_ERROR_INVALID_VALUE;
+  bool graph_last = parameters->type == NODE_CHILD || parameters->type == NODE_CONDITIONAL; /* (measured) */
+  if (!adding.out || (!adding.graph && !graph_last)) return CUDA_ERROR_INVALID_VALUE;
   cl_event_int(line, "type", parameters->type);
   CUresult result = cl_parameters_prepare(parameters);
   if (result) return result;

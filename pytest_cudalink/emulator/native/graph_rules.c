@@ -17,7 +17,7 @@ static CUresult complete_context(Context **context) {
   Context *current = cl_context(&result);
   if (!*context) {
     *context = current;
-    return result == CUDA_ERROR_INVALID_CONTEXT ? CUDA_ERROR_INVALID_VALUE : result;
+    return result ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
   if (!cl_is_known_context(*context)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return (*context)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
@@ -44,6 +44,7 @@ static CUresult prepare_copy(CopyNode *copy) {
 }
 
 static CUresult prepare_fill(FillNode *fill) {
+  if (!fill->context && cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   CUresult result = complete_context(&fill->context);
   if (result) return result;
   if (fill->element != 1 && fill->element != 2 && fill->element != 4) return CUDA_ERROR_INVALID_VALUE;
@@ -73,6 +74,7 @@ CUresult cl_allocation_possible(const AllocateNode *allocate) {
 }
 
 static CUresult prepare_operations(OperationsNode *operations) {
+  if (!operations->context) return CUDA_ERROR_INVALID_VALUE; /* NULL is not the current one here (measured) */
   CUresult result = complete_context(&operations->context);
   if (result) return result;
   if (operations->flags) return CUDA_ERROR_INVALID_VALUE;
@@ -85,7 +87,8 @@ static CUresult prepare_conditional(ConditionalNode *conditional) {
   conditional->bodies = NULL; /* the caller's may be what another node owns */
   if (conditional->type < CONDITION_IF || conditional->type > CONDITION_SWITCH) return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->size || conditional->size > most[conditional->type]) return CUDA_ERROR_INVALID_VALUE;
-  return conditional->context ? complete_context(&conditional->context) : CUDA_SUCCESS;
+  if (!conditional->context) return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured) */
+  return complete_context(&conditional->context);
 }
 
 CUresult cl_parameters_prepare(NodeParameters *parameters) {

@@ -66,8 +66,14 @@ void cl_edge_remove(Edge *edge) {
 }
 
 static void remove_edges(const Node *node) {
-  while (node->into.first) cl_edge_remove(node->into.first);
-  while (node->out_of.first) cl_edge_remove(node->out_of.first);
+  for (Edge *edge = node->into.first, *next; edge; edge = next) {
+    next = edge->behind[EDGES_INTO];
+    cl_edge_remove(edge);
+  }
+  for (Edge *edge = node->out_of.first, *next; edge; edge = next) {
+    next = edge->behind[EDGES_OUT_OF];
+    cl_edge_remove(edge);
+  }
 }
 
 /* -- nodes -- */
@@ -238,7 +244,8 @@ static Graph *copy_outer(const Graph *graph, bool hidden) {
   Graph *copy = cl_graph_make(hidden);
   bool whole = copy;
   for (size_t at = 0; whole && at < graph->count; at++) whole = copy_node(copy, graph->nodes[at]);
-  for (const Edge *edge = graph->edges.first; whole && edge; edge = edge->behind[EDGES_OF_GRAPH])
+  /* without nodes there are no edges */
+  for (const Edge *edge = graph->edges.first; whole && copy->nodes && edge; edge = edge->behind[EDGES_OF_GRAPH])
     whole = cl_edge_add(copy->nodes[edge->from->place], copy->nodes[edge->to->place], edge->data);
   if (whole) whole = cl_user_objects_share(&copy->users, graph->users);
   if (!whole) {

@@ -37,6 +37,7 @@ static CUresult destroy_stream(void *handle) {
   if ((uintptr_t)handle <= PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
   Stream *stream = cl_stream(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->dead && cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_INVALID_CONTEXT;
   /* its context died, but is there again, as only a primary one can be (measured) */
   bool stale = stream->dead && !stream->context->dead;
   cl_capture_abandon(stream);
@@ -54,11 +55,10 @@ static CUresult find_event(void *handle, Event **event) {
   return (*event)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
-/* Events for other processes cannot be captured (measured). */
+/* Events for other processes cannot be captured, and the capture goes on (measured). */
 static CUresult refuse_interprocess(const Event *event, const Stream *stream) {
-  if (!stream->capture || !(event->flags & EVENT_INTERPROCESS)) return CUDA_SUCCESS;
-  stream->capture->invalid = true;
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  bool refused = stream->capture && event->flags & EVENT_INTERPROCESS;
+  return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
 static CUresult record_captured(Event *event, Stream *stream, bool external) {
