@@ -25,7 +25,6 @@ __all__ = [
     "exported",
     "first_wheel",
     "libraries",
-    "nodes",
     "release_of_wheel",
     "releases",
     "since",
@@ -53,7 +52,6 @@ class _Major(NamedTuple):
 
     distribution: str | None
     soname: str
-    nodes: tuple[str, ...]
     numbered: bool
     wheels: Mapping[CudaVersion, tuple[str, ...]]
     spans: Mapping[str, _Span]
@@ -79,15 +77,6 @@ def sonames(stem: str) -> dict[int, str]:
         If the library is unknown; so do all functions here.
     """
     return {major: one.soname for major, one in _majors(stem).items()}
-
-
-def nodes(stem: str, major: int) -> tuple[str, ...]:
-    """Return the names of the symbol versions of a library in its newest wheel, such as ``libnvJitLink.so.12``.
-
-    Empty for a library without versions: it satisfies a program that wants its symbols in any version.
-    """
-    one = _majors(stem).get(major)
-    return one.nodes if one else ()
 
 
 def distributions(stem: str) -> dict[int, str]:
@@ -219,7 +208,7 @@ def _major(data: dict[str, Any]) -> _Major:
     """Read one major of a file; its changes are those from wheel to wheel."""
     wheels = {CudaVersion.parse(release): tuple(versions) for release, versions in data["wheels"].items()}
     changes = {change["wheel"]: change for change in data["changes"]}
-    soname, found_nodes = "", ()
+    soname = ""
     first: dict[str, str] = {}
     begin: dict[str, CudaVersion] = {}
     end: dict[str, CudaVersion] = {}
@@ -229,7 +218,6 @@ def _major(data: dict[str, Any]) -> _Major:
         for version in versions:
             change = changes.pop(version, {})  # a wheel of two releases changes something in the first one
             soname = change.get("soname", soname)
-            found_nodes = change.get("nodes", found_nodes)
             for name in change.get("added", ()):
                 first.setdefault(name, version)
             present |= set(change.get("added", ()))
@@ -240,7 +228,7 @@ def _major(data: dict[str, Any]) -> _Major:
         for name in before - present:
             end[name] = release
     spans = {name: _Span(release, end.get(name), first[name]) for name, release in begin.items()}
-    return _Major(data["distribution"], soname, tuple(found_nodes), data["numbered"], wheels, MappingProxyType(spans))
+    return _Major(data["distribution"], soname, data["numbered"], wheels, MappingProxyType(spans))
 
 
 def _driver() -> dict[int, _Major]:
@@ -257,5 +245,5 @@ def _driver() -> dict[int, _Major]:
             name: _Span(max(release, known[0]), None, None) for name, release in first.items() if release <= known[-1]
         }
         wheels: dict[CudaVersion, tuple[str, ...]] = dict.fromkeys(known, ())
-        found[major] = _Major(None, _DRIVER_SONAME, (), numbered=False, wheels=wheels, spans=MappingProxyType(spans))
+        found[major] = _Major(None, _DRIVER_SONAME, numbered=False, wheels=wheels, spans=MappingProxyType(spans))
     return found

@@ -331,15 +331,6 @@ class DriverControl:
 
         return int(self._library.cudalinkLoseDevice(code_of(code)))
 
-    @property
-    def context_state(self) -> int:
-        """What the contexts of this process answer: a sticky error, 600 for work that never ends, or 0.
-
-        The question leaves no event. Work never ends while a fault lets every cuStreamQuery answer 600
-        (``cuStreamQuery:0=600``).
-        """
-        return int(self._library.cudalinkContextState())
-
     def end_error(self) -> None:
         """End an error that stays, which no call of a real driver does: contexts and memory are what they were."""
         self._library.cudalinkEndError()

@@ -36,9 +36,9 @@ def test_errors_that_stay(check) -> None:
             START
             + f"""
 driver.inject("cuStreamSynchronize", {code})
-assert driver.context_state == 0
+assert cuda.cudalinkContextState() == 0
 assert cuda.cuStreamSynchronize(None) == {code}
-assert driver.context_state == {code}
+assert cuda.cudalinkContextState() == {code}
 assert {{*({ANSWERING})}} == {{{code}}}
 assert {{*({SILENT})}} == {{0}}
 assert more.value == context.value and active.value
@@ -47,7 +47,7 @@ ok(cuda.cuDevicePrimaryCtxReset_v2(0))
 assert cuda.cuCtxSynchronize() == cuda.cuMemFree_v2(address) == cuda.cuStreamQuery(None) == 201
 assert cuda.cuCtxCreate_v2(byref(more), 0, 0) == {code}
 driver.{"clear" if code % 2 else "end_error"}()
-assert driver.context_state == 0
+assert cuda.cudalinkContextState() == 0
 ok(cuda.cuDevicePrimaryCtxReset_v2(0))
 """
             for code in STICKY_ERRORS
@@ -80,7 +80,7 @@ for code in (1, 2, 201, 400, 600, 701, 703, 709, 720, 999):
     driver.inject("cuStreamSynchronize", code)
     assert cuda.cuStreamSynchronize(None) == code
     ok(cuda.cuStreamSynchronize(None)), ok(cuda.cuMemFree_v2(address)), ok(cuda.cuMemAlloc_v2(byref(address), 16))
-    assert driver.context_state == 0
+    assert cuda.cudalinkContextState() == 0
 """
     )
 
@@ -92,12 +92,12 @@ def test_work_that_never_ends(check) -> None:
         + """
 count = driver.event_count()
 once = driver.inject("cuStreamQuery", 600)
-assert driver.context_state == 0
+assert cuda.cudalinkContextState() == 0
 driver.remove_fault(once)
 every = driver.inject("cuStreamQuery", 600, nth=0)
-assert driver.context_state == 600 and driver.event_count() == count
+assert cuda.cudalinkContextState() == 600 and driver.event_count() == count
 assert not driver.remove_fault(every)
-assert driver.context_state == 0
+assert cuda.cudalinkContextState() == 0
 """
     )
 
