@@ -140,9 +140,8 @@ def warnings(cells: Iterable[Cell], root: Path) -> list[str]:
     found: dict[str, list[str]] = {}
     for cell in cells:
         toolkit = version_of(cell.ctk)
-        if not cell.is_bare:
-            for text in _missing(cell, project):
-                found.setdefault(text, []).append(cell.name)
+        for text in _missing(cell, project):  # (a bare cell has no extras and no groups)
+            found.setdefault(text, []).append(cell.name)
         if toolkit is not None:
             for text in _contradicting(cell, toolkit.major, project):
                 found.setdefault(text, []).append(cell.name)
@@ -197,7 +196,7 @@ def _contradicting(cell: Cell, major: int, project: Project) -> Iterator[str]:
 
 
 def _with_major(name: str) -> str:
-    return re.sub(r"\d\d", MAJOR, name, count=1)
+    return re.sub(r"\d\d", MAJOR, name)
 
 
 def _read(lines: object) -> list[Requirement]:

@@ -65,6 +65,41 @@ def test_extras_and_groups_bring_others(warned, tmp_path) -> None:
     assert [one.where for one in requirements(cell, Project.read(tmp_path))] == ["group dev", "group more", "packages"]
 
 
+def test_a_project_as_far_as_its_file_says_it(tmp_path) -> None:
+    """What the file does not say is empty, and so is a project without the file."""
+    assert Project.read(tmp_path) == Project()
+    assert (Project().name, Project().requires_python) == ("", "")
+    file = tmp_path / "pyproject.toml"
+    file.write_text("[tool.x]\n[other]\n")
+    found = Project.read(tmp_path)
+    assert (found.name, found.requires_python, [*found.tables], [*found.tools]) == ("", "", ["tool", "other"], ["x"])
+    file.write_text('[project]\nname = "p"\nrequires-python = ">=3.11"\n')
+    found = Project.read(tmp_path)
+    assert (found.name, found.requires_python, found.tools) == ("p", ">=3.11", {}.keys())
+
+
+def test_extras_come_in_the_order_of_their_names(tmp_path, warned) -> None:
+    """So that an environment is the same in every run."""
+    names = "abcdefgh"
+    extras = "".join(f'{name} = ["of-{name}"]\n' for name in names)
+    project = f'[project]\nname = "p"\n[project.optional-dependencies]\nall = ["p[{",".join(names[::-1])}]"]\n{extras}'
+    warned('[cells.a]\nextras = ["all"]\n', project)
+    (cell,) = load_cells(tmp_path / "cells.toml")
+    assert [one.where for one in requirements(cell, Project.read(tmp_path))] == [f"extra {name}" for name in names]
+
+
+def test_a_file_without_a_project_lacks_no_extra(warned) -> None:
+    """It has settings of tools only, and its cells may install something else."""
+    assert warned('[cells.a]\nextras = ["test"]', "[tool.x]\n") == []
+
+
+def test_the_extras_of_a_requirement_are_named_in_order(warned) -> None:
+    """So that the output is the same in every run."""
+    names = ["ctk-12", "cu-12", "cu12", "cu12x", "cuda-12", "cuda12", "cuda12x"]
+    said = warned(f'[cells.a]\nctk = "13.0"\npackages = ["x[{",".join(names)}]"]')
+    assert [re.search(r"x\[([^]]+)\] ", line)[1] for line in said] == names
+
+
 @pytest.mark.parametrize(
     ("name", "major"),
     [("cu12", 12), ("CUDA13", 13), ("ctk-12", 12), ("cuda_12x", 12), ("cu", None), ("cu13-local", None)],
@@ -118,6 +153,7 @@ def test_each_cell_has_the_extra_of_its_toolkit(warned, tmp_path) -> None:
             OLD.format("a[cu12] (packages)", "a") + "write 'a[cu{major}]', which each cell fills in",
         ),
         ('extras = ["cu12"]', "optional-dependencies = { cu12 = [] }", OTHER),
+        ('groups = ["cu12"]', "[dependency-groups]\ncu12 = []", OTHER.replace("extras", "groups")),
         (
             'extras = ["test"]',
             "",
@@ -125,6 +161,12 @@ def test_each_cell_has_the_extra_of_its_toolkit(warned, tmp_path) -> None:
         ),
         ('groups = ["test"]', "", LACKS.format("dependency group", "can be installed", "dependency-groups", "groups")),
         ("", "dependencies = [\"a[cu12]; python_version < '3'\"]", ""),
+        ("", "dependencies = [\"a[cu12]; extra == 'x'\"]", ""),
+        (
+            "",
+            "dependencies = [\"a[cu12]; python_version > '3' and extra == ''\"]",
+            OLD.format("a[cu12] (dependencies of pyproject.toml)", "a") + MOVE.format("extras"),
+        ),
         ("", 'dependencies = ["a[cu13,fast]"]', ""),
         ('extras = ["cu13"]', 'dynamic = ["optional-dependencies"]', ""),
         ('extras = ["test"]\ninstall = "none"', "", ""),
