@@ -13,6 +13,8 @@ __all__ = ["Arrays"]
 
 _INVALID_VALUE, _INVALID_CHANNELS, _NOT_SUPPORTED = 1, 20, 801
 _CHANNELS: Final = (1, 2, 4)
+#: The structure of a resource that is one handle, by the number of its type; the handle's name in the runtime and here.
+_HANDLES: Final = (("array", "array", "hArray"), ("mipmap", "mipmap", "hMipmappedArray"))
 _SAME_IN_TEXTURES: Final = (
     "maxAnisotropy",
     "mipmapLevelBias",
@@ -328,19 +330,11 @@ class Arrays:
 
     def _resource_of(self, resource: Any) -> Any:
         """Return the driver's description of what a texture reads."""
-        ours, kind = self._driver.CUDA_RESOURCE_DESC(), int(resource.resType)
-        ours.resType, ours.flags = self._driver.CUresourcetype(kind), resource.flags
-        if kind == 0:
-            ours.res.array.hArray = address_of(resource.res.array.array)
-        elif kind == 1:
-            ours.res.mipmap.hMipmappedArray = address_of(resource.res.mipmap.mipmap)
-        else:
-            place, sizes = self._table["linear_resources"][kind - 2]
-            given, made = getattr(resource.res, place), getattr(ours.res, place)
-            made.devPtr = address_of(given.devPtr)
-            made.format, made.numChannels = self._format(given.desc)
-            for name in sizes:
-                setattr(made, name, getattr(given, name))
+        ours = self._driver.CUDA_RESOURCE_DESC()
+        ours.resType = self._driver.CUresourcetype(int(resource.resType))
+        read, made = self._copy_resource(resource, ours, to_driver=True)
+        if made is not None:
+            made.format, made.numChannels = self._format(read.desc)
         return ours
 
     def _resource(self, function: str, handle: Any) -> tuple[Any, ...]:
@@ -348,19 +342,26 @@ class Arrays:
         if int(code):
             return (code,)
         (ours,), resource = found, self._runtime.cudaResourceDesc()
-        kind = int(ours.resType)
-        resource.resType, resource.flags = self._runtime.cudaResourceType(kind), ours.flags
-        if kind == 0:
-            resource.res.array.array = address_of(ours.res.array.hArray)
-        elif kind == 1:
-            resource.res.mipmap.mipmap = address_of(ours.res.mipmap.hMipmappedArray)
-        else:
-            place, sizes = self._table["linear_resources"][kind - 2]
-            given, made = getattr(ours.res, place), getattr(resource.res, place)
-            made.devPtr, made.desc = int(given.devPtr), self._channels(given.format, given.numChannels)
-            for name in sizes:
-                setattr(made, name, getattr(given, name))
+        resource.resType = self._runtime.cudaResourceType(int(ours.resType))
+        read, made = self._copy_resource(ours, resource, to_driver=False)
+        if made is not None:
+            made.desc = self._channels(read.format, read.numChannels)
         return code, resource
+
+    def _copy_resource(self, given: Any, made: Any, *, to_driver: bool) -> tuple[Any, Any]:
+        """Copy all but the type and the format; return the two structures that have the format, or None for both."""
+        kind, made.flags = int(given.resType), given.flags
+        if kind < len(_HANDLES):
+            place, *names = _HANDLES[kind]
+            old, new = names if to_driver else reversed(names)
+            setattr(getattr(made.res, place), new, address_of(getattr(getattr(given.res, place), old)))
+            return None, None
+        place, sizes = self._table["linear_resources"][kind - 2]
+        read, written = getattr(given.res, place), getattr(made.res, place)
+        written.devPtr = address_of(read.devPtr)
+        for name in sizes:
+            setattr(written, name, getattr(read, name))
+        return read, written
 
     # -- nodes of graphs
 
