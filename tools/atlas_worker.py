@@ -11,7 +11,6 @@ import json
 import os
 import runpy
 import signal
-import sys
 import traceback
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
@@ -141,9 +140,4 @@ _STEPS = {**_WORKER["STEPS"], "fatbins": make_fatbins, "run": run, "batch": batc
 
 
 if __name__ == "__main__":
-    task = json.loads(sys.argv[1])
-    try:
-        answer = _STEPS[task["step"]](task)
-    except _Failure as failure:
-        answer = failure.answer
-    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+    _WORKER["answer"](_STEPS)

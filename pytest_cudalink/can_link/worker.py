@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+from collections.abc import Callable, Mapping
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 from functools import cache
 from pathlib import Path
@@ -166,10 +167,15 @@ STEPS = {
 }
 
 
-if __name__ == "__main__":
-    task = json.loads(sys.argv[1])
+def answer(steps: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]) -> None:
+    """Perform the step of the job in the only argument, and print its answer."""
+    job = json.loads(sys.argv[1])
     try:
-        answer = STEPS[task["step"]](task)
+        found = steps[job["step"]](job)
     except Failure as failure:
-        answer = failure.answer
-    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+        found = failure.answer
+    sys.stdout.write("\n" + json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    answer(STEPS)
