@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..plurals import counted
+from ..plurals import and_more, counted
 from ..progress import progress
 from ..report.safe_text import line as safe
 
@@ -223,8 +223,8 @@ def _files(groups: Iterable[ImageGroup]) -> Iterable[str]:
     count = sum(group.count for group in groups)
     yield f"  {counted(len(paths), 'file')} ({counted(count, 'group')})"
     yield from (f"    {path}" for path in paths[:_MOST_PATHS])
-    if len(paths) > _MOST_PATHS:
-        yield f"    and {len(paths) - _MOST_PATHS} more"
+    if more := and_more(len(paths) - _MOST_PATHS):
+        yield f"   {more}"
 
 
 def _facts(images: Sequence[DeviceImage]) -> Iterable[str]:

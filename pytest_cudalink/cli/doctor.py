@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..plurals import counted
+from ..plurals import and_more, counted
 
 if TYPE_CHECKING:
     from ..guardrails.doctor import DoctorReport, FindingCause, PredictedLink
@@ -254,8 +254,8 @@ def _rules(report: DoctorReport) -> Iterator[tuple[str, ...]]:
         groups.setdefault((verdict.rule, _MARKS[verdict.status] + key), []).append(verdict.message)
     for (rule, marked), messages in groups.items():
         mark = next(mark for mark in ("ok", "NO", "?") if marked.startswith(mark))
-        more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-        yield mark, rule, f"{messages[0]}{more}"
+        more = and_more(len(messages) - 1)
+        yield mark, rule, f"{messages[0]} ({more.strip()})" if more else messages[0]
 
 
 def _links(links: Sequence[PredictedLink]) -> Iterator[tuple[str, ...]]:

@@ -23,6 +23,7 @@ from typing import Final
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
+from ..plurals import and_more
 from ..report import safe_text
 from ..versions import CudaVersion
 from . import lines
@@ -239,8 +240,8 @@ class _Reader:
         for needed, found in wrong[:_MOST_NAMED]:
             shown = _shortened(repr(found)) if isinstance(found, str) else _kind(found)
             self.fault(place, f"needed {needed}, found {shown}")
-        if len(wrong) > _MOST_NAMED:
-            self.fault(place, f"and {len(wrong) - _MOST_NAMED} more of its values are wrong")
+        if more := and_more(len(wrong) - _MOST_NAMED):
+            self.fault(place, f"{more.strip()} of its values are wrong")
         return not wrong
 
     def values(self, place: lines.Path, table: dict[str, object], *, lists: bool = False) -> _Given:

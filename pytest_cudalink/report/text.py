@@ -10,6 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, TextIO
 
+from ..plurals import and_more
 from . import safe_text
 from .cell_run import BAD, GOOD, NOT_RUN, CellRun
 from .compare import Comparison
@@ -84,8 +85,8 @@ def markdown(
             lines += ["| " + " | ".join(map(safe_text.markdown, row)) + " |" for row in one.rows]
         for block in one.blocks:  # each line begins with a word or with spaces, and so cannot end the fence
             lines += [f"**{safe_text.markdown(block.title)}**", "", "```text", *block.all_lines(_NAMED), "```", ""]
-        if (more := one.total - len(one.rows) - len(one.blocks)) > 0:
-            lines += ["", f"… and {more} more {one.what}."]
+        if more := and_more(one.total - len(one.rows) - len(one.blocks)):
+            lines += ["", f"…{more} {one.what}."]
         text = "\n".join(lines)
         if one.id in {"versions", "slowest"}:
             text = f"<details><summary>{one.title}</summary>\n\n{text}\n\n</details>"
@@ -132,8 +133,8 @@ def terminal(
             console.print(Text("\n").join([Text(title, style="bold"), *map(Text, lines)]), soft_wrap=True)
         else:
             console.print(_table(one))
-        if one.total > _ROWS:
-            console.print(f"… and {one.total - _ROWS} more {one.what}", style="dim")
+        if more := and_more(one.total - _ROWS):
+            console.print(f"…{more} {one.what}", style="dim")
 
 
 def _console(file: TextIO | None) -> Any:
@@ -168,8 +169,8 @@ def plain(
         else:
             values = [[str(value) for value in row] for row in one.rows[:_ROWS]]
             parts += [f"\n{one.title}", _columns(one.head, values)]
-        if one.total > _ROWS:
-            parts.append(f"… and {one.total - _ROWS} more {one.what}")
+        if more := and_more(one.total - _ROWS):
+            parts.append(f"…{more} {one.what}")
     return "\n".join(parts) + "\n"
 
 
