@@ -15,7 +15,7 @@ FAIL_ON = {
     "failed": "a test fails",
     "crashed": "a process died",
     "incomplete": "a cell has no records, or its run did not finish",
-    "violations": "a lifetime rule was broken",
+    "violations": "a rule of lifetimes or of nvJitLink's contract was broken",
     "mismatch": "a version that was found is not the requested one",
     "skipped-everywhere": "a test is skipped in every cell",
     "damaged": "a record file or saved report cannot be read, or has lines that are not valid",

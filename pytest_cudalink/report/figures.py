@@ -49,7 +49,7 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
         (len(report.skipped_everywhere), "skipped in every cell", False, "show=skipped"),
         (
             sum(len(cell.violations) for cell in report.cells),
-            "lifetime violation|lifetime violations",
+            "violation|violations",
             True,
             "violations",
         ),

@@ -51,7 +51,7 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
             "tests fail because they need a GPU",
         ),
         _some(sum(cell.crashed for cell in report.cells), "crash", "crashes"),
-        _some(sum(len(cell.violations) for cell in report.cells), "lifetime violation", "lifetime violations"),
+        _some(sum(len(cell.violations) for cell in report.cells), "violation", "violations"),
     ]
     if comparison is not None:
         failing.insert(0, _some(len(comparison.regressions), "regression", "regressions"))

@@ -456,9 +456,9 @@ def test_singulars(tmp_path, capsys) -> None:
     write(tmp_path, "c", {"a": "failed"}, violations=["v"])
     cli.main(["report", str(tmp_path), "--fail-on=none", "--html", str(tmp_path / "h"), "--against", str(tmp_path)])
     assert capsys.readouterr().out.splitlines()[:4] == [
-        "1 test fails in every cell that ran it; 1 lifetime violation",
+        "1 test fails in every cell that ran it; 1 violation",
         "1 cell, 1 test, 0 passed, 1 failed or error, 0 skipped, 0 skipped in every cell,",
-        "  1 lifetime violation, 1 link on nvJitLink, 0 fixed",
+        "  1 violation, 1 link on nvJitLink, 0 fixed",
         "cell  failed  links           seconds",
     ]
     assert "<dd>1 test in 1 cell</dd>" in (tmp_path / "h").read_text()

@@ -250,7 +250,7 @@ def test_no_state_makes_the_page_wider_than_the_window(width, browser, every_sta
 def test_head(page) -> None:
     """Verdict, project, commit, branch, date and CI come first; the verdict has a sign, and not only a colour."""
     assert page.run("document.title") == "Compatibility matrix of sample"
-    words = "6 tests fail in some cells only; 1 crash; 1 lifetime violation; 2 cells did not run; 193 of 200 tests ran"
+    words = "6 tests fail in some cells only; 1 crash; 1 violation; 2 cells did not run; 193 of 200 tests ran"
     assert page.run("document.getElementById('verdict').innerText").split() == ["✗", *words.split()]
     assert page.run("document.getElementById('verdict').getBoundingClientRect().top < 100")
     facts = page.run("[...document.querySelectorAll('.origin div')].map((e) => e.innerText.replace(/\\s+/g, ' '))")
@@ -524,7 +524,7 @@ def test_every_state_has_a_letter(page, browser, every_state) -> None:
     assert {"Uneeds a GPU 6", "Ncell: links not steered (unsteered)"} <= {*words}
     heads = "[...document.querySelectorAll('#grid thead th.cell')].map((e) => e.textContent)"
     assert [one for one in page.run(heads) if "absent" not in one and not one[-1].isdigit()] == [
-        "ctk-12.9-driver-13.0Vlifetime violations",
+        "ctk-12.9-driver-13.0Vviolations (lifetimes, nvJitLink)",
         "ctk-13.0-driver-13.0Nlinks not steered (unsteered)",
     ]
     open_whole(browser, every_state)
