@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from .recorder import (
@@ -65,6 +65,21 @@ def linked(name: str, *inputs: tuple[int, bytes], **keywords: object) -> None:
         d.link(*inputs, **keywords)
 
 
+def added(
+    name: str, *inputs: tuple[object, ...], options: Iterable[tuple[int, object]] = (), **keywords: object
+) -> None:
+    """A case like those of `linked`, whose inputs have other names: each is what `Recorder.add` takes."""
+
+    @case(name)
+    def run(d: Recorder) -> None:
+        d.start()
+        state = d.create(*options, **keywords)
+        for one in inputs:
+            d.add(state, *one)
+        d.complete(state)
+        d.destroy(state)
+
+
 def ptx(text: str, version: str = "9.0", target: str = "sm_90") -> bytes:
     """A PTX module around some directives."""
     return f".version {version}\n.target {target}\n.address_size 64\n{text}\n".encode()
@@ -87,10 +102,7 @@ def _(d: Recorder) -> None:
     d.create()
 
 
-@case("create/no-options")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, MAIN), (PTX, USER), info=None, error=None)
+linked("create/no-options", (PTX, MAIN), (PTX, USER), info=None, error=None)
 
 
 @case("create/null-state")
@@ -128,10 +140,7 @@ for _key in (15, 16, 17, 18, 19, 35, 36, 99, 999, -1):
         d.link((PTX, KERNEL), options=[(key, 0 if key in (17, 18, 19) else 1)])
 
 
-@case("create/same-option-twice")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, KERNEL), options=[(MAX_REGISTERS, 32), (MAX_REGISTERS, 64)])
+linked("create/same-option-twice", (PTX, KERNEL), options=[(MAX_REGISTERS, 32), (MAX_REGISTERS, 64)])
 
 
 for _target in (
@@ -167,28 +176,16 @@ for _target in (
         d.link((PTX, ptx(".visible .entry kernel() { ret; }", "8.0", "sm_50")), options=[(TARGET, target)])
 
 
-@case("create/target-and-context")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, KERNEL), options=[SM_90, (FROM_CONTEXT, 0)])
+linked("create/target-and-context", (PTX, KERNEL), options=[SM_90, (FROM_CONTEXT, 0)])
 
 
-@case("create/from-context")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, KERNEL), options=[(FROM_CONTEXT, 0)])
+linked("create/from-context", (PTX, KERNEL), options=[(FROM_CONTEXT, 0)])
 
 
-@case("create/threads-and-target")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, KERNEL), options=[SM_90, (THREADS_PER_BLOCK, 128)])
+linked("create/threads-and-target", (PTX, KERNEL), options=[SM_90, (THREADS_PER_BLOCK, 128)])
 
 
-@case("create/size-without-buffer")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, MAIN + b"garbage"), options=[(ERROR_SIZE, 100)], info=None, error=None)
+linked("create/size-without-buffer", (PTX, MAIN + b"garbage"), options=[(ERROR_SIZE, 100)], info=None, error=None)
 
 
 @case("create/buffer-without-size")
@@ -198,10 +195,7 @@ def _(d: Recorder) -> None:
     d.link((PTX, KERNEL), options=[(ERROR, ctypes.addressof(buffer))], info=None, error=None)
 
 
-@case("create/null-buffer-with-size")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, KERNEL), options=[(ERROR, 0), (ERROR_SIZE, 4096)], info=None, error=None)
+linked("create/null-buffer-with-size", (PTX, KERNEL), options=[(ERROR, 0), (ERROR_SIZE, 4096)], info=None, error=None)
 
 
 @case("create/size-before-buffer")
@@ -251,46 +245,26 @@ for _size in (0, 1, 2, 16, 64, 100, 176, 177, 178):
         d.link((PTX, MAIN), (PTX, USER), options=[(VERBOSE, 1)], info=size)
 
 
-@case("log/only-info")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, MAIN), (PTX, b"nonsense"), options=[(VERBOSE, 1)], error=None)
+linked("log/only-info", (PTX, MAIN), (PTX, b"nonsense"), options=[(VERBOSE, 1)], error=None)
 
 
-@case("log/only-error")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, MAIN), (PTX, b"nonsense"), options=[(VERBOSE, 1)], info=None)
+linked("log/only-error", (PTX, MAIN), (PTX, b"nonsense"), options=[(VERBOSE, 1)], info=None)
 
 
-@case("log/stays-after-success")
-def _(d: Recorder) -> None:
-    d.start()
-    state = d.create()
-    d.add(state, PTX, sample("13.2/main.ptx"))
-    d.add(state, PTX, MAIN)
-    d.add(state, PTX, USER)
-    d.complete(state)
-    d.destroy(state)
+added("log/stays-after-success", (PTX, sample("13.2/main.ptx")), (PTX, MAIN), (PTX, USER))
 
 
-@case("log/grows-over-kinds-of-error")
-def _(d: Recorder) -> None:
-    d.start()
-    state = d.create()
-    d.add(state, PTX, b"nonsense", "first")
-    d.add(state, PTX, sample("13.2/main.ptx"), "second")
-    d.add(state, PTX, MAIN.replace(b"\tret;", b"\trett;"), "third")
-    d.add(state, CUBIN, b"nonsense", "fourth")
-    d.add(state, FATBIN, b"nonsense", "fifth")
-    d.complete(state)
-    d.destroy(state)
+added(
+    "log/grows-over-kinds-of-error",
+    (PTX, b"nonsense", "first"),
+    (PTX, sample("13.2/main.ptx"), "second"),
+    (PTX, MAIN.replace(b"\tret;", b"\trett;"), "third"),
+    (CUBIN, b"nonsense", "fourth"),
+    (FATBIN, b"nonsense", "fifth"),
+)
 
 
-@case("log/buffer-of-zeros")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, sample("13.2/main.ptx")), fill=0)
+linked("log/buffer-of-zeros", (PTX, sample("13.2/main.ptx")), fill=0)
 
 
 # -- add: arguments
@@ -359,13 +333,7 @@ for _name, _kind in KINDS.items():
         d.destroy(state)
 
 
-@case("add/null-name")
-def _(d: Recorder) -> None:
-    d.start()
-    state = d.create()
-    d.add(state, PTX, MAIN, None)
-    d.complete(state)
-    d.destroy(state)
+added("add/null-name", (PTX, MAIN, None))
 
 
 @case("add/null-name-bad-input")
@@ -379,13 +347,7 @@ def _(d: Recorder) -> None:
     d.destroy(state)
 
 
-@case("add/named-undefined")
-def _(d: Recorder) -> None:
-    d.start()
-    state = d.create(SM_90)
-    d.add(state, PTX, MAIN, "a name with spaces")
-    d.complete(state)
-    d.destroy(state)
+added("add/named-undefined", (PTX, MAIN, "a name with spaces"), options=[SM_90])
 
 
 @case("add/unterminated")
@@ -407,10 +369,7 @@ def _(d: Recorder) -> None:
     d.destroy(state)
 
 
-@case("add/empty-module")
-def _(d: Recorder) -> None:
-    d.start()
-    d.link((PTX, ptx("")))
+linked("add/empty-module", (PTX, ptx("")))
 
 
 for _key, _value in (
@@ -589,23 +548,10 @@ def _(d: Recorder) -> None:
     d.destroy(state)
 
 
-@case("undefined/after-failed-add")
-def _(d: Recorder) -> None:
-    d.start()
-    state = d.create()
-    d.add(state, PTX, sample("13.2/main.ptx"))
-    d.add(state, PTX, MAIN)
-    d.complete(state)
-    d.destroy(state)
+added("undefined/after-failed-add", (PTX, sample("13.2/main.ptx")), (PTX, MAIN))
 
 
-@case("undefined/named-main")
-def _(d: Recorder) -> None:
-    d.start()
-    state = d.create()
-    d.add(state, PTX, MAIN, "main")
-    d.complete(state)
-    d.destroy(state)
+added("undefined/named-main", (PTX, MAIN, "main"))
 
 
 for _name, _keywords in {
@@ -866,25 +812,10 @@ def _(d: Recorder) -> None:
     d.destroy(state)
 
 
-@case("order/failed-cubin-then-good")
-def _(d: Recorder) -> None:
-    d.start()
-    state = d.create()
-    d.add(state, CUBIN, sample("13.2/main.cubin"))
-    d.add(state, PTX, MAIN)
-    d.add(state, PTX, USER)
-    d.complete(state)
-    d.destroy(state)
+added("order/failed-cubin-then-good", (CUBIN, sample("13.2/main.cubin")), (PTX, MAIN), (PTX, USER))
 
 
-@case("order/only-failed-adds")
-def _(d: Recorder) -> None:
-    d.start()
-    state = d.create()
-    d.add(state, PTX, sample("13.2/main.ptx"))
-    d.add(state, PTX, sample("13.2/main.ptx"))
-    d.complete(state)
-    d.destroy(state)
+added("order/only-failed-adds", (PTX, sample("13.2/main.ptx")), (PTX, sample("13.2/main.ptx")))
 
 
 @case("order/two-states-in-turn")
