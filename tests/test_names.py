@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+import json
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -15,6 +17,10 @@ PACKAGE = Path(__file__).parents[1] / "pytest_cudalink"
 _MOST_MODULES: Final = 3
 #: Words that say nothing about the thing, and that a search finds everywhere.
 _NO_NOUNS: Final = {"found", "it", "of", "one", "that", "this", "what"}
+
+#: A comment of the C that says where an answer comes from, with the name of a test or a recording.
+_MEASURED: Final = re.compile(r"\((?:measured|recorded)(?=[):;]| on| for)(?:: ([\w./-]*\w))?")
+RECORDED = Path(__file__).parent / "conformance" / "recorded"
 
 
 def modules() -> Iterator[Path]:
@@ -51,3 +57,51 @@ def test_few_modules_have_one_name() -> None:
 def test_public_functions_have_nouns() -> None:
     """What a search for a function finds is that function."""
     assert [f"{path}: {node.name}" for path in modules() for node in definitions(path) if node.name in _NO_NOUNS] == []
+
+
+#: Such comments without a name, by file: a new one has a name, and one that gets its name leaves this list.
+_WITHOUT_NAME: Final = {
+    "allocations.c": 2,
+    "batch_copies.c": 1,
+    "contexts.c": 5,
+    "cubin.c": 1,
+    "devices.c": 3,
+    "functions.c": 1,
+    "graph_launch.c": 1,
+    "graph_nodes.c": 4,
+    "graph_queries.c": 3,
+    "host_memory.c": 3,
+    "image.c": 2,
+    "ipc.c": 1,
+    "launches.c": 1,
+    "link.c": 2,
+    "link_inputs.c": 2,
+    "link_inputs.h": 1,
+    "managed.c": 3,
+    "module.c": 5,
+    "module_image.c": 6,
+    "nvml_clocks.c": 1,
+    "nvml_identity.c": 1,
+    "pointers.c": 2,
+    "stream_events.c": 2,
+    "stream_operations.c": 2,
+    "stream_queries.c": 1,
+    "streams.c": 3,
+}
+
+
+def test_measured_answers_name_a_test_or_a_recording() -> None:
+    """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there."""
+    recordings = {file.name.removesuffix(".json") for file in RECORDED.glob("*.json")}
+    cases = json.loads((RECORDED / "driver-580.159.04.json").read_text(encoding="utf-8"))["cases"]
+    tests = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parent.rglob("test_*.py"))
+    known = {*recordings, *cases, *re.findall(r"^def (test_\w+)", tests, re.MULTILINE)}
+    without, wrong = Counter[str](), []
+    for file in sorted(PACKAGE.glob("*/native/*.[ch]")):
+        for found in _MEASURED.finditer(re.sub(r"\n\s*\*?\s*", " ", file.read_text(encoding="utf-8"))):
+            if found[1] is None:
+                without[file.name] += 1
+            elif found[1] not in known:
+                wrong.append(f"{file.name}: {found[1]}")
+    assert wrong == []
+    assert without == _WITHOUT_NAME

@@ -29,7 +29,7 @@ CUresult cl_initialize(unsigned flags) {
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (cl_config()->devices == 0) return CUDA_ERROR_NO_DEVICE;
   pid_t none = 0, here = getpid();
-  /* a child that was forked after cuInit cannot initialize again (measured: 3) */
+  /* a child that was forked after cuInit cannot initialize again (measured: test_fork) */
   if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here) return CUDA_ERROR_NOT_INITIALIZED;
   return CUDA_SUCCESS;
 }

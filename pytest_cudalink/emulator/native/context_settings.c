@@ -11,9 +11,11 @@ static CUresult ctx_get_flags(unsigned *flags) {
   Context *context = cl_context(&state);
   *flags = 0;
   if (state)
-    return state == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : state; /* a dead one has none (measured) */
+    return state == CUDA_ERROR_CONTEXT_IS_DESTROYED
+               ? CUDA_SUCCESS
+               : state; /* a dead one has none (measured: test_without_a_context) */
   *flags = context->flags;
-  if (context->primary) *flags |= CU_CTX_MAP_HOST; /* always possible, but only a primary context says so (measured) */
+  if (context->primary) *flags |= CU_CTX_MAP_HOST; /* only it says so (measured: test_flags) */
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetFlags, (unsigned *flags), ctx_get_flags(flags))
@@ -53,7 +55,7 @@ static CUresult ctx_set_limit(int limit, size_t value) {
   Context *context = cl_context(&state);
   if (!state) state = check_limit(limit, value);
   if (state) return state;
-  if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* in sixteenths of the cache (measured) */
+  if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) { /* in sixteenths of the cache (measured: test_limits) */
     int cache = 0;
     cl_device_attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &cache);
     size_t part = (size_t)cache / 16;

@@ -48,7 +48,7 @@ FatbinEntry cl_fatbin_choice(Bytes fatbin, int arch, bool only_ptx) {
   while (at < body.size && art_fatbin_entry(body, &at, &entry, &problem)) {
     bool fits_as_cubin = entry.kind == FATBIN_ELF && runs(&entry, (uint32_t)arch);
     bool fits_as_ptx = entry.kind == FATBIN_PTX && can_be_compiled(&entry, (uint32_t)arch);
-    /* of equal cubins the first, of equal PTX the last (recorded) */
+    /* of equal cubins the first, of equal PTX the last (recorded: fatbins-580.159.04) */
     if (fits_as_cubin && (!cubin.kind || compare(&entry, &cubin) > 0)) cubin = entry;
     if (fits_as_ptx && (!ptx.kind || compare(&entry, &ptx) >= 0)) ptx = entry;
   }
@@ -78,7 +78,8 @@ static void *find(const char *library, const char *function) {
 /* Writes exactly so many bytes, or fails. */
 static CUresult unpack(const FatbinEntry *entry, char *to, size_t size) {
   const char *from = (const char *)entry->payload.at;
-  CUresult damaged = entry->kind == FATBIN_ELF ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_UNKNOWN; /* (recorded) */
+  CUresult damaged =
+      entry->kind == FATBIN_ELF ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_UNKNOWN; /* (recorded: fatbins-580.159.04) */
   if (entry->flags & FATBIN_ZSTD) {
     UnpackZstd *zstd = (UnpackZstd *)find("libzstd.so.1", "ZSTD_decompress");
     if (!zstd) return CUDA_ERROR_NOT_SUPPORTED;

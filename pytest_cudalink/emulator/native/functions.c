@@ -265,7 +265,7 @@ static CUresult func_set_attribute(EventLine *line, Function *function, int attr
 EXPORTED(cuFuncSetAttribute, (Function *function, int attribute, int value),
          func_set_attribute(line, function, attribute, value))
 
-/* A kernel that is NULL comes before cuInit, the device and the value (measured). */
+/* A kernel that is NULL comes before cuInit, the device and the value (measured: test_handles_that_are_null). */
 static CUresult kernel_get_attribute(EventLine *line, int *value, int attribute, Function *kernel, CUdevice device) {
   if (!value) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
@@ -310,7 +310,8 @@ static CUresult set_shared_config(const void *handle, int config) {
 }
 EXPORTED(cuFuncSetSharedMemConfig, (Function *function, int config), set_shared_config(function, config))
 
-/* Questions about a function that is NULL are wrong values, not handles, and before cuInit (measured). */
+/* Questions about a function that is NULL are wrong values, not handles, and before cuInit (measured:
+ * test_handles_that_are_null). */
 static CUresult both(const void *out, const void *handle) {
   return out && handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -104,7 +104,7 @@ CUresult cl_read_file(const char *path, void **data, size_t *size) {
   struct stat about;
   if (!path || !*path) return CUDA_ERROR_INVALID_VALUE;
   if (stat(path, &about)) return CUDA_ERROR_FILE_NOT_FOUND;
-  if (S_ISDIR(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY;      /* (measured) */
+  if (S_ISDIR(about.st_mode)) return CUDA_ERROR_OUT_OF_MEMORY;      /* (measured: file/folder) */
   if (!S_ISREG(about.st_mode)) return CUDA_ERROR_INVALID_IMAGE;     /* as an empty file; a pipe might never end */
   if (about.st_size > IMAGE_LIMIT) return CUDA_ERROR_OUT_OF_MEMORY; /* a file with a hole has any size */
   FILE *file = fopen(path, "rb");

@@ -11,7 +11,7 @@
 
 enum { GRAPHICS, SM, MEMORY, VIDEO, CLOCKS };
 
-/* How far apart graphics clocks are (measured). */
+/* How far apart graphics clocks are (measured: test_idle_card). */
 enum { STEP = 15 };
 
 static unsigned most(unsigned clock) {

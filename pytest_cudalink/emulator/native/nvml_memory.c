@@ -34,7 +34,7 @@ typedef struct {
 } MemoryWithReserved;
 _Static_assert(sizeof(MemoryWithReserved) == 40, "nvmlMemory_v2_t");
 
-/* A wrong version is a function that is not found (measured). */
+/* A wrong version is a function that is not found (measured: test_memory). */
 EXPORT Result nvmlDeviceGetMemoryInfo_v2(Device device, MemoryWithReserved *memory) {
   Memory plain;
   CHECK(device, memory);
@@ -48,7 +48,7 @@ EXPORT Result nvmlDeviceGetMemoryInfo_v2(Device device, MemoryWithReserved *memo
   return SUCCESS;
 }
 
-/* The window is the next power of two, of which the driver itself uses a little (measured). */
+/* The window is the next power of two, of which the driver itself uses a little (measured: test_memory). */
 EXPORT Result nvmlDeviceGetBAR1MemoryInfo(Device device, Memory *window) {
   CHECK(device, window);
   *window = (Memory){.total = (uint64_t)1 << 28, .used = 0x1a0000};

@@ -15,7 +15,7 @@ EXPORT Result nvmlSystemGetDriverVersion(char *out, unsigned size) {
   return cl_nvml_text(out, size, cl_nvml_release());
 }
 
-/* The only question that needs no init (measured on 580.159.04). */
+/* The only question that needs no init (measured: test_uninitialized). */
 EXPORT Result nvmlSystemGetNVMLVersion(char *out, unsigned size) {
   char text[64];
   if (!out) return INVALID_ARGUMENT;
@@ -135,7 +135,7 @@ EXPORT Result nvmlDeviceGetHandleByUUIDV(const Uuid *uuid, Device *device) {
   return NOT_FOUND;
 }
 
-/* Domain and function may be missing, as in "01:00" (measured). */
+/* Domain and function may be missing, as in "01:00" (measured: test_identity). */
 EXPORT Result nvmlDeviceGetHandleByPciBusId_v2(const char *id, Device *device) {
   unsigned domain, bus, slot;
   READY(id && device);

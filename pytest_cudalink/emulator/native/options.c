@@ -54,7 +54,8 @@ const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? op
 
 bool cl_can_have_options(unsigned count) { return count <= MOST_OPTIONS; }
 
-/* Whatever form a target has, the driver compiles for the architecture-specific profile (measured). */
+/* Whatever form a target has, the driver compiles for the architecture-specific profile (measured:
+ * profile/0x5a-sm_90a). */
 static char specific_profile(int arch) { return arch >= FIRST_SPECIFIC_ARCH ? 'a' : 0; }
 
 enum { PLAIN, SPECIFIC, FAMILY }; /* forms of a target: sm_90, sm_90a, sm_100f */
@@ -67,7 +68,7 @@ static bool target_known(int64_t value, LinkOptions *options, bool *without_code
   for (size_t at = 0; at < sizeof targets_without_code / sizeof *targets_without_code; at++) {
     if (targets_without_code[at] != value) continue;
     options->arch = FIRST_ARCH_OF_13;
-    *without_code = true; /* accepted at create, and no compiler for it (measured) */
+    *without_code = true; /* accepted at create, and no compiler for it (measured: create/target-0x1e) */
     return true;
   }
   for (const struct target *one = targets; one < targets + sizeof targets / sizeof *targets; one++) {
@@ -177,7 +178,7 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
         link->suffix = 0;
         if (!target_known((int64_t)(uint32_t)value, link, &options->without_code)) {
           if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE;
-          options->without_code = true; /* a load says so of the image (measured) */
+          options->without_code = true; /* a load says so of the image (measured: test_options_of_loading) */
         }
         break;
       case TARGET_FROM_CONTEXT:
@@ -233,7 +234,7 @@ void cl_options_free(LinkOptions *options) {
 /* -- what is written back -- */
 
 size_t cl_log_shown(uint64_t capacity, size_t length, uint32_t *size) {
-  if (capacity < 2) { /* no room for a character: nothing is reported (measured) */
+  if (capacity < 2) { /* no room for a character: nothing is reported (measured: log/error-of-1) */
     *size = 0;
     return 0;
   }

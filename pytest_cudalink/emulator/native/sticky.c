@@ -25,8 +25,8 @@ void cl_stick(int code) {
 
 static bool begins(const char *name, const char *with) { return !strncmp(name, with, strlen(with)); }
 
-/* What does not reach the device: questions about devices, and each thread's stack of contexts (measured for
- * cuCtxGetCurrent, cuDeviceGetAttribute and cuDevicePrimaryCtxReset). */
+/* What does not reach the device: questions about devices, and each thread's stack of contexts (measured:
+ * test_errors_that_stay). */
 static bool on_host(Sym symbol) {
   const char *name = cl_symbols[symbol].name;
   switch (symbol) {
