@@ -12,57 +12,77 @@ typedef struct {
 } Format;
 
 static const Format formats[] = {
-    {.format = 0x01, .bytes = 1},
-    {.format = 0x02, .bytes = 2},
-    {.format = 0x03, .bytes = 4},
-    {.format = 0x08, .bytes = 1},
-    {.format = 0x09, .bytes = 2},
-    {.format = 0x0a, .bytes = 4},
-    {.format = 0x10, .bytes = 2},
-    {.format = 0x20, .bytes = 4},
-    {.format = 0x50, .bytes = 4, .channels = 4},
-    {.format = 0xc0, .bytes = 1, .channels = 1},
-    {.format = 0xc1, .bytes = 2, .channels = 2},
-    {.format = 0xc2, .bytes = 4, .channels = 4},
-    {.format = 0xc3, .bytes = 2, .channels = 1},
-    {.format = 0xc4, .bytes = 4, .channels = 2},
-    {.format = 0xc5, .bytes = 8, .channels = 4},
-    {.format = 0xc6, .bytes = 1, .channels = 1},
-    {.format = 0xc7, .bytes = 2, .channels = 2},
-    {.format = 0xc8, .bytes = 4, .channels = 4},
-    {.format = 0xc9, .bytes = 2, .channels = 1},
-    {.format = 0xca, .bytes = 4, .channels = 2},
-    {.format = 0xcb, .bytes = 8, .channels = 4},
-    {.format = 0x91, .bytes = 8, .channels = 4, .block = true},
-    {.format = 0x92, .bytes = 8, .channels = 4, .block = true},
-    {.format = 0x93, .bytes = 16, .channels = 4, .block = true},
-    {.format = 0x94, .bytes = 16, .channels = 4, .block = true},
-    {.format = 0x95, .bytes = 16, .channels = 4, .block = true},
-    {.format = 0x96, .bytes = 16, .channels = 4, .block = true},
-    {.format = 0x97, .bytes = 8, .channels = 1, .block = true},
-    {.format = 0x98, .bytes = 8, .channels = 1, .block = true},
-    {.format = 0x99, .bytes = 16, .channels = 2, .block = true},
-    {.format = 0x9a, .bytes = 16, .channels = 2, .block = true},
-    {.format = 0x9b, .bytes = 16, .channels = 3, .block = true},
-    {.format = 0x9c, .bytes = 16, .channels = 3, .block = true},
-    {.format = 0x9d, .bytes = 16, .channels = 4, .block = true},
-    {.format = 0x9e, .bytes = 16, .channels = 4, .block = true},
-    {.format = 0xb0, .bytes = 1, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
-    {.format = 0x9f, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
-    {.format = 0xa1, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
-    {.format = 0xa2, .bytes = 1, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
-    {.format = 0xa3, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
-    {.format = 0xa4, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
-    {.format = 0xb4, .bytes = 1, .channels = 3, .planes = 2, .chroma_columns = 1, .chroma_rows = 1},
-    {.format = 0xb5, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 1, .chroma_rows = 1},
-    {.format = 0xb2, .bytes = 1, .channels = 3, .planes = 3, .chroma_columns = 1, .chroma_rows = 1},
-    {.format = 0xb3, .bytes = 2, .channels = 3, .planes = 3, .chroma_columns = 1, .chroma_rows = 1},
-    {.format = 0xa5, .bytes = 2, .channels = 4},
-    {.format = 0xa6, .bytes = 4, .channels = 4},
-    {.format = 0xa7, .bytes = 4, .channels = 4},
-    {.format = 0xa8, .bytes = 4, .channels = 4},
-    {.format = 0xa9, .bytes = 4, .channels = 4},
-    {.format = 0xb1, .bytes = 8, .channels = 4},
+    {.format = CU_AD_FORMAT_UNSIGNED_INT8, .bytes = 1},
+    {.format = CU_AD_FORMAT_UNSIGNED_INT16, .bytes = 2},
+    {.format = CU_AD_FORMAT_UNSIGNED_INT32, .bytes = 4},
+    {.format = CU_AD_FORMAT_SIGNED_INT8, .bytes = 1},
+    {.format = CU_AD_FORMAT_SIGNED_INT16, .bytes = 2},
+    {.format = CU_AD_FORMAT_SIGNED_INT32, .bytes = 4},
+    {.format = CU_AD_FORMAT_HALF, .bytes = 2},
+    {.format = CU_AD_FORMAT_FLOAT, .bytes = 4},
+    {.format = CU_AD_FORMAT_UNORM_INT_101010_2, .bytes = 4, .channels = 4},
+    {.format = CU_AD_FORMAT_UNORM_INT8X1, .bytes = 1, .channels = 1},
+    {.format = CU_AD_FORMAT_UNORM_INT8X2, .bytes = 2, .channels = 2},
+    {.format = CU_AD_FORMAT_UNORM_INT8X4, .bytes = 4, .channels = 4},
+    {.format = CU_AD_FORMAT_UNORM_INT16X1, .bytes = 2, .channels = 1},
+    {.format = CU_AD_FORMAT_UNORM_INT16X2, .bytes = 4, .channels = 2},
+    {.format = CU_AD_FORMAT_UNORM_INT16X4, .bytes = 8, .channels = 4},
+    {.format = CU_AD_FORMAT_SNORM_INT8X1, .bytes = 1, .channels = 1},
+    {.format = CU_AD_FORMAT_SNORM_INT8X2, .bytes = 2, .channels = 2},
+    {.format = CU_AD_FORMAT_SNORM_INT8X4, .bytes = 4, .channels = 4},
+    {.format = CU_AD_FORMAT_SNORM_INT16X1, .bytes = 2, .channels = 1},
+    {.format = CU_AD_FORMAT_SNORM_INT16X2, .bytes = 4, .channels = 2},
+    {.format = CU_AD_FORMAT_SNORM_INT16X4, .bytes = 8, .channels = 4},
+    {.format = CU_AD_FORMAT_BC1_UNORM, .bytes = 8, .channels = 4, .block = true},
+    {.format = CU_AD_FORMAT_BC1_UNORM_SRGB, .bytes = 8, .channels = 4, .block = true},
+    {.format = CU_AD_FORMAT_BC2_UNORM, .bytes = 16, .channels = 4, .block = true},
+    {.format = CU_AD_FORMAT_BC2_UNORM_SRGB, .bytes = 16, .channels = 4, .block = true},
+    {.format = CU_AD_FORMAT_BC3_UNORM, .bytes = 16, .channels = 4, .block = true},
+    {.format = CU_AD_FORMAT_BC3_UNORM_SRGB, .bytes = 16, .channels = 4, .block = true},
+    {.format = CU_AD_FORMAT_BC4_UNORM, .bytes = 8, .channels = 1, .block = true},
+    {.format = CU_AD_FORMAT_BC4_SNORM, .bytes = 8, .channels = 1, .block = true},
+    {.format = CU_AD_FORMAT_BC5_UNORM, .bytes = 16, .channels = 2, .block = true},
+    {.format = CU_AD_FORMAT_BC5_SNORM, .bytes = 16, .channels = 2, .block = true},
+    {.format = CU_AD_FORMAT_BC6H_UF16, .bytes = 16, .channels = 3, .block = true},
+    {.format = CU_AD_FORMAT_BC6H_SF16, .bytes = 16, .channels = 3, .block = true},
+    {.format = CU_AD_FORMAT_BC7_UNORM, .bytes = 16, .channels = 4, .block = true},
+    {.format = CU_AD_FORMAT_BC7_UNORM_SRGB, .bytes = 16, .channels = 4, .block = true},
+    {.format = CU_AD_FORMAT_NV12, .bytes = 1, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
+    {.format = CU_AD_FORMAT_P010, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
+    {.format = CU_AD_FORMAT_P016, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 2},
+    {.format = CU_AD_FORMAT_NV16, .bytes = 1, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
+    {.format = CU_AD_FORMAT_P210, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
+    {.format = CU_AD_FORMAT_P216, .bytes = 2, .channels = 3, .planes = 2, .chroma_columns = 2, .chroma_rows = 1},
+    {.format = CU_AD_FORMAT_YUV444_8bit_SemiPlanar,
+     .bytes = 1,
+     .channels = 3,
+     .planes = 2,
+     .chroma_columns = 1,
+     .chroma_rows = 1},
+    {.format = CU_AD_FORMAT_YUV444_16bit_SemiPlanar,
+     .bytes = 2,
+     .channels = 3,
+     .planes = 2,
+     .chroma_columns = 1,
+     .chroma_rows = 1},
+    {.format = CU_AD_FORMAT_Y444_PLANAR8,
+     .bytes = 1,
+     .channels = 3,
+     .planes = 3,
+     .chroma_columns = 1,
+     .chroma_rows = 1},
+    {.format = CU_AD_FORMAT_Y444_PLANAR10,
+     .bytes = 2,
+     .channels = 3,
+     .planes = 3,
+     .chroma_columns = 1,
+     .chroma_rows = 1},
+    {.format = CU_AD_FORMAT_YUY2, .bytes = 2, .channels = 4},
+    {.format = CU_AD_FORMAT_Y210, .bytes = 4, .channels = 4},
+    {.format = CU_AD_FORMAT_Y216, .bytes = 4, .channels = 4},
+    {.format = CU_AD_FORMAT_AYUV, .bytes = 4, .channels = 4},
+    {.format = CU_AD_FORMAT_Y410, .bytes = 4, .channels = 4},
+    {.format = CU_AD_FORMAT_Y416, .bytes = 8, .channels = 4},
 };
 
 static const Format *format_of(int number) {
@@ -91,7 +111,7 @@ unsigned cl_plane_count(int number) {
 ArrayDescriptor cl_plane_of(const ArrayDescriptor *whole, unsigned plane) {
   const Format *format = format_of(whole->format);
   ArrayDescriptor one = *whole;
-  one.format = format->bytes == 1 ? FORMAT_UINT8 : FORMAT_UINT16;
+  one.format = format->bytes == 1 ? CU_AD_FORMAT_UNSIGNED_INT8 : CU_AD_FORMAT_UNSIGNED_INT16;
   one.channels = plane && format->planes == 2 ? 2 : 1;
   if (plane) {
     one.width = (whole->width + format->chroma_columns - 1) / format->chroma_columns;
@@ -112,7 +132,6 @@ static const Limits of_3d[] = {{24, 25, 26}, {58, 59, 60}}, of_3d_alternate = {4
 static const Limits of_1d_layers[] = {{42, 0, 43}, {61, 0, 62}}, of_2d_layers[] = {{27, 28, 29}, {63, 64, 65}};
 static const Limits of_cube[] = {{52, 52, -6}, {66, 66, -6}}, of_cube_layers[] = {{53, 53, 54}, {67, 67, 68}};
 static const Limits of_gather = {45, 46, 0}, of_1d_mipmap = {77, 0, 0}, of_2d_mipmap = {73, 74, 0};
-enum { SPARSE_SUPPORTED = 112, DEFERRED_SUPPORTED = 121 };
 
 static bool fits(size_t extent, int attribute) {
   int most = 0;
@@ -126,15 +145,15 @@ static bool within(const ArrayDescriptor *array, const Limits *limits) {
 }
 
 static bool valid_extents(const ArrayDescriptor *array, bool mipmapped) {
-  bool layered = array->flags & ARRAY_LAYERED;
-  int surface = !!(array->flags & ARRAY_SURFACE);
-  if (array->flags & ARRAY_CUBEMAP) {
+  bool layered = array->flags & CUDA_ARRAY3D_LAYERED;
+  int surface = !!(array->flags & CUDA_ARRAY3D_SURFACE_LDST);
+  if (array->flags & CUDA_ARRAY3D_CUBEMAP) {
     if (array->width != array->height || array->depth % 6) return false;
     return within(array, layered ? &of_cube_layers[surface] : &of_cube[surface]);
   }
   if (layered) return within(array, array->height ? &of_2d_layers[surface] : &of_1d_layers[surface]);
   if (array->depth) return within(array, &of_3d[surface]) || (!surface && within(array, &of_3d_alternate));
-  if (array->flags & ARRAY_GATHER && !within(array, &of_gather)) return false;
+  if (array->flags & CUDA_ARRAY3D_TEXTURE_GATHER && !within(array, &of_gather)) return false;
   if (mipmapped && !within(array, array->height ? &of_2d_mipmap : &of_1d_mipmap)) return false;
   return within(array, array->height ? &of_2d[surface] : &of_1d[surface]);
 }
@@ -144,14 +163,18 @@ CUresult cl_check_array(const ArrayDescriptor *array, bool mipmapped) {
   const Format *format = format_of(array->format);
   if (!format || !cl_element_size(array->format, array->channels)) return CUDA_ERROR_INVALID_VALUE;
   if (array->flags & ~(unsigned)ARRAY_FLAGS) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & ARRAY_GATHER && (array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & ARRAY_DEPTH && (array->depth || array->channels != 1)) return CUDA_ERROR_INVALID_VALUE;
-  if (format->block && array->flags & ARRAY_SURFACE) return CUDA_ERROR_INVALID_VALUE;
+  if (array->flags & CUDA_ARRAY3D_TEXTURE_GATHER && (array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
+  if (array->flags & CUDA_ARRAY3D_DEPTH_TEXTURE && (array->depth || array->channels != 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (format->block && array->flags & CUDA_ARRAY3D_SURFACE_LDST) return CUDA_ERROR_INVALID_VALUE;
   if (format->planes && (mipmapped || array->depth || !array->height)) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & ARRAY_SPARSE && array->flags & ARRAY_DEFERRED) return CUDA_ERROR_INVALID_VALUE;
+  if (array->flags & CUDA_ARRAY3D_SPARSE && array->flags & CUDA_ARRAY3D_DEFERRED_MAPPING)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!valid_extents(array, mipmapped)) return CUDA_ERROR_INVALID_VALUE;
-  if (array->flags & (ARRAY_SPARSE | ARRAY_DEFERRED)) {
-    cl_device_attribute(array->flags & ARRAY_SPARSE ? SPARSE_SUPPORTED : DEFERRED_SUPPORTED, &supported);
+  if (array->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) {
+    cl_device_attribute(array->flags & CUDA_ARRAY3D_SPARSE ? CU_DEVICE_ATTRIBUTE_SPARSE_CUDA_ARRAY_SUPPORTED
+                                                           : CU_DEVICE_ATTRIBUTE_DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED,
+                        &supported);
     if (!supported) return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;
@@ -166,13 +189,13 @@ ArrayDescriptor cl_level_of(const ArrayDescriptor *whole, unsigned level) {
   ArrayDescriptor one = *whole;
   one.width = smaller(whole->width, level);
   one.height = smaller(whole->height, level);
-  if (!(whole->flags & (ARRAY_LAYERED | ARRAY_CUBEMAP))) one.depth = smaller(whole->depth, level);
+  if (!(whole->flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP))) one.depth = smaller(whole->depth, level);
   return one;
 }
 
 unsigned cl_most_levels(const ArrayDescriptor *array) {
   size_t largest = array->width > array->height ? array->width : array->height;
-  if (!(array->flags & (ARRAY_LAYERED | ARRAY_CUBEMAP)) && array->depth > largest) largest = array->depth;
+  if (!(array->flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) && array->depth > largest) largest = array->depth;
   unsigned levels = 1;
   while (largest >>= 1) levels++;
   return levels;

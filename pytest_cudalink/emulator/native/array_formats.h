@@ -16,22 +16,7 @@ typedef struct {
 
 _Static_assert(sizeof(ArrayDescriptor) == 40, "CUDA_ARRAY3D_DESCRIPTOR");
 
-/* CUDA_ARRAY3D_*, what an array is made for */
-enum {
-  ARRAY_LAYERED = 0x01,
-  ARRAY_SURFACE = 0x02,
-  ARRAY_CUBEMAP = 0x04,
-  ARRAY_GATHER = 0x08,
-  ARRAY_DEPTH = 0x10,
-  ARRAY_COLOR = 0x20,
-  ARRAY_SPARSE = 0x40,
-  ARRAY_DEFERRED = 0x80,
-  ARRAY_VIDEO = 0x100,
-  ARRAY_FLAGS = 0x1ff,
-};
-
-/* CUarray_format, those that are named in the code */
-enum { FORMAT_UINT8 = 0x01, FORMAT_UINT16 = 0x02, FORMAT_UINT32 = 0x03, FORMAT_HALF = 0x10, FORMAT_FLOAT = 0x20 };
+enum { ARRAY_FLAGS = 0x1ff }; /* all of CUDA_ARRAY3D_* */
 
 /* Bytes of one element, or of a block of 4 x 4 elements; 0 if a format has no such number of channels. */
 size_t cl_element_size(int number, unsigned channels);

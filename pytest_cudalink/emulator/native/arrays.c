@@ -94,7 +94,7 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
   if (!bytes_of(descriptor, levels ? levels : 1, &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   Array *array = make(descriptor, levels ? HANDLE_MIPMAP : HANDLE_ARRAY, context);
   if (!array) return CUDA_ERROR_OUT_OF_MEMORY;
-  bool bound = !(descriptor->flags & (ARRAY_SPARSE | ARRAY_DEFERRED));
+  bool bound = !(descriptor->flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING));
   if (bound) array->memory = cl_allocate(bytes, ON_DEVICE);
   bool made = !bound || array->memory;
   for (unsigned level = 0; made && level < levels; level++) {
@@ -293,7 +293,7 @@ static CUresult requirements(Requirements *out, const void *handle, HandleKind k
   const Array *array = out && cl_is_device(device) ? find(handle, kind) : NULL;
   if (!array) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes = 0;
-  bool unbound = array->descriptor.flags & (ARRAY_SPARSE | ARRAY_DEFERRED);
+  bool unbound = array->descriptor.flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING);
   if (unbound && bytes_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1, &bytes))
     *out = (Requirements){.size = (bytes + TILE - 1) / TILE * TILE, .alignment = TILE};
   pthread_mutex_unlock(&lock);
@@ -311,7 +311,7 @@ static const unsigned char tiles_3d[5][3] = {{6, 5, 5}, {5, 5, 5}, {5, 5, 4}, {5
 static SparseProperties properties_of(const ArrayDescriptor *array, unsigned levels) {
   unsigned size = 0;
   for (size_t element = cl_element_size(array->format, array->channels); element > 1 && size < 4; element >>= 1) size++;
-  bool layered = array->flags & (ARRAY_LAYERED | ARRAY_CUBEMAP), deep = array->depth && !layered;
+  bool layered = array->flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP), deep = array->depth && !layered;
   SparseProperties found = {.width = 1u << tiles_2d[size][0], .height = 1u << tiles_2d[size][1], .depth = 1};
   if (deep) {
     found.width = 1u << tiles_3d[size][0];
@@ -335,7 +335,7 @@ static SparseProperties properties_of(const ArrayDescriptor *array, unsigned lev
 static CUresult sparse_properties(SparseProperties *out, const void *handle, HandleKind kind) {
   const Array *array = out ? find(handle, kind) : NULL;
   if (!array) return CUDA_ERROR_INVALID_VALUE;
-  bool sparse = array->descriptor.flags & ARRAY_SPARSE;
+  bool sparse = array->descriptor.flags & CUDA_ARRAY3D_SPARSE;
   if (sparse) *out = properties_of(&array->descriptor, kind == HANDLE_MIPMAP ? array->parts : 1);
   pthread_mutex_unlock(&lock);
   return sparse ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -358,7 +358,7 @@ static CUresult map_tiles(EventLine *line, const MapInfo *list, unsigned count) 
   if (result) return result;
   const Array *array = list && count ? find(list->resource, list->type ? HANDLE_MIPMAP : HANDLE_ARRAY) : NULL;
   if (!array) return CUDA_ERROR_INVALID_VALUE;
-  bool sparse = array->descriptor.flags & ARRAY_SPARSE;
+  bool sparse = array->descriptor.flags & CUDA_ARRAY3D_SPARSE;
   pthread_mutex_unlock(&lock);
   return sparse ? cl_unsupported(line, "memory of sparse arrays is not emulated") : CUDA_ERROR_INVALID_VALUE;
 }

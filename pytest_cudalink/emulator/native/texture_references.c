@@ -35,7 +35,7 @@ static CUresult create(Reference **out) {
   pthread_mutex_lock(&lock);
   Reference *made = cl_handle_make(sizeof *made, HANDLE_TEXTURE_REFERENCE);
   if (made)
-    *made = (Reference){.format = FORMAT_FLOAT,
+    *made = (Reference){.format = CU_AD_FORMAT_FLOAT,
                         .channels = 1,
                         .modes = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP}};
   pthread_mutex_unlock(&lock);

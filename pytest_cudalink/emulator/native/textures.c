@@ -55,7 +55,7 @@ static size_t device_has(int attribute) {
 /* Packed elements of 1, 2 or 4 channels, in formats that memory can have: those of before the compressed ones. */
 static size_t element_of_memory(const Resource *resource) {
   int format = resource->of.memory.format;
-  return format <= FORMAT_FLOAT ? cl_element_size(format, resource->of.memory.channels) : 0;
+  return format <= CU_AD_FORMAT_FLOAT ? cl_element_size(format, resource->of.memory.channels) : 0;
 }
 
 static CUresult check_memory(const Resource *resource) {
@@ -85,7 +85,7 @@ static CUresult array_of(const Resource *resource, ArrayDescriptor *array, unsig
 /* How many coordinates a texture has. */
 static int axes_of(const Resource *resource, const ArrayDescriptor *array) {
   if (!array) return resource->type == CU_RESOURCE_TYPE_LINEAR ? 1 : 2;
-  bool layered = array->flags & ARRAY_LAYERED;
+  bool layered = array->flags & CUDA_ARRAY3D_LAYERED;
   return array->depth && !layered ? 3 : array->height ? 2 : 1;
 }
 
@@ -99,7 +99,7 @@ static CUresult check_sampling(const Sampling *sampling, const Resource *resourc
   if (!is_filter(sampling->filter)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_filter(sampling->mipmap_filter)) return CUDA_ERROR_INVALID_VALUE;
   if (sampling->flags & ~(unsigned)TEXTURE_FLAGS) return CUDA_ERROR_INVALID_VALUE;
-  bool cubemap = array && array->flags & ARRAY_CUBEMAP;
+  bool cubemap = array && array->flags & CUDA_ARRAY3D_CUBEMAP;
   return sampling->flags & CU_TRSF_SEAMLESS_CUBEMAP && !cubemap ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -107,11 +107,11 @@ static CUresult check_view(const View *view, const ArrayDescriptor *array, unsig
   if (view->format < CU_RES_VIEW_FORMAT_NONE || view->format > CU_RES_VIEW_FORMAT_UNSIGNED_BC7)
     return CUDA_ERROR_INVALID_VALUE;
   size_t scale = view->format >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && !cl_is_block_format(array->format) ? 4 : 1;
-  if (scale > 1 && array->format != FORMAT_UINT32) return CUDA_ERROR_INVALID_VALUE;
+  if (scale > 1 && array->format != CU_AD_FORMAT_UNSIGNED_INT32) return CUDA_ERROR_INVALID_VALUE;
   if (view->width != scale * array->width || view->height != scale * array->height || view->depth != array->depth)
     return CUDA_ERROR_INVALID_VALUE;
   unsigned last_level = levels ? levels - 1 : 0, last_layer = 0;
-  if (array->flags & (ARRAY_LAYERED | ARRAY_CUBEMAP)) last_layer = (unsigned)array->depth - 1;
+  if (array->flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) last_layer = (unsigned)array->depth - 1;
   bool fits = view->first_level <= view->last_level && view->last_level <= last_level &&
               view->first_layer <= view->last_layer && view->last_layer <= last_layer;
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -235,7 +235,7 @@ static CUresult get_view(View *out, uint64_t handle) {
 EXPORTED(cuTexObjectGetResourceViewDesc, (View * out, uint64_t texture), get_view(out, texture))
 
 static CUresult linear_max_width(EventLine *line, size_t *elements, int format, unsigned channels, CUdevice device) {
-  if (!elements || format > FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
+  if (!elements || format > CU_AD_FORMAT_FLOAT || !cl_element_size(format, channels)) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return cl_no_device(line, device);
   /* the attribute is that of the widest elements, of 16 bytes */
   size_t times = 16 / cl_element_size(format, channels);
