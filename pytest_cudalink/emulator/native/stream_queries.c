@@ -50,8 +50,7 @@ EXPORTED(cuStreamGetCtx_v2, (Stream *stream, Context **context, void **green), g
 
 /* -- attributes of streams -- */
 
-enum { ACCESS_POLICY_WINDOW = 1, SYNCHRONIZATION_POLICY = 3, PRIORITY = 8, DOMAIN_MAP = 9, DOMAIN = 10 };
-enum { POLICIES = 4, DOMAINS = 4 }; /* CUsynchronizationPolicy counts from 1; sm_90 has four domains */
+enum { DOMAINS = 4 }; /* of sm_90 */
 
 static CUresult get_attribute(const void *handle, int attribute, AttributeValue *value) {
   Stream *stream;
@@ -59,11 +58,11 @@ static CUresult get_attribute(const void *handle, int attribute, AttributeValue 
   if (result) return result;
   AttributeValue answer = {{0}};
   switch (attribute) {
-    case ACCESS_POLICY_WINDOW: answer = stream->window; break;
-    case SYNCHRONIZATION_POLICY: answer.number = stream->policy; break;
-    case PRIORITY: answer.number = stream->priority; break;
-    case DOMAIN_MAP: memcpy(answer.bytes, stream->domains, sizeof stream->domains); break;
-    case DOMAIN: answer.number = stream->domain; break;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: answer = stream->window; break;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY: answer.number = stream->policy; break;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY: answer.number = stream->priority; break;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP: memcpy(answer.bytes, stream->domains, sizeof stream->domains); break;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: answer.number = stream->domain; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   *value = answer;
@@ -76,17 +75,19 @@ static CUresult set_attribute(const void *handle, int attribute, const Attribute
   if (result) return result;
   int number = value->number;
   switch (attribute) {
-    case ACCESS_POLICY_WINDOW: stream->window = *value; break;
-    case SYNCHRONIZATION_POLICY:
-      if (number < 1 || number > POLICIES) return CUDA_ERROR_INVALID_VALUE;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: stream->window = *value; break;
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      if (number < CU_SYNC_POLICY_AUTO || number > CU_SYNC_POLICY_BLOCKING_SYNC) return CUDA_ERROR_INVALID_VALUE;
       stream->policy = number;
       break;
-    case PRIORITY: stream->priority = number > 0 ? 0 : number < GREATEST_PRIORITY ? GREATEST_PRIORITY : number; break;
-    case DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      stream->priority = number > 0 ? 0 : number < GREATEST_PRIORITY ? GREATEST_PRIORITY : number;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
       if ((uint8_t)value->bytes[0] >= DOMAINS || (uint8_t)value->bytes[1] >= DOMAINS) return CUDA_ERROR_INVALID_VALUE;
       memcpy(stream->domains, value->bytes, sizeof stream->domains);
       break;
-    case DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
       if (number < 0 || number > 1) return CUDA_ERROR_INVALID_VALUE;
       stream->domain = number;
       break;
