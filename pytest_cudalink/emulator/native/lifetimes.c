@@ -92,8 +92,8 @@ static void check_log(State *state, Log *log, int option, const char *call) {
 void cl_check_memory(State *state, const char *call) {
   if (!cl_config()->lifetime) return;
   check_values(state, call);
-  check_log(state, &state->info, INFO_BUFFER, call);
-  check_log(state, &state->error, ERROR_BUFFER, call);
+  check_log(state, &state->info, CU_JIT_INFO_LOG_BUFFER, call);
+  check_log(state, &state->error, CU_JIT_ERROR_LOG_BUFFER, call);
 }
 
 void cl_report_destroyed(uint64_t state, const char *call) {
@@ -117,9 +117,10 @@ int cl_find_overlaps(const State *fresh, Overlap found[OVERLAPS]) {
       size_t size;
       atomic_bool *dead;
       const char *option;
-    } its[3] = {{other->values, other->count * sizeof *other->values, &other->values_dead, "optionValues"},
-                {other->info.buffer, other->info.capacity, &other->info.dead, cl_option_name(INFO_BUFFER)},
-                {other->error.buffer, other->error.capacity, &other->error.dead, cl_option_name(ERROR_BUFFER)}};
+    } its[3] = {
+        {other->values, other->count * sizeof *other->values, &other->values_dead, "optionValues"},
+        {other->info.buffer, other->info.capacity, &other->info.dead, cl_option_name(CU_JIT_INFO_LOG_BUFFER)},
+        {other->error.buffer, other->error.capacity, &other->error.dead, cl_option_name(CU_JIT_ERROR_LOG_BUFFER)}};
     for (int at = 0; at < 9; at++)
       if (overlap(own[at / 3].start, own[at / 3].size, its[at % 3].start, its[at % 3].size) && count < OVERLAPS &&
           !atomic_exchange(its[at % 3].dead, true))

@@ -334,15 +334,25 @@ static CUresult add_input(State *state, int type, const uint8_t *data, size_t si
       cl_log_error(state, "fatal   : unexpected archive format");
       return CUDA_ERROR_UNKNOWN;
     default:
-      return cl_poison(state, CUDA_ERROR_JIT_COMPILER_NOT_FOUND); /* LTO-IR of CUDA 12 and later is not the driver's */
+      return cl_poison(state,
+                       CUDA_ERROR_JIT_COMPILER_NOT_FOUND); /* CU_JIT_LTO-IR of CUDA 12 and later is not the driver's */
   }
 }
 
 static CUresult check_input_options(unsigned count, const int *keys, void *const *values) {
   static const bool allowed[OPTION_COUNT] = {
-      [MAX_REGISTERS] = true, [THREADS_PER_BLOCK] = true, [OPTIMIZATION_LEVEL] = true,  [DEBUG_INFO] = true,
-      [LOG_VERBOSE] = true,   [LINE_INFO] = true,         [CACHE_MODE] = true,          [POSITION_INDEPENDENT] = true,
-      [MIN_CTA] = true,       [MAX_THREADS] = true,       [OVERRIDE_DIRECTIVES] = true, [SPLIT_COMPILE] = true,
+      [CU_JIT_MAX_REGISTERS] = true,
+      [CU_JIT_THREADS_PER_BLOCK] = true,
+      [CU_JIT_OPTIMIZATION_LEVEL] = true,
+      [CU_JIT_GENERATE_DEBUG_INFO] = true,
+      [CU_JIT_LOG_VERBOSE] = true,
+      [CU_JIT_GENERATE_LINE_INFO] = true,
+      [CU_JIT_CACHE_MODE] = true,
+      [CU_JIT_POSITION_INDEPENDENT_CODE] = true,
+      [CU_JIT_MIN_CTA_PER_SM] = true,
+      [CU_JIT_MAX_THREADS_PER_BLOCK] = true,
+      [CU_JIT_OVERRIDE_DIRECTIVE_VALUES] = true,
+      [CU_JIT_SPLIT_COMPILE] = true,
   };
   if (!cl_can_have_options(count) || (count && (!keys || !values))) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned at = 0; at < count; at++)

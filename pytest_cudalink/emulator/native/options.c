@@ -12,42 +12,43 @@
 
 #include "architectures.inc" /* targets, targets_without_code */
 
+#define NAMED(option) [option] = #option
 static const char *const option_names[OPTION_COUNT] = {
-    [MAX_REGISTERS] = "CU_JIT_MAX_REGISTERS",
-    [THREADS_PER_BLOCK] = "CU_JIT_THREADS_PER_BLOCK",
-    [WALL_TIME] = "CU_JIT_WALL_TIME",
-    [INFO_BUFFER] = "CU_JIT_INFO_LOG_BUFFER",
-    [INFO_SIZE] = "CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES",
-    [ERROR_BUFFER] = "CU_JIT_ERROR_LOG_BUFFER",
-    [ERROR_SIZE] = "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES",
-    [OPTIMIZATION_LEVEL] = "CU_JIT_OPTIMIZATION_LEVEL",
-    [TARGET_FROM_CONTEXT] = "CU_JIT_TARGET_FROM_CUCONTEXT",
-    [TARGET] = "CU_JIT_TARGET",
-    [FALLBACK] = "CU_JIT_FALLBACK_STRATEGY",
-    [DEBUG_INFO] = "CU_JIT_GENERATE_DEBUG_INFO",
-    [LOG_VERBOSE] = "CU_JIT_LOG_VERBOSE",
-    [LINE_INFO] = "CU_JIT_GENERATE_LINE_INFO",
-    [CACHE_MODE] = "CU_JIT_CACHE_MODE",
-    [NEW_SM3X] = "CU_JIT_NEW_SM3X_OPT",
-    [FAST_COMPILE] = "CU_JIT_FAST_COMPILE",
-    [GLOBAL_SYMBOL_NAMES] = "CU_JIT_GLOBAL_SYMBOL_NAMES",
-    [GLOBAL_SYMBOL_ADDRESSES] = "CU_JIT_GLOBAL_SYMBOL_ADDRESSES",
-    [GLOBAL_SYMBOL_COUNT] = "CU_JIT_GLOBAL_SYMBOL_COUNT",
-    [LTO] = "CU_JIT_LTO",
-    [FTZ] = "CU_JIT_FTZ",
-    [PREC_DIV] = "CU_JIT_PREC_DIV",
-    [PREC_SQRT] = "CU_JIT_PREC_SQRT",
-    [FMA] = "CU_JIT_FMA",
-    [KERNEL_NAMES] = "CU_JIT_REFERENCED_KERNEL_NAMES",
-    [KERNEL_COUNT] = "CU_JIT_REFERENCED_KERNEL_COUNT",
-    [VARIABLE_NAMES] = "CU_JIT_REFERENCED_VARIABLE_NAMES",
-    [VARIABLE_COUNT] = "CU_JIT_REFERENCED_VARIABLE_COUNT",
-    [OPTIMIZE_UNUSED] = "CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES",
-    [POSITION_INDEPENDENT] = "CU_JIT_POSITION_INDEPENDENT_CODE",
-    [MIN_CTA] = "CU_JIT_MIN_CTA_PER_SM",
-    [MAX_THREADS] = "CU_JIT_MAX_THREADS_PER_BLOCK",
-    [OVERRIDE_DIRECTIVES] = "CU_JIT_OVERRIDE_DIRECTIVE_VALUES",
-    [SPLIT_COMPILE] = "CU_JIT_SPLIT_COMPILE",
+    NAMED(CU_JIT_MAX_REGISTERS),
+    NAMED(CU_JIT_THREADS_PER_BLOCK),
+    NAMED(CU_JIT_WALL_TIME),
+    NAMED(CU_JIT_INFO_LOG_BUFFER),
+    NAMED(CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES),
+    NAMED(CU_JIT_ERROR_LOG_BUFFER),
+    NAMED(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES),
+    NAMED(CU_JIT_OPTIMIZATION_LEVEL),
+    NAMED(CU_JIT_TARGET_FROM_CUCONTEXT),
+    NAMED(CU_JIT_TARGET),
+    NAMED(CU_JIT_FALLBACK_STRATEGY),
+    NAMED(CU_JIT_GENERATE_DEBUG_INFO),
+    NAMED(CU_JIT_LOG_VERBOSE),
+    NAMED(CU_JIT_GENERATE_LINE_INFO),
+    NAMED(CU_JIT_CACHE_MODE),
+    NAMED(CU_JIT_NEW_SM3X_OPT),
+    NAMED(CU_JIT_FAST_COMPILE),
+    NAMED(CU_JIT_GLOBAL_SYMBOL_NAMES),
+    NAMED(CU_JIT_GLOBAL_SYMBOL_ADDRESSES),
+    NAMED(CU_JIT_GLOBAL_SYMBOL_COUNT),
+    NAMED(CU_JIT_LTO),
+    NAMED(CU_JIT_FTZ),
+    NAMED(CU_JIT_PREC_DIV),
+    NAMED(CU_JIT_PREC_SQRT),
+    NAMED(CU_JIT_FMA),
+    NAMED(CU_JIT_REFERENCED_KERNEL_NAMES),
+    NAMED(CU_JIT_REFERENCED_KERNEL_COUNT),
+    NAMED(CU_JIT_REFERENCED_VARIABLE_NAMES),
+    NAMED(CU_JIT_REFERENCED_VARIABLE_COUNT),
+    NAMED(CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES),
+    NAMED(CU_JIT_POSITION_INDEPENDENT_CODE),
+    NAMED(CU_JIT_MIN_CTA_PER_SM),
+    NAMED(CU_JIT_MAX_THREADS_PER_BLOCK),
+    NAMED(CU_JIT_OVERRIDE_DIRECTIVE_VALUES),
+    NAMED(CU_JIT_SPLIT_COMPILE),
 };
 
 const char *cl_option_name(int key) { return key >= 0 && key < OPTION_COUNT ? option_names[key] : "an unknown option"; }
@@ -112,32 +113,31 @@ static CUresult name_options(LinkOptions *options, const char *option, uint64_t 
   return CUDA_SUCCESS;
 }
 
-enum { CACHE_GLOBAL = 1, CACHE_ALL = 2 }; /* CUjit_cacheMode */
-
 /* Reads an option that applies to all inputs of a link. */
 static CUresult read_option(LinkOptions *options, int key, uint64_t value) {
   switch (key) {
-    case MAX_REGISTERS:
+    case CU_JIT_MAX_REGISTERS:
       if (!(uint32_t)value) return CUDA_ERROR_INVALID_VALUE;
       options->max_registers = (int)(uint32_t)value;
       break;
-    case OPTIMIZATION_LEVEL: options->level = (int)(uint32_t)value; break;
-    case DEBUG_INFO: options->debug = (uint32_t)value != 0; break;
-    case LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
-    case LINE_INFO: options->line_info = (uint32_t)value != 0; break;
-    case CACHE_MODE:
-      if ((uint32_t)value > CACHE_ALL) return CUDA_ERROR_INVALID_VALUE;
-      return (uint32_t)value ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == CACHE_GLOBAL ? "cg" : "ca")
-                             : CUDA_SUCCESS;
-    case NEW_SM3X: return (uint32_t)value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
-    case FAST_COMPILE: return (uint32_t)value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;
-    case POSITION_INDEPENDENT:
+    case CU_JIT_OPTIMIZATION_LEVEL: options->level = (int)(uint32_t)value; break;
+    case CU_JIT_GENERATE_DEBUG_INFO: options->debug = (uint32_t)value != 0; break;
+    case CU_JIT_LOG_VERBOSE: options->verbose = (uint32_t)value != 0; break;
+    case CU_JIT_GENERATE_LINE_INFO: options->line_info = (uint32_t)value != 0; break;
+    case CU_JIT_CACHE_MODE:
+      if ((uint32_t)value > CU_JIT_CACHE_OPTION_CA) return CUDA_ERROR_INVALID_VALUE;
+      return (uint32_t)value
+                 ? extra_option(options, "-Xptxas=-dlcm=%s", (uint32_t)value == CU_JIT_CACHE_OPTION_CG ? "cg" : "ca")
+                 : CUDA_SUCCESS;
+    case CU_JIT_NEW_SM3X_OPT: return (uint32_t)value ? extra_option(options, "-Xptxas=--new-sm3x-opt") : CUDA_SUCCESS;
+    case CU_JIT_FAST_COMPILE: return (uint32_t)value ? extra_option(options, "-Xptxas=--fast-compile") : CUDA_SUCCESS;
+    case CU_JIT_POSITION_INDEPENDENT_CODE:
       return (uint32_t)value ? extra_option(options, "-Xptxas=--position-independent-code=true") : CUDA_SUCCESS;
-    case MIN_CTA: return extra_option(options, "-Xptxas=-minnctapersm=%u", (uint32_t)value);
-    case MAX_THREADS: return extra_option(options, "-Xptxas=-maxntid=%u", (uint32_t)value);
-    case OVERRIDE_DIRECTIVES: return extra_option(options, "-Xptxas=-override-directive-values");
-    case SPLIT_COMPILE: return extra_option(options, "-Xptxas=-split-compile=%u", (uint32_t)value);
-    case THREADS_PER_BLOCK: return extra_option(options, "-Xptxas=-maxntid=%u", (uint32_t)value);
+    case CU_JIT_MIN_CTA_PER_SM: return extra_option(options, "-Xptxas=-minnctapersm=%u", (uint32_t)value);
+    case CU_JIT_MAX_THREADS_PER_BLOCK: return extra_option(options, "-Xptxas=-maxntid=%u", (uint32_t)value);
+    case CU_JIT_OVERRIDE_DIRECTIVE_VALUES: return extra_option(options, "-Xptxas=-override-directive-values");
+    case CU_JIT_SPLIT_COMPILE: return extra_option(options, "-Xptxas=-split-compile=%u", (uint32_t)value);
+    case CU_JIT_THREADS_PER_BLOCK: return extra_option(options, "-Xptxas=-maxntid=%u", (uint32_t)value);
     default: break;
   }
   return CUDA_SUCCESS;
@@ -152,28 +152,28 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
   for (unsigned at = 0; at < count; at++) {
     uint64_t value = values[at];
     switch (keys[at]) {
-      case WALL_TIME: options->wall_time = (int)at; break;
-      case INFO_BUFFER:
+      case CU_JIT_WALL_TIME: options->wall_time = (int)at; break;
+      case CU_JIT_INFO_LOG_BUFFER:
         if (!value) return CUDA_ERROR_INVALID_VALUE;
         options->info.buffer = (char *)(uintptr_t)value;
         info = true;
         break;
-      case INFO_SIZE:
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
         options->info.capacity = (uint32_t)value;
         options->info.slot = at;
         info_size = true;
         break;
-      case ERROR_BUFFER:
+      case CU_JIT_ERROR_LOG_BUFFER:
         if (!value) return CUDA_ERROR_INVALID_VALUE;
         options->error.buffer = (char *)(uintptr_t)value;
         error = true;
         break;
-      case ERROR_SIZE:
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
         options->error.capacity = (uint32_t)value;
         options->error.slot = at;
         error_size = true;
         break;
-      case TARGET:
+      case CU_JIT_TARGET:
         target = true;
         link->suffix = 0;
         if (!target_known((int64_t)(uint32_t)value, link, &options->without_code)) {
@@ -181,30 +181,30 @@ CUresult cl_read_options(JitOptions *options, OptionUse use, unsigned count, con
           options->without_code = true; /* a load says so of the image (measured: test_options_of_loading) */
         }
         break;
-      case TARGET_FROM_CONTEXT:
-      case LTO:
-      case FTZ:
-      case PREC_DIV:
-      case PREC_SQRT:
-      case FMA:
-      case OPTIMIZE_UNUSED: break;
-      case THREADS_PER_BLOCK: threads = true; break;
-      case KERNEL_NAMES:
+      case CU_JIT_TARGET_FROM_CUCONTEXT:
+      case CU_JIT_LTO:
+      case CU_JIT_FTZ:
+      case CU_JIT_PREC_DIV:
+      case CU_JIT_PREC_SQRT:
+      case CU_JIT_FMA:
+      case CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES: break;
+      case CU_JIT_THREADS_PER_BLOCK: threads = true; break;
+      case CU_JIT_REFERENCED_KERNEL_NAMES:
         kernels = value;
         has_kernels = true;
         break;
-      case KERNEL_COUNT: kernel_count = (uint32_t)value; break;
-      case VARIABLE_NAMES:
+      case CU_JIT_REFERENCED_KERNEL_COUNT: kernel_count = (uint32_t)value; break;
+      case CU_JIT_REFERENCED_VARIABLE_NAMES:
         variables = value;
         has_variables = true;
         break;
-      case VARIABLE_COUNT: variable_count = (uint32_t)value; break;
-      case FALLBACK:
+      case CU_JIT_REFERENCED_VARIABLE_COUNT: variable_count = (uint32_t)value; break;
+      case CU_JIT_FALLBACK_STRATEGY:
         if (use == FOR_LINK) return CUDA_ERROR_INVALID_VALUE; /* "cannot be used with cuLink* APIs" (cuda.h) */
         break;
-      case GLOBAL_SYMBOL_NAMES:
-      case GLOBAL_SYMBOL_ADDRESSES:
-      case GLOBAL_SYMBOL_COUNT: return CUDA_ERROR_INVALID_VALUE;
+      case CU_JIT_GLOBAL_SYMBOL_NAMES:
+      case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+      case CU_JIT_GLOBAL_SYMBOL_COUNT: return CUDA_ERROR_INVALID_VALUE;
       default:
         if (keys[at] < 0 || keys[at] >= OPTION_COUNT) return CUDA_ERROR_INVALID_VALUE;
     }

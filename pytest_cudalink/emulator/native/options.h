@@ -9,45 +9,7 @@
 
 #include "abi.h"
 
-/* CUjit_option of cuda.h, without CU_JIT_. */
-enum {
-  MAX_REGISTERS = 0,
-  THREADS_PER_BLOCK,
-  WALL_TIME,
-  INFO_BUFFER,
-  INFO_SIZE,
-  ERROR_BUFFER,
-  ERROR_SIZE,
-  OPTIMIZATION_LEVEL,
-  TARGET_FROM_CONTEXT,
-  TARGET,
-  FALLBACK,
-  DEBUG_INFO,
-  LOG_VERBOSE,
-  LINE_INFO,
-  CACHE_MODE,
-  NEW_SM3X,
-  FAST_COMPILE,
-  GLOBAL_SYMBOL_NAMES,
-  GLOBAL_SYMBOL_ADDRESSES,
-  GLOBAL_SYMBOL_COUNT,
-  LTO,
-  FTZ,
-  PREC_DIV,
-  PREC_SQRT,
-  FMA,
-  KERNEL_NAMES,
-  KERNEL_COUNT,
-  VARIABLE_NAMES,
-  VARIABLE_COUNT,
-  OPTIMIZE_UNUSED,
-  POSITION_INDEPENDENT,
-  MIN_CTA,
-  MAX_THREADS,
-  OVERRIDE_DIRECTIVES,
-  SPLIT_COMPILE,
-  OPTION_COUNT,
-};
+enum { OPTION_COUNT = CU_JIT_SPLIT_COMPILE + 1 }; /* the driver of 13.0 knows no later one */
 
 const char *cl_option_name(int key);
 /* Whether a call can have so many options, some of them repeated: an address in place of their number would be counted
