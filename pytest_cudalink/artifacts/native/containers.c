@@ -41,7 +41,7 @@ bool art_fatbin_next(Bytes image, uint64_t *at, Bytes *body, Problem *problem) {
     *body = (Bytes){image.at, 0};
     return true;
   }
-  FatbinSize size;
+  FatbinSize size = {0};
   if (!art_fatbin_size(image, start, &size, problem)) return false;
   if (!art_span(image, start + size.header, size.body, body))
     return art_outside(problem, image, start + size.header, size.body, "fatbin");
