@@ -43,7 +43,8 @@ def names_of_places() -> dict[range, str]:
     owners = {
         found[1]: file.stem
         for file in SOURCES
-        for found in re.finditer(r"^pthread_mutex_t (\w+) = ", file.read_text(encoding="utf-8"), re.MULTILINE)
+        for found in DEFINED.finditer(file.read_text(encoding="utf-8"))
+        if found[0].startswith("pthread_")  # others find it by its name
     }
     places, file = {}, ""
     with (emulator.library_folder() / "libcuda.so.1").open("rb") as library:
