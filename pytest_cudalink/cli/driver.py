@@ -140,8 +140,22 @@ def _run(options: argparse.Namespace) -> int:
     if written.above:
         with suppress(OSError, ValueError):  # the process above has ended
             notes.pass_on(written.above, noted)
+    _show_refusals(noted)
     fails = _show_violations(noted) and options.checks != "report"
     return end_like(code) if code else int(fails)
+
+
+def _show_refusals(noted: Iterable[Mapping[str, Any]]) -> None:
+    """Write to stderr each function that was refused because it is not emulated, with the first process that called it.
+
+    `emulator/native/notes.c` has the same words for a program that nothing waits for.
+    """
+    first = {note["call"]: note for note in reversed(list(noted)) if note.get("unsupported")}
+    for function, note in reversed(first.items()):
+        sys.stderr.write(
+            f"cudalink driver run: process {note['pid']} ({note['command']}): {function} was refused with "
+            f"CUDA_ERROR_NOT_SUPPORTED (801): {note['note']}. Run this program on a real driver.\n"
+        )
 
 
 def _show_violations(noted: Iterable[Mapping[str, Any]]) -> bool:

@@ -336,6 +336,35 @@ def test_plain_program(on_driver, tmp_path) -> None:
         assert done.stderr.count("CU_JIT_LOG_VERBOSE: option value changed") == 10
 
 
+REFUSED_TWICE = """
+import ctypes
+cuda, room = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(8)
+context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == cuda.cuCtxSetCurrent(context) == 0
+ptx = b".version 8.0\\n.target sm_50\\n.address_size 64\\n.visible .entry k() { ret; }"
+assert cuda.cuModuleLoadData(ctypes.byref(module), ptx) == 0
+assert cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"k") == 0
+assert cuda.cuDeviceGetLuid(room, room, 0) == 801  # as a real driver
+for _ in range(2):
+    assert cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 801
+    assert cuda.cuCheckpointProcessLock(1, None) == 801
+"""
+REFUSED_WITH = "was refused with CUDA_ERROR_NOT_SUPPORTED (801)"
+SAID = [
+    f"cuLaunchKernel {REFUSED_WITH}: the emulated driver does not execute kernels. Run this program on a real driver.",
+    f"cuCheckpointProcessLock {REFUSED_WITH}: checkpoints are not emulated. Run this program on a real driver.",
+]
+
+
+def test_a_plain_program_says_what_was_refused(on_driver, driver_run) -> None:
+    """A line on stderr names each function that a real driver would perform, once, also for `cudalink driver run`."""
+    alone = on_driver("13.0", "-c", REFUSED_TWICE)
+    started = driver_run("sh", "-c", '"$0" -c "$1" && "$0" -c "$1"', sys.executable, REFUSED_TWICE)
+    for done in (alone, started):
+        assert done.returncode == 0, done.stderr
+        assert [line.partition("): ")[2] for line in done.stderr.splitlines()] == SAID
+
+
 OTHER = """
 import os, subprocess, sys
 

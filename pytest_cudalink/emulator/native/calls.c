@@ -189,7 +189,7 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
 
 CUresult cl_unsupported(EventLine *line, const char *note) {
   atomic_fetch_add(&refusals, 1);
-  line->unsupported = true;
+  line->unsupported = note;
   cl_event_bool(line, "unsupported", true);
   return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, note);
 }

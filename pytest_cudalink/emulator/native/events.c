@@ -54,7 +54,7 @@ static size_t utf8_length(const unsigned char *c, size_t left) {
 
 void cl_event_begin(EventLine *line) {
   line->length = 0;
-  line->unsupported = false;
+  line->unsupported = NULL;
   line->text[0] = 0;
 }
 

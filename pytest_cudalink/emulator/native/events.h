@@ -12,7 +12,7 @@
    a line shows, because a hook gets all of them. */
 typedef struct {
   size_t length;
-  bool unsupported; /* the call was refused as not emulated */
+  const char *unsupported; /* why the call was refused as not emulated; else NULL */
   char text[2 * LIMIT_EVENT_SIZE];
 } EventLine;
 

@@ -54,6 +54,7 @@ static struct {
   struct {
     char function[NAME_SIZE];
     uint64_t looks;
+    bool said;
   } refused[NAMES];
   uint64_t violations, violations_looks; /* noted since that look; a loop must not fill the disk */
   pid_t guilty;                          /* the process whose exit code changes */
@@ -173,10 +174,20 @@ void cl_note_violation(const EventLine *event, const char *sentence, const char 
   pthread_mutex_unlock(&notes.lock);
 }
 
+static void say_refusal(const char *function, const char *why) {
+  char command[COMMAND_ROOM];
+  read_command(command);
+  fprintf(
+      stderr,
+      "cudalink: process %d (%s): %s was refused with CUDA_ERROR_NOT_SUPPORTED (801): %s. Run this program on a real "
+      "driver.\n",
+      (int)getpid(), command, function, why);
+}
+
 void cl_note_refusal(const char *function, const EventLine *event) {
   pthread_mutex_lock(&notes.lock);
   Notes *file = destination();
-  if (file && *file->path) {
+  if (file) {
     uint64_t looks = 1 + (file->header ? atomic_load(&file->header->looks) : 0);
     size_t at = 0;
     while (at < NAMES && *notes.refused[at].function && strncmp(notes.refused[at].function, function, NAME_SIZE - 1))
@@ -187,7 +198,12 @@ void cl_note_refusal(const char *function, const EventLine *event) {
       cl_event_begin(&named);
       cl_event_text(&named, "call", function, NAME_SIZE);
       if (named.length + event->length < sizeof named.text) cl_event_join(&named, event);
-      if (write_note(file, &named)) notes.refused[at].looks = looks;
+      if (write_note(file, &named)) {
+        notes.refused[at].looks = looks;
+      } else if (event->unsupported && !notes.refused[at].said && notes.owner != getpid()) {
+        notes.refused[at].said = true;
+        say_refusal(function, event->unsupported);
+      }
     }
   }
   pthread_mutex_unlock(&notes.lock);

@@ -7,7 +7,8 @@
 /* Notes a violation, unless the plugin in this process takes them itself. `event` has its members, and `sentence` says
    it in words. */
 void cl_note_violation(const EventLine *event, const char *sentence, const char *fix);
-/* Notes a refused call of a function, once between two looks of the process that reads the notes. */
+/* Notes a refused call of a function, once between two looks of the process that reads the notes. Without such a
+   process a call that is not emulated is said on stderr, once for each function. */
 void cl_note_refusal(const char *function, const EventLine *event);
 
 #endif
