@@ -47,9 +47,11 @@ for code, name in {codes}.items():
     assert text.value, code
 assert cuda.cuGetErrorName(12345, byref(text)) == 1 and text.value is None
 assert cuda.cuGetErrorString(-1, byref(text)) == 1 and text.value is None
-table = c_void_p(1)
-assert cuda.cuGetExportTable(byref(table), create_string_buffer(16)) == 801 and not table.value
-assert "runtime" in last_event()["note"]
+runtimes = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")
+for uuid in (bytes(16), runtimes):
+    table = c_void_p(1)
+    assert cuda.cuGetExportTable(byref(table), uuid) == 801 and not table.value
+    assert ("unsupported" in last_event()) == ("runtime" in last_event()["note"]) == (uuid == runtimes)
 print("done")
 """,
         version=version,

@@ -160,6 +160,46 @@ def test_only_failures_of_the_phase_are_skipped(run, arguments) -> None:
     assert "6 of 11 tests ran; 4 need a GPU" in result.outlines
 
 
+RUNTIME = """
+import subprocess, sys
+from cuda.pathfinder import load_nvidia_dynamic_lib
+
+FILE = load_nvidia_dynamic_lib("cudart").abs_path
+ALLOCATE = "ctypes.CDLL({!r}).cudaMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(8))".format(FILE)
+
+def allocate(said):
+    if code := eval(ALLOCATE):
+        raise RuntimeError(said.format(code))
+
+def test_process(): subprocess.run([sys.executable, "-c", "import ctypes, sys; sys.exit(" + ALLOCATE + ")"], check=True)
+def test_first(): allocate("no memory")
+def test_words(): allocate("reduce failed, error code: {}")
+def test_pool(): allocate("cudaMallocAsync not supported with this CUDA driver/runtime version")
+def test_stderr():
+    print("library: CUDA error 801: operation not supported", file=sys.stderr)
+    allocate("no memory")
+def test_silent(): allocate("no memory")
+def test_own_fault(): assert 801 == 0
+def test_passes(): pass
+"""
+
+
+def test_a_compiled_cuda_runtime(run, toolkit) -> None:
+    """It is refused once in a process, and repeats that: tests that say so are skipped, of others the run says so."""
+    result, tests = run(RUNTIME, "--cudalink-unsupported=skip")
+
+    named = {name for name, test in tests.items() if test.outcome == "unsupported"}
+    assert named == {"test_process", "test_first", "test_words", "test_pool", "test_stderr"}
+    assert {tests[name].reason for name in named} == {REASON.format("the CUDA runtime is")}
+    assert {name for name, test in tests.items() if test.outcome == "failed"} == {"test_silent", "test_own_fault"}
+    here = tests["test_first"].nodeid
+    (repeated,) = tests["test_words"].refused
+    assert repeated["note"] == f"it was refused in {here}, and repeats that for as long as its process lasts"
+    assert "  the CUDA runtime is not emulated: 5" in result.outlines
+    line = f"the CUDA runtime of a process was refused in {here}, and refuses every later call; 2 later tests without "
+    assert any(one.startswith(line) for one in result.outlines)
+
+
 SUBTESTS = """
 def test_some(subtests):
     with subtests.test("refused"):

@@ -54,6 +54,11 @@ EXPORTED_ANY_TIME(cuGetErrorString, (CUresult code, const char **text), get_erro
 static const unsigned char table_of_old_linkers[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
                                                        0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
 
+/* Every CUDA runtime from 12.0 to 13.5 asks for this table, libcudart.so and libcudart_static.a alike, and libnvrtc and
+   libnvJitLink do not (the bytes were looked for in the wheels of these releases). */
+static const unsigned char table_of_runtimes[16] = {0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a,
+                                                    0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9};
+
 static CUresult refuse(void) {
   EventLine line;
   cl_event_begin(&line);
@@ -71,9 +76,11 @@ static CUresult get_export_table(EventLine *line, const void **table, const void
     *table = refusing;
     return cl_noted(line, CUDA_SUCCESS, "a table whose functions all answer 801");
   }
-  /* the CUDA runtime needs these tables; libnvrtc and libnvJitLink accept this answer */
-  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED,
-                  "no undocumented tables: the CUDA runtime cannot run on the emulated driver");
+  /* the runtime remembers this answer for its process, and most of its functions repeat it */
+  if (!memcmp(uuid, table_of_runtimes, 16))
+    return cl_unsupported(line, "the CUDA runtime needs undocumented tables, which an emulated driver lacks");
+  /* libnvrtc and libnvJitLink accept this answer */
+  return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "an emulated driver has no undocumented tables");
 }
 EXPORTED_ANY_TIME(cuGetExportTable, (const void **table, const void *uuid), get_export_table(line, table, uuid))
 

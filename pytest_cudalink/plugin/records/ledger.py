@@ -34,8 +34,9 @@ class Outside(Counts):
         What was seen outside of tests and fails nothing.
     unlinked_modules : int
         Number of modules that an emulated driver loaded and that no seen link can have made.
-    clashes : list of str
-        Two majors of one CUDA library in a process, where that fails no test.
+    of_processes : list of str
+        What holds for a whole process and fails no test by itself: two majors of one CUDA library, a refused CUDA
+        runtime.
     missing : Counter of str
         Number of modules that were skipped, by what they need.
     """
@@ -44,7 +45,7 @@ class Outside(Counts):
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unlinked_modules: int = 0
-    clashes: list[str] = field(default_factory=list)
+    of_processes: list[str] = field(default_factory=list)
 
     def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
         """Add what `as_json` returned, in this process or in another; problems and notes get the prefix."""
@@ -54,7 +55,7 @@ class Outside(Counts):
             self.problems += [f"{prefix}{text}" for text in given["problems"]]
             self.notes += [f"{prefix}{text}" for text in given["notes"]]
             self.unlinked_modules += given["unlinked_modules"]
-            self.clashes += given["clashes"]
+            self.of_processes += given["of_processes"]
             self._join(given)
 
     def _join(self, facts: Mapping[str, Any]) -> None:

@@ -100,7 +100,7 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
         lines.append(f"{counted(number, 'test')} {verb} because the emulated driver refused a call:")
         functions = Counter(function for refused in totals.refused.values() for function in refused)
         lines += [f"  {function} is not emulated: {count}" for function, count in functions.most_common()]
-    lines += dict.fromkeys(totals.clashes)
+    lines += dict.fromkeys(totals.of_processes)
     lines += map(_left, totals.sticky)
     for missing, count in sorted(totals.missing.items()):
         lines.append(f"{counted(count, 'test was skipped: it needs', 'tests were skipped: they need')} {missing}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
+from ...plurals import counted
 from ..parts import DESCENDANTS, LEDGER
 from .check import Check, Phase, Seen
 
@@ -39,7 +40,14 @@ _NO_DRIVER: Final = re.compile(
 #: one lacks the tables that it asks for once in a process.
 _INSUFFICIENT: Final = re.compile(r"cudaErrorInsufficientDriver|CUDA driver version is insufficient")
 _NOT_SUPPORTED: Final = re.compile(r"cudaErrorNotSupported|CUDA.*operation not supported")
-_RUNTIME: Final = ("the CUDA runtime", "it asks the driver for undocumented tables, which an emulated one lacks")
+#: How libraries say so, too: enough where the runtime of the process is known to have been refused.
+_REPEATED: Final = re.compile(
+    r"cudaErrorNotSupported|operation not supported|not supported with this CUDA|(?i:error|code|status)\W{1,3}801\b"
+)
+#: The call by which the runtime asks for them.
+_ASKS: Final = "cuGetExportTable"
+_RUNTIME: Final = "the CUDA runtime"
+_NO_TABLES: Final = "it asks the driver for undocumented tables, which an emulated one lacks"
 
 
 class _Found(NamedTuple):
@@ -66,6 +74,9 @@ class Causes(Check):
         self._refused = self._events = 0
         self._input: RefusedInput | None = None
         self._has_cause = False
+        #: Where the CUDA runtime of this process was refused; it asks once, and repeats that answer in every call.
+        self._runtime_refused = ""
+        self._unexplained: set[str] = set()
         #: The last errors that were raised after a refusal. pytest keeps the error of a fixture of a wider scope, and
         #: raises it again in every test that asks for the fixture.
         self._known: list[tuple[BaseException, _Found]] = []
@@ -81,8 +92,8 @@ class Causes(Check):
         """Explain with an input that nvJitLink refused the phase that is about to end."""
         self._input = refused
 
-    def _since_last_phase(self) -> Sequence[dict[str, Any]]:
-        """Return the events of the calls that were refused since the last phase."""
+    def _since_last_phase(self, nodeid: str) -> Sequence[dict[str, Any]]:
+        """Return the events of the calls that were refused since the last phase, in a test or outside of tests."""
         if self._driver is None:
             return ()
         refused, count = self._driver.refusal_count, self._driver.event_count()
@@ -90,21 +101,24 @@ class Causes(Check):
         if refused == self._refused:
             return ()
         self._refused = refused
-        return self._driver.refusals(first)
+        events = _as_called(self._driver.refusals(first))
+        if any(event["call"] == _ASKS for event in events):
+            self._runtime_refused = self._runtime_refused or nodeid or "code outside of tests"
+        return events
 
     def _forget(self) -> None:
-        self._since_last_phase()
+        self._since_last_phase("")
         self._refused_below("")
         self._input = None
 
     def _refused_below(self, nodeid: str) -> Sequence[dict[str, Any]]:
         """Return the calls that were refused since the last phase in processes that a test has started."""
-        return () if self._below is None else self._below.refusals(nodeid)
+        return () if self._below is None else _as_called(self._below.refusals(nodeid))
 
-    def _of(self, error: BaseException | None, nodeid: str = "") -> _Found:
+    def _of(self, error: BaseException | None, nodeid: str = "", report: pytest.TestReport | None = None) -> _Found:
         """Return what an error of a phase may come from; nothing without an error."""
         # what the test itself did comes last, and counts first
-        events, refused = [*self._refused_below(nodeid), *self._since_last_phase()], self._input
+        events, refused = [*self._refused_below(nodeid), *self._since_last_phase(nodeid)], self._input
         self._input = None
         if error is None:
             return _NOTHING
@@ -118,7 +132,7 @@ class Causes(Check):
             return found
         if (known := next((found for known, found in self._known if known is error), None)) is not None:
             return known
-        return self._of_runtime(error) or _Found(cause=self._of_missing_driver(error))
+        return self._of_runtime(error, report) or _Found(cause=self._of_missing_driver(error))
 
     def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Found:
         """Return the last refusal that explains a failure."""
@@ -131,18 +145,27 @@ class Causes(Check):
                 return _Found(cause=cause)
         if refused is not None and (cause := _of_nvjitlink(refused)):
             return _Found(cause=cause)
-        calls = dict.fromkeys((str(one["call"]), _note(one)) for one in events if "image" not in one)
+        calls = dict.fromkeys((_name(one), _note(one)) for one in events if "image" not in one)
         return _Found(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
 
     # -- the CUDA runtime, and a missing driver
 
-    def _of_runtime(self, error: BaseException) -> _Found | None:
-        """Return what the words of the CUDA runtime say; None where they say nothing, or that there is no driver."""
+    def _of_runtime(self, error: BaseException, report: pytest.TestReport | None) -> _Found | None:
+        """Return what the words of the CUDA runtime say; None where they say nothing, or that there is no driver.
+
+        Libraries such as Warp write them to stderr, and raise others.
+        """
         from ... import probes
         from ...linker import causes
 
-        if self._driver is not None and _telling(error, _NOT_SUPPORTED):
-            return _Found((_RUNTIME,), causes.not_emulated(*_RUNTIME))
+        words, note = _NOT_SUPPORTED, _NO_TABLES
+        output = ""
+        if self._runtime_refused:
+            words = _REPEATED
+            note = f"it was refused in {self._runtime_refused}, and repeats that for as long as its process lasts"
+            output = "" if report is None else f"{report.capstdout}\n{report.capstderr}"
+        if self._driver is not None and (_telling(error, words) or words.search(output)):
+            return _Found(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
         with suppress(OSError, RuntimeError):
             if said and (version := probes.driver_version()) is not None:
@@ -164,16 +187,28 @@ class Causes(Check):
 
     def sections(self, phase: Phase) -> Iterator[Seen]:
         """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
-        found = self._of(phase.error, phase.nodeid)
+        found = self._of(phase.error, phase.nodeid, phase.report)
         if self._has_cause and phase.when == "setup":  # a plugin runs the test again
             self._has_cause, self._run.part(LEDGER).test.cause = False, None
         if found.cause is None or not phase.report.failed:
+            if self._runtime_refused and phase.report.failed:
+                self._unexplained.add(phase.nodeid)
             return
         self._has_cause = True
         facts = self._run.part(LEDGER).test
         facts.cause = facts.cause or found.cause
         facts.refused = [{"function": function, "note": note} for function, note in found.calls] or facts.refused
         yield _section(found, skips=self._skips)
+
+    def finish(self) -> Sequence[Seen]:
+        """Tell how many failures the refused CUDA runtime of this process may have caused without a word of it."""
+        if self._unexplained:
+            failed = f"{counted(len(self._unexplained), 'later test')} without a known cause"
+            self._run.part(LEDGER).outside.of_processes.append(
+                f"the CUDA runtime of a process was refused in {self._runtime_refused}, and refuses every later call; "
+                f"{failed} may have failed because of it: --cudalink-processes=isolated shows which"
+            )
+        return ()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(
@@ -261,9 +296,23 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def _as_called(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the events without those of the runtime that a Python function of it asked, to answer as it does."""
+    calls = ["", *(str(event["call"]) for event in events), ""]
+    beside = [
+        before.startswith("cuda") or after.startswith("cuda") for before, after in zip(calls, calls[2:], strict=False)
+    ]
+    return [event for event, of_python in zip(events, beside, strict=True) if event["call"] != _ASKS or not of_python]
+
+
+def _name(event: dict[str, Any]) -> str:
+    """Return the name of what was refused: the function, or the CUDA runtime, which calls one for itself."""
+    return _RUNTIME if event["call"] == _ASKS else str(event["call"])
+
+
 def _note(event: dict[str, Any]) -> str:
     """Return why a call was refused, with the process that a test has started for it."""
-    note = str(event.get("note", ""))
+    note = _NO_TABLES if event["call"] == _ASKS else str(event.get("note", ""))
     return f"{note} (in {event['process']})" if "process" in event else note
 
 

@@ -191,7 +191,7 @@ class Provenance(Check):
 
         text = provenance.together(kind, (other.library, other.when), (loaded.library, loaded.when))
         if self._expected == "any":
-            self._run.part(LEDGER).outside.clashes.append(text)
+            self._run.part(LEDGER).outside.of_processes.append(text)
         else:
             self._add(f"{text}\n  {provenance.ONE_COPY}", loaded)
 
