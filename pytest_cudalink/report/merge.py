@@ -44,7 +44,7 @@ from .records import (
 )
 from .repeats import joined
 from .safe_text import shortened
-from .wording import backend_keys, call_in_words, ended_by
+from .wording import backend_keys, call_in_words, ended_by, refused_last
 
 __all__ = ["merge"]
 
@@ -416,7 +416,9 @@ def _add_crashed(cell: CellRun, started: Iterable[str]) -> None:
                 cell.crashes.append(crash)
             cell.outcomes[test] = LETTERS["crashed"]
             by = f", by {crash.signal}" if crash.signal else ""
-            cell.details[test] = Detail(f"the process ended while this test ran{by}", _story(crash))
+            refused = refused_last(crash.last_events)
+            after = f", after the emulated driver refused {refused[0]}: {refused[1]}" if refused else ""
+            cell.details[test] = Detail(f"the process ended while this test ran{by}{after}", _story(crash))
     if not (cell.crashes or cell.truncated or cell.damage):  # pytest writes an end even where it fails
         cell.crashes.append(CrashRecord())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ __all__ = [
     "link_key",
     "linked_on",
     "not_emulated",
+    "refused_last",
     "share",
     "split_link_key",
     "status",
@@ -62,6 +63,15 @@ def call_in_words(event: str) -> str:
     except (ValueError, KeyError, TypeError, RecursionError):
         return event
     return f"{words}: {found['note']}" if found.get("note") else words
+
+
+def refused_last(events: Sequence[str]) -> tuple[str, str] | None:
+    """Return function and note of the last of a process's events, if the driver refused it as not emulated."""
+    try:
+        found = json.loads(events[-1])
+        return (str(found["call"]), str(found.get("note", ""))) if found.get("unsupported") else None
+    except (IndexError, ValueError, KeyError, AttributeError, TypeError, RecursionError):
+        return None
 
 
 def link_key(target: str, backend: str) -> str:

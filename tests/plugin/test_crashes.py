@@ -292,6 +292,23 @@ def test_dies(address): ctypes.string_at(ADDRESS)
         assert any("test_it.py" in frame for frame in crash.frames)
 
 
+def test_an_abort_after_a_refused_call(run) -> None:
+    """The terminal and the report name the call, which a library that aborts after an error leaves unsaid."""
+    module = """
+import ctypes, os
+def test_dies():
+    assert ctypes.CDLL("libcuda.so.1").cuCheckpointProcessLock(1, None) == 801
+    os.abort()
+"""
+    ended = run(module, "--cudalink-driver=13.0")
+    refused = "refused the last call before this crash, cuCheckpointProcessLock, which a real driver performs\n"
+    assert f"cudalink: the emulated driver {refused}\ncudalink: the tests after" in ended.result.stderr.str()
+    assert ended.cell.details["test_it.py::test_dies"].reason == (
+        "the process ended while this test ran, by SIGABRT, after the emulated driver refused cuCheckpointProcessLock: "
+        "checkpoints are not emulated"
+    )
+
+
 def test_every_form_of_the_report_says_crashed(run, pytester, capsys) -> None:
     """Grid, tables, JUnit, Markdown and HTML agree."""
     run(HEAD + DEATHS["segfault"][0] + AFTER, "--cudalink-processes=isolated")

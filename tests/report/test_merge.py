@@ -695,6 +695,28 @@ def test_a_story_names_its_last_calls_and_frames(tmp_path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("events", "after"),
+    [
+        (['{"call":"cuFirst"}', '{"call":"cuL","note":"why","unsupported":true}'], ", after {} refused cuL: why"),
+        (['{"call":"cuL","unsupported":true}'], ", after {} refused cuL: "),
+        (['{"call":"cuL","unsupported":true}', '{"call":"cuLast"}'], ""),
+        (['{"unsupported":true}'], ""),
+        (["[]"], ""),
+        (["cut"], ""),
+        ([], ""),
+    ],
+)
+def test_a_crash_after_a_refused_call(tmp_path, events, after) -> None:
+    """The reason names the call, if it is the last event of the process; an event of another form is none."""
+    crash = {"event": "crash", "time": 6.0, "nodeid": "t", "worker": None, "signal": "SIGABRT", "exitcode": None}
+    start = {"event": "start", "time": 5.5, "nodeid": "t"}
+    cell = one(lines(tmp_path / "c.jsonl", RUN, start, {**crash, "last_events": events, "frames": []}))
+    said = after.format("the emulated driver")
+    assert cell.details["t"].reason == f"the process ended while this test ran, by SIGABRT{said}"
+    assert cell.outcomes["t"] == "C"
+
+
 def test_a_result_in_whole_seconds(tmp_path) -> None:
     """It is read as any other; a rerun is counted and is no result. Without a reason there is none."""
     failed = result("x", "failed", duration=2, reason="why", longrepr="how")

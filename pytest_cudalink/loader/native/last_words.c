@@ -128,6 +128,18 @@ static void put(int file, const char *bytes, size_t count) {
   (void)ignored;
 }
 
+/* Says that the driver refused its last call, where it did: a library that does not expect it ends like this. */
+static void put_refusal(int file) {
+  static const char before[] = "\ncudalink: the emulated driver refused the last call before this crash, ",
+                    after[] = ", which a real driver performs\n";
+  const char *call = strstr(event, "\"call\":\"");
+  if (!call || !strstr(event, "\"unsupported\":true")) return;
+  call += sizeof "\"call\":\"" - 1;
+  put(file, before, sizeof before - 1);
+  put(file, call, strcspn(call, "\""));
+  put(file, after, sizeof after - 1);
+}
+
 static void write_event(int record, const char *name) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -163,8 +175,9 @@ static void handle(int number) {
     if (frames >= 0 && ftruncate(frames, 0)) text[0] = 0;
     if (record >= 0 && watch.process == getpid()) {
       write_event(record, signals[which].name);
-      if (!strcmp(watch.worker, "null")) /* xdist replaces its workers */
-        put(terminal >= 0 ? terminal : STDERR_FILENO, hint, sizeof hint - 1);
+      int shown = terminal >= 0 ? terminal : STDERR_FILENO;
+      put_refusal(shown);
+      if (!strcmp(watch.worker, "null")) put(shown, hint, sizeof hint - 1); /* xdist replaces its workers */
     }
   }
   raise(number);

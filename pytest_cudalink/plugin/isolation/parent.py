@@ -23,11 +23,11 @@ from typing import Any, Final, cast
 
 import pytest
 
-from ...report.wording import call_in_words
+from ...report.wording import call_in_words, refused_last
 from .. import pytest_private
 from ..conditions import faults
 from ..items.plan import PLAN
-from ..parts import LEDGER, LIFETIMES, RECORD_FILE
+from ..parts import LEDGER, LIFETIMES, RECORD_FILE, REPORTER
 from ..records.facts import fail
 from ..records.process_end import ProcessEnd, crash_events
 from ..run import Run
@@ -117,8 +117,19 @@ class Isolation:
             refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not found  # before there was a session
             if not (complete and orderly):
                 crashed = not (orderly or refused or end.stopped)
-                story = self._story(item, end, folder, started=bool(found), crashed=crashed)
+                last = crash_events(str(folder / "events"), None)
+                call = refused_last(last) if crashed and not complete else None
+                skips = call is not None and self._run.settings.unsupported.value == "skip"
+                story = _story(end, last, folder, started=bool(found))
+                if crashed and not skips:
+                    self._write_crash(item.nodeid, end, last, _last_lines(folder / "stderr"))
                 found = _with_end(item, found, story, spent, crashed=crashed)
+                if call is not None:
+                    from ..watch.causes import explain_crash
+
+                    dead = next(report for report in reversed(found) if report.failed)
+                    seen = explain_crash(self._run, call, found[-1])
+                    self._run.part(REPORTER).show(item, dead, [seen])
             if (check := self._run.get(LIFETIMES)) is not None:
                 check.add_late(item, found[-1])
             _echo(item.config, found)
@@ -176,20 +187,6 @@ class Isolation:
         self._servers = {}
         self._scratch.cleanup()
 
-    def _story(self, item: pytest.Item, end: ProcessEnd, folder: Path, *, started: bool, crashed: bool) -> str:
-        """Return how a process ended, in lines; write a crash to the record file."""
-        last = crash_events(str(folder / "events"), None)
-        lines = [f"cudalink: the process of this test {end}"]
-        if last:
-            lines += ["last calls of the driver:", *(f"  {call_in_words(event)}" for event in last)]
-        if output := _last_lines(folder / "stderr"):
-            lines += ["last lines of stderr:", *(f"  {line}" for line in output)]
-        if not started and end.signal is None and (stdout := _last_lines(folder / "stdout")):
-            lines += ["last lines of stdout:", *(f"  {line}" for line in stdout)]
-        if crashed:
-            self._write_crash(item.nodeid, end, last, output)
-        return "\n".join(lines)
-
     def _write_crash(self, nodeid: str | None, end: ProcessEnd, last: list[str], frames: list[str]) -> None:
         if (file := self._run.get(RECORD_FILE)) is not None:
             from ...report.records import CrashRecord
@@ -204,6 +201,18 @@ class Isolation:
                     frames=frames,
                 )
             )
+
+
+def _story(end: ProcessEnd, last: Sequence[str], folder: Path, *, started: bool) -> str:
+    """Return how a process ended, after which calls of the driver, in lines."""
+    lines = [f"cudalink: the process of this test {end}"]
+    if last:
+        lines += ["last calls of the driver:", *(f"  {call_in_words(event)}" for event in last)]
+    if output := _last_lines(folder / "stderr"):
+        lines += ["last lines of stderr:", *(f"  {line}" for line in output)]
+    if not started and end.signal is None and (stdout := _last_lines(folder / "stdout")):
+        lines += ["last lines of stdout:", *(f"  {line}" for line in stdout)]
+    return "\n".join(lines)
 
 
 def _pass_on_events(run: Run, events: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,6 +84,11 @@ class Facts(Counts):
     refused: list[dict[str, str]] = field(default_factory=list)
     cause: CauseRecord | None = None
     sticky: dict[str, Any] | None = None
+
+    def refuse(self, calls: Iterable[tuple[str, str]], cause: CauseRecord | None) -> None:
+        """Keep why a phase failed: the first cause, and the functions of the last phase in which some were refused."""
+        self.cause = self.cause or cause
+        self.refused = [{"function": function, "note": note} for function, note in calls] or self.refused
 
     def properties(self) -> list[tuple[str, str]]:
         """The facts as properties of a JUnit report, without those that are empty."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..run import Run
     from .descendants import Descendants
 
-__all__ = ["Causes", "explain_unasked"]
+__all__ = ["Causes", "explain_crash", "explain_unasked"]
 
 _NOT_EMULATED: Final = "cudalink: not emulated"
 _WHY: Final = "cudalink: why"
@@ -195,9 +195,7 @@ class Causes(Check):
                 self._unexplained.add(phase.nodeid)
             return
         self._has_cause = True
-        facts = self._run.part(LEDGER).test
-        facts.cause = facts.cause or found.cause
-        facts.refused = [{"function": function, "note": note} for function, note in found.calls] or facts.refused
+        self._run.part(LEDGER).test.refuse(found.calls, found.cause)
         yield _section(found, skips=self._skips)
 
     def finish(self) -> Sequence[Seen]:
@@ -229,6 +227,21 @@ class Causes(Check):
             if found.cause is not None:
                 report.sections.append(_section(found)[:2])
                 report.cudalink_cause = found.cause  # type: ignore[attr-defined]
+
+
+def explain_crash(run: Run, call: tuple[str, str], last: pytest.TestReport) -> Seen:
+    """Return what shows that a process died of a refused call, which its library did not expect.
+
+    The facts of the test, in the process that waited for the other, get function and note of the call, and go onto its
+    last report.
+    """
+    from ...linker import causes
+
+    event = dict(zip(("call", "note"), call, strict=True))
+    found = _Found(((_name(event), _note(event)),), causes.not_emulated(_name(event), _note(event)))
+    run.part(LEDGER).test.refuse(found.calls, found.cause)
+    run.part(LEDGER).put_on(last)
+    return _section(found, skips=run.settings.unsupported.value == "skip")
 
 
 def explain_unasked(
