@@ -95,6 +95,9 @@ def test_skip_has_one_reason(run, toolkit) -> None:
 
 
 MIXED = """
+import unittest
+class TestUnittest(unittest.TestCase):
+    def test_unittest(self): fail()
 def test_passes(): refuse()
 def test_fails_before(): assert 0
 def test_two():
@@ -133,6 +136,7 @@ def test_injected():
     assert ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context)) == 0
 """
 EXPECTED = {
+    "test_unittest": ("unsupported", REASON.format("cuFirst is")),
     "test_passes": ("passed", ""),
     "test_fails_before": ("failed", "assert 0"),
     "test_two": ("unsupported", REASON.format("cuFirst, cuSecond are")),
@@ -154,10 +158,10 @@ def test_only_failures_of_the_phase_are_skipped(run, arguments) -> None:
 
     found = {name: (test.outcome, test.reason) for name, test in tests.items()}
     assert {name: (outcome, reason.strip()) for name, (outcome, reason) in found.items()} == EXPECTED
-    assert "4 tests were skipped because the emulated driver refused a call:" in result.outlines
+    assert "5 tests were skipped because the emulated driver refused a call:" in result.outlines
     counted = dict(line.strip().split(" is not emulated: ") for line in result.outlines if line.startswith("  cu"))
-    assert counted == {"cuBroken": "2", "cuFirst": "1", "cuSecond": "1", "cuLate": "1"}
-    assert "6 of 11 tests ran; 4 need a GPU" in result.outlines
+    assert counted == {"cuBroken": "2", "cuFirst": "2", "cuSecond": "1", "cuLate": "1"}
+    assert "6 of 12 tests ran; 5 need a GPU" in result.outlines
 
 
 RUNTIME = """

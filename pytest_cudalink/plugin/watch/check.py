@@ -50,8 +50,6 @@ class Phase:
     nodeid : str
     when : str
         ``"setup"``, ``"call"`` or ``"teardown"``.
-    error : BaseException or None
-        What was raised.
     report : pytest.TestReport
         There when `Check.sections` is called, with what earlier checks have shown.
     """
@@ -60,7 +58,12 @@ class Phase:
 
     def __init__(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         self.item, self.nodeid, self.when = item, item.nodeid, call.when
-        self.error = call.excinfo.value if call.excinfo is not None else None
+        self._call = call
+
+    @property
+    def error(self) -> BaseException | None:
+        """What was raised; of a test of unittest's known only when `report` is there."""
+        return self._call.excinfo.value if self._call.excinfo is not None else None
 
 
 class Check:
