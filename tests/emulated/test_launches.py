@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+
 __all__ = ()
 
 PTX = """.version 8.0
@@ -106,6 +108,29 @@ assert launch(plain, one, one, 100000) == 801
 assert launch(plain, one, one, 100001) == 1
 ok(cuda.cuFuncSetAttribute(plain, 8, 0))
 assert launch(plain, one, one, 1) == 1
+"""
+    )
+
+
+def test_a_tile_kernel(check, toolkit) -> None:
+    """Its image requires the threads of its code, and a launch gives one, as cuTile does; another block is refused.
+
+    cuTile's images have the language Tile IR; here it takes the place of an attribute that no launch needs.
+    """
+    ptx = ObjectCode.from_ptx(PTX.encode(), name="tile")
+    cubin = Linker(ptx, options=LinkerOptions(arch="sm_90"), backend="nvjitlink").link("cubin").code
+    version = b"\x04\x37\x04\x00"
+    tile = b"\x04\x66\x04\x00" + (7).to_bytes(4, "little")
+    parts = cubin.split(version)
+    assert len(parts) == 5
+    cubin = parts[0] + b"".join(tile + part[4:] for part in parts[1:])
+    check(
+        START.replace(f"'''{PTX}'''.encode()", repr(cubin))
+        + """
+required = kernel("required")
+assert launch(required, one, one) == launch_with(required, one, one) == 801
+assert "does not execute kernels" in last_event()["note"]
+assert launch(required, one, (8, 4, 2)) == 1
 """
     )
 

@@ -20,6 +20,7 @@ enum { STT_OBJECT = 1, STT_FUNC = 2, STT_NV_OBJECT = 13, STB_GLOBAL = 1, STO_ENT
 enum { INFO_SIZED = 4 }; /* the form of an entry with bytes of its own length */
 enum { INFO_MAX_THREADS = 0x05, INFO_REQUIRED_THREADS = 0x10, INFO_FRAME_SIZE = 0x11, INFO_KPARAM = 0x17 };
 enum { INFO_REGCOUNT = 0x2f, INFO_CLUSTER = 0x3d, INFO_EXPLICIT_CLUSTER = 0x3e, INFO_MAX_CLUSTER_RANK = 0x3f };
+enum { INFO_LANGUAGE = 0x66, LANGUAGE_TILE_IR = 7 }; /* as cuobjdump 13.4 names them */
 
 /* Reads what the image says of the sizes of blocks and clusters. */
 static void read_bounds(Function *function, uint8_t attribute, const uint8_t *at, size_t size) {
@@ -35,12 +36,14 @@ static void read_bounds(Function *function, uint8_t attribute, const uint8_t *at
 /* Reads one section; false if memory is out. */
 static bool read_info(Function *function, const ElfSection *section, bool own) {
   const uint8_t *at = cl_elf_bytes(&function->module->elf, section), *end = at ? at + section->size : NULL;
+  bool tile = false;
   while (at && end - at >= 4) {
     uint8_t form = at[0], attribute = at[1];
     size_t size = form == INFO_SIZED ? art_u16(at + 2) : 0;
     at += 4;
     if (size > (size_t)(end - at)) return true;
     if (own && attribute != INFO_KPARAM) read_bounds(function, attribute, at, size);
+    if (own && attribute == INFO_LANGUAGE && size >= 4) tile = cl_little(at, 4) == LANGUAGE_TILE_IR;
     if (own && attribute == INFO_KPARAM && size >= 12) {
       size_t ordinal = art_u16(at + 4);
       if (ordinal >= function->parameter_count) {
@@ -59,6 +62,8 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
     }
     at += size;
   }
+  /* the image has the threads of its code; who launches a tile kernel gives one, and the driver knows the rest */
+  for (int axis = 0; tile && axis < 3; axis++) function->required_block[axis] = 1;
   return true;
 }
 
