@@ -234,7 +234,7 @@ def downstream(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def suites(session: nox.Session) -> None:
-    """Published suites on emulated drivers, file by file: -- CHECKOUT chooses one of cuda-python or numba-cuda.
+    """Published suites, file by file, on emulated drivers with their own toolkit: -- CHECKOUT, such as of cuda-python.
 
     Options go to `python -m tests.suites`; --help lists them. Fails if fewer tests pass than expected.toml says.
     """
@@ -242,20 +242,33 @@ def suites(session: nox.Session) -> None:
 
     found = definitions()
     checkouts = [one for one in session.posargs if Path(one).is_dir()]
-    wanted = [one for before, one in zip(session.posargs, session.posargs[1:], strict=False) if before == "--suite"]
+    given = list(zip(session.posargs, session.posargs[1:], strict=False))
+    wanted = [one for before, one in given if before == "--suite"]
+    drivers = [one for before, one in given if before == "--driver"]
     if not checkouts:
         session.error("no checkout is named; run `nox -s suites -- /path/to/cuda-python` or `-- /path/to/numba-cuda`")
-    options = [one for one in session.posargs if one not in (*checkouts, "--suite", *wanted)]
+    if unknown := [driver for driver in drivers if f"ctk-{driver}" not in CELLS]:
+        cells = ", ".join(name for name, cell in CELLS.items() if name == f"ctk-{cell.ctk}")
+        session.error(f"no toolkit is known for --driver {', '.join(unknown)}; matrices/cells.toml has {cells}")
+    taken = {*checkouts, "--suite", *wanted, "--driver", *drivers}
+    options = [one for one in session.posargs if one not in taken]
     at = {name: next((one for one in checkouts if suite.is_in(Path(one))), "") for name, suite in found.items()}
 
-    def run(name: str) -> None:
-        packages = found[name].packages
-        python = environment(session, name, "-e", str(ROOT), *without_bindings(BASE.packages, packages), *packages)
-        session.run(python, "-m", "pytest_cudalink.cli", "toolchain", "add", *found[name].drivers, external=True)
-        session.run(python, "-m", "tests.suites", at[name], "--suite", name, *options, external=True)
+    def run(row: str) -> None:
+        name, _, driver = row.rpartition(" on ")
+        packages = found[name].packages_on(driver)
+        toolkit = without_bindings(
+            CELLS[f"ctk-{driver}"].packages, packages
+        )  # a driver's own: skew is another session's
+        python = environment(session, row, "-e", str(ROOT), *toolkit, *packages)
+        session.run(python, "-m", "pytest_cudalink.cli", "toolchain", "add", driver, external=True)
+        session.run(
+            python, "-m", "tests.suites", at[name], "--suite", name, "--driver", driver, *options, external=True
+        )
 
     chosen = [name for name in at if at[name] and name in (wanted or at)]
-    run_each(session, chosen, run, "fewer tests pass than expected")
+    rows = [f"{name} on {driver}" for name in chosen for driver in drivers or found[name].drivers]
+    run_each(session, rows, run, "fewer tests pass than expected")
 
 
 #: The folders of tests/ that use a dependency; with pytest itself, the file of the plugin that meets its private parts.

@@ -39,7 +39,7 @@ class Suite:
     names : tuple of str
         Names that a released module lacks, and the module that has them: ``"package.module.NAME=package.other"``.
     packages : tuple of str
-        What is installed for it.
+        What is installed for it, besides the toolkit of the driver; ``{major}`` stands for its major release.
     drivers, backends : tuple of str
         What it runs on unless the command line says otherwise.
     timeout : float
@@ -61,6 +61,10 @@ class Suite:
     sources: str = ""
     extends: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+
+    def packages_on(self, driver: str) -> list[str]:
+        """Return what is installed for it to run on a driver of a CUDA version."""
+        return [package.format(major=driver.partition(".")[0]) for package in self.packages]
 
     def is_in(self, checkout: Path) -> bool:
         """Whether a checkout has this suite."""
@@ -106,7 +110,8 @@ def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
     content: dict[str, Any] = tomllib.loads(definitions.read_text(encoding="utf-8"))
     found = {}
     for name, given in content["suites"].items():
-        values: dict[str, Any] = {"skip": {}, **content["defaults"], **given}
+        other = content["suites"].get(given.pop("like", ""), {})
+        values: dict[str, Any] = {"skip": {}, **content["defaults"], **other, **given}
         values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
         found[name] = Suite(name=name, **values)
     return found
