@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pytest_cudalink
+from pytest_cudalink import emulator
 
 __all__ = ()
 
@@ -16,6 +22,8 @@ Check = Callable[..., str]
 TABLE = tomllib.loads(
     (Path(pytest_cudalink.__file__).parent / "data/emulator/synchronization.toml").read_text(encoding="utf-8")
 )
+
+RECORDED = Path(__file__).parent.parent / "conformance" / "recorded"
 
 #: Streams, memory of each kind, and gates: a stream stands at one until it is opened.
 GATES = """
@@ -496,6 +504,32 @@ running.wait()
     )
     done = on_driver("13.0", "-c", program, fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """The answers of an H100."""
+    facts = json.loads((RECORDED / f"{name}-580.159.04.json").read_text(encoding="utf-8"))
+    return dict(facts["answers"])
+
+
+def asked(*command: str) -> dict[str, Any]:
+    """The answers of the emulated driver to the same program."""
+    environment = {**os.environ, **emulator.emulation_for("13.0").environment()}
+    done = subprocess.run([sys.executable, "-m", *command], env=environment, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.slow
+def test_what_an_h100_waits_for() -> None:
+    """The same calls wait at closed gates, and all answers are equal."""
+    assert asked("tests.hardware.gates", "0.1") == recorded("gates")
+
+
+def test_what_an_h100_refuses_in_host_functions() -> None:
+    """Every function that is refused there is refused here, in callbacks too."""
+    answers = asked("tests.hardware.host_calls")
+    refused = recorded("host-calls")["800"]
+    assert {name: answers[name] for name in refused} == {name: ["800", "800"] for name in refused}
 
 
 WATCHED = """

@@ -43,7 +43,7 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
     at += 4;
     if (size > (size_t)(end - at)) return true;
     if (own && attribute != INFO_KPARAM) read_bounds(function, attribute, at, size);
-    if (own && attribute == INFO_LANGUAGE && size >= 4) tile = cl_little(at, 4) == LANGUAGE_TILE_IR;
+    if (own && attribute == INFO_LANGUAGE && size >= 4) tile = art_u32(at) == LANGUAGE_TILE_IR;
     if (own && attribute == INFO_KPARAM && size >= 12) {
       size_t ordinal = art_u16(at + 4);
       if (ordinal >= function->parameter_count) {

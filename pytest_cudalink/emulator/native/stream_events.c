@@ -74,7 +74,7 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
 }
 
 /* Records when earlier work of the stream is done. A blocking stream that has none does not wait for the legacy one here
-   (recorded on an H100, docs/hardware). */
+   (tests/conformance/recorded/gates-580.159.04.json). */
 static CUresult record_in_order(Event *event, Stream *stream) {
   cl_event_follow(event, NULL);
   cl_event_stamp(event);
