@@ -205,12 +205,13 @@ static bool differs(UpdateResult *how, int result, Node *node, Node *from) {
    nodes are paired in the order of their making. */
 static bool outer_differs(const Graph *old, const Graph *fresh, UpdateResult *how) {
   if (old->count != fresh->count) return differs(how, TOPOLOGY_CHANGED, NULL, NULL);
+  for (size_t at = 0; at < old->count; at++) old->nodes[at]->mark = fresh->nodes[at]->mark = at;
   for (size_t at = 0; at < old->count; at++) {
     Node *was = old->nodes[at], *is = fresh->nodes[at];
     if (was->parameters.type != is->parameters.type) return differs(how, TYPE_CHANGED, is, NULL);
     const Edge *before = was->into.first, *now = is->into.first;
     for (; before && now; before = before->behind[EDGES_INTO], now = now->behind[EDGES_INTO])
-      if (before->from->place != now->from->place) return differs(how, TOPOLOGY_CHANGED, is, now->from);
+      if (before->from->mark != now->from->mark) return differs(how, TOPOLOGY_CHANGED, is, now->from);
     if (before || now) return differs(how, TOPOLOGY_CHANGED, is, NULL);
   }
   for (size_t at = 0; at < old->count; at++) {

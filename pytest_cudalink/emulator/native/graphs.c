@@ -137,7 +137,6 @@ Node *cl_node_add(Graph *graph, const NodeParameters *owned, const Dependencies 
   node->id = ++last_node;
   node->local = ++graph->last_local;
   node->hidden = graph->hidden;
-  node->place = graph->count;
   graph->nests += owns_graphs(node);
   Graph **inner;
   for (unsigned number = 0; (inner = inner_graph(node, number)); number++)
@@ -168,15 +167,24 @@ static void free_doomed(Graph *doomed) {
   }
 }
 
+/* Where a node stands in its graph; their numbers have the order of their making. */
+static size_t place_of(const Node *node) {
+  size_t low = 0, high = node->graph->count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (node->graph->nodes[middle]->id < node->id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 void cl_node_remove(Node *node) {
   Graph *graph = node->graph, *doomed = NULL;
+  Node **place = graph->nodes + place_of(node);
   remove_edges(node);
   graph->nests -= owns_graphs(node);
   graph->count--;
-  for (size_t at = node->place; at < graph->count; at++) {
-    graph->nodes[at] = graph->nodes[at + 1];
-    graph->nodes[at]->place = at;
-  }
+  memmove(place, place + 1, (size_t)((char *)(graph->nodes + graph->count) - (char *)place));
   for (Conditional *one = graph->conditionals; one; one = one->next)
     if (one->node == node) one->node = NULL;
   free_node(node, &doomed);
@@ -243,10 +251,13 @@ static Node *copy_node(Graph *graph, const Node *from) {
 static Graph *copy_outer(const Graph *graph, bool hidden) {
   Graph *copy = cl_graph_make(hidden);
   bool whole = copy;
-  for (size_t at = 0; whole && at < graph->count; at++) whole = copy_node(copy, graph->nodes[at]);
+  for (size_t at = 0; whole && at < graph->count; at++) {
+    graph->nodes[at]->mark = at;
+    whole = copy_node(copy, graph->nodes[at]);
+  }
   /* without nodes there are no edges */
   for (const Edge *edge = graph->edges.first; whole && copy->nodes && edge; edge = edge->behind[EDGES_OF_GRAPH])
-    whole = cl_edge_add(copy->nodes[edge->from->place], copy->nodes[edge->to->place], edge->data);
+    whole = cl_edge_add(copy->nodes[edge->from->mark], copy->nodes[edge->to->mark], edge->data);
   if (whole) whole = cl_user_objects_share(&copy->users, graph->users);
   if (!whole) {
     cl_graph_free(copy);
@@ -293,7 +304,7 @@ Graph *cl_graph_behind(const Graph *root, Graph *graph) {
     unsigned number = 0;
     while (*inner_graph(owner, number) != graph) number++;
     Graph **next = inner_graph(owner, number + 1);
-    inner = next ? *next : first_inner(owner->graph, owner->place + 1);
+    inner = next ? *next : first_inner(owner->graph, place_of(owner) + 1);
     graph = owner->graph;
   }
   return inner;

@@ -55,9 +55,8 @@ struct Node {
   AttributeValue *attributes; /* of a kernel, STREAM_ATTRIBUTES of them; NULL: all are 0, because few nodes have any */
   uint32_t attributes_set;
   Edges into, out_of;
-  size_t place; /* in its graph */
-  size_t mark;  /* for walks through the graph */
-  Node *found;  /* the next one that a walk goes on from */
+  size_t mark; /* for walks through the graph */
+  Node *found; /* the next one that a walk goes on from */
 };
 
 struct Conditional {
