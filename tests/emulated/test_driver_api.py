@@ -750,6 +750,10 @@ for image, code, word in ((bad, 218, b"rett"), (new, 222, b"Unsupported .version
         assert codes in ((code,), (0, code, code)) and word in text
 for size, text in ((2, b"p"), (20, b"ptxas application p"), (1, b""), (0, b"")):
     assert [text for _, text in load_with(bad, [], size)] == [text] * 2
+# a cubin is not made for a target, but must run on it
+for target, code in ((90, 0), (75, 209)):
+    image, own = artifact("13.0/linked.cubin"), (c_void_p * 1)(target)
+    assert cuda.cuModuleLoadDataEx(byref(c_void_p()), image, 1, (c_int * 1)(9), own) == code
 # options of the library itself
 ok(load_with(ptx, [], library_options=[1])[1][0][0])
 for key in (2, 99):

@@ -90,10 +90,9 @@ __attribute__((constructor)) static void watch(void) {
 
 /* -- loading -- */
 
-static bool runs_here(int arch) {
-  int device = cl_config()->arch;
-  return arch / 10 == device / 10 && arch % 10 <= device % 10;
-}
+static bool runs_on(int device, int arch) { return arch / 10 == device / 10 && arch % 10 <= device % 10; }
+
+static bool runs_here(int arch) { return runs_on(cl_config()->arch, arch); }
 
 static CUresult adopt(Module *module, void *image, size_t size) {
   module->image = image;
@@ -177,12 +176,16 @@ static CUresult load_fatbin(Module *module, const uint8_t *data, size_t size, co
 }
 
 static CUresult load_copy(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
+  CUresult result;
   switch (cl_image_kind(data, size)) {
-    case IMAGE_ELF: return copy_image(module, data, size);
+    case IMAGE_ELF: result = copy_image(module, data, size); break;
     case IMAGE_PTX: return compile(module, data, size, options, text);
-    case IMAGE_FATBIN: return load_fatbin(module, data, size, options, text);
+    case IMAGE_FATBIN: result = load_fatbin(module, data, size, options, text); break;
     default: return CUDA_ERROR_INVALID_IMAGE;
   }
+  /* a cubin must run on the target, too, that an option names (recorded) */
+  bool elsewhere = !result && !module->ptx_target && !runs_on(options->link.arch, cl_elf_arch(&module->elf));
+  return elsewhere ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
 }
 
 /* Reads one image of any kind that a module can be made of, from a copy, because a damaged one may claim too much. */

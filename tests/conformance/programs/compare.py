@@ -344,6 +344,8 @@ def _text(argument: Any) -> str:
     """An argument for readers."""
     if isinstance(argument, int):
         return f"{argument:#x}" if argument > 1 << 30 else str(argument)
+    if isinstance(argument, float):
+        return str(argument)
     if isinstance(argument, str):
         return repr(argument[1:]) if argument[0] == "'" else argument
     if argument[0] in ("o", "io"):
