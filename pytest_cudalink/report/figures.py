@@ -20,7 +20,7 @@ class Figure:
     Attributes
     ----------
     alarm : bool
-        Whether the count is bad news.
+        Whether the count is bad news; such a figure is left out where it is 0.
     shows : str
         The part of the page that shows what is counted: a filter, such as ``"has=FE"`` for two letters or
         ``"show=some"`` for a kind of test, or the ID of a section.
@@ -76,7 +76,7 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
             (len(comparison.fixed), "fixed", False, "fixed"),
         ]
     return [
-        Figure(number, _form(number, text), alarm and number > 0, shows)
+        Figure(number, _form(number, text), alarm, shows)
         for number, text, alarm, shows in found
         if number or not alarm
     ]

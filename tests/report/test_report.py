@@ -247,26 +247,6 @@ def test_save_and_load(four, tmp_path) -> None:
         assert findings(other, None)["damaged"] == 1
 
 
-def test_compare(four, tmp_path) -> None:
-    """Regressions are what failed newly; what was failing before is none; what vanished is told."""
-    before = tmp_path / "before"
-    every = {"a": "passed", "newer": "failed", "ctk": "passed", "old": "passed"}
-    write(before, "c-13-13", {**every, "skips": "passed"}, ctk="13.0")
-    write(before, "c-13-12", {"newer": "failed", "ctk": "failed"}, ctk="13.0", driver="12.9")
-    result = compare(merge([four]), merge([before]))
-    names = {
-        key: [(change.test.partition("::")[2], change.cell, change.before, change.now) for change in changes]
-        for key, changes in vars(result).items()
-        if key not in ("broken", "unread")
-    }
-    assert names == {
-        "regressions": [("cut", "c-13-12", ".", "C"), ("ctk", "c-13-13", "P", "F")],
-        "fixed": [("newer", "c-13-13", "F", "P")],
-        "skipped": [("skips", "c-13-13", "P", "S")],
-        "gone": [("old", "c-13-13", "P", ".")],
-    }
-
-
 def test_a_cell_that_says_nothing_any_more(tmp_path, capsys) -> None:
     """Lost records and a run without an end are regressions; what was so before is none."""
     for name in ("lost", "cut", "old"):
