@@ -76,9 +76,7 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
             (len(comparison.fixed), "fixed", False, "fixed"),
         ]
     return [
-        Figure(number, _form(number, text), alarm, shows)
-        for number, text, alarm, shows in found
-        if number or not alarm
+        Figure(number, _form(number, text), alarm, shows) for number, text, alarm, shows in found if number or not alarm
     ]
 
 

@@ -22,8 +22,6 @@ def joined(runs: Sequence[CellRun]) -> CellRun:
     result = runs[0]
     for run in runs[1:]:
         result = result.joined(run)
-    if len(runs) == 1:
-        return result
     found: dict[str, list[list[str]]] = {}
     for number, run in enumerate(runs, 1):
         name = ", ".join(run.files) or f"record {number}"
