@@ -86,9 +86,14 @@ static CUresult find_places(const Box *box, Places *places) {
 
 static bool is_empty(const Box *box) { return !box->width || !box->height || !box->depth; }
 
+/* An offset does not lead from memory of the host to the device. */
+static bool is_extent_usable(const Extent *extent) {
+  return cl_address_range(extent->base) == cl_address_range(extent->start) &&
+         is_usable(extent->base, extent->bytes, extent->type);
+}
+
 static bool are_usable(const Places *places) {
-  const Extent *from = &places->from, *to = &places->to;
-  return is_usable(from->base, from->bytes, from->type) && is_usable(to->base, to->bytes, to->type);
+  return is_extent_usable(&places->from) && is_extent_usable(&places->to);
 }
 
 static void copy_places(const Box *box, const Places *places) {
