@@ -86,7 +86,9 @@ static CUresult free_memory(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-CUresult cl_free_in_order(CUdeviceptr address) { return cl_pool_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+CUresult cl_free_in_order(CUdeviceptr address) {
+  return cl_pool_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 /* Memory of a pool is dead for callers at once, and goes back to the pool when the stream is there. */
 static CUresult free_later(const void *handle, CUdeviceptr address) {

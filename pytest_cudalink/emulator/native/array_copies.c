@@ -72,8 +72,6 @@ static CUresult in_order(const void *handle) {
   return cl_streams_unlock(stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, size_t size, void *stream),
-         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE
-                          : to_array(line, array, offset, (uintptr_t)from, TYPE_HOST, size))
+         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : to_array(line, array, offset, (uintptr_t)from, TYPE_HOST, size))
 EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
-         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE
-                          : from_array(line, (uintptr_t)to, TYPE_HOST, array, offset, size))
+         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : from_array(line, (uintptr_t)to, TYPE_HOST, array, offset, size))

@@ -71,7 +71,8 @@ static CUresult copy_batch(EventLine *line, const Batch *batch, size_t *failed, 
   for (size_t at = 0; at < batch->count && !result; at++) {
     Side from = {.type = TYPE_UNIFIED, .device = batch->from[at]};
     Side to = {.type = TYPE_UNIFIED, .device = batch->to[at]};
-    result = batch->sizes[at] ? copy(&(Box){from, to, batch->sizes[at], 1, 1}, stream, at, failed) : CUDA_ERROR_INVALID_VALUE;
+    result = batch->sizes[at] ? copy(&(Box){from, to, batch->sizes[at], 1, 1}, stream, at, failed)
+                              : CUDA_ERROR_INVALID_VALUE;
   }
   return result;
 }

@@ -24,7 +24,7 @@ struct Context {
   uint64_t id;
   atomic_uint_least64_t peers; /* devices whose memory it may access, one bit each */
   atomic_int cache_config, attached;
-  const void *green; /* the resources of a green context; NULL: it is none */
+  const void *green;     /* the resources of a green context; NULL: it is none */
   struct Stream *legacy; /* under the lock of the streams; NULL: nobody used it */
 };
 

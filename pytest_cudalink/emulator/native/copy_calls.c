@@ -13,7 +13,6 @@
 #include "queues.h"
 #include "watched_copies.h"
 
-
 enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
 
 /* -- lines -- */
@@ -152,7 +151,7 @@ enum { WAITS_STREAM, WAITS_STAGED, WAITS_CALLER };
 
 static Memory memory_at(CUdeviceptr address) {
   const Block *block = cl_block_lock(address);
-  Memory memory = !block                     ? MEMORY_PAGEABLE
+  Memory memory = !block                    ? MEMORY_PAGEABLE
                   : block->place == ON_HOST ? MEMORY_PINNED
                   : block->place == MANAGED ? MEMORY_MANAGED
                                             : MEMORY_DEVICE;

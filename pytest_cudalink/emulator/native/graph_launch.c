@@ -118,7 +118,8 @@ static bool expand_node(const Node *node, Context *context, Work **start, Work *
   const Graph *inner = NULL;
   if (parameters->type == NODE_CHILD) inner = parameters->child.graph;
   if (parameters->type == NODE_CONDITIONAL) inner = body_of(&parameters->conditional);
-  bool is_work = parameters->type != NODE_CHILD && parameters->type != NODE_CONDITIONAL && parameters->type != NODE_WAIT;
+  bool is_work =
+      parameters->type != NODE_CHILD && parameters->type != NODE_CONDITIONAL && parameters->type != NODE_WAIT;
   *start = *end = cl_work_make(is_work ? parameters : &nothing, context);
   if (!*start) return false;
   (*start)->handle = node->memory;

@@ -20,16 +20,16 @@ typedef struct Work Work;
 struct Work {
   NodeParameters parameters; /* arrays behind pointers are its own */
   Context *context;
-  void *handle;      /* the stream as its caller named it, for a callback; the node, for memory of a graph */
+  void *handle; /* the stream as its caller named it, for a callback; the node, for memory of a graph */
   void (*callback)(Stream *, CUresult, void *);
-  void *staged;      /* bytes of pageable memory that a copy reads */
-  Watch *watch;      /* on memory of the host; NULL: none */
+  void *staged;        /* bytes of pageable memory that a copy reads */
+  Watch *watch;        /* on memory of the host; NULL: none */
   void (*end)(Work *); /* called when it is done, under the lock; NULL: nothing */
-  Stream *last_of;   /* the stream that has nothing behind it; NULL: none */
-  unsigned unmet;    /* works that must be done before; one more until it is started */
-  unsigned holders;  /* threads that wait for it */
-  unsigned position; /* of a batch: the operations that were done */
-  bool cancelled; /* its context died */
+  Stream *last_of;     /* the stream that has nothing behind it; NULL: none */
+  unsigned unmet;      /* works that must be done before; one more until it is started */
+  unsigned holders;    /* threads that wait for it */
+  unsigned position;   /* of a batch: the operations that were done */
+  bool cancelled;      /* its context died */
   bool done;
   CUresult result;
   Work **dependents;
@@ -54,7 +54,8 @@ void cl_on_watch_end(WatchEnd *end);
 Work *cl_work_make(const NodeParameters *parameters, Context *context);
 /* Has work wait for earlier work, which may be NULL or done; false if memory is out. */
 bool cl_work_after(Work *work, Work *earlier);
-/* Has work wait for everything that comes before it in a stream; `alone`: not for the streams that synchronize with it. */
+/* Has work wait for everything that comes before it in a stream; `alone`: not for the streams that synchronize with it.
+ */
 bool cl_work_in_order(Work *work, const Stream *stream, bool alone);
 /* Has work wait for all that a context has pending; NULL: for all. */
 bool cl_work_after_context(Work *work, const Context *context);

@@ -73,8 +73,8 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
   return CUDA_SUCCESS;
 }
 
-/* Records when earlier work of the stream is done. A blocking stream that has none does not wait for the legacy one here
-   (tests/conformance/recorded/gates-580.159.04.json). */
+/* Records when earlier work of the stream is done. A blocking stream that has none does not wait for the legacy one
+   here (tests/conformance/recorded/gates-580.159.04.json). */
 static CUresult record_in_order(Event *event, Stream *stream) {
   cl_event_follow(event, NULL);
   cl_event_stamp(event);

@@ -109,11 +109,11 @@ EXPORTED(cuStreamBatchMemOp, (Stream *stream, unsigned count, MemoryOperation *l
 /* The functions for one operation, in both versions. */
 #define OPERATION(name, type, kind)                                                                                \
   EXPORTED(name, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                                \
-           operate(stream, 1,                                                                                \
+           operate(stream, 1,                                                                                      \
                    &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
                    true))                                                                                          \
   EXPORTED(name##_v2, (Stream *stream, CUdeviceptr address, type value, unsigned flags),                           \
-           operate(stream, 1,                                                                                \
+           operate(stream, 1,                                                                                      \
                    &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
                    false))
 OPERATION(cuStreamWaitValue32, uint32_t, WAIT_32)

@@ -102,7 +102,8 @@ Event *cl_event(const void *handle);
 /* The first of all streams but the legacy ones; the one behind it is its `behind`. */
 Stream *cl_first_stream(void);
 enum { LEGACY = 1, PER_THREAD = 2 }; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
-/* Whether a handle is the legacy stream's in the current call: NULL is, unless the call has a `_ptsz` or `_ptds` name. */
+/* Whether a handle is the legacy stream's in the current call: NULL is, unless the call has a `_ptsz` or `_ptds` name.
+ */
 bool cl_is_legacy(const void *handle);
 /* The legacy stream of a context; NULL if nobody used it. */
 Stream *cl_legacy_of(const Context *context);

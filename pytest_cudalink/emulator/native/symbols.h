@@ -10,8 +10,8 @@
 
 typedef struct {
   const char *name;
-  int since;  /* driver version that introduced it; 0 where the headers do not say */
-  bool waits;             /* for all unfinished work of the current context */
+  int since;               /* driver version that introduced it; 0 where the headers do not say */
+  bool waits;              /* for all unfinished work of the current context */
   bool refuses_host_calls; /* whatever its arguments are */
 } Symbol;
 

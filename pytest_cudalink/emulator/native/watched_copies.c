@@ -70,7 +70,8 @@ static void report(const Watch *watch, const char *what, const char *found, cons
       .call = call,
       .expected = expected,
       .found = found,
-      .fix = "Keep host memory until its asynchronous copy is done: wait for the stream, or for an event behind the copy.",
+      .fix =
+          "Keep host memory until its asynchronous copy is done: wait for the stream, or for an event behind the copy.",
       .maker = watch->call,
       .made = &watch->stack,
   });
