@@ -353,6 +353,8 @@ ok(cuda.cuMemHostAlloc(byref(out), 64, 0))
 code, in_host_pool = from_pool(new_pool((HOST_NUMA, 0)), 64)
 for address in (memory.value, out.value, in_host_pool):
     assert ends(address) == ends(address, writes=True) == 0
+for address in (kept, pooled, variable.value, base + 2 * MIB, *dead.values()):
+    assert cuda.cuMemHostGetDevicePointer_v2(byref(out), c_void_p(address), 0) == 1
 code, of_host = physical(2 * MIB, (HOST_NUMA, 0))
 at = base + 6 * MIB
 ok(cuda.cuMemMap(at, 2 * MIB, 0, of_host, 0))

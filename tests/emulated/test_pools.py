@@ -77,10 +77,19 @@ ok(cuda.cuMemFree_v2(address))
 assert from_pool(small, 1)[0] == 0
 assert from_pool(new_pool(), 1 << 50)[0] == 2 and from_pool(new_pool(), (1 << 64) - 1)[0] == 2
 for location, kind in ((HOST, PINNED), (HOST_NUMA, PINNED), (HOST, MANAGED), (DEVICE, MANAGED), (NOWHERE, MANAGED)):
-    code, address = from_pool(new_pool((location, 0), kind), 100)
+    pool = new_pool((location, 0), kind)
+    code, address = from_pool(pool, 100)
     assert code == 0
     memmove(address, b"text", 4)
+    out = create_string_buffer(4)
+    ok(cuda.cuMemcpy(ctypes.addressof(out), address, 4))  # the host has access
+    assert out.raw == b"text"
+    if kind == PINNED:  # and the device has none by itself
+        assert cuda.cuMemcpyDtoH_v2(ctypes.addressof(out), address, 4) == cuda.cuMemsetD8_v2(address, 0, 1) == 1
+        assert cuda.cuMemGetAddressRange_v2(None, None, address) == 500
+        ok(cuda.cuMemPoolSetAccess(pool, byref(Access(Location(DEVICE, 0), 3)), c_size_t(1)))
     assert read(address, 4) == b"text"
+    ok(cuda.cuMemGetAddressRange_v2(None, None, address))
 """
     )
 

@@ -9,14 +9,12 @@
 
 /* -- lines -- */
 
-/* With unified addressing memory that is not ours is the host's. No address of the device is, whether it is allocated
-   or not. */
-static bool is_ours(CUdeviceptr address) { return cl_is_device_address(address) || cl_held_known(address); }
-
-/* Whether a copy may use a range, of which its caller says what it is (CUmemorytype). */
+/* Whether a copy may use a range, of which its caller says what it is (CUmemorytype). With unified addressing memory
+   that is not ours is the host's; no address of the device is, whether it is allocated or not. */
 static bool is_usable(CUdeviceptr start, size_t size, unsigned type) {
   if (type == TYPE_HOST) return !cl_is_device_address(start) || cl_held_range_known(start, size);
-  return (type == TYPE_UNIFIED && !is_ours(start)) || cl_held_within(start, size);
+  if (type == TYPE_DEVICE || cl_is_device_address(start)) return cl_held_within(start, size);
+  return !cl_held_known(start) || cl_held_range_known(start, size); /* the host needs no access of a device */
 }
 
 CUresult cl_copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size) {

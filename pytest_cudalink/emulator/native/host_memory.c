@@ -99,7 +99,8 @@ static CUresult mem_host_get_device_pointer(CUdeviceptr *address, void *start, u
   if (!address) return CUDA_ERROR_INVALID_VALUE;
   CUresult state = cl_check_context();
   if (state) return state;
-  if (flags || !cl_within((CUdeviceptr)(uintptr_t)start, 1)) return CUDA_ERROR_INVALID_VALUE;
+  bool of_device = cl_is_device_address((uintptr_t)start);
+  if (flags || of_device || !cl_within((CUdeviceptr)(uintptr_t)start, 1)) return CUDA_ERROR_INVALID_VALUE;
   *address = (CUdeviceptr)(uintptr_t)start;
   return CUDA_SUCCESS;
 }

@@ -196,6 +196,7 @@ static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdevice
   const Context *context = cl_context(&state);
   if (state) return state;
   if (cl_graph_memory_waits(address)) return CUDA_ERROR_NOT_FOUND;
+  if (!cl_within(address, 1)) return CUDA_ERROR_NOT_FOUND; /* nor without access of the current device (measured) */
   const Block *block = cl_block_lock(address);
   if (block && !has_range(block, context->device)) block = NULL;
   if (block && start) *start = block->start;

@@ -274,7 +274,7 @@ EXPORTED(cuMemPoolTrimTo, (void *pool, size_t keep), pool_trim_to(line, pool, ke
 
 uint64_t cl_pool_barred(const Pool *pool) {
   uint64_t barred = 0;
-  if (!on_device(pool) || pool->properties.type == MANAGED_TYPE) return 0; /* every device uses memory of the host */
+  if (pool->properties.type == MANAGED_TYPE) return 0; /* a pool of the host is of no device by itself (measured) */
   for (int device = 0; device < DEVICES_MAX; device++)
     if (pool->access[device] == ACCESS_NONE) barred |= (uint64_t)1 << device;
   return barred;
