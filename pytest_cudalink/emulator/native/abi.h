@@ -31,13 +31,10 @@ typedef struct {
 } Box;
 _Static_assert(sizeof(Box) == 200, "CUDA_MEMCPY3D");
 
-enum { TYPE_HOST = 1, TYPE_DEVICE, TYPE_ARRAY, TYPE_UNIFIED }; /* CUmemorytype */
-
 /* CUmemLocation */
 typedef struct {
   int type, id;
 } Location;
-enum { AT_NOTHING = 0, AT_DEVICE = 1, AT_HOST = 2, AT_HOST_NUMA = 3, AT_HOST_NUMA_CURRENT = 4 };
 _Static_assert(sizeof(Location) == 8, "CUmemLocation");
 
 /* CUmemPoolProps */

@@ -12,7 +12,6 @@
 #include "streams.h"
 
 enum { ROW_ALIGNMENT = 512 };
-enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2 }; /* CUmemAttach_flags */
 
 /* Memory of whole pages, so that a handle for other processes can be made of it. */
 static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned flags, Context *context) {
@@ -59,7 +58,7 @@ EXPORTED(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, siz
 
 /* Checked even before cuInit (measured). */
 static bool is_managed_request(size_t size, unsigned flags) {
-  return size && (flags == ATTACH_GLOBAL || flags == ATTACH_HOST);
+  return size && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
 }
 
 static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size, unsigned flags) {

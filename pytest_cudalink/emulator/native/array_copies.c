@@ -29,7 +29,7 @@ static CUresult to_array(EventLine *line, const void *array, size_t offset, uint
   CUresult result = cl_check_context();
   if (result || !size) return result;
   result = place(array, offset, size, &start);
-  return result ? result : copy(line, start, TYPE_DEVICE, from, type, size);
+  return result ? result : copy(line, start, CU_MEMORYTYPE_DEVICE, from, type, size);
 }
 
 static CUresult from_array(EventLine *line, uintptr_t to, unsigned type, const void *array, size_t offset,
@@ -38,7 +38,7 @@ static CUresult from_array(EventLine *line, uintptr_t to, unsigned type, const v
   CUresult result = cl_check_context();
   if (result || !size) return result;
   result = place(array, offset, size, &start);
-  return result ? result : copy(line, to, type, start, TYPE_DEVICE, size);
+  return result ? result : copy(line, to, type, start, CU_MEMORYTYPE_DEVICE, size);
 }
 
 static CUresult between_arrays(EventLine *line, const void *to, size_t to_offset, const void *from, size_t from_offset,
@@ -48,17 +48,17 @@ static CUresult between_arrays(EventLine *line, const void *to, size_t to_offset
   if (result || !size) return result;
   result = place(from, from_offset, size, &start);
   if (!result) result = place(to, to_offset, size, &end);
-  return result ? result : copy(line, end, TYPE_DEVICE, start, TYPE_DEVICE, size);
+  return result ? result : copy(line, end, CU_MEMORYTYPE_DEVICE, start, CU_MEMORYTYPE_DEVICE, size);
 }
 
 EXPORTED(cuMemcpyDtoA_v2, (void *array, size_t offset, CUdeviceptr from, size_t size),
-         to_array(line, array, offset, (uintptr_t)from, TYPE_DEVICE, size))
+         to_array(line, array, offset, (uintptr_t)from, CU_MEMORYTYPE_DEVICE, size))
 EXPORTED(cuMemcpyHtoA_v2, (void *array, size_t offset, const void *from, size_t size),
-         to_array(line, array, offset, (uintptr_t)from, TYPE_HOST, size))
+         to_array(line, array, offset, (uintptr_t)from, CU_MEMORYTYPE_HOST, size))
 EXPORTED(cuMemcpyAtoD_v2, (CUdeviceptr to, void *array, size_t offset, size_t size),
-         from_array(line, (uintptr_t)to, TYPE_DEVICE, array, offset, size))
+         from_array(line, (uintptr_t)to, CU_MEMORYTYPE_DEVICE, array, offset, size))
 EXPORTED(cuMemcpyAtoH_v2, (void *to, void *array, size_t offset, size_t size),
-         from_array(line, (uintptr_t)to, TYPE_HOST, array, offset, size))
+         from_array(line, (uintptr_t)to, CU_MEMORYTYPE_HOST, array, offset, size))
 EXPORTED(cuMemcpyAtoA_v2, (void *to, size_t to_offset, void *from, size_t from_offset, size_t size),
          between_arrays(line, to, to_offset, from, from_offset, size))
 
@@ -72,6 +72,8 @@ static CUresult in_order(const void *handle) {
   return cl_streams_unlock(stream ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE);
 }
 EXPORTED(cuMemcpyHtoAAsync_v2, (void *array, size_t offset, const void *from, size_t size, void *stream),
-         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : to_array(line, array, offset, (uintptr_t)from, TYPE_HOST, size))
+         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE
+                          : to_array(line, array, offset, (uintptr_t)from, CU_MEMORYTYPE_HOST, size))
 EXPORTED(cuMemcpyAtoHAsync_v2, (void *to, void *array, size_t offset, size_t size, void *stream),
-         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE : from_array(line, (uintptr_t)to, TYPE_HOST, array, offset, size))
+         in_order(stream) ? CUDA_ERROR_INVALID_HANDLE
+                          : from_array(line, (uintptr_t)to, CU_MEMORYTYPE_HOST, array, offset, size))

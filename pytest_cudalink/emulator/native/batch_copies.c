@@ -8,9 +8,7 @@
 #include "copy_calls.h"
 #include "memory.h"
 
-enum { FIRST_ORDER = 1, LAST_ORDER = 3, PREFER_OVERLAP = 1 }; /* CUmemcpySrcAccessOrder, CUmemcpyFlags */
-enum { LEGACY_STREAM = 1 };                                   /* CU_STREAM_LEGACY; a batch takes no such stream */
-static const size_t NO_COPY = SIZE_MAX;                       /* no single copy is at fault */
+static const size_t NO_COPY = SIZE_MAX; /* no single copy is at fault */
 
 /* CUmemcpyAttributes */
 typedef struct {
@@ -21,7 +19,9 @@ typedef struct {
 _Static_assert(sizeof(Attributes) == 24, "CUmemcpyAttributes");
 
 static bool are_attributes(const Attributes *attributes) {
-  return attributes->order >= FIRST_ORDER && attributes->order <= LAST_ORDER && attributes->flags <= PREFER_OVERLAP;
+  return attributes->order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+         attributes->order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY &&
+         attributes->flags <= CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
 }
 
 /* What a stream answers before anything else is looked at. Copies of a batch cannot be captured. */
@@ -58,7 +58,7 @@ static CUresult check_batch(const Batch *batch) {
 }
 
 /* Whether a stream can take a batch, which is checked even before cuInit (measured). */
-static bool takes_batches(const void *stream) { return (uintptr_t)stream > LEGACY_STREAM; }
+static bool takes_batches(const void *stream) { return (uintptr_t)stream > CU_STREAM_LEGACY; }
 
 static CUresult copy_batch(EventLine *line, const Batch *batch, size_t *failed, const void *stream) {
   size_t unused;
@@ -69,8 +69,8 @@ static CUresult copy_batch(EventLine *line, const Batch *batch, size_t *failed, 
   CUresult result = enter(stream);
   if (!result) result = check_batch(batch);
   for (size_t at = 0; at < batch->count && !result; at++) {
-    Side from = {.type = TYPE_UNIFIED, .device = batch->from[at]};
-    Side to = {.type = TYPE_UNIFIED, .device = batch->to[at]};
+    Side from = {.type = CU_MEMORYTYPE_UNIFIED, .device = batch->from[at]};
+    Side to = {.type = CU_MEMORYTYPE_UNIFIED, .device = batch->to[at]};
     result = batch->sizes[at] ? copy(&(Box){from, to, batch->sizes[at], 1, 1}, stream, at, failed)
                               : CUDA_ERROR_INVALID_VALUE;
   }
@@ -86,8 +86,6 @@ EXPORTED_WHEN(takes_batches(stream), cuMemcpyBatchAsync_v2,
               copy_batch(line, &(Batch){to, from, sizes, count, attributes, firsts, attribute_count}, NULL, stream))
 
 /* -- boxes -- */
-
-enum { OPERAND_POINTER = 1, OPERAND_ARRAY = 2 }; /* CUmemcpy3DOperandType */
 
 /* CUmemcpy3DOperand, whose pointer alone is emulated */
 typedef struct {
@@ -108,9 +106,10 @@ typedef struct {
 _Static_assert(sizeof(BoxOperation) == 112, "CUDA_MEMCPY3D_BATCH_OP");
 
 static bool is_box_operation(const BoxOperation *one) {
-  return one->from.type >= OPERAND_POINTER && one->from.type <= OPERAND_ARRAY && one->to.type >= OPERAND_POINTER &&
-         one->to.type <= OPERAND_ARRAY && one->width && one->height && one->depth && one->order >= FIRST_ORDER &&
-         one->order <= LAST_ORDER && one->flags <= PREFER_OVERLAP;
+  return one->from.type >= CU_MEMCPY_OPERAND_TYPE_POINTER && one->from.type <= CU_MEMCPY_OPERAND_TYPE_ARRAY &&
+         one->to.type >= CU_MEMCPY_OPERAND_TYPE_POINTER && one->to.type <= CU_MEMCPY_OPERAND_TYPE_ARRAY && one->width &&
+         one->height && one->depth && one->order >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+         one->order <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY && one->flags <= CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE;
 }
 
 static CUresult copy_boxes(EventLine *line, size_t count, const BoxOperation *operations, size_t *failed,
@@ -124,10 +123,11 @@ static CUresult copy_boxes(EventLine *line, size_t count, const BoxOperation *op
   if (!result && (!count || !operations || flags)) result = CUDA_ERROR_INVALID_VALUE;
   for (size_t at = 0; at < count && !result; at++) {
     const BoxOperation *one = &operations[at];
-    Side from = {.type = TYPE_UNIFIED, .device = one->from.pointer, .pitch = one->from.row, .height = one->from.rows};
-    Side to = {.type = TYPE_UNIFIED, .device = one->to.pointer, .pitch = one->to.row, .height = one->to.rows};
+    Side from = {
+        .type = CU_MEMORYTYPE_UNIFIED, .device = one->from.pointer, .pitch = one->from.row, .height = one->from.rows};
+    Side to = {.type = CU_MEMORYTYPE_UNIFIED, .device = one->to.pointer, .pitch = one->to.row, .height = one->to.rows};
     if (!is_box_operation(one)) result = CUDA_ERROR_INVALID_VALUE;
-    else if (one->from.type == OPERAND_ARRAY || one->to.type == OPERAND_ARRAY)
+    else if (one->from.type == CU_MEMCPY_OPERAND_TYPE_ARRAY || one->to.type == CU_MEMCPY_OPERAND_TYPE_ARRAY)
       result = cl_unsupported(line, "batches with arrays are not emulated");
     else result = copy(&(Box){from, to, one->width, one->height, one->depth}, stream, at, failed);
   }

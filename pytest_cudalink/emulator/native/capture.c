@@ -10,7 +10,7 @@ static Capture *captures; /* under the lock of the streams */
 static atomic_int capture_count;
 static uint64_t last_capture;
 
-static _Thread_local int thread_mode = CAPTURE_GLOBAL;
+static _Thread_local int thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 static uint64_t this_thread(void) {
   static atomic_uint_least64_t last;
@@ -96,9 +96,9 @@ static bool is_legacy_work(Sym symbol) {
 }
 
 static bool prohibits(const Capture *capture) {
-  if (thread_mode == CAPTURE_RELAXED) return false;
-  if (capture->thread == this_thread()) return capture->mode != CAPTURE_RELAXED;
-  return capture->mode == CAPTURE_GLOBAL && thread_mode == CAPTURE_GLOBAL;
+  if (thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  if (capture->thread == this_thread()) return capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+  return capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 CUresult cl_prohibited(void) {
@@ -155,7 +155,8 @@ static Capture *implicit(void) {
   CUresult result;
   const Context *context = cl_context(&result);
   for (Stream *stream = cl_first_stream(); stream && atomic_load(&capture_count); stream = stream->behind)
-    if (stream->capture && !(stream->flags & NON_BLOCKING) && stream->context == context) return stream->capture;
+    if (stream->capture && !(stream->flags & CU_STREAM_NON_BLOCKING) && stream->context == context)
+      return stream->capture;
   return NULL;
 }
 
@@ -264,7 +265,7 @@ static CUresult begin_capture(EventLine *line, const void *stream, int mode) {
 }
 EXPORTED_WHEN(is_mode(mode), cuStreamBeginCapture_v2, (Stream *stream, int mode), begin_capture(line, stream, mode))
 /* Before there were modes nothing was prohibited meanwhile. */
-EXPORTED(cuStreamBeginCapture, (Stream *stream), begin_capture(line, stream, CAPTURE_RELAXED))
+EXPORTED(cuStreamBeginCapture, (Stream *stream), begin_capture(line, stream, CU_STREAM_CAPTURE_MODE_RELAXED))
 
 static CUresult gather(Graph *graph, Node *const *nodes, const EdgeData *data, size_t count, Dependencies *all) {
   static const EdgeData plain;
@@ -366,7 +367,7 @@ static bool all_joined(const Capture *capture) {
 
 /* The streams that are not made belong to the current context, so there must be one. */
 static CUresult in_context(const void *handle) {
-  return (uintptr_t)handle <= PER_THREAD ? cl_check_context() : CUDA_SUCCESS;
+  return (uintptr_t)handle <= CU_STREAM_PER_THREAD ? cl_check_context() : CUDA_SUCCESS;
 }
 
 static CUresult end(const void *handle, Graph **out) {
@@ -382,7 +383,7 @@ static CUresult end(const void *handle, Graph **out) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (capture->mode != CAPTURE_RELAXED && capture->thread != this_thread()) {
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread()) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
@@ -396,8 +397,6 @@ EXPORTED(cuStreamEndCapture, (Stream *stream, Graph **graph), LOCKED(end(stream,
 
 /* -- asking -- */
 
-enum { STATUS_NONE, STATUS_ACTIVE, STATUS_INVALIDATED };
-
 static CUresult find_capture(const void *handle, Stream **stream, int *status) {
   CUresult result = in_context(handle);
   if (result) return result;
@@ -405,7 +404,9 @@ static CUresult find_capture(const void *handle, Stream **stream, int *status) {
   if (result) return *stream ? CUDA_ERROR_INVALID_CONTEXT : result; /* whatever is current (measured) */
   if (cl_is_legacy(handle) && implicit()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   const Capture *capture = (*stream)->capture;
-  *status = !capture ? STATUS_NONE : capture->invalid ? STATUS_INVALIDATED : STATUS_ACTIVE;
+  *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE
+            : capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                               : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   return CUDA_SUCCESS;
 }
 
@@ -430,7 +431,7 @@ static CUresult capture_info(const void *handle, Info *info) {
   Stream *stream;
   if (!info->status || (info->data && !info->nodes)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = find_capture(handle, &stream, info->status);
-  if (result || *info->status != STATUS_ACTIVE) return result;
+  if (result || *info->status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return result;
   for (size_t at = 0; info->nodes && !info->data && at < stream->next.count; at++)
     if (!is_plain(stream->next.data[at])) return CUDA_ERROR_LOSSY_QUERY;
   if (info->id) *info->id = stream->capture->id;
@@ -449,17 +450,16 @@ EXPORTED(cuStreamGetCaptureInfo_v3,
          (Stream *stream, int *status, uint64_t *id, Graph **graph, Node ***nodes, EdgeData **data, size_t *count),
          LOCKED(capture_info(stream, &(Info){status, id, graph, nodes, data, count})))
 
-enum { ADD_DEPENDENCIES, SET_DEPENDENCIES };
-
 static CUresult update(const void *handle, Node *const *nodes, const EdgeData *data, size_t count, unsigned flags) {
   Stream *stream;
   CUresult result = in_context(handle);
   if (!result) result = cl_stream_ready(handle, &stream);
   if (result) return result;
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (flags > SET_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
   Dependencies all = {0};
-  if (flags == ADD_DEPENDENCIES && !cl_dependencies_copy(&all, &stream->next)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES && !cl_dependencies_copy(&all, &stream->next))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   result = gather(stream->capture->graph, nodes, data, count, &all);
   if (result) {
     cl_dependencies_clear(&all);

@@ -9,7 +9,7 @@
 #include "streams.h"
 
 /* CUstreamCaptureMode */
-enum { CAPTURE_GLOBAL, CAPTURE_THREAD_LOCAL, CAPTURE_RELAXED, CAPTURE_MODES };
+enum { CAPTURE_MODES = 3 };
 
 /* Says what an operation in a stream answers before it is done or captured: 0, 400, 709, or a code of capture.
  *captured says whether it is to be captured. Takes the lock. */

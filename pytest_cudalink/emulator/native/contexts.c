@@ -12,14 +12,7 @@
 #include "synchronize.h"
 
 enum { CONTEXT_MAGIC = 0x63747821, API_VERSION = 3020 };
-enum { SCHEDULING = 0x07, MAPS_HOST_MEMORY = 0x08, KNOWN_FLAGS = 0xff }; /* CUctx_flags */
-enum {
-  CACHE_PREFER_NONE = 0,
-  PRINTF_BUFFER = 1,
-  PERSISTING_L2 = 6,
-  MULTIPROCESSORS = 16,
-  L2_CACHE_SIZE = 38
-}; /* CUfunc_cache, CUlimit, CUdevice_attribute */
+enum { KNOWN_FLAGS = 0xff }; /* CUctx_flags */
 
 /* Contexts are never freed: a caller may go on with a handle, and must get an answer. */
 static Context primary[DEVICES_MAX];
@@ -70,19 +63,20 @@ __attribute__((constructor)) static void make_stack_key(void) { pthread_key_crea
 static void start_context(Context *context, CUdevice device, unsigned flags) {
   static const size_t limits[CONTEXT_LIMITS] = {1024, 0, 8 << 20, 2, 2048, 64, 0, 232448, 0, 0};
   int cache = 0, multiprocessors = 0;
-  cl_device_attribute(MULTIPROCESSORS, &multiprocessors);
-  cl_device_attribute(L2_CACHE_SIZE, &cache);
+  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &multiprocessors);
+  cl_device_attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &cache);
   if (context->magic != CONTEXT_MAGIC) context->device = device; /* that of a primary one never changes */
   context->magic = CONTEXT_MAGIC;
   context->dead = false;
   context->peers = 0;
   context->flags = flags;
-  context->cache_config = CACHE_PREFER_NONE;
+  context->cache_config = CU_FUNC_CACHE_PREFER_NONE;
   context->attached = 1;
   context->id = cl_next_id();
   for (int limit = 0; limit < CONTEXT_LIMITS; limit++) context->limits[limit] = limits[limit];
-  context->limits[PRINTF_BUFFER] = (size_t)multiprocessors << 16;
-  context->limits[PERSISTING_L2] = (size_t)cache / 16 * 3; /* on an H100 and on an H200 (measured) */
+  context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = (size_t)multiprocessors << 16;
+  context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] =
+      (size_t)cache / 16 * 3; /* on an H100 and on an H200 (measured) */
 }
 
 static bool is_context(const Context *context) {
@@ -139,7 +133,7 @@ bool cl_shares(const Context *one, const Context *other) {
 }
 
 bool cl_valid_context_flags(unsigned flags) {
-  unsigned scheduling = flags & SCHEDULING;
+  unsigned scheduling = flags & CU_CTX_SCHED_MASK;
   return !(flags & ~(unsigned)KNOWN_FLAGS) && !(scheduling & (scheduling - 1));
 }
 
@@ -208,7 +202,7 @@ EXPORTED(cuDevicePrimaryCtxReset, (CUdevice device), primary_reset(line, device)
 
 /* That memory of the host can be mapped is so in any case, and cannot be asked for (measured). */
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {
-  if (!cl_valid_context_flags(flags) || flags & MAPS_HOST_MEMORY) return CUDA_ERROR_INVALID_VALUE;
+  if (!cl_valid_context_flags(flags) || flags & CU_CTX_MAP_HOST) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   primary[device].flags = primary_flags[device] = flags;
   pthread_mutex_unlock(&lock);

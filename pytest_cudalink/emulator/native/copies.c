@@ -12,8 +12,8 @@
 /* Whether a copy may use a range, of which its caller says what it is (CUmemorytype). With unified addressing memory
    that is not ours is the host's; no address of the device is, whether it is allocated or not. */
 static bool is_usable(CUdeviceptr start, size_t size, unsigned type) {
-  if (type == TYPE_HOST) return !cl_is_device_address(start) || cl_held_range_known(start, size);
-  if (type == TYPE_DEVICE || cl_is_device_address(start)) return cl_held_within(start, size);
+  if (type == CU_MEMORYTYPE_HOST) return !cl_is_device_address(start) || cl_held_range_known(start, size);
+  if (type == CU_MEMORYTYPE_DEVICE || cl_is_device_address(start)) return cl_held_within(start, size);
   return !cl_held_known(start) || cl_held_range_known(start, size); /* the host needs no access of a device */
 }
 
@@ -39,7 +39,7 @@ static CUresult place_in_array(const Side *side, const Box *box, Extent *place) 
   if (!side->array) return CUDA_ERROR_INVALID_VALUE;
   const ArrayBox in = {side->x, side->y, side->z, box->width, box->height, box->depth};
   CUresult result = cl_place_in_array(side->array, &in, &start, &place->row, &place->layer);
-  place->type = TYPE_DEVICE;
+  place->type = CU_MEMORYTYPE_DEVICE;
   place->start = place->base = start;
   place->bytes = (box->depth - 1) * place->layer + (box->height - 1) * place->row + box->width;
   return result;
@@ -48,10 +48,10 @@ static CUresult place_in_array(const Side *side, const Box *box, Extent *place) 
 /* Every byte counts. */
 static CUresult find_place(const Side *side, const Box *box, Extent *place) {
   size_t first, end, bytes;
-  if (side->type == TYPE_ARRAY) return place_in_array(side, box, place);
-  if (side->type < TYPE_HOST || side->type > TYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
+  if (side->type == CU_MEMORYTYPE_ARRAY) return place_in_array(side, box, place);
+  if (side->type < CU_MEMORYTYPE_HOST || side->type > CU_MEMORYTYPE_UNIFIED) return CUDA_ERROR_INVALID_VALUE;
   place->type = side->type;
-  place->base = side->type == TYPE_HOST ? (uintptr_t)side->host : side->device;
+  place->base = side->type == CU_MEMORYTYPE_HOST ? (uintptr_t)side->host : side->device;
   if (!place->base || __builtin_add_overflow(side->x, box->width, &end)) return CUDA_ERROR_INVALID_VALUE;
   place->row = side->pitch ? side->pitch : end; /* without a pitch or a height, rows and layers follow one another */
   if (place->row < end) return CUDA_ERROR_INVALID_VALUE;

@@ -24,8 +24,8 @@ static CUresult submit_box(const Box *box, const void *stream) {
 }
 
 static Side side_of(CUdeviceptr address, unsigned type) {
-  if (type != TYPE_HOST) return (Side){.type = type, .device = address};
-  return (Side){.type = TYPE_HOST, .host = (void *)(uintptr_t)address};
+  if (type != CU_MEMORYTYPE_HOST) return (Side){.type = type, .device = address};
+  return (Side){.type = CU_MEMORYTYPE_HOST, .host = (void *)(uintptr_t)address};
 }
 
 static CUresult copy_in_order(const Box *box, const void *stream, int form);
@@ -47,10 +47,10 @@ static CUresult copy(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigne
 static CUresult capture_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
                              const void *stream) {
   cl_memory_hold();
-  if (to_type == TYPE_UNIFIED) to_type = cl_held_known(to) ? TYPE_DEVICE : TYPE_HOST;
-  if (from_type == TYPE_UNIFIED) from_type = cl_held_known(from) ? TYPE_DEVICE : TYPE_HOST;
-  bool usable = to && from && (to_type == TYPE_HOST || cl_held_within(to, size)) &&
-                (from_type == TYPE_HOST || cl_held_within(from, size));
+  if (to_type == CU_MEMORYTYPE_UNIFIED) to_type = cl_held_known(to) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  if (from_type == CU_MEMORYTYPE_UNIFIED) from_type = cl_held_known(from) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  bool usable = to && from && (to_type == CU_MEMORYTYPE_HOST || cl_held_within(to, size)) &&
+                (from_type == CU_MEMORYTYPE_HOST || cl_held_within(from, size));
   cl_memory_drop();
   Box box = {side_of(from, from_type), side_of(to, to_type), size, 1, 1};
   return usable ? submit_box(&box, stream) : CUDA_ERROR_INVALID_VALUE;
@@ -68,52 +68,52 @@ static CUresult copy_async(CUdeviceptr to, unsigned to_type, CUdeviceptr from, u
 
 static CUresult copy_to_device(EventLine *line, CUdeviceptr to, const void *from, size_t size) {
   cl_event_uint(line, "bytes", size);
-  return copy(to, TYPE_DEVICE, (uintptr_t)from, TYPE_HOST, size);
+  return copy(to, CU_MEMORYTYPE_DEVICE, (uintptr_t)from, CU_MEMORYTYPE_HOST, size);
 }
 EXPORTED(cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t size), copy_to_device(line, to, from, size))
 
 static CUresult copy_to_host(EventLine *line, void *to, CUdeviceptr from, size_t size) {
   cl_event_uint(line, "bytes", size);
-  return copy((uintptr_t)to, TYPE_HOST, from, TYPE_DEVICE, size);
+  return copy((uintptr_t)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size);
 }
 EXPORTED(cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size), copy_to_host(line, to, from, size))
 
 static CUresult copy_on_device(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
   cl_event_uint(line, "bytes", size);
-  return copy(to, TYPE_DEVICE, from, TYPE_DEVICE, size);
+  return copy(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size);
 }
 EXPORTED(cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_on_device(line, to, from, size))
 
 static CUresult copy_to_device_async(EventLine *line, CUdeviceptr to, const void *from, size_t size, void *stream) {
   cl_event_uint(line, "bytes", size);
-  return copy_async(to, TYPE_DEVICE, (uintptr_t)from, TYPE_HOST, size, stream);
+  return copy_async(to, CU_MEMORYTYPE_DEVICE, (uintptr_t)from, CU_MEMORYTYPE_HOST, size, stream);
 }
 EXPORTED(cuMemcpyHtoDAsync_v2, (CUdeviceptr to, const void *from, size_t size, void *stream),
          copy_to_device_async(line, to, from, size, stream))
 
 static CUresult copy_to_host_async(EventLine *line, void *to, CUdeviceptr from, size_t size, void *stream) {
   cl_event_uint(line, "bytes", size);
-  return copy_async((uintptr_t)to, TYPE_HOST, from, TYPE_DEVICE, size, stream);
+  return copy_async((uintptr_t)to, CU_MEMORYTYPE_HOST, from, CU_MEMORYTYPE_DEVICE, size, stream);
 }
 EXPORTED(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t size, void *stream),
          copy_to_host_async(line, to, from, size, stream))
 
 static CUresult copy_on_device_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
   cl_event_uint(line, "bytes", size);
-  return copy_async(to, TYPE_DEVICE, from, TYPE_DEVICE, size, stream);
+  return copy_async(to, CU_MEMORYTYPE_DEVICE, from, CU_MEMORYTYPE_DEVICE, size, stream);
 }
 EXPORTED(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
          copy_on_device_async(line, to, from, size, stream))
 
 static CUresult copy_either(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size) {
   cl_event_uint(line, "bytes", size);
-  return copy(to, TYPE_UNIFIED, from, TYPE_UNIFIED, size);
+  return copy(to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size);
 }
 EXPORTED(cuMemcpy, (CUdeviceptr to, CUdeviceptr from, size_t size), copy_either(line, to, from, size))
 
 static CUresult copy_either_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
   cl_event_uint(line, "bytes", size);
-  return copy_async(to, TYPE_UNIFIED, from, TYPE_UNIFIED, size, stream);
+  return copy_async(to, CU_MEMORYTYPE_UNIFIED, from, CU_MEMORYTYPE_UNIFIED, size, stream);
 }
 EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *stream),
          copy_either_async(line, to, from, size, stream))
@@ -161,8 +161,8 @@ static Memory memory_at(CUdeviceptr address) {
 
 static Memory memory_of(const Side *side) {
   switch (side->type) {
-    case TYPE_ARRAY: return MEMORY_DEVICE;
-    case TYPE_HOST: return memory_at((uintptr_t)side->host);
+    case CU_MEMORYTYPE_ARRAY: return MEMORY_DEVICE;
+    case CU_MEMORYTYPE_HOST: return memory_at((uintptr_t)side->host);
     default: return memory_at(side->device);
   }
 }
@@ -185,9 +185,10 @@ static CUresult stage(const Box *box, const void *handle) {
   Side *from = &parameters.copy.box.from;
   char *staged = malloc(box->width);
   if (!staged) return CUDA_ERROR_OUT_OF_MEMORY;
-  const char *source = from->type == TYPE_HOST ? from->host : (const char *)(uintptr_t)from->device; /* pageable */
+  const char *source =
+      from->type == CU_MEMORYTYPE_HOST ? from->host : (const char *)(uintptr_t)from->device; /* pageable */
   memcpy(staged, source + from->x, box->width);
-  *from = (Side){.type = TYPE_HOST, .host = staged};
+  *from = (Side){.type = CU_MEMORYTYPE_HOST, .host = staged};
   CUresult result = cl_stream_ready(handle, &stream);
   if (!result) result = cl_queue(stream, &parameters, false, &work);
   if (!result) work->staged = staged;

@@ -16,8 +16,8 @@
 #include "streams.h"
 
 /* CUexternalMemoryHandleType, CUexternalSemaphoreHandleType: those that exist on Linux */
-enum { OPAQUE_FILE = 1, NVSCI_BUFFER = 8, DMA_BUFFER = 9, LAST_MEMORY_TYPE = 9 };
-enum { TIMELINE_FILE = 9, LAST_SEMAPHORE_TYPE = 10 };
+enum { LAST_MEMORY_TYPE = 9 };
+enum { LAST_SEMAPHORE_TYPE = 10 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of memory and semaphores */
 
@@ -34,7 +34,9 @@ static CUresult unlocked(CUresult result) {
 enum { DEDICATED = 1 }; /* CUDA_EXTERNAL_MEMORY_DEDICATED */
 
 /* The answer to a number that is no open file: an opaque one is looked at last, in the kernel. */
-static CUresult no_file(int type) { return type == OPAQUE_FILE ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_VALUE; }
+static CUresult no_file(int type) {
+  return type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ? CUDA_ERROR_UNKNOWN : CUDA_ERROR_INVALID_VALUE;
+}
 
 /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
 typedef struct {
@@ -68,9 +70,10 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   CUresult state = cl_check_context();
   if (state) return state;
   int type = description->type;
-  if (type < OPAQUE_FILE || type > LAST_MEMORY_TYPE || !description->size || description->flags > DEDICATED)
+  if (type < CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || type > LAST_MEMORY_TYPE || !description->size ||
+      description->flags > DEDICATED)
     return CUDA_ERROR_INVALID_VALUE;
-  if (type != OPAQUE_FILE && type != DMA_BUFFER)
+  if (type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD && type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD)
     return cl_unsupported(line, "external memory is emulated for files only");
   if (fstat(description->handle.file, &known)) return no_file(type);
   ExternalMemory *memory = cl_handle_make(sizeof *memory, HANDLE_EXTERNAL_MEMORY);
@@ -167,13 +170,16 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   CUresult state = cl_check_context();
   if (state) return state;
   int type = description->type;
-  if (type < OPAQUE_FILE || type > LAST_SEMAPHORE_TYPE || description->flags) return CUDA_ERROR_INVALID_VALUE;
-  if (type != OPAQUE_FILE && type != TIMELINE_FILE)
+  if (type < CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || type > LAST_SEMAPHORE_TYPE || description->flags)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD &&
+      type != CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD)
     return cl_unsupported(line, "external semaphores are emulated for files only");
   if (fstat(description->handle.file, &known)) return no_file(type);
   Semaphore *semaphore = cl_handle_make(sizeof *semaphore, HANDLE_EXTERNAL_SEMAPHORE);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
-  *semaphore = (Semaphore){.file = own_file(description->handle.file), .timeline = type == TIMELINE_FILE};
+  *semaphore = (Semaphore){.file = own_file(description->handle.file),
+                           .timeline = type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD};
   *out = semaphore;
   return CUDA_SUCCESS;
 }

@@ -5,8 +5,6 @@
 #include "calls.h"
 #include "graphs.h"
 
-enum { VERBOSE = 1, HANDLES = 1 << 10 }; /* CUgraphDebugDot_flags */
-
 static const char *const names[NODE_TYPES] = {
     "KERNEL",       "MEMCPY",           "MEMSET",         "HOST",      "GRAPH",    "EMPTY",        "EVENT_WAIT",
     "EVENT_RECORD", "EXT_SEMAS_SIGNAL", "EXT_SEMAS_WAIT", "MEM_ALLOC", "MEM_FREE", "BATCH_MEM_OP", "CONDITIONAL",
@@ -17,12 +15,13 @@ static void print_node(FILE *file, const Node *node, unsigned flags) {
   unsigned graph = (unsigned)node->graph->id;
   fprintf(file, "\"graph_%u_node_%u\"[style=\"solid\" shape=\"rectangle\" label=\"%u\\n%s", graph, node->local,
           node->local, names[parameters->type]);
-  if (flags & (VERBOSE | HANDLES)) fprintf(file, "\\nnode handle: %p", (const void *)node);
-  if (flags & VERBOSE && parameters->type == NODE_FILL)
+  if (flags & (CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE | CU_GRAPH_DEBUG_DOT_FLAGS_HANDLES))
+    fprintf(file, "\\nnode handle: %p", (const void *)node);
+  if (flags & CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE && parameters->type == NODE_FILL)
     fprintf(file, "\\ndptr: 0x%llx\\nvalue: %u\\nelement size: %u\\nwidth: %zu\\nheight: %zu",
             (unsigned long long)parameters->fill.to, parameters->fill.value, parameters->fill.element,
             parameters->fill.width, parameters->fill.height);
-  if (flags & VERBOSE && parameters->type == NODE_COPY)
+  if (flags & CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE && parameters->type == NODE_COPY)
     fprintf(file, "\\nwidth: %zu\\nheight: %zu\\ndepth: %zu", parameters->copy.box.width, parameters->copy.box.height,
             parameters->copy.box.depth);
   fprintf(file, "\"];\n");

@@ -17,8 +17,6 @@ Executable *cl_executable(const void *handle) {
 
 /* -- making -- */
 
-enum { DONE, FAILED, INVALID_STRUCTURE, OPERATION_NOT_SUPPORTED, SEVERAL_CONTEXTS, HANDLE_UNUSED };
-
 /* CUDA_GRAPH_INSTANTIATE_PARAMS */
 typedef struct {
   uint64_t flags;
@@ -34,7 +32,7 @@ static bool runs_on_device(int type) {
 
 /* Checks a graph, but for those within it. */
 static CUresult check_outer(const Graph *graph, Instantiation *how) {
-  how->result = INVALID_STRUCTURE;
+  how->result = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
   Node **order = malloc((graph->count + 1) * sizeof *order);
   if (!order) return CUDA_ERROR_OUT_OF_MEMORY;
   how->failed = cl_graph_sort(graph, order);
@@ -42,13 +40,13 @@ static CUresult check_outer(const Graph *graph, Instantiation *how) {
   if (how->failed) return CUDA_ERROR_INVALID_VALUE;
   for (const Conditional *one = graph->conditionals; one; one = one->next)
     if (!one->node) {
-      how->result = HANDLE_UNUSED;
+      how->result = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
       return CUDA_ERROR_INVALID_VALUE;
     }
-  how->result = DONE;
-  for (size_t at = 0; how->flags & DEVICE_LAUNCH && at < graph->count; at++)
+  how->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+  for (size_t at = 0; how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH && at < graph->count; at++)
     if (!runs_on_device(graph->nodes[at]->parameters.type)) {
-      how->result = OPERATION_NOT_SUPPORTED;
+      how->result = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
       how->failed = graph->nodes[at];
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -71,8 +69,10 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
     free(made);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *made = (Executable){
-      .graph = copy, .flags = how->flags & ~(uint64_t)(UPLOAD | USE_NODE_PRIORITY), .source_id = graph->id};
+  *made = (Executable){.graph = copy,
+                       .flags = how->flags & ~(uint64_t)(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                                         CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY),
+                       .source_id = graph->id};
   made->source = graph;
   made->sole = cl_graph_is_unique(graph);
   graph->sole_executables += made->sole;
@@ -85,23 +85,28 @@ static CUresult make(Executable **out, Graph *graph, const Instantiation *how) {
 static CUresult instantiate(Executable **out, void *handle, Instantiation *how) {
   Graph *graph = cl_graph(handle);
   how->failed = NULL;
-  how->result = FAILED;
+  how->result = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (!out || !graph) return CUDA_ERROR_INVALID_VALUE;
   if (graph->capture || graph->owner) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = check(graph, how);
   if (result) return result;
-  how->result = FAILED;
+  how->result = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (graph->sole_executables) return CUDA_ERROR_NOT_SUPPORTED;
-  if (how->flags & DEVICE_LAUNCH && !graph->count) return CUDA_ERROR_INVALID_VALUE;
+  if (how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH && !graph->count) return CUDA_ERROR_INVALID_VALUE;
   result = make(out, graph, how);
-  if (!result) how->result = DONE;
+  if (!result) how->result = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   return result;
 }
 
-enum { PLAIN_FLAGS = AUTO_FREE | DEVICE_LAUNCH | USE_NODE_PRIORITY, ALL_FLAGS = PLAIN_FLAGS | UPLOAD };
+enum {
+  PLAIN_FLAGS = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY,
+  ALL_FLAGS = PLAIN_FLAGS | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD
+};
 
 static bool valid_flags(uint64_t flags, uint64_t allowed) {
-  bool both = flags & AUTO_FREE && flags & DEVICE_LAUNCH;
+  bool both =
+      flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH && flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
   return !(flags & ~allowed) && !both;
 }
 
@@ -110,7 +115,9 @@ static CUresult instantiate_in_context(EventLine *line, Executable **out, void *
   Stream *stream;
   cl_event_uint(line, "flags", how->flags);
   CUresult result = cl_check_context();
-  if (!result) result = how->flags & UPLOAD ? cl_refuse_captured(how->stream, &stream) : cl_prohibited();
+  if (!result)
+    result =
+        how->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD ? cl_refuse_captured(how->stream, &stream) : cl_prohibited();
   if (!result && cl_graph(graph)) result = cl_prohibited();
   return result ? result : instantiate(out, graph, how);
 }
@@ -186,9 +193,6 @@ EXPORTED(cuGraphExecGetId, (Executable * executable, unsigned *id), LOCKED(get_i
 
 /* -- updating as a whole -- */
 
-/* CUgraphExecUpdateResult */
-enum { UPDATED, FAILED_UPDATE, TOPOLOGY_CHANGED, TYPE_CHANGED, PARAMETERS_CHANGED = 5 };
-
 /* CUgraphExecUpdateResultInfo */
 typedef struct {
   int result;
@@ -204,19 +208,22 @@ static bool differs(UpdateResult *how, int result, Node *node, Node *from) {
 /* Whether a graph, but for those within it, differs from an executable one in more than parameters that may change;
    nodes are paired in the order of their making. */
 static bool outer_differs(const Graph *old, const Graph *fresh, UpdateResult *how) {
-  if (old->count != fresh->count) return differs(how, TOPOLOGY_CHANGED, NULL, NULL);
+  if (old->count != fresh->count) return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, NULL, NULL);
   for (size_t at = 0; at < old->count; at++) old->nodes[at]->mark = fresh->nodes[at]->mark = at;
   for (size_t at = 0; at < old->count; at++) {
     Node *was = old->nodes[at], *is = fresh->nodes[at];
-    if (was->parameters.type != is->parameters.type) return differs(how, TYPE_CHANGED, is, NULL);
+    if (was->parameters.type != is->parameters.type)
+      return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, is, NULL);
     const Edge *before = was->into.first, *now = is->into.first;
     for (; before && now; before = before->behind[EDGES_INTO], now = now->behind[EDGES_INTO])
-      if (before->from->mark != now->from->mark) return differs(how, TOPOLOGY_CHANGED, is, now->from);
-    if (before || now) return differs(how, TOPOLOGY_CHANGED, is, NULL);
+      if (before->from->mark != now->from->mark)
+        return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, is, now->from);
+    if (before || now) return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, is, NULL);
   }
   for (size_t at = 0; at < old->count; at++) {
     const NodeParameters *was = &old->nodes[at]->parameters, *is = &fresh->nodes[at]->parameters;
-    if (!cl_parameters_may_become(was, is, false)) return differs(how, PARAMETERS_CHANGED, fresh->nodes[at], NULL);
+    if (!cl_parameters_may_become(was, is, false))
+      return differs(how, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, fresh->nodes[at], NULL);
   }
   return false;
 }
@@ -259,14 +266,14 @@ static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
   Graph *graph = cl_graph(graph_handle);
   UpdateResult unwanted;
   if (!how) how = &unwanted; /* (measured) */
-  *how = (UpdateResult){.result = FAILED_UPDATE};
+  *how = (UpdateResult){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
   if (!executable || !graph || graph->owner) return CUDA_ERROR_INVALID_VALUE;
   if (graphs_differ(executable->graph, graph, how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   Graph *copy = cl_graph_copy(graph, true);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   exchange(executable->graph, copy);
   cl_graph_free(copy);
-  how->result = UPDATED;
+  how->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuGraphExecUpdate_v2, (Executable * executable, Graph *graph, UpdateResult *how),

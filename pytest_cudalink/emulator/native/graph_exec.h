@@ -8,8 +8,6 @@
 #include "abi.h"
 #include "graphs.h"
 
-enum { AUTO_FREE = 1, UPLOAD = 2, DEVICE_LAUNCH = 4, USE_NODE_PRIORITY = 8 }; /* CUgraphInstantiate_flags */
-
 typedef struct {
   Graph *graph; /* hidden */
   uint64_t flags, source_id, id;

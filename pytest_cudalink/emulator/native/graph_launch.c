@@ -13,8 +13,8 @@
 /* The body that a conditional node runs, or NULL: no kernel changes the value that it begins with. */
 static Graph *body_of(const ConditionalNode *conditional) {
   unsigned value = ((const Conditional *)(uintptr_t)conditional->handle)->value;
-  unsigned body = conditional->type == CONDITION_SWITCH ? value : !value;
-  if (conditional->type == CONDITION_WHILE) return value ? conditional->bodies[0] : NULL;
+  unsigned body = conditional->type == CU_GRAPH_COND_TYPE_SWITCH ? value : !value;
+  if (conditional->type == CU_GRAPH_COND_TYPE_WHILE) return value ? conditional->bodies[0] : NULL;
   return body < conditional->size ? conditional->bodies[body] : NULL;
 }
 
@@ -33,7 +33,7 @@ static const char *obstacle(const Graph *graph) {
       case NODE_CONDITIONAL:
         if (!body_of(&parameters->conditional)) break;
         found = obstacle(body_of(&parameters->conditional));
-        if (!found && parameters->conditional.type == CONDITION_WHILE)
+        if (!found && parameters->conditional.type == CU_GRAPH_COND_TYPE_WHILE)
           found = "the graph has a loop that only a kernel can end";
         break;
       default: break;
@@ -210,7 +210,7 @@ static CUresult launch(EventLine *line, void *handle, const void *stream_handle)
   if (result) return result;
   const char *why = obstacle(executable->graph);
   if (why) return cl_unsupported(line, why);
-  if (executable->flags & AUTO_FREE) free_all(executable->graph);
+  if (executable->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) free_all(executable->graph);
   if (holds_memory(executable->graph)) return CUDA_ERROR_INVALID_VALUE;
   if (executable->last || cl_is_busy(stream, false) || !is_plain(executable->graph)) return queue(executable, stream);
   return run(executable->graph);

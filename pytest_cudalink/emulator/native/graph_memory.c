@@ -42,9 +42,11 @@ static void drop(GraphMemory *memory) {
 }
 
 GraphMemory *cl_graph_memory_make(size_t size, const PoolProperties *pool, const Graph *owner) {
-  CUdevice device = pool->location.type == AT_DEVICE ? pool->location.id : 0;
+  CUdevice device = pool->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? pool->location.id : 0;
   GraphMemory *memory = calloc(1, sizeof *memory);
-  Place place = pool->type == MANAGED_TYPE ? MANAGED : pool->location.type == AT_DEVICE ? ON_DEVICE : ON_HOST;
+  Place place = pool->type == MANAGED_TYPE                           ? MANAGED
+                : pool->location.type == CU_MEM_LOCATION_TYPE_DEVICE ? ON_DEVICE
+                                                                     : ON_HOST;
   CUdeviceptr address = memory ? cl_allocate(size, place) : 0;
   if (!address) {
     free(memory);
@@ -152,14 +154,12 @@ CUresult cl_capture_free(const void *stream, CUdeviceptr address) { return LOCKE
 
 /* -- what there is of it -- */
 
-enum { USED_NOW, USED_MOST, RESERVED_NOW, RESERVED_MOST }; /* CUgraphMem_attribute */
-
 static uint64_t *gauge(CUdevice device, int attribute) {
   switch (attribute) {
-    case USED_NOW: return &gauges[device].used.now;
-    case USED_MOST: return &gauges[device].used.most;
-    case RESERVED_NOW: return &gauges[device].reserved.now;
-    case RESERVED_MOST: return &gauges[device].reserved.most;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT: return &gauges[device].used.now;
+    case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: return &gauges[device].used.most;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT: return &gauges[device].reserved.now;
+    case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: return &gauges[device].reserved.most;
     default: return NULL;
   }
 }
@@ -177,7 +177,7 @@ EXPORTED(cuDeviceGetGraphMemAttribute, (CUdevice device, int attribute, uint64_t
 
 static CUresult set_attribute(EventLine *line, CUdevice device, int attribute, const uint64_t *value) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  bool settable = attribute == USED_MOST || attribute == RESERVED_MOST;
+  bool settable = attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
   if (!settable || !value || *value) return CUDA_ERROR_INVALID_VALUE;
   cl_streams_lock();
   *gauge(device, attribute) = *gauge(device, attribute - 1); /* the mark begins again at what there is now */

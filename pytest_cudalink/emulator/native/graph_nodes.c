@@ -62,15 +62,16 @@ static CUresult gather(const Adding *adding, const Graph *graph, int type, Depen
 static CUresult adopt_child(ChildNode *child, Graph *parent) {
   Graph *graph = cl_graph(child->graph);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if (child->ownership == CHILD_CLONED ? cl_graph_is_unique(graph) : graph->conditionals != NULL)
+  if (child->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ? cl_graph_is_unique(graph)
+                                                               : graph->conditionals != NULL)
     return CUDA_ERROR_NOT_SUPPORTED;
   if (cl_graph_root(parent) == graph) return CUDA_ERROR_INVALID_VALUE;
-  if (child->ownership == CHILD_MOVED) {
+  if (child->ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) {
     if (graph->owner || graph->capture || graph->executables) return CUDA_ERROR_INVALID_VALUE;
     graph->moved = true;
     return CUDA_SUCCESS;
   }
-  if (child->ownership != CHILD_CLONED) return CUDA_ERROR_INVALID_VALUE;
+  if (child->ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_INVALID_VALUE;
   child->graph = cl_graph_copy(graph, parent->hidden);
   return child->graph ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -132,7 +133,8 @@ static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *param
 
 /* Whether a child is refused even before its parent and the dependencies are looked at (measured). */
 static bool cannot_be_child(const NodeParameters *parameters) {
-  if (parameters->type != NODE_CHILD || parameters->child.ownership != CHILD_CLONED) return false;
+  if (parameters->type != NODE_CHILD || parameters->child.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+    return false;
   const Graph *graph = cl_graph(parameters->child.graph);
   return graph && graph->sole;
 }

@@ -67,7 +67,6 @@ typedef struct {
   Graph *graph;
   int ownership;
 } ChildNode;
-enum { CHILD_CLONED, CHILD_MOVED };
 
 /* CUDA_EXT_SEM_SIGNAL_NODE_PARAMS_v2, CUDA_EXT_SEM_WAIT_NODE_PARAMS_v2 */
 typedef struct {
@@ -83,7 +82,6 @@ typedef struct {
   int flags;
 } Access;
 _Static_assert(sizeof(Access) == 12, "CUmemAccessDesc");
-enum { READ_AND_WRITE = 3 };
 
 /* CUDA_MEM_ALLOC_NODE_PARAMS_v2 */
 typedef struct {
@@ -121,7 +119,6 @@ typedef struct {
   Graph **bodies;
   Context *context;
 } ConditionalNode;
-enum { CONDITION_IF, CONDITION_WHILE, CONDITION_SWITCH };
 
 /* CUgraphNodeParams */
 typedef struct {

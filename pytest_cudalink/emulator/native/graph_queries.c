@@ -217,31 +217,18 @@ ASK(cuGraphGetId, Graph, cl_graph, unsigned *, (unsigned)one->id)
 
 /* -- attributes of kernel nodes -- */
 
-enum {
-  ACCESS_POLICY_WINDOW = 1,
-  COOPERATIVE = 2,
-  CLUSTER_DIMENSION = 4,
-  CLUSTER_SCHEDULING = 5,
-  PRIORITY = 8,
-  DOMAIN_MAP = 9,
-  DOMAIN = 10,
-  PREFERRED_CLUSTER = 11,
-  DEVICE_UPDATABLE = 13,
-  CARVEOUT = 14,
-};
-
 static bool is_attribute(int attribute) {
   switch (attribute) {
-    case ACCESS_POLICY_WINDOW:
-    case COOPERATIVE:
-    case CLUSTER_DIMENSION:
-    case CLUSTER_SCHEDULING:
-    case PRIORITY:
-    case DOMAIN_MAP:
-    case DOMAIN:
-    case PREFERRED_CLUSTER:
-    case DEVICE_UPDATABLE:
-    case CARVEOUT: return true;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return true;
     default: return false;
   }
 }
@@ -256,7 +243,7 @@ static CUresult get_attribute(void *handle, int attribute, AttributeValue *value
   if (!node || !value || !is_attribute(attribute)) return CUDA_ERROR_INVALID_VALUE;
   *value = node->attributes ? node->attributes[attribute] : (AttributeValue){0};
   bool given = node->attributes_set & (1u << attribute);
-  if (!given && attribute == DOMAIN_MAP) value->bytes[1] = 1;
+  if (!given && attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value->bytes[1] = 1;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuGraphKernelNodeGetAttribute, (Node * node, int attribute, AttributeValue *value),
@@ -289,12 +276,10 @@ EXPORTED(cuGraphKernelNodeCopyAttributes, (Node * to, Node *from), LOCKED(copy_a
 
 /* -- what a graph holds besides nodes -- */
 
-enum { MOVE = 1 }; /* CUuserObjectRetain_flags */
-
 static CUresult retain(void *handle, void *object, unsigned count, unsigned flags) {
   Graph *graph = cl_graph(handle);
-  if (!graph || flags > MOVE) return CUDA_ERROR_INVALID_VALUE;
-  return cl_user_object_hold(&graph->users, object, count, flags == MOVE);
+  if (!graph || flags > CU_GRAPH_USER_OBJECT_MOVE) return CUDA_ERROR_INVALID_VALUE;
+  return cl_user_object_hold(&graph->users, object, count, flags == CU_GRAPH_USER_OBJECT_MOVE);
 }
 EXPORTED_WHEN(graph != NULL, cuGraphRetainUserObject, (Graph * graph, void *object, unsigned count, unsigned flags),
               cl_user_objects_report("cuGraphRetainUserObject", LOCKED(retain(graph, object, count, flags))))

@@ -52,24 +52,23 @@ static CUresult prepare_fill(FillNode *fill) {
   return cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
 }
 
-enum { PINNED = 1, MANAGED_TYPE = 2 }; /* CUmemAllocationType */
-
 static CUresult prepare_allocation(const AllocateNode *allocate) {
   const PoolProperties *pool = &allocate->properties;
   const Location *location = &pool->location;
-  bool known = pool->type == PINNED || pool->type == MANAGED_TYPE;
+  bool known = pool->type == CU_MEM_ALLOCATION_TYPE_PINNED || pool->type == CU_MEM_ALLOCATION_TYPE_MANAGED;
   if (!allocate->size || !known || pool->handle_types) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type < AT_DEVICE || location->type > AT_HOST_NUMA) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type == AT_DEVICE && !cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type < CU_MEM_LOCATION_TYPE_DEVICE || location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && !cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
   if (allocate->access_count && (!allocate->accesses || !cl_is_device((int)allocate->access_count - 1)))
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
 CUresult cl_allocation_possible(const AllocateNode *allocate) {
-  if (allocate->properties.location.type == AT_HOST) return CUDA_ERROR_NOT_SUPPORTED;
+  if (allocate->properties.location.type == CU_MEM_LOCATION_TYPE_HOST) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t at = 0; at < allocate->access_count; at++)
-    if (allocate->accesses[at].flags != READ_AND_WRITE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (allocate->accesses[at].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_NOT_SUPPORTED;
   return allocate->size > cl_device_memory() ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -85,7 +84,8 @@ static CUresult prepare_operations(OperationsNode *operations) {
 static CUresult prepare_conditional(ConditionalNode *conditional) {
   static const unsigned most[] = {2, 1, UINT32_MAX};
   conditional->bodies = NULL; /* the caller's may be what another node owns */
-  if (conditional->type < CONDITION_IF || conditional->type > CONDITION_SWITCH) return CUDA_ERROR_INVALID_VALUE;
+  if (conditional->type < CU_GRAPH_COND_TYPE_IF || conditional->type > CU_GRAPH_COND_TYPE_SWITCH)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->size || conditional->size > most[conditional->type]) return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->context) return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured) */
   return complete_context(&conditional->context);

@@ -6,7 +6,7 @@
 #include "watched_copies.h"
 
 /* CU_MEMHOSTALLOC_*, CU_MEMHOSTREGISTER_* */
-enum { IS_MAPPED = 2, ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 11 }; /* memory of a device can only be refused */
+enum { ALLOCATION_FLAGS = 7, REGISTER_FLAGS = 11 }; /* memory of a device can only be refused */
 
 static CUresult allocate(void **out, size_t size, unsigned flags) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
@@ -18,7 +18,7 @@ static CUresult allocate(void **out, size_t size, unsigned flags) {
       .size = size,
       .origin = FROM_HOST_ALLOCATION,
       .place = ON_HOST,
-      .flags = flags | IS_MAPPED,
+      .flags = flags | CU_MEMHOSTALLOC_DEVICEMAP,
       .device = context->device,
       .context = context,
   };
@@ -70,7 +70,7 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
       .size = size,
       .origin = FROM_REGISTRATION,
       .place = ON_HOST,
-      .flags = flags | IS_MAPPED, /* whether it was asked for or not (measured) */
+      .flags = flags | CU_MEMHOSTALLOC_DEVICEMAP, /* whether it was asked for or not (measured) */
       .device = context->device,
       .context = context,
   };

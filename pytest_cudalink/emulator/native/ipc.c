@@ -21,8 +21,6 @@ typedef struct {
 _Static_assert(sizeof(IpcHandle) == 64, "CUipcMemHandle, CUipcEventHandle");
 
 enum { OF_MEMORY = 1, OF_EVENT = 2 };
-enum { LAZY_ENABLE_PEER_ACCESS = 1 };          /* CUipcMem_flags */
-enum { NO_TIMING = 2, BETWEEN_PROCESSES = 4 }; /* CUevent_flags */
 
 static const char magic[8] = "clk-ipc";
 
@@ -104,7 +102,7 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
   CUresult result;
   Context *context = cl_context(&result);
   if (result) return result;
-  if (flags != LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   result = open_origin(handle, OF_MEMORY, &file);
   if (result) return result;
   Block block = {
@@ -148,7 +146,6 @@ EXPORTED(cuIpcCloseMemHandle, (CUdeviceptr address), close_mem_handle(address))
 
 /* -- DMA buffers: no other device of this machine takes one, so what counts is whose bytes the descriptor has -- */
 
-enum { DMA_BUFFER = 1, OVER_PCIE = 1 };   /* CUmemRangeHandleType, CUmemRangeFlags */
 enum { MEMORY_OF_ALLOCATIONS = 2 << 20 }; /* what is behind an allocation belongs to it up to here (measured) */
 
 /* A descriptor of the file that a block is in, which stands where the range begins; -1 if there is none to be had. */
@@ -175,11 +172,12 @@ static CUresult range_handle(EventLine *line, int *out, CUdeviceptr address, siz
   if (!out || !address) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_check_context();
   if (result) return result;
-  if (type != DMA_BUFFER || flags > OVER_PCIE || !size || address % cl_page_size() || size % cl_page_size())
+  if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags > CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE || !size ||
+      address % cl_page_size() || size % cl_page_size())
     return CUDA_ERROR_INVALID_VALUE;
   *out = -1;
   Block *block = cl_block_lock(address);
-  if (block && flags == OVER_PCIE)
+  if (block && flags == CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE)
     result = cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "no device maps its memory by PCIe");
   else result = range_of_block(line, out, block, address, size);
   cl_block_unlock();
@@ -196,7 +194,7 @@ static CUresult get_event_handle(IpcHandle *out, const void *event) {
   if (!out || !event) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_flags_of_event(event, &flags);
   if (result) return result;
-  if (!(flags & BETWEEN_PROCESSES) || !(flags & NO_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!(flags & CU_EVENT_INTERPROCESS) || !(flags & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_HANDLE;
   return fill(out, OF_EVENT, 0) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 EXPORTED_WHEN(event != NULL, cuIpcGetEventHandle, (IpcHandle * out, void *event), get_event_handle(out, event))
@@ -208,6 +206,6 @@ static CUresult open_event_handle(void **out, const IpcHandle *handle) {
   if (result) return result;
   if (open_origin(handle, OF_EVENT, &file)) return CUDA_ERROR_MAP_FAILED;
   close(file);
-  return cl_make_event(out, NO_TIMING | BETWEEN_PROCESSES);
+  return cl_make_event(out, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
 }
 EXPORTED(cuIpcOpenEventHandle, (void **out, IpcHandle handle), open_event_handle(out, &handle))

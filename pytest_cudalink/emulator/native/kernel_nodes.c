@@ -7,13 +7,13 @@
 #include "contexts.h"
 #include "module_image.h"
 
-enum { PACKED_END, PACKED_POINTER }; /* CU_LAUNCH_PARAM_… */
 enum { PARAMETERS_MAX = 4096 };
 
 /* Where the buffer of parameters is that `extra` gives, a list that ends with NULL. */
 static char *buffer_of(void *const *extra) {
-  while ((uintptr_t)*extra != PACKED_END && (uintptr_t)*extra != PACKED_POINTER) extra += 2;
-  return (uintptr_t)*extra == PACKED_POINTER ? extra[1] : NULL;
+  while ((uintptr_t)*extra != CU_LAUNCH_PARAM_END_AS_INT && (uintptr_t)*extra != CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT)
+    extra += 2;
+  return (uintptr_t)*extra == CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT ? extra[1] : NULL;
 }
 
 static CUresult own(KernelNode *kernel, const Function *function) {
@@ -40,8 +40,6 @@ CUresult cl_kernel_own(KernelNode *kernel) {
   return result;
 }
 
-enum { PRIORITY = 8 }; /* CUlaunchAttributeID */
-
 static CUresult capture(const LaunchConfig *config, const NodeParameters *parameters) {
   Stream *stream;
   Node *node;
@@ -50,8 +48,8 @@ static CUresult capture(const LaunchConfig *config, const NodeParameters *parame
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   result = cl_capture_node(stream, parameters, NULL, &node);
   if (result) return result;
-  if (stream->priority && !cl_node_attribute(node, PRIORITY)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (stream->priority) node->attributes[PRIORITY].number = stream->priority;
+  if (stream->priority && !cl_node_attribute(node, CU_LAUNCH_ATTRIBUTE_PRIORITY)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (stream->priority) node->attributes[CU_LAUNCH_ATTRIBUTE_PRIORITY].number = stream->priority;
   for (unsigned at = 0; at < config->count; at++) {
     int id = config->attributes[at].id;
     if (id <= 0 || id >= STREAM_ATTRIBUTES) continue;

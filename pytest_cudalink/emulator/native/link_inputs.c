@@ -17,7 +17,6 @@
 
 _Thread_local CUresult cl_ptx_failure;
 
-enum { TYPE_CUBIN, TYPE_PTX, TYPE_FATBIN, TYPE_OBJECT, TYPE_LIBRARY, TYPE_NVVM, TYPES };
 typedef struct {
   State *state;
   const char *input;
@@ -315,20 +314,20 @@ static CUresult add_library(State *state, const uint8_t *data, size_t size, cons
 static CUresult add_input(State *state, int type, const uint8_t *data, size_t size, const char *name) {
   ImageKind kind = cl_image_kind(data, size);
   switch (type) {
-    case TYPE_CUBIN:
+    case CU_JIT_INPUT_CUBIN:
       if (kind == IMAGE_ELF) return add_cubin(state, data, size, name);
       return cl_poison(state, CUDA_ERROR_INVALID_IMAGE);
-    case TYPE_PTX:
-    case TYPE_FATBIN:
+    case CU_JIT_INPUT_PTX:
+    case CU_JIT_INPUT_FATBINARY:
       if (kind == IMAGE_PTX) return add_ptx(state, (const char *)data, name);
       if (kind == IMAGE_ELF && size > 19 && machine_of(data) == EM_CUDA) return add_cubin(state, data, size, name);
-      if (kind == IMAGE_FATBIN) return add_cut_fatbin(state, data, size, name, type == TYPE_PTX);
-      return not_recognized(state, type == TYPE_FATBIN ? 2 : 1);
-    case TYPE_OBJECT:
+      if (kind == IMAGE_FATBIN) return add_cut_fatbin(state, data, size, name, type == CU_JIT_INPUT_PTX);
+      return not_recognized(state, type == CU_JIT_INPUT_FATBINARY ? 2 : 1);
+    case CU_JIT_INPUT_OBJECT:
       if (kind == IMAGE_ELF) return add_object(state, data, size, name);
       cl_log_error(state, "fatal   : Could not find fatbin in '%s'", name);
       return CUDA_ERROR_UNKNOWN;
-    case TYPE_LIBRARY:
+    case CU_JIT_INPUT_LIBRARY:
       if (kind == IMAGE_ARCHIVE) return add_library(state, data, size, name);
       if (kind == IMAGE_PTX || size < SMALLEST_ARCHIVE) return CUDA_ERROR_INVALID_IMAGE;
       cl_log_error(state, "fatal   : unexpected archive format");
@@ -362,11 +361,12 @@ static CUresult check_input_options(unsigned count, const int *keys, void *const
 
 static CUresult add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
                          const int *keys, void *const *values) {
-  if (!data || !size || type < 0 || type >= TYPES || check_input_options(count, keys, values))
+  if (!data || !size || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES || check_input_options(count, keys, values))
     return CUDA_ERROR_INVALID_VALUE;
   if (state->completed) return CUDA_ERROR_INVALID_VALUE;
   /* PTX and containers are looked into before a link remembers that it has failed (recorded) */
-  bool examined = type == TYPE_PTX || type == TYPE_FATBIN, ptx = examined && cl_image_kind(data, size) == IMAGE_PTX;
+  bool examined = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY,
+       ptx = examined && cl_image_kind(data, size) == IMAGE_PTX;
   if (state->poison && !examined) return state->poison;
   state->inputs++;
   const char *kept = keep_input_name(state, name);

@@ -10,16 +10,7 @@
 #include "shared_memory.h"
 #include "streams.h"
 
-enum { /* CUmem_advise */
-       SET_READ_MOSTLY = 1,
-       UNSET_READ_MOSTLY,
-       SET_PREFERRED_LOCATION,
-       UNSET_PREFERRED_LOCATION,
-       SET_ACCESSED_BY,
-       UNSET_ACCESSED_BY,
-};
-enum { HOST_DEVICE = -1, NO_DEVICE = -2 }; /* CU_DEVICE_CPU, CU_DEVICE_INVALID */
-enum { LAST_PREFETCH = 7 };                /* besides CUmem_advise: what to remember */
+enum { LAST_PREFETCH = 7 }; /* besides CUmem_advise: what to remember */
 
 /* What holds for some pages of a block, up to an offset. */
 typedef struct {
@@ -61,19 +52,19 @@ static void split(Advice *advice, size_t offset) {
 }
 
 static void apply(Part *part, int what, const Location *location) {
-  uint64_t bit = location->type == AT_DEVICE ? (uint64_t)1 << location->id : 0;
+  uint64_t bit = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? (uint64_t)1 << location->id : 0;
   switch (what) {
-    case SET_READ_MOSTLY: part->read_mostly = true; break;
-    case UNSET_READ_MOSTLY: part->read_mostly = false; break;
-    case SET_PREFERRED_LOCATION: part->preferred = *location; break;
-    case UNSET_PREFERRED_LOCATION: part->preferred = (Location){0}; break;
-    case SET_ACCESSED_BY:
+    case CU_MEM_ADVISE_SET_READ_MOSTLY: part->read_mostly = true; break;
+    case CU_MEM_ADVISE_UNSET_READ_MOSTLY: part->read_mostly = false; break;
+    case CU_MEM_ADVISE_SET_PREFERRED_LOCATION: part->preferred = *location; break;
+    case CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: part->preferred = (Location){0}; break;
+    case CU_MEM_ADVISE_SET_ACCESSED_BY:
       part->accessed_by |= bit;
-      part->accessed_by_host |= location->type == AT_HOST;
+      part->accessed_by_host |= location->type == CU_MEM_LOCATION_TYPE_HOST;
       break;
-    case UNSET_ACCESSED_BY:
+    case CU_MEM_ADVISE_UNSET_ACCESSED_BY:
       part->accessed_by &= ~bit;
-      part->accessed_by_host &= location->type != AT_HOST;
+      part->accessed_by_host &= location->type != CU_MEM_LOCATION_TYPE_HOST;
       break;
     default: part->prefetched = *location; break;
   }
@@ -119,48 +110,57 @@ static bool is_managed(CUdeviceptr start, size_t size) {
 /* Checks where memory shall go, and says which node "the current one" is. */
 static CUresult check_location(Location *location) {
   switch (location->type) {
-    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case AT_HOST: return CUDA_SUCCESS;
-    case AT_HOST_NUMA_CURRENT: *location = (Location){AT_HOST_NUMA, 0}; return CUDA_SUCCESS;
-    case AT_HOST_NUMA: return location->id <= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case CU_MEM_LOCATION_TYPE_HOST: return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+      *location = (Location){CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+      return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      return location->id <= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 static Location of_device(CUdevice device) {
-  return device == HOST_DEVICE ? (Location){AT_HOST, HOST_DEVICE} : (Location){AT_DEVICE, device};
+  return device == CU_DEVICE_CPU ? (Location){CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU}
+                                 : (Location){CU_MEM_LOCATION_TYPE_DEVICE, device};
 }
 
 /* -- advice -- */
 
 static bool is_known_type(const Location *location) {
-  return location->type >= AT_DEVICE && location->type <= AT_HOST_NUMA_CURRENT;
+  return location->type >= CU_MEM_LOCATION_TYPE_DEVICE && location->type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-static bool is_accessed_by(int advice) { return advice == SET_ACCESSED_BY || advice == UNSET_ACCESSED_BY; }
+static bool is_accessed_by(int advice) {
+  return advice == CU_MEM_ADVISE_SET_ACCESSED_BY || advice == CU_MEM_ADVISE_UNSET_ACCESSED_BY;
+}
 
 static CUresult advise(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
   cl_event_int(line, "advice", advice);
   CUresult state = cl_check_context();
   if (state) return state;
-  if (!start || !size || advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
-  if (advice == SET_PREFERRED_LOCATION || is_accessed_by(advice)) state = check_location(&location);
+  if (!start || !size || advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION || is_accessed_by(advice)) state = check_location(&location);
   return state ? state : remember(start, size, advice, &location);
 }
 EXPORTED(cuMemAdvise, (CUdeviceptr start, size_t size, int advice, CUdevice device),
          advise(line, start, size, advice, of_device(device)))
 
 static bool is_numa(const Location *location) {
-  return location->type == AT_HOST_NUMA || location->type == AT_HOST_NUMA_CURRENT;
+  return location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
 /* Whether an advice fits its location, which is checked even before cuInit, when there is no device (measured). */
 static bool is_possible(int advice, const Location *location) {
-  if (advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY || !is_known_type(location)) return false;
-  bool placed = is_accessed_by(advice) || advice == SET_PREFERRED_LOCATION;
-  if (placed && location->type == AT_DEVICE) return cl_initialized() && cl_is_device(location->id);
+  if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY || !is_known_type(location))
+    return false;
+  bool placed = is_accessed_by(advice) || advice == CU_MEM_ADVISE_SET_PREFERRED_LOCATION;
+  if (placed && location->type == CU_MEM_LOCATION_TYPE_DEVICE) return cl_initialized() && cl_is_device(location->id);
   if (is_accessed_by(advice)) return !is_numa(location);
-  return advice != SET_PREFERRED_LOCATION || location->type != AT_HOST_NUMA || location->id <= 0;
+  return advice != CU_MEM_ADVISE_SET_PREFERRED_LOCATION || location->type != CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+         location->id <= 0;
 }
 
 static CUresult advise_v2(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
@@ -209,8 +209,7 @@ typedef struct {
 
 /* Checked even before cuInit (measured). */
 static bool are_ranges(const Ranges *ranges, unsigned long long flags, const void *stream) {
-  enum { LEGACY = 1 }; /* CU_STREAM_LEGACY; a batch takes no such stream */
-  return ranges->starts && ranges->sizes && ranges->count && !flags && (uintptr_t)stream > LEGACY;
+  return ranges->starts && ranges->sizes && ranges->count && !flags && (uintptr_t)stream > CU_STREAM_LEGACY;
 }
 
 static CUresult check_ranges(const Ranges *ranges, unsigned long long flags, const void *stream) {
@@ -262,17 +261,6 @@ EXPORTED_WHEN(are_ranges(&(Ranges){starts, sizes, count}, flags, stream), cuMemD
 
 /* -- asking -- */
 
-enum { /* CUmem_range_attribute */
-       READ_MOSTLY = 1,
-       PREFERRED,
-       ACCESSED_BY,
-       PREFETCHED,
-       PREFERRED_TYPE,
-       PREFERRED_ID,
-       PREFETCHED_TYPE,
-       PREFETCHED_ID,
-};
-
 /* What holds for all pages of a range. */
 static Part common(const Advice *advice, size_t from, size_t to) {
   Part all = {0};
@@ -293,34 +281,39 @@ static Part common(const Advice *advice, size_t from, size_t to) {
 }
 
 static int as_device(const Location *location) {
-  return location->type == AT_DEVICE ? location->id : location->type == AT_NOTHING ? NO_DEVICE : HOST_DEVICE;
+  return location->type == CU_MEM_LOCATION_TYPE_DEVICE    ? location->id
+         : location->type == CU_MEM_LOCATION_TYPE_INVALID ? CU_DEVICE_INVALID
+                                                          : CU_DEVICE_CPU;
 }
 
-static int as_id(const Location *location) { return location->type == AT_NOTHING ? NO_DEVICE : location->id; }
+static int as_id(const Location *location) {
+  return location->type == CU_MEM_LOCATION_TYPE_INVALID ? CU_DEVICE_INVALID : location->id;
+}
 
 static void list_devices(const Part *part, int *out, size_t room) {
   size_t count = 0;
   for (int device = 0; device < DEVICES_MAX && count < room; device++)
     if (part->accessed_by >> device & 1) out[count++] = device;
-  if (part->accessed_by_host && count < room) out[count++] = HOST_DEVICE;
-  while (count < room) out[count++] = NO_DEVICE;
+  if (part->accessed_by_host && count < room) out[count++] = CU_DEVICE_CPU;
+  while (count < room) out[count++] = CU_DEVICE_INVALID;
 }
 
 static CUresult check_attribute(const void *out, size_t size, int attribute) {
-  bool known = attribute >= READ_MOSTLY && attribute <= PREFETCHED_ID;
-  bool fits = attribute == ACCESSED_BY ? size && size % sizeof(int) == 0 : size == sizeof(int);
+  bool known =
+      attribute >= CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY && attribute <= CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID;
+  bool fits = attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY ? size && size % sizeof(int) == 0 : size == sizeof(int);
   return out && known && fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static void write_attribute(const Part *part, int *out, size_t size, int attribute) {
   switch (attribute) {
-    case READ_MOSTLY: *out = part->read_mostly; break;
-    case PREFERRED: *out = as_device(&part->preferred); break;
-    case ACCESSED_BY: list_devices(part, out, size / sizeof *out); break;
-    case PREFETCHED: *out = as_device(&part->prefetched); break;
-    case PREFERRED_TYPE: *out = part->preferred.type; break;
-    case PREFERRED_ID: *out = as_id(&part->preferred); break;
-    case PREFETCHED_TYPE: *out = part->prefetched.type; break;
+    case CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY: *out = part->read_mostly; break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION: *out = as_device(&part->preferred); break;
+    case CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: list_devices(part, out, size / sizeof *out); break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION: *out = as_device(&part->prefetched); break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE: *out = part->preferred.type; break;
+    case CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID: *out = as_id(&part->preferred); break;
+    case CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: *out = part->prefetched.type; break;
     default: *out = as_id(&part->prefetched); break;
   }
 }

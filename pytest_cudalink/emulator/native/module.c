@@ -54,12 +54,10 @@ EXPORTED(cuModuleLoadDataEx, (Module **module, const void *data, unsigned count,
          module_load_data_ex(line, module, data, count, keys, values))
 EXPORTED(cuModuleUnload, (Module *module), cl_unload(module, MODULE_MAGIC))
 
-enum { EAGER = 1, LAZY = 2 }; /* CUmoduleLoadingMode */
-
 static CUresult module_get_loading_mode(int *mode) {
   if (!mode) return CUDA_ERROR_INVALID_VALUE;
   const char *wanted = getenv("CUDA_MODULE_LOADING");
-  *mode = wanted && !strcmp(wanted, "EAGER") ? EAGER : LAZY;
+  *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))

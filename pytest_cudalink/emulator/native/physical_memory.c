@@ -64,16 +64,16 @@ bool cl_physical_map(const Physical *physical, uintptr_t where, size_t size) {
 /* -- making -- */
 
 /* What a device refuses among the handle types: those of another system. */
-enum { FOREIGN_HANDLE_TYPES = HANDLE_TYPES & ~(HANDLE_TYPE_POSIX_FILE | HANDLE_TYPE_FABRIC) };
+enum { FOREIGN_HANDLE_TYPES = HANDLE_TYPES & ~(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC) };
 
 /* Whether a location can have memory with these handles. */
 static CUresult check_location(const PhysicalProperties *properties) {
   const Location *location = &properties->location;
   bool plain = !properties->flags.compression && !properties->flags.rdma;
   switch (location->type) {
-    case AT_DEVICE: return CUDA_SUCCESS;
-    case AT_HOST: return plain && !properties->handle_types ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case AT_HOST_NUMA: /* one node is shown */
+    case CU_MEM_LOCATION_TYPE_DEVICE: return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST: return plain && !properties->handle_types ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA: /* one node is shown */
       return plain && location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
@@ -81,7 +81,7 @@ static CUresult check_location(const PhysicalProperties *properties) {
 
 /* In the order of a real driver: the device before everything else. */
 static CUresult check_properties(const PhysicalProperties *properties) {
-  if (properties->location.type == AT_DEVICE && !cl_is_device(properties->location.id))
+  if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !cl_is_device(properties->location.id))
     return CUDA_ERROR_INVALID_DEVICE;
   if (properties->type != PINNED_TYPE || properties->handle_types & FOREIGN_HANDLE_TYPES ||
       properties->flags.compression > COMPRESSIONS || properties->flags.usage & ~USAGES)
@@ -89,7 +89,7 @@ static CUresult check_properties(const PhysicalProperties *properties) {
   CUresult result = check_location(properties);
   if (result) return result;
   /* no channel for it is shown */
-  return properties->handle_types & HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+  return properties->handle_types & CU_MEM_HANDLE_TYPE_FABRIC ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
 /* It is the same for all memory, so the properties are not looked at; neither does a real driver. */
@@ -135,7 +135,7 @@ static CUresult create(uint64_t *handle, size_t size, const PhysicalProperties *
   if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
   physical->properties = *properties;
   physical->size = size;
-  physical->counted = properties->location.type == AT_DEVICE;
+  physical->counted = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   bool taken = size <= cl_device_memory() && (!physical->counted || cl_memory_take(properties->location.id, size));
   // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the handle is the address
   if (taken && find_pages(physical)) return hand_out(physical, handle);
@@ -170,7 +170,8 @@ static CUresult get_properties(PhysicalProperties *properties, uint64_t handle) 
   if (!properties) return CUDA_ERROR_INVALID_VALUE;
   const Physical *physical = cl_physical_lock(handle);
   if (physical) *properties = physical->properties;
-  if (physical && properties->location.type == AT_HOST) properties->location.type = AT_HOST_NUMA; /* measured */
+  if (physical && properties->location.type == CU_MEM_LOCATION_TYPE_HOST)
+    properties->location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA; /* measured */
   if (physical && properties->flags.rdma) properties->flags.compression = 0;
   cl_physical_unlock();
   return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -183,7 +184,8 @@ EXPORTED(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * propertie
 static CUresult export_memory(int *out, uint64_t handle, int type, unsigned long long flags) {
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
   const Physical *physical = cl_physical_lock(handle);
-  bool shareable = physical && type == HANDLE_TYPE_POSIX_FILE && physical->properties.handle_types & type;
+  bool shareable =
+      physical && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && physical->properties.handle_types & type;
   int file = shareable ? cl_file_duplicate(file_of(physical)) : -1;
   cl_physical_unlock();
   if (file >= 0) *out = file;
@@ -194,9 +196,9 @@ EXPORTED(cuMemExportToShareableHandle, (int *out, uint64_t handle, int type, uns
 
 static CUresult import_memory(uint64_t *handle, void *shared, int type) {
   FileHead head;
-  if (!handle || !shared || type == HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
-  if (type == HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
-  if (type != HANDLE_TYPE_POSIX_FILE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!handle || !shared || type == CU_MEM_HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_PERMITTED;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   int given = (int)(intptr_t)shared;
   if (!cl_file_read(given, FILE_OF_MEMORY, &head)) return CUDA_ERROR_UNKNOWN;
   Physical *physical = calloc(1, sizeof *physical);

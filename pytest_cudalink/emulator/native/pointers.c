@@ -8,32 +8,6 @@
 #include "pools.h"
 #include "virtual_memory.h"
 
-enum { /* CUpointer_attribute */
-       POINTER_CONTEXT = 1,
-       POINTER_MEMORY_TYPE,
-       POINTER_DEVICE,
-       POINTER_HOST,
-       POINTER_P2P_TOKENS,
-       POINTER_SYNC_MEMOPS,
-       POINTER_BUFFER_ID,
-       POINTER_IS_MANAGED,
-       POINTER_DEVICE_ORDINAL,
-       POINTER_IS_LEGACY_IPC_CAPABLE,
-       POINTER_RANGE_START,
-       POINTER_RANGE_SIZE,
-       POINTER_MAPPED,
-       POINTER_ALLOWED_HANDLE_TYPES,
-       POINTER_IS_RDMA_CAPABLE,
-       POINTER_ACCESS_FLAGS,
-       POINTER_POOL,
-       POINTER_MAPPING_SIZE,
-       POINTER_MAPPING_START,
-       POINTER_MEMORY_BLOCK_ID,
-       POINTER_IS_DECOMPRESS_CAPABLE,
-};
-
-enum { NO_DEVICE = -2 }; /* CU_DEVICE_INVALID */
-
 /* All that is known of a pointer. */
 typedef struct {
   bool allocated; /* in a block; what is reserved and not mapped has no attributes (measured) */
@@ -49,7 +23,8 @@ static void read_pool(Known *known, CUdevice device) {
   const Pool *pool = cl_pool_lock(known->block.owner);
   if (pool) {
     known->handle_types = (uint64_t)pool->properties.handle_types;
-    known->access = pool->properties.location.type == AT_DEVICE ? pool->access[device] : ACCESS_READ_WRITE;
+    known->access = pool->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? pool->access[device]
+                                                                                  : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   }
   cl_pool_unlock();
 }
@@ -67,7 +42,7 @@ static void read_mapping(Known *known, CUdeviceptr address, CUdevice device) {
 static Known look_up(CUdeviceptr address) {
   CUresult state;
   const Context *context = cl_context(&state);
-  Known known = {.access = ACCESS_READ_WRITE};
+  Known known = {.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   const Block *block = cl_block_lock(address);
   if (block) known.block = *block;
   cl_block_unlock();
@@ -85,19 +60,19 @@ static Known look_up(CUdeviceptr address) {
 /* The bytes of an attribute; 0 if there is no such one. */
 static size_t width(int attribute) {
   switch (attribute) {
-    case POINTER_P2P_TOKENS: return 16;
-    case POINTER_CONTEXT:
-    case POINTER_DEVICE:
-    case POINTER_HOST:
-    case POINTER_BUFFER_ID:
-    case POINTER_RANGE_START:
-    case POINTER_RANGE_SIZE:
-    case POINTER_ALLOWED_HANDLE_TYPES:
-    case POINTER_POOL:
-    case POINTER_MAPPING_SIZE:
-    case POINTER_MAPPING_START:
-    case POINTER_MEMORY_BLOCK_ID: return 8;
-    default: return attribute > 0 && attribute <= POINTER_IS_DECOMPRESS_CAPABLE ? 4 : 0;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return 16;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return 8;
+    default: return attribute > 0 && attribute <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ? 4 : 0;
   }
 }
 
@@ -114,27 +89,31 @@ static size_t mapping_size(const Block *block) {
 static bool read_number(const Known *known, int attribute, CUdeviceptr address, uint64_t *value) {
   const Block *block = &known->block;
   switch (attribute) {
-    case POINTER_CONTEXT: *value = (uintptr_t)block->context; break;
-    case POINTER_MEMORY_TYPE: *value = block->place == ON_HOST ? TYPE_HOST : TYPE_DEVICE; break;
-    case POINTER_DEVICE: *value = address; break;
-    case POINTER_HOST: *value = address; return block->place != ON_DEVICE;
-    case POINTER_P2P_TOKENS: *value = block->id; return block->place != ON_HOST;
-    case POINTER_SYNC_MEMOPS: *value = block->sync_memops; break;
-    case POINTER_BUFFER_ID:
-    case POINTER_MEMORY_BLOCK_ID: *value = block->id; break;
-    case POINTER_IS_MANAGED: *value = block->place == MANAGED; break;
-    case POINTER_DEVICE_ORDINAL: *value = (uint64_t)block->device; break;
-    case POINTER_IS_LEGACY_IPC_CAPABLE: *value = is_ipc_capable(block); break;
-    case POINTER_RANGE_START: *value = known->range_start; break;
-    case POINTER_RANGE_SIZE: *value = known->range_size; break;
-    case POINTER_MAPPED: *value = 1; break;
-    case POINTER_ALLOWED_HANDLE_TYPES: *value = known->handle_types; break;
-    case POINTER_IS_RDMA_CAPABLE: *value = known->rdma; break;
-    case POINTER_ACCESS_FLAGS: *value = (uint64_t)known->access; break;
-    case POINTER_POOL: *value = block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? (uintptr_t)block->owner : 0; break;
-    case POINTER_MAPPING_SIZE: *value = mapping_size(block); break;
-    case POINTER_MAPPING_START: *value = block->start; break;
-    case POINTER_IS_DECOMPRESS_CAPABLE: *value = is_ipc_capable(block); break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT: *value = (uintptr_t)block->context; break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *value = block->place == ON_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+      break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *value = address; break;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER: *value = address; return block->place != ON_DEVICE;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: *value = block->id; return block->place != ON_HOST;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *value = block->sync_memops; break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: *value = block->id; break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *value = block->place == MANAGED; break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *value = (uint64_t)block->device; break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: *value = is_ipc_capable(block); break;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *value = known->range_start; break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *value = known->range_size; break;
+    case CU_POINTER_ATTRIBUTE_MAPPED: *value = 1; break;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: *value = known->handle_types; break;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: *value = known->rdma; break;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: *value = (uint64_t)known->access; break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      *value = block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? (uintptr_t)block->owner : 0;
+      break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *value = mapping_size(block); break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: *value = block->start; break;
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: *value = is_ipc_capable(block); break;
     default: return false;
   }
   return true;
@@ -164,9 +143,10 @@ static CUresult pointer_get_attributes(unsigned count, const int *attributes, vo
   /* an attribute that does not apply is set to zero, and is no error (CUDA Driver API, cuPointerGetAttributes) */
   for (unsigned at = 0; at < count; at++) {
     if (!out[at] || read_attribute(&known, attributes[at], address, out[at])) continue;
-    if (attributes[at] == POINTER_RANGE_START || attributes[at] == POINTER_RANGE_SIZE) continue; /* measured */
+    if (attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR || attributes[at] == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+      continue; /* measured */
     memset(out[at], 0, width(attributes[at]));
-    if (attributes[at] == POINTER_DEVICE_ORDINAL) *(int *)out[at] = NO_DEVICE;
+    if (attributes[at] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *(int *)out[at] = CU_DEVICE_INVALID;
   }
   return CUDA_SUCCESS;
 }
@@ -175,7 +155,7 @@ EXPORTED(cuPointerGetAttributes, (unsigned count, const int *attributes, void **
 
 static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, int attribute, CUdeviceptr address) {
   cl_event_int(line, "attribute", attribute);
-  if (!value || attribute != POINTER_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
+  if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
   Block *block = cl_block_lock(address);
   if (block) block->sync_memops = *value != 0;
   cl_block_unlock();

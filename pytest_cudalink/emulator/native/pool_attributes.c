@@ -17,8 +17,9 @@
 
 static CUresult check_handle_types(const PoolProperties *properties) {
   int types = properties->handle_types;
-  bool shareable = properties->type == PINNED_TYPE && properties->location.type != AT_HOST;
-  if (types & ~(HANDLE_TYPE_POSIX_FILE | HANDLE_TYPE_FABRIC) || (types && !shareable)) return CUDA_ERROR_INVALID_VALUE;
+  bool shareable = properties->type == PINNED_TYPE && properties->location.type != CU_MEM_LOCATION_TYPE_HOST;
+  if (types & ~(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC) || (types && !shareable))
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -50,30 +51,21 @@ EXPORTED(cuMemPoolCreate, (void **out, const PoolProperties *properties), pool_c
 
 /* -- attributes -- */
 
-enum { /* CUmemPool_attribute */
-       FIRST_REUSE = 1,
-       LAST_REUSE = 3,
-       RELEASE_THRESHOLD = 4,
-       RESERVED_CURRENT,
-       RESERVED_HIGH,
-       USED_CURRENT,
-       USED_HIGH,
-};
-
 static uint64_t *counter(Pool *pool, int attribute) {
   switch (attribute) {
-    case RELEASE_THRESHOLD: return &pool->threshold;
-    case RESERVED_CURRENT: return &pool->reserved;
-    case RESERVED_HIGH: return &pool->reserved_high;
-    case USED_CURRENT: return &pool->used;
-    case USED_HIGH: return &pool->used_high;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: return &pool->threshold;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: return &pool->reserved;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: return &pool->reserved_high;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: return &pool->used;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: return &pool->used_high;
     default: return NULL;
   }
 }
 
 static CUresult get_attribute(Pool *pool, int attribute, void *value) {
-  if (attribute >= FIRST_REUSE && attribute <= LAST_REUSE) {
-    memcpy(value, &pool->reuse[attribute - FIRST_REUSE], sizeof(int));
+  if (attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+      attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
+    memcpy(value, &pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES], sizeof(int));
     return CUDA_SUCCESS;
   }
   const uint64_t *known = counter(pool, attribute);
@@ -83,18 +75,20 @@ static CUresult get_attribute(Pool *pool, int attribute, void *value) {
 }
 
 static CUresult set_attribute(Pool *pool, int attribute, const void *value) {
-  if (attribute >= FIRST_REUSE && attribute <= LAST_REUSE) {
+  if (attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+      attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
     int flag;
     memcpy(&flag, value, sizeof flag);
-    pool->reuse[attribute - FIRST_REUSE] = flag != 0;
+    pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = flag != 0;
     return CUDA_SUCCESS;
   }
   uint64_t *known = counter(pool, attribute), wanted;
-  if (!known || attribute == RESERVED_CURRENT || attribute == USED_CURRENT) return CUDA_ERROR_INVALID_VALUE;
+  if (!known || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+    return CUDA_ERROR_INVALID_VALUE;
   memcpy(&wanted, value, sizeof wanted);
-  if (attribute == RELEASE_THRESHOLD) *known = wanted;
+  if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) *known = wanted;
   else if (wanted) return CUDA_ERROR_INVALID_VALUE;
-  else *known = attribute == RESERVED_HIGH ? pool->reserved : pool->used; /* high since now */
+  else *known = attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH ? pool->reserved : pool->used; /* high since now */
   return CUDA_SUCCESS;
 }
 
@@ -124,14 +118,17 @@ _Static_assert(sizeof(AccessDescription) == 12, "CUmemAccessDesc");
 
 static CUresult check_access(const Pool *pool, const AccessDescription *one) {
   const Location *own = &pool->properties.location;
-  bool of_device = own->type == AT_DEVICE && pool->properties.type == PINNED_TYPE;
-  if (one->flags == ACCESS_READ) return CUDA_ERROR_NOT_SUPPORTED;
-  if (one->location.type != AT_DEVICE) /* the host has access to what is not of a device, and keeps it */
-    return of_device || one->flags != ACCESS_READ_WRITE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+  bool of_device = own->type == CU_MEM_LOCATION_TYPE_DEVICE && pool->properties.type == PINNED_TYPE;
+  if (one->flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
+  if (one->location.type !=
+      CU_MEM_LOCATION_TYPE_DEVICE) /* the host has access to what is not of a device, and keeps it */
+    return of_device || one->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
   if (!cl_is_device(one->location.id)) return CUDA_ERROR_INVALID_DEVICE;
-  if (one->flags != ACCESS_NONE && one->flags != ACCESS_READ_WRITE) return CUDA_ERROR_INVALID_VALUE;
-  return of_device && own->id == one->location.id && one->flags == ACCESS_NONE ? CUDA_ERROR_INVALID_DEVICE
-                                                                               : CUDA_SUCCESS;
+  if (one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && one->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    return CUDA_ERROR_INVALID_VALUE;
+  return of_device && own->id == one->location.id && one->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE
+             ? CUDA_ERROR_INVALID_DEVICE
+             : CUDA_SUCCESS;
 }
 
 static CUresult pool_set_access(void *handle, const AccessDescription *map, size_t count) {
@@ -140,7 +137,7 @@ static CUresult pool_set_access(void *handle, const AccessDescription *map, size
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
   for (size_t at = 0; at < count && !result; at++) result = check_access(pool, &map[at]);
   for (size_t at = 0; at < count && !result; at++)
-    if (map[at].location.type == AT_DEVICE) pool->access[map[at].location.id] = map[at].flags;
+    if (map[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE) pool->access[map[at].location.id] = map[at].flags;
   if (!result) cl_block_bar(pool, cl_pool_barred(pool));
   cl_pool_unlock();
   return result;
@@ -150,14 +147,15 @@ EXPORTED(cuMemPoolSetAccess, (void *pool, const AccessDescription *map, size_t c
 
 static CUresult access_of(const Pool *pool, const Location *location, int *flags) {
   switch (location->type) {
-    case AT_DEVICE:
+    case CU_MEM_LOCATION_TYPE_DEVICE:
       if (!cl_is_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
       *flags = pool->access[location->id];
       return CUDA_SUCCESS;
-    case AT_HOST:
-    case AT_HOST_NUMA:
-      *flags = pool->properties.type == PINNED_TYPE && pool->properties.location.type != AT_DEVICE ? ACCESS_READ_WRITE
-                                                                                                   : ACCESS_NONE;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      *flags = pool->properties.type == PINNED_TYPE && pool->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE
+                   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                   : CU_MEM_ACCESS_FLAGS_PROT_NONE;
       return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
@@ -175,15 +173,16 @@ EXPORTED(cuMemPoolGetAccess, (int *flags, void *pool, const Location *location),
 /* -- sharing with other processes -- */
 
 static CUresult check_sharing(int type, unsigned long long flags) {
-  if (flags || type == HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
-  return type == HANDLE_TYPE_POSIX_FILE ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  if (flags || type == CU_MEM_HANDLE_TYPE_NONE || type & ~HANDLE_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static CUresult export_pool(int *out, void *handle, int type, unsigned long long flags) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   const Pool *pool = cl_pool_lock(handle);
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
-  if (!result && (type != HANDLE_TYPE_POSIX_FILE || flags || pool->file.number < 0)) result = CUDA_ERROR_INVALID_VALUE;
+  if (!result && (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || flags || pool->file.number < 0))
+    result = CUDA_ERROR_INVALID_VALUE;
   int file = result ? -1 : cl_file_duplicate(own_descriptor(&pool->file));
   cl_pool_unlock();
   if (!result && file < 0) result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -277,7 +276,7 @@ EXPORTED(cuMemPoolImportPointer, (CUdeviceptr *out, void *pool, const ExportedPo
 
 /* A captured stream allocates when its graph is launched. */
 static CUresult capture(CUdeviceptr *out, size_t size, void *handle, CUdevice device, const void *stream) {
-  PoolProperties properties = {.type = PINNED_TYPE, .location = {AT_DEVICE, device}};
+  PoolProperties properties = {.type = PINNED_TYPE, .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
   const Pool *pool = handle ? cl_pool_lock(handle) : NULL;
   if (pool) properties = pool->properties;
   if (handle) cl_pool_unlock();

@@ -30,7 +30,7 @@ void cl_pool_unlock(void) { pthread_mutex_unlock(&lock); }
 
 enum { ANY_TYPE = -1 };
 
-static bool on_device(const Pool *pool) { return pool->properties.location.type == AT_DEVICE; }
+static bool on_device(const Pool *pool) { return pool->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE; }
 
 /* -- segments -- */
 
@@ -157,7 +157,8 @@ CUresult cl_pool_make(const PoolProperties *properties, int file, const FileHead
   pool->file_end = cl_file_begin();
   pool->imported = imported;
   for (int at = 0; at < REUSE_FLAGS; at++) pool->reuse[at] = 1;
-  if (on_device(pool) && properties->type == PINNED_TYPE) pool->access[properties->location.id] = ACCESS_READ_WRITE;
+  if (on_device(pool) && properties->type == PINNED_TYPE)
+    pool->access[properties->location.id] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   if (!cl_handle_add(pool, HANDLE_POOL)) {
     free(pool);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -172,16 +173,18 @@ CUresult cl_pool_location(const Location *location, int type) {
   if (type != PINNED_TYPE && type != MANAGED_TYPE) return CUDA_ERROR_INVALID_VALUE;
   if (type == MANAGED_TYPE && cl_config()->version < 13000) return CUDA_ERROR_INVALID_VALUE;
   switch (location->type) {
-    case AT_NOTHING: return type == MANAGED_TYPE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    case AT_HOST: return CUDA_SUCCESS;
-    case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    case CU_MEM_LOCATION_TYPE_INVALID: return type == MANAGED_TYPE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    case CU_MEM_LOCATION_TYPE_HOST: return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
 static bool same_location(const Location *one, const Location *other) {
-  return one->type == other->type && (one->id == other->id || one->type == AT_HOST || one->type == AT_NOTHING);
+  return one->type == other->type &&
+         (one->id == other->id || one->type == CU_MEM_LOCATION_TYPE_HOST || one->type == CU_MEM_LOCATION_TYPE_INVALID);
 }
 
 /* The default pool of a location, which is made when it is first asked for; under the lock. */
@@ -202,7 +205,7 @@ static CUresult default_pool(const Location *location, int type, Pool **out) {
 static CUresult get_pool(void **out, const Location *location, int type, bool current) {
   if (!out || !location) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = cl_pool_location(location, type);
-  if (location->type > AT_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
   if (result) return result;
   Pool *pool;
   pthread_mutex_lock(&lock);
@@ -216,7 +219,7 @@ static CUresult get_pool(void **out, const Location *location, int type, bool cu
 static CUresult set_pool(const Location *location, int type, void *handle) {
   Pool *of_location = NULL, *pool = cl_pool_lock(handle);
   CUresult result = pool ? CUDA_SUCCESS : NO_POOL;
-  if (!result && location->type > AT_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
+  if (!result && location->type > CU_MEM_LOCATION_TYPE_HOST_NUMA) result = CUDA_ERROR_NOT_SUPPORTED;
   if (!result && type != ANY_TYPE && pool->properties.type != type) result = CUDA_ERROR_INVALID_VALUE;
   if (!result) type = pool->properties.type;
   if (!result) result = cl_pool_location(location, type);
@@ -239,12 +242,13 @@ EXPORTED(cuMemSetMemPool, (Location * location, int type, void *pool), mem_set_m
 /* Of the three only the default one says that a device is none. */
 static CUresult default_of_device(EventLine *line, void **out, CUdevice device) {
   if (!cl_is_device(device)) return cl_no_device(line, device);
-  return get_pool(out, &(Location){AT_DEVICE, device}, PINNED_TYPE, false);
+  return get_pool(out, &(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, false);
 }
 EXPORTED(cuDeviceGetDefaultMemPool, (void **out, CUdevice device), default_of_device(line, out, device))
 EXPORTED(cuDeviceGetMemPool, (void **out, CUdevice device),
-         get_pool(out, &(Location){AT_DEVICE, device}, PINNED_TYPE, true))
-EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool), set_pool(&(Location){AT_DEVICE, device}, ANY_TYPE, pool))
+         get_pool(out, &(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, true))
+EXPORTED(cuDeviceSetMemPool, (CUdevice device, void *pool),
+         set_pool(&(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, ANY_TYPE, pool))
 
 static CUresult pool_destroy(void *handle) {
   Pool *pool = cl_pool_lock(handle);
@@ -276,7 +280,7 @@ uint64_t cl_pool_barred(const Pool *pool) {
   uint64_t barred = 0;
   if (pool->properties.type == MANAGED_TYPE) return 0; /* a pool of the host is of no device by itself (measured) */
   for (int device = 0; device < DEVICES_MAX; device++)
-    if (pool->access[device] == ACCESS_NONE) barred |= (uint64_t)1 << device;
+    if (pool->access[device] == CU_MEM_ACCESS_FLAGS_PROT_NONE) barred |= (uint64_t)1 << device;
   return barred;
 }
 
@@ -315,7 +319,7 @@ CUresult cl_pool_allocate(void *handle, CUdevice device, size_t size, CUdevicept
   Pool *pool = cl_pool_lock(handle);
   CUresult result = CUDA_SUCCESS;
   if (!handle) {
-    result = default_pool(&(Location){AT_DEVICE, device}, PINNED_TYPE, &pool);
+    result = default_pool(&(Location){CU_MEM_LOCATION_TYPE_DEVICE, device}, PINNED_TYPE, &pool);
     if (!result && pool->current) pool = pool->current;
   } else if (!pool || pool->imported) result = NO_POOL;
   if (!result && !size) *out = 0; /* measured */

@@ -13,8 +13,7 @@
 #include "../../native/own_file.h"
 
 /* CUmemAllocationHandleType, CUmemAccess_flags */
-enum { HANDLE_TYPE_NONE = 0, HANDLE_TYPE_POSIX_FILE = 1, HANDLE_TYPE_FABRIC = 8, HANDLE_TYPES = 15 };
-enum { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_READ_WRITE = 3 };
+enum { HANDLE_TYPES = 15 };
 
 /* Bytes of a segment that are given out. */
 typedef struct Chunk Chunk;

@@ -139,12 +139,12 @@ bool cl_work_after(Work *work, Work *earlier) {
 
 /* Whether a stream and the legacy one of a context wait for each other. */
 static bool synchronizes(const Stream *stream, const Context *context) {
-  return stream->home == context && !(stream->flags & NON_BLOCKING) && !stream->is_legacy;
+  return stream->home == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
 }
 
 bool cl_work_in_order(Work *work, const Stream *stream, bool alone) {
   if (!cl_work_after(work, stream->last)) return false;
-  if (stream->flags & NON_BLOCKING || (alone && !stream->is_legacy)) return true;
+  if (stream->flags & CU_STREAM_NON_BLOCKING || (alone && !stream->is_legacy)) return true;
   if (!stream->is_legacy) {
     const Stream *legacy = cl_legacy_of(stream->home);
     return !legacy || cl_work_after(work, legacy->last);
@@ -169,7 +169,7 @@ Work *cl_find_pending(bool (*is)(const Work *work, const void *data), const void
 bool cl_is_busy(const Stream *stream, bool alone) {
   if (!cl_any_pending()) return false;
   if (stream->last) return true;
-  if (stream->flags & NON_BLOCKING || (alone && !stream->is_legacy)) return false;
+  if (stream->flags & CU_STREAM_NON_BLOCKING || (alone && !stream->is_legacy)) return false;
   if (!stream->is_legacy) {
     const Stream *legacy = cl_legacy_of(stream->home);
     return legacy && legacy->last;

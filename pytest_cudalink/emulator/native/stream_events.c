@@ -34,7 +34,7 @@ static CUresult stream_synchronize(const void *stream) {
 EXPORTED(cuStreamSynchronize, (Stream *stream), stream_synchronize(stream))
 
 static CUresult destroy_stream(void *handle) {
-  if ((uintptr_t)handle <= PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
+  if ((uintptr_t)handle <= CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
   Stream *stream = cl_stream(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->dead && cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_INVALID_CONTEXT;
@@ -57,7 +57,7 @@ static CUresult find_event(void *handle, Event **event) {
 
 /* Events for other processes cannot be captured, and the capture goes on (measured). */
 static CUresult refuse_interprocess(const Event *event, const Stream *stream) {
-  bool refused = stream->capture && event->flags & EVENT_INTERPROCESS;
+  bool refused = stream->capture && event->flags & CU_EVENT_INTERPROCESS;
   return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
@@ -92,12 +92,12 @@ static CUresult record(void *handle, const Context *current, const void *stream_
   CUresult result = cl_stream_ready(stream_handle, &stream);
   if (!result) result = find_event(handle, &event);
   if (result) return result;
-  if (flags > EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (flags > CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_shares(stream->context ? stream->context : current, event->context)) return CUDA_ERROR_INVALID_HANDLE;
   result = refuse_interprocess(event, stream);
   if (result) return result;
-  if (stream->capture) return record_captured(event, stream, flags == EXTERNAL);
-  if (flags == EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream->capture) return record_captured(event, stream, flags == CU_EVENT_RECORD_EXTERNAL);
+  if (flags == CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_ILLEGAL_STATE;
   return record_in_order(event, stream);
 }
 
@@ -152,11 +152,11 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   Stream *stream;
   Event *event;
   CUresult result = cl_stream_ready(stream_handle, &stream);
-  if (!result && flags > EXTERNAL) result = CUDA_ERROR_INVALID_VALUE; /* before the event (measured) */
+  if (!result && flags > CU_EVENT_RECORD_EXTERNAL) result = CUDA_ERROR_INVALID_VALUE; /* before the event (measured) */
   if (!result) result = find_event(handle, &event);
   if (!result) result = refuse_interprocess(event, stream);
   if (result) return result;
-  if (flags == EXTERNAL) {
+  if (flags == CU_EVENT_RECORD_EXTERNAL) {
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
     NodeParameters parameters = {.type = NODE_WAIT, .event = event};
     return cl_capture_node(stream, &parameters, NULL, NULL);
@@ -174,7 +174,7 @@ EXPORTED(cuStreamWaitEvent, (Stream *stream, Event *event, unsigned flags), LOCK
 
 static CUresult event_create(EventLine *line, Event **out, unsigned flags) {
   cl_event_uint(line, "flags", flags);
-  bool untimed = flags & EVENT_NO_TIMING, between_processes = flags & EVENT_INTERPROCESS;
+  bool untimed = flags & CU_EVENT_DISABLE_TIMING, between_processes = flags & CU_EVENT_INTERPROCESS;
   CUresult state;
   Context *context = cl_context(&state);
   if (state) return state;
@@ -272,7 +272,7 @@ static CUresult elapsed(float *milliseconds, void *from, void *to) {
   CUresult result = find_event(from, &start);
   if (!result) result = find_event(to, &end);
   if (result) return result;
-  if ((start->flags | end->flags) & EVENT_NO_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
   if (start->captured || end->captured) return CUDA_ERROR_CAPTURED_EVENT;
   if (start->record || end->record) return CUDA_ERROR_NOT_READY;

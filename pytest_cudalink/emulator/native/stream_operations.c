@@ -7,25 +7,27 @@
 #include "queues.h"
 #include "streams.h"
 
-/* CUstreamBatchMemOpType */
-enum { WAIT_32 = 1, WRITE_32 = 2, FLUSH = 3, WAIT_64 = 4, WRITE_64 = 5, BARRIER = 6 };
 /* CUstreamWaitValue_flags, CUstreamWriteValue_flags */
-enum { AT_LEAST, EQUAL, AND, NOR, CONDITIONS, WAIT_FLUSH = 1 << 30, NO_BARRIER = 1 };
+enum { CONDITIONS = 4 };
 
 static CUresult check_operation(const MemoryOperation *one, bool first_version) {
-  size_t size = one->operation == WAIT_64 || one->operation == WRITE_64 ? 8 : 4;
+  size_t size =
+      one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64 ? 8 : 4;
   switch (one->operation) {
-    case WAIT_32:
-    case WAIT_64:
-      if ((one->flags & ~(unsigned)WAIT_FLUSH) >= CONDITIONS) return CUDA_ERROR_INVALID_VALUE;
-      if (one->flags & (unsigned)WAIT_FLUSH) return CUDA_ERROR_NOT_SUPPORTED; /* no device of ours flushes */
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+      if ((one->flags & ~(unsigned)CU_STREAM_WAIT_VALUE_FLUSH) >= CONDITIONS) return CUDA_ERROR_INVALID_VALUE;
+      if (one->flags & (unsigned)CU_STREAM_WAIT_VALUE_FLUSH)
+        return CUDA_ERROR_NOT_SUPPORTED; /* no device of ours flushes */
       break;
-    case WRITE_32:
-    case WRITE_64:
-      if (one->flags > (first_version ? NO_BARRIER : 0)) return CUDA_ERROR_INVALID_VALUE;
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+      if (one->flags > (first_version ? CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER : 0)) return CUDA_ERROR_INVALID_VALUE;
       break;
-    case FLUSH: return one->simple_flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-    case BARRIER: return first_version || one->simple_flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+      return one->simple_flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    case CU_STREAM_MEM_OP_BARRIER:
+      return first_version || one->simple_flags > 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   return one->address % size ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -33,7 +35,8 @@ static CUresult check_operation(const MemoryOperation *one, bool first_version) 
 
 /* Memory of a device comes in whole pages, so it is enough that the first byte is there (measured). */
 static bool is_there(const MemoryOperation *one) {
-  return one->operation == FLUSH || one->operation == BARRIER || cl_within(one->address, 1);
+  return one->operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES || one->operation == CU_STREAM_MEM_OP_BARRIER ||
+         cl_within(one->address, 1);
 }
 
 CUresult cl_check_operations(unsigned count, const MemoryOperation *list, bool first_version) {
@@ -47,9 +50,10 @@ CUresult cl_check_operations(unsigned count, const MemoryOperation *list, bool f
 
 static bool holds(unsigned condition, uint64_t there, uint64_t value, bool wide) {
   switch (condition) {
-    case AT_LEAST: return wide ? (int64_t)(there - value) >= 0 : (int32_t)(uint32_t)(there - value) >= 0;
-    case EQUAL: return there == value;
-    case AND: return there & value;
+    case CU_STREAM_WAIT_VALUE_GEQ:
+      return wide ? (int64_t)(there - value) >= 0 : (int32_t)(uint32_t)(there - value) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ: return there == value;
+    case CU_STREAM_WAIT_VALUE_AND: return there & value;
     default: return ~(there | value) & (wide ? UINT64_MAX : UINT32_MAX);
   }
 }
@@ -57,14 +61,14 @@ static bool holds(unsigned condition, uint64_t there, uint64_t value, bool wide)
 CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned *position) {
   for (; *position < count; ++*position) {
     const MemoryOperation *one = list + *position;
-    bool wide = one->operation == WAIT_64 || one->operation == WRITE_64;
+    bool wide = one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
     size_t size = wide ? 8 : 4;
     uint64_t there = 0, value = wide ? one->value : (uint32_t)one->value;
-    if (one->operation == WRITE_32 || one->operation == WRITE_64) {
+    if (one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
       if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
       cl_memory_write(one->address, &value, size);
     }
-    if (one->operation != WAIT_32 && one->operation != WAIT_64) continue;
+    if (one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 && one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_64) continue;
     if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
     cl_memory_read(one->address, &there, size);
     if (!holds(one->flags, there, value, wide)) return CUDA_ERROR_NOT_READY;
@@ -116,10 +120,10 @@ EXPORTED(cuStreamBatchMemOp, (Stream *stream, unsigned count, MemoryOperation *l
            operate(stream, 1,                                                                                      \
                    &(MemoryOperation){.operation = (kind), .address = address, .value = value, .flags = flags}, 0, \
                    false))
-OPERATION(cuStreamWaitValue32, uint32_t, WAIT_32)
-OPERATION(cuStreamWaitValue64, uint64_t, WAIT_64)
-OPERATION(cuStreamWriteValue32, uint32_t, WRITE_32)
-OPERATION(cuStreamWriteValue64, uint64_t, WRITE_64)
+OPERATION(cuStreamWaitValue32, uint32_t, CU_STREAM_MEM_OP_WAIT_VALUE_32)
+OPERATION(cuStreamWaitValue64, uint64_t, CU_STREAM_MEM_OP_WAIT_VALUE_64)
+OPERATION(cuStreamWriteValue32, uint32_t, CU_STREAM_MEM_OP_WRITE_VALUE_32)
+OPERATION(cuStreamWriteValue64, uint64_t, CU_STREAM_MEM_OP_WRITE_VALUE_64)
 
 /* -- calls of the host -- */
 
@@ -163,8 +167,6 @@ EXPORTED(cuLaunchHostFunc_v2, (Stream *stream, void (*function)(void *), void *d
 
 /* -- attaching managed memory -- */
 
-enum { ATTACH_GLOBAL = 1, ATTACH_HOST = 2, ATTACH_SINGLE = 4 }; /* CUmemAttach_flags */
-
 /* Whether an address is the beginning of managed memory of a size; 0 is any size. */
 static bool is_managed(CUdeviceptr address, size_t size) {
   const Block *block = cl_block_lock(address);
@@ -178,8 +180,8 @@ static CUresult attach(const void *stream, CUdeviceptr address, size_t size, uns
   CUresult result = cl_check_context();
   if (!result) result = LOCKED(cl_refuse_captured(stream, &known));
   if (result) return result;
-  bool single = flags == ATTACH_SINGLE;
-  if (flags != ATTACH_GLOBAL && flags != ATTACH_HOST && !single) return CUDA_ERROR_INVALID_VALUE;
+  bool single = flags == CU_MEM_ATTACH_SINGLE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && !single) return CUDA_ERROR_INVALID_VALUE;
   if (single && cl_is_legacy(stream)) return CUDA_ERROR_INVALID_VALUE;
   return is_managed(address, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -142,7 +142,7 @@ static Stream *default_stream(bool of_thread) {
 }
 
 Stream *cl_stream(const void *handle) {
-  if ((uintptr_t)handle <= PER_THREAD) return default_stream(!cl_is_legacy(handle));
+  if ((uintptr_t)handle <= CU_STREAM_PER_THREAD) return default_stream(!cl_is_legacy(handle));
   return cl_handle_is(handle, HANDLE_STREAM) ? (Stream *)(uintptr_t)handle : NULL;
 }
 
@@ -151,7 +151,7 @@ Stream *cl_first_stream(void) { return streams; }
 CUresult cl_stream_state(const void *handle, Stream **stream) {
   *stream = cl_stream(handle);
   if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
-  if ((uintptr_t)handle <= PER_THREAD) return cl_check_context();
+  if ((uintptr_t)handle <= CU_STREAM_PER_THREAD) return cl_check_context();
   if (!(*stream)->dead) return CUDA_SUCCESS;
   return cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                                                                : CUDA_ERROR_INVALID_CONTEXT;
@@ -191,7 +191,7 @@ static CUresult create_stream(EventLine *line, Stream **out, unsigned flags, int
 }
 /* Where the handle would go, and the flags, are looked at before cuInit is asked for (measured). */
 static CUresult refused(Stream *const *out, unsigned flags) {
-  return out && flags <= NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return out && flags <= CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 EXPORTED_CHECKED(cuStreamCreate, (Stream **stream, unsigned flags), refused(stream, flags),
                  create_stream(line, stream, flags, 0))

@@ -71,9 +71,7 @@ struct Event {
   Event *before, *behind;
 };
 
-enum { NON_BLOCKING = 1 };                                             /* CUstream_flags */
-enum { EXTERNAL = 1 };                                                 /* CUevent_record_flags, CUevent_wait_flags */
-enum { EVENT_NO_TIMING = 2, EVENT_INTERPROCESS = 4, EVENT_FLAGS = 7 }; /* CUevent_flags */
+enum { EVENT_FLAGS = 7 }; /* CUevent_flags */
 
 /* One lock for streams, events, captures and graphs. What is deferred is called once it is released. */
 void cl_streams_lock(void);
@@ -101,7 +99,7 @@ CUresult cl_stream_state(const void *handle, Stream **stream);
 Event *cl_event(const void *handle);
 /* The first of all streams but the legacy ones; the one behind it is its `behind`. */
 Stream *cl_first_stream(void);
-enum { LEGACY = 1, PER_THREAD = 2 }; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
+enum { LEGACY = 1 }; /* CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
 /* Whether a handle is the legacy stream's in the current call: NULL is, unless the call has a `_ptsz` or `_ptds` name.
  */
 bool cl_is_legacy(const void *handle);

@@ -29,8 +29,6 @@ struct UserObject {
   Giver giver;
 };
 
-enum { NO_DESTRUCTOR_SYNC = 1 }; /* CUuserObject_flags */
-
 static uint64_t last_object;
 
 /* The latest objects that were destroyed: what uses one of them is a fault of the caller's, until malloc gives the
@@ -151,7 +149,7 @@ static CUresult enter(void **out, void *data, void (*destructor)(void *), unsign
 }
 
 static CUresult create(void **out, void *data, void (*destructor)(void *), unsigned references, unsigned flags) {
-  if (!out || !destructor || !references || flags != NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
+  if (!out || !destructor || !references || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
   Giver giver = note_giver("cuUserObjectCreate");
   CUresult result = LOCKED(enter(out, data, destructor, references, &giver));
   cl_free_stack(&giver.stack);

@@ -97,8 +97,9 @@ bool cl_reservation_of(CUdeviceptr address, CUdeviceptr *start, size_t *size) {
 
 /* Memory of the host is what the host sees at the address itself, too, as far as it has access. */
 static void show(Mapping *mapping) {
-  static const int protections[] = {[ACCESS_READ] = PROT_READ, [ACCESS_READ_WRITE] = PROT_READ | PROT_WRITE};
-  if (!mapping->shown && mapping->host_access == ACCESS_NONE) return;
+  static const int protections[] = {[CU_MEM_ACCESS_FLAGS_PROT_READ] = PROT_READ,
+                                    [CU_MEM_ACCESS_FLAGS_PROT_READWRITE] = PROT_READ | PROT_WRITE};
+  if (!mapping->shown && mapping->host_access == CU_MEM_ACCESS_FLAGS_PROT_NONE) return;
   if (!mapping->shown) mapping->shown = cl_physical_map(mapping->physical, mapping->start, mapping->size);
   if (mapping->shown) mprotect((void *)mapping->start, mapping->size, protections[mapping->host_access]);
 }
@@ -117,8 +118,8 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
       .start = start,
       .size = size,
       .origin = FROM_MAPPING,
-      .place = location->type == AT_DEVICE ? ON_DEVICE : ON_HOST,
-      .device = location->type == AT_DEVICE ? location->id : 0,
+      .place = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? ON_DEVICE : ON_HOST,
+      .device = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : 0,
       .barred = UINT64_MAX,
   };
   *fresh = (Mapping){.start = start, .size = size, .physical = physical};
@@ -228,14 +229,17 @@ typedef struct {
 } AccessDescription;
 
 static CUresult check_access(const Physical *physical, const AccessDescription *one) {
-  if (one->flags != ACCESS_NONE && one->flags != ACCESS_READ && one->flags != ACCESS_READ_WRITE)
+  if (one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && one->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+      one->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
     return CUDA_ERROR_INVALID_VALUE;
   switch (one->location.type) {
-    case AT_DEVICE: return cl_is_device(one->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case AT_HOST:
-    case AT_HOST_NUMA: /* the host cannot use memory of a device */
-      return one->flags != ACCESS_NONE && physical->properties.location.type == AT_DEVICE ? CUDA_ERROR_NOT_SUPPORTED
-                                                                                          : CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(one->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case CU_MEM_LOCATION_TYPE_HOST:
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA: /* the host cannot use memory of a device */
+      return one->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+                     physical->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE
+                 ? CUDA_ERROR_NOT_SUPPORTED
+                 : CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
@@ -243,9 +247,10 @@ static CUresult check_access(const Physical *physical, const AccessDescription *
 /* Whether something could have access from a location; the address was found to be a reserved one before. */
 static CUresult check_location(const Location *location) {
   switch (location->type) {
-    case AT_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    case AT_HOST: return CUDA_SUCCESS;
-    case AT_HOST_NUMA: return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
+    case CU_MEM_LOCATION_TYPE_DEVICE: return cl_is_device(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    case CU_MEM_LOCATION_TYPE_HOST: return CUDA_SUCCESS;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      return location->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* one node is shown */
     default: return CUDA_ERROR_INVALID_DEVICE;
   }
 }
@@ -253,7 +258,7 @@ static CUresult check_location(const Location *location) {
 static void apply_access(Mapping *mapping) {
   uint64_t barred = UINT64_MAX;
   for (int device = 0; device < DEVICES_MAX; device++)
-    if (mapping->access[device] != ACCESS_NONE) barred &= ~((uint64_t)1 << device);
+    if (mapping->access[device] != CU_MEM_ACCESS_FLAGS_PROT_NONE) barred &= ~((uint64_t)1 << device);
   show(mapping);
   Block *block = cl_block_lock(mapping->start);
   if (block) block->barred = barred;
@@ -268,7 +273,7 @@ static CUresult set_access(CUdeviceptr start, size_t size, const AccessDescripti
   for (size_t at = 0; at < count && !result; at++) result = check_access((*first)->physical, &list[at]);
   for (Mapping *mapping = result ? NULL : *first; mapping && mapping->start < start + size; mapping = mapping->next) {
     for (size_t at = 0; at < count; at++)
-      if (list[at].location.type == AT_DEVICE) mapping->access[list[at].location.id] = list[at].flags;
+      if (list[at].location.type == CU_MEM_LOCATION_TYPE_DEVICE) mapping->access[list[at].location.id] = list[at].flags;
       else mapping->host_access = list[at].flags;
     apply_access(mapping);
   }
@@ -287,7 +292,8 @@ static CUresult get_access(unsigned long long *flags, const Location *location, 
   CUresult result = check_location(location);
   if (result) return result;
   if (!cl_mapping_of(address, &mapping, &properties)) return CUDA_ERROR_INVALID_VALUE;
-  *flags = (unsigned long long)(location->type == AT_DEVICE ? mapping.access[location->id] : mapping.host_access);
+  *flags = (unsigned long long)(location->type == CU_MEM_LOCATION_TYPE_DEVICE ? mapping.access[location->id]
+                                                                              : mapping.host_access);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuMemGetAccess, (unsigned long long *flags, const Location *location, CUdeviceptr address),

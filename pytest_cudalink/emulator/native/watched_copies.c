@@ -32,8 +32,8 @@ static bool is_there(const char *start, size_t size) {
 
 /* The bytes of the host on one side of a copy of one line; 0 if the side is not the host's. */
 static size_t host_bytes(const Side *side, const Box *box, const char **start) {
-  if (side->type == TYPE_ARRAY || box->height != 1 || box->depth != 1) return 0;
-  *start = side->type == TYPE_HOST ? (const char *)side->host : (const char *)(uintptr_t)side->device;
+  if (side->type == CU_MEMORYTYPE_ARRAY || box->height != 1 || box->depth != 1) return 0;
+  *start = side->type == CU_MEMORYTYPE_HOST ? (const char *)side->host : (const char *)(uintptr_t)side->device;
   const Block *block = cl_block_lock((uintptr_t)*start);
   bool pinned = block && block->place == ON_HOST;
   cl_block_unlock();
