@@ -152,7 +152,7 @@ class Cell:
 
         needed: list[tuple[str, toolchains.Layout]] = []
         if self.driver not in KEYS["driver"].words:
-            emulation = emulation_for(self.driver, device=self.values.arch or names.DEFAULT_ARCHITECTURE)
+            emulation = emulation_for(self.driver, device=self.values.arch)
             needed += [(str(version), "libs") for version in emulation.toolchains]
         if self.values.nvjitlink not in KEYS["nvjitlink"].words:
             needed.append((self.values.nvjitlink, "libs"))
