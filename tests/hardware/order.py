@@ -86,13 +86,13 @@ class Judge:
     def submit(self, stream: str, *, gate: int | None = None, event: int | None = None, empty: bool = False) -> Work:
         """Add work to a stream, behind what precedes it; `empty`: a record or a wait, which does nothing itself."""
         own = [self.last[stream]] if stream in self.last else []
-        legacy = [self.last["legacy"]] if "legacy" in self.last else []
         if stream == "legacy":
-            own += [last for name, last in self.last.items() if name not in (*NON_BLOCKING, "legacy")]
-            legacy = []
-        elif stream in NON_BLOCKING:
-            legacy = []
-        work = Work([*own, *([] if empty else legacy)], gate, legacy if empty else [])
+            others = [last for name, last in self.last.items() if name not in (*NON_BLOCKING, "legacy")]
+        else:
+            others = [self.last["legacy"]] if "legacy" in self.last and stream not in NON_BLOCKING else []
+        # whether a wait, or a record of a stream without work, waits for other streams is not written anywhere
+        doubtful = event is not None or (empty and stream != "legacy")
+        work = Work([*own, *([] if doubtful else others)], gate, others if doubtful else [])
         if event is not None and (recorded := self.events.get(event)):
             work.before.append(recorded)
         self.last[stream] = work
@@ -256,7 +256,8 @@ class Run:
     def end(self) -> list[str]:
         """Wait for everything, and judge the whole order."""
         self.machine.ok(self.cuda.cuCtxSynchronize())
-        self.problems += [f"word {one - 512} was not written" for one in self.written if not self.machine.word(one).value]
+        unset = [number for number in self.written if not self.machine.word(number).value]
+        self.problems += [f"word {number - 512} was not written" for number in unset]
         places = {number: place for place, number in enumerate(self.called)}
         if sorted(places) != sorted(self.calls) or len(self.called) != len(self.calls):
             self.problems.append(f"host functions {self.called} were called, not each of {sorted(self.calls)} once")

@@ -169,6 +169,36 @@ def occupancy(folder: Path, _options: argparse.Namespace) -> Result:
     return _alike(folder, "tests.conformance.occupancy_record", "occupancy", test_occupancy.differing)
 
 
+def order(_folder: Path, _options: argparse.Namespace) -> Result:
+    """Return what waits at closed gates, what host functions may call, and whether programs keep CUDA's order."""
+    result = Result()
+    table = result.table("The order of streams", "question", "answers", "as recorded")
+    recorded = {
+        name: json.loads((RECORDED / f"{name}-580.159.04.json").read_text(encoding="utf-8"))["answers"]
+        for name in ("gates", "host-calls")
+    }
+    said = _said("tests.hardware.gates")
+    alike = sum(said.get(name) == answer for name, answer in recorded["gates"].items())
+    table.row("what waits for a closed gate", len(said), alike)
+    result.check(f"{len(said) - alike} calls at closed gates answer otherwise", holds=alike == len(said))
+    refused, inside = recorded["host-calls"]["800"], _said("tests.hardware.host_calls")
+    alike = sum(inside.get(name) == ["800", "800"] for name in refused)
+    table.row("functions that are refused in host functions", len(refused), alike)
+    result.check(f"{len(refused) - alike} functions are not refused in host functions", holds=alike == len(refused))
+    programs = _said("tests.hardware.order", "500")
+    table.row("random programs whose order the rules allow", programs["programs"], programs["lawful"])
+    result.check(f"CUDA's rules forbid {programs['problems']}", holds=not programs["problems"])
+    return result
+
+
+def _said(*command: str) -> dict[str, Any]:
+    """Return what a program prints as JSON, whatever its exit code."""
+    environment = {**os.environ, "CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # fewer queues hold up streams of their own
+    run = [sys.executable, "-P", "-m", *command]
+    done = subprocess.run(run, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    return dict(json.loads(done.stdout))
+
+
 def _shortened(result: Result) -> Result:
     """Return a result with a limited list of failures, which ends with a count."""
     counted = Counter(one.partition(",")[0].partition(":")[0] for one in result.failures)
@@ -181,7 +211,7 @@ def _shortened(result: Result) -> Result:
 def main() -> int:
     """Record, compare and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    chosen = {"cases": cases, "programs": programs, "fatbins": fatbins, "occupancy": occupancy}
+    chosen = {"cases": cases, "programs": programs, "fatbins": fatbins, "occupancy": occupancy, "order": order}
     parser.add_argument("what", choices=chosen)
     parser.add_argument("--seconds", type=float, default=40)
     options = parser.parse_args()
