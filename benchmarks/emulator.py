@@ -1,4 +1,4 @@
-"""Cost of the emulated driver: of loading it, of the lifetime checks in links, and of large graphs.
+"""Cost of the emulated driver: of loading it, of lifetime checks in links, of large graphs, and of host functions.
 
 ``nox -s bench`` runs it. Each measurement is a child process on an emulated driver of the toolkit's version. What a
 link through the driver costs is in ``linker.py``.
@@ -34,6 +34,8 @@ CAPTURED_NODES = 1_000_000
 GRAPH_LIMIT = 10.0  # seconds of the processor, from the capture of these nodes to their end
 UPDATED_NODES, DEPENDENCIES = 8_000, 20
 UPDATE_LIMIT = 0.2  # seconds of the processor
+HOST_CALLS = 2_000
+HOST_CALL_LIMIT = 30.0  # microseconds, there and back
 
 
 def load() -> None:
@@ -108,7 +110,25 @@ def graphs() -> None:
     print(json.dumps(took))
 
 
-CHILDREN: dict[str, Callable[[], None]] = {"--load": load, "--serve": serve, "--graphs": graphs}
+def host_calls() -> None:
+    """Print the seconds of each host function that does nothing, from its submission to the end of the stream."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    _, stream, _ = _in_context(driver)
+    nothing, took = ctypes.CDLL(None).free, []
+    for _ in range(HOST_CALLS):
+        start = time.perf_counter()
+        driver.cuLaunchHostFunc(stream, nothing, None)
+        driver.cuStreamSynchronize(stream)
+        took.append(time.perf_counter() - start)
+    print(json.dumps(took))
+
+
+CHILDREN: dict[str, Callable[[], None]] = {
+    "--load": load,
+    "--serve": serve,
+    "--graphs": graphs,
+    "--host-calls": host_calls,
+}
 
 
 def planned(lifetime: str) -> dict[str, str]:
@@ -145,6 +165,15 @@ def served(environment: dict[str, str]) -> Iterator[Callable[[], Callable[[], ob
     yield lambda: batch
     stdin.close()
     process.wait()
+
+
+def report_host_calls(report: measure.Report, environment: dict[str, str]) -> None:
+    """Measure host functions in a process of their own."""
+    command = [sys.executable, __file__, "--host-calls"]
+    done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
+    what = "a host function, there and back"
+    summary = report.row("streams", what, json.loads(done.stdout))
+    report.limit(what, summary.median * 1e6, HOST_CALL_LIMIT, "us")
 
 
 def report_graphs(report: measure.Report, environment: dict[str, str]) -> None:
@@ -191,6 +220,7 @@ def main() -> int:
     summary = report.row("start of a process", what, seconds)
     report.limit(what, summary.median * 1e3, LOAD_LIMIT, "ms")
     report_graphs(report, off)
+    report_host_calls(report, off)
     return report.finish(options.json)
 
 
