@@ -16,6 +16,7 @@ from pytest_cudalink.installers import install_command
 from pytest_cudalink.linker import causes
 from pytest_cudalink.linker.causes import Refusal, explain
 from pytest_cudalink.linker.errors import LinkError, VersionSkewError
+from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
 from pytest_cudalink.versions import CudaVersion
 
 PIP = install_command("").strip()
@@ -429,12 +430,25 @@ def test_errors_of_the_bundled_linker() -> None:
     assert of_early["what"] == "VersionSkewError: a link of LTO-IR for sm_90, made by CUDA 13.5"
     assert of_late["what"] == "NVJITLINK_ERROR_INTERNAL (6): nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5"
     assert of_early["why"] == of_late["why"]
+    assert of_late == explain(Refusal("nvJitLinkAddData", 6, image, "nvjitlink", V13_0))
+    uncoded = LinkError("no", backend="nvjitlink", call="nvJitLinkAddData", artifact=image, version=V13_0)
+    assert causes.of_link_error(uncoded) == explain(Refusal("nvJitLinkAddData", 0, image, "nvjitlink", V13_0))
     assert causes.of_link_error(LinkError("no", backend="driver")) is None
     assert causes.of_link_error(LinkError("no", backend="driver", artifact=image)) is None
     assert causes.of_link_error(LinkError("no", backend="driver", version=V13_0)) is None
     ptx = read_words(["ptx sm_90 13.0 9.0"])
     by_driver = LinkError("no", backend="driver", call="cuLinkAddData", code=222, artifact=ptx, version=V12_9)
     assert causes.of_link_error(by_driver)["why"] == NEWER_PTX
+    assert causes.of_link_error(by_driver) == explain(Refusal("cuLinkAddData", 222, ptx, "driver", V12_9))
+
+
+def test_a_device_that_is_not_known() -> None:
+    """Without an architecture no cubin is offered; nvJitLink is, from the first release that is usable."""
+    for made, offered in ((FIRST_USABLE_NVJITLINK, True), (V12_2, False)):
+        ptx = read_words([words("ptx", made)])
+        fixes = explain(Refusal("cuModuleLoadData", 222, ptx, "driver", CudaVersion(12, 0), loads=True))["fix"]
+        assert not any("compile to a cubin" in one for one in fixes)
+        assert any(f"link it with nvJitLink {made}" in one for one in fixes) is offered
 
 
 @pytest.mark.parametrize(("driver", "needs"), [(V12_9, "13.0 (580.65.06)"), (V13_5, "14.0")])

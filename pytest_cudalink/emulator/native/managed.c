@@ -282,12 +282,12 @@ static Part common(const Advice *advice, size_t from, size_t to) {
 
 static int as_device(const Location *location) {
   return location->type == CU_MEM_LOCATION_TYPE_DEVICE    ? location->id
-         : location->type == CU_MEM_LOCATION_TYPE_INVALID ? CU_DEVICE_INVALID
-                                                          : CU_DEVICE_CPU;
+         : location->type == CU_MEM_LOCATION_TYPE_INVALID ? (CUdevice)CU_DEVICE_INVALID
+                                                          : (CUdevice)CU_DEVICE_CPU;
 }
 
 static int as_id(const Location *location) {
-  return location->type == CU_MEM_LOCATION_TYPE_INVALID ? CU_DEVICE_INVALID : location->id;
+  return location->type == CU_MEM_LOCATION_TYPE_INVALID ? (CUdevice)CU_DEVICE_INVALID : location->id;
 }
 
 static void list_devices(const Part *part, int *out, size_t room) {

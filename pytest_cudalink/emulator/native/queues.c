@@ -24,13 +24,13 @@ static bool ending;
 static pthread_cond_t changed, wanted; /* a work is done; the engine has something to do */
 
 static atomic_size_t pending_count;
-static WorkRunner *runner;
-static WatchEnd *watch_end;
+static WorkRunner *run_work;
+static WatchEnd *end_watch;
 static _Thread_local bool is_engine;
 
 bool cl_any_pending(void) { return atomic_load_explicit(&pending_count, memory_order_acquire); }
-void cl_on_work(WorkRunner *given) { runner = given; }
-void cl_on_watch_end(WatchEnd *given) { watch_end = given; }
+void cl_on_work(WorkRunner *runner) { run_work = runner; }
+void cl_on_watch_end(WatchEnd *end) { end_watch = end; }
 
 static void make_conditions(void) {
   pthread_condattr_t attributes;
@@ -117,7 +117,7 @@ Work *cl_work_make(const NodeParameters *parameters, Context *context) {
 
 void cl_work_drop(Work *work) {
   cl_parameters_free(&work->parameters);
-  if (work->watch) watch_end(work->watch);
+  if (work->watch) end_watch(work->watch);
   free(work->staged);
   free(work->dependents);
   free(work);
@@ -229,7 +229,7 @@ static void perform(Work *work) {
   }
   cl_streams_unlock(CUDA_SUCCESS);
   cl_in_host_function = host;
-  CUresult result = runner(work, false);
+  CUresult result = run_work(work, false);
   cl_in_host_function = false;
   cl_streams_lock();
   if (host) calling = false;
@@ -241,7 +241,7 @@ static void perform(Work *work) {
 static void look_at_gates(void) {
   for (Work **at = &gates.first; *at;) {
     Work *work = *at;
-    CUresult result = work->cancelled ? CUDA_ERROR_CONTEXT_IS_DESTROYED : runner(work, true);
+    CUresult result = work->cancelled ? CUDA_ERROR_CONTEXT_IS_DESTROYED : run_work(work, true);
     if (result == CUDA_ERROR_NOT_READY) {
       at = &work->next;
       continue;
