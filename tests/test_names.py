@@ -75,18 +75,19 @@ _WITHOUT_NAME: Final = {
     "ipc.c": 1,
     "launches.c": 1,
     "link.c": 2,
-    "link_inputs.c": 2,
+    "link_inputs.c": 4,
     "link_inputs.h": 1,
     "managed.c": 3,
+    "memory.c": 1,
     "module.c": 5,
-    "module_image.c": 6,
+    "module_image.c": 7,
     "nvml_clocks.c": 1,
     "nvml_identity.c": 1,
     "pointers.c": 2,
     "stream_events.c": 2,
     "stream_operations.c": 2,
     "stream_queries.c": 1,
-    "streams.c": 3,
+    "streams.c": 2,
 }
 
 

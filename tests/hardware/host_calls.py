@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tomllib
-from pathlib import Path
+
+from pytest_cudalink.tables import read_table
 
 __all__ = ["main"]
 
-FUNCTIONS = Path("pytest_cudalink/data/emulator/functions.toml")
 #: Functions that end the process, reset it or wait for something outside.
 LEFT_OUT = ("cuProfiler", "cuCheckpoint", "cuCoredump", "cuEGL", "cuGL", "cuVDPAU", "cuInit", "cuDevicePrimaryCtxReset")
 
@@ -60,7 +59,7 @@ def answers_in(way: str, names: list[str]) -> dict[str, str]:
 
 def main() -> None:
     """Print a JSON object: for each function its answers in a host function and in a callback."""
-    table = tomllib.loads(FUNCTIONS.read_text(encoding="utf-8"))["symbols"]
+    table = read_table("emulator/functions.toml")["symbols"]
     names = sorted(
         name
         for release in table.values()

@@ -43,7 +43,8 @@ static CUresult copy(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigne
   return copy_line(to, to_type, from, from_type, size, NULL, FORM_SYNCHRONOUS);
 }
 
-/* A captured copy takes what we do not know for memory of the host (measured), and fails when the graph is launched. */
+/* A captured copy takes what we do not know for memory of the host (measured: test_dead_pointers), and fails when the
+ * graph is launched. */
 static CUresult capture_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
                              const void *stream) {
   cl_memory_hold();
@@ -121,9 +122,20 @@ EXPORTED(cuMemcpyAsync, (CUdeviceptr to, CUdeviceptr from, size_t size, void *st
 EXPORTED(cuMemcpyPeer, (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size),
          copy_on_device(line, to, from, size))
 
+/* A copy between devices cannot be captured, even if it is between contexts of one
+   (measured: test_what_cannot_be_captured). */
+static CUresult refuse_captured(const void *stream) {
+  Stream *known;
+  return LOCKED(cl_refuse_captured(stream, &known));
+}
+
+static CUresult copy_to_peer_async(EventLine *line, CUdeviceptr to, CUdeviceptr from, size_t size, void *stream) {
+  CUresult result = refuse_captured(stream);
+  return result ? result : copy_on_device_async(line, to, from, size, stream);
+}
 EXPORTED(cuMemcpyPeerAsync,
          (CUdeviceptr to, Context *to_context, CUdeviceptr from, Context *from_context, size_t size, void *stream),
-         copy_on_device_async(line, to, from, size, stream))
+         copy_to_peer_async(line, to, from, size, stream))
 
 /* -- copying rectangles and boxes -- */
 
@@ -286,7 +298,12 @@ EXPORTED(cuMemcpy2DAsync_v2, (const Rectangle *flat, void *stream), copy_rectang
 EXPORTED(cuMemcpy3D_v2, (const Box *box), copy_box_in(line, box, NULL, false))
 EXPORTED(cuMemcpy3DAsync_v2, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
 EXPORTED(cuMemcpy3DPeer, (const Box *box), copy_box_in(line, box, NULL, false))
-EXPORTED(cuMemcpy3DPeerAsync, (const Box *box, void *stream), copy_box_in(line, box, stream, true))
+
+static CUresult copy_box_to_peer_async(EventLine *line, const Box *box, const void *stream) {
+  CUresult result = box ? refuse_captured(stream) : CUDA_SUCCESS;
+  return result ? result : copy_box_in(line, box, stream, true);
+}
+EXPORTED(cuMemcpy3DPeerAsync, (const Box *box, void *stream), copy_box_to_peer_async(line, box, stream))
 
 /* -- setting -- */
 

@@ -265,7 +265,7 @@ static CUresult update(void *handle, void *graph_handle, UpdateResult *how) {
   const Executable *executable = cl_executable(handle);
   Graph *graph = cl_graph(graph_handle);
   UpdateResult unwanted;
-  if (!how) how = &unwanted; /* (measured) */
+  if (!how) how = &unwanted; /* (measured: test_update) */
   *how = (UpdateResult){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
   if (!executable || !graph || graph->owner) return CUDA_ERROR_INVALID_VALUE;
   if (graphs_differ(executable->graph, graph, how)) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;

@@ -73,11 +73,12 @@ CUresult cl_allocation_possible(const AllocateNode *allocate) {
 }
 
 static CUresult prepare_operations(OperationsNode *operations) {
-  if (!operations->context) return CUDA_ERROR_INVALID_VALUE; /* NULL is not the current one here (measured) */
+  if (!operations->context)
+    return CUDA_ERROR_INVALID_VALUE; /* NULL is not the current one here (measured: test_arguments) */
   CUresult result = complete_context(&operations->context);
   if (result) return result;
   if (operations->flags) return CUDA_ERROR_INVALID_VALUE;
-  if (!operations->count) return CUDA_SUCCESS; /* a node may do nothing (measured) */
+  if (!operations->count) return CUDA_SUCCESS; /* a node may do nothing (measured: test_arguments) */
   return cl_check_operations(operations->count, operations->list, false);
 }
 
@@ -87,7 +88,8 @@ static CUresult prepare_conditional(ConditionalNode *conditional) {
   if (conditional->type < CU_GRAPH_COND_TYPE_IF || conditional->type > CU_GRAPH_COND_TYPE_SWITCH)
     return CUDA_ERROR_INVALID_VALUE;
   if (!conditional->size || conditional->size > most[conditional->type]) return CUDA_ERROR_INVALID_VALUE;
-  if (!conditional->context) return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured) */
+  if (!conditional->context)
+    return CUDA_ERROR_INVALID_CONTEXT; /* NULL is not the current one here (measured: test_conditions_and_ownership) */
   return complete_context(&conditional->context);
 }
 

@@ -83,7 +83,8 @@ CUresult cl_poison(State *state, CUresult code);
 void cl_write_value(State *state, unsigned index, uint32_t value);
 /* Puts what fits of a log into the caller's buffer, and its size into the option value. */
 void cl_flush_log(State *state, Log *log);
-/* Puts the sizes of both logs into the option values, as every input does that is looked at (measured). */
+/* Puts the sizes of both logs into the option values, as every input does that is looked at (measured:
+ * test_sizes_of_logs). */
 void cl_write_sizes(State *state);
 /* Adds new text to both logs, and flushes those that got some; both of them if `always`. */
 void cl_write_logs(State *state, LinkText *text, bool always);

@@ -164,8 +164,8 @@ static CUresult pointer_set_attribute(EventLine *line, const unsigned *value, in
 EXPORTED(cuPointerSetAttribute, (const unsigned *value, int attribute, CUdeviceptr address),
          pointer_set_attribute(line, value, attribute, address))
 
-/* Whether a device has a range at the addresses of a block (measured: none without access, nor in pools of the host).
- */
+/* Whether a device has a range at the addresses of a block (measured: test_what_may_be_a_pool), which none has
+   without access, nor in pools of the host. */
 static bool has_range(const Block *block, CUdevice device) {
   if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER)) return block->place != ON_HOST;
   return block->origin != FROM_MAPPING || !(block->barred >> device & 1);
@@ -176,7 +176,8 @@ static CUresult mem_get_address_range(CUdeviceptr *start, size_t *size, CUdevice
   const Context *context = cl_context(&state);
   if (state) return state;
   if (cl_graph_memory_waits(address)) return CUDA_ERROR_NOT_FOUND;
-  if (!cl_within(address, 1)) return CUDA_ERROR_NOT_FOUND; /* nor without access of the current device (measured) */
+  if (!cl_within(address, 1))
+    return CUDA_ERROR_NOT_FOUND; /* nor without access of the current device (measured: test_what_may_be_a_pool) */
   const Block *block = cl_block_lock(address);
   if (block && !has_range(block, context->device)) block = NULL;
   if (block && start) *start = block->start;

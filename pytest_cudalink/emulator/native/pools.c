@@ -278,7 +278,8 @@ EXPORTED(cuMemPoolTrimTo, (void *pool, size_t keep), pool_trim_to(line, pool, ke
 
 uint64_t cl_pool_barred(const Pool *pool) {
   uint64_t barred = 0;
-  if (pool->properties.type == MANAGED_TYPE) return 0; /* a pool of the host is of no device by itself (measured) */
+  if (pool->properties.type == MANAGED_TYPE)
+    return 0; /* a pool of the host is of no device by itself (measured: test_what_may_be_a_pool) */
   for (int device = 0; device < DEVICES_MAX; device++)
     if (pool->access[device] == CU_MEM_ACCESS_FLAGS_PROT_NONE) barred |= (uint64_t)1 << device;
   return barred;

@@ -38,7 +38,8 @@ static CUresult destroy_stream(void *handle) {
   Stream *stream = cl_stream(handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->dead && cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_INVALID_CONTEXT;
-  /* its context died, but is there again, as only a primary one can be (measured) */
+  /* its context died, but is there again, as only a primary one can be (measured: test_a_capture_dies_with_its_context)
+   */
   bool stale = stream->dead && !stream->context->dead;
   cl_capture_abandon(stream);
   cl_stream_free(stream);
@@ -55,7 +56,7 @@ static CUresult find_event(void *handle, Event **event) {
   return (*event)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
-/* Events for other processes cannot be captured, and the capture goes on (measured). */
+/* Events for other processes cannot be captured, and the capture goes on (measured: test_events_of_captures). */
 static CUresult refuse_interprocess(const Event *event, const Stream *stream) {
   bool refused = stream->capture && event->flags & CU_EVENT_INTERPROCESS;
   return refused ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
@@ -199,7 +200,8 @@ static CUresult may_wait_for_event(void *handle, Event **event) {
   if (!result) result = cl_prohibited();
   if (result || !(*event)->captured) return result;
   Capture *capture = cl_capture_numbered((*event)->captured);
-  if (!capture || capture->invalid) return CUDA_ERROR_INVALID_VALUE; /* it is over, or will have no graph (measured) */
+  if (!capture || capture->invalid)
+    return CUDA_ERROR_INVALID_VALUE; /* it is over, or will have no graph (measured: test_events_of_captures) */
   capture->invalid = true;
   return CUDA_ERROR_CAPTURED_EVENT;
 }
