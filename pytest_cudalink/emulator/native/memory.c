@@ -284,10 +284,22 @@ bool cl_within(CUdeviceptr address, size_t size) {
   return ok;
 }
 
-bool cl_memory_read(CUdeviceptr from, void *to, size_t size) {
+bool cl_word_read(CUdeviceptr from, uint64_t *word, bool wide) {
   cl_memory_hold();
-  bool ok = cl_held_within(from, size);
-  if (ok) memcpy(to, (const void *)cl_bytes_of(from), size);
+  bool ok = cl_held_within(from, wide ? 8 : 4);
+  const void *there = (const void *)cl_bytes_of(from);
+  if (ok && wide) *word = __atomic_load_n((const uint64_t *)there, __ATOMIC_ACQUIRE);
+  else if (ok) *word = __atomic_load_n((const uint32_t *)there, __ATOMIC_ACQUIRE);
+  cl_memory_drop();
+  return ok;
+}
+
+bool cl_word_write(CUdeviceptr to, uint64_t word, bool wide) {
+  cl_memory_hold();
+  bool ok = cl_held_within(to, wide ? 8 : 4);
+  void *there = (void *)cl_bytes_of(to);
+  if (ok && wide) __atomic_store_n((uint64_t *)there, word, __ATOMIC_RELEASE);
+  else if (ok) __atomic_store_n((uint32_t *)there, (uint32_t)word, __ATOMIC_RELEASE);
   cl_memory_drop();
   return ok;
 }

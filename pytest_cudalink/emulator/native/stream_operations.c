@@ -62,15 +62,14 @@ CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned 
   for (; *position < count; ++*position) {
     const MemoryOperation *one = list + *position;
     bool wide = one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
-    size_t size = wide ? 8 : 4;
     uint64_t there = 0, value = wide ? one->value : (uint32_t)one->value;
     if (one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
       if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
-      cl_memory_write(one->address, &value, size);
+      cl_word_write(one->address, value, wide);
     }
     if (one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 && one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_64) continue;
     if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
-    cl_memory_read(one->address, &there, size);
+    cl_word_read(one->address, &there, wide);
     if (!holds(one->flags, there, value, wide)) return CUDA_ERROR_NOT_READY;
   }
   return CUDA_SUCCESS;
