@@ -131,7 +131,9 @@ static void *all(void *unused) {
   CUdeviceptr memory;
   unsigned *word;
   char *host;
+  CUevent last;
   OK(cuCtxSetCurrent(primary));
+  OK(cuEventCreate(&last, CU_EVENT_DISABLE_TIMING));
   OK(cuMemAlloc(&memory, SIZE));
   OK(cuMemHostAlloc((void **)&word, 64, 0));
   OK(cuMemHostAlloc((void **)&host, SIZE, 0));
@@ -146,12 +148,14 @@ static void *all(void *unused) {
     OK(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
     OK(cuStreamWaitValue32(gone, (CUdeviceptr)word, 1, CU_STREAM_WAIT_VALUE_EQ));
     OK(cuMemsetD8Async(memory, 3, SIZE, gone));
+    OK(cuEventRecord(last, gone));
     OK(cuStreamDestroy(gone));
     OK(cuStreamWriteValue32(stream, (CUdeviceptr)word, 1, 0));
-    OK(cuCtxSynchronize());
+    OK(cuEventSynchronize(last)); /* the context cannot be waited for while another thread captures */
     OK(cuStreamDestroy(other));
     OK(cuStreamDestroy(stream));
   }
+  OK(cuEventDestroy(last));
   OK(cuMemFreeHost(host));
   OK(cuMemFreeHost(word));
   OK(cuMemFree(memory));
