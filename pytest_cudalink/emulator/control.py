@@ -16,7 +16,7 @@ from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 from ..violations import Violation
 
-__all__ = ["DriverControl", "Injected", "attach", "violation_of"]
+__all__ = ["STAYS", "Alive", "DriverControl", "Injected", "SweptCall", "attach", "violation_of"]
 
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -42,6 +42,9 @@ _PYTHON = (ctypes.c_void_p * len(_API))(
 
 #: Bytes of a stack that the driver writes: 24 native frames of 128 bytes and 64 lines of 512.
 _STACK_SIZE = 40_000
+
+#: How a call of a sweep fails, in the order of the C: alone, with each later call of its function, with the device.
+STAYS = ("alone", "function", "device")
 
 #: Parts of the file names of code that runs every test, and so tells nothing about one.
 _RUNNERS = (
@@ -93,6 +96,12 @@ _RULE_OF_MEMORY = (
 def _tells(filename: str) -> bool:
     """Whether a frame of this file helps to find the code that caused a violation."""
     return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
+
+
+def _telling(lines: Sequence[str]) -> list[str]:
+    """Return the lines of Python of a stack that the driver wrote, innermost first, or else its native frames."""
+    python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
+    return python or [line[1:] for line in lines if line.startswith("n")]
 
 
 def violation_of(
@@ -157,6 +166,39 @@ class Injected(NamedTuple):
     function: str
 
 
+class SweptCall(NamedTuple):
+    """A call that a sweep counted.
+
+    Attributes
+    ----------
+    function : str
+        Symbol of the driver function.
+    failed : bool
+        Whether the sweep made it fail.
+    stack : tuple of str
+        Lines of Python that led to it, innermost first, or else native frames. Empty in a run in which another call
+        fails.
+    """
+
+    function: str
+    failed: bool
+    stack: tuple[str, ...]
+
+
+class Alive(NamedTuple):
+    """How much of one kind of object is alive.
+
+    Attributes
+    ----------
+    number : int
+    size : int
+        Bytes; 0 for objects that are no memory.
+    """
+
+    number: int
+    size: int
+
+
 class DriverControl:
     """The emulated driver of this process. Made by `attach`."""
 
@@ -179,6 +221,12 @@ class DriverControl:
         library.cudalinkUnsupported.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
         library.cudalinkUnsupported.restype = None
         library.cudalinkFaultMet.argtypes = [ctypes.c_uint, ctypes.c_int]
+        library.cudalinkSweep.argtypes = [ctypes.c_uint, ctypes.c_int, ctypes.c_int]
+        library.cudalinkSweepEnd.restype = ctypes.c_uint
+        library.cudalinkSweptCall.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p]
+        library.cudalinkSweptCall.restype = ctypes.c_size_t
+        library.cudalinkAlive.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+        library.cudalinkAlive.restype = ctypes.c_size_t
         self._lock = threading.Lock()
         #: Numbers of the faults that were injected here; 0 for one that was refused.
         self.injected: list[int] = []
@@ -339,6 +387,55 @@ class DriverControl:
         """Remove every fault, those of the run too, bring a lost device back, and end a sticky error."""
         self._library.cudalinkClearFaults()
 
+    def start_sweep(self, number: int = 0, code: int | str = 0, stays: str = "alone") -> None:
+        """Count the calls of this process from now on, and make one of them fail.
+
+        Parameters
+        ----------
+        number : int
+            Number of the call, from 1; 0 lets all of them pass, and notes who made each.
+        code : int or str
+            CUresult to answer, by number or name.
+        stays : str
+            One of `STAYS`.
+
+        Raises
+        ------
+        ValueError
+            If a driver never answers with `code`.
+        MemoryError
+            If there is no memory for the list of calls.
+        """
+        from .faults import code_of
+
+        self._library.cudalinkSetPython(_PYTHON)
+        if not self._library.cudalinkSweep(number, code_of(code), STAYS.index(stays)):
+            msg = "no memory for the list of calls of a sweep"
+            raise MemoryError(msg)
+
+    def end_sweep(self) -> int:
+        """Count and fail no more calls, and bring a device back that the sweep has lost; return how many there were."""
+        count = int(self._library.cudalinkSweepEnd())
+        if self._hook is None:
+            self._library.cudalinkSetPython(None)
+        return count
+
+    def swept_calls(self) -> list[SweptCall]:
+        """Return the calls that a sweep counted, in their order; the first 16,384 are kept."""
+        found: list[SweptCall] = []
+        text, failed = ctypes.create_string_buffer(_STACK_SIZE), ctypes.c_int()
+        while self._library.cudalinkSweptCall(len(found) + 1, text, _STACK_SIZE, ctypes.byref(failed)):
+            function, *lines = text.value.decode(errors="replace").splitlines()
+            found.append(SweptCall(function, bool(failed.value), tuple(_telling(lines))))
+        return found
+
+    def alive(self) -> dict[str, Alive]:
+        """Return what is alive in the driver, by kind; a kind of which nothing is alive is not there."""
+        text = ctypes.create_string_buffer(4096)
+        self._library.cudalinkAlive(text, len(text))
+        rows = (line.split(":") for line in text.value.decode().splitlines())
+        return {kind: Alive(int(number), int(size)) for kind, number, size in rows}
+
     def start_watching(self) -> None:
         """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`.
 
@@ -418,9 +515,8 @@ class DriverControl:
         text = ctypes.create_string_buffer(_STACK_SIZE)
         if self._library.cudalinkCreator(state, text, _STACK_SIZE) == 0:
             return []
-        lines = text.value.decode(errors="replace").splitlines()
-        python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
-        return python[::-1] or [line[1:] for line in lines if line.startswith("n")]
+        found = _telling(text.value.decode(errors="replace").splitlines())
+        return found if found and "+0x" in found[0] else found[::-1]
 
     def _notice(self, event: bytes) -> None:
         facts = json.loads(event)

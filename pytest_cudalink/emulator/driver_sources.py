@@ -34,7 +34,7 @@ _GENERATED = _HERE / "generated"
 FLOORS = (
     ("config", "profiles", "own_symbols", "events", "notes", "handles"),
     ("caller", "symbols", "stacks", "violations"),
-    ("sticky", "faults", "calls"),
+    ("sticky", "faults", "sweep", "calls"),
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),
     ("synchronize", "contexts", "context_settings", "peers"),
@@ -59,7 +59,7 @@ FLOORS = (
     ("occupancy", "kernel_nodes", "launches", "launches_old"),
     ("graph_rules", "graph_nodes", "graph_queries", "graph_exec", "graph_launch", "graph_dot"),
     ("green_contexts",),
-    ("exports", "procaddr"),
+    ("alive", "exports", "procaddr"),
 )
 
 #: The files of libnvidia-ml.so.1, likewise; the first floor is of the driver's files.

@@ -11,7 +11,7 @@
      handles shared_memory
      each worker of pool
      pool
-     events faults notes
+     events faults notes sweep
  */
 #ifndef CUDALINK_LOCKS_H
 #define CUDALINK_LOCKS_H

@@ -15,6 +15,7 @@
 #include "faults.h"
 #include "notes.h"
 #include "sticky.h"
+#include "sweep.h"
 
 CallGuard *cl_call_guard;
 CallBarrier *cl_call_barrier;
@@ -76,6 +77,15 @@ static bool uses_state(Sym symbol) {
 
 /* What a call answers instead of being made; -1: it is made. */
 static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) {
+  /* where the engine calls host functions is not the program's doing: their calls would have other numbers each time */
+  if (cl_sweeping() && !cl_in_host_function) {
+    int code = cl_swept(line, symbol);
+    if (code >= 0) {
+      cl_stick(code);
+      cl_event_bool(line, "injected", true);
+      return code;
+    }
+  }
   if (cl_faults_active()) {
     int code = cl_fault_of(symbol);
     if (code >= 0) {

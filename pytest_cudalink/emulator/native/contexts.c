@@ -125,6 +125,15 @@ bool cl_is_known_context(const Context *context) {
   return known;
 }
 
+size_t cl_contexts_alive(size_t *references) {
+  size_t count = *references = 0;
+  pthread_mutex_lock(&lock);
+  for (size_t at = 0; at < DEVICES_MAX; at++) *references += primary[at].references;
+  for (size_t at = 0; at < contexts.count; at++) count += !contexts.list[at]->dead && !contexts.list[at]->green;
+  pthread_mutex_unlock(&lock);
+  return count;
+}
+
 Context *cl_primary_context(CUdevice device) { return &primary[device]; }
 
 bool cl_shares(const Context *one, const Context *other) {

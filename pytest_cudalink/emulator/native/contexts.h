@@ -51,6 +51,9 @@ bool cl_shares(const Context *one, const Context *other);
 /* The next number that no context and no stream has had. */
 uint64_t cl_next_id(void);
 
+/* How many contexts were made and not destroyed; adds up the references to primary ones. */
+size_t cl_contexts_alive(size_t *references);
+
 /* The primary context of a device, whether it is active or not. */
 Context *cl_primary_context(CUdevice device);
 /* A context of a green one, current to no thread, which keeps the primary one of its device; NULL if memory is out. */

@@ -14,5 +14,7 @@ bool cl_faults_active(void);
 int cl_fault_of(Sym symbol);
 /* The code that everything answers once the device is lost; 0: it is not. */
 int cudalinkDeviceLost(void);
+/* Loses it; 0 brings it back. Returns the code from before. */
+int cudalinkLoseDevice(int code);
 
 #endif

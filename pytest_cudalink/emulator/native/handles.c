@@ -92,3 +92,11 @@ bool cl_handle_remove(const void *handle, HandleKind kind) {
   pthread_mutex_unlock(&lock);
   return alive;
 }
+
+size_t cl_handles_alive(HandleKind kind) {
+  size_t count = 0;
+  pthread_mutex_lock(&lock);
+  for (size_t at = 0; at < table.room; at++) count += table.entries[at].handle && table.entries[at].kind == kind;
+  pthread_mutex_unlock(&lock);
+  return count;
+}

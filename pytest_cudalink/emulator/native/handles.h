@@ -37,5 +37,7 @@ bool cl_handle_add(const void *handle, HandleKind kind);
 bool cl_handle_is(const void *handle, HandleKind kind);
 /* Removes a handle; false if it is not alive or of another kind. */
 bool cl_handle_remove(const void *handle, HandleKind kind);
+/* How many of a kind are alive. */
+size_t cl_handles_alive(HandleKind kind);
 
 #endif

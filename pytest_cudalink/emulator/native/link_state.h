@@ -90,4 +90,7 @@ void cl_write_sizes(State *state);
 void cl_write_logs(State *state, LinkText *text, bool always);
 void cl_log_error(State *state, const char *format, ...) PRINTF(2, 3);
 
+/* How many states are alive. */
+unsigned cudalinkLiveStates(void);
+
 #endif

@@ -108,6 +108,20 @@ bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken) {
   return found;
 }
 
+size_t cl_blocks_alive(Origin origin, size_t *bytes) {
+  size_t count = 0;
+  *bytes = 0;
+  pthread_rwlock_rdlock(&lock);
+  for (size_t at = 0; at < memory.count; at++) {
+    const Block *block = &memory.list[at];
+    if (block->origin != origin || block->freed) continue;
+    count++;
+    *bytes += block->size;
+  }
+  pthread_rwlock_unlock(&lock);
+  return count;
+}
+
 static void free_memory(const Block *block) {
   free(block->advice);
   if (block->on_heap) free((void *)block->start);

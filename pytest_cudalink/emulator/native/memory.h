@@ -66,6 +66,9 @@ bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken);
 /* Frees the memory of a block that was removed. */
 void cl_block_free(const Block *block);
 
+/* How many blocks of an origin are not freed; adds up their sizes. */
+size_t cl_blocks_alive(Origin origin, size_t *bytes);
+
 /* Makes a block: its size, origin and place are given, its memory is found. `whole_pages`: not from malloc. */
 CUresult cl_block_make(Block *block, bool whole_pages);
 /* Takes device memory, as far as there is some; gives it back. */

@@ -312,3 +312,11 @@ CUresult cl_unload(void *handle, uint32_t magic) {
   }
   return result;
 }
+
+size_t cl_modules_alive(uint32_t magic) {
+  size_t count = 0;
+  pthread_mutex_lock(&cl_modules_lock);
+  for (const Module *module = modules; module; module = module->next) count += module->magic == magic;
+  pthread_mutex_unlock(&cl_modules_lock);
+  return count;
+}

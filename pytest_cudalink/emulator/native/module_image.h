@@ -85,6 +85,8 @@ Load cl_load_module, cl_load_library;
 CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, unsigned count, const int *keys,
                               void **values);
 CUresult cl_unload(void *handle, uint32_t magic);
+/* How many are loaded. */
+size_t cl_modules_alive(uint32_t magic);
 /* Returns what a use of a library answers, with its image in the event where it is that of loading it. */
 CUresult cl_answer_of(const Module *library, CUresult result);
 

@@ -1,0 +1,78 @@
+/* What is alive: the objects of the driver by kind, and their bytes, for who looks for leaks. */
+#include <stdio.h>
+
+#include "abi.h"
+#include "contexts.h"
+#include "handles.h"
+#include "link_state.h"
+#include "memory.h"
+#include "module_image.h"
+
+/* Nodes go with their graph, and conditional handles too: to count them says nothing more. */
+static const struct {
+  HandleKind kind;
+  const char *name;
+} handles[] = {
+    {HANDLE_STREAM, "stream"},
+    {HANDLE_EVENT, "event"},
+    {HANDLE_POOL, "memory pool"},
+    {HANDLE_PHYSICAL_MEMORY, "physical memory"},
+    {HANDLE_EXTERNAL_MEMORY, "external memory"},
+    {HANDLE_EXTERNAL_SEMAPHORE, "external semaphore"},
+    {HANDLE_ARRAY, "array"},
+    {HANDLE_MIPMAP, "mipmapped array"},
+    {HANDLE_TEXTURE, "texture object"},
+    {HANDLE_SURFACE, "surface object"},
+    {HANDLE_TEXTURE_REFERENCE, "texture reference"},
+    {HANDLE_GRAPH, "graph"},
+    {HANDLE_GRAPH_EXEC, "executable graph"},
+    {HANDLE_USER_OBJECT, "user object"},
+    {HANDLE_GREEN_CONTEXT, "green context"},
+    {HANDLE_NOTIFICATION, "callback"},
+};
+
+/* Variables of modules go with their module. */
+static const struct {
+  Origin origin;
+  const char *name;
+} origins[] = {
+    {FROM_ALLOCATION, "device memory"},
+    {FROM_HOST_ALLOCATION, "host memory"},
+    {FROM_REGISTRATION, "registered memory"},
+    {FROM_POOL, "memory of a pool"},
+    {FROM_POOL_OF_OTHER, "imported memory of a pool"},
+    {FROM_IPC, "memory of another process"},
+    {FROM_MAPPING, "mapping"},
+    {FROM_EXTERNAL, "buffer of external memory"},
+};
+
+typedef struct {
+  char *out;
+  size_t size, length;
+} Text;
+
+static void add(Text *text, const char *name, size_t count, size_t bytes) {
+  if (!count) return;
+  size_t room = text->length < text->size ? text->size - text->length : 0;
+  text->length += (size_t)snprintf(room ? text->out + text->length : NULL, room, "%s:%zu:%zu\n", name, count, bytes);
+}
+
+/* Writes a line for each kind of which something is alive: its name, how many there are, and their bytes, 0 for what
+   has none. Returns the size with the NUL that this takes, also where it does not fit. */
+EXPORT size_t cudalinkAlive(char *out, size_t size) {
+  Text text = {out, size, 0};
+  if (size) *out = 0;
+  for (size_t at = 0; at < sizeof handles / sizeof *handles; at++)
+    add(&text, handles[at].name, cl_handles_alive(handles[at].kind), 0);
+  for (size_t at = 0; at < sizeof origins / sizeof *origins; at++) {
+    size_t bytes, count = cl_blocks_alive(origins[at].origin, &bytes);
+    add(&text, origins[at].name, count, bytes);
+  }
+  add(&text, "module", cl_modules_alive(MODULE_MAGIC), 0);
+  add(&text, "library", cl_modules_alive(LIBRARY_MAGIC), 0);
+  add(&text, "link state", cudalinkLiveStates(), 0);
+  size_t uses, contexts = cl_contexts_alive(&uses);
+  add(&text, "context", contexts, 0);
+  add(&text, "use of a primary context", uses, 0);
+  return text.length + 1;
+}

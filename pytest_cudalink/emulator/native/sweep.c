@@ -1,0 +1,142 @@
+/* A fault sweep: counting the calls of a test, and failing one of them by its number. */
+#include "sweep.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "abi.h"
+#include "faults.h"
+#include "locks.h"
+#include "stacks.h"
+
+enum { CALLS_KEPT = LIMIT_SWEPT_CALLS, SITE_ROOM = 400 };
+
+/* What fails besides the call itself. */
+typedef enum { ALONE, SAME_FUNCTION, WHOLE_DEVICE } Stays;
+
+/* A call that was counted. Only a run in which none fails keeps the stack of each. */
+typedef struct {
+  Sym symbol;
+  bool failed;
+  bool noted; /* the stack is there */
+  Stack stack;
+} Swept;
+
+static struct {
+  pthread_mutex_t lock;
+  atomic_bool active;
+  pid_t process;   /* that is swept: a forked one is another program */
+  unsigned number; /* of the call that fails, from 1; 0: none fails */
+  int code;
+  Stays stays;
+  int failed; /* symbol of the call that failed; -1: none did */
+  unsigned count;
+  Swept *calls;
+} sweep = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+__attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&sweep.lock); }
+
+static void forget_calls(void) {
+  for (unsigned at = 0; at < sweep.count && at < CALLS_KEPT; at++)
+    if (sweep.calls && sweep.calls[at].noted) cl_free_stack(&sweep.calls[at].stack);
+  free(sweep.calls);
+  sweep.calls = NULL;
+  sweep.count = 0;
+}
+
+/* Counts the calls of this process from now on, and lets call `number` answer `code`: alone, with each later call of
+   its function (1), or with everything that needs the device (2). Forgets what was counted before. */
+EXPORT int cudalinkSweep(unsigned number, int code, int stays) {
+  pthread_mutex_lock(&sweep.lock);
+  forget_calls();
+  sweep.calls = calloc(CALLS_KEPT, sizeof *sweep.calls); /* pages that are used when calls are made */
+  sweep.process = getpid();
+  sweep.number = number;
+  sweep.code = code;
+  sweep.stays = (Stays)stays;
+  sweep.failed = -1;
+  bool ready = sweep.calls;
+  atomic_store(&sweep.active, ready);
+  pthread_mutex_unlock(&sweep.lock);
+  return ready;
+}
+
+/* Stops counting and failing; a device that was lost comes back. Returns the number of calls, of which the list has the
+   first ones. */
+EXPORT unsigned cudalinkSweepEnd(void) {
+  pthread_mutex_lock(&sweep.lock);
+  bool lost = atomic_exchange(&sweep.active, false) && sweep.stays == WHOLE_DEVICE && sweep.failed >= 0;
+  unsigned count = sweep.count;
+  pthread_mutex_unlock(&sweep.lock);
+  if (lost) cudalinkLoseDevice(0);
+  return count;
+}
+
+/* Writes a call that was counted: its name, then its stack if that was noted, each line as `cudalinkCreator` has it.
+   Returns the size with the NUL that this takes; 0 for a call that is not in the list. `failed`: whether it was made to
+   fail. */
+EXPORT size_t cudalinkSweptCall(unsigned number, char *out, size_t size, int *failed) {
+  size_t length = 0;
+  pthread_mutex_lock(&sweep.lock);
+  if (number && number <= sweep.count && number <= CALLS_KEPT && sweep.calls && size) {
+    const Swept *call = &sweep.calls[number - 1];
+    *failed = call->failed;
+    length = (size_t)snprintf(out, size, "%s\n", cl_symbols[call->symbol].name);
+    if (call->noted && length < size) length += cl_write_stack(&call->stack, out + length, size - length);
+    else length++;
+  }
+  pthread_mutex_unlock(&sweep.lock);
+  return length;
+}
+
+bool cl_sweeping(void) { return atomic_load(&sweep.active); }
+
+/* Questions about the driver itself, which no program expects to fail. */
+static bool is_counted(Sym symbol) {
+  switch (symbol) {
+    case SYM_cuGetErrorName:
+    case SYM_cuGetErrorString:
+    case SYM_cuGetProcAddress:
+    case SYM_cuGetProcAddress_v2:
+    case SYM_cuGetExportTable:
+    case SYM_cuDriverGetVersion: return false;
+    default: return true;
+  }
+}
+
+int cl_swept(EventLine *line, Sym symbol) {
+  if (!is_counted(symbol) || sweep.process != getpid()) return -1;
+  pthread_mutex_lock(&sweep.lock);
+  unsigned number = atomic_load(&sweep.active) ? ++sweep.count : 0;
+  bool meant = number && number == sweep.number;
+  bool again = number && sweep.stays == SAME_FUNCTION && sweep.failed == (int)symbol;
+  bool kept = number && number <= CALLS_KEPT, noted = kept && (meant || !sweep.number);
+  int code = meant || again ? sweep.code : -1;
+  if (meant) sweep.failed = (int)symbol;
+  if (kept) {
+    sweep.calls[number - 1].symbol = symbol;
+    sweep.calls[number - 1].failed = code >= 0;
+  }
+  bool lost = meant && sweep.stays == WHOLE_DEVICE;
+  pthread_mutex_unlock(&sweep.lock);
+  if (lost) cudalinkLoseDevice(code);
+  if (code >= 0) cl_event_uint(line, "swept", number);
+  if (!noted) return code;
+  Stack stack;
+  cl_note_stack(&stack); /* without the lock: Python may have to wait for another thread that calls the driver */
+  if (meant) cl_event_stack(line, "stack", &stack, SITE_ROOM);
+  pthread_mutex_lock(&sweep.lock);
+  bool there = sweep.calls && number <= sweep.count && !sweep.calls[number - 1].noted;
+  if (there) {
+    sweep.calls[number - 1].stack = stack;
+    sweep.calls[number - 1].noted = true;
+  }
+  pthread_mutex_unlock(&sweep.lock);
+  if (!there) cl_free_stack(&stack);
+  return code;
+}

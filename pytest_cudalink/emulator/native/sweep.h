@@ -1,0 +1,16 @@
+/* A fault sweep: counting the calls of a test, and failing one of them by its number. */
+#ifndef CUDALINK_SWEEP_H
+#define CUDALINK_SWEEP_H
+
+#include <stdbool.h>
+
+#include "events.h"
+#include "symbols.h"
+
+/* Whether calls are counted; costs no lock. */
+bool cl_sweeping(void);
+/* Counts a call; the code that it must answer instead of being made, or -1. The event says which call it was, and from
+   where. Never under a lock. */
+int cl_swept(EventLine *line, Sym symbol);
+
+#endif

@@ -1,0 +1,189 @@
+"""A fault sweep counts the calls of a program, fails one of them by its number, and sees what is left alive."""
+
+from __future__ import annotations
+
+import pytest
+
+START = "driver = control.attach(cuda)\n"
+
+
+def test_listing_calls(check) -> None:
+    """A clean run lists each call with the lines that made it, but for questions about the driver itself."""
+    check(
+        START
+        + """
+driver.start_sweep()
+context = start()
+address = allocate(64)
+name, version = c_char_p(), c_int()
+ok(cuda.cuGetErrorName(2, byref(name))), ok(cuda.cuDriverGetVersion(byref(version)))
+ok(cuda.cuMemFree_v2(address))
+assert driver.end_sweep() == 5
+ok(cuda.cuCtxSynchronize())
+calls = driver.swept_calls()
+assert [call.function for call in calls] == [
+    "cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2", "cuMemFree_v2"
+]
+assert not any(call.failed for call in calls)
+assert calls[3].stack[0].endswith(" in allocate") and "cu.py:" in calls[3].stack[0]
+assert calls[3].stack[1] == "<string>:7 in <module>" and calls[4].stack[0] == "<string>:10 in <module>"
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("stays", "answers", "freed"),
+    [("alone", [0, 2, 0], 0), ("function", [0, 2, 2], 0), ("device", [0, 2, 2], 2)],
+)
+def test_failing_a_call(check, stays: str, answers: list[int], freed: int) -> None:
+    """The call of a number fails, alone, with each later call of its function, or with the device until the end."""
+    check(
+        START
+        + f"""
+start()
+kept = allocate(16)
+driver.start_sweep(2, "CUDA_ERROR_OUT_OF_MEMORY", {stays!r})
+address = c_uint64()
+def allocate_again():
+    return cuda.cuMemAlloc_v2(byref(address), 16)
+assert [allocate_again(), allocate_again(), allocate_again()] == {answers}
+assert cuda.cuMemFree_v2(kept) == {freed}
+assert driver.end_sweep() == 4
+calls = driver.swept_calls()
+assert [call.failed for call in calls][:2] == [False, True]
+assert calls[1].stack[0].endswith(" in allocate_again") and not calls[0].stack
+failed, = [event for event in driver.events() if "stack" in event]
+assert (failed["call"], failed["result"], failed["swept"], failed["injected"]) == ("cuMemAlloc_v2", 2, 2, True)
+assert failed["stack"] == list(calls[1].stack[:3])
+ok(cuda.cuMemAlloc_v2(byref(address), 16))
+"""
+    )
+
+
+def test_an_error_that_stays(check) -> None:
+    """A code that stays in the contexts does so when a sweep gives it."""
+    check(
+        START
+        + """
+start()
+driver.start_sweep(1, 719)
+assert cuda.cuStreamSynchronize(None) == 719 and cuda.cuStreamQuery(None) == 719
+"""
+    )
+
+
+def test_beginning_again(check) -> None:
+    """A sweep forgets the calls of the one before; no call of a number that was never reached fails."""
+    check(
+        START
+        + """
+driver.start_sweep()
+start()
+driver.start_sweep(3, 2)
+ok(cuda.cuCtxSynchronize()), ok(cuda.cuCtxSynchronize())
+assert driver.end_sweep() == 2
+assert [call.failed for call in driver.swept_calls()] == [False, False]
+assert driver.end_sweep() == 2
+ok(cuda.cuCtxSynchronize())
+"""
+    )
+
+
+def test_other_threads_and_processes(check) -> None:
+    """Calls of every thread count, those of a forked process and those of host functions do not."""
+    check(
+        START
+        + """
+import os, threading
+start()
+stream = c_void_p()
+ok(cuda.cuStreamCreate(byref(stream), 1))
+driver.start_sweep(3, 2)
+child = os.fork()
+if not child:
+    codes = [cuda.cuCtxGetCurrent(byref(c_void_p())) for _ in range(4)]
+    os._exit(len(set(codes)) - 1)
+assert os.waitpid(child, 0)[1] == 0
+answers = []
+@CFUNCTYPE(None, c_void_p)
+def work(_):
+    answers.append(cuda.cuCtxGetCurrent(byref(c_void_p())))
+cuda.cuLaunchHostFunc.argtypes = [c_void_p, type(work), c_void_p]
+ok(cuda.cuLaunchHostFunc(stream, work, None))
+ok(cuda.cuStreamSynchronize(stream))
+thread = threading.Thread(target=lambda: answers.append(cuda.cuInit(0)))
+thread.start(), thread.join()
+assert answers[1] == 2 and answers[0] != 2 and driver.end_sweep() == 3
+assert driver.swept_calls()[2].stack[0].endswith(" in <lambda>")
+"""
+    )
+
+
+def test_more_calls_than_are_listed(check) -> None:
+    """A call beyond the list fails by its number, too."""
+    check(
+        START
+        + """
+start()
+driver.start_sweep(16_386, 2)
+current = c_void_p()
+assert [number for number in range(1, 16_388) if cuda.cuCtxGetCurrent(byref(current))] == [16_386]
+assert driver.end_sweep() == 16_387 and len(driver.swept_calls()) == 16_384
+"""
+    )
+
+
+def test_unknown_codes(check) -> None:
+    """A code that no driver answers is refused, and nothing is counted."""
+    check(
+        START
+        + """
+try: driver.start_sweep(1, 12345)
+except ValueError as error: assert "12345 is not a CUresult" in str(error)
+else: raise AssertionError
+start()
+assert driver.end_sweep() == 0 and driver.swept_calls() == []
+"""
+    )
+
+
+#: A kind, what makes an object of it, and what frees it.
+KINDS = {
+    "stream": ("cuda.cuStreamCreate(byref(it), 0)", "cuda.cuStreamDestroy_v2(it)"),
+    "event": ("cuda.cuEventCreate(byref(it), 0)", "cuda.cuEventDestroy_v2(it)"),
+    "graph": ("cuda.cuGraphCreate(byref(it), 0)", "cuda.cuGraphDestroy(it)"),
+    "device memory": ("cuda.cuMemAlloc_v2(byref(it), 4096)", "cuda.cuMemFree_v2(it.value)"),
+    "host memory": ("cuda.cuMemAllocHost_v2(byref(it), c_size_t(4096))", "cuda.cuMemFreeHost(it.value)"),
+    "memory of a pool": ("cuda.cuMemAllocAsync(byref(it), c_size_t(4096), None)", "cuda.cuMemFreeAsync(it, None)"),
+    "module": ("cuda.cuModuleLoadData(byref(it), small_ptx())", "cuda.cuModuleUnload(it)"),
+    "library": (
+        "cuda.cuLibraryLoadData(byref(it), small_ptx(), None, None, 0, None, None, 0)",
+        "cuda.cuLibraryUnload(it)",
+    ),
+    "link state": ("cuda.cuLinkCreate_v2(0, None, None, byref(it))", "cuda.cuLinkDestroy(it)"),
+    "context": ("cuda.cuCtxCreate_v2(byref(it), 0, 0)", "cuda.cuCtxDestroy_v2(it)"),
+    "use of a primary context": (
+        "cuda.cuDevicePrimaryCtxRetain(byref(it), 0)",
+        "cuda.cuDevicePrimaryCtxRelease_v2(0)",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_alive(check, kind: str) -> None:
+    """One more object of a kind is alive once it is made, and none once it is freed; memory has its bytes."""
+    make, free = KINDS[kind]
+    size = 4096 if kind.startswith(("device m", "host m", "memory")) else 0
+    check(
+        START
+        + f"""
+it = c_void_p()
+start(), ok({make}), ok({free})  # the first one may make others that stay, such as the default pool
+before = driver.alive()
+ok({make})
+count, size = before.get({kind!r}, (0, 0))
+assert driver.alive() == before | {{{kind!r}: (count + 1, size + {size})}}
+ok({free})
+assert driver.alive() == before
+"""
+    )
