@@ -1,0 +1,390 @@
+"""A fault sweep: which calls of a test fail in turn, and what is wrong with the run in which each has failed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+__all__ = [
+    "KINDS",
+    "Call",
+    "Fault",
+    "Finding",
+    "Trial",
+    "Way",
+    "baseline_lines",
+    "gone",
+    "judge",
+    "merged",
+    "new_findings",
+    "plan",
+    "read_baseline",
+    "site_of",
+]
+
+#: Kinds of findings, worst first, each with what the test or its code did.
+KINDS: Final = {
+    "crash": "the process died",
+    "hang": "the test did not end",
+    "violation": "a rule of the driver was broken",
+    "later": "a later test fails",
+    "leak": "something stayed alive",
+    "swallowed": "the test passed, and nothing noticed the error",
+    "no-cause": "the test failed without naming the error",
+}
+#: Parts of the names of functions that free or destroy. What such a call was to free stays, whoever is told of it.
+_RELEASES: Final = re.compile(r"Free|Destroy|Unload|Release|Unmap|Unregister|Unbind|Close|Reset|Pop|Detach")
+#: Words before a number that make an error code of it.
+_CODE: Final = (
+    r"(?:\b|cuda|driver)(?:error|code|status|result|returned|answered|failed|assert)"
+    r"\W{{0,3}}(?:\w+\W{{1,3}}){{0,2}}{0}\b"
+)
+
+
+class Call(NamedTuple):
+    """A call of a run.
+
+    Attributes
+    ----------
+    function : str
+        Symbol of the function.
+    site : str
+        The place that made it, ``"FILE:LINE in FUNCTION"``; empty where it was not noted.
+    """
+
+    function: str
+    site: str = ""
+
+
+class Way(NamedTuple):
+    """A way in which a call can fail.
+
+    Attributes
+    ----------
+    code : int
+    name : str
+        ``"CUDA_ERROR_OUT_OF_MEMORY"``.
+    words : str
+        How cuGetErrorString says it.
+    stays : str
+        ``"alone"``, ``"function"`` for each later call of the function too, ``"device"`` for a lost device.
+    """
+
+    code: int
+    name: str
+    words: str
+    stays: str = "alone"
+
+    def __str__(self) -> str:
+        return f"{self.code}" if self.stays == "alone" else f"{self.code}:{self.stays}"
+
+
+class Fault(NamedTuple):
+    """One call that fails in one way.
+
+    Attributes
+    ----------
+    number : int
+        Of the call, from 1.
+    call : Call
+    way : Way
+    """
+
+    number: int
+    call: Call
+    way: Way
+
+    def __str__(self) -> str:
+        """Return how the option has it."""
+        return f"{self.number}:{self.way}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a test.
+
+    Attributes
+    ----------
+    outcome : str
+        ``"passed"``, ``"failed"`` or ``"skipped"``; empty if its process did not get that far.
+    calls : tuple of str
+        The functions that it called, in their order.
+    messages : str
+        What it raised, with the chains of the exceptions, what it warned of and what it wrote to stderr.
+    alive : mapping
+        How many objects were alive when it was over, and their bytes, by kind.
+    violations : tuple of str
+        Sentences on the rules that were broken.
+    end : str
+        How its process ended, if not by itself, such as ``"was killed by SIGSEGV"``.
+    hung : bool
+        Whether it was ended because it took too long.
+    later : str
+        What a clean run of the test in the same process raised afterwards; empty if it passed, or there was none.
+    """
+
+    outcome: str = ""
+    calls: tuple[str, ...] = ()
+    messages: str = ""
+    alive: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    violations: tuple[str, ...] = ()
+    end: str = ""
+    hung: bool = False
+    later: str = ""
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Trial:
+        """Return what a process has written of itself."""
+        return cls(
+            outcome=str(given["outcome"]),
+            calls=tuple(given["calls"]),
+            messages=str(given["messages"]),
+            alive={kind: (count, size) for kind, (count, size) in given["alive"].items()},
+            violations=tuple(given["violations"]),
+            later=str(given.get("later", "")),
+        )
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong with the run of a test in which a call failed.
+
+    Attributes
+    ----------
+    kind : str
+        One of `KINDS`.
+    fault : Fault
+    detail : str
+        What was seen.
+    nodeid : str
+        The test.
+    """
+
+    kind: str
+    fault: Fault
+    detail: str
+    nodeid: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What equal findings have in common: kind, function and place."""
+        return self.kind, self.fault.call.function, self.fault.call.site
+
+    def __str__(self) -> str:
+        fault = self.fault
+        stays = {"function": ", as did each later call of it", "device": " and the device stayed lost"}
+        return (
+            f"{self.kind}: {fault.call.function} (call {fault.number}) failed with {fault.way.name}"
+            f"{stays.get(fault.way.stays, '')}, called at {fault.call.site or 'a place that is not known'}: "
+            f"{self.detail}"
+        )
+
+
+def site_of(stack: Sequence[str], root: str) -> str:
+    """Return the place of a call that its reader can change.
+
+    Parameters
+    ----------
+    stack : sequence of str
+        Lines of Python, innermost first, or native frames.
+    root : str
+        The project's folder.
+
+    Returns
+    -------
+    str
+        The innermost line of the project's own files, relative to it; without one the innermost line.
+    """
+    prefix = root.rstrip("/") + "/"
+    own = (line for line in stack if line.startswith(prefix) and "/site-packages/" not in line)
+    return next(own, stack[0] if stack else "").removeprefix(prefix)
+
+
+def plan(
+    calls: Sequence[Call], ways: Sequence[Way], *, functions: Iterable[str] = (), budget: int = 0
+) -> tuple[list[Fault], int]:
+    """Choose the runs of a test, those that find most first.
+
+    Each function is failed first once from each place that calls it, then at its last call from there, then at every
+    other one.
+
+    Parameters
+    ----------
+    calls : sequence of Call
+        Those of the clean run.
+    ways : sequence of Way
+        The likeliest first.
+    functions : iterable of str
+        Names of the functions to fail, also without the number of their form; empty for all.
+    budget : int
+        Most runs; 0 for any number.
+
+    Returns
+    -------
+    list of Fault
+    int
+        How many runs the budget leaves out.
+    """
+    wanted = set(functions)
+    numbered = [
+        (number, call)
+        for number, call in enumerate(calls, 1)
+        if not wanted or call.function in wanted or re.sub(r"_v\d+$", "", call.function) in wanted
+    ]
+    first = {call: number for number, call in reversed(numbered)}
+    last = {call: number for number, call in numbered}
+
+    def rank(number: int, call: Call) -> int:
+        return 0 if number == first[call] else 1 if number == last[call] else 2
+
+    ranked = sorted(
+        (rank(number, call), nth, number, Fault(number, call, way))
+        for number, call in numbered
+        for nth, way in enumerate(ways)
+    )
+    chosen = [fault for *_, fault in ranked]
+    return (chosen[:budget], max(0, len(chosen) - budget)) if budget else (chosen, 0)
+
+
+def judge(clean: Trial, faulted: Trial, fault: Fault, nodeid: str = "") -> list[Finding]:
+    """Return what is wrong with a run in which one call failed; raising is right.
+
+    Parameters
+    ----------
+    clean : Trial
+        The run in which every call had its own answer.
+    faulted : Trial
+    fault : Fault
+    nodeid : str
+        The test.
+    """
+    return [Finding(kind, fault, detail, nodeid) for kind, detail in _verdicts(clean, faulted, fault)]
+
+
+def _verdicts(clean: Trial, faulted: Trial, fault: Fault) -> Iterator[tuple[str, str]]:
+    if faulted.hung:
+        yield "hang", f"the test did not end: its process {faulted.end}"
+    elif faulted.end or not faulted.outcome:
+        yield "crash", f"the process {faulted.end or 'ended before the test did'}"
+    else:
+        yield from _verdicts_of_end(clean, faulted, fault)
+
+
+def _verdicts_of_end(clean: Trial, faulted: Trial, fault: Fault) -> Iterator[tuple[str, str]]:
+    """Judge a run that has come to its end."""
+    if new := Counter(faulted.violations) - Counter(clean.violations):
+        yield "violation", next(iter(new))
+    if faulted.later and not clean.later:
+        yield "later", f"the same test fails in this process afterwards, although no call of it does: {faulted.later}"
+    if left := _left(clean, faulted, fault):
+        yield "leak", f"after the test are alive that a clean run frees: {left}"
+    if len(faulted.calls) < fault.number or _names(faulted.messages, fault):
+        return  # the call was never made, or somebody was told of the error
+    if faulted.outcome == "failed" and clean.outcome != "failed":
+        said = faulted.messages.strip().splitlines()
+        yield "no-cause", f"the test failed without naming the error: {said[0] if said else 'it said nothing'}"
+    elif faulted.outcome == "passed" and not _RELEASES.search(fault.call.function) and _goes_on(clean, faulted, fault):
+        yield "swallowed", "the test passed, and made the same calls as if this one had succeeded"
+
+
+def _left(clean: Trial, faulted: Trial, fault: Fault) -> str:
+    """Return what a run left alive and a clean one did not, in words."""
+    if fault.way.stays == "device":  # nothing can be freed any more
+        return ""
+    excess = {
+        kind: (count - clean.alive.get(kind, (0, 0))[0], size - clean.alive.get(kind, (0, 0))[1])
+        for kind, (count, size) in faulted.alive.items()
+    }
+    excess = {kind: (count, size) for kind, (count, size) in excess.items() if count > 0}
+    # what the failed call itself was to free is there, and nobody's mistake
+    if _RELEASES.search(fault.call.function) and sum(count for count, _ in excess.values()) == 1:
+        return ""
+    return ", ".join(
+        f"{count} {kind}" + (f" ({size:,} bytes)" if size > 0 else "") for kind, (count, size) in excess.items()
+    )
+
+
+def _goes_on(clean: Trial, faulted: Trial, fault: Fault) -> bool:
+    """Whether the calls after the failed one are those of the clean run: no retry, no other way, no clean-up."""
+    return faulted.calls[fault.number - 1 :] == clean.calls[fault.number - 1 :]
+
+
+def _names(text: str, fault: Fault) -> bool:
+    """Whether a text names the error: the code by its name, in words or by its number, or the function."""
+    way = fault.way
+    plain = re.sub(r"_v\d+$", "", fault.call.function)
+    words = re.sub(r"^CUDA_ERROR_", "", way.name).replace("_", " ")
+    spoken = re.sub(r"\s+", " ", text).lower()
+    # the runtime's names: cudaErrorMemoryAllocation is none of the driver's words, and CUDAError nothing at all
+    runtime = {2: "cudaerrormemoryallocation", 1: "cudaerrorinvalidvalue"}.get(way.code)
+    if any(one.lower() in spoken for one in (way.name, words, way.words, plain, runtime) if one):
+        return True
+    return re.search(_CODE.format(way.code), spoken) is not None
+
+
+# -- many findings
+
+
+def merged(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
+    """Return one finding for equal ones, with how many there are; the worst kinds first."""
+    first: dict[tuple[str, str, str], Finding] = {}
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for one in findings:
+        first.setdefault(one.key, one)
+        counts[one.key] += 1
+    order = list(KINDS)
+    return [(first[key], counts[key]) for key in sorted(counts, key=lambda key: (order.index(key[0]), key[1:]))]
+
+
+def _line(finding: Finding) -> str:
+    """Return a finding as a baseline has it: without the number of the line, which other changes move."""
+    kind, function, site = finding.key
+    return f"{kind} {function} {re.sub(r':[0-9]+ in ', ' in ', site)}".rstrip()
+
+
+def baseline_lines(findings: Iterable[Finding]) -> list[str]:
+    """Return the baseline in which these findings are known: a line for each place."""
+    return sorted(_line(finding) for finding, _ in merged(findings))
+
+
+def read_baseline(text: str) -> list[str]:
+    """Return the lines of a baseline; those that begin with ``#`` are comments.
+
+    Raises
+    ------
+    ValueError
+        If a line is no finding; names the line and what is expected.
+    """
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        one = " ".join(line.split())
+        if not one or one.startswith("#"):
+            continue
+        if one.split(" ")[0] not in KINDS or len(one.split(" ")) < 2:
+            msg = f"line {number} is {one!r}; expected KIND FUNCTION PLACE, with one of the kinds {', '.join(KINDS)}"
+            raise ValueError(msg)
+        found.append(one)
+    return found
+
+
+def new_findings(findings: Iterable[Finding], baseline: Iterable[str]) -> list[tuple[Finding, int]]:
+    """Return the merged findings that a baseline does not know; each of its lines knows one place."""
+    known = Counter(baseline)
+    found = []
+    for finding, count in merged(findings):
+        line = " ".join(_line(finding).split())
+        if known[line] > 0:
+            known[line] -= 1
+        else:
+            found.append((finding, count))
+    return found
+
+
+def gone(findings: Iterable[Finding], baseline: Iterable[str]) -> list[str]:
+    """Return the lines of a baseline that no finding has any more, so that it can shrink."""
+    now = Counter(" ".join(line.split()) for line in baseline_lines(findings))
+    return sorted(chain.from_iterable([line] * number for line, number in (Counter(baseline) - now).items()))

@@ -1,0 +1,223 @@
+"""The verdicts of a fault sweep, the choice of its runs, and its baseline."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink.report.fault_sweep import (
+    KINDS,
+    Call,
+    Fault,
+    Finding,
+    Trial,
+    Way,
+    baseline_lines,
+    gone,
+    judge,
+    merged,
+    new_findings,
+    plan,
+    read_baseline,
+    site_of,
+)
+
+MEMORY = Way(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
+LOST = Way(46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable", "device")
+CALLS = ("cuInit", "cuMemAlloc_v2", "cuMemsetD8_v2", "cuMemFree_v2")
+CLEAN = Trial("passed", CALLS)
+ALLOCATE = Fault(2, Call("cuMemAlloc_v2", "own.py:3 in make"), MEMORY)
+FREE = Fault(4, Call("cuMemFree_v2", "own.py:9 in drop"), MEMORY)
+
+calls = st.lists(
+    st.builds(Call, st.sampled_from(CALLS), st.sampled_from(("a.py:1 in f", "a.py:2 in f", "b.py:1 in g")))
+)
+ways = st.lists(st.sampled_from((MEMORY, MEMORY._replace(stays="function"), LOST)), unique=True)
+findings = st.lists(
+    st.builds(
+        Finding,
+        st.sampled_from(list(KINDS)),
+        st.builds(Fault, st.integers(1, 9), calls.filter(bool).map(lambda some: some[0]), st.just(MEMORY)),
+        st.just("seen"),
+    )
+)
+
+
+def kinds(faulted: Trial, fault: Fault = ALLOCATE, clean: Trial = CLEAN) -> list[str]:
+    return [one.kind for one in judge(clean, faulted, fault, "test")]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDAError: CUDA_ERROR_OUT_OF_MEMORY: the API call failed",
+        "RuntimeError: Out of\nmemory",
+        "MyError: cuMemAlloc failed",
+        "MyError: driver error 2",
+        "MyError: the call returned code: 2",
+        "assert 2 == 0",
+        "RuntimeError: cudaErrorMemoryAllocation",
+    ],
+)
+def test_raising_with_its_cause(said: str) -> None:
+    """A test that fails and names the error is right, however it does."""
+    assert kinds(Trial("failed", CALLS[:2], said)) == []
+
+
+@pytest.mark.parametrize("said", ["", "KeyError: 2", "RuntimeError: something failed", "error 20", "CUDAError"])
+def test_raising_without_its_cause(said: str) -> None:
+    """A test that fails and does not name the error has hidden it."""
+    assert kinds(Trial("failed", CALLS[:2], said)) == ["no-cause"]
+
+
+def test_failing_anyway() -> None:
+    """Of a test that fails in the clean run nothing is said."""
+    assert kinds(Trial("failed", CALLS[:2], "x"), clean=Trial("failed", CALLS, "x")) == []
+
+
+def test_swallowing() -> None:
+    """A test that passes with the calls of the clean run has swallowed the error."""
+    assert kinds(Trial("passed", CALLS)) == ["swallowed"]
+
+
+@pytest.mark.parametrize(
+    ("faulted", "fault"),
+    [
+        pytest.param(Trial("passed", (*CALLS[:2], *CALLS[1:])), ALLOCATE, id="retry"),
+        pytest.param(Trial("passed", (*CALLS[:2], "cuMemAllocHost_v2")), ALLOCATE, id="another way"),
+        pytest.param(Trial("passed", CALLS[:2]), ALLOCATE, id="without it"),
+        pytest.param(Trial("passed", CALLS, "warning: out of memory"), ALLOCATE, id="warning"),
+        pytest.param(Trial("passed", CALLS[:1]), ALLOCATE, id="never called"),
+        pytest.param(Trial("passed", CALLS), FREE, id="a free that fails"),
+        pytest.param(Trial("skipped", CALLS), ALLOCATE, id="skip"),
+    ],
+)
+def test_going_on_rightly(faulted: Trial, fault: Fault) -> None:
+    """A test may pass where something has noticed the error."""
+    assert kinds(faulted, fault) == []
+
+
+def test_leaks() -> None:
+    """What a clean run frees and this one does not is a leak; what both leave is none."""
+    some = {"stream": (2, 0), "device memory": (3, 300)}
+    clean = Trial("passed", CALLS, alive={"stream": (2, 0), "device memory": (1, 100)})
+    (found,) = judge(clean, Trial("failed", CALLS[:2], "cuMemAlloc", alive=some), ALLOCATE)
+    assert found.kind == "leak"
+    assert found.detail.endswith(": 2 device memory (200 bytes)")
+    assert kinds(Trial("failed", CALLS[:2], "cuMemAlloc", alive=clean.alive), clean=clean) == []
+    assert kinds(Trial("failed", CALLS[:2], "cuMemAlloc", alive={}), clean=clean) == []
+    lost = ALLOCATE._replace(way=LOST)
+    assert kinds(Trial("failed", CALLS[:2], "cuMemAlloc", alive=some), lost, clean) == []
+
+
+def test_leak_of_a_free_that_fails() -> None:
+    """What the failed call was to free stays and is no leak; anything more is."""
+    assert kinds(Trial("failed", CALLS, "cuMemFree", alive={"device memory": (1, 4)}), FREE) == []
+    assert kinds(Trial("failed", CALLS, "cuMemFree", alive={"device memory": (2, 8)}), FREE) == ["leak"]
+    assert kinds(Trial("failed", CALLS, "cuMemFree", alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
+
+
+def test_worse_things() -> None:
+    """A hang and a crash are all that is said; a broken rule and a later failure are said beside others."""
+    assert kinds(Trial(hung=True, end="was stopped")) == ["hang"]
+    assert kinds(Trial("passed", CALLS, end="was killed by SIGSEGV")) == ["crash"]
+    assert kinds(Trial()) == ["crash"]
+    broken = Trial("passed", CALLS, violations=("a", "b"), later="boom")
+    assert kinds(broken) == ["violation", "later", "swallowed"]
+    assert kinds(broken, clean=Trial("passed", CALLS, violations=("a", "b"))) == ["later", "swallowed"]
+    assert kinds(broken, clean=Trial("passed", CALLS, later="too")) == ["violation", "swallowed"]
+    assert judge(Trial("passed", CALLS, violations=("a",)), broken, ALLOCATE)[0].detail == "b"
+
+
+def test_finding_as_a_line() -> None:
+    """A finding names kind, call, number, code and place."""
+    (found,) = judge(CLEAN, Trial("passed", CALLS), ALLOCATE)
+    assert str(found) == (
+        "swallowed: cuMemAlloc_v2 (call 2) failed with CUDA_ERROR_OUT_OF_MEMORY, called at own.py:3 in make: "
+        "the test passed, and made the same calls as if this one had succeeded"
+    )
+    assert "and the device stayed lost, called at" in str(judge(CLEAN, CLEAN, ALLOCATE._replace(way=LOST))[0])
+    assert (str(ALLOCATE), str(ALLOCATE._replace(way=LOST))) == ("2:2", "2:46:device")
+
+
+def test_site() -> None:
+    """The place of a call is the innermost line of the project itself."""
+    stack = ["/p/.venv/site-packages/cuda/a.py:1 in x", "/p/src/own.py:3 in make", "/p/tests/t.py:9 in test"]
+    assert site_of(stack, "/p") == "src/own.py:3 in make"
+    assert site_of(stack, "/elsewhere/") == stack[0]
+    assert site_of([], "/p") == ""
+
+
+@given(calls, ways, st.integers(0, 20))
+def test_plan(some: list[Call], how: list[Way], budget: int) -> None:
+    """Each call fails once in each way; a budget takes the first ones, of each function and place before more."""
+    everything, left = plan(some, how)
+    assert left == 0
+    assert len(set(everything)) == len(everything) == len(some) * len(how)
+    assert all(some[fault.number - 1] == fault.call for fault in everything)
+    first = {(fault.call, fault.way) for fault in everything[: len(set(some)) * len(how)]}
+    assert first == {(call, way) for call in some for way in how}
+    chosen, left = plan(some, how, budget=budget)
+    assert chosen == everything[: budget or None]
+    assert left == len(everything) - len(chosen)
+
+
+def test_plan_of_functions() -> None:
+    """A user may name functions, with or without the number of their form."""
+    some = [Call("cuMemAlloc_v2"), Call("cuMemFree_v2"), Call("cuInit")]
+    assert [fault.number for fault in plan(some, [MEMORY], functions=["cuMemAlloc", "cuInit"])[0]] == [1, 3]
+    assert [fault.number for fault in plan(some, [MEMORY], functions=["cuMemFree_v2"])[0]] == [2]
+
+
+def test_order_of_the_plan() -> None:
+    """The first call of a place comes first, then the last, then the others; the likeliest code first."""
+    some = [Call("cuMemAlloc_v2", "a")] * 4 + [Call("cuInit", "a")]
+    chosen = plan(some, [MEMORY, LOST])[0]
+    assert [str(fault) for fault in chosen[:6]] == ["1:2", "5:2", "1:46:device", "5:46:device", "4:2", "4:46:device"]
+
+
+@given(findings)
+def test_merging(some: list[Finding]) -> None:
+    """Equal findings of one place are one; the worst are first, and none is lost."""
+    found = merged(some)
+    assert sum(count for _, count in found) == len(some)
+    assert len({one.key for one, _ in found}) == len(found)
+    order = [list(KINDS).index(one.kind) for one, _ in found]
+    assert order == sorted(order)
+
+
+@given(findings, findings)
+def test_baseline(some: list[Finding], others: list[Finding]) -> None:
+    """What a baseline was made from is known to it, and all of it is there; it says which of its lines can go."""
+    lines = read_baseline("# of today\n\n" + "\n".join(baseline_lines(some)))
+    assert new_findings(some, lines) == []
+    assert gone(some, lines) == []
+    assert new_findings(some, []) == merged(some)
+    assert gone([], lines) == lines
+    kept = len(lines) - len(gone(others, lines))
+    assert len(new_findings(others, lines)) == len(merged(others)) - kept
+
+
+def test_baseline_without_line_numbers() -> None:
+    """A change above a place does not make its finding new."""
+    (one,) = judge(CLEAN, CLEAN, ALLOCATE)
+    (moved,) = judge(CLEAN, CLEAN, ALLOCATE._replace(call=Call("cuMemAlloc_v2", "own.py:30 in make")))
+    assert baseline_lines([one]) == ["swallowed cuMemAlloc_v2 own.py in make"]
+    assert new_findings([moved], baseline_lines([one])) == []
+    assert len(new_findings([one, moved], baseline_lines([one]))) == 1
+
+
+@pytest.mark.parametrize("line", ["nonsense cuInit", "leak"])
+def test_wrong_baseline(line: str) -> None:
+    """A line that is no finding is named."""
+    with pytest.raises(ValueError, match=rf"^line 2 is '{line}'; expected KIND FUNCTION PLACE"):
+        read_baseline(f"# comment\n{line}")
+
+
+def test_reading_a_run() -> None:
+    """A process writes its run as JSON."""
+    written = {
+        "outcome": "passed", "calls": ["cuInit"], "messages": "", "alive": {"stream": [1, 0]}, "violations": ["a"]
+    }  # fmt: skip
+    assert Trial.from_json(written) == Trial("passed", ("cuInit",), alive={"stream": (1, 0)}, violations=("a",))
