@@ -187,3 +187,21 @@ ok({free})
 assert driver.alive() == before
 """
     )
+
+
+def test_memory_that_dies_with_its_context(check) -> None:
+    """What nobody freed before its context died is still told, but for variables of modules."""
+    check(
+        START
+        + """
+start()
+module = c_void_p()
+ok(cuda.cuModuleLoadData(byref(module), small_ptx()))
+allocate(64), ok(cuda.cuMemFree_v2(allocate(32)))
+ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
+assert driver.alive() == {
+    "allocation that only the end of its context freed": (1, 64),
+    "module that only the end of its context unloaded": (1, 0),
+}
+"""
+    )

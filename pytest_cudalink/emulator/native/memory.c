@@ -20,6 +20,7 @@ static struct {
   size_t count, room;
   uint64_t last_id;
   size_t used[DEVICES_MAX];
+  size_t orphans, orphans_size; /* blocks that died with their context, because nobody freed them */
 } memory;
 
 static pthread_rwlock_t lock = SHARED_LOCK; /* of the table: whoever copies holds it until the copy is done */
@@ -122,6 +123,14 @@ size_t cl_blocks_alive(Origin origin, size_t *bytes) {
   return count;
 }
 
+size_t cl_blocks_orphaned(size_t *bytes) {
+  pthread_rwlock_rdlock(&lock);
+  size_t count = memory.orphans;
+  *bytes = memory.orphans_size;
+  pthread_rwlock_unlock(&lock);
+  return count;
+}
+
 static void free_memory(const Block *block) {
   free(block->advice);
   if (block->on_heap) free((void *)block->start);
@@ -144,6 +153,10 @@ static void free_of_context(const Context *context) {
     if (memory.list[at].context == context) {
       Block taken = take_out(at);
       free_memory(&taken);
+      if (taken.origin != FROM_MODULE) {
+        memory.orphans++;
+        memory.orphans_size += taken.size;
+      }
       if (taken.counted) memory.used[taken.device] -= taken.size;
     }
   pthread_rwlock_unlock(&lock);

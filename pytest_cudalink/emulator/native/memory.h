@@ -68,6 +68,8 @@ void cl_block_free(const Block *block);
 
 /* How many blocks of an origin are not freed; adds up their sizes. */
 size_t cl_blocks_alive(Origin origin, size_t *bytes);
+/* How many blocks were not freed before their context died, without variables of modules; adds up their sizes. */
+size_t cl_blocks_orphaned(size_t *bytes);
 
 /* Makes a block: its size, origin and place are given, its memory is found. `whole_pages`: not from malloc. */
 CUresult cl_block_make(Block *block, bool whole_pages);

@@ -18,6 +18,7 @@
 
 pthread_mutex_t cl_modules_lock = PTHREAD_MUTEX_INITIALIZER;
 static Module *modules; /* modules and libraries, under the lock */
+static size_t orphans;  /* modules that died with their context, under the lock */
 
 Module *cl_find_module(const void *handle, uint32_t magic) {
   for (Module *module = modules; module; module = module->next)
@@ -79,6 +80,7 @@ static void free_modules_of(const Context *context) {
     if (module->context == context) {
       *link = module->next;
       free_module(module);
+      orphans++;
     } else link = &module->next;
   pthread_mutex_unlock(&cl_modules_lock);
 }
@@ -317,6 +319,13 @@ size_t cl_modules_alive(uint32_t magic) {
   size_t count = 0;
   pthread_mutex_lock(&cl_modules_lock);
   for (const Module *module = modules; module; module = module->next) count += module->magic == magic;
+  pthread_mutex_unlock(&cl_modules_lock);
+  return count;
+}
+
+size_t cl_modules_orphaned(void) {
+  pthread_mutex_lock(&cl_modules_lock);
+  size_t count = orphans;
   pthread_mutex_unlock(&cl_modules_lock);
   return count;
 }

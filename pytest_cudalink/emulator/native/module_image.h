@@ -87,6 +87,8 @@ CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, uns
 CUresult cl_unload(void *handle, uint32_t magic);
 /* How many are loaded. */
 size_t cl_modules_alive(uint32_t magic);
+/* How many modules were not unloaded before their context died. */
+size_t cl_modules_orphaned(void);
 /* Returns what a use of a library answers, with its image in the event where it is that of loading it. */
 CUresult cl_answer_of(const Module *library, CUresult result);
 
