@@ -11,7 +11,7 @@ from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
 from ..tables import read_table
 from ..versions import CudaVersion
 
-__all__ = ["Fault", "code_of", "name_of", "parse", "presets", "symbol_of", "text_of"]
+__all__ = ["Fault", "code_of", "name_of", "parse", "presets", "symbol_of", "text_of", "words_of"]
 
 _FORM = "FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a preset"
 _LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds
@@ -66,6 +66,11 @@ def _codes() -> dict[str, int]:
 def name_of(code: int) -> str:
     """Return the name of a CUresult in cuda.h; ``"unknown CUresult"`` for another number."""
     return next((name for name, number in _codes().items() if number == code), "unknown CUresult")
+
+
+def words_of(code: int) -> str:
+    """Return how cuGetErrorString says a CUresult: ``"out of memory"``."""
+    return next((row[2] for row in read_table("emulator/errors.toml")["errors"] if row[0] == code), "unknown error")
 
 
 def code_of(code: int | str) -> int:

@@ -38,6 +38,8 @@ KINDS: Final = {
 }
 #: Parts of the names of functions that free or destroy. What such a call was to free stays, whoever is told of it.
 _RELEASES: Final = re.compile(r"Free|Destroy|Unload|Release|Unmap|Unregister|Unbind|Close|Reset|Pop|Detach")
+#: Lines of a stack that tell two places apart.
+_SITE_LINES: Final = 3
 #: Words before a number that make an error code of it.
 _CODE: Final = (
     r"(?:\b|cuda|driver)(?:error|code|status|result|returned|answered|failed|assert)"
@@ -114,7 +116,9 @@ class Trial:
     calls : tuple of str
         The functions that it called, in their order.
     messages : str
-        What it raised, with the chains of the exceptions, what it warned of and what it wrote to stderr.
+        What it raised, with the chains of the exceptions.
+    notices : str
+        What it warned of, and wrote.
     alive : mapping
         How many objects were alive when it was over, and their bytes, by kind.
     violations : tuple of str
@@ -130,6 +134,7 @@ class Trial:
     outcome: str = ""
     calls: tuple[str, ...] = ()
     messages: str = ""
+    notices: str = ""
     alive: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     violations: tuple[str, ...] = ()
     end: str = ""
@@ -143,6 +148,7 @@ class Trial:
             outcome=str(given["outcome"]),
             calls=tuple(given["calls"]),
             messages=str(given["messages"]),
+            notices=str(given["notices"]),
             alive={kind: (count, size) for kind, (count, size) in given["alive"].items()},
             violations=tuple(given["violations"]),
             later=str(given.get("later", "")),
@@ -185,23 +191,18 @@ class Finding:
 
 
 def site_of(stack: Sequence[str], root: str) -> str:
-    """Return the place of a call that its reader can change.
+    """Return the place of a call: its innermost lines, because a helper that makes every call tells nothing alone.
 
     Parameters
     ----------
     stack : sequence of str
         Lines of Python, innermost first, or native frames.
     root : str
-        The project's folder.
-
-    Returns
-    -------
-    str
-        The innermost line of the project's own files, relative to it; without one the innermost line.
+        The project's folder, to which its files are relative; those of installed packages are to theirs.
     """
     prefix = root.rstrip("/") + "/"
-    own = (line for line in stack if line.startswith(prefix) and "/site-packages/" not in line)
-    return next(own, stack[0] if stack else "").removeprefix(prefix)
+    lines = (line.rpartition("/site-packages/")[2].removeprefix(prefix) for line in stack[:_SITE_LINES])
+    return " < ".join(lines)
 
 
 def plan(
@@ -281,13 +282,13 @@ def _verdicts_of_end(clean: Trial, faulted: Trial, fault: Fault) -> Iterator[tup
     if faulted.later and not clean.later:
         yield "later", f"the same test fails in this process afterwards, although no call of it does: {faulted.later}"
     if left := _left(clean, faulted, fault):
-        yield "leak", f"after the test are alive that a clean run frees: {left}"
+        yield "leak", f"a clean run frees what this one left: {left}"
     if len(faulted.calls) < fault.number or _names(faulted.messages, fault):
         return  # the call was never made, or somebody was told of the error
     if faulted.outcome == "failed" and clean.outcome != "failed":
         said = faulted.messages.strip().splitlines()
         yield "no-cause", f"the test failed without naming the error: {said[0] if said else 'it said nothing'}"
-    elif faulted.outcome == "passed" and not _RELEASES.search(fault.call.function) and _goes_on(clean, faulted, fault):
+    elif faulted.outcome == "passed" and _goes_on(clean, faulted, fault) and not _names(faulted.notices, fault):
         yield "swallowed", "the test passed, and made the same calls as if this one had succeeded"
 
 
@@ -309,7 +310,12 @@ def _left(clean: Trial, faulted: Trial, fault: Fault) -> str:
 
 
 def _goes_on(clean: Trial, faulted: Trial, fault: Fault) -> bool:
-    """Whether the calls after the failed one are those of the clean run: no retry, no other way, no clean-up."""
+    """Whether the calls after the failed one are those of the clean run: no retry, no other way, no clean-up.
+
+    After a release that failed there is nothing else to do.
+    """
+    if _RELEASES.search(fault.call.function):
+        return False
     return faulted.calls[fault.number - 1 :] == clean.calls[fault.number - 1 :]
 
 

@@ -87,7 +87,7 @@ def test_swallowing() -> None:
         pytest.param(Trial("passed", (*CALLS[:2], *CALLS[1:])), ALLOCATE, id="retry"),
         pytest.param(Trial("passed", (*CALLS[:2], "cuMemAllocHost_v2")), ALLOCATE, id="another way"),
         pytest.param(Trial("passed", CALLS[:2]), ALLOCATE, id="without it"),
-        pytest.param(Trial("passed", CALLS, "warning: out of memory"), ALLOCATE, id="warning"),
+        pytest.param(Trial("passed", CALLS, notices="warning: out of memory"), ALLOCATE, id="warning"),
         pytest.param(Trial("passed", CALLS[:1]), ALLOCATE, id="never called"),
         pytest.param(Trial("passed", CALLS), FREE, id="a free that fails"),
         pytest.param(Trial("skipped", CALLS), ALLOCATE, id="skip"),
@@ -142,10 +142,10 @@ def test_finding_as_a_line() -> None:
 
 
 def test_site() -> None:
-    """The place of a call is the innermost line of the project itself."""
-    stack = ["/p/.venv/site-packages/cuda/a.py:1 in x", "/p/src/own.py:3 in make", "/p/tests/t.py:9 in test"]
-    assert site_of(stack, "/p") == "src/own.py:3 in make"
-    assert site_of(stack, "/elsewhere/") == stack[0]
+    """The place of a call is its innermost lines, each in short."""
+    stack = ["/p/.venv/site-packages/cuda/a.py:1 in x", "/p/own.py:3 in make", "/p/t.py:9 in test", "/p/t.py:1 in f"]
+    assert site_of(stack, "/p") == "cuda/a.py:1 in x < own.py:3 in make < t.py:9 in test"
+    assert site_of(stack[1:2], "/elsewhere/") == "/p/own.py:3 in make"
     assert site_of([], "/p") == ""
 
 
@@ -218,6 +218,6 @@ def test_wrong_baseline(line: str) -> None:
 def test_reading_a_run() -> None:
     """A process writes its run as JSON."""
     written = {
-        "outcome": "passed", "calls": ["cuInit"], "messages": "", "alive": {"stream": [1, 0]}, "violations": ["a"]
+        "outcome": "passed", "calls": ["cuInit"], "messages": "", "notices": "", "alive": {"stream": [1, 0]}, "violations": ["a"]
     }  # fmt: skip
     assert Trial.from_json(written) == Trial("passed", ("cuInit",), alive={"stream": (1, 0)}, violations=("a",))
