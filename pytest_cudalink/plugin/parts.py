@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from .conditions.backends import Backends
     from .conditions.faults import RunFaults
     from .isolation.parent import Isolation
+    from .isolation.sweep import FaultSweep
     from .items.runtest import MarkedTests
     from .records.ledger import Ledger
     from .records.record_file import RecordFile
@@ -33,6 +34,7 @@ __all__ = [
     "DESCENDANTS",
     "EVENT_FILE",
     "FAULTS",
+    "FAULT_SWEEP",
     "HAND_OVER",
     "ISOLATION",
     "JITLINK_CONTRACT",
@@ -77,6 +79,7 @@ CURRENT_TEST: Final[Key[CurrentTest]] = Key("current-test", "run:CurrentTest")
 DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "watch.descendants:Descendants")
 EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.event_file:EventFile")
 FAULTS: Final[Key[RunFaults]] = Key("faults", "conditions.faults:RunFaults")
+FAULT_SWEEP: Final[Key[FaultSweep]] = Key("fault-sweep", "isolation.sweep:FaultSweep")
 HAND_OVER: Final[Key[HandOver]] = Key("xdist", "session.xdist:HandOver")
 ISOLATION: Final[Key[Isolation]] = Key("isolation", "isolation.parent:Isolation")
 JITLINK_CONTRACT: Final[Key[JitLinkContractCheck]] = Key(

@@ -81,6 +81,31 @@ def _faults_fault(value: str) -> str | None:
     return None
 
 
+def _sweep_fault(value: str) -> str | None:
+    if value in ("", "all"):
+        return None
+    from ..emulator import faults, supported_versions
+    from ..emulator.control import STAYS
+
+    expected = (
+        "expected all, names of driver functions separated by commas, or NUMBER:CODE[:STAYS] as a finding has it; put "
+        "paths of tests before the option, or write --cudalink-fault-sweep=all"
+    )
+    try:
+        if match := re.fullmatch(r"[1-9]\d{0,8}:(\d{1,9})(?::(\w+))?", value, re.ASCII):
+            faults.code_of(int(match[1]))
+            return None if match[2] in (None, *STAYS) else expected
+        for name in value.split(","):
+            faults.symbol_of(name.strip(), supported_versions()[-1])
+    except ValueError as error:
+        return f"{expected}: {error}"
+    return None
+
+
+def _budget_fault(value: str) -> str | None:
+    return None if re.fullmatch(r"\d{1,8}", value, re.ASCII) else "expected a number of runs; 0 sets no limit"
+
+
 def _require_fault(value: str) -> str | None:
     if value in ("auto", "none") or {word.strip() for word in value.split(",")} <= {"driver", "faults", "links"}:
         return None
@@ -146,6 +171,8 @@ class Option:
         Environment variable; empty for a setting without one.
     inherited : bool
         Whether its environment variable also counts for a pytest that a test starts.
+    bare : str
+        What the option means without a value; empty for an option that needs a value.
     """
 
     # no NamedTuple: every start of pytest would pay for what is generated
@@ -163,9 +190,11 @@ class Option:
         flag: str | None = None,
         env: str | None = None,
         inherited: bool = True,
+        bare: str = "",
     ) -> None:
         self.name, self.help, self.default, self.choices = name, help, default, choices
         self.metavar, self.fault, self.parts, self.inherited = metavar, fault, parts or {}, inherited
+        self.bare = bare
         self.ini = f"cudalink_{key or name}"
         self.flag = f"--cudalink-{name.replace('_', '-')}" if flag is None else flag
         self.env = self.ini.upper() if env is None else env
@@ -220,6 +249,32 @@ OPTIONS: Final = (
         "preset, separated by semicolons",
         metavar="FAULTS",
         fault=_faults_fault,
+    ),
+    Option(
+        "fault_sweep",
+        "run each test again for each call of an emulated driver that it makes, and let that call fail: all, "
+        "some FUNCTIONS, separated by commas, or NUMBER:CODE[:STAYS] to repeat a finding; fail the run for crashes, "
+        "hangs, leaks, broken rules and errors that nobody notices",
+        metavar="FUNCTIONS",
+        fault=_sweep_fault,
+        bare="all",
+        inherited=False,
+    ),
+    Option(
+        "fault_budget",
+        "limit the runs of a fault sweep for each test; those that find most come first, and 0 sets no limit",
+        default="0",
+        metavar="RUNS",
+        fault=_budget_fault,
+        inherited=False,
+        flag="",
+    ),
+    Option(
+        "fault_baseline",
+        "fail the run only for findings of a fault sweep that are not in this file, and write it where there is none",
+        metavar="FILE",
+        inherited=False,
+        flag="",
     ),
     Option(
         "checks",
@@ -384,6 +439,9 @@ class Settings:
     require: Setting
     device: Setting
     faults: Setting
+    fault_sweep: Setting
+    fault_budget: Setting
+    fault_baseline: Setting
     lifetime: Setting
     jitlink_contract: Setting
     unsupported: Setting
@@ -440,8 +498,10 @@ def add_options(parser: pytest.Parser) -> None:
         env = f"environment: {option.env}, " if option.env else ""
         default = f"default: {option.default or 'none'}"
         if option.flag:
+            bare = {"nargs": "?", "const": option.bare} if option.bare else {}
             group.addoption(
                 option.flag,
+                **bare,
                 dest=option.ini,
                 action="append" if option.parts else "store",
                 default=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -224,6 +225,8 @@ class Server(Child):
         if (hazard := _fork_hazard(run_of(item.config))) is not None:
             self._reply(refused=hazard)
             return False
+        if request["trial"]:
+            from ...linker import causes  # noqa: F401 (what each copy would import, when its test fails)
         sys.stdout.flush()
         sys.stderr.flush()
         child = os.fork()
@@ -235,17 +238,42 @@ class Server(Child):
             session.items, session.testscollected = [item], 1
             pytest_private.drop_summary(session.config)
             self._open(request["reports"])
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            self._run_copy(item, request["trial"])
             return True
         self._reply(pid=child)
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits decides
+        late = 0
         try:
+            if request["trial"] and not _ends_within(child, request["trial"]["deadline"]):
+                late = request["trial"]["deadline"]
+                os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
         finally:
             signal.signal(signal.SIGINT, before)
         pytest_private.drop_captured(session.config)
-        self._reply(status=status)
+        self._reply(status=status, late=late)
         return False
+
+    def _run_copy(self, item: pytest.Item, asked: dict[str, Any] | None) -> None:
+        """Run the test of this copy, or a run of it in a fault sweep."""
+        driver = run_of(item.config).emulated
+        if asked is None or driver is None:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            return
+        from . import trial
+
+        del asked["deadline"]
+        self._write("trial", trial.perform(item, driver, **asked))
+
+
+def _ends_within(child: int, seconds: int) -> bool:
+    descriptor = os.pidfd_open(child)
+    try:
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        return bool(ended.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
 
 
 def _line(requests: Any) -> str:

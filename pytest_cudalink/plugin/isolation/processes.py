@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain, starmap
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 
+from ...plurals import counted
 from ..records.process_end import ProcessEnd, end_of
 from ..run import Run, Task
 
@@ -160,8 +162,23 @@ class ServerProcess:
                 self.kill()
             raise
 
-    def __call__(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd | None:
+    def __call__(
+        self,
+        item: pytest.Item,
+        nextitem: pytest.Item | None,
+        folder: Path,
+        trial: Mapping[str, Any] | None = None,
+    ) -> ProcessEnd | None:
         """Run one test, which leaves its reports, events and output in a folder.
+
+        Parameters
+        ----------
+        item : pytest.Item
+        nextitem : pytest.Item or None
+            The test after it, with which it shares fixtures; None for a copy.
+        folder : Path
+        trial : mapping, optional
+            Of a run of a fault sweep: the arguments of `trial.perform`, and the ``deadline`` in seconds.
 
         Returns
         -------
@@ -176,6 +193,7 @@ class ServerProcess:
             "next": key(nextitem) if nextitem is not None else None,
             "fork": self._forks,
             "reports": str(folder / "reports"),
+            "trial": trial,
         }
         pid = None
         try:
@@ -192,6 +210,8 @@ class ServerProcess:
             else:
                 self._ends = reply.get("ends", False)
                 end = end_of(os.waitstatus_to_exitcode(reply["status"])) if self._forks else ProcessEnd()
+                if reply.get("late"):
+                    end = ProcessEnd(stopped=f"it did not end within {counted(reply['late'], 'second')}")
         except Stopped as error:
             self._kill(pid)
             end = ProcessEnd(stopped=str(error))

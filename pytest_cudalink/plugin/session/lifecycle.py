@@ -20,6 +20,7 @@ from ..parts import (
     CAUSES,
     DESCENDANTS,
     EVENT_FILE,
+    FAULT_SWEEP,
     FAULTS,
     HAND_OVER,
     ISOLATION,
@@ -224,6 +225,7 @@ def _start_session(run: Run) -> None:
     if adds_up and run.is_controller:
         run.part(LEDGER)
     _start_requirements(run)
+    _start_sweep(run)
     if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
         from ..records.results import add_suite_properties
 
@@ -233,6 +235,19 @@ def _start_session(run: Run) -> None:
 
         run.follow()
         guard.start(run)
+
+
+def _start_sweep(run: Run) -> None:
+    """Sweep the tests of this run, or add up what workers of xdist found."""
+    if not run.settings.fault_sweep.value or run.is_isolated:
+        return
+    if run.emulated is None:
+        msg = (
+            "cudalink: --cudalink-fault-sweep lets calls of an emulated driver fail, and this run has none; add "
+            "--cudalink-driver=13.0, or the version that you test with"
+        )
+        raise pytest.UsageError(msg)
+    run.part(FAULT_SWEEP)
 
 
 def _start_requirements(run: Run) -> None:
@@ -362,7 +377,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     book.totals.add_outside(book.outside.as_json())
     required = run.get(REQUIRED)
-    run.failing = [*book.totals.failing, *(required.unmet if required is not None else ())]
+    sweep = run.get(FAULT_SWEEP)
+    run.failing = [
+        *book.totals.failing,
+        *(required.unmet if required is not None else ()),
+        *(sweep.failing if sweep is not None else ()),
+    ]
     if run.failing and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -378,12 +398,16 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
     return code
 
 
+def _has_part_in_summary(run: Run) -> bool:
+    return run.get(FAULTS) is not None or run.get(FAULT_SWEEP) is not None
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(terminalreporter.config)
     guarded = run.settings.guard_rails.value != "off"
     off = blocked.lines(run.config)
-    if guarded or off or run.get(LEDGER) is not None or run.get(FAULTS) is not None:
+    if guarded or off or run.get(LEDGER) is not None or _has_part_in_summary(run):
         from ..watch import guard
         from . import summary
 

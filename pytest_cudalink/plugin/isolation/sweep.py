@@ -1,0 +1,239 @@
+"""A fault sweep: each test runs again and again in forked processes, and another call of the driver fails each time."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from ...emulator import faults
+from ...plurals import counted
+from ...report import fault_sweep
+from ...report.fault_sweep import Call, Fault, Finding, Trial, Way
+from ..parts import LEDGER
+from . import processes
+
+if TYPE_CHECKING:
+    from ..records.process_end import ProcessEnd
+    from ..run import Run
+
+__all__ = ["FaultSweep"]
+
+#: How each call fails, the likeliest first: no memory, a wrong argument, a device that is lost.
+_WAYS: Final = ((2, "alone"), (1, "alone"), (46, "device"))
+
+
+class FaultSweep:
+    """A plugin object that sweeps each test after it ran, and adds up the findings.
+
+    Parameters
+    ----------
+    run : Run
+        In a controller of xdist, one that only adds up.
+
+    Attributes
+    ----------
+    findings : list of Finding
+    failing : list of str
+        Those that fail the run, each with the command that repeats it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._single, self._functions, self._ways = _read(run.settings.fault_sweep.value)
+        self._budget = int(run.settings.fault_budget.value)
+        self._baseline = run.settings.fault_baseline.value
+        self._known = self._read_baseline()
+        self._paths: list[str] = []
+        self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-sweep-", ignore_cleanup_errors=True)
+        self._server: processes.ServerProcess | None = None
+        self._servers = 0
+        self.findings: list[Finding] = []
+        self.failing: list[str] = []
+        self._tests = self._runs = self._left = 0
+        self._unswept: Counter[str] = Counter()
+
+    def _read_baseline(self) -> list[str] | None:
+        """Return the lines of the baseline; None where there is none yet."""
+        file = Path(self._baseline)
+        if not self._baseline or not file.exists():
+            return None
+        try:
+            return fault_sweep.read_baseline(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            msg = f"cudalink: cudalink_fault_baseline={file} cannot be read: {error}"
+            raise pytest.UsageError(msg) from None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._paths = list(dict.fromkeys(str(item.path) for item in session.items))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Sweep a test after its own run, whose reports are the run's."""
+        done = yield
+        if not (item.session.shouldstop or item.session.shouldfail):
+            self._sweep(item)
+        return done
+
+    # -- the runs
+
+    def _sweep(self, item: pytest.Item) -> None:
+        clean, stacks = self._trial(item, None)
+        if clean is None or clean.outcome != "passed":
+            refusal = self._server.refusal if self._server is not None else ""
+            ended = "" if clean is None else clean.outcome or clean.end
+            self._unswept[refusal if clean is None else f"{ended} in a process of its own"] += 1
+            return
+        root = str(item.config.rootpath)
+        calls = [
+            Call(function, fault_sweep.site_of(stack, root))
+            for function, stack in zip(clean.calls, stacks, strict=True)
+        ]
+        chosen, left = fault_sweep.plan(calls, self._ways, functions=self._functions, budget=self._budget)
+        if self._single:
+            chosen, left = [fault for fault in chosen if fault.number == self._single], 0
+        self._tests += 1
+        self._left += left
+        found: list[Finding] = []
+        for fault in chosen:
+            faulted, _ = self._trial(item, fault)
+            self._runs += 1
+            if faulted is not None:
+                found += fault_sweep.judge(clean, faulted, fault, item.nodeid)
+        self.findings += found
+        if item.config.get_verbosity() > 0:
+            reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
+            if reporter is not None:
+                number = counted(len(fault_sweep.merged(found)), "finding")
+                reporter.ensure_newline()
+                reporter.write_line(f"cudalink: {counted(len(chosen), 'run')} with a fault, {number}: {item.nodeid}")
+
+    def _trial(self, item: pytest.Item, fault: Fault | None) -> tuple[Trial | None, list[list[str]]]:
+        """Run a test once in a process of its own; return the run, None where there is no such process, and stacks."""
+        request = {
+            "number": fault.number if fault is not None else 0,
+            "code": fault.way.code if fault is not None else 0,
+            "stays": fault.way.stays if fault is not None else "alone",
+            "deadline": int(self._run.settings.sticky_deadline.value),
+        }
+        with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
+            server = self._asked()
+            end = None if server.refusal else server(item, None, Path(folder), request)
+            return (None, []) if end is None else _read_trial(Path(folder) / "reports", end)
+
+    def _asked(self) -> processes.ServerProcess:
+        """Return the process that has collected; another one if the last one died."""
+        if self._server is None or not (self._server.alive or self._server.refusal):
+            self._end_server()
+            self._servers += 1
+            folder = Path(self._scratch.name) / f"server-{self._servers}"
+            folder.mkdir()
+            self._server = processes.ServerProcess(self._run, folder, self._paths, forks=True)
+        return self._server
+
+    def _end_server(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        try:
+            return (yield)
+        finally:
+            self._end_server()
+            self._scratch.cleanup()
+
+    # -- what they found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything for the process that adds up."""
+        return {
+            "findings": [
+                [one.kind, [one.fault.number, [*one.fault.call], [*one.fault.way]], one.detail, one.nodeid]
+                for one in self.findings
+            ],
+            "counts": [self._tests, self._runs, self._left],
+            "unswept": dict(self._unswept),
+        }
+
+    def add(self, given: Mapping[str, Any]) -> None:
+        """Add what `as_json` returned in another process."""
+        self.findings += [
+            Finding(kind, Fault(number, Call(*call), Way(*way)), detail, nodeid)
+            for kind, (number, call, way), detail, nodeid in given["findings"]
+        ]
+        tests, runs, left = given["counts"]
+        self._tests += tests
+        self._runs += runs
+        self._left += left
+        self._unswept.update(given["unswept"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Fail the run for each finding that the baseline does not know; write a baseline where there is none."""
+        if self._run.is_worker:
+            return
+        self._run.part(LEDGER)  # the run looks there for what fails it
+        if self._baseline and self._known is None:
+            lines = fault_sweep.baseline_lines(self.findings)
+            head = "# Known findings of --cudalink-fault-sweep: KIND FUNCTION PLACE. Remove what is mended.\n"
+            Path(self._baseline).write_text(head + "".join(f"{line}\n" for line in lines), encoding="utf-8")
+            self._known = lines
+        for finding, number in fault_sweep.new_findings(self.findings, self._known or ()):
+            more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
+            self.failing.append(f"{finding}{more}\n  repeat: {self._command(finding)}")
+
+    def _command(self, finding: Finding) -> str:
+        driver = self._run.settings.driver.value
+        return f"pytest '{finding.nodeid}' --cudalink-driver={driver} --cudalink-fault-sweep={finding.fault}"
+
+    def lines(self) -> list[str]:
+        """Return the lines of the summary."""
+        known = self._known or []
+        found = [
+            f"fault sweep: {counted(self._runs, 'run')} of {counted(self._tests, 'test')}, "
+            f"{counted(len(fault_sweep.merged(self.findings)), 'finding')}"
+            + (f", {counted(len(known), 'line')} in {self._baseline}" if self._baseline else "")
+        ]
+        if self._left:
+            found.append(
+                f"cudalink_fault_budget={self._budget} left out {counted(self._left, 'run')}; raise it to fail more "
+                "calls"
+            )
+        found += [f"{counted(number, 'test')} not swept: {why}" for why, number in self._unswept.items()]
+        for line in fault_sweep.gone(self.findings, known):
+            found.append(f"not found any more in these tests, and can leave {self._baseline}: {line}")
+        return [*found, *self.failing]
+
+
+def _read(value: str) -> tuple[int, list[str], list[Way]]:
+    """Read the option: the number of the only call, 0 for all; the functions, none for all; the ways to fail."""
+    first, *rest = value.split(":")
+    if first.isdigit():
+        return int(first), [], [_way(int(rest[0]), rest[1] if len(rest) > 1 else "alone")]
+    functions = [] if value == "all" else [name.strip() for name in value.split(",")]
+    return 0, functions, [_way(code, stays) for code, stays in _WAYS]
+
+
+def _way(code: int, stays: str) -> Way:
+    return Way(code, faults.name_of(code), faults.words_of(code), stays)
+
+
+def _read_trial(file: Path, end: ProcessEnd) -> tuple[Trial, list[list[str]]]:
+    """Return what a process has written of its run, and how it ended."""
+    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+        try:
+            given = json.loads(line).get("trial")
+        except ValueError:
+            break
+        if given is not None:
+            trial = Trial.from_json(given)
+            died = "" if end.exitcode is not None and not end.stopped else str(end)
+            return (trial if not died else Trial(end=died, hung=bool(end.stopped))), given["stacks"]
+    return Trial(end=str(end), hung=bool(end.stopped)), []

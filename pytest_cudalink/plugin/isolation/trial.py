@@ -1,0 +1,110 @@
+"""One run of a fault sweep, in the process that was forked for it: what its test called, raised, broke and left."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import warnings
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from ...emulator.control import DriverControl
+    from ...violations import Violation
+
+__all__ = ["perform"]
+
+#: CUresults that stay in the contexts of a process, whose next test has to fail.
+_STAYING: Final = range(700, 720)
+
+
+def perform(item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str) -> dict[str, Any]:
+    """Run a test while one of its calls fails, and then once more with none; return what `Trial.from_json` reads.
+
+    Parameters
+    ----------
+    item : pytest.Item
+    driver : DriverControl
+    number : int
+        Of the call; 0 lets all of them pass, and adds their stacks.
+    code : int
+    stays : str
+        One of `control.STAYS`.
+    """
+    driver.start_sweep(number, code, stays)
+    try:
+        witness = _watched(item)
+    finally:
+        driver.end_sweep()
+    for name in ("last_exc", "last_value", "last_traceback", "last_type"):
+        vars(sys).pop(name, None)  # pytest keeps the failure, whose frames keep the objects of the test alive
+    gc.collect()
+    calls = driver.swept_calls()
+    found = {
+        "outcome": witness.outcome,
+        "calls": [call.function for call in calls],
+        "messages": "\n".join(witness.messages),
+        "notices": "\n".join(witness.notices),
+        "violations": witness.violations,
+        "alive": driver.alive(),
+        "stacks": [] if number else [call.stack for call in calls],
+    }
+    if stays != "device" and code not in _STAYING:
+        again = _watched(item)
+        found["later"] = (again.messages or ["it failed"])[0] if again.outcome == "failed" else ""
+    return found
+
+
+def _watched(item: pytest.Item) -> _Witness:
+    """Run a test; return who watched it."""
+    witness = _Witness()
+    item.config.pluginmanager.register(witness)
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    item.config.pluginmanager.unregister(witness)
+    return witness
+
+
+class _Witness:
+    """A plugin object that notes what a test raised, what it warned of and wrote, and which rules it broke."""
+
+    def __init__(self) -> None:
+        self.outcome = "passed"
+        self.messages: list[str] = []
+        self.notices: list[str] = []
+        self.violations: list[str] = []
+
+    # outside of pytest's own, which turns the failures of tests that are expected to fail into skips
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, Any]:
+        report = yield
+        if call.excinfo is not None:
+            if report.failed:
+                self.outcome = "failed"
+            elif report.skipped and self.outcome == "passed":
+                self.outcome = "skipped"
+            self.messages += _chain(call.excinfo.value)
+        self.notices += [text for title, text in report.sections if title.startswith("Captured")]
+        return report
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
+        self.notices.append(str(warning_message.message))
+
+    def pytest_cudalink_violation(self, violation: Violation) -> None:
+        # no numbers of objects: they differ between runs
+        self.violations.append(f"{violation.rule}, noticed by {violation.call}: {violation.what}")
+
+
+def _chain(error: BaseException) -> Iterator[str]:
+    """Yield an exception and those before it, as a traceback shows them."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop(0)
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield f"{type(one).__name__}: {one}"
+        waiting += [one.__cause__, None if one.__suppress_context__ else one.__context__]
+        waiting += getattr(one, "exceptions", ())

@@ -1,0 +1,165 @@
+"""A fault sweep of a run: each call of each test fails in turn, and what is wrong then fails the run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.report import read
+
+ROOT = Path(__file__).parent.parent.parent
+HEAD = f"""
+import sys
+import pytest
+sys.path.insert(0, {str(ROOT)!r})
+from tests.planted import error_paths as planted
+
+@pytest.fixture
+def context():
+    with planted.current_context():
+        yield
+"""
+FINDING = re.compile(
+    r"^(?P<kind>\S+): (?P<function>\w+) \(call \d+\).*\n  repeat: pytest '\S+\[(?P<name>\w+)\]'.*=(?P<fault>\S+)$",
+    re.MULTILINE,
+)
+
+
+@pytest.fixture
+def sweep(pytester: pytest.Pytester, run_pytest, toolkit):
+    """Sweep some functions of the library on an emulated driver."""
+
+    def go(twins: str, names: tuple[str, ...], *arguments: str) -> pytest.RunResult:
+        pytester.makepyfile(
+            test_it=f"{HEAD}\n@pytest.mark.parametrize('name', {names})\n"
+            f"def test(context, name): planted.{twins}[name]()\n"
+        )
+        return run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", *arguments)
+
+    return go
+
+
+def findings(result: pytest.RunResult) -> list[dict[str, str]]:
+    return [match.groupdict() for match in FINDING.finditer(str(result.stdout))]
+
+
+def test_finding_and_repeating_it(sweep) -> None:
+    """A finding names call, code and place, and the command that finds it alone; the test itself has passed."""
+    result = sweep("BROKEN", ("two_buffers",))
+    assert result.ret == 1
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 24 runs of 1 test, 2 findings",
+            (
+                "leak: cuMemAlloc_v2 (call 5) failed with *, called at *error_paths.py:* in call <*: "
+                "a clean run frees what this one left: 1 allocation that only the end of its context freed (64 bytes)*"
+            ),
+            "  repeat: pytest 'test_it.py::test[[]two_buffers[]]' --cudalink-driver=13.0 --cudalink-fault-sweep=5:2",
+        ]
+    )
+    again = sweep("BROKEN", ("two_buffers",), "--cudalink-fault-sweep=5:2")
+    again.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 1 finding"])
+    assert findings(again) == findings(result)[:1]
+
+
+def test_sound_test(sweep) -> None:
+    """The mended twin has no finding, and the run passes."""
+    result = sweep("MENDED", ("two_buffers",))
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["fault sweep: 24 runs of 1 test, 0 findings"])
+
+
+def test_functions_and_budget(sweep) -> None:
+    """A user may choose the functions, and limit the runs of a test; the summary says how many are left out."""
+    options = ("--cudalink-fault-sweep=cuMemAlloc,cuMemFree", "-ocudalink_fault_budget=5")
+    result = sweep("BROKEN", ("two_buffers",), *options)
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 5 runs of 1 test, 2 findings",
+            "cudalink_fault_budget=5 left out 7 runs; raise it to fail more calls",
+        ]
+    )
+
+
+def test_baseline(sweep, pytester: pytest.Pytester) -> None:
+    """A baseline is written once; its findings pass from then on, others fail, and what is gone is named."""
+    option = "-ocudalink_fault_baseline=known.txt"
+    functions = "--cudalink-fault-sweep=cuMemAlloc,cuCtxSynchronize"
+    result = sweep("BROKEN", ("two_buffers",), option, functions)
+    assert (result.ret, findings(result)) == (0, [])
+    (line,) = pytester.path.joinpath("known.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert re.match(r"leak cuMemAlloc_v2 \S+error_paths.py in call < ", line)
+    assert sweep("BROKEN", ("two_buffers",), option, functions).ret == 0
+    other = sweep("BROKEN", ("every_error_is_one",), option, functions)
+    assert other.ret == 1
+    assert [one["kind"] for one in findings(other)] == ["no-cause"]
+    other.stdout.fnmatch_lines([f"not found any more in these tests, and can leave known.txt: {line}"])
+
+
+def test_broken_baseline(sweep, pytester: pytest.Pytester) -> None:
+    """A baseline that cannot be read ends the run at once, and names the line."""
+    pytester.path.joinpath("known.txt").write_text("nonsense", encoding="utf-8")
+    result = sweep("MENDED", ("two_buffers",), "-ocudalink_fault_baseline=known.txt")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*cudalink_fault_baseline=known.txt cannot be read: line 1 is *nonsense*"])
+
+
+def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest) -> None:
+    """A run without an emulated driver says what is missing."""
+    pytester.makepyfile("def test(): pass")
+    result = run_pytest("--cudalink-fault-sweep", "--cudalink-driver=absent")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--cudalink-fault-sweep lets calls of an emulated driver fail*--cudalink-driver=*"])
+
+
+def test_tests_that_are_not_swept(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """What fails or skips by itself is not swept, and is counted."""
+    pytester.makepyfile("import pytest\ndef test_fails(): assert 0\ndef test_skips(): pytest.skip('why')")
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep")
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 0 runs of 0 tests, 0 findings",
+            "1 test not swept: failed in a process of its own",
+            "1 test not swept: skipped in a process of its own",
+        ]
+    )
+
+
+def test_record(sweep, pytester: pytest.Pytester) -> None:
+    """The record of the run has its findings."""
+    sweep("BROKEN", ("every_error_is_one",), "--cudalink-fault-sweep=cuCtxSynchronize", "--cudalink-report=run.jsonl")
+    (failing,) = read(pytester.path / "run.jsonl").end.failing
+    assert failing.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_OUT_OF_MEMORY")
+
+
+def test_xdist(sweep) -> None:
+    """Workers sweep their tests; the controller adds up."""
+    names = ("every_error_is_one", "error_from_none")
+    result = sweep("BROKEN", names, "-n2", "-p", "xdist", "--cudalink-fault-sweep=cuCtxSynchronize,cuMemAlloc")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["fault sweep: 6 runs of 2 tests, 2 findings"])
+    assert {one["name"] for one in findings(result)} == set(names)
+
+
+@pytest.mark.slow
+def test_planted_bugs(sweep) -> None:
+    """Each of the twenty planted bugs is found, by a finding of its kind."""
+    from tests.planted.expected import PLANTED
+
+    result = sweep("BROKEN", tuple(PLANTED), "--cudalink-processes=deadline=10")
+    result.assert_outcomes(passed=20)
+    found = {(one["name"], one["kind"]) for one in findings(result)}
+    assert found >= set(PLANTED.items())
+
+
+@pytest.mark.slow
+def test_mended_twins(sweep) -> None:
+    """No mended twin of a planted bug has a finding."""
+    from tests.planted.expected import PLANTED
+
+    result = sweep("MENDED", tuple(PLANTED))
+    result.assert_outcomes(passed=20)
+    assert result.ret == 0
