@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 __all__ = [
     "KINDS",
     "Call",
-    "Fault",
-    "Finding",
-    "Trial",
+    "FailedCall",
+    "SweepFinding",
+    "SweptTrial",
     "Way",
     "baseline_lines",
     "gone",
@@ -85,7 +85,7 @@ class Way(NamedTuple):
         return f"{self.code}" if self.stays == "alone" else f"{self.code}:{self.stays}"
 
 
-class Fault(NamedTuple):
+class FailedCall(NamedTuple):
     """One call that fails in one way.
 
     Attributes
@@ -106,7 +106,7 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Trial:
+class SweptTrial:
     """One run of a test.
 
     Attributes
@@ -142,7 +142,7 @@ class Trial:
     later: str = ""
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Trial:
+    def from_json(cls, given: Mapping[str, Any]) -> SweptTrial:
         """Return what a process has written of itself."""
         return cls(
             outcome=str(given["outcome"]),
@@ -156,14 +156,14 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SweepFinding:
     """What is wrong with the run of a test in which a call failed.
 
     Attributes
     ----------
     kind : str
         One of `KINDS`.
-    fault : Fault
+    fault : FailedCall
     detail : str
         What was seen.
     nodeid : str
@@ -171,7 +171,7 @@ class Finding:
     """
 
     kind: str
-    fault: Fault
+    fault: FailedCall
     detail: str
     nodeid: str = ""
 
@@ -207,7 +207,7 @@ def site_of(stack: Sequence[str], root: str) -> str:
 
 def plan(
     calls: Sequence[Call], ways: Sequence[Way], *, functions: Iterable[str] = (), budget: int = 0
-) -> tuple[list[Fault], int]:
+) -> tuple[list[FailedCall], int]:
     """Choose the runs of a test, those that find most first.
 
     Each function is failed first once from each place that calls it, then at its last call from there, then at every
@@ -226,7 +226,7 @@ def plan(
 
     Returns
     -------
-    list of Fault
+    list of FailedCall
     int
         How many runs the budget leaves out.
     """
@@ -243,7 +243,7 @@ def plan(
         return 0 if number == first[call] else 1 if number == last[call] else 2
 
     ranked = sorted(
-        (rank(number, call), nth, number, Fault(number, call, way))
+        (rank(number, call), nth, number, FailedCall(number, call, way))
         for number, call in numbered
         for nth, way in enumerate(ways)
     )
@@ -251,22 +251,22 @@ def plan(
     return (chosen[:budget], max(0, len(chosen) - budget)) if budget else (chosen, 0)
 
 
-def judge(clean: Trial, faulted: Trial, fault: Fault, nodeid: str = "") -> list[Finding]:
+def judge(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str = "") -> list[SweepFinding]:
     """Return what is wrong with a run in which one call failed; raising is right.
 
     Parameters
     ----------
-    clean : Trial
+    clean : SweptTrial
         The run in which every call had its own answer.
-    faulted : Trial
-    fault : Fault
+    faulted : SweptTrial
+    fault : FailedCall
     nodeid : str
         The test.
     """
-    return [Finding(kind, fault, detail, nodeid) for kind, detail in _verdicts(clean, faulted, fault)]
+    return [SweepFinding(kind, fault, detail, nodeid) for kind, detail in _verdicts(clean, faulted, fault)]
 
 
-def _verdicts(clean: Trial, faulted: Trial, fault: Fault) -> Iterator[tuple[str, str]]:
+def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iterator[tuple[str, str]]:
     if faulted.hung:
         yield "hang", f"the test did not end: its process {faulted.end}"
     elif faulted.end or not faulted.outcome:
@@ -275,7 +275,7 @@ def _verdicts(clean: Trial, faulted: Trial, fault: Fault) -> Iterator[tuple[str,
         yield from _verdicts_of_end(clean, faulted, fault)
 
 
-def _verdicts_of_end(clean: Trial, faulted: Trial, fault: Fault) -> Iterator[tuple[str, str]]:
+def _verdicts_of_end(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iterator[tuple[str, str]]:
     """Judge a run that has come to its end."""
     if new := Counter(faulted.violations) - Counter(clean.violations):
         yield "violation", next(iter(new))
@@ -292,7 +292,7 @@ def _verdicts_of_end(clean: Trial, faulted: Trial, fault: Fault) -> Iterator[tup
         yield "swallowed", "the test passed, and made the same calls as if this one had succeeded"
 
 
-def _left(clean: Trial, faulted: Trial, fault: Fault) -> str:
+def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
     """Return what a run left alive and a clean one did not, in words."""
     if fault.way.stays == "device":  # nothing can be freed any more
         return ""
@@ -309,7 +309,7 @@ def _left(clean: Trial, faulted: Trial, fault: Fault) -> str:
     )
 
 
-def _goes_on(clean: Trial, faulted: Trial, fault: Fault) -> bool:
+def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
     """Whether the calls after the failed one are those of the clean run: no retry, no other way, no clean-up.
 
     After a release that failed there is nothing else to do.
@@ -319,7 +319,7 @@ def _goes_on(clean: Trial, faulted: Trial, fault: Fault) -> bool:
     return faulted.calls[fault.number - 1 :] == clean.calls[fault.number - 1 :]
 
 
-def _names(text: str, fault: Fault) -> bool:
+def _names(text: str, fault: FailedCall) -> bool:
     """Whether a text names the error: the code by its name, in words or by its number, or the function."""
     way = fault.way
     plain = re.sub(r"_v\d+$", "", fault.call.function)
@@ -335,9 +335,9 @@ def _names(text: str, fault: Fault) -> bool:
 # -- many findings
 
 
-def merged(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
+def merged(findings: Iterable[SweepFinding]) -> list[tuple[SweepFinding, int]]:
     """Return one finding for equal ones, with how many there are; the worst kinds first."""
-    first: dict[tuple[str, str, str], Finding] = {}
+    first: dict[tuple[str, str, str], SweepFinding] = {}
     counts: Counter[tuple[str, str, str]] = Counter()
     for one in findings:
         first.setdefault(one.key, one)
@@ -346,13 +346,13 @@ def merged(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
     return [(first[key], counts[key]) for key in sorted(counts, key=lambda key: (order.index(key[0]), key[1:]))]
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: SweepFinding) -> str:
     """Return a finding as a baseline has it: without the number of the line, which other changes move."""
     kind, function, site = finding.key
     return f"{kind} {function} {re.sub(r':[0-9]+ in ', ' in ', site)}".rstrip()
 
 
-def baseline_lines(findings: Iterable[Finding]) -> list[str]:
+def baseline_lines(findings: Iterable[SweepFinding]) -> list[str]:
     """Return the baseline in which these findings are known: a line for each place."""
     return sorted(_line(finding) for finding, _ in merged(findings))
 
@@ -377,7 +377,7 @@ def read_baseline(text: str) -> list[str]:
     return found
 
 
-def new_findings(findings: Iterable[Finding], baseline: Iterable[str]) -> list[tuple[Finding, int]]:
+def new_findings(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> list[tuple[SweepFinding, int]]:
     """Return the merged findings that a baseline does not know; each of its lines knows one place."""
     known = Counter(baseline)
     found = []
@@ -390,7 +390,7 @@ def new_findings(findings: Iterable[Finding], baseline: Iterable[str]) -> list[t
     return found
 
 
-def gone(findings: Iterable[Finding], baseline: Iterable[str]) -> list[str]:
+def gone(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> list[str]:
     """Return the lines of a baseline that no finding has any more, so that it can shrink."""
     now = Counter(" ".join(line.split()) for line in baseline_lines(findings))
     return sorted(chain.from_iterable([line] * number for line, number in (Counter(baseline) - now).items()))

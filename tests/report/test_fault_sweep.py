@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pytest_cudalink.report.fault_sweep import (
     KINDS,
     Call,
-    Fault,
-    Finding,
-    Trial,
+    FailedCall,
+    SweepFinding,
+    SweptTrial,
     Way,
     baseline_lines,
     gone,
@@ -26,9 +26,9 @@ from pytest_cudalink.report.fault_sweep import (
 MEMORY = Way(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
 LOST = Way(46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable", "device")
 CALLS = ("cuInit", "cuMemAlloc_v2", "cuMemsetD8_v2", "cuMemFree_v2")
-CLEAN = Trial("passed", CALLS)
-ALLOCATE = Fault(2, Call("cuMemAlloc_v2", "own.py:3 in make"), MEMORY)
-FREE = Fault(4, Call("cuMemFree_v2", "own.py:9 in drop"), MEMORY)
+CLEAN = SweptTrial("passed", CALLS)
+ALLOCATE = FailedCall(2, Call("cuMemAlloc_v2", "own.py:3 in make"), MEMORY)
+FREE = FailedCall(4, Call("cuMemFree_v2", "own.py:9 in drop"), MEMORY)
 
 calls = st.lists(
     st.builds(Call, st.sampled_from(CALLS), st.sampled_from(("a.py:1 in f", "a.py:2 in f", "b.py:1 in g")))
@@ -36,15 +36,15 @@ calls = st.lists(
 ways = st.lists(st.sampled_from((MEMORY, MEMORY._replace(stays="function"), LOST)), unique=True)
 findings = st.lists(
     st.builds(
-        Finding,
+        SweepFinding,
         st.sampled_from(list(KINDS)),
-        st.builds(Fault, st.integers(1, 9), calls.filter(bool).map(lambda some: some[0]), st.just(MEMORY)),
+        st.builds(FailedCall, st.integers(1, 9), calls.filter(bool).map(lambda some: some[0]), st.just(MEMORY)),
         st.just("seen"),
     )
 )
 
 
-def kinds(faulted: Trial, fault: Fault = ALLOCATE, clean: Trial = CLEAN) -> list[str]:
+def kinds(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial = CLEAN) -> list[str]:
     return [one.kind for one in judge(clean, faulted, fault, "test")]
 
 
@@ -62,38 +62,38 @@ def kinds(faulted: Trial, fault: Fault = ALLOCATE, clean: Trial = CLEAN) -> list
 )
 def test_raising_with_its_cause(said: str) -> None:
     """A test that fails and names the error is right, however it does."""
-    assert kinds(Trial("failed", CALLS[:2], said)) == []
+    assert kinds(SweptTrial("failed", CALLS[:2], said)) == []
 
 
 @pytest.mark.parametrize("said", ["", "KeyError: 2", "RuntimeError: something failed", "error 20", "CUDAError"])
 def test_raising_without_its_cause(said: str) -> None:
     """A test that fails and does not name the error has hidden it."""
-    assert kinds(Trial("failed", CALLS[:2], said)) == ["no-cause"]
+    assert kinds(SweptTrial("failed", CALLS[:2], said)) == ["no-cause"]
 
 
 def test_failing_anyway() -> None:
     """Of a test that fails in the clean run nothing is said."""
-    assert kinds(Trial("failed", CALLS[:2], "x"), clean=Trial("failed", CALLS, "x")) == []
+    assert kinds(SweptTrial("failed", CALLS[:2], "x"), clean=SweptTrial("failed", CALLS, "x")) == []
 
 
 def test_swallowing() -> None:
     """A test that passes with the calls of the clean run has swallowed the error."""
-    assert kinds(Trial("passed", CALLS)) == ["swallowed"]
+    assert kinds(SweptTrial("passed", CALLS)) == ["swallowed"]
 
 
 @pytest.mark.parametrize(
     ("faulted", "fault"),
     [
-        pytest.param(Trial("passed", (*CALLS[:2], *CALLS[1:])), ALLOCATE, id="retry"),
-        pytest.param(Trial("passed", (*CALLS[:2], "cuMemAllocHost_v2")), ALLOCATE, id="another way"),
-        pytest.param(Trial("passed", CALLS[:2]), ALLOCATE, id="without it"),
-        pytest.param(Trial("passed", CALLS, notices="warning: out of memory"), ALLOCATE, id="warning"),
-        pytest.param(Trial("passed", CALLS[:1]), ALLOCATE, id="never called"),
-        pytest.param(Trial("passed", CALLS), FREE, id="a free that fails"),
-        pytest.param(Trial("skipped", CALLS), ALLOCATE, id="skip"),
+        pytest.param(SweptTrial("passed", (*CALLS[:2], *CALLS[1:])), ALLOCATE, id="retry"),
+        pytest.param(SweptTrial("passed", (*CALLS[:2], "cuMemAllocHost_v2")), ALLOCATE, id="another way"),
+        pytest.param(SweptTrial("passed", CALLS[:2]), ALLOCATE, id="without it"),
+        pytest.param(SweptTrial("passed", CALLS, notices="warning: out of memory"), ALLOCATE, id="warning"),
+        pytest.param(SweptTrial("passed", CALLS[:1]), ALLOCATE, id="never called"),
+        pytest.param(SweptTrial("passed", CALLS), FREE, id="a free that fails"),
+        pytest.param(SweptTrial("skipped", CALLS), ALLOCATE, id="skip"),
     ],
 )
-def test_going_on_rightly(faulted: Trial, fault: Fault) -> None:
+def test_going_on_rightly(faulted: SweptTrial, fault: FailedCall) -> None:
     """A test may pass where something has noticed the error."""
     assert kinds(faulted, fault) == []
 
@@ -101,38 +101,38 @@ def test_going_on_rightly(faulted: Trial, fault: Fault) -> None:
 def test_leaks() -> None:
     """What a clean run frees and this one does not is a leak; what both leave is none."""
     some = {"stream": (2, 0), "device memory": (3, 300)}
-    clean = Trial("passed", CALLS, alive={"stream": (2, 0), "device memory": (1, 100)})
-    (found,) = judge(clean, Trial("failed", CALLS[:2], "cuMemAlloc", alive=some), ALLOCATE)
+    clean = SweptTrial("passed", CALLS, alive={"stream": (2, 0), "device memory": (1, 100)})
+    (found,) = judge(clean, SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=some), ALLOCATE)
     assert found.kind == "leak"
     assert found.detail.endswith(": 2 device memory (200 bytes)")
-    assert kinds(Trial("failed", CALLS[:2], "cuMemAlloc", alive=clean.alive), clean=clean) == []
-    assert kinds(Trial("failed", CALLS[:2], "cuMemAlloc", alive={}), clean=clean) == []
+    assert kinds(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=clean.alive), clean=clean) == []
+    assert kinds(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive={}), clean=clean) == []
     lost = ALLOCATE._replace(way=LOST)
-    assert kinds(Trial("failed", CALLS[:2], "cuMemAlloc", alive=some), lost, clean) == []
+    assert kinds(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=some), lost, clean) == []
 
 
 def test_leak_of_a_free_that_fails() -> None:
     """What the failed call was to free stays and is no leak; anything more is."""
-    assert kinds(Trial("failed", CALLS, "cuMemFree", alive={"device memory": (1, 4)}), FREE) == []
-    assert kinds(Trial("failed", CALLS, "cuMemFree", alive={"device memory": (2, 8)}), FREE) == ["leak"]
-    assert kinds(Trial("failed", CALLS, "cuMemFree", alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
+    assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (1, 4)}), FREE) == []
+    assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (2, 8)}), FREE) == ["leak"]
+    assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
 
 
 def test_worse_things() -> None:
     """A hang and a crash are all that is said; a broken rule and a later failure are said beside others."""
-    assert kinds(Trial(hung=True, end="was stopped")) == ["hang"]
-    assert kinds(Trial("passed", CALLS, end="was killed by SIGSEGV")) == ["crash"]
-    assert kinds(Trial()) == ["crash"]
-    broken = Trial("passed", CALLS, violations=("a", "b"), later="boom")
+    assert kinds(SweptTrial(hung=True, end="was stopped")) == ["hang"]
+    assert kinds(SweptTrial("passed", CALLS, end="was killed by SIGSEGV")) == ["crash"]
+    assert kinds(SweptTrial()) == ["crash"]
+    broken = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
     assert kinds(broken) == ["violation", "later", "swallowed"]
-    assert kinds(broken, clean=Trial("passed", CALLS, violations=("a", "b"))) == ["later", "swallowed"]
-    assert kinds(broken, clean=Trial("passed", CALLS, later="too")) == ["violation", "swallowed"]
-    assert judge(Trial("passed", CALLS, violations=("a",)), broken, ALLOCATE)[0].detail == "b"
+    assert kinds(broken, clean=SweptTrial("passed", CALLS, violations=("a", "b"))) == ["later", "swallowed"]
+    assert kinds(broken, clean=SweptTrial("passed", CALLS, later="too")) == ["violation", "swallowed"]
+    assert judge(SweptTrial("passed", CALLS, violations=("a",)), broken, ALLOCATE)[0].detail == "b"
 
 
 def test_finding_as_a_line() -> None:
     """A finding names kind, call, number, code and place."""
-    (found,) = judge(CLEAN, Trial("passed", CALLS), ALLOCATE)
+    (found,) = judge(CLEAN, SweptTrial("passed", CALLS), ALLOCATE)
     assert str(found) == (
         "swallowed: cuMemAlloc_v2 (call 2) failed with CUDA_ERROR_OUT_OF_MEMORY, called at own.py:3 in make: "
         "the test passed, and made the same calls as if this one had succeeded"
@@ -178,7 +178,7 @@ def test_order_of_the_plan() -> None:
 
 
 @given(findings)
-def test_merging(some: list[Finding]) -> None:
+def test_merging(some: list[SweepFinding]) -> None:
     """Equal findings of one place are one; the worst are first, and none is lost."""
     found = merged(some)
     assert sum(count for _, count in found) == len(some)
@@ -188,7 +188,7 @@ def test_merging(some: list[Finding]) -> None:
 
 
 @given(findings, findings)
-def test_baseline(some: list[Finding], others: list[Finding]) -> None:
+def test_baseline(some: list[SweepFinding], others: list[SweepFinding]) -> None:
     """What a baseline was made from is known to it, and all of it is there; it says which of its lines can go."""
     lines = read_baseline("# of today\n\n" + "\n".join(baseline_lines(some)))
     assert new_findings(some, lines) == []
@@ -217,7 +217,8 @@ def test_wrong_baseline(line: str) -> None:
 
 def test_reading_a_run() -> None:
     """A process writes its run as JSON."""
-    written = {
-        "outcome": "passed", "calls": ["cuInit"], "messages": "", "notices": "", "alive": {"stream": [1, 0]}, "violations": ["a"]
-    }  # fmt: skip
-    assert Trial.from_json(written) == Trial("passed", ("cuInit",), alive={"stream": (1, 0)}, violations=("a",))
+    lists = {"calls": ["cuInit"], "alive": {"stream": [1, 0]}, "violations": ["a"]}
+    written = {"outcome": "passed", "messages": "", "notices": "", **lists}
+    assert SweptTrial.from_json(written) == SweptTrial(
+        "passed", ("cuInit",), alive={"stream": (1, 0)}, violations=("a",)
+    )

@@ -35,18 +35,29 @@ static struct {
   int code;
   Stays stays;
   int failed; /* symbol of the call that failed; -1: none did */
-  unsigned count;
-  Swept *calls;
+  unsigned count, room;
+  Swept *calls; /* `room` of them */
 } sweep = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 __attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&sweep.lock); }
 
 static void forget_calls(void) {
-  for (unsigned at = 0; at < sweep.count && at < CALLS_KEPT; at++)
-    if (sweep.calls && sweep.calls[at].noted) cl_free_stack(&sweep.calls[at].stack);
+  for (unsigned at = 0; at < sweep.count && at < sweep.room; at++)
+    if (sweep.calls[at].noted) cl_free_stack(&sweep.calls[at].stack);
   free(sweep.calls);
   sweep.calls = NULL;
-  sweep.count = 0;
+  sweep.count = sweep.room = 0;
+}
+
+/* Makes room for twice as many calls, up to CALLS_KEPT. */
+static bool grow(void) {
+  unsigned room = sweep.room ? sweep.room * 2 : 128;
+  Swept *more = room <= CALLS_KEPT ? realloc(sweep.calls, room * sizeof *more) : NULL;
+  if (!more) return false;
+  memset(more + sweep.room, 0, (room - sweep.room) * sizeof *more);
+  sweep.calls = more;
+  sweep.room = room;
+  return true;
 }
 
 /* Counts the calls of this process from now on, and lets call `number` answer `code`: alone, with each later call of
@@ -54,13 +65,12 @@ static void forget_calls(void) {
 EXPORT int cudalinkSweep(unsigned number, int code, int stays) {
   pthread_mutex_lock(&sweep.lock);
   forget_calls();
-  sweep.calls = calloc(CALLS_KEPT, sizeof *sweep.calls); /* pages that are used when calls are made */
   sweep.process = getpid();
   sweep.number = number;
   sweep.code = code;
   sweep.stays = (Stays)stays;
   sweep.failed = -1;
-  bool ready = sweep.calls;
+  bool ready = grow();
   atomic_store(&sweep.active, ready);
   pthread_mutex_unlock(&sweep.lock);
   return ready;
@@ -83,7 +93,7 @@ EXPORT unsigned cudalinkSweepEnd(void) {
 EXPORT size_t cudalinkSweptCall(unsigned number, char *out, size_t size, int *failed) {
   size_t length = 0;
   pthread_mutex_lock(&sweep.lock);
-  if (number && number <= sweep.count && number <= CALLS_KEPT && sweep.calls && size) {
+  if (number && number <= sweep.count && number <= sweep.room && size) {
     const Swept *call = &sweep.calls[number - 1];
     *failed = call->failed;
     length = (size_t)snprintf(out, size, "%s\n", cl_symbols[call->symbol].name);
@@ -115,7 +125,7 @@ int cl_swept(EventLine *line, Sym symbol) {
   unsigned number = atomic_load(&sweep.active) ? ++sweep.count : 0;
   bool meant = number && number == sweep.number;
   bool again = number && sweep.stays == SAME_FUNCTION && sweep.failed == (int)symbol;
-  bool kept = number && number <= CALLS_KEPT, noted = kept && (meant || !sweep.number);
+  bool kept = number && (number <= sweep.room || grow()), noted = kept && (meant || !sweep.number);
   int code = meant || again ? sweep.code : -1;
   if (meant) sweep.failed = (int)symbol;
   if (kept) {
@@ -131,7 +141,7 @@ int cl_swept(EventLine *line, Sym symbol) {
   cl_note_stack(&stack); /* without the lock: Python may have to wait for another thread that calls the driver */
   if (meant) cl_event_stack(line, "stack", &stack, SITE_ROOM);
   pthread_mutex_lock(&sweep.lock);
-  bool there = sweep.calls && number <= sweep.count && !sweep.calls[number - 1].noted;
+  bool there = number <= sweep.count && number <= sweep.room && !sweep.calls[number - 1].noted;
   if (there) {
     sweep.calls[number - 1].stack = stack;
     sweep.calls[number - 1].noted = true;

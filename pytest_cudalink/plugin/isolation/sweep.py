@@ -14,7 +14,7 @@ import pytest
 from ...emulator import faults
 from ...plurals import counted
 from ...report import fault_sweep
-from ...report.fault_sweep import Call, Fault, Finding, Trial, Way
+from ...report.fault_sweep import Call, FailedCall, SweepFinding, SweptTrial, Way
 from ..parts import LEDGER
 from . import processes
 
@@ -38,7 +38,7 @@ class FaultSweep:
 
     Attributes
     ----------
-    findings : list of Finding
+    findings : list of SweepFinding
     failing : list of str
         Those that fail the run, each with the command that repeats it.
     """
@@ -53,7 +53,7 @@ class FaultSweep:
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-sweep-", ignore_cleanup_errors=True)
         self._server: processes.ServerProcess | None = None
         self._servers = 0
-        self.findings: list[Finding] = []
+        self.findings: list[SweepFinding] = []
         self.failing: list[str] = []
         self._tests = self._runs = self._left = 0
         self._unswept: Counter[str] = Counter()
@@ -83,7 +83,7 @@ class FaultSweep:
     # -- the runs
 
     def _sweep(self, item: pytest.Item) -> None:
-        clean, stacks = self._trial(item, None)
+        clean, stacks = self._trial(item, None, again=True)
         if clean is None or clean.outcome != "passed":
             refusal = self._server.refusal if self._server is not None else ""
             ended = "" if clean is None else clean.outcome or clean.end
@@ -99,9 +99,13 @@ class FaultSweep:
             chosen, left = [fault for fault in chosen if fault.number == self._single], 0
         self._tests += 1
         self._left += left
-        found: list[Finding] = []
+        found: list[SweepFinding] = []
+        seen: set[tuple[Call, Way]] = set()
         for fault in chosen:
-            faulted, _ = self._trial(item, fault)
+            # what an error leaves for later tests depends on the place that met it, so that once for each is enough
+            again = (fault.call, fault.way) not in seen
+            seen.add((fault.call, fault.way))
+            faulted, _ = self._trial(item, fault, again=again)
             self._runs += 1
             if faulted is not None:
                 found += fault_sweep.judge(clean, faulted, fault, item.nodeid)
@@ -113,12 +117,15 @@ class FaultSweep:
                 reporter.ensure_newline()
                 reporter.write_line(f"cudalink: {counted(len(chosen), 'run')} with a fault, {number}: {item.nodeid}")
 
-    def _trial(self, item: pytest.Item, fault: Fault | None) -> tuple[Trial | None, list[list[str]]]:
-        """Run a test once in a process of its own; return the run, None where there is no such process, and stacks."""
+    def _trial(
+        self, item: pytest.Item, fault: FailedCall | None, *, again: bool
+    ) -> tuple[SweptTrial | None, list[list[str]]]:
+        """Run a test in a process of its own; return the run, None where there is no such process, and stacks."""
         request = {
             "number": fault.number if fault is not None else 0,
             "code": fault.way.code if fault is not None else 0,
             "stays": fault.way.stays if fault is not None else "alone",
+            "again": again,
             "deadline": int(self._run.settings.sticky_deadline.value),
         }
         with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
@@ -165,7 +172,7 @@ class FaultSweep:
     def add(self, given: Mapping[str, Any]) -> None:
         """Add what `as_json` returned in another process."""
         self.findings += [
-            Finding(kind, Fault(number, Call(*call), Way(*way)), detail, nodeid)
+            SweepFinding(kind, FailedCall(number, Call(*call), Way(*way)), detail, nodeid)
             for kind, (number, call, way), detail, nodeid in given["findings"]
         ]
         tests, runs, left = given["counts"]
@@ -189,7 +196,7 @@ class FaultSweep:
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
             self.failing.append(f"{finding}{more}\n  repeat: {self._command(finding)}")
 
-    def _command(self, finding: Finding) -> str:
+    def _command(self, finding: SweepFinding) -> str:
         driver = self._run.settings.driver.value
         return f"pytest '{finding.nodeid}' --cudalink-driver={driver} --cudalink-fault-sweep={finding.fault}"
 
@@ -225,7 +232,7 @@ def _way(code: int, stays: str) -> Way:
     return Way(code, faults.name_of(code), faults.words_of(code), stays)
 
 
-def _read_trial(file: Path, end: ProcessEnd) -> tuple[Trial, list[list[str]]]:
+def _read_trial(file: Path, end: ProcessEnd) -> tuple[SweptTrial, list[list[str]]]:
     """Return what a process has written of its run, and how it ended."""
     for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
@@ -233,7 +240,7 @@ def _read_trial(file: Path, end: ProcessEnd) -> tuple[Trial, list[list[str]]]:
         except ValueError:
             break
         if given is not None:
-            trial = Trial.from_json(given)
+            trial = SweptTrial.from_json(given)
             died = "" if end.exitcode is not None and not end.stopped else str(end)
-            return (trial if not died else Trial(end=died, hung=bool(end.stopped))), given["stacks"]
-    return Trial(end=str(end), hung=bool(end.stopped)), []
+            return (trial if not died else SweptTrial(end=died, hung=bool(end.stopped))), given["stacks"]
+    return SweptTrial(end=str(end), hung=bool(end.stopped)), []

@@ -14,14 +14,24 @@ if TYPE_CHECKING:
     from ...emulator.control import DriverControl
     from ...violations import Violation
 
-__all__ = ["perform"]
+__all__ = ["perform", "prepare"]
 
 #: CUresults that stay in the contexts of a process, whose next test has to fail.
 _STAYING: Final = range(700, 720)
 
 
-def perform(item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str) -> dict[str, Any]:
-    """Run a test while one of its calls fails, and then once more with none; return what `Trial.from_json` reads.
+def prepare() -> None:
+    """Import and read, once in the process that forks, what each run would import and read again."""
+    from ...emulator import faults
+    from ...linker import causes  # noqa: F401 (what a test that fails imports)
+
+    faults.code_of(0)
+
+
+def perform(
+    item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str, again: bool
+) -> dict[str, Any]:
+    """Run a test while one of its calls fails; return what `SweptTrial.from_json` reads.
 
     Parameters
     ----------
@@ -32,6 +42,8 @@ def perform(item: pytest.Item, driver: DriverControl, *, number: int, code: int,
     code : int
     stays : str
         One of `control.STAYS`.
+    again : bool
+        Whether the test runs once more afterwards, with no fault.
     """
     driver.start_sweep(number, code, stays)
     try:
@@ -51,9 +63,9 @@ def perform(item: pytest.Item, driver: DriverControl, *, number: int, code: int,
         "alive": driver.alive(),
         "stacks": [] if number else [call.stack for call in calls],
     }
-    if stays != "device" and code not in _STAYING:
-        again = _watched(item)
-        found["later"] = (again.messages or ["it failed"])[0] if again.outcome == "failed" else ""
+    if again and stays != "device" and code not in _STAYING:
+        second = _watched(item)
+        found["later"] = (second.messages or ["it failed"])[0] if second.outcome == "failed" else ""
     return found
 
 
