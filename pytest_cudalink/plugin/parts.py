@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 if TYPE_CHECKING:
     from .conditions.backends import Backends
     from .conditions.faults import RunFaults
+    from .isolation.copies import Copies
     from .isolation.parent import Isolation
     from .isolation.sweep import FaultSweep
     from .items.runtest import MarkedTests
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BACKENDS",
     "CAUSES",
+    "COPIES",
     "CURRENT_TEST",
     "DESCENDANTS",
     "EVENT_FILE",
@@ -75,6 +77,7 @@ class Key(Generic[T]):
 
 BACKENDS: Final[Key[Backends]] = Key("backends", "conditions.backends:Backends")
 CAUSES: Final[Key[Causes]] = Key("causes", "watch.causes:Causes")
+COPIES: Final[Key[Copies]] = Key("copies", "isolation.copies:Copies")
 CURRENT_TEST: Final[Key[CurrentTest]] = Key("current-test", "run:CurrentTest")
 DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "watch.descendants:Descendants")
 EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.event_file:EventFile")

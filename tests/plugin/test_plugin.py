@@ -249,6 +249,7 @@ NEEDED = {
     "descendants",
     "xdist",
     "isolation",
+    "copies",
     "fault-sweep",
     "isolated",
     "backends",

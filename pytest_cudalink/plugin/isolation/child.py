@@ -257,7 +257,7 @@ class Server(Child):
         return False
 
     def _run_copy(self, item: pytest.Item, asked: dict[str, Any] | None) -> None:
-        """Run the test of this copy, or a run of it in a fault sweep."""
+        """Run the test of this copy, or a function of `trial` that runs it."""
         driver = run_of(item.config).emulated
         if asked is None or driver is None:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
@@ -265,8 +265,7 @@ class Server(Child):
         from . import trial
 
         del asked["deadline"]
-        item.config.option.tbstyle = "no"  # nobody reads the failures of this run, which are slow to write
-        self._write("trial", trial.perform(item, driver, **asked))
+        self._write("trial", getattr(trial, asked.pop("how"))(item, driver, **asked))
         os._exit(0)  # the interpreter would free one object after the other
 
 

@@ -178,7 +178,7 @@ class ServerProcess:
             The test after it, with which it shares fixtures; None for a copy.
         folder : Path
         trial : mapping, optional
-            Of a run of a fault sweep: the arguments of `trial.perform`, and the ``deadline`` in seconds.
+            Of a run more: its ``deadline`` in seconds, a function of `trial` as ``how``, and its other arguments.
 
         Returns
         -------

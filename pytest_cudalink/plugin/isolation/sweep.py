@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections import Counter
 from collections.abc import Generator, Mapping
 from pathlib import Path
@@ -15,8 +13,7 @@ from ...emulator import faults
 from ...plurals import counted
 from ...report import fault_sweep
 from ...report.fault_sweep import Call, FailedCall, SweepFinding, SweptTrial, Way
-from ..parts import LEDGER
-from . import processes
+from ..parts import COPIES, LEDGER
 
 if TYPE_CHECKING:
     from ..records.process_end import ProcessEnd
@@ -49,10 +46,7 @@ class FaultSweep:
         self._budget = int(run.settings.fault_budget.value)
         self._baseline = run.settings.fault_baseline.value
         self._known = self._read_baseline()
-        self._paths: list[str] = []
-        self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-sweep-", ignore_cleanup_errors=True)
-        self._server: processes.ServerProcess | None = None
-        self._servers = 0
+        self._copies = run.part(COPIES)
         self.findings: list[SweepFinding] = []
         self.failing: list[str] = []
         self._tests = self._runs = self._left = 0
@@ -69,9 +63,6 @@ class FaultSweep:
             msg = f"cudalink: cudalink_fault_baseline={file} cannot be read: {error}"
             raise pytest.UsageError(msg) from None
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._paths = list(dict.fromkeys(str(item.path) for item in session.items))
-
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Sweep a test after its own run, whose reports are the run's."""
@@ -85,9 +76,8 @@ class FaultSweep:
     def _sweep(self, item: pytest.Item) -> None:
         clean, stacks = self._trial(item, None, again=True)
         if clean is None or clean.outcome != "passed":
-            refusal = self._server.refusal if self._server is not None else ""
             ended = "" if clean is None else clean.outcome or clean.end
-            self._unswept[refusal if clean is None else f"{ended} in a process of its own"] += 1
+            self._unswept[self._copies.refusal if clean is None else f"{ended} in a process of its own"] += 1
             return
         root = str(item.config.rootpath)
         calls = [
@@ -121,40 +111,15 @@ class FaultSweep:
         self, item: pytest.Item, fault: FailedCall | None, *, again: bool
     ) -> tuple[SweptTrial | None, list[list[str]]]:
         """Run a test in a process of its own; return the run, None where there is no such process, and stacks."""
-        request = {
+        asked = {
+            "how": "under_fault",
             "number": fault.number if fault is not None else 0,
             "code": fault.way.code if fault is not None else 0,
             "stays": fault.way.stays if fault is not None else "alone",
             "again": again,
-            "deadline": int(self._run.settings.sticky_deadline.value),
         }
-        with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
-            server = self._asked()
-            end = None if server.refusal else server(item, None, Path(folder), request)
-            return (None, []) if end is None else _read_trial(Path(folder) / "reports", end)
-
-    def _asked(self) -> processes.ServerProcess:
-        """Return the process that has collected; another one if the last one died."""
-        if self._server is None or not (self._server.alive or self._server.refusal):
-            self._end_server()
-            self._servers += 1
-            folder = Path(self._scratch.name) / f"server-{self._servers}"
-            folder.mkdir()
-            self._server = processes.ServerProcess(self._run, folder, self._paths, forks=True)
-        return self._server
-
-    def _end_server(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtestloop(self) -> Generator[None, object, object]:
-        try:
-            return (yield)
-        finally:
-            self._end_server()
-            self._scratch.cleanup()
+        end, found = self._copies(item, asked)
+        return (None, []) if end is None else _trial_of(found, end)
 
     # -- what they found
 
@@ -232,15 +197,9 @@ def _way(code: int, stays: str) -> Way:
     return Way(code, faults.name_of(code), faults.words_of(code), stays)
 
 
-def _read_trial(file: Path, end: ProcessEnd) -> tuple[SweptTrial, list[list[str]]]:
-    """Return what a process has written of its run, and how it ended."""
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            given = json.loads(line).get("trial")
-        except ValueError:
-            break
-        if given is not None:
-            trial = SweptTrial.from_json(given)
-            died = "" if end.exitcode is not None and not end.stopped else str(end)
-            return (trial if not died else SweptTrial(end=died, hung=bool(end.stopped))), given["stacks"]
-    return SweptTrial(end=str(end), hung=bool(end.stopped)), []
+def _trial_of(found: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str]]]:
+    """Return the run of a process from what it has written, and how it ended."""
+    if found is None:
+        return SweptTrial(end=str(end), hung=bool(end.stopped)), []
+    died = "" if end.exitcode is not None and not end.stopped else str(end)
+    return (SweptTrial(end=died, hung=bool(end.stopped)) if died else SweptTrial.from_json(found)), found["stacks"]

@@ -1,4 +1,4 @@
-"""One run of a fault sweep, in the process that was forked for it: what its test called, raised, broke and left."""
+"""One more run of a test, in the process that was forked for it: what the test called, raised, broke and left."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ...emulator.control import DriverControl
     from ...violations import Violation
 
-__all__ = ["perform", "prepare"]
+__all__ = ["prepare", "under_fault"]
 
 #: CUresults that stay in the contexts of a process, whose next test has to fail.
 _STAYING: Final = range(700, 720)
@@ -28,7 +28,7 @@ def prepare() -> None:
     faults.code_of(0)
 
 
-def perform(
+def under_fault(
     item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str, again: bool
 ) -> dict[str, Any]:
     """Run a test while one of its calls fails; return what `SweptTrial.from_json` reads.
@@ -45,6 +45,7 @@ def perform(
     again : bool
         Whether the test runs once more afterwards, with no fault.
     """
+    item.config.option.tbstyle = "no"  # nobody reads the failures of this run, which are slow to write
     driver.start_sweep(number, code, stays)
     try:
         witness = _watched(item)
