@@ -10,9 +10,10 @@ import signal
 import sys
 import time
 import warnings
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -225,58 +226,93 @@ class Server(Child):
         if (hazard := _fork_hazard(run_of(item.config))) is not None:
             self._reply(refused=hazard)
             return False
-        if request["trial"]:
-            from . import trial
-
-            trial.prepare()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        child = os.fork()
+        if request["trials"]:
+            self._serve_trials(session, item, request)
+            return False
+        child = _fork()
         if child == 0:
-            for pipe in self._task.pipes:
-                os.close(pipe)
-            if (below := run_of(session.config).get(DESCENDANTS)) is not None:
-                below.forked()
-            session.items, session.testscollected = [item], 1
-            pytest_private.drop_summary(session.config)
-            self._open(request["reports"])
-            self._run_copy(item, request["trial"])
+            self._become_copy(session, item, request["reports"])
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             return True
         self._reply(pid=child)
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits decides
-        late = 0
         try:
-            if request["trial"] and not _ends_within(child, request["trial"]["deadline"]):
-                late = request["trial"]["deadline"]
-                os.kill(child, signal.SIGKILL)
             _, status = os.waitpid(child, 0)
         finally:
             signal.signal(signal.SIGINT, before)
         pytest_private.drop_captured(session.config)
-        self._reply(status=status, late=late)
+        self._reply(status=status)
         return False
 
-    def _run_copy(self, item: pytest.Item, asked: dict[str, Any] | None) -> None:
-        """Run the test of this copy, or a function of `trial` that runs it."""
-        driver = run_of(item.config).emulated
-        if asked is None or driver is None:
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            return
+    def _become_copy(self, session: pytest.Session, item: pytest.Item, reports: str) -> None:
+        """Make this process one that runs a single test."""
+        for pipe in self._task.pipes:
+            os.close(pipe)
+        if (below := run_of(session.config).get(DESCENDANTS)) is not None:
+            below.forked()
+        session.items, session.testscollected = [item], 1
+        pytest_private.drop_summary(session.config)
+        self._open(reports)
+
+    def _serve_trials(self, session: pytest.Session, item: pytest.Item, request: dict[str, Any]) -> None:
+        """Run a test under several conditions, some of them at once, each in a copy of this process."""
         from . import trial
 
-        del asked["deadline"]
-        self._write("trial", getattr(trial, asked.pop("how"))(item, driver, **asked))
-        os._exit(0)  # the interpreter would free one object after the other
+        trial.prepare()
+        driver = run_of(session.config).emulated
+        waiting = deque(enumerate(request["trials"]))
+        running: dict[int, _Copy] = {}
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits decides
+        try:
+            while waiting or running:
+                while waiting and len(running) < request["at_once"]:
+                    number, asked = waiting.popleft()
+                    child = _fork()
+                    if child == 0:
+                        signal.signal(signal.SIGINT, before)
+                        for descriptor in running:
+                            os.close(descriptor)
+                        self._become_copy(session, item, f"{request['reports']}-{number}")
+                        self._write("trial", getattr(trial, asked.pop("how"))(item, driver, **asked))
+                        os._exit(0)  # the interpreter would free one object after the other
+                    self._reply(pid=child)
+                    running[os.pidfd_open(child)] = _Copy(number, child, time.monotonic() + request["deadline"])
+                self._wait_for_some(running)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        pytest_private.drop_captured(session.config)
+        self._reply(done=True)
 
-
-def _ends_within(child: int, seconds: int) -> bool:
-    descriptor = os.pidfd_open(child)
-    try:
+    def _wait_for_some(self, running: dict[int, _Copy]) -> None:
+        """Wait until a copy ends or is late, and then no longer."""
         ended = select.poll()
-        ended.register(descriptor, select.POLLIN)
-        return bool(ended.poll(seconds * 1000))
-    finally:
-        os.close(descriptor)
+        for descriptor in running:
+            ended.register(descriptor, select.POLLIN)
+        due = min(copy.until for copy in running.values())
+        ready = {descriptor for descriptor, _ in ended.poll(max(0.0, due - time.monotonic()) * 1000)}
+        for descriptor, copy in [*running.items()]:
+            late = descriptor not in ready and time.monotonic() >= copy.until
+            if late:
+                os.kill(copy.pid, signal.SIGKILL)
+            if late or descriptor in ready:
+                _, status = os.waitpid(copy.pid, 0)
+                os.close(descriptor)
+                del running[descriptor]
+                self._reply(number=copy.number, pid=copy.pid, status=status, late=late)
+
+
+class _Copy(NamedTuple):
+    """A copy that runs a test: the number of its condition, and when it is late."""
+
+    number: int
+    pid: int
+    until: float
+
+
+def _fork() -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return os.fork()
 
 
 def _line(requests: Any) -> str:

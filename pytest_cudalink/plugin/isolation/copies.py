@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from ..run import Run
 
 __all__ = ["Copies"]
+
+#: Conditions that a process is asked for with one line.
+_PART: Final = 200
 
 
 class Copies:
@@ -33,36 +38,59 @@ class Copies:
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-copies-", ignore_cleanup_errors=True)
         self._server: processes.ServerProcess | None = None
         self._servers = 0
+        given: Any = getattr(run.config, "workerinput", None)
+        workers = given["workercount"] if given else 1
+        self._at_once = max(1, len(os.sched_getaffinity(0)) // workers)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._paths = list(dict.fromkeys(str(item.path) for item in session.items))
 
-    def __call__(self, item: pytest.Item, asked: Mapping[str, Any]) -> tuple[ProcessEnd | None, dict[str, Any] | None]:
-        """Run a test once in a process of its own.
+    def __call__(
+        self, item: pytest.Item, asked: Sequence[Mapping[str, Any]]
+    ) -> Iterator[tuple[int, ProcessEnd, dict[str, Any] | None]]:
+        """Run a test under several conditions, each in a process of its own, as many at once as there are cores.
 
         Parameters
         ----------
         item : pytest.Item
-        asked : mapping
-            The name of a function of `trial` as ``how``, and its arguments after the driver.
+        asked : sequence of mapping
+            For each condition the name of a function of `trial` as ``how``, and its arguments after the driver.
 
-        Returns
-        -------
-        ProcessEnd or None
-            How the process ended; None where there is no such process, see `refusal`.
+        Yields
+        ------
+        int
+            Number of the condition, from 0, in the order in which they end. One that no process could run does not
+            come, see `refusal`.
+        ProcessEnd
+            How its process ended.
         dict or None
             What the function returned; None if the process ended before.
         """
         deadline = int(self._run.settings.sticky_deadline.value)
-        with tempfile.TemporaryDirectory(dir=self._scratch.name) as folder:
+        for start in range(0, len(asked), _PART):
             server = self._asked()
-            end = None if server.refusal else server(item, None, Path(folder), {"deadline": deadline, **asked})
-            return end, _found(Path(folder) / "reports")
+            if server.refusal:
+                return
+            with tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch:
+                folder, part = Path(scratch), asked[start : start + _PART]
+                for number, end in server.trials(item, folder, part, deadline=deadline, at_once=self._at_once):
+                    yield start + number, end, _found(folder / f"reports-{number}")
 
     @property
     def refusal(self) -> str:
         """Why no process can run the tests; empty if one can."""
         return self._server.refusal if self._server is not None else ""
+
+    def command(self, nodeid: str, option: str) -> str:
+        """Return the command that runs one test again under an option, with what else its driver depends on."""
+        settings = self._run.settings
+        driver = f"--cudalink-driver={settings.driver.value}"
+        others = [
+            f"--cudalink-{name}={shlex.quote(setting.value)}"
+            for name, setting in (("device", settings.device), ("faults", settings.faults))
+            if setting.source == "option"
+        ]
+        return " ".join([f"pytest '{nodeid}'", driver, *others, option])
 
     def _asked(self) -> processes.ServerProcess:
         """Return the process that has collected; another one if the last one died."""

@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, starmap
 from pathlib import Path
@@ -162,23 +162,8 @@ class ServerProcess:
                 self.kill()
             raise
 
-    def __call__(
-        self,
-        item: pytest.Item,
-        nextitem: pytest.Item | None,
-        folder: Path,
-        trial: Mapping[str, Any] | None = None,
-    ) -> ProcessEnd | None:
+    def __call__(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd | None:
         """Run one test, which leaves its reports, events and output in a folder.
-
-        Parameters
-        ----------
-        item : pytest.Item
-        nextitem : pytest.Item or None
-            The test after it, with which it shares fixtures; None for a copy.
-        folder : Path
-        trial : mapping, optional
-            Of a run more: its ``deadline`` in seconds, a function of `trial` as ``how``, and its other arguments.
 
         Returns
         -------
@@ -193,7 +178,7 @@ class ServerProcess:
             "next": key(nextitem) if nextitem is not None else None,
             "fork": self._forks,
             "reports": str(folder / "reports"),
-            "trial": trial,
+            "trials": [],
         }
         pid = None
         try:
@@ -210,8 +195,6 @@ class ServerProcess:
             else:
                 self._ends = reply.get("ends", False)
                 end = end_of(os.waitstatus_to_exitcode(reply["status"])) if self._forks else ProcessEnd()
-                if reply.get("late"):
-                    end = ProcessEnd(stopped=f"it did not end within {counted(reply['late'], 'second')}")
         except Stopped as error:
             self._kill(pid)
             end = ProcessEnd(stopped=str(error))
@@ -221,6 +204,62 @@ class ServerProcess:
         for name, size in sizes.items():
             self._copy(name, size, folder)
         return end
+
+    def trials(
+        self, item: pytest.Item, folder: Path, asked: Sequence[Mapping[str, Any]], *, deadline: int, at_once: int
+    ) -> Iterator[tuple[int, ProcessEnd]]:
+        """Run one test under several conditions, each in a copy of the process.
+
+        Parameters
+        ----------
+        item : pytest.Item
+        folder : Path
+            Where each copy leaves ``reports-NUMBER``.
+        asked : sequence of mapping
+            For each copy the name of a function of `trial` as ``how``, and its other arguments.
+        deadline : int
+            Seconds after which a copy is ended.
+        at_once : int
+            Most copies that run at a time.
+
+        Yields
+        ------
+        int
+            Number of the condition, from 0. None come after a refusal, or after the process itself has died.
+        ProcessEnd
+            How its copy ended.
+        """
+        request = {
+            "key": key(item),
+            "nodeid": item.nodeid,
+            "fork": True,
+            "reports": str(folder / "reports"),
+            "trials": asked,
+            "deadline": deadline,
+            "at_once": at_once,
+        }
+        pids = set()
+        orderly = False
+        try:
+            with suppress(BrokenPipeError):
+                os.write(self._requests, json.dumps(request).encode() + b"\n")
+            while (reply := self._reply()) and "done" not in reply and "refused" not in reply:
+                if "number" not in reply:
+                    pids.add(reply["pid"])
+                    continue
+                pids.discard(reply["pid"])
+                end = end_of(os.waitstatus_to_exitcode(reply["status"]))
+                if reply["late"]:
+                    end = ProcessEnd(stopped=f"it did not end within {counted(deadline, 'second')}")
+                yield reply["number"], end
+            self.refusal = reply.get("refused", "")
+            orderly = bool(reply)
+        finally:
+            if not orderly:
+                for pid in pids:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                self.kill()
 
     @property
     def alive(self) -> bool:

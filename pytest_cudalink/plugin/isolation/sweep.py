@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -74,7 +74,7 @@ class FaultSweep:
     # -- the runs
 
     def _sweep(self, item: pytest.Item) -> None:
-        clean, stacks = self._trial(item, None, again=True)
+        _, clean, stacks = next(self._trials(item, [None]), (0, None, []))
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
             self._unswept[self._copies.refusal if clean is None else f"{ended} in a process of its own"] += 1
@@ -89,16 +89,14 @@ class FaultSweep:
             chosen, left = [fault for fault in chosen if fault.number == self._single], 0
         self._tests += 1
         self._left += left
-        found: list[SweepFinding] = []
-        seen: set[tuple[Call, Way]] = set()
-        for fault in chosen:
-            # what an error leaves for later tests depends on the place that met it, so that once for each is enough
-            again = (fault.call, fault.way) not in seen
-            seen.add((fault.call, fault.way))
-            faulted, _ = self._trial(item, fault, again=again)
-            self._runs += 1
-            if faulted is not None:
-                found += fault_sweep.judge(clean, faulted, fault, item.nodeid)
+        trials = {number: trial for number, trial, _ in self._trials(item, chosen)}
+        self._runs += len(trials)
+        found = [
+            finding
+            for number, fault in enumerate(chosen)
+            if number in trials
+            for finding in fault_sweep.judge(clean, trials[number], fault, item.nodeid)
+        ]
         self.findings += found
         if item.config.get_verbosity() > 0:
             reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
@@ -107,19 +105,27 @@ class FaultSweep:
                 reporter.ensure_newline()
                 reporter.write_line(f"cudalink: {counted(len(chosen), 'run')} with a fault, {number}: {item.nodeid}")
 
-    def _trial(
-        self, item: pytest.Item, fault: FailedCall | None, *, again: bool
-    ) -> tuple[SweptTrial | None, list[list[str]]]:
-        """Run a test in a process of its own; return the run, None where there is no such process, and stacks."""
-        asked = {
-            "how": "under_fault",
-            "number": fault.number if fault is not None else 0,
-            "code": fault.way.code if fault is not None else 0,
-            "stays": fault.way.stays if fault is not None else "alone",
-            "again": again,
-        }
-        end, found = self._copies(item, asked)
-        return (None, []) if end is None else _trial_of(found, end)
+    def _trials(
+        self, item: pytest.Item, chosen: Sequence[FailedCall | None]
+    ) -> Iterator[tuple[int, SweptTrial, list[list[str]]]]:
+        """Run a test once for each fault, None for none; yield the number of each that ended, its run, and stacks."""
+        asked = []
+        seen = set()
+        for fault in chosen:
+            place = (fault.call, fault.way) if fault is not None else None
+            asked.append(
+                {
+                    "how": "under_fault",
+                    "number": fault.number if fault is not None else 0,
+                    "code": fault.way.code if fault is not None else 0,
+                    "stays": fault.way.stays if fault is not None else "alone",
+                    # what an error leaves for later tests depends on the place that met it: once for each is enough
+                    "again": place not in seen,
+                }
+            )
+            seen.add(place)
+        for number, end, found in self._copies(item, asked):
+            yield number, *_trial_of(found, end)
 
     # -- what they found
 
@@ -159,11 +165,8 @@ class FaultSweep:
             self._known = lines
         for finding, number in fault_sweep.new_findings(self.findings, self._known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
-            self.failing.append(f"{finding}{more}\n  repeat: {self._command(finding)}")
-
-    def _command(self, finding: SweepFinding) -> str:
-        driver = self._run.settings.driver.value
-        return f"pytest '{finding.nodeid}' --cudalink-driver={driver} --cudalink-fault-sweep={finding.fault}"
+            command = self._copies.command(finding.nodeid, f"--cudalink-fault-sweep={finding.fault}")
+            self.failing.append(f"{finding}{more}\n  repeat: {command}")
 
     def lines(self) -> list[str]:
         """Return the lines of the summary."""
