@@ -18,6 +18,7 @@ __all__ = [
     "faulthandler_file",
     "raise_from_unittest",
     "rename",
+    "shorten_failures",
     "subtest_description",
     "teardown_until",
     "worker_of",
@@ -69,6 +70,12 @@ def drop_captured(config: pytest.Config) -> None:
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if capture is not None:
         capture.read_global_capture()
+
+
+def shorten_failures(item: pytest.Item) -> None:
+    """Write no tracebacks of a test that nobody reads: they take longer than most tests."""
+    item.config.option.tbstyle = "no"
+    vars(item)["_traceback_filter"] = lambda excinfo: excinfo.traceback
 
 
 def drop_summary(config: pytest.Config) -> None:

@@ -273,6 +273,7 @@ class Server(Child):
                         for descriptor in running:
                             os.close(descriptor)
                         self._become_copy(session, item, f"{request['reports']}-{number}")
+                        self._config.pluginmanager.unregister(self)  # who waits reads no reports of it
                         self._write("trial", getattr(trial, asked.pop("how"))(item, driver, **asked))
                         os._exit(0)  # the interpreter would free one object after the other
                     self._reply(pid=child)

@@ -172,7 +172,7 @@ class ServerProcess:
             `refusal`.
         """
         sizes = {name: self._size(name) for name in _OUTPUT}
-        request = {
+        request: dict[str, Any] = {
             "key": key(item),
             "nodeid": item.nodeid,
             "next": key(nextitem) if nextitem is not None else None,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from .. import pytest_private
+
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
     from ...violations import Violation
@@ -45,7 +47,7 @@ def under_fault(
     again : bool
         Whether the test runs once more afterwards, with no fault.
     """
-    item.config.option.tbstyle = "no"  # nobody reads the failures of this run, which are slow to write
+    pytest_private.shorten_failures(item)
     driver.start_sweep(number, code, stays)
     try:
         witness = _watched(item)
