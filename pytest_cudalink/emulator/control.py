@@ -56,6 +56,7 @@ _RUNNERS = (
     "/runpy.py",
     "/contextlib.py",
     "/bin/pytest",
+    "/pytest/__main__.py",
 )
 
 

@@ -11,7 +11,7 @@ from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
 from ..tables import read_table
 from ..versions import CudaVersion
 
-__all__ = ["Fault", "code_of", "name_of", "parse", "presets", "symbol_of", "text_of", "words_of"]
+__all__ = ["Fault", "code_of", "listed_codes", "name_of", "parse", "presets", "symbol_of", "text_of", "words_of"]
 
 _FORM = "FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a preset"
 _LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds
@@ -95,6 +95,16 @@ def code_of(code: int | str) -> int:
         )
         raise ValueError(msg)
     return number
+
+
+def listed_codes(symbol: str) -> tuple[int, ...]:
+    """Return the errors that the documentation of a function lists, in its order; none for a function without it.
+
+    The two that every function may answer, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, are left out.
+    """
+    known = read_table("emulator/returns.toml")
+    symbol = re.sub(r"_pt(ds|sz)$", "", symbol)
+    return tuple(known.get(symbol, known.get(re.sub(r"_v\d+$", "", symbol), ())))
 
 
 def symbol_of(function: str, version: CudaVersion) -> str:

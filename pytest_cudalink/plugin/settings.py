@@ -82,14 +82,14 @@ def _faults_fault(value: str) -> str | None:
 
 
 def _sweep_fault(value: str) -> str | None:
-    if value in ("", "all"):
+    if value in ("", "likely", "all"):
         return None
     from ..emulator import faults, supported_versions
     from ..emulator.control import STAYS
 
     expected = (
-        "expected all, names of driver functions separated by commas, or NUMBER:CODE[:STAYS] as a finding has it; put "
-        "paths of tests before the option, or write --cudalink-fault-sweep=all"
+        "expected likely, all, names of driver functions separated by commas, or NUMBER:CODE[:STAYS] as a finding has "
+        "it; put paths of tests before the option, or write --cudalink-fault-sweep=likely"
     )
     try:
         if match := re.fullmatch(r"[1-9]\d{0,8}:(\d{1,9})(?::(\w+))?", value, re.ASCII):
@@ -252,12 +252,13 @@ OPTIONS: Final = (
     ),
     Option(
         "fault_sweep",
-        "run each test again for each call of an emulated driver that it makes, and let that call fail: all, "
-        "some FUNCTIONS, separated by commas, or NUMBER:CODE[:STAYS] to repeat a finding; fail the run for crashes, "
-        "hangs, leaks, broken rules and errors that nobody notices",
-        metavar="FUNCTIONS",
+        "run each test again for each call of an emulated driver that it makes, and let that call fail: likely, with "
+        "the likeliest codes; all, with each code that its documentation lists; some functions, separated by commas; "
+        "or NUMBER:CODE[:STAYS] to repeat a finding; fail the run for crashes, hangs, leaks, broken rules and errors "
+        "that nobody notices",
+        metavar="CALLS",
         fault=_sweep_fault,
-        bare="all",
+        bare="likely",
         inherited=False,
     ),
     Option(

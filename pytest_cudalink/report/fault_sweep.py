@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -206,7 +206,7 @@ def site_of(stack: Sequence[str], root: str) -> str:
 
 
 def plan(
-    calls: Sequence[Call], ways: Sequence[Way], *, functions: Iterable[str] = (), budget: int = 0
+    calls: Sequence[Call], ways: Callable[[str], Sequence[Way]], *, functions: Iterable[str] = (), budget: int = 0
 ) -> tuple[list[FailedCall], int]:
     """Choose the runs of a test, those that find most first.
 
@@ -217,8 +217,8 @@ def plan(
     ----------
     calls : sequence of Call
         Those of the clean run.
-    ways : sequence of Way
-        The likeliest first.
+    ways : callable
+        Returns how a function can fail, the likeliest way first.
     functions : iterable of str
         Names of the functions to fail, also without the number of their form; empty for all.
     budget : int
@@ -245,7 +245,7 @@ def plan(
     ranked = sorted(
         (rank(number, call), nth, number, FailedCall(number, call, way))
         for number, call in numbered
-        for nth, way in enumerate(ways)
+        for nth, way in enumerate(ways(call.function))
     )
     chosen = [fault for *_, fault in ranked]
     return (chosen[:budget], max(0, len(chosen) - budget)) if budget else (chosen, 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_cudalink.emulator import faults
+
 START = "driver = control.attach(cuda)\n"
 
 
@@ -205,3 +207,12 @@ assert driver.alive() == {
 }
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("symbol", "codes"),
+    [("cuMemAlloc_v2", (201, 1, 2, 911)), ("cuMemcpyDtoHAsync_v2_ptsz", (201, 1, 400)), ("cuGLInit", ())],
+)
+def test_codes_that_the_documentation_lists(symbol: str, codes: tuple[int, ...]) -> None:
+    """A symbol has the errors that cuda.h lists for its name; the two of every function are left out."""
+    assert faults.listed_codes(symbol) == codes

@@ -69,7 +69,7 @@ def test_sound_test(sweep) -> None:
     """The mended twin has no finding, and the run passes."""
     result = sweep("MENDED", ("two_buffers",), "--cudalink-fault-sweep=cuMemAlloc,cuMemFree")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["fault sweep: 12 runs of 1 test, 0 findings"])
+    result.stdout.fnmatch_lines(["fault sweep: 10 runs of 1 test, 0 findings"])
 
 
 def test_functions_and_budget(sweep) -> None:
@@ -79,9 +79,16 @@ def test_functions_and_budget(sweep) -> None:
     result.stdout.fnmatch_lines(
         [
             "fault sweep: 5 runs of 1 test, 2 findings",
-            "cudalink_fault_budget=5 left out 7 runs; raise it to fail more calls",
+            "cudalink_fault_budget=5 left out 5 runs; raise it to fail more calls",
         ]
     )
+
+
+def test_all_codes(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """With `all`, a call fails with each code that its documentation lists, alone and from there on, and is lost."""
+    pytester.makepyfile("import ctypes\ndef test():\n    assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0, 'cuInit'")
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=all")
+    result.stdout.fnmatch_lines([f"fault sweep: {4 + 1 + 4} runs of 1 test, 0 findings"])
 
 
 def test_baseline(sweep, pytester: pytest.Pytester) -> None:
@@ -132,7 +139,7 @@ def test_record(sweep, pytester: pytest.Pytester) -> None:
     """The record of the run has its findings."""
     sweep("BROKEN", ("every_error_is_one",), "--cudalink-fault-sweep=cuCtxSynchronize", "--cudalink-report=run.jsonl")
     (failing,) = read(pytester.path / "run.jsonl").end.failing
-    assert failing.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_OUT_OF_MEMORY")
+    assert failing.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_INVALID_CONTEXT")
 
 
 def test_xdist(sweep) -> None:
@@ -140,7 +147,7 @@ def test_xdist(sweep) -> None:
     names = ("every_error_is_one", "error_from_none")
     result = sweep("BROKEN", names, "-n2", "-p", "xdist", "--cudalink-fault-sweep=cuCtxSynchronize,cuMemAlloc")
     assert result.ret == 1
-    result.stdout.fnmatch_lines(["fault sweep: 6 runs of 2 tests, 2 findings"])
+    result.stdout.fnmatch_lines(["fault sweep: 5 runs of 2 tests, 2 findings"])
     assert {one["name"] for one in findings(result)} == set(names)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FaultSweep"]
 
-#: How each call fails, the likeliest first: no memory, a wrong argument, a device that is lost.
-_WAYS: Final = ((2, "alone"), (1, "alone"), (46, "device"))
+#: Codes with which calls fail where their documentation lists them, the likeliest first: no memory, a wrong argument.
+_LIKELY: Final = (2, 1)
+#: How every call fails that needs the device, once that is lost.
+_LOST: Final = (46, "device")
 
 
 class FaultSweep:
@@ -187,16 +190,32 @@ class FaultSweep:
         return [*found, *self.failing]
 
 
-def _read(value: str) -> tuple[int, list[str], list[Way]]:
-    """Read the option: the number of the only call, 0 for all; the functions, none for all; the ways to fail."""
+def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
+    """Read the option: the number of the only call, 0 for all; the functions, none for all; how a function fails."""
     first, *rest = value.split(":")
     if first.isdigit():
-        return int(first), [], [_way(int(rest[0]), rest[1] if len(rest) > 1 else "alone")]
-    functions = [] if value == "all" else [name.strip() for name in value.split(",")]
-    return 0, functions, [_way(code, stays) for code, stays in _WAYS]
+        way = _way(int(rest[0]), rest[1] if len(rest) > 1 else "alone")
+        return int(first), [], lambda _: [way]
+    if value == "all":
+        return 0, [], _listed
+    return 0, [] if value == "likely" else [name.strip() for name in value.split(",")], _likely
 
 
-def _way(code: int, stays: str) -> Way:
+def _likely(function: str) -> list[Way]:
+    """Return the likeliest ways in which a function fails."""
+    known = faults.listed_codes(function)
+    codes = [code for code in _LIKELY if code in known or not known] or known[:1]
+    return [*(_way(code) for code in codes), _way(*_LOST)]
+
+
+def _listed(function: str) -> list[Way]:
+    """Return all ways: each code that the documentation lists, alone and for each later call of the function too."""
+    codes = faults.listed_codes(function) or _LIKELY
+    return [*(_way(code) for code in codes), _way(*_LOST), *(_way(code, "function") for code in codes)]
+
+
+@cache
+def _way(code: int, stays: str = "alone") -> Way:
     return Way(code, faults.name_of(code), faults.words_of(code), stays)
 
 
