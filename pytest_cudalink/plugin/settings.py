@@ -82,14 +82,14 @@ def _faults_fault(value: str) -> str | None:
 
 
 def _sweep_fault(value: str) -> str | None:
-    if value in ("", "likely", "all"):
+    if value in ("", "likely", "all", "resume"):
         return None
     from ..emulator import faults, supported_versions
     from ..emulator.control import STAYS
 
     expected = (
-        "expected likely, all, names of driver functions separated by commas, or NUMBER:CODE[:STAYS] as a finding has "
-        "it; put paths of tests before the option, or write --cudalink-fault-sweep=likely"
+        "expected likely, all, names of driver functions separated by commas, NUMBER:CODE[:STAYS] as a finding has it, "
+        "or resume; put paths of tests before the option, or write --cudalink-fault-sweep=likely"
     )
     try:
         if match := re.fullmatch(r"[1-9]\d{0,8}:(\d{1,9})(?::(\w+))?", value, re.ASCII):
@@ -103,7 +103,10 @@ def _sweep_fault(value: str) -> str | None:
 
 
 def _budget_fault(value: str) -> str | None:
-    return None if re.fullmatch(r"\d{1,8}", value, re.ASCII) else "expected a number of runs; 0 sets no limit"
+    match = re.fullmatch(r"\d{1,8}(?::([1-9]\d{0,3})/([1-9]\d{0,3}))?", value, re.ASCII)
+    if match and int(match[1] or 1) <= int(match[2] or 1):
+        return None
+    return "expected a number of runs, 0 for no limit, or RUNS:K/N such as 0:2/5 for the second of five machines"
 
 
 def _require_fault(value: str) -> str | None:
@@ -254,8 +257,8 @@ OPTIONS: Final = (
         "fault_sweep",
         "run each test again for each call of an emulated driver that it makes, and let that call fail: likely, with "
         "the likeliest codes; all, with each code that its documentation lists; some functions, separated by commas; "
-        "or NUMBER:CODE[:STAYS] to repeat a finding; fail the run for crashes, hangs, leaks, broken rules and errors "
-        "that nobody notices",
+        "NUMBER:CODE[:STAYS] to repeat a finding; or resume, to go on with a sweep that was interrupted; fail the run "
+        "for crashes, hangs, leaks, broken rules and errors that nobody notices",
         metavar="CALLS",
         fault=_sweep_fault,
         bare="likely",
@@ -263,7 +266,8 @@ OPTIONS: Final = (
     ),
     Option(
         "fault_budget",
-        "limit the runs of a fault sweep for each test; those that find most come first, and 0 sets no limit",
+        "limit the runs of a fault sweep for each test: those that find most come first, and 0 sets no limit; with "
+        ":K/N they are shared by N machines, of which this is number K",
         default="0",
         metavar="RUNS",
         fault=_budget_fault,

@@ -14,6 +14,7 @@ __all__ = [
     "Call",
     "FailedCall",
     "SweepFinding",
+    "SweepTotals",
     "SweptTrial",
     "Way",
     "baseline_lines",
@@ -190,6 +191,53 @@ class SweepFinding:
         )
 
 
+@dataclass
+class SweepTotals:
+    """What the sweep of one test, or of several, found.
+
+    Attributes
+    ----------
+    tests, runs : int
+        How many tests were swept, in how many runs with a fault.
+    left : int
+        How many runs the budget left out.
+    unswept : Counter of str
+        Number of tests that were not swept, by the reason.
+    findings : list of SweepFinding
+    """
+
+    tests: int = 0
+    runs: int = 0
+    left: int = 0
+    unswept: Counter[str] = field(default_factory=Counter)
+    findings: list[SweepFinding] = field(default_factory=list)
+
+    def add(self, other: SweepTotals) -> None:
+        """Add what was found in other tests."""
+        self.tests += other.tests
+        self.runs += other.runs
+        self.left += other.left
+        self.unswept += other.unswept
+        self.findings += other.findings
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything for another process."""
+        findings = [
+            [one.kind, one.detail, one.nodeid, one.fault.number, [*one.fault.call], [*one.fault.way]]
+            for one in self.findings
+        ]
+        return {**vars(self), "unswept": dict(self.unswept), "findings": findings}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> SweepTotals:
+        """Return what `as_json` returned in another process."""
+        findings = [
+            SweepFinding(kind, FailedCall(number, Call(*call), Way(*way)), detail, nodeid)
+            for kind, detail, nodeid, number, call, way in given["findings"]
+        ]
+        return cls(given["tests"], given["runs"], given["left"], Counter(given["unswept"]), findings)
+
+
 def site_of(stack: Sequence[str], root: str) -> str:
     """Return the place of a call: its innermost lines, because a helper that makes every call tells nothing alone.
 
@@ -206,7 +254,12 @@ def site_of(stack: Sequence[str], root: str) -> str:
 
 
 def plan(
-    calls: Sequence[Call], ways: Callable[[str], Sequence[Way]], *, functions: Iterable[str] = (), budget: int = 0
+    calls: Sequence[Call],
+    ways: Callable[[str], Sequence[Way]],
+    *,
+    functions: Iterable[str] = (),
+    budget: int = 0,
+    part: tuple[int, int] = (1, 1),
 ) -> tuple[list[FailedCall], int]:
     """Choose the runs of a test, those that find most first.
 
@@ -223,6 +276,8 @@ def plan(
         Names of the functions to fail, also without the number of their form; empty for all.
     budget : int
         Most runs; 0 for any number.
+    part : tuple of int
+        Number of this machine, from 1, and of all that share the runs.
 
     Returns
     -------
@@ -248,7 +303,8 @@ def plan(
         for nth, way in enumerate(ways(call.function))
     )
     chosen = [fault for *_, fault in ranked]
-    return (chosen[:budget], max(0, len(chosen) - budget)) if budget else (chosen, 0)
+    kept, (machine, machines) = chosen[: budget or None], part
+    return kept[machine - 1 :: machines], len(chosen) - len(kept)
 
 
 def judge(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str = "") -> list[SweepFinding]:

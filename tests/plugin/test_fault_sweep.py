@@ -73,7 +73,7 @@ def test_sound_test(sweep) -> None:
 
 
 def test_functions_and_budget(sweep) -> None:
-    """A user may choose the functions, and limit the runs of a test; the summary says how many are left out."""
+    """A user may choose functions, limit the runs of a test, or share them; the summary says what is left out."""
     options = ("--cudalink-fault-sweep=cuMemAlloc,cuMemFree", "-ocudalink_fault_budget=5")
     result = sweep("BROKEN", ("two_buffers",), *options)
     result.stdout.fnmatch_lines(
@@ -82,6 +82,8 @@ def test_functions_and_budget(sweep) -> None:
             "cudalink_fault_budget=5 left out 5 runs; raise it to fail more calls",
         ]
     )
+    shared = sweep("BROKEN", ("two_buffers",), options[0], "-ocudalink_fault_budget=5:2/2")
+    shared.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 1 finding"])
 
 
 def test_all_codes(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
@@ -104,6 +106,37 @@ def test_baseline(sweep, pytester: pytest.Pytester) -> None:
     assert other.ret == 1
     assert [one["kind"] for one in findings(other)] == ["no-cause"]
     other.stdout.fnmatch_lines([f"not found any more in these tests, and can leave known.txt: {line}"])
+
+
+def test_going_on_after_an_interruption(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """An interrupted sweep goes on with its own functions, and sweeps no test twice; what it found counts."""
+    pytester.makepyfile(
+        "import ctypes\nfrom pathlib import Path\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+        "def test_first(): cuda.cuInit(0)\n"
+        "def test_second():\n    assert cuda.cuInit(0) == 0, 'cuInit'\n"
+        "    if not Path('mended').exists(): raise KeyboardInterrupt\n"
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuInit")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(
+        [
+            "cudalink: 2 runs with a fault, 1 finding: *::test_first",
+            "fault sweep: 2 runs of 1 test, 1 finding",
+            "the sweep was interrupted; go on with --cudalink-fault-sweep=resume",
+        ]
+    )
+    pytester.path.joinpath("mended").touch()
+    again = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=resume")
+    again.stdout.fnmatch_lines(
+        [
+            "cudalink: 2 runs with a fault, 0 findings: *::test_second",
+            "fault sweep: 4 runs of 2 tests, 1 finding",
+        ]
+    )
+    again.stdout.no_fnmatch_line("cudalink: *::test_first")
+    assert findings(again) == findings(result)
+    over = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=resume")
+    over.stderr.fnmatch_lines(["*--cudalink-fault-sweep=resume finds no sweep in pytest's cache*"])
 
 
 def test_broken_baseline(sweep, pytester: pytest.Pytester) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from itertools import chain
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +15,7 @@ from pytest_cudalink.report.fault_sweep import (
     Call,
     FailedCall,
     SweepFinding,
+    SweepTotals,
     SweptTrial,
     Way,
     baseline_lines,
@@ -163,6 +168,14 @@ def test_plan(some: list[Call], how: list[Way], budget: int) -> None:
     assert left == len(everything) - len(chosen)
 
 
+@given(calls, ways, st.integers(0, 20), st.integers(1, 4))
+def test_plan_for_several_machines(some: list[Call], how: list[Way], budget: int, machines: int) -> None:
+    """Machines share the runs: none is made twice, and none is missing."""
+    parts = [plan(some, lambda _: how, budget=budget, part=(one + 1, machines))[0] for one in range(machines)]
+    assert sorted(chain(*parts)) == sorted(plan(some, lambda _: how, budget=budget)[0])
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
 def test_plan_of_functions() -> None:
     """A user may name functions, with or without the number of their form."""
     some = [Call("cuMemAlloc_v2"), Call("cuMemFree_v2"), Call("cuInit")]
@@ -197,6 +210,14 @@ def test_baseline(some: list[SweepFinding], others: list[SweepFinding]) -> None:
     assert gone([], lines) == lines
     kept = len(lines) - len(gone(others, lines))
     assert len(new_findings(others, lines)) == len(merged(others)) - kept
+
+
+@given(findings, findings)
+def test_adding_up(some: list[SweepFinding], others: list[SweepFinding]) -> None:
+    """Processes hand over what they found as JSON, and it adds up."""
+    first, second = SweepTotals(1, 2, 3, Counter("a"), [*some]), SweepTotals(10, 20, 30, Counter("ab"), others)
+    first.add(SweepTotals.from_json(json.loads(json.dumps(second.as_json()))))
+    assert first == SweepTotals(11, 22, 33, Counter("aab"), some + others)
 
 
 def test_baseline_without_line_numbers() -> None:

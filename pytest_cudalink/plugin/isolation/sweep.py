@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +15,7 @@ import pytest
 from ...emulator import faults
 from ...plurals import counted
 from ...report import fault_sweep
-from ...report.fault_sweep import Call, FailedCall, SweepFinding, SweptTrial, Way
+from ...report.fault_sweep import Call, FailedCall, SweepTotals, SweptTrial, Way
 from ..parts import COPIES, LEDGER
 
 if TYPE_CHECKING:
@@ -38,22 +40,22 @@ class FaultSweep:
 
     Attributes
     ----------
-    findings : list of SweepFinding
+    totals : SweepTotals
     failing : list of str
-        Those that fail the run, each with the command that repeats it.
+        The findings that fail the run, each with the command that repeats it.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._single, self._functions, self._ways = _read(run.settings.fault_sweep.value)
-        self._budget = int(run.settings.fault_budget.value)
+        self._notes = _Notes(run)
+        self._single, self._functions, self._ways = _read(self._notes.option)
+        self._budget, self._part = _budget(run.settings.fault_budget.value)
         self._baseline = run.settings.fault_baseline.value
         self._known = self._read_baseline()
         self._copies = run.part(COPIES)
-        self.findings: list[SweepFinding] = []
+        self._interrupted = False
+        self.totals = SweepTotals()
         self.failing: list[str] = []
-        self._tests = self._runs = self._left = 0
-        self._unswept: Counter[str] = Counter()
 
     def _read_baseline(self) -> list[str] | None:
         """Return the lines of the baseline; None where there is none yet."""
@@ -71,42 +73,40 @@ class FaultSweep:
         """Sweep a test after its own run, whose reports are the run's."""
         done = yield
         if not (item.session.shouldstop or item.session.shouldfail):
-            self._sweep(item)
+            found = self._notes.done.get(item.nodeid)
+            if found is None:
+                found = self._sweep(item)
+                self._notes.add(item.nodeid, found)
+                _show(item, found)
+            self.totals.add(found)
         return done
 
     # -- the runs
 
-    def _sweep(self, item: pytest.Item) -> None:
+    def _sweep(self, item: pytest.Item) -> SweepTotals:
         _, clean, stacks = next(self._trials(item, [None]), (0, None, []))
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
-            self._unswept[self._copies.refusal if clean is None else f"{ended} in a process of its own"] += 1
-            return
+            reason = self._copies.refusal if clean is None else f"{ended} in a process of its own"
+            return SweepTotals(unswept=Counter([reason]))
         root = str(item.config.rootpath)
         calls = [
             Call(function, fault_sweep.site_of(stack, root))
             for function, stack in zip(clean.calls, stacks, strict=True)
         ]
-        chosen, left = fault_sweep.plan(calls, self._ways, functions=self._functions, budget=self._budget)
+        chosen, left = fault_sweep.plan(
+            calls, self._ways, functions=self._functions, budget=self._budget, part=self._part
+        )
         if self._single:
             chosen, left = [fault for fault in chosen if fault.number == self._single], 0
-        self._tests += 1
-        self._left += left
         trials = {number: trial for number, trial, _ in self._trials(item, chosen)}
-        self._runs += len(trials)
         found = [
             finding
             for number, fault in enumerate(chosen)
             if number in trials
             for finding in fault_sweep.judge(clean, trials[number], fault, item.nodeid)
         ]
-        self.findings += found
-        if item.config.get_verbosity() > 0:
-            reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
-            if reporter is not None:
-                number = counted(len(fault_sweep.merged(found)), "finding")
-                reporter.ensure_newline()
-                reporter.write_line(f"cudalink: {counted(len(chosen), 'run')} with a fault, {number}: {item.nodeid}")
+        return SweepTotals(tests=1, runs=len(trials), left=left, findings=found)
 
     def _trials(
         self, item: pytest.Item, chosen: Sequence[FailedCall | None]
@@ -134,60 +134,147 @@ class FaultSweep:
 
     def as_json(self) -> dict[str, Any]:
         """Return everything for the process that adds up."""
-        return {
-            "findings": [
-                [one.kind, [one.fault.number, [*one.fault.call], [*one.fault.way]], one.detail, one.nodeid]
-                for one in self.findings
-            ],
-            "counts": [self._tests, self._runs, self._left],
-            "unswept": dict(self._unswept),
-        }
+        return self.totals.as_json()
 
     def add(self, given: Mapping[str, Any]) -> None:
         """Add what `as_json` returned in another process."""
-        self.findings += [
-            SweepFinding(kind, FailedCall(number, Call(*call), Way(*way)), detail, nodeid)
-            for kind, (number, call, way), detail, nodeid in given["findings"]
-        ]
-        tests, runs, left = given["counts"]
-        self._tests += tests
-        self._runs += runs
-        self._left += left
-        self._unswept.update(given["unswept"])
+        self.totals.add(SweepTotals.from_json(given))
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail the run for each finding that the baseline does not know; write a baseline where there is none."""
         if self._run.is_worker:
             return
+        self._interrupted = bool(
+            session.shouldstop
+            or session.shouldfail
+            or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+        )
+        if not self._interrupted:
+            self._notes.clear()
         self._run.part(LEDGER)  # the run looks there for what fails it
-        if self._baseline and self._known is None:
-            lines = fault_sweep.baseline_lines(self.findings)
+        if self._baseline and self._known is None and self._is_whole:
+            lines = fault_sweep.baseline_lines(self.totals.findings)
             head = "# Known findings of --cudalink-fault-sweep: KIND FUNCTION PLACE. Remove what is mended.\n"
             Path(self._baseline).write_text(head + "".join(f"{line}\n" for line in lines), encoding="utf-8")
             self._known = lines
-        for finding, number in fault_sweep.new_findings(self.findings, self._known or ()):
+        for finding, number in fault_sweep.new_findings(self.totals.findings, self._known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
             command = self._copies.command(finding.nodeid, f"--cudalink-fault-sweep={finding.fault}")
             self.failing.append(f"{finding}{more}\n  repeat: {command}")
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether this run makes all runs of its tests, so that what it did not find is not there."""
+        return not (self._single or self._interrupted or self._part[1] > 1)
+
     def lines(self) -> list[str]:
         """Return the lines of the summary."""
-        known = self._known or []
+        known, totals = self._known or [], self.totals
         found = [
-            f"fault sweep: {counted(self._runs, 'run')} of {counted(self._tests, 'test')}, "
-            f"{counted(len(fault_sweep.merged(self.findings)), 'finding')}"
-            + (f", {counted(len(known), 'line')} in {self._baseline}" if self._baseline else "")
+            f"fault sweep: {counted(totals.runs, 'run')} of {counted(totals.tests, 'test')}, "
+            f"{counted(len(fault_sweep.merged(totals.findings)), 'finding')}"
+            + (f", {counted(len(known), 'line')} in {self._baseline}" if self._known is not None else "")
         ]
-        if self._left:
+        if self._interrupted and self._notes.kept:
+            found.append("the sweep was interrupted; go on with --cudalink-fault-sweep=resume")
+        if totals.left:
             found.append(
-                f"cudalink_fault_budget={self._budget} left out {counted(self._left, 'run')}; raise it to fail more "
+                f"cudalink_fault_budget={self._budget} left out {counted(totals.left, 'run')}; raise it to fail more "
                 "calls"
             )
-        found += [f"{counted(number, 'test')} not swept: {why}" for why, number in self._unswept.items()]
-        for line in fault_sweep.gone(self.findings, known):
+        found += [f"{counted(number, 'test')} not swept: {why}" for why, number in totals.unswept.items()]
+        for line in fault_sweep.gone(totals.findings, known) if self._is_whole else ():
             found.append(f"not found any more in these tests, and can leave {self._baseline}: {line}")
         return [*found, *self.failing]
+
+
+class _Notes:
+    """What was swept, in pytest's cache, so that an interrupted sweep can go on.
+
+    Parameters
+    ----------
+    run : Run
+
+    Attributes
+    ----------
+    option : str
+        The value of the option; that of the interrupted sweep for one that goes on.
+    done : dict of str to SweepTotals
+        What an interrupted sweep has found, by test.
+    kept : bool
+        Whether there are notes.
+
+    Raises
+    ------
+    pytest.UsageError
+        If no sweep was interrupted that could go on.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.option = run.settings.fault_sweep.value
+        self.done: dict[str, SweepTotals] = {}
+        repeats = self.option[:1].isdigit()
+        known: pytest.Cache | None = None if repeats else getattr(run.config, "cache", None)
+        self._folder: Path | None = None
+        with suppress(OSError):
+            self._folder = known.mkdir("cudalink-fault-sweep") if known is not None else None
+        self._file = f"{run.worker or 'main'}.jsonl"
+        if self.option == "resume":
+            self._read()
+        elif not run.is_worker:
+            self.clear()
+            self._write("option", "w", self.option)
+
+    @property
+    def kept(self) -> bool:
+        return self._folder is not None
+
+    def _read(self) -> None:
+        option = self._folder / "option" if self._folder is not None else None
+        if self._folder is None or option is None or not option.exists():
+            msg = (
+                "cudalink: --cudalink-fault-sweep=resume finds no sweep in pytest's cache that was interrupted; begin "
+                "one with --cudalink-fault-sweep"
+            )
+            raise pytest.UsageError(msg)
+        self.option = option.read_text(encoding="utf-8")
+        for file in self._folder.glob("*.jsonl"):
+            for line in file.read_text(encoding="utf-8").splitlines():
+                with suppress(ValueError):  # the end of the process cut the last one
+                    nodeid, found = json.loads(line)
+                    self.done[nodeid] = SweepTotals.from_json(found)
+
+    def add(self, nodeid: str, found: SweepTotals) -> None:
+        """Note what was found in a test."""
+        self._write(self._file, "a", json.dumps([nodeid, found.as_json()]) + "\n")
+
+    def _write(self, name: str, mode: str, text: str) -> None:
+        if self._folder is not None:
+            with suppress(OSError), (self._folder / name).open(mode, encoding="utf-8") as file:
+                file.write(text)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for file in self._folder.iterdir() if self._folder is not None else ():
+            with suppress(OSError):
+                file.unlink()
+
+
+def _show(item: pytest.Item, found: SweepTotals) -> None:
+    """Show what the sweep of a test has found, while others wait."""
+    reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None and item.config.get_verbosity() >= 0 and found.tests:
+        number = counted(len(fault_sweep.merged(found.findings)), "finding")
+        reporter.ensure_newline()
+        reporter.write_line(f"cudalink: {counted(found.runs, 'run')} with a fault, {number}: {item.nodeid}")
+
+
+def _budget(value: str) -> tuple[int, tuple[int, int]]:
+    """Read the variable: the most runs of a test, the number of this machine, and of all."""
+    runs, _, part = value.partition(":")
+    machine, _, machines = (part or "1/1").partition("/")
+    return int(runs), (int(machine), int(machines))
 
 
 def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
