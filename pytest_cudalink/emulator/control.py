@@ -388,6 +388,13 @@ class DriverControl:
         """Remove every fault, those of the run too, bring a lost device back, and end a sticky error."""
         self._library.cudalinkClearFaults()
 
+    def keep_driver(self) -> None:
+        """Go on, in a forked process, with the driver as it was; CUDA's own would answer "not initialized".
+
+        The process that forked must have had a single thread, and no work that waits.
+        """
+        self._library.cudalinkKeepDriver()
+
     def start_sweep(self, number: int = 0, code: int | str = 0, stays: str = "alone") -> None:
         """Count the calls of this process from now on, and make one of them fail.
 

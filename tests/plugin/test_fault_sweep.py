@@ -168,6 +168,24 @@ def test_tests_that_are_not_swept(pytester: pytest.Pytester, run_pytest, toolkit
     )
 
 
+def test_module_that_initializes_the_driver(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A run with a fault goes on with the driver and the context that collecting the tests has made."""
+    pytester.makepyfile(
+        """
+        from cuda.bindings import driver
+        driver.cuInit(0)
+        context = driver.cuDevicePrimaryCtxRetain(0)[1]
+        def test():
+            assert not driver.cuCtxSetCurrent(context)[0]
+            error, address = driver.cuMemAlloc(64)
+            assert not error, error
+            driver.cuMemFree(address)
+        """
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuMemAlloc")
+    result.stdout.fnmatch_lines(["fault sweep: 3 runs of 1 test, 0 findings"])
+
+
 def test_record(sweep, pytester: pytest.Pytester) -> None:
     """The record of the run has its findings."""
     sweep("BROKEN", ("every_error_is_one",), "--cudalink-fault-sweep=cuCtxSynchronize", "--cudalink-report=run.jsonl")

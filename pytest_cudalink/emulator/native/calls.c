@@ -35,6 +35,12 @@ CUresult cl_initialize(unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+/* Has a forked child go on with the driver that it inherited, initialized and with all its objects. The process that
+   forked it must have had one thread and no work that waits. */
+EXPORT void cudalinkKeepDriver(void) {
+  if (atomic_load(&initialized_in)) atomic_store(&initialized_in, getpid());
+}
+
 /* Functions that are asked hundreds of times and change nothing are not worth an event when they succeed. */
 static bool quiet(Sym symbol) {
   switch (symbol) {

@@ -223,7 +223,7 @@ class Server(Child):
             ends = guard is not None and guard.found is not None
             self._reply(status=0, ends=ends)
             return ends
-        if (hazard := _fork_hazard(run_of(item.config))) is not None:
+        if (hazard := _fork_hazard(run_of(item.config), keeps_driver=bool(request["trials"]))) is not None:
             self._reply(refused=hazard)
             return False
         if request["trials"]:
@@ -273,6 +273,8 @@ class Server(Child):
                         for descriptor in running:
                             os.close(descriptor)
                         self._become_copy(session, item, f"{request['reports']}-{number}")
+                        if driver is not None:
+                            driver.keep_driver()
                         self._config.pluginmanager.unregister(self)  # who waits reads no reports of it
                         self._write("trial", getattr(trial, asked.pop("how"))(item, driver, **asked))
                         os._exit(0)  # the interpreter would free one object after the other
@@ -323,8 +325,15 @@ def _line(requests: Any) -> str:
     return ""
 
 
-def _fork_hazard(run: Run) -> str | None:
-    """Return why a copy of this process could not run a test as a new process does; None if it can."""
+def _fork_hazard(run: Run, *, keeps_driver: bool) -> str | None:
+    """Return why a copy of this process could not run a test as a new process does; None if it can.
+
+    Parameters
+    ----------
+    run : Run
+    keeps_driver : bool
+        Whether a copy goes on with an emulated driver that is initialized.
+    """
     own = Path("/proc/self")
     if _count_threads() > 1:
         _fork_once()
@@ -341,7 +350,7 @@ def _fork_hazard(run: Run) -> str | None:
         if own.joinpath("task", str(os.getpid()), "children").read_text(encoding="ascii").strip():
             return "collecting the tests started a process that still runs"
     present = run.emulated
-    if present is not None and any(event.get("call") == "cuInit" for event in present.events()):
+    if present is not None and not keeps_driver and any(event.get("call") == "cuInit" for event in present.events()):
         return "collecting the tests initialized the driver"
     return None
 
