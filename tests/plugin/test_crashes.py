@@ -422,6 +422,16 @@ def test_where_a_copy_is_not_safe(run, name) -> None:
 
 
 @pytest.mark.slow
+def test_safe_path(pytester: pytest.Pytester) -> None:
+    """A copy starts with ``-P`` as the run did, so that the checkout's folders hide no installed module."""
+    pytester.makepyfile(**{"colorsys": "raise SystemError", "tests/test_it": "import colorsys\ndef test(): pass"})
+    # not pytester.run, which puts the folder into PYTHONPATH
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "--cudalink-processes=isolated", "tests"]
+    done = subprocess.run(command, cwd=pytester.path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
 def test_workers_say_why_a_copy_is_not_safe(run) -> None:
     """The summary adds up what the workers of xdist have started."""
     module = "import pytest, threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"

@@ -89,7 +89,9 @@ def _command(
     }
     for name in [name for name in environment if name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT_TEST"))]:
         del environment[name]
-    return [sys.executable, "-m", "pytest", *_arguments(run)], environment
+    # a folder beside the tests may hide an installed package: a checkout's sources
+    safe_path = ["-P"] if getattr(sys.flags, "safe_path", False) else []
+    return [sys.executable, *safe_path, "-m", "pytest", *_arguments(run)], environment
 
 
 def _arguments(run: Run) -> list[str]:
