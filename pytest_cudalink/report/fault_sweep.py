@@ -361,7 +361,7 @@ def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
     if _RELEASES.search(fault.call.function) and sum(count for count, _ in excess.values()) == 1:
         return ""
     return ", ".join(
-        f"{count} {kind}" + (f" ({size:,} bytes)" if size > 0 else "") for kind, (count, size) in excess.items()
+        f"{count} x {kind}" + (f" ({size:,} bytes)" if size > 0 else "") for kind, (count, size) in excess.items()
     )
 
 

@@ -55,7 +55,7 @@ def test_finding_and_repeating_it(sweep) -> None:
             "fault sweep: 6 runs of 1 test, 1 finding",
             (
                 "leak: cuMemAlloc_v2 (call 5) failed with *, called at *error_paths.py:* in call <*: "
-                "a clean run frees what this one left: 1 allocation that only the end of its context freed (64 bytes)*"
+                "a clean run frees what this one left: 1 x allocation that only the end of its context freed (64*"
             ),
             "  repeat: pytest 'test_it.py::test[[]two_buffers[]]' --cudalink-driver=13.0 --cudalink-fault-sweep=5:2",
         ]
@@ -165,6 +165,19 @@ def test_tests_that_are_not_swept(pytester: pytest.Pytester, run_pytest, toolkit
             "1 test not swept: failed in a process of its own",
             "1 test not swept: skipped in a process of its own",
         ]
+    )
+
+
+def test_process_that_cannot_collect(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A reason for tests that are not swept says what the process that collects has said last."""
+    pytester.makeconftest(
+        "import pathlib, pytest\nbegun = pathlib.Path('begun')\ndef pytest_sessionstart():\n"
+        "    if begun.exists(): raise pytest.UsageError('only once')\n    begun.touch()"
+    )
+    pytester.makepyfile("def test(): pass")
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep")
+    result.stdout.fnmatch_lines(
+        ["1 test not swept: the process that collects the tests ended with exit code 4: ERROR: only once"]
     )
 
 

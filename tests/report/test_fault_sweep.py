@@ -109,7 +109,7 @@ def test_leaks() -> None:
     clean = SweptTrial("passed", CALLS, alive={"stream": (2, 0), "device memory": (1, 100)})
     (found,) = judge(clean, SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=some), ALLOCATE)
     assert found.kind == "leak"
-    assert found.detail.endswith(": 2 device memory (200 bytes)")
+    assert found.detail.endswith(": 2 x device memory (200 bytes)")
     assert kinds(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=clean.alive), clean=clean) == []
     assert kinds(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive={}), clean=clean) == []
     lost = ALLOCATE._replace(way=LOST)

@@ -154,7 +154,10 @@ class ServerProcess:
             for pipe in (read, written):
                 os.close(pipe)
             if not self._reply():
-                self.refusal = f"the process that collects the tests {self._ended()}"
+                ended = self._ended()
+                words = [(folder / name).read_text(errors="replace").strip() for name in ("stdout", "stderr")]
+                said = "\n".join(filter(None, words)).rpartition("\n")[2]
+                self.refusal = f"the process that collects the tests {ended}" + (f": {said}" if said else "")
         except BaseException:
             for pipe in chain(*pipes):
                 with suppress(OSError):  # closed already

@@ -51,6 +51,7 @@ class FaultSweep:
         self._single, self._functions, self._ways = _read(self._notes.option)
         self._budget, self._part = _budget(run.settings.fault_budget.value)
         self._baseline = run.settings.fault_baseline.value
+        self._baseline_file = run.config.invocation_params.dir / self._baseline
         self._known = self._read_baseline()
         self._copies = run.part(COPIES)
         self._interrupted = False
@@ -59,13 +60,12 @@ class FaultSweep:
 
     def _read_baseline(self) -> list[str] | None:
         """Return the lines of the baseline; None where there is none yet."""
-        file = Path(self._baseline)
-        if not self._baseline or not file.exists():
+        if not self._baseline or not self._baseline_file.exists():
             return None
         try:
-            return fault_sweep.read_baseline(file.read_text(encoding="utf-8"))
+            return fault_sweep.read_baseline(self._baseline_file.read_text(encoding="utf-8"))
         except ValueError as error:
-            msg = f"cudalink: cudalink_fault_baseline={file} cannot be read: {error}"
+            msg = f"cudalink: cudalink_fault_baseline={self._baseline} cannot be read: {error}"
             raise pytest.UsageError(msg) from None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -156,7 +156,7 @@ class FaultSweep:
         if self._baseline and self._known is None and self._is_whole:
             lines = fault_sweep.baseline_lines(self.totals.findings)
             head = "# Known findings of --cudalink-fault-sweep: KIND FUNCTION PLACE. Remove what is mended.\n"
-            Path(self._baseline).write_text(head + "".join(f"{line}\n" for line in lines), encoding="utf-8")
+            self._baseline_file.write_text(head + "".join(f"{line}\n" for line in lines), encoding="utf-8")
             self._known = lines
         for finding, number in fault_sweep.new_findings(self.totals.findings, self._known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
@@ -264,7 +264,7 @@ class _Notes:
 def _show(item: pytest.Item, found: SweepTotals) -> None:
     """Show what the sweep of a test has found, while others wait."""
     reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
-    if reporter is not None and item.config.get_verbosity() >= 0 and found.tests:
+    if reporter is not None and item.config.get_verbosity() >= 0 and found.runs:
         number = counted(len(fault_sweep.merged(found.findings)), "finding")
         reporter.ensure_newline()
         reporter.write_line(f"cudalink: {counted(found.runs, 'run')} with a fault, {number}: {item.nodeid}")
