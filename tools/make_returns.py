@@ -47,7 +47,7 @@ def main() -> int:
     for folder in folders:
         (header,) = folder.rglob("cuda.h")
         table.update(listed(header.read_text(encoding="utf-8")))
-    lines = [f"{function} = {codes}\n" for function, codes in sorted(table.items()) if codes]
+    lines = [f"{function} = {codes}\n" for function, codes in sorted(table.items())]
     OUT.write_text(ABOUT.format(last=folders[-1].name) + "".join(lines), encoding="utf-8")
     sys.stdout.write(f"{len(table)} functions\n")
     return 0

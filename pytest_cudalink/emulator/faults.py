@@ -97,14 +97,15 @@ def code_of(code: int | str) -> int:
     return number
 
 
-def listed_codes(symbol: str) -> tuple[int, ...]:
-    """Return the errors that the documentation of a function lists, in its order; none for a function without it.
+def listed_codes(symbol: str) -> tuple[int, ...] | None:
+    """Return the errors that the documentation of a function lists, in its order; None for a function without it.
 
     The two that every function may answer, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, are left out.
     """
     known = read_table("emulator/returns.toml")
     symbol = re.sub(r"_pt(ds|sz)$", "", symbol)
-    return tuple(known.get(symbol, known.get(re.sub(r"_v\d+$", "", symbol), ())))
+    codes = known.get(symbol, known.get(re.sub(r"_v\d+$", "", symbol)))
+    return tuple(codes) if codes is not None else None
 
 
 def symbol_of(function: str, version: CudaVersion) -> str:

@@ -84,7 +84,7 @@ class FaultSweep:
     # -- the runs
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
-        _, clean, stacks = next(self._trials(item, [None]), (0, None, []))
+        (_, clean, stacks), *_ = [*self._trials(item, [None]), (0, None, [])]
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
             reason = self._copies.refusal if clean is None else f"{ended} in a process of its own"
@@ -291,13 +291,14 @@ def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
 def _likely(function: str) -> list[Way]:
     """Return the likeliest ways in which a function fails."""
     known = faults.listed_codes(function)
-    codes = [code for code in _LIKELY if code in known or not known] or known[:1]
+    codes = _LIKELY if known is None else [code for code in _LIKELY if code in known] or known[:1]
     return [*(_way(code) for code in codes), _way(*_LOST)]
 
 
 def _listed(function: str) -> list[Way]:
     """Return all ways: each code that the documentation lists, alone and for each later call of the function too."""
-    codes = faults.listed_codes(function) or _LIKELY
+    known = faults.listed_codes(function)
+    codes = _LIKELY if known is None else known
     return [*(_way(code) for code in codes), _way(*_LOST), *(_way(code, "function") for code in codes)]
 
 
