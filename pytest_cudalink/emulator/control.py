@@ -179,11 +179,14 @@ class SweptCall(NamedTuple):
     stack : tuple of str
         Lines of Python that led to it, innermost first, or else native frames. Empty in a run in which another call
         fails.
+    caller : str
+        File name of the object that made it; empty where the stack is.
     """
 
     function: str
     failed: bool
     stack: tuple[str, ...]
+    caller: str = ""
 
 
 class Alive(NamedTuple):
@@ -421,6 +424,11 @@ class DriverControl:
             msg = "no memory for the list of calls of a sweep"
             raise MemoryError(msg)
 
+    @property
+    def sweep_of_others(self) -> Any:
+        """The C function that another library has to ask before each of its calls, so that a sweep counts them too."""
+        return self._library.cudalinkSweepOther
+
     def end_sweep(self) -> int:
         """Count and fail no more calls, and bring a device back that the sweep has lost; return how many there were."""
         count = int(self._library.cudalinkSweepEnd())
@@ -434,7 +442,9 @@ class DriverControl:
         text, failed = ctypes.create_string_buffer(_STACK_SIZE), ctypes.c_int()
         while self._library.cudalinkSweptCall(len(found) + 1, text, _STACK_SIZE, ctypes.byref(failed)):
             function, *lines = text.value.decode(errors="replace").splitlines()
-            found.append(SweptCall(function, bool(failed.value), tuple(_telling(lines))))
+            objects = [line[1:].partition("+")[0] for line in lines if line.startswith("n")]
+            caller = next((name for name in objects if not name.startswith("libcuda.so")), "")
+            found.append(SweptCall(function, bool(failed.value), tuple(_telling(lines)), caller))
         return found
 
     def alive(self) -> dict[str, Alive]:

@@ -23,7 +23,9 @@ __all__ = [
     "RefusedInput",
     "cover",
     "library",
+    "live_handles",
     "look",
+    "meddle",
     "postpone_until_native_code",
     "start",
     "take_refused_input",
@@ -118,6 +120,31 @@ def look() -> Look:
     return Look(
         _take() if answer & _CALLS else (), bool(answer & _LATE), bool(answer & _REFUSED), bool(answer & _INPUT)
     )
+
+
+def meddle(function: Any) -> bool:
+    """Ask a C function before each call of nvJitLink from now on; returns whether that is possible here.
+
+    Parameters
+    ----------
+    function : foreign function
+        Gets the name of nvJitLink's function; returns what the call must answer instead of being made, or -1.
+    """
+    ours = library()
+    if ours is not None:
+        import ctypes
+
+        ours.cudalinkMeddle(ctypes.cast(function, ctypes.c_void_p))
+    return ours is not None
+
+
+def live_handles() -> int:
+    """Return how many handles were created and not destroyed while the contract was checked."""
+    if _ours is None:
+        return 0
+    import ctypes
+
+    return int(_ours.cudalinkContractAlive(ctypes.c_uint64(0), None, ctypes.c_uint(0)))
 
 
 def take_refused_input() -> RefusedInput | None:

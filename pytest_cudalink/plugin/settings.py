@@ -14,6 +14,7 @@ import pytest
 from ..compat import names
 
 __all__ = [
+    "LINKER",
     "OF_EMULATION",
     "OPTIONS",
     "PROVENANCES",
@@ -81,6 +82,10 @@ def _faults_fault(value: str) -> str | None:
     return None
 
 
+#: What a fault sweep adds to the calls of the driver.
+LINKER: Final = "nvJitLink"
+
+
 def _sweep_fault(value: str) -> str | None:
     if value in ("", "likely", "all", "resume"):
         return None
@@ -89,8 +94,14 @@ def _sweep_fault(value: str) -> str | None:
 
     expected = (
         "expected likely, all, names of driver functions separated by commas, NUMBER:CODE[:STAYS] as a finding has it, "
-        "or resume; put paths of tests before the option, or write --cudalink-fault-sweep=likely"
+        f"or resume, and +{LINKER} behind it for the calls of that library; put paths of tests before the option, or "
+        "write --cudalink-fault-sweep=likely"
     )
+    value, plus, others = value.partition("+")
+    if plus and others != LINKER:
+        return expected
+    if value in ("likely", "all"):
+        return None
     try:
         if match := re.fullmatch(r"[1-9]\d{0,8}:(\d{1,9})(?::(\w+))?", value, re.ASCII):
             faults.code_of(int(match[1]))
@@ -257,8 +268,9 @@ OPTIONS: Final = (
         "fault_sweep",
         "run each test again for each call of an emulated driver that it makes, and let that call fail: likely, with "
         "the likeliest codes; all, with each code that its documentation lists; some functions, separated by commas; "
-        "NUMBER:CODE[:STAYS] to repeat a finding; or resume, to go on with a sweep that was interrupted; fail the run "
-        "for crashes, hangs, leaks, broken rules and errors that nobody notices",
+        "NUMBER:CODE[:STAYS] to repeat a finding; or resume, to go on with a sweep that was interrupted; +nvJitLink "
+        "behind it adds the calls of that library; fail the run for crashes, hangs, leaks, broken rules and errors "
+        "that nobody notices",
         metavar="CALLS",
         fault=_sweep_fault,
         bare="likely",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -258,6 +258,7 @@ def plan(
     ways: Callable[[str], Sequence[Way]],
     *,
     functions: Iterable[str] = (),
+    closed: Container[int] = (),
     budget: int = 0,
     part: tuple[int, int] = (1, 1),
 ) -> tuple[list[FailedCall], int]:
@@ -274,6 +275,8 @@ def plan(
         Returns how a function can fail, the likeliest way first.
     functions : iterable of str
         Names of the functions to fail, also without the number of their form; empty for all.
+    closed : container of int
+        Numbers of calls that do not fail.
     budget : int
         Most runs; 0 for any number.
     part : tuple of int
@@ -289,7 +292,8 @@ def plan(
     numbered = [
         (number, call)
         for number, call in enumerate(calls, 1)
-        if not wanted or call.function in wanted or re.sub(r"_v\d+$", "", call.function) in wanted
+        if number not in closed
+        and (not wanted or call.function in wanted or re.sub(r"_v\d+$", "", call.function) in wanted)
     ]
     first = {call: number for number, call in reversed(numbered)}
     last = {call: number for number, call in numbered}

@@ -93,6 +93,33 @@ def test_all_codes(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     result.stdout.fnmatch_lines([f"fault sweep: {4 + 1 + 4} runs of 1 test, 0 findings"])
 
 
+def test_calls_of_the_linker(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A sweep of nvJitLink lets its calls fail, too, but not what it calls: a handle that stays is a leak."""
+    pytester.makepyfile(
+        """
+        from cuda.bindings import nvjitlink
+        PTX = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry k() { ret; }\\n"
+        def test():
+            handle = nvjitlink.create(1, ["-arch=sm_90"])
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, PTX, len(PTX), "k")
+            nvjitlink.destroy(handle)
+        """
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=likely+nvJitLink")
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 3 runs of 1 test, 1 finding",
+            (
+                "leak: nvJitLinkAddData (call 3) failed with NVJITLINK_ERROR_INTERNAL, called at test_calls_*.py:* in "
+                "test: a clean run frees what this one left: 1 x nvJitLink handle"
+            ),
+            "  repeat: pytest '*::test' --cudalink-driver=13.0 --cudalink-fault-sweep=3:6+nvJitLink",
+        ]
+    )
+    again = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=3:6+nvJitLink")
+    again.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 1 finding"])
+
+
 def test_baseline(sweep, pytester: pytest.Pytester) -> None:
     """A baseline is written once; its findings pass from then on, others fail, and what is gone is named."""
     option = "-ocudalink_fault_baseline=known.txt"

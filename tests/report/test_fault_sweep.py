@@ -177,10 +177,11 @@ def test_plan_for_several_machines(some: list[Call], how: list[Way], budget: int
 
 
 def test_plan_of_functions() -> None:
-    """A user may name functions, with or without the number of their form."""
+    """A user may name functions, with or without the number of their form; some calls are left out."""
     some = [Call("cuMemAlloc_v2"), Call("cuMemFree_v2"), Call("cuInit")]
     assert [fault.number for fault in plan(some, lambda _: [MEMORY], functions=["cuMemAlloc", "cuInit"])[0]] == [1, 3]
     assert [fault.number for fault in plan(some, lambda _: [MEMORY], functions=["cuMemFree_v2"])[0]] == [2]
+    assert [fault.number for fault in plan(some, lambda _: [MEMORY], closed={2})[0]] == [1, 3]
 
 
 def test_order_of_the_plan() -> None:

@@ -21,7 +21,7 @@ typedef enum { ALONE, SAME_FUNCTION, WHOLE_DEVICE } Stays;
 
 /* A call that was counted. Only a run in which none fails keeps the stack of each. */
 typedef struct {
-  Sym symbol;
+  const char *function; /* lives as long as the process */
   bool failed;
   bool noted; /* the stack is there */
   Stack stack;
@@ -34,7 +34,7 @@ static struct {
   unsigned number; /* of the call that fails, from 1; 0: none fails */
   int code;
   Stays stays;
-  int failed; /* symbol of the call that failed; -1: none did */
+  const char *failed; /* function of the call that failed; NULL: none did */
   unsigned count, room;
   Swept *calls; /* `room` of them */
 } sweep = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -69,7 +69,7 @@ EXPORT int cudalinkSweep(unsigned number, int code, int stays) {
   sweep.number = number;
   sweep.code = code;
   sweep.stays = (Stays)stays;
-  sweep.failed = -1;
+  sweep.failed = NULL;
   bool ready = grow();
   atomic_store(&sweep.active, ready);
   pthread_mutex_unlock(&sweep.lock);
@@ -80,7 +80,7 @@ EXPORT int cudalinkSweep(unsigned number, int code, int stays) {
    first ones. */
 EXPORT unsigned cudalinkSweepEnd(void) {
   pthread_mutex_lock(&sweep.lock);
-  bool lost = atomic_exchange(&sweep.active, false) && sweep.stays == WHOLE_DEVICE && sweep.failed >= 0;
+  bool lost = atomic_exchange(&sweep.active, false) && sweep.stays == WHOLE_DEVICE && sweep.failed;
   unsigned count = sweep.count;
   pthread_mutex_unlock(&sweep.lock);
   if (lost) cudalinkLoseDevice(0);
@@ -96,7 +96,7 @@ EXPORT size_t cudalinkSweptCall(unsigned number, char *out, size_t size, int *fa
   if (number && number <= sweep.count && number <= sweep.room && size) {
     const Swept *call = &sweep.calls[number - 1];
     *failed = call->failed;
-    length = (size_t)snprintf(out, size, "%s\n", cl_symbols[call->symbol].name);
+    length = (size_t)snprintf(out, size, "%s\n", call->function);
     if (call->noted && length < size) length += cl_write_stack(&call->stack, out + length, size - length);
     else length++;
   }
@@ -119,27 +119,28 @@ static bool is_counted(Sym symbol) {
   }
 }
 
-int cl_swept(EventLine *line, Sym symbol) {
-  if (!is_counted(symbol) || sweep.process != getpid()) return -1;
+/* `line`: NULL for a call that has no event. */
+static int swept(EventLine *line, const char *function) {
+  if (sweep.process != getpid()) return -1;
   pthread_mutex_lock(&sweep.lock);
   unsigned number = atomic_load(&sweep.active) ? ++sweep.count : 0;
   bool meant = number && number == sweep.number;
-  bool again = number && sweep.stays == SAME_FUNCTION && sweep.failed == (int)symbol;
+  bool again = number && sweep.stays == SAME_FUNCTION && sweep.failed && !strcmp(sweep.failed, function);
   bool kept = number && (number <= sweep.room || grow()), noted = kept && (meant || !sweep.number);
   int code = meant || again ? sweep.code : -1;
-  if (meant) sweep.failed = (int)symbol;
+  if (meant) sweep.failed = function;
   if (kept) {
-    sweep.calls[number - 1].symbol = symbol;
+    sweep.calls[number - 1].function = function;
     sweep.calls[number - 1].failed = code >= 0;
   }
   bool lost = meant && sweep.stays == WHOLE_DEVICE;
   pthread_mutex_unlock(&sweep.lock);
   if (lost) cudalinkLoseDevice(code);
-  if (code >= 0) cl_event_uint(line, "swept", number);
+  if (code >= 0 && line) cl_event_uint(line, "swept", number);
   if (!noted) return code;
   Stack stack;
   cl_note_stack(&stack); /* without the lock: Python may have to wait for another thread that calls the driver */
-  if (meant) cl_event_stack(line, "stack", &stack, SITE_ROOM);
+  if (meant && line) cl_event_stack(line, "stack", &stack, SITE_ROOM);
   pthread_mutex_lock(&sweep.lock);
   bool there = number <= sweep.count && number <= sweep.room && !sweep.calls[number - 1].noted;
   if (there) {
@@ -150,3 +151,8 @@ int cl_swept(EventLine *line, Sym symbol) {
   if (!there) cl_free_stack(&stack);
   return code;
 }
+
+int cl_swept(EventLine *line, Sym symbol) { return is_counted(symbol) ? swept(line, cl_symbols[symbol].name) : -1; }
+
+/* Counts a call of another library; the code that it must answer instead of being made, or -1. */
+EXPORT int cudalinkSweepOther(const char *function) { return cl_sweeping() ? swept(NULL, function) : -1; }

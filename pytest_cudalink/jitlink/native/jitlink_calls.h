@@ -23,6 +23,9 @@ unsigned long cudalinkTakeCalls(char *path, size_t size);
 /* Whether the calls of this thread are not counted, because its Python code reports them. */
 void cudalinkCover(int on);
 
+/* From now on `wanted` is asked before each call of a program; NULL: nobody is. */
+void cudalinkMeddle(int (*wanted)(const char *function));
+
 /* An input that nvJitLinkAddData or nvJitLinkAddFile refused. Python reads the same structure. */
 typedef struct {
   uint64_t size; /* bytes of the input, or of the name of its file */

@@ -16,18 +16,21 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+static const char *const names[JL_FUNCTIONS] = {"nvJitLinkCreate",         "nvJitLinkDestroy",
+                                                "nvJitLinkAddData",        "nvJitLinkAddFile",
+                                                "nvJitLinkComplete",       "nvJitLinkGetLinkedCubinSize",
+                                                "nvJitLinkGetLinkedCubin", "nvJitLinkGetLinkedPtxSize",
+                                                "nvJitLinkGetLinkedPtx",   "nvJitLinkGetLinkedLTOIRSize",
+                                                "nvJitLinkGetLinkedLTOIR", "nvJitLinkGetErrorLogSize",
+                                                "nvJitLinkGetErrorLog",    "nvJitLinkGetInfoLogSize",
+                                                "nvJitLinkGetInfoLog"};
+
+const char *cl_jitlink_name(JitLinkFunction function) { return names[function]; }
+
 JitLinkFunction cl_jitlink_function(const char *name) {
-  static const char *const names[JL_FUNCTIONS] = {"Create",         "Destroy",
-                                                  "AddData",        "AddFile",
-                                                  "Complete",       "GetLinkedCubinSize",
-                                                  "GetLinkedCubin", "GetLinkedPtxSize",
-                                                  "GetLinkedPtx",   "GetLinkedLTOIRSize",
-                                                  "GetLinkedLTOIR", "GetErrorLogSize",
-                                                  "GetErrorLog",    "GetInfoLogSize",
-                                                  "GetInfoLog"};
   bool numbered = name[0] == '_' && name[1] == '_';
-  if (strncmp(numbered ? name + 2 : name, "nvJitLink", 9) != 0) return JL_FUNCTIONS;
-  name += numbered ? 11 : 9;
+  if (numbered) name += 2;
+  if (strncmp(name, "nvJitLink", 9) != 0) return JL_FUNCTIONS;
   size_t length = strcspn(name, "_");
   if (numbered != (name[length] == '_')) return JL_FUNCTIONS;
   for (int at = 0; at < JL_FUNCTIONS; at++)

@@ -29,6 +29,9 @@ typedef enum {
 /* The function that a name means, such as "nvJitLinkCreate" and "__nvJitLinkCreate_13_0"; JL_FUNCTIONS for others. */
 JitLinkFunction cl_jitlink_function(const char *name);
 
+/* Its name without a release: "nvJitLinkCreate". */
+const char *cl_jitlink_name(JitLinkFunction function);
+
 /* Every function as a stand-in passes it on: the registers of five arguments, of which it uses as many as it has. */
 typedef int JitLinkCall(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 

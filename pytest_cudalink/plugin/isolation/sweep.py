@@ -17,6 +17,7 @@ from ...plurals import counted
 from ...report import fault_sweep
 from ...report.fault_sweep import Call, FailedCall, SweepTotals, SweptTrial, Way
 from ..parts import COPIES, LEDGER
+from ..settings import LINKER
 
 if TYPE_CHECKING:
     from ..records.process_end import ProcessEnd
@@ -28,6 +29,8 @@ __all__ = ["FaultSweep"]
 _LIKELY: Final = (2, 1)
 #: How every call fails that needs the device, once that is lost.
 _LOST: Final = (46, "device")
+#: How a function of nvJitLink fails: any may, whatever its input is.
+_LINKER_ERROR: Final = (6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
 
 
 class FaultSweep:
@@ -48,7 +51,9 @@ class FaultSweep:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._notes = _Notes(run)
-        self._single, self._functions, self._ways = _read(self._notes.option)
+        option, _, others = self._notes.option.partition("+")
+        self._single, self._functions, self._ways = _read(option)
+        self._linker = others == LINKER
         self._budget, self._part = _budget(run.settings.fault_budget.value)
         self._baseline = run.settings.fault_baseline.value
         self._baseline_file = run.config.invocation_params.dir / self._baseline
@@ -91,11 +96,15 @@ class FaultSweep:
             return SweepTotals(unswept=Counter([reason]))
         root = str(item.config.rootpath)
         calls = [
-            Call(function, fault_sweep.site_of(stack, root))
+            Call(function, fault_sweep.site_of(stack or (), root))
             for function, stack in zip(clean.calls, stacks, strict=True)
         ]
+        functions = self._functions
+        if functions and self._linker:
+            functions = [*functions, *(call.function for call in calls if call.function.startswith(LINKER))]
+        closed = {number for number, stack in enumerate(stacks, 1) if stack is None}
         chosen, left = fault_sweep.plan(
-            calls, self._ways, functions=self._functions, budget=self._budget, part=self._part
+            calls, self._ways, functions=functions, closed=closed, budget=self._budget, part=self._part
         )
         if self._single:
             chosen, left = [fault for fault in chosen if fault.number == self._single], 0
@@ -110,7 +119,7 @@ class FaultSweep:
 
     def _trials(
         self, item: pytest.Item, chosen: Sequence[FailedCall | None]
-    ) -> Iterator[tuple[int, SweptTrial, list[list[str]]]]:
+    ) -> Iterator[tuple[int, SweptTrial, list[list[str] | None]]]:
         """Run a test once for each fault, None for none; yield the number of each that ended, its run, and stacks."""
         asked = []
         seen = set()
@@ -124,6 +133,7 @@ class FaultSweep:
                     "stays": fault.way.stays if fault is not None else "alone",
                     # what an error leaves for later tests depends on the place that met it: once for each is enough
                     "again": place not in seen,
+                    "linker": self._linker,
                 }
             )
             seen.add(place)
@@ -160,7 +170,8 @@ class FaultSweep:
             self._known = lines
         for finding, number in fault_sweep.new_findings(self.totals.findings, self._known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
-            command = self._copies.command(finding.nodeid, f"--cudalink-fault-sweep={finding.fault}")
+            fault = f"{finding.fault}+{LINKER}" if self._linker else finding.fault  # its calls have numbers, too
+            command = self._copies.command(finding.nodeid, f"--cudalink-fault-sweep={fault}")
             self.failing.append(f"{finding}{more}\n  repeat: {command}")
 
     @property
@@ -281,8 +292,8 @@ def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
     """Read the option: the number of the only call, 0 for all; the functions, none for all; how a function fails."""
     first, *rest = value.split(":")
     if first.isdigit():
-        way = _way(int(rest[0]), rest[1] if len(rest) > 1 else "alone")
-        return int(first), [], lambda _: [way]
+        code, stays = int(rest[0]), rest[1] if len(rest) > 1 else "alone"
+        return int(first), [], lambda function: [_way_of(function, code, stays)]
     if value == "all":
         return 0, [], _listed
     return 0, [] if value == "likely" else [name.strip() for name in value.split(",")], _likely
@@ -290,6 +301,8 @@ def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
 
 def _likely(function: str) -> list[Way]:
     """Return the likeliest ways in which a function fails."""
+    if function.startswith(LINKER):
+        return [Way(*_LINKER_ERROR)]
     known = faults.listed_codes(function)
     codes = _LIKELY if known is None else [code for code in _LIKELY if code in known] or known[:1]
     return [*(_way(code) for code in codes), _way(*_LOST)]
@@ -297,9 +310,15 @@ def _likely(function: str) -> list[Way]:
 
 def _listed(function: str) -> list[Way]:
     """Return all ways: each code that the documentation lists, alone and for each later call of the function too."""
+    if function.startswith(LINKER):
+        return [Way(*_LINKER_ERROR), Way(*_LINKER_ERROR, stays="function")]
     known = faults.listed_codes(function)
     codes = _LIKELY if known is None else known
     return [*(_way(code) for code in codes), _way(*_LOST), *(_way(code, "function") for code in codes)]
+
+
+def _way_of(function: str, code: int, stays: str) -> Way:
+    return Way(*_LINKER_ERROR, stays) if function.startswith(LINKER) else _way(code, stays)
 
 
 @cache
@@ -307,7 +326,7 @@ def _way(code: int, stays: str = "alone") -> Way:
     return Way(code, faults.name_of(code), faults.words_of(code), stays)
 
 
-def _trial_of(found: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str]]]:
+def _trial_of(found: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str] | None]]:
     """Return the run of a process from what it has written, and how it ended."""
     if found is None:
         return SweptTrial(end=str(end), hung=bool(end.stopped)), []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ...jitlink import jitlink_calls
 from .. import pytest_private
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ __all__ = ["prepare", "under_fault"]
 
 #: CUresults that stay in the contexts of a process, whose next test has to fail.
 _STAYING: Final = range(700, 720)
+#: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
+_CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")
 
 
 def prepare() -> None:
@@ -31,7 +34,7 @@ def prepare() -> None:
 
 
 def under_fault(
-    item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str, again: bool
+    item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str, again: bool, linker: bool
 ) -> dict[str, Any]:
     """Run a test while one of its calls fails; return what `SweptTrial.from_json` reads.
 
@@ -46,7 +49,11 @@ def under_fault(
         One of `control.STAYS`.
     again : bool
         Whether the test runs once more afterwards, with no fault.
+    linker : bool
+        Whether calls of nvJitLink count, too.
     """
+    if linker:
+        jitlink_calls.meddle(driver.sweep_of_others)
     pytest_private.shorten_failures(item)
     driver.start_sweep(number, code, stays)
     try:
@@ -63,8 +70,8 @@ def under_fault(
         "messages": "\n".join(witness.messages),
         "notices": "\n".join(witness.notices),
         "violations": witness.violations,
-        "alive": driver.alive(),
-        "stacks": [] if number else [call.stack for call in calls],
+        "alive": {**driver.alive(), **({"nvJitLink handle": (jitlink_calls.live_handles(), 0)} if linker else {})},
+        "stacks": [] if number else [None if call.caller.startswith(_CLOSED) else call.stack for call in calls],
     }
     if again and stays != "device" and code not in _STAYING:
         second = _watched(item)
