@@ -403,6 +403,71 @@ assert c_ubyte.from_address(into).value == 6
     )
 
 
+#: A graph of a host function and a copy to pinned memory, from memory of the device that is freed before its turn.
+LOST = """
+graph, executable, gone, into = c_void_p(), c_void_p(), c_uint64(allocate(4096)), c_void_p(pinned())
+calls = []
+call = HOST(calls.append)
+ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
+ok(cuda.cuMemcpyDtoHAsync_v2(into, gone, c_size_t(64), apart))
+ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(2)))
+ok(cuda.cuStreamEndCapture(apart, byref(graph)))
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+ok(cuda.cuMemFree_v2(gone))
+ok(cuda.cuCtxSynchronize())
+"""
+
+
+@pytest.mark.parametrize("wait", ["cuStreamSynchronize(apart)", "cuCtxSynchronize()", "cuEventSynchronize(late)"])
+def test_queued_work_that_fails(gates: Check, wait: str) -> None:
+    """What waits for it answers 700, and so does every later call; host functions behind it do not run."""
+    gates(
+        LOST
+        + f"""
+late = event()
+ok(cuda.cuGraphLaunch(executable, apart))
+ok(cuda.cuEventRecord(late, apart))
+assert (cuda.{wait}, cuda.cuStreamQuery(other), cuda.cuMemAlloc_v2(byref(c_uint64()), 64)) == (700, 700, 700)
+assert calls == [1]
+"""
+    )
+
+
+def test_callbacks_behind_queued_work_that_fails(gates: Check) -> None:
+    """A callback is called all the same, with the error, and a gate behind the work holds nothing up."""
+    gates(
+        LOST
+        + """
+told = []
+back = CFUNCTYPE(None, c_void_p, c_int, c_void_p)(lambda stream, code, data: told.append(code))
+gate = Gate(apart)
+ok(cuda.cuGraphLaunch(executable, apart))
+Gate(apart)
+ok(cuda.cuStreamAddCallback(apart, back, None, 0))
+ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
+gate.open()
+assert cuda.cuStreamSynchronize(apart) == 700
+assert (told, calls) == ([700], [1])
+"""
+    )
+
+
+def test_a_gate_whose_memory_is_gone(gates: Check) -> None:
+    """A wait for a value fails like a copy when its memory was given back before its turn."""
+    gates(
+        """
+there, gate = c_uint64(), Gate(apart)
+ok(cuda.cuMemAllocAsync(byref(there), c_size_t(64), other))
+ok(cuda.cuStreamSynchronize(other))
+ok(cuda.cuStreamWaitValue32_v2(apart, there, 1, 0))
+ok(cuda.cuMemFreeAsync(there, other))
+gate.open()
+assert cuda.cuStreamSynchronize(apart) == 700
+"""
+    )
+
+
 @pytest.mark.parametrize(("form", "source", "target", "behaviour"), [tuple(row) for row in TABLE["copies"]["rows"]])
 def test_rows_of_copies(gates: Check, form: str, source: str, target: str, behaviour: str) -> None:
     """A copy waits for its stream in the call, or not, by the memory that it reads and writes."""

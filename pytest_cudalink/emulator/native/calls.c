@@ -119,8 +119,10 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   }
   CUresult guarded = cl_call_guard ? cl_call_guard(symbol) : CUDA_SUCCESS;
   if (guarded) return cl_noted(line, guarded, "not permitted while a stream is captured");
-  if (cl_symbols[symbol].waits && cl_call_barrier && !cl_in_host_function) cl_call_barrier();
-  return -1;
+  if (!cl_symbols[symbol].waits || !cl_call_barrier || cl_in_host_function) return -1;
+  cl_call_barrier();
+  sticky = cl_sticky_answer(symbol); /* what was waited for may have failed */
+  return sticky ? sticky : -1;
 }
 
 static _Thread_local Sym called;

@@ -11,6 +11,7 @@
 #include "copies.h"
 #include "memory.h"
 #include "queues.h"
+#include "sticky.h"
 #include "watched_copies.h"
 
 enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
@@ -184,7 +185,7 @@ static CUresult drain(const void *handle) {
   Stream *stream;
   CUresult result = cl_refuse_captured(handle, &stream);
   if (!result) cl_drain(stream);
-  return result;
+  return result ? result : cl_sticky_error();
 }
 
 static bool is_line(const Box *box) { return box->height == 1 && box->depth == 1; }

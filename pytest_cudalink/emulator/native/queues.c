@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "locks.h"
+#include "sticky.h"
 #include "synchronize.h"
 
 typedef struct {
@@ -191,7 +192,7 @@ static void become_ready(Work *work) { put(calls_host(work) ? &calls : &ready, w
 
 static void done(Work *work, CUresult result) {
   work->done = true;
-  work->result = result;
+  cl_stick(result);
   if (work->before) work->before->behind = work->behind;
   else pending = work->behind;
   if (work->behind) work->behind->before = work->before;
@@ -216,10 +217,17 @@ static void done(Work *work, CUresult result) {
 /* Wakes the engine, or starts it; a second one where the first is in a host function and other work waits. */
 static void call_engine(void);
 
+/* Why a work is not done any more: its context died, or an error stays, of which callbacks are told. */
+static CUresult given_up(const Work *work) {
+  if (work->cancelled) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return work->parameters.type == WORK_CALLBACK ? CUDA_SUCCESS : cl_sticky_error();
+}
+
 /* Does a work that is ready, without the lock. */
 static void perform(Work *work) {
-  if (work->cancelled) {
-    done(work, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  CUresult reason = given_up(work);
+  if (reason) {
+    done(work, reason);
     return;
   }
   bool host = calls_host(work);
@@ -229,7 +237,7 @@ static void perform(Work *work) {
   }
   cl_streams_unlock(CUDA_SUCCESS);
   cl_in_host_function = host;
-  CUresult result = run_work(work, false);
+  CUresult result = run_work(work);
   cl_in_host_function = false;
   cl_streams_lock();
   if (host) calling = false;
@@ -241,7 +249,8 @@ static void perform(Work *work) {
 static void look_at_gates(void) {
   for (Work **at = &gates.first; *at;) {
     Work *work = *at;
-    CUresult result = work->cancelled ? CUDA_ERROR_CONTEXT_IS_DESTROYED : run_work(work, true);
+    CUresult result = given_up(work);
+    if (!result) result = run_work(work);
     if (result == CUDA_ERROR_NOT_READY) {
       at = &work->next;
       continue;

@@ -11,7 +11,7 @@
 #include "streams.h"
 
 /* Kinds of work besides those of nodes, as `parameters.type`. */
-enum { WORK_CALLBACK = NODE_TYPES, WORK_FREE, WORK_KINDS };
+enum { WORK_CALLBACK = NODE_TYPES, WORK_FREE };
 
 typedef struct Watch Watch;
 
@@ -31,7 +31,6 @@ struct Work {
   unsigned position;   /* of a batch: the operations that were done */
   bool cancelled;      /* its context died */
   bool done;
-  CUresult result;
   Work **dependents;
   size_t dependent_count, dependent_room;
   Work *before, *behind; /* in the list of all that is not done */
@@ -40,9 +39,8 @@ struct Work {
 
 /* Whether anything is pending at all: one atomic load, which is all that ordinary programs pay. */
 bool cl_any_pending(void);
-/* Does a work; CUDA_ERROR_NOT_READY: not yet, ask again. `locked`: under the lock of the streams. To be registered
-   before main. */
-typedef CUresult WorkRunner(Work *work, bool locked);
+/* Does a work; CUDA_ERROR_NOT_READY: not yet, ask again. To be registered before main. */
+typedef CUresult WorkRunner(Work *work);
 void cl_on_work(WorkRunner *runner);
 /* Frees the watch of a work. Likewise. */
 typedef void WatchEnd(Watch *watch);

@@ -2,6 +2,7 @@
 #include "capture.h"
 #include "contexts.h"
 #include "queues.h"
+#include "sticky.h"
 #include "streams.h"
 #include "synchronize.h"
 
@@ -29,7 +30,7 @@ static CUresult wait_for(const void *handle) {
 static CUresult stream_synchronize(const void *stream) {
   CUresult result = LOCKED(wait_for(stream));
   if (!result) cl_synchronized();
-  return result;
+  return result ? result : cl_sticky_error();
 }
 EXPORTED(cuStreamSynchronize, (Stream *stream), stream_synchronize(stream))
 
@@ -223,7 +224,7 @@ static CUresult wait_for_event(void *handle) {
 static CUresult event_synchronize(void *event) {
   CUresult result = LOCKED(wait_for_event(event));
   if (!result) cl_synchronized();
-  return result;
+  return result ? result : cl_sticky_error();
 }
 EXPORTED_CHECKED(cuEventSynchronize, (Event *event), cl_refuse_null(event), event_synchronize(event))
 

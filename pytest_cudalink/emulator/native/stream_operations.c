@@ -64,11 +64,11 @@ CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned 
     bool wide = one->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
     uint64_t there = 0, value = wide ? one->value : (uint32_t)one->value;
     if (one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
-      if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
+      if (!is_there(one)) return CUDA_ERROR_ILLEGAL_ADDRESS;
       cl_word_write(one->address, value, wide);
     }
     if (one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 && one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_64) continue;
-    if (!is_there(one)) return CUDA_ERROR_INVALID_VALUE;
+    if (!is_there(one)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     cl_word_read(one->address, &there, wide);
     if (!holds(one->flags, there, value, wide)) return CUDA_ERROR_NOT_READY;
   }

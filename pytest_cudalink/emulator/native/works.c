@@ -5,6 +5,7 @@
 #include "graph_memory.h"
 #include "memory.h"
 #include "queues.h"
+#include "sticky.h"
 #include "stream_operations.h"
 #include "watched_copies.h"
 
@@ -14,7 +15,7 @@ static CUresult give(GraphMemory *memory) {
   return CUDA_SUCCESS;
 }
 
-static CUresult run(Work *work, bool locked) {
+static CUresult run(Work *work) {
   NodeParameters *parameters = &work->parameters;
   const FillNode *fill = &parameters->fill;
   const HostNode *host = &parameters->host;
@@ -22,13 +23,13 @@ static CUresult run(Work *work, bool locked) {
     case NODE_COPY: return cl_check_watched(work) ? cl_run_box(&parameters->copy.box) : CUDA_SUCCESS;
     case NODE_FILL: return cl_run_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
     case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
-    case WORK_CALLBACK: work->callback(work->handle, CUDA_SUCCESS, host->data); return CUDA_SUCCESS;
+    case WORK_CALLBACK: work->callback(work->handle, cl_sticky_error(), host->data); return CUDA_SUCCESS;
     case NODE_ALLOCATE: return LOCKED(cl_graph_memory_take(work->handle));
     case NODE_FREE: return LOCKED(give(work->handle));
     case NODE_MEMORY_OPERATIONS:
       return cl_do_operations(parameters->operations.count, parameters->operations.list, &work->position);
     case WORK_FREE: return cl_free_in_order(parameters->address);
-    default: (void)locked; return CUDA_SUCCESS;
+    default: return CUDA_SUCCESS;
   }
 }
 
