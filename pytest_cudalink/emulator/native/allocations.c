@@ -89,7 +89,8 @@ CUresult cl_free_in_order(CUdeviceptr address) {
   return cl_pool_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Memory of a pool is dead for callers at once, and goes back to the pool when the stream is there. */
+/* Memory of a pool is dead for callers at once, and goes back to the pool when the stream is there.
+   CUDA_ERROR_NOT_READY: it is none, and to be freed at once. */
 static CUresult free_later(const void *handle, CUdeviceptr address) {
   Stream *stream;
   CUresult result = cl_stream_ready(handle, &stream);
@@ -102,15 +103,6 @@ static CUresult free_later(const void *handle, CUdeviceptr address) {
   if (freed) return CUDA_ERROR_INVALID_VALUE;
   if (!of_pool) return CUDA_ERROR_NOT_READY;
   return cl_queue(stream, &(NodeParameters){.type = WORK_FREE, .address = address}, false, NULL);
-}
-
-/* CUDA_ERROR_NOT_READY: to be freed at once. */
-static CUresult free_in_queue(const void *handle, CUdeviceptr address) {
-  Stream *stream;
-  if (!cl_any_pending()) return CUDA_ERROR_NOT_READY;
-  cl_streams_lock();
-  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
-  return cl_streams_unlock(busy ? free_later(handle, address) : CUDA_ERROR_NOT_READY);
 }
 
 static CUresult mem_free(EventLine *line, CUdeviceptr address) {
@@ -126,7 +118,7 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void 
   if (!result && !captured) result = LOCKED(cl_prohibited());
   if (result) return result;
   if (captured && address) return cl_capture_free(stream, address);
-  result = address ? free_in_queue(stream, address) : CUDA_ERROR_NOT_READY;
+  result = address && cl_must_wait(stream) ? LOCKED(free_later(stream, address)) : CUDA_ERROR_NOT_READY;
   if (result != CUDA_ERROR_NOT_READY) return result;
   const Block *block = cl_block_lock(address);
   bool kept = address && block && block->origin == FROM_ALLOCATION && block->start == address;

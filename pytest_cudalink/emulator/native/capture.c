@@ -180,6 +180,15 @@ CUresult cl_enter_stream(const void *handle, bool *captured) {
   return cl_streams_unlock(result);
 }
 
+bool cl_must_wait(const void *handle) {
+  Stream *stream;
+  if (!cl_any_pending()) return false;
+  cl_streams_lock();
+  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
+  cl_streams_unlock(CUDA_SUCCESS);
+  return busy;
+}
+
 CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, GraphMemory *memory, Node **node) {
   static const EdgeData plain;
   NodeParameters owned = *parameters;

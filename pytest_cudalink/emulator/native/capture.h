@@ -14,6 +14,8 @@ enum { CAPTURE_MODES = 3 };
 /* Says what an operation in a stream answers before it is done or captured: 0, 400, 709, or a code of capture.
  *captured says whether it is to be captured. Takes the lock. */
 CUresult cl_enter_stream(const void *handle, bool *captured);
+/* Whether new work of a stream has to wait for other work, so that it belongs into the queue. Takes the lock. */
+bool cl_must_wait(const void *handle);
 /* Captures an operation, or puts it into the queue of the stream. Everything that the parameters point to is copied.
    Takes the lock. */
 CUresult cl_submit(const void *stream, const NodeParameters *parameters);

@@ -209,16 +209,6 @@ static CUresult stage(const Box *box, const void *handle) {
   return result;
 }
 
-/* Whether work of a stream has to wait for other work. */
-static bool must_wait(const void *handle) {
-  Stream *stream;
-  if (!cl_any_pending()) return false;
-  cl_streams_lock();
-  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
-  cl_streams_unlock(CUDA_SUCCESS);
-  return busy;
-}
-
 /* The copy and the host's memory of it are watched until it is done. */
 static CUresult queue_box(const Box *box, const void *handle, Watch *watch) {
   Stream *stream;
@@ -233,7 +223,7 @@ static CUresult queue_box(const Box *box, const void *handle, Watch *watch) {
 /* Copies a box at once if nothing is before it in a stream, else in its queue; the caller waits where
    data/emulator/synchronization.toml says so. `form`: of the function, with or without a stream. */
 static CUresult copy_in_order(const Box *box, const void *stream, int form) {
-  if (!must_wait(stream)) return cl_copy_box(box);
+  if (!cl_must_wait(stream)) return cl_copy_box(box);
   CUresult result = cl_check_box(box);
   if (result) return result;
   int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
@@ -310,7 +300,7 @@ EXPORTED(cuMemcpy3DPeerAsync, (const Box *box, void *stream), copy_box_to_peer_a
 
 static CUresult fill_in_order(const FillNode *fill, const void *stream, int form) {
   CUresult result = CUDA_SUCCESS;
-  if (must_wait(stream)) {
+  if (cl_must_wait(stream)) {
     result = cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
     if (result) return result;
     if (fill_waits[form][memory_at(fill->to)] == WAITS_STREAM)

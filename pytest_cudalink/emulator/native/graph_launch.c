@@ -108,19 +108,17 @@ static CUresult run(const Graph *graph) {
 
 /* -- in the queue of a stream -- */
 
-static const NodeParameters nothing = {.type = NODE_EMPTY};
-
 static bool expand(const Graph *graph, Context *context, Work *start, Work *end);
 
 /* The work of a node, whose start differs from its end if it has a graph of its own. */
 static bool expand_node(const Node *node, Context *context, Work **start, Work **end) {
-  const NodeParameters *parameters = node->disabled ? &nothing : &node->parameters;
+  const NodeParameters *parameters = node->disabled ? &cl_no_work : &node->parameters;
   const Graph *inner = NULL;
   if (parameters->type == NODE_CHILD) inner = parameters->child.graph;
   if (parameters->type == NODE_CONDITIONAL) inner = body_of(&parameters->conditional);
   bool is_work =
       parameters->type != NODE_CHILD && parameters->type != NODE_CONDITIONAL && parameters->type != NODE_WAIT;
-  *start = *end = cl_work_make(is_work ? parameters : &nothing, context);
+  *start = *end = cl_work_make(is_work ? parameters : &cl_no_work, context);
   if (!*start) return false;
   (*start)->handle = node->memory;
   Event *event = parameters->type == NODE_WAIT || parameters->type == NODE_RECORD ? parameters->event : NULL;
@@ -128,7 +126,7 @@ static bool expand_node(const Node *node, Context *context, Work **start, Work *
   if (event && cl_event(event)) cl_event_follow(event, *start);
   else if (event) (*start)->parameters.event = NULL;
   if (!inner) return true;
-  *end = cl_work_make(&nothing, context);
+  *end = cl_work_make(&cl_no_work, context);
   return *end && expand(inner, context, *start, *end);
 }
 
@@ -161,7 +159,7 @@ static void launched(Work *end) {
 /* Launches of one executable graph run one after the other, in whatever streams (a closed gate on an H100,
    tests/hardware/gates.py). */
 static CUresult queue(Executable *executable, Stream *stream) {
-  Work *start = cl_work_make(&nothing, stream->home), *end = cl_work_make(&nothing, stream->home);
+  Work *start = cl_work_make(&cl_no_work, stream->home), *end = cl_work_make(&cl_no_work, stream->home);
   if (!start || !end || !cl_work_in_order(start, stream, false) || !cl_work_after(start, executable->last) ||
       !expand(executable->graph, stream->home, start, end))
     return CUDA_ERROR_OUT_OF_MEMORY; /* works that were made are never started */

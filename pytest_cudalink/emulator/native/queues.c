@@ -105,6 +105,8 @@ static bool calls_host(const Work *work) {
 
 /* -- works -- */
 
+const NodeParameters cl_no_work = {.type = NODE_EMPTY};
+
 Work *cl_work_make(const NodeParameters *parameters, Context *context) {
   Work *work = calloc(1, sizeof *work);
   if (!work) return NULL;
@@ -143,16 +145,32 @@ static bool synchronizes(const Stream *stream, const Context *context) {
   return stream->home == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
 }
 
-bool cl_work_in_order(Work *work, const Stream *stream, bool alone) {
-  if (!cl_work_after(work, stream->last)) return false;
+/* Visits the works that come before new work of a stream, until a visit is false; whether none was. `alone`: not those
+   of the streams that synchronize with it. */
+typedef bool Visit(Work *new, Work *earlier);
+static bool visit_earlier(const Stream *stream, bool alone, Visit *visit, Work *new) {
+  if (stream->last && !visit(new, stream->last)) return false;
   if (stream->flags & CU_STREAM_NON_BLOCKING || (alone && !stream->is_legacy)) return true;
   if (!stream->is_legacy) {
     const Stream *legacy = cl_legacy_of(stream->home);
-    return !legacy || cl_work_after(work, legacy->last);
+    return !legacy || !legacy->last || visit(new, legacy->last);
   }
   for (const Stream *other = cl_first_stream(); other; other = other->behind)
-    if (synchronizes(other, stream->home) && !cl_work_after(work, other->last)) return false;
+    if (other->last && synchronizes(other, stream->home) && !visit(new, other->last)) return false;
   return true;
+}
+
+bool cl_work_in_order(Work *work, const Stream *stream, bool alone) {
+  return visit_earlier(stream, alone, cl_work_after, work);
+}
+
+static bool is_nothing(Work *new, Work *earlier) {
+  (void)new;
+  return !earlier;
+}
+
+bool cl_is_busy(const Stream *stream, bool alone) {
+  return cl_any_pending() && !visit_earlier(stream, alone, is_nothing, NULL);
 }
 
 bool cl_work_after_context(Work *work, const Context *context) {
@@ -165,19 +183,6 @@ Work *cl_find_pending(bool (*is)(const Work *work, const void *data), const void
   Work *work = pending;
   while (work && !is(work, data)) work = work->behind;
   return work;
-}
-
-bool cl_is_busy(const Stream *stream, bool alone) {
-  if (!cl_any_pending()) return false;
-  if (stream->last) return true;
-  if (stream->flags & CU_STREAM_NON_BLOCKING || (alone && !stream->is_legacy)) return false;
-  if (!stream->is_legacy) {
-    const Stream *legacy = cl_legacy_of(stream->home);
-    return legacy && legacy->last;
-  }
-  for (const Stream *other = cl_first_stream(); other; other = other->behind)
-    if (synchronizes(other, stream->home) && other->last) return true;
-  return false;
 }
 
 void cl_work_append(Work *work, Stream *stream) {
@@ -359,10 +364,15 @@ void cl_work_start(Work *work) {
 }
 
 CUresult cl_queue(Stream *stream, const NodeParameters *parameters, bool alone, Work **out) {
+  return cl_queue_behind(NULL, stream, parameters, alone, out);
+}
+
+CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *parameters, bool alone, Work **out) {
   Work *work = cl_work_make(parameters, stream->home);
   if (!work) return CUDA_ERROR_OUT_OF_MEMORY;
   if (out) *out = work;
-  if (!cl_work_in_order(work, stream, alone)) return CUDA_ERROR_OUT_OF_MEMORY; /* kept: earlier works know it */
+  if (!cl_work_in_order(work, stream, alone) || !cl_work_after(work, other))
+    return CUDA_ERROR_OUT_OF_MEMORY; /* kept: earlier works know it */
   cl_work_append(work, stream);
   cl_work_start(work);
   return CUDA_SUCCESS;
@@ -388,24 +398,21 @@ void cl_wait_for(Work *work) {
 }
 
 void cl_drain(Stream *stream) {
-  static const NodeParameters nothing = {.type = NODE_EMPTY};
   Work *work;
-  if (cl_is_busy(stream, false) && !cl_queue(stream, &nothing, false, &work)) cl_wait_for(work);
+  if (cl_is_busy(stream, false) && !cl_queue(stream, &cl_no_work, false, &work)) cl_wait_for(work);
 }
 
 void cl_wait_for_stream(Stream *stream) {
-  static const NodeParameters nothing = {.type = NODE_EMPTY};
   if (!cl_is_busy(stream, true)) return;
-  Work *work = cl_work_make(&nothing, stream->home);
+  Work *work = cl_work_make(&cl_no_work, stream->home);
   if (!work || !cl_work_in_order(work, stream, true)) return;
   cl_work_start(work);
   cl_wait_for(work);
 }
 
 void cl_wait_for_context(const Context *context) {
-  static const NodeParameters nothing = {.type = NODE_EMPTY};
   if (!cl_any_pending()) return;
-  Work *work = cl_work_make(&nothing, NULL);
+  Work *work = cl_work_make(&cl_no_work, NULL);
   if (!work || !cl_work_after_context(work, context)) return;
   cl_work_start(work);
   cl_wait_for(work);

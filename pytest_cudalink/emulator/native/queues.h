@@ -48,6 +48,8 @@ void cl_on_watch_end(WatchEnd *end);
 
 /* All of these under the lock of the streams. */
 
+/* The parameters of work that is done as soon as nothing is before it. */
+extern const NodeParameters cl_no_work;
 /* Makes work; copies everything that the parameters point to. NULL if memory is out. */
 Work *cl_work_make(const NodeParameters *parameters, Context *context);
 /* Has work wait for earlier work, which may be NULL or done; false if memory is out. */
@@ -70,6 +72,8 @@ void cl_work_drop(Work *work);
 bool cl_is_busy(const Stream *stream, bool alone);
 /* Submits work to a stream: `cl_work_make`, its order, `cl_work_start`. *out is only of use under the same lock. */
 CUresult cl_queue(Stream *stream, const NodeParameters *parameters, bool alone, Work **out);
+/* The same for work that waits for other work too, which may be NULL. */
+CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *parameters, bool alone, Work **out);
 /* Has an event stand for a work that records it, or for none (NULL) before it is recorded at once or freed. */
 void cl_event_follow(Event *event, Work *work);
 /* Waits, and lets go of the lock meanwhile: for a work, for a stream as it is now, for the work of a context as it is

@@ -140,14 +140,7 @@ static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
 }
 
 static CUresult wait_in_order(Stream *stream, const Event *event) {
-  static const NodeParameters nothing = {.type = NODE_EMPTY};
-  if (!event->record) return CUDA_SUCCESS;
-  Work *work = cl_work_make(&nothing, stream->home);
-  if (!work) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!cl_work_in_order(work, stream, true) || !cl_work_after(work, event->record)) return CUDA_ERROR_OUT_OF_MEMORY;
-  cl_work_append(work, stream);
-  cl_work_start(work);
-  return CUDA_SUCCESS;
+  return event->record ? cl_queue_behind(event->record, stream, &cl_no_work, true, NULL) : CUDA_SUCCESS;
 }
 
 static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {

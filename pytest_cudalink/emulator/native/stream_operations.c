@@ -75,15 +75,6 @@ CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned 
   return CUDA_SUCCESS;
 }
 
-static bool is_busy(const void *handle) {
-  Stream *stream;
-  if (!cl_any_pending()) return false;
-  cl_streams_lock();
-  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
-  cl_streams_unlock(CUDA_SUCCESS);
-  return busy;
-}
-
 static CUresult operate(const void *stream, unsigned count, const MemoryOperation *list, unsigned flags,
                         bool first_version) {
   bool captured;
@@ -98,7 +89,7 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
     if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   unsigned done = 0;
-  if (!captured && !is_busy(stream)) result = cl_do_operations(count, list, &done);
+  if (!captured && !cl_must_wait(stream)) result = cl_do_operations(count, list, &done);
   if (!captured && done == count) return result;
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
   parameters.operations = (OperationsNode){context, count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
