@@ -200,7 +200,7 @@ CUresult cl_capture_node(Stream *stream, const NodeParameters *parameters, Graph
   }
   made->memory = memory;
   if (memory) memory->nodes++;
-  stream->next.count = 0;
+  cl_dependencies_empty(&stream->next);
   if (node) *node = made;
   return cl_dependencies_add(&stream->next, made, plain) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -262,7 +262,7 @@ static CUresult begin_alone(const void *handle, int mode) {
   Stream *stream;
   CUresult result = may_begin(handle, &stream);
   if (result) return result;
-  stream->next.count = 0;
+  cl_dependencies_empty(&stream->next);
   return begin(stream, NULL, mode);
 }
 

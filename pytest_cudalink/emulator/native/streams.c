@@ -67,24 +67,59 @@ void cl_streams_wait(pthread_cond_t *condition, const struct timespec *until) {
 
 /* -- what the next node depends on -- */
 
-bool cl_dependencies_add(Dependencies *to, Node *node, EdgeData data) {
-  for (size_t at = 0; at < to->count; at++)
-    if (to->nodes[at] == node) return true;
-  if (to->count == to->room) {
-    size_t room = to->room ? 2 * to->room : 4;
-    Node **nodes = realloc(to->nodes, room * sizeof *nodes);
-    if (nodes) to->nodes = nodes;
-    EdgeData *all = realloc(to->data, room * sizeof *all);
-    if (all) to->data = all;
-    if (!nodes || !all) return false;
-    to->room = room;
+enum { FEW = 16 }; /* nodes that are looked through one by one */
+
+/* The place of a node among many: 0 there, or its number from 1 on. */
+static size_t *place_of(const Dependencies *in, const Node *node) {
+  size_t last = 2 * in->room - 1, at = (size_t)(((uintptr_t)node >> 4) * 0x9E3779B97F4A7C15u >> 20) & last;
+  while (in->places[at] && in->nodes[in->places[at] - 1] != node) at = (at + 1) & last;
+  return &in->places[at];
+}
+
+static bool is_in(const Dependencies *all, const Node *node) {
+  if (all->places) return *place_of(all, node);
+  size_t at = 0;
+  while (at < all->count && all->nodes[at] != node) at++;
+  return at < all->count;
+}
+
+static bool grow(Dependencies *all) {
+  size_t room = all->room ? 2 * all->room : 4;
+  Node **nodes = realloc(all->nodes, room * sizeof *nodes);
+  if (nodes) all->nodes = nodes;
+  EdgeData *data = realloc(all->data, room * sizeof *data);
+  if (data) all->data = data;
+  size_t *places = room > FEW ? calloc(2 * room, sizeof *places) : NULL;
+  if (!nodes || !data || (room > FEW && !places)) {
+    free(places);
+    return false;
   }
-  to->nodes[to->count] = node;
-  to->data[to->count++] = data;
+  free(all->places);
+  all->places = places;
+  all->room = room;
+  for (size_t at = 0; places && at < all->count; at++) *place_of(all, nodes[at]) = at + 1;
   return true;
 }
 
+bool cl_dependencies_add(Dependencies *to, Node *node, EdgeData data) {
+  if (is_in(to, node)) return true;
+  if (to->count == to->room && !grow(to)) return false;
+  to->nodes[to->count] = node;
+  to->data[to->count++] = data;
+  if (to->places) *place_of(to, node) = to->count;
+  return true;
+}
+
+void cl_dependencies_empty(Dependencies *of) {
+  of->count = 0;
+  if (!of->places) return;
+  free(of->places);
+  of->places = NULL;
+  of->room = FEW;
+}
+
 void cl_dependencies_clear(Dependencies *of) {
+  free(of->places);
   free(of->nodes);
   free(of->data);
   *of = (Dependencies){0};

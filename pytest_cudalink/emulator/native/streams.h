@@ -26,6 +26,7 @@ _Static_assert(sizeof(EdgeData) == 8, "CUgraphEdgeData");
 typedef struct {
   Node **nodes;
   EdgeData *data;
+  size_t *places; /* of many nodes, by their addresses; NULL: there are few */
   size_t count, room;
 } Dependencies;
 
@@ -111,6 +112,7 @@ CUresult cl_event_make(unsigned flags, Context *context, Event **out);
 void cl_event_stamp(Event *event);
 
 bool cl_dependencies_add(Dependencies *to, Node *node, EdgeData data);
+void cl_dependencies_empty(Dependencies *of);
 bool cl_dependencies_copy(Dependencies *to, const Dependencies *from);
 void cl_dependencies_clear(Dependencies *of);
 
