@@ -82,6 +82,20 @@ def allocate(size: int) -> int:
     return address.value
 
 
+def stream(flags: int = 0) -> c_void_p:
+    """A new stream."""
+    made = c_void_p()
+    ok(cuda.cuStreamCreate(byref(made), flags))
+    return made
+
+
+def event(flags: int = 0) -> c_void_p:
+    """A new event."""
+    made = c_void_p()
+    ok(cuda.cuEventCreate(byref(made), flags))
+    return made
+
+
 def load(image: bytes) -> tuple[int, c_void_p]:
     """Code and handle of cuModuleLoadData."""
     module = c_void_p()

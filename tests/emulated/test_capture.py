@@ -13,14 +13,6 @@ Check = Callable[..., object]
 CAPTURE = """
 context = start()
 memory = allocate(64)
-def stream(flags=1):
-    made = c_void_p()
-    ok(cuda.cuStreamCreate(byref(made), flags))
-    return made
-def event(flags=0):
-    made = c_void_p()
-    ok(cuda.cuEventCreate(byref(made), flags))
-    return made
 def begin(one, mode=0):
     ok(cuda.cuStreamBeginCapture_v2(one, mode))
 def end(one):
@@ -40,7 +32,7 @@ def fill(one, value=1):
 HOST = CFUNCTYPE(None, c_void_p)
 calls = []
 call = HOST(calls.append)
-first, second = stream(), stream()
+first, second = stream(1), stream(1)
 """
 
 
@@ -229,7 +221,7 @@ def test_a_capture_dies_with_its_context(check: Check) -> None:
 for handle in (None, c_void_p(2)):
     other, graph = c_void_p(), c_void_p()
     ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
-    one = handle or stream()
+    one = handle or stream(1)
     begin(one)
     ok(fill(one))
     ok(cuda.cuStreamGetCaptureInfo_v2(one, byref(c_int()), None, byref(graph), None, None))
@@ -243,7 +235,7 @@ for handle in (None, c_void_p(2)):
     assert end(one)[0] == (401 if handle else 201)
     assert cuda.cuGraphDestroy(graph) == 1
 ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
-third = stream()
+third = stream(1)
 begin(first)
 there = event()
 ok(cuda.cuCtxSetCurrent(context))
@@ -272,7 +264,7 @@ def test_what_cannot_be_captured(check: Check) -> None:
     check(
         CAPTURE
         + """
-other, managed = stream(), c_uint64()
+other, managed = stream(1), c_uint64()
 ok(cuda.cuMemAllocManaged(byref(managed), c_size_t(64), 1))
 a, size, single = c_uint64(memory), c_size_t(8), c_size_t(1)
 for call in (
@@ -311,5 +303,35 @@ for call in (lambda: cuda.cuEventRecord(shared, first), lambda: cuda.cuStreamWai
     begin(first, 2)
     assert call() == 900
     ok(end(first)[0])
+"""
+    )
+
+
+def test_many_dependencies(check: Check) -> None:
+    """A node takes many dependencies in their order, each once; a capture goes on behind them."""
+    check(
+        CAPTURE
+        + """
+begin(first)
+graph, status = c_void_p(), c_int()
+ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(status), None, byref(graph), None, None))
+many = (c_void_p * 3000)()
+for at in range(3000):
+    ok(cuda.cuGraphAddEmptyNode(byref(many, 8 * at), graph, None, c_size_t(0)))
+for _ in range(2):
+    ok(cuda.cuStreamUpdateCaptureDependencies(first, many, c_size_t(3000), 0))
+    nodes, count = c_void_p(), c_size_t()
+    ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(status), None, byref(graph), byref(nodes), byref(count)))
+    assert (c_uint64 * count.value).from_address(nodes.value)[:] == many[:]
+ok(fill(first))
+ok(fill(first))
+assert end(first)[0] == 0
+node = c_void_p()
+ok(cuda.cuGraphCreate(byref(graph), 0))
+for at in range(3000):
+    ok(cuda.cuGraphAddEmptyNode(byref(many, 8 * at), graph, None, c_size_t(0)))
+ok(cuda.cuGraphAddEmptyNode(byref(node), graph, many, c_size_t(3000)))
+many[2999] = many[7]
+assert cuda.cuGraphAddEmptyNode(byref(node), graph, many, c_size_t(3000)) == 1
 """
     )

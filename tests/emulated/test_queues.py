@@ -30,14 +30,6 @@ RECORDED = Path(__file__).parent.parent / "conformance" / "recorded"
 GATES = """
 import itertools, threading
 context = start()
-def stream(flags=0):
-    made = c_void_p()
-    ok(cuda.cuStreamCreate(byref(made), flags))
-    return made
-def event(flags=0):
-    made = c_void_p()
-    ok(cuda.cuEventCreate(byref(made), flags))
-    return made
 def pinned(size=4096):
     made = c_void_p()
     ok(cuda.cuMemHostAlloc(byref(made), c_size_t(size), 0))
