@@ -16,7 +16,7 @@ from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 from ..violations import Violation
 
-__all__ = ["STAYS", "Alive", "DriverControl", "Injected", "SweptCall", "attach", "violation_of"]
+__all__ = ["STAYS", "Alive", "DriverControl", "Injected", "ScheduledWork", "SweptCall", "attach", "violation_of"]
 
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -203,6 +203,67 @@ class Alive(NamedTuple):
     size: int
 
 
+class ScheduledWork(NamedTuple):
+    """A piece of work that was submitted to a stream under a schedule.
+
+    Calls of the driver are counted from 1, since the schedule began, over all threads.
+
+    Attributes
+    ----------
+    number : int
+        From 1, in the order of submission.
+    kind : str
+        ``"copy"``, ``"fill"``, ``"host function"``, ``"callback"``, ``"memory operations"``, ``"record"``,
+        ``"allocation"``, ``"free"``, or ``"end of a graph"``, after which its resources may be released.
+    function : str
+        Symbol of the driver function that submitted it.
+    stream : int
+        Number of its stream, from 1, in the order of their first work; 0 for work of a whole context.
+    delay : int or None
+        For how many calls it stayed pending although it could have been done; None: until something waited for it.
+    submitted : int
+        Number of the call that submitted it.
+    started : int
+        Number of the call in which the last work before it was done. From then on until its end its destination holds
+        poison, and its source must not change. 0: it was not reached.
+    ended : int
+        Number of the call in which it was done. 0: it was not.
+    call : str
+        Symbol of that call's function; empty if it was not done.
+    python_stack : tuple of str
+        Lines of Python that led to its submission, outermost first.
+    native_stack : tuple of str
+        Native frames, innermost first.
+    """
+
+    number: int
+    kind: str
+    function: str
+    stream: int
+    delay: int | None
+    submitted: int
+    started: int
+    ended: int
+    call: str
+    python_stack: tuple[str, ...]
+    native_stack: tuple[str, ...]
+
+    @property
+    def displaced(self) -> bool:
+        """Whether it stayed pending although it could have been done."""
+        return self.delay != 0
+
+
+class _ScheduledWork(ctypes.Structure):
+    """``ScheduledWork`` of schedule.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("number", "delay", "stream")),
+        *((name, ctypes.c_uint64) for name in ("submitted", "started", "ended")),
+        *((name, ctypes.c_char_p) for name in ("kind", "function", "call")),
+    )
+
+
 class DriverControl:
     """The emulated driver of this process. Made by `attach`."""
 
@@ -231,6 +292,10 @@ class DriverControl:
         library.cudalinkSweptCall.restype = ctypes.c_size_t
         library.cudalinkAlive.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         library.cudalinkAlive.restype = ctypes.c_size_t
+        library.cudalinkStartSchedule.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        library.cudalinkScheduledCount.restype = ctypes.c_uint32
+        library.cudalinkScheduledWork.argtypes = [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        library.cudalinkScheduledWork.restype = ctypes.c_size_t
         self._lock = threading.Lock()
         #: Numbers of the faults that were injected here; 0 for one that was refused.
         self.injected: list[int] = []
@@ -453,6 +518,62 @@ class DriverControl:
         self._library.cudalinkAlive(text, len(text))
         rows = (line.split(":") for line in text.value.decode().splitlines())
         return {kind: Alive(int(number), int(size)) for kind, number, size in rows}
+
+    def start_schedule(self, seed: int, displaced: Sequence[int] | None = None) -> None:
+        """Do queued work early, late or in between from now on, in any order that CUDA allows.
+
+        The same program has the same schedule for the same seed. A schedule that runs already ends.
+
+        Parameters
+        ----------
+        seed : int
+            From 0 to 2**64 - 1.
+        displaced : sequence of int, optional
+            Numbers of the work that may stay pending; all other work is done as soon as it may be. Without it, all may.
+
+        Raises
+        ------
+        ValueError
+            If `seed` or a number is out of range.
+        """
+        if not 0 <= seed < 2**64:
+            msg = f"seed = {seed}; expected 0 to 2**64 - 1"
+            raise ValueError(msg)
+        numbers = sorted(set(displaced or ()))
+        if numbers and not (numbers[0] > 0 and numbers[-1] < 2**32):
+            msg = f"displaced = {numbers}; expected numbers from 1 to 2**32 - 1"
+            raise ValueError(msg)
+        self._library.cudalinkSetPython(_PYTHON)
+        array = (ctypes.c_uint32 * len(numbers))(*numbers)
+        if self._library.cudalinkStartSchedule(seed, array, len(numbers), displaced is None):
+            raise MemoryError
+
+    def end_schedule(self) -> None:
+        """Do all pending work that no gate holds up, and do work as soon as it may be done again."""
+        self._library.cudalinkEndSchedule()
+
+    def scheduled_work(self) -> list[ScheduledWork]:
+        """Return the work that was submitted under the last schedule, which may still run, in the order of submission."""
+        return [self._scheduled(number) for number in range(1, self._library.cudalinkScheduledCount() + 1)]
+
+    def _scheduled(self, number: int) -> ScheduledWork:
+        facts, text = _ScheduledWork(), ctypes.create_string_buffer(_STACK_SIZE)
+        has_stack = self._library.cudalinkScheduledWork(number, ctypes.byref(facts), text, _STACK_SIZE)
+        lines = text.value.decode(errors="replace").splitlines() if has_stack else []
+        python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
+        return ScheduledWork(
+            number=facts.number,
+            kind=facts.kind.decode(),
+            function=facts.function.decode(),
+            stream=facts.stream,
+            delay=None if facts.delay == 2**32 - 1 else facts.delay,
+            submitted=facts.submitted,
+            started=facts.started,
+            ended=facts.ended,
+            call=(facts.call or b"").decode(),
+            python_stack=tuple(python[::-1]),
+            native_stack=tuple(line[1:] for line in lines if line.startswith("n")),
+        )
 
     def start_watching(self) -> None:
         """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`.

@@ -19,6 +19,7 @@
 
 CallGuard *cl_call_guard;
 CallBarrier *cl_call_barrier;
+_Atomic(CallEnd *) cl_call_end;
 _Thread_local bool cl_in_host_function;
 _Thread_local unsigned char cl_stream_form;
 
@@ -181,6 +182,8 @@ static void note_call(const Call *call, CUresult result) {
 }
 
 CUresult cl_leave(Call *call, CUresult result) {
+  CallEnd *end = atomic_load_explicit(&cl_call_end, memory_order_relaxed);
+  if (__builtin_expect(end != NULL, 0)) end();
   if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
     cl_event_note(&call->line, "a host function or a callback must not call the driver");
   if (result != CUDA_SUCCESS || !quiet(call->symbol)) note_call(call, result);

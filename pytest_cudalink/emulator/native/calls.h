@@ -77,6 +77,10 @@ static inline CUresult cl_refuse_null(const void *handle) { return handle ? CUDA
 typedef CUresult CallGuard(Sym symbol);
 extern CallGuard *cl_call_guard;
 
+/* Called when a function leaves, while a schedule runs. Returns nothing, and is under no lock. */
+typedef void CallEnd(void);
+extern _Atomic(CallEnd *) cl_call_end;
+
 /* Asked before a function does its work that waits for all unfinished work of the current context. Set before main. */
 typedef void CallBarrier(void);
 extern CallBarrier *cl_call_barrier;

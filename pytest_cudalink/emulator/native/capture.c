@@ -184,7 +184,7 @@ bool cl_must_wait(const void *handle) {
   Stream *stream;
   if (!cl_any_pending()) return false;
   cl_streams_lock();
-  bool busy = !cl_stream_ready(handle, &stream) && cl_is_busy(stream, false);
+  bool busy = !cl_stream_ready(handle, &stream) && (cl_scheduled() || cl_is_busy(stream, false));
   cl_streams_unlock(CUDA_SUCCESS);
   return busy;
 }

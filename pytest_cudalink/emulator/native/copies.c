@@ -1,11 +1,14 @@
 /* Copying and setting memory: every access is checked against the allocation that it starts in. */
 #include "copies.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "arrays.h"
 #include "device_addresses.h"
 #include "memory.h"
+#include "safe_memory.h"
+#include "shared_memory.h"
 
 /* -- lines -- */
 
@@ -146,6 +149,70 @@ CUresult cl_run_box(const Box *box) {
   return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+/* -- copies that take time -- */
+
+enum { POISON = 0xD7, KEPT_MAX = 1 << 26 };
+
+/* A row of a box on one side. */
+static char *row_at(const Extent *extent, size_t y, size_t z) {
+  return (char *)cl_bytes_of(extent->start) + z * extent->layer + y * extent->row;
+}
+
+static bool overlap(const Extent *one, const Extent *other) {
+  return one->base < other->base + other->bytes && other->base < one->base + one->bytes;
+}
+
+/* Whether memory of the host is there. */
+static bool is_touchable(const Places *places, const Box *box) {
+  char byte;
+  for (size_t z = 0; z < box->depth; z++)
+    for (size_t y = 0; y < box->height; y++)
+      for (size_t x = 0; x < box->width; x += cl_page_size()) {
+        size_t last = box->width - 1;
+        const char *from = row_at(&places->from, y, z), *to = row_at(&places->to, y, z);
+        if (!cl_read_safely(from + x, &byte, 1) || !cl_read_safely(to + x, &byte, 1) ||
+            !cl_read_safely(from + last, &byte, 1) || !cl_read_safely(to + last, &byte, 1))
+          return false;
+      }
+  return true;
+}
+
+static char *keep(const Box *box, const Places *places) {
+  size_t size;
+  if (__builtin_mul_overflow(box->width, box->height, &size) || __builtin_mul_overflow(size, box->depth, &size) ||
+      size > KEPT_MAX || !is_touchable(places, box))
+    return NULL;
+  char *kept = malloc(size), *at = kept;
+  for (size_t z = 0; kept && z < box->depth; z++)
+    for (size_t y = 0; y < box->height; y++, at += box->width) memcpy(at, row_at(&places->from, y, z), box->width);
+  for (size_t z = 0; kept && z < box->depth; z++)
+    for (size_t y = 0; y < box->height; y++) memset(row_at(&places->to, y, z), POISON, box->width);
+  return kept;
+}
+
+char *cl_begin_box(const Box *box, bool *reads_late) {
+  Places places;
+  if (is_empty(box) || find_places(box, &places)) return NULL;
+  hold_all();
+  bool there = has_bytes(places.from.base, places.from.bytes) && has_bytes(places.to.base, places.to.bytes);
+  char *kept = there ? keep(box, &places) : NULL;
+  drop_all();
+  if (overlap(&places.from, &places.to)) *reads_late = false;
+  return kept;
+}
+
+CUresult cl_run_box_from(const Box *box, const char *source) {
+  Places places;
+  CUresult result = find_places(box, &places);
+  if (result) return result;
+  hold_all();
+  bool there = has_bytes(places.from.base, places.from.bytes) && has_bytes(places.to.base, places.to.bytes);
+  for (size_t z = 0; there && z < box->depth; z++)
+    for (size_t y = 0; y < box->height; y++, source += box->width) memcpy(row_at(&places.to, y, z), source, box->width);
+  drop_all();
+  return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 /* -- filling -- */
 
 /* `rows` rows of `count` values of `width` bytes, `pitch` bytes apart: 0 bytes if there are none. */
@@ -181,6 +248,15 @@ CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, siz
   if (within) fill_rows(to, value, width, pitch, count, rows);
   cl_memory_drop();
   return within ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void cl_begin_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows) {
+  size_t size;
+  const uint32_t poison = POISON * 0x01010101u;
+  if (size_of_fill(to, width, pitch, count, rows, &size) || !size) return;
+  hold_all();
+  if (cl_is_device_address(to) && has_bytes(to, size)) fill_rows(to, poison, width, pitch, count, rows);
+  drop_all();
 }
 
 CUresult cl_run_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows) {

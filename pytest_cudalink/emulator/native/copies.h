@@ -14,6 +14,12 @@
 CUresult cl_check_box(const Box *box);
 CUresult cl_copy_box(const Box *box);
 CUresult cl_run_box(const Box *box);
+/* What a copy is that takes time: `begin` keeps its source and fills its destination with poison; `run_from` writes
+   what was kept. NULL: nothing was kept, and nothing is poisoned, as of large boxes and of memory that is gone.
+   *reads_late is cleared where the poison is in the source. */
+char *cl_begin_box(const Box *box, bool *reads_late);
+CUresult cl_run_box_from(const Box *box, const char *source);
+void cl_begin_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows);
 /* Rows of values of `width` bytes, `pitch` bytes apart. */
 CUresult cl_check_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows);
 CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows);

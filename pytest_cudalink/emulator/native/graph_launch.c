@@ -142,6 +142,7 @@ static bool expand(const Graph *graph, Context *context, Work *start, Work *end)
   for (const Edge *edge = graph->edges.first; edge && whole; edge = edge->behind[EDGES_OF_GRAPH])
     whole = cl_work_after(starts[edge->to->mark], ends[edge->from->mark]);
   for (size_t at = 0; at < graph->count && whole; at++) {
+    starts[at]->stream = ends[at]->stream = start->stream;
     cl_work_start(starts[at]);
     if (ends[at] != starts[at]) cl_work_start(ends[at]);
   }
@@ -163,6 +164,7 @@ static CUresult queue(Executable *executable, Stream *stream) {
   if (!start || !end || !cl_work_in_order(start, stream, false) || !cl_work_after(start, executable->last) ||
       !expand(executable->graph, stream->home, start, end))
     return CUDA_ERROR_OUT_OF_MEMORY; /* works that were made are never started */
+  end->stream = stream->id;
   end->handle = executable;
   end->end = launched;
   executable->last = end;
@@ -210,8 +212,8 @@ static CUresult launch(EventLine *line, void *handle, const void *stream_handle)
   if (why) return cl_unsupported(line, why);
   if (executable->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) free_all(executable->graph);
   if (holds_memory(executable->graph)) return CUDA_ERROR_INVALID_VALUE;
-  if (executable->last || cl_is_busy(stream, false) || !is_plain(executable->graph)) return queue(executable, stream);
-  return run(executable->graph);
+  bool waits = cl_scheduled() || executable->last || cl_is_busy(stream, false) || !is_plain(executable->graph);
+  return waits ? queue(executable, stream) : run(executable->graph);
 }
 EXPORTED(cuGraphLaunch, (Executable * executable, Stream *stream), LOCKED(launch(line, executable, stream)))
 

@@ -1,12 +1,16 @@
 /* Queues: a graph of works, whose edges are the order of streams, events and the legacy stream; and the engine. */
+#define _GNU_SOURCE
 #include "queues.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "locks.h"
 #include "sticky.h"
@@ -17,21 +21,27 @@ typedef struct {
 } List;
 
 /* All of it under the lock of the streams. */
-static Work *pending, *newest; /* works that are not done, in the order of their submission */
 static List ready = {NULL, &ready.first}, calls = {NULL, &calls.first}, gates = {NULL, &gates.first};
 static bool calling; /* a host function runs: they run one after the other, as on hardware */
 static unsigned engines, idle_engines;
 static bool ending;
 static pthread_cond_t changed, wanted; /* a work is done; the engine has something to do */
 
-static atomic_size_t pending_count;
 static WorkRunner *run_work;
-static WatchEnd *end_watch;
+static WorkStarter *start_work;
+static const Scheduler *scheduler;
+static uint64_t moves;    /* rounds of work under a schedule */
+static pid_t host_thread; /* in which a host function runs */
 static _Thread_local bool is_engine;
 
-bool cl_any_pending(void) { return atomic_load_explicit(&pending_count, memory_order_acquire); }
-void cl_on_work(WorkRunner *runner) { run_work = runner; }
-void cl_on_watch_end(WatchEnd *end) { end_watch = end; }
+bool cl_scheduled(void) { return scheduler; }
+bool cl_is_engine(void) { return is_engine; }
+void cl_begin_work(Work *work) { start_work(work); }
+
+void cl_on_work(WorkRunner *runner, WorkStarter *starter) {
+  run_work = runner;
+  start_work = starter;
+}
 
 static void make_conditions(void) {
   pthread_condattr_t attributes;
@@ -44,13 +54,14 @@ static void make_conditions(void) {
 
 /* A forked child has no engine, and its driver is not initialized: nothing of the parent's work will be done there. */
 static void forget(void) {
-  pending = newest = ready.first = calls.first = gates.first = NULL;
+  ready.first = calls.first = gates.first = NULL;
   ready.last = &ready.first;
   calls.last = &calls.first;
   gates.last = &gates.first;
   engines = idle_engines = 0;
   calling = is_engine = cl_in_host_function = false;
-  atomic_store(&pending_count, 0);
+  scheduler = NULL;
+  cl_pending_forget();
   make_conditions();
 }
 
@@ -70,8 +81,8 @@ static void finish_current(void) {
 /* Nothing of a dead context is done any more; what is behind it goes on. */
 static void cancel(const Context *context) {
   cl_streams_lock();
-  for (Work *work = pending; work; work = work->behind)
-    if (work->context == context) work->cancelled = true;
+  for (Work *work = cl_pending; work; work = work->behind)
+    if (work->context == context) work->cancelled = work->hurried = true;
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
@@ -99,109 +110,22 @@ static Work *take(List *list) {
   return work;
 }
 
+/* -- doing -- */
+
 static bool calls_host(const Work *work) {
   return work->parameters.type == NODE_HOST || work->parameters.type == WORK_CALLBACK;
 }
 
-/* -- works -- */
-
-const NodeParameters cl_no_work = {.type = NODE_EMPTY};
-
-Work *cl_work_make(const NodeParameters *parameters, Context *context) {
-  Work *work = calloc(1, sizeof *work);
-  if (!work) return NULL;
-  work->parameters = *parameters;
-  work->context = context;
-  work->unmet = 1;
-  if (cl_parameters_own(&work->parameters)) return work;
-  free(work);
-  return NULL;
+static void become_ready(Work *work) {
+  if (scheduler) scheduler->ready(work);
+  else put(calls_host(work) ? &calls : &ready, work);
 }
-
-void cl_work_drop(Work *work) {
-  cl_parameters_free(&work->parameters);
-  if (work->watch) end_watch(work->watch);
-  free(work->staged);
-  free(work->dependents);
-  free(work);
-}
-
-bool cl_work_after(Work *work, Work *earlier) {
-  if (!earlier || earlier->done) return true;
-  if (earlier->dependent_count == earlier->dependent_room) {
-    size_t room = earlier->dependent_room ? 2 * earlier->dependent_room : 2;
-    Work **list = realloc(earlier->dependents, room * sizeof *list);
-    if (!list) return false;
-    earlier->dependents = list;
-    earlier->dependent_room = room;
-  }
-  earlier->dependents[earlier->dependent_count++] = work;
-  work->unmet++;
-  return true;
-}
-
-/* Whether a stream and the legacy one of a context wait for each other. */
-static bool synchronizes(const Stream *stream, const Context *context) {
-  return stream->home == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
-}
-
-/* Visits the works that come before new work of a stream, until a visit is false; whether none was. `alone`: not those
-   of the streams that synchronize with it. */
-typedef bool Visit(Work *new, Work *earlier);
-static bool visit_earlier(const Stream *stream, bool alone, Visit *visit, Work *new) {
-  if (stream->last && !visit(new, stream->last)) return false;
-  if (stream->flags & CU_STREAM_NON_BLOCKING || (alone && !stream->is_legacy)) return true;
-  if (!stream->is_legacy) {
-    const Stream *legacy = cl_legacy_of(stream->home);
-    return !legacy || !legacy->last || visit(new, legacy->last);
-  }
-  for (const Stream *other = cl_first_stream(); other; other = other->behind)
-    if (other->last && synchronizes(other, stream->home) && !visit(new, other->last)) return false;
-  return true;
-}
-
-bool cl_work_in_order(Work *work, const Stream *stream, bool alone) {
-  return visit_earlier(stream, alone, cl_work_after, work);
-}
-
-static bool is_nothing(Work *new, Work *earlier) {
-  (void)new;
-  return !earlier;
-}
-
-bool cl_is_busy(const Stream *stream, bool alone) {
-  return cl_any_pending() && !visit_earlier(stream, alone, is_nothing, NULL);
-}
-
-bool cl_work_after_context(Work *work, const Context *context) {
-  for (Work *other = pending; other; other = other->behind)
-    if ((!context || other->context == context) && !cl_work_after(work, other)) return false;
-  return true;
-}
-
-Work *cl_find_pending(bool (*is)(const Work *work, const void *data), const void *data) {
-  Work *work = pending;
-  while (work && !is(work, data)) work = work->behind;
-  return work;
-}
-
-void cl_work_append(Work *work, Stream *stream) {
-  if (stream->last) stream->last->last_of = NULL;
-  stream->last = work;
-  work->last_of = stream;
-}
-
-/* -- doing -- */
-
-static void become_ready(Work *work) { put(calls_host(work) ? &calls : &ready, work); }
 
 static void done(Work *work, CUresult result) {
   work->done = true;
   cl_stick(result);
-  if (work->before) work->before->behind = work->behind;
-  else pending = work->behind;
-  if (work->behind) work->behind->before = work->before;
-  else newest = work->before;
+  if (scheduler) scheduler->done(work);
+  cl_pending_remove(work);
   Stream *stream = work->last_of;
   if (stream) {
     stream->last = NULL;
@@ -214,7 +138,7 @@ static void done(Work *work, CUresult result) {
   if (work->end) work->end(work);
   for (size_t at = 0; at < work->dependent_count; at++)
     if (!--work->dependents[at]->unmet) become_ready(work->dependents[at]);
-  atomic_fetch_sub_explicit(&pending_count, 1, memory_order_release);
+  cl_pending_end();
   if (!work->holders) cl_work_drop(work);
   pthread_cond_broadcast(&changed);
 }
@@ -238,6 +162,7 @@ static void perform(Work *work) {
   bool host = calls_host(work);
   if (host) {
     calling = true;
+    host_thread = gettid();
     call_engine();
   }
   cl_streams_unlock(CUDA_SUCCESS);
@@ -266,19 +191,34 @@ static void look_at_gates(void) {
   }
 }
 
-/* Does everything that can be done now and does not call the host. */
+static void hand_over(Work *work);
+
+/* Does everything that can be done now and does not call the host; under a schedule, all that is due. */
 static void progress(void) {
+  moves++;
   for (;;) {
     look_at_gates();
-    Work *work = take(&ready);
+    Work *work = scheduler ? scheduler->next(!calling) : take(&ready);
     if (!work) return;
-    perform(work);
+    if (scheduler && calls_host(work)) hand_over(work);
+    else perform(work);
   }
 }
+
+void cl_progress(void) { progress(); }
 
 /* -- the engine -- */
 
 enum { FIRST_LOOK = 20000, LAST_LOOK = 1000000 }; /* nanoseconds between two looks at values */
+
+static void wait_at_most(pthread_cond_t *condition, long nanoseconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += nanoseconds;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  cl_streams_wait(condition, &until);
+}
 
 /* Waits until something changed, or for a time that doubles with every look at a value that stays away. */
 static void rest(pthread_cond_t *condition, long *nanoseconds) {
@@ -286,21 +226,31 @@ static void rest(pthread_cond_t *condition, long *nanoseconds) {
     cl_streams_wait(condition, NULL);
     return;
   }
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += *nanoseconds;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
-  cl_streams_wait(condition, &until);
+  wait_at_most(condition, *nanoseconds);
   *nanoseconds = *nanoseconds * 2 < LAST_LOOK ? *nanoseconds * 2 : LAST_LOOK;
 }
 
+enum { IDLE_LOOK = 100000000, IDLE_LOOKS = 10 };
+
+/* A program that waits for a change of memory calls nothing: when it has not for a second, all that is pending is done.
+ */
+static void watch_idleness(unsigned *looks) {
+  uint64_t before = moves;
+  wait_at_most(&wanted, IDLE_LOOK);
+  *looks = moves == before ? *looks + 1 : 0;
+  if (*looks < IDLE_LOOKS || !scheduler || !cl_pending) return;
+  cl_hurry_all();
+  progress();
+  *looks = IDLE_LOOKS - 1;
+}
+
 static void *run_engine(void *unused) {
+  unsigned looks = 0;
   long look = FIRST_LOOK;
   is_engine = true;
   cl_streams_lock();
   while (!ending) {
-    progress();
+    if (!scheduler) progress();
     Work *call = calling ? NULL : take(&calls);
     if (call) {
       perform(call);
@@ -309,7 +259,8 @@ static void *run_engine(void *unused) {
     }
     if (ready.first) continue;
     idle_engines++;
-    rest(&wanted, &look);
+    if (scheduler) watch_idleness(&looks);
+    else rest(&wanted, &look);
     idle_engines--;
     if (!gates.first) look = FIRST_LOOK;
   }
@@ -336,7 +287,7 @@ static bool start_engine(void) {
 }
 
 static void call_engine(void) {
-  if (!calls.first && !gates.first && !ready.first) return;
+  if (!calls.first && !gates.first && !ready.first && (!scheduler || engines)) return;
   if (idle_engines) pthread_cond_signal(&wanted);
   else if (!ending && (!engines || (engines == 1 && calling && (gates.first || ready.first)))) start_engine();
 }
@@ -351,14 +302,66 @@ __attribute__((destructor)) static void end_engine(void) {
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
+/* -- under a schedule -- */
+
+enum { HOST_LOOK = 2000000, SLEEPING_LOOKS = 25, HOST_LOOKS = 500 };
+
+static bool is_asleep(pid_t thread) {
+  char path[48], text[256] = "";
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  ssize_t size = read(file, text, sizeof text - 1);
+  close(file);
+  const char *end = size > 0 ? strrchr(text, ')') : NULL; /* of the thread's name */
+  return end && end[1] && end[2] == 'S';
+}
+
+/* Has the engine call the host, and goes on when that returned, or waits itself for something that others must do: it
+   sleeps for 50 ms, or runs for a second. */
+static void hand_over(Work *work) {
+  unsigned asleep = 0;
+  work->holders++;
+  host_thread = 0;
+  put(&calls, work);
+  call_engine();
+  for (unsigned looks = 0; !work->done && asleep < SLEEPING_LOOKS && looks < HOST_LOOKS; looks++) {
+    wait_at_most(&changed, HOST_LOOK);
+    asleep = host_thread && is_asleep(host_thread) ? asleep + 1 : 0;
+  }
+  if (!--work->holders && work->done) cl_work_drop(work);
+}
+
+void cl_asked_for(Work *work) {
+  if (scheduler && scheduler->impatient()) cl_work_hurry(work);
+}
+
+static bool hurry_earlier(Work *unused, Work *earlier) {
+  (void)unused;
+  cl_work_hurry(earlier);
+  return true;
+}
+
+void cl_asked_for_stream(const Stream *stream) {
+  if (scheduler && scheduler->impatient()) cl_visit_earlier(stream, true, hurry_earlier, NULL);
+}
+
+void cl_schedule(const Scheduler *one) {
+  const Scheduler *before = scheduler;
+  scheduler = one;
+  for (Work *work = cl_pending; work; work = work->behind) work->number = 0; /* another schedule does not know them */
+  if (one && !before) cl_pending_keep(true);                                 /* nothing goes by the queues */
+  if (one || !before) return;
+  cl_pending_keep(false);
+  for (Work *work; (work = before->next(true));) become_ready(work);
+  call_engine();
+}
+
 /* -- submitting -- */
 
 void cl_work_start(Work *work) {
-  work->before = newest;
-  if (newest) newest->behind = work;
-  else pending = work;
-  newest = work;
-  atomic_fetch_add_explicit(&pending_count, 1, memory_order_release);
+  cl_pending_add(work);
+  if (scheduler) scheduler->submitted(work);
   if (--work->unmet == 0) become_ready(work);
   call_engine();
 }
@@ -378,19 +381,16 @@ CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *para
   return CUDA_SUCCESS;
 }
 
-void cl_event_follow(Event *event, Work *work) {
-  if (event->record) event->record->parameters.event = NULL; /* only the last record counts */
-  event->record = work;
-}
-
 /* -- waiting -- */
 
 void cl_wait_for(Work *work) {
   long look = FIRST_LOOK;
   work->holders++;
+  if (scheduler) cl_work_hurry(work);
   for (;;) {
     progress();
     if (work->done) break;
+    if (scheduler && cl_hurry_all()) continue; /* a gate or a host function may wait for any of it */
     call_engine();
     rest(&changed, &look);
   }

@@ -16,7 +16,9 @@ static CUresult may_wait_for(const void *handle, Stream **stream) {
 static CUresult query(const void *handle) {
   Stream *stream;
   CUresult result = may_wait_for(handle, &stream);
-  return !result && cl_is_busy(stream, true) ? CUDA_ERROR_NOT_READY : result;
+  if (result || !cl_is_busy(stream, true)) return result;
+  cl_asked_for_stream(stream);
+  return CUDA_ERROR_NOT_READY;
 }
 EXPORTED(cuStreamQuery, (Stream *stream), LOCKED(query(stream)))
 
@@ -80,7 +82,7 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
 static CUresult record_in_order(Event *event, Stream *stream) {
   cl_event_follow(event, NULL);
   cl_event_stamp(event);
-  if (!cl_is_busy(stream, true)) return CUDA_SUCCESS;
+  if (!cl_scheduled() && !cl_is_busy(stream, true)) return CUDA_SUCCESS;
   Work *work;
   NodeParameters parameters = {.type = NODE_RECORD, .event = event};
   CUresult result = cl_queue(stream, &parameters, true, &work);
@@ -203,7 +205,9 @@ static CUresult may_wait_for_event(void *handle, Event **event) {
 static CUresult query_event(void *handle) {
   Event *event;
   CUresult result = may_wait_for_event(handle, &event);
-  return !result && event->record ? CUDA_ERROR_NOT_READY : result;
+  if (result || !event->record) return result;
+  cl_asked_for(event->record);
+  return CUDA_ERROR_NOT_READY;
 }
 EXPORTED_CHECKED(cuEventQuery, (Event *event), cl_refuse_null(event), LOCKED(query_event(event)))
 

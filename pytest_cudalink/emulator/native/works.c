@@ -20,7 +20,10 @@ static CUresult run(Work *work) {
   const FillNode *fill = &parameters->fill;
   const HostNode *host = &parameters->host;
   switch (parameters->type) {
-    case NODE_COPY: return cl_check_watched(work) ? cl_run_box(&parameters->copy.box) : CUDA_SUCCESS;
+    case NODE_COPY:
+      if (!cl_check_watched(work)) return CUDA_SUCCESS;
+      return work->source && !work->reads_late ? cl_run_box_from(&parameters->copy.box, work->source)
+                                               : cl_run_box(&parameters->copy.box);
     case NODE_FILL: return cl_run_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
     case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
     case WORK_CALLBACK: work->callback(work->handle, cl_sticky_error(), host->data); return CUDA_SUCCESS;
@@ -33,4 +36,11 @@ static CUresult run(Work *work) {
   }
 }
 
-__attribute__((constructor)) static void serve(void) { cl_on_work(run); }
+static void start(Work *work) {
+  const FillNode *fill = &work->parameters.fill;
+  if (work->parameters.type == NODE_COPY) work->source = cl_begin_box(&work->parameters.copy.box, &work->reads_late);
+  if (work->parameters.type == NODE_FILL)
+    cl_begin_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
+}
+
+__attribute__((constructor)) static void serve(void) { cl_on_work(run, start); }

@@ -1,0 +1,289 @@
+/* Schedules: who draws what from a seed, what is due, and the log of it. */
+#define _GNU_SOURCE
+#include "schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "locks.h"
+#include "queues.h"
+#include "stacks.h"
+
+/* A call that submitted work. */
+typedef struct {
+  Stack stack;
+} Site;
+
+typedef struct {
+  ScheduledWork work;
+  uint64_t thread; /* of the call, while that is not left */
+  uint32_t site;   /* 0: none */
+} Entry;
+
+/* All of it under the lock of the streams. */
+static struct {
+  uint64_t seed;
+  uint32_t *displaced; /* sorted */
+  size_t displaced_count;
+  bool all;
+  uint64_t calls;   /* that were left */
+  unsigned leaving; /* threads that are just leaving one */
+  uint64_t questions;
+  const char *actor; /* the function whose call does work */
+  Entry *entries;
+  uint32_t count, room;
+  Site *sites;
+  uint32_t site_count, site_room;
+  uint64_t *streams; /* by number */
+  uint32_t stream_count, stream_room;
+} now;
+static Work *held; /* works that nothing is before */
+
+static _Thread_local bool submitted_some;
+
+/* -- drawing -- */
+
+/* What a seed says to a question (splitmix64). */
+static uint64_t draw(uint64_t number, uint64_t question) {
+  uint64_t mixed = now.seed + (number * 8 + question) * 0x9E3779B97F4A7C15u;
+  mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9u;
+  mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EBu;
+  return mixed ^ mixed >> 31;
+}
+
+enum { HOW_LONG, IN_WHICH_ORDER, WHEN_TO_READ, WHETHER_IMPATIENT };
+
+static int compare(const void *one, const void *other) {
+  uint32_t first = *(const uint32_t *)one, second = *(const uint32_t *)other;
+  return (first > second) - (first < second);
+}
+
+static bool may_be_displaced(uint32_t number) {
+  return now.all ||
+         (now.displaced_count && bsearch(&number, now.displaced, now.displaced_count, sizeof number, compare));
+}
+
+/* Of eight works two are not displaced, three are for up to four calls, one for up to 24, and two are late. */
+static uint32_t draw_delay(uint32_t number) {
+  uint64_t drawn = draw(number, HOW_LONG);
+  if (!may_be_displaced(number)) return 0;
+  switch (drawn & 7) {
+    case 0:
+    case 1: return 0;
+    case 2:
+    case 3:
+    case 4: return 1 + (uint32_t)(drawn >> 8 & 3);
+    case 5: return 1 + (uint32_t)((drawn >> 8) % 24);
+    default: return SCHEDULE_LATE;
+  }
+}
+
+/* -- the log -- */
+
+/* Room for one more, or false; the array may move. */
+static bool has_room(void **array, uint32_t count, uint32_t *room, size_t size) {
+  if (count < *room) return true;
+  uint32_t more = *room ? 2 * *room : 64;
+  void *grown = realloc(*array, more * size);
+  if (!grown) return false;
+  *array = grown;
+  *room = more;
+  return true;
+}
+
+static uint64_t this_call(void) { return now.calls + !now.leaving; }
+
+static uint32_t stream_number(uint64_t id) {
+  if (!id) return 0;
+  for (uint32_t at = 0; at < now.stream_count; at++)
+    if (now.streams[at] == id) return at + 1;
+  if (!has_room((void **)&now.streams, now.stream_count, &now.stream_room, sizeof *now.streams)) return 0;
+  now.streams[now.stream_count++] = id;
+  return now.stream_count;
+}
+
+static const char *kind_of(const Work *work) {
+  switch (work->parameters.type) {
+    case NODE_COPY: return "copy";
+    case NODE_FILL: return "fill";
+    case NODE_HOST: return "host function";
+    case NODE_RECORD: return "record";
+    case NODE_ALLOCATE: return "allocation";
+    case NODE_FREE:
+    case WORK_FREE: return "free";
+    case NODE_MEMORY_OPERATIONS: return "memory operations";
+    case WORK_CALLBACK: return "callback";
+    default: return work->end ? "end of a graph" : NULL;
+  }
+}
+
+static uint64_t this_thread(void) {
+  static _Thread_local char own;
+  return (uintptr_t)&own;
+}
+
+static Entry *entry_of(const Work *work) { return work->number ? &now.entries[work->number - 1] : NULL; }
+
+/* -- what the queues ask -- */
+
+static void submitted(Work *work) {
+  const char *kind = kind_of(work);
+  work->number = 0;
+  if (!kind || !has_room((void **)&now.entries, now.count, &now.room, sizeof *now.entries)) return;
+  uint32_t number = work->number = ++now.count, delay = draw_delay(number);
+  uint64_t call = this_call();
+  work->due = delay == SCHEDULE_LATE ? UINT64_MAX : call + delay;
+  work->reads_late = draw(number, WHEN_TO_READ) & 1;
+  now.entries[number - 1] = (Entry){
+      .work = {.number = number,
+               .delay = delay,
+               .stream = stream_number(work->stream),
+               .submitted = call,
+               .kind = kind,
+               .function = cl_called()},
+      .thread = this_thread(),
+  };
+  submitted_some = true;
+}
+
+static bool is_due(const Work *work) { return !work->number || work->hurried || work->due <= this_call(); }
+
+static void ready(Work *work) {
+  Entry *entry = entry_of(work);
+  if (entry) entry->work.started = this_call();
+  if (!is_due(work)) cl_begin_work(work);
+  work->next = held;
+  held = work;
+}
+
+/* Whether work is done before other work that is due too: displaced works in an order that is drawn. */
+static bool is_first(const Work *one, const Work *other) {
+  const Entry *first = entry_of(one), *second = entry_of(other);
+  uint64_t early = first && first->work.delay ? draw(one->number, IN_WHICH_ORDER) : 0;
+  uint64_t late = second && second->work.delay ? draw(other->number, IN_WHICH_ORDER) : 0;
+  return early != late ? early < late : one->number < other->number;
+}
+
+static Work *next(bool calls) {
+  Work **best = NULL;
+  if (!cl_is_engine()) now.actor = cl_called();
+  for (Work **at = &held; *at; at = &(*at)->next) {
+    unsigned type = (unsigned)(*at)->parameters.type;
+    if (!is_due(*at) || (!calls && (type == NODE_HOST || type == WORK_CALLBACK))) continue;
+    if (!best || is_first(*at, *best)) best = at;
+  }
+  if (!best) return NULL;
+  Work *work = *best;
+  *best = work->next;
+  return work;
+}
+
+static void done(const Work *work) {
+  Entry *entry = entry_of(work);
+  if (!entry) return;
+  entry->work.ended = this_call();
+  entry->work.call = now.actor;
+}
+
+/* A program that asks again and again is answered in the end. */
+static bool impatient(void) { return !(draw(++now.questions, WHETHER_IMPATIENT) & 3); }
+
+static const Scheduler scheduler = {submitted, ready, next, done, impatient};
+
+/* -- calls -- */
+
+/* Gives the works that this thread submitted in its call the place of that. */
+static void note_site(Stack *stack) {
+  uint64_t thread = this_thread();
+  bool kept = has_room((void **)&now.sites, now.site_count, &now.site_room, sizeof *now.sites);
+  if (kept) now.sites[now.site_count++].stack = *stack;
+  else cl_free_stack(stack);
+  for (uint32_t at = now.count; at-- > 0;) {
+    Entry *entry = &now.entries[at];
+    if (entry->thread == thread && kept) entry->site = now.site_count;
+    if (entry->work.submitted < this_call() && entry->thread != thread) break;
+    if (entry->thread == thread) entry->thread = 0;
+  }
+}
+
+static void leave(void) {
+  if (cl_in_host_function) return;
+  Stack stack = {.depth = 0};
+  bool noted = submitted_some;
+  submitted_some = false;
+  if (noted) cl_note_stack(&stack); /* never under the lock */
+  cl_streams_lock();
+  if (noted) note_site(&stack);
+  now.calls++;
+  now.leaving++;
+  cl_progress();
+  now.leaving--;
+  cl_streams_unlock(CUDA_SUCCESS);
+}
+
+/* -- beginning and ending -- */
+
+static void end_schedule(void) {
+  if (!cl_scheduled()) return;
+  cl_hurry_all();
+  cl_progress();
+  cl_schedule(NULL);
+  atomic_store(&cl_call_end, NULL);
+}
+
+static void forget_log(void) {
+  for (uint32_t at = 0; at < now.site_count; at++) cl_free_stack(&now.sites[at].stack);
+  now.count = now.site_count = now.stream_count = 0;
+}
+
+int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all) {
+  uint32_t *copy = malloc(count * sizeof *copy + 1);
+  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (count) memcpy(copy, displaced, count * sizeof *copy);
+  qsort(copy, count, sizeof *copy, compare);
+  cl_streams_lock();
+  end_schedule();
+  forget_log();
+  free(now.displaced);
+  now.seed = seed;
+  now.displaced = copy;
+  now.displaced_count = count;
+  now.all = all;
+  now.calls = now.questions = 0;
+  cl_schedule(&scheduler);
+  atomic_store(&cl_call_end, leave);
+  return cl_streams_unlock(CUDA_SUCCESS);
+}
+
+void cudalinkEndSchedule(void) {
+  cl_streams_lock();
+  end_schedule();
+  cl_streams_unlock(CUDA_SUCCESS);
+}
+
+uint32_t cudalinkScheduledCount(void) {
+  cl_streams_lock();
+  uint32_t count = now.count;
+  cl_streams_unlock(CUDA_SUCCESS);
+  return count;
+}
+
+size_t cudalinkScheduledWork(uint32_t number, ScheduledWork *out, char *stack, size_t size) {
+  cl_streams_lock();
+  bool known = number && number <= now.count;
+  uint32_t site = known ? now.entries[number - 1].site : 0;
+  if (known) *out = now.entries[number - 1].work;
+  size_t needed = site ? cl_write_stack(&now.sites[site - 1].stack, stack, size) : 0;
+  cl_streams_unlock(CUDA_SUCCESS);
+  return needed;
+}
+
+/* A forked child has none of the work. */
+static void forget(void) {
+  held = NULL;
+  now.leaving = 0;
+  atomic_store(&cl_call_end, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void) { cl_forget_in_children(forget); }

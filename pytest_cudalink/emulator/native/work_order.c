@@ -1,0 +1,150 @@
+/* Works, and what comes before what. */
+#include "work_order.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+Work *cl_pending, *cl_newest;
+static atomic_size_t pending_count;
+static WatchEnd *end_watch;
+
+bool cl_any_pending(void) { return atomic_load_explicit(&pending_count, memory_order_acquire); }
+void cl_on_watch_end(WatchEnd *end) { end_watch = end; }
+
+const NodeParameters cl_no_work = {.type = NODE_EMPTY};
+
+Work *cl_work_make(const NodeParameters *parameters, Context *context) {
+  Work *work = calloc(1, sizeof *work);
+  if (!work) return NULL;
+  work->parameters = *parameters;
+  work->context = context;
+  work->unmet = 1;
+  if (cl_parameters_own(&work->parameters)) return work;
+  free(work);
+  return NULL;
+}
+
+void cl_work_drop(Work *work) {
+  cl_parameters_free(&work->parameters);
+  if (work->watch) end_watch(work->watch);
+  free(work->staged);
+  free(work->source);
+  free(work->dependents);
+  free(work);
+}
+
+bool cl_work_after(Work *work, Work *earlier) {
+  if (!earlier || earlier->done) return true;
+  if (earlier->dependent_count == earlier->dependent_room) {
+    size_t room = earlier->dependent_room ? 2 * earlier->dependent_room : 2;
+    Work **list = realloc(earlier->dependents, room * sizeof *list);
+    if (!list) return false;
+    earlier->dependents = list;
+    earlier->dependent_room = room;
+  }
+  earlier->dependents[earlier->dependent_count++] = work;
+  work->unmet++;
+  return true;
+}
+
+/* Whether a stream and the legacy one of a context wait for each other. */
+static bool synchronizes(const Stream *stream, const Context *context) {
+  return stream->home == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
+}
+
+bool cl_visit_earlier(const Stream *stream, bool alone, WorkVisit *visit, Work *new) {
+  if (stream->last && !visit(new, stream->last)) return false;
+  if (stream->flags & CU_STREAM_NON_BLOCKING || (alone && !stream->is_legacy)) return true;
+  if (!stream->is_legacy) {
+    const Stream *legacy = cl_legacy_of(stream->home);
+    return !legacy || !legacy->last || visit(new, legacy->last);
+  }
+  for (const Stream *other = cl_first_stream(); other; other = other->behind)
+    if (other->last && synchronizes(other, stream->home) && !visit(new, other->last)) return false;
+  return true;
+}
+
+bool cl_work_in_order(Work *work, const Stream *stream, bool alone) {
+  work->stream = stream->id;
+  return cl_visit_earlier(stream, alone, cl_work_after, work);
+}
+
+static bool is_nothing(Work *new, Work *earlier) {
+  (void)new;
+  return !earlier;
+}
+
+bool cl_is_busy(const Stream *stream, bool alone) {
+  return cl_any_pending() && !cl_visit_earlier(stream, alone, is_nothing, NULL);
+}
+
+bool cl_work_after_context(Work *work, const Context *context) {
+  for (Work *other = cl_pending; other; other = other->behind)
+    if ((!context || other->context == context) && !cl_work_after(work, other)) return false;
+  return true;
+}
+
+Work *cl_find_pending(bool (*is)(const Work *work, const void *data), const void *data) {
+  Work *work = cl_pending;
+  while (work && !is(work, data)) work = work->behind;
+  return work;
+}
+
+void cl_work_append(Work *work, Stream *stream) {
+  if (stream->last) stream->last->last_of = NULL;
+  stream->last = work;
+  work->last_of = stream;
+}
+
+void cl_event_follow(Event *event, Work *work) {
+  if (event->record) event->record->parameters.event = NULL; /* only the last record counts */
+  event->record = work;
+}
+
+/* -- all that is pending -- */
+
+void cl_pending_add(Work *work) {
+  work->before = cl_newest;
+  if (cl_newest) cl_newest->behind = work;
+  else cl_pending = work;
+  cl_newest = work;
+  atomic_fetch_add_explicit(&pending_count, 1, memory_order_release);
+}
+
+void cl_pending_remove(Work *work) {
+  if (work->before) work->before->behind = work->behind;
+  else cl_pending = work->behind;
+  if (work->behind) work->behind->before = work->before;
+  else cl_newest = work->before;
+}
+
+void cl_pending_end(void) { atomic_fetch_sub_explicit(&pending_count, 1, memory_order_release); }
+
+void cl_pending_keep(bool kept) {
+  if (kept) atomic_fetch_add_explicit(&pending_count, 1, memory_order_release);
+  else cl_pending_end();
+}
+
+void cl_pending_forget(void) {
+  cl_pending = cl_newest = NULL;
+  atomic_store(&pending_count, 0);
+}
+
+bool cl_hurry_all(void) {
+  bool any = false;
+  for (Work *work = cl_pending; work; work = work->behind) {
+    any = any || !work->hurried;
+    work->hurried = true;
+  }
+  return any;
+}
+
+void cl_work_hurry(Work *last) {
+  last->hurried = true;
+  for (bool more = true; more;) { /* nearly all works wait for older ones, so that few rounds are enough */
+    more = false;
+    for (Work *work = cl_newest; work; work = work->before)
+      for (size_t at = 0; at < work->dependent_count && !work->hurried; at++)
+        if (work->dependents[at]->hurried) more = work->hurried = true;
+  }
+}
