@@ -417,9 +417,10 @@ def test_queued_work_that_fails(gates: Check, wait: str) -> None:
     gates(
         LOST
         + f"""
-late = event()
+late, gate = event(), Gate(apart)
 ok(cuda.cuGraphLaunch(executable, apart))
 ok(cuda.cuEventRecord(late, apart))
+gate.open()
 assert (cuda.{wait}, cuda.cuStreamQuery(other), cuda.cuMemAlloc_v2(byref(c_uint64()), 64)) == (700, 700, 700)
 assert calls == [1]
 """
