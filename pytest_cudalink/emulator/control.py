@@ -220,7 +220,8 @@ class ScheduledWork(NamedTuple):
     stream : int
         Number of its stream, from 1, in the order of their first work; 0 for work of a whole context.
     delay : int or None
-        For how many calls it stayed pending although it could have been done; None: until something waited for it.
+        For how many calls it stayed pending although it could have been done; None: until something waited for it, or
+        for 200 calls.
     submitted : int
         Number of the call that submitted it.
     started : int

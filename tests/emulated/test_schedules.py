@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
 
-from tests.emulated.test_queues import GATES, Check
+from tests.emulated.test_queues import GATES, Check, asked
 
 __all__ = ()
 
@@ -60,3 +61,395 @@ for seed in seeds():
 assert {None, 0, 1, 2, 3, 4} < seen and len(seen) > 6, seen
 """
     )
+
+
+def test_nothing_is_displaced(schedules: Check) -> None:
+    """Without displaced work everything is done in the call that submits it, as without a schedule."""
+    schedules(
+        """
+driver.start_schedule(1, [])
+for value in range(1, 40):
+    ok(fill(apart, value))
+    assert (read(), cuda.cuStreamQuery(apart)) == (value, 0)
+assert {(one.delay, one.ended - one.submitted, one.displaced) for one in driver.scheduled_work()} == {(0, 0, False)}
+driver.end_schedule()
+"""
+    )
+
+
+def test_displaced_work_is_named(schedules: Check) -> None:
+    """Work that is not named is not displaced; named work has the delay that it has when all may be displaced."""
+    schedules(
+        """
+def run(seed, displaced=None):
+    driver.start_schedule(seed, displaced)
+    for one in (apart, other, apart, blocking, apart, other):
+        ok(fill(one))
+    ok(cuda.cuCtxSynchronize())
+    work = driver.scheduled_work()
+    driver.end_schedule()
+    return {one.number: one.delay for one in work}
+for seed in range(30):
+    every = run(seed)
+    assert every == run(seed) and list(every) == [1, 2, 3, 4, 5, 6]
+    for some in ([2], [3, 5], [9]):
+        assert run(seed, some) == {number: every[number] if number in some else 0 for number in every}
+for wrong in (-1, 2**64):
+    try:
+        driver.start_schedule(wrong)
+    except ValueError as error:
+        assert str(error) == f"seed = {wrong}; expected 0 to 2**64 - 1"
+    else:
+        raise AssertionError(wrong)
+for wrong in ([0], [3, 2**32]):
+    try:
+        driver.start_schedule(1, wrong)
+    except ValueError as error:
+        assert str(error) == f"displaced = {wrong}; expected numbers from 1 to 2**32 - 1"
+    else:
+        raise AssertionError(wrong)
+"""
+    )
+
+
+#: Streams, events, host functions, pools and graphs; prints the logs of some schedules.
+REPEATED = (
+    SCHEDULES
+    + """
+calls = []
+call = HOST(calls.append)
+def program():
+    there, done = c_uint64(), event()
+    ok(cuda.cuMemAllocAsync(byref(there), c_size_t(64), apart))
+    ok(fill(apart, 3, there.value))
+    ok(cuda.cuEventRecord(done, apart))
+    ok(cuda.cuStreamWaitEvent(blocking, done, 0))
+    ok(cuda.cuLaunchHostFunc(blocking, call, c_void_p(1)))
+    ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), blocking))
+    ok(cuda.cuLaunchHostFunc(other, call, c_void_p(2)))
+    ok(cuda.cuStreamSynchronize(blocking))
+    ok(cuda.cuMemFreeAsync(there, blocking))
+    ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
+    ok(cuda.cuCtxSynchronize())
+    ok(cuda.cuEventDestroy_v2(done))
+logs = []
+for seed in seeds(12):
+    program()
+    logs.append([calls[:], log()])
+    calls.clear()
+print(json.dumps(logs))
+"""
+)
+
+
+def test_a_seed_repeats(check: Check) -> None:
+    """The same seed gives the same order and the same log, in this process and in another."""
+    once = json.loads(check("import json\n" + REPEATED))
+    assert once == json.loads(check("import json\n" + REPEATED.replace("calls =", "spare = stream(), stream()\ncalls ="), fresh=True))
+    assert {tuple(calls) for calls, _ in once} == {(1, 2, 3), (2, 1, 3), (1, 3, 2)}
+
+
+def test_a_wait_does_what_it_needs(schedules: Check) -> None:
+    """Work of another stream stays pending while a stream, an event or a synchronous copy is waited for."""
+    schedules(
+        """
+host, left = pinned(), 0
+for seed in seeds():
+    memset(host, 0, 64)
+    ok(fill(apart, 1, memory))
+    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(host), c_uint64(memory), c_size_t(1), apart))
+    done = event()
+    ok(cuda.cuEventRecord(done, apart))
+    ok(cuda.cuMemsetD8Async(c_uint64(host + 64), 1, c_size_t(1), other))
+    ok(cuda.cuEventSynchronize(done) if seed % 2 else cuda.cuStreamSynchronize(apart))
+    assert string_at(host, 1) == b"\\1"
+    filled = driver.scheduled_work()[3]
+    assert (filled.kind, filled.stream) == ("fill", 2)
+    if filled.delay is None:
+        assert filled.ended == 0 and cuda.cuStreamQuery(other) == 600
+        left += 1
+    ok(cuda.cuStreamSynchronize(other))
+assert left > 3
+"""
+    )
+
+
+def test_asking_again_and_again(schedules: Check) -> None:
+    """A program that only asks is answered in the end, by streams and by events."""
+    schedules(
+        """
+most = 0
+for seed in seeds():
+    ok(fill(apart))
+    done, asked = event(), 0
+    ok(cuda.cuEventRecord(done, apart))
+    while cuda.cuEventQuery(done) if seed % 2 else cuda.cuStreamQuery(apart):
+        asked += 1
+    most = max(most, asked)
+assert 2 < most < 100
+"""
+    )
+
+
+@pytest.mark.slow
+def test_waiting_for_memory(schedules: Check) -> None:
+    """A program that only looks at memory sees the work done after about a second, and so does a host function."""
+    schedules(
+        """
+word = c_uint.from_address(words + 2048)
+@HOST
+def wait(data):
+    while word.value != data:
+        pass
+for seed in range(4):
+    driver.start_schedule(seed)
+    word.value = 0
+    ok(cuda.cuStreamWriteValue32_v2(apart, c_uint64(addressof(word)), 1, 0))
+    wait(1)
+    ok(cuda.cuLaunchHostFunc(other, wait, c_void_p(2)))
+    ok(cuda.cuStreamWriteValue32_v2(apart, c_uint64(addressof(word)), 2, 0))
+    ok(cuda.cuStreamSynchronize(other))
+    driver.end_schedule()
+"""
+    )
+
+
+def test_host_functions_under_a_schedule(schedules: Check) -> None:
+    """They run early, late and between, on the driver's thread; they may wait for a lock that the caller has."""
+    schedules(
+        """
+lock, calls, threads, orders, early = threading.Lock(), [], set(), set(), set()
+@HOST
+def call(data):
+    threads.add(threading.get_ident())
+    calls.append(data)
+@HOST
+def locked(data):
+    with lock:
+        calls.append(data)
+for seed in seeds(80):
+    calls.clear()
+    ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
+    early.add(len(calls))
+    ok(cuda.cuLaunchHostFunc(other, call, c_void_p(2)))
+    ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
+    ok(cuda.cuStreamQuery(blocking))
+    ok(cuda.cuCtxSynchronize())
+    orders.add(tuple(calls))
+assert orders == {(1, 2, 3), (1, 3, 2), (2, 1, 3)} and early == {0, 1}
+assert len(threads) == 1 and threads != {threading.get_ident()}
+calls.clear()
+driver.start_schedule(1, [])
+with lock:
+    ok(cuda.cuLaunchHostFunc(apart, locked, c_void_p(1)))
+    assert cuda.cuStreamQuery(apart) == 600 and calls == []
+ok(cuda.cuStreamSynchronize(apart))
+assert calls == [1]
+driver.end_schedule()
+"""
+    )
+
+
+def test_graphs_under_a_schedule(schedules: Check) -> None:
+    """Nodes of a launched graph are done in each order that its edges allow, and its end may be late."""
+    schedules(
+        """
+calls, orders = [], set()
+call = HOST(calls.append)
+graph, executable, nodes = c_void_p(), c_void_p(), [c_void_p() for _ in range(4)]
+ok(cuda.cuGraphCreate(byref(graph), 0))
+for number, on in enumerate(((), (0,), (0,), (1, 2))):
+    before = (c_void_p * 2)(*(nodes[one] for one in on))
+    parameters = (c_void_p * 2)(cast(call, c_void_p), c_void_p(number + 1))
+    ok(cuda.cuGraphAddHostNode(byref(nodes[number]), graph, before, c_size_t(len(on)), parameters))
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+ended = set()
+for seed in seeds():
+    calls.clear()
+    ok(cuda.cuGraphLaunch(executable, apart))
+    ok(cuda.cuStreamSynchronize(apart))
+    orders.add(tuple(calls))
+    work = driver.scheduled_work()
+    assert [one.kind for one in work] == ["host function"] * 4 + ["end of a graph"] and {one.stream for one in work} == {1}
+    assert {one.function for one in work} == {"cuGraphLaunch"} and all(one.python_stack for one in work)
+assert orders == {(1, 2, 3, 4), (1, 3, 2, 4)}
+"""
+    )
+
+
+def test_the_end_of_a_graph_is_late(schedules: Check) -> None:
+    """The destructor of a user object may run long after the launch, and runs once."""
+    schedules(
+        """
+gone, late = [], 0
+destroy = HOST(gone.append)
+for seed in seeds():
+    gone.clear()
+    graph, executable, object, node = c_void_p(), c_void_p(), c_void_p(), c_void_p()
+    ok(cuda.cuGraphCreate(byref(graph), 0))
+    ok(cuda.cuUserObjectCreate(byref(object), c_void_p(5), destroy, 1, 1))
+    ok(cuda.cuGraphRetainUserObject(graph, object, 1, 1))
+    ok(cuda.cuGraphAddEmptyNode(byref(node), graph, None, c_size_t(0)))
+    ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+    ok(cuda.cuGraphLaunch(executable, apart))
+    ok(cuda.cuGraphExecDestroy(executable))
+    ok(cuda.cuGraphDestroy(graph))
+    late += not gone
+    ok(cuda.cuCtxSynchronize())
+    assert gone == [5], (gone, driver.scheduled_work())
+assert 5 < late < 60, late
+"""
+    )
+
+
+def test_memory_of_graphs_and_pools_under_a_schedule(schedules: Check) -> None:
+    """A graph that allocates and frees is launched again and again; memory that a pending free has serves the next."""
+    schedules(
+        """
+graph, executable, there = c_void_p(), c_void_p(), c_uint64()
+ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+ok(cuda.cuMemAllocAsync(byref(there), c_size_t(4096), apart))
+ok(fill(apart, 6, there.value))
+ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
+ok(cuda.cuMemFreeAsync(there, apart))
+ok(cuda.cuStreamEndCapture(apart, byref(graph)))
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+free, total = c_size_t(), c_size_t()
+ok(cuda.cuMemGetInfo_v2(byref(free), byref(total)))
+large = c_size_t(free.value // 4 * 3)
+for seed in seeds():
+    ok(fill(apart, 1))
+    for _ in range(3):
+        ok(cuda.cuGraphLaunch(executable, apart))
+    ok(cuda.cuStreamSynchronize(apart))
+    assert read() == 6
+    for _ in range(3):
+        ok(cuda.cuMemAllocAsync(byref(there), large, apart))
+        ok(fill(apart, 1, there.value))
+        ok(cuda.cuMemFreeAsync(there, apart))
+    ok(cuda.cuStreamSynchronize(apart))
+"""
+    )
+
+
+def test_when_a_copy_reads(schedules: Check) -> None:
+    """A copy that is unfinished has read its source, or will; both are seen. A source from pageable memory was read."""
+    schedules(
+        """
+source, into, seen = allocate(64), allocate(64), set()
+page = pageable(64)
+for seed in seeds(150):
+    ok(cuda.cuMemsetD8_v2(c_uint64(source), 1, c_size_t(64)))
+    ok(cuda.cuStreamSynchronize(legacy))
+    ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(into), c_uint64(source), c_size_t(64), apart))
+    ok(cuda.cuMemsetD8Async(c_uint64(source), 2, c_size_t(64), stream(1)))  # nothing orders the two
+    memset(page, 7, 64)
+    ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(memory), c_void_p(page), c_size_t(64), apart))
+    memset(page, 8, 64)
+    ok(cuda.cuStreamSynchronize(apart))
+    assert read() == 7
+    seen.add(read(into))
+assert {1, 2} <= seen <= {1, 2, 0xd7}, seen
+"""
+    )
+
+
+CHANGED = """
+driver.start_watching()
+host = pinned()
+def submit():
+    ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(memory), c_void_p(host), c_size_t(64), apart))
+"""
+
+
+def test_a_source_that_changes(schedules: Check) -> None:
+    """It is a violation with both ends that pinned memory changes while a copy that began reads it, and only then."""
+    schedules(
+        CHANGED
+        + """
+told = 0
+for seed in seeds():
+    memset(host, 1, 64)
+    submit()
+    memset(host, 2, 64)
+    ok(cuda.cuStreamSynchronize(apart))
+    work, = driver.scheduled_work()
+    found = driver.violations[told:]
+    told = len(driver.violations)
+    assert len(found) == work.displaced, (work, found)
+    for one in found:
+        assert one.rule == "asynchronous copy" and "submit" in str(one.history), one
+        assert "the memory was changed, noticed by the stream, when the copy ended" in one.text, one.text
+assert 20 < told < 60, told
+"""
+    )
+
+
+def test_a_source_that_changes_before_its_copy(schedules: Check) -> None:
+    """Memory may change as long as a gate or other work holds its copy up."""
+    schedules(
+        CHANGED
+        + """
+for seed in seeds():
+    gate = Gate(apart)
+    submit()
+    memset(host, seed, 64)
+    gate.open()
+    ok(cuda.cuStreamSynchronize(apart))
+    assert read() == seed
+assert driver.violations == ()
+"""
+    )
+
+
+def test_a_forked_child_has_no_schedule(schedules: Check) -> None:
+    """It has none of its parent's work; the parent goes on."""
+    schedules(
+        """
+import os
+driver.start_schedule(6)
+ok(fill(apart, 2))
+child = os.fork()
+if not child:
+    os._exit(0 if cuda.cuStreamQuery(apart) == 3 and not driver.scheduled_work() else 1)
+assert os.waitpid(child, 0)[1] == 0
+ok(cuda.cuStreamSynchronize(apart))
+assert read() == 2
+"""
+    )
+
+
+def test_the_end_of_a_schedule(schedules: Check) -> None:
+    """Pending work is done, but for what a gate holds up; that is done later, and no other schedule knows it."""
+    schedules(
+        """
+for seed in range(20):
+    calls = []
+    call = HOST(calls.append)
+    driver.start_schedule(seed)
+    ok(fill(other, 7))
+    gate = Gate(apart)
+    ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
+    ok(cuda.cuLaunchHostFunc(blocking, call, c_void_p(2)))
+    driver.end_schedule()
+    assert (read(), calls) == (7, [2])
+    driver.start_schedule(seed + 1)
+    gate.open()
+    ok(cuda.cuStreamSynchronize(apart))
+    assert calls == [2, 1] and driver.scheduled_work() == []
+    driver.end_schedule()
+    ok(fill(other, 1))
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("programs", "schedules"), [(20, 4), pytest.param(1500, 4, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_schedules_keep_the_order(programs: int, schedules: int) -> None:
+    """No schedule of a random program of streams, events, gates, host functions and graphs is against CUDA's rules."""
+    assert asked("tests.hardware.order", str(programs), f"--schedules={schedules}") == {
+        "programs": programs * schedules,
+        "lawful": programs * schedules,
+        "problems": {},
+    }

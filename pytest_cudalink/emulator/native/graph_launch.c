@@ -157,6 +157,24 @@ static void launched(Work *end) {
   cl_executable_leave(executable);
 }
 
+/* Frees what earlier launches allocated and nothing freed. */
+static void free_all(const Graph *graph) {
+  for (size_t at = 0; at < graph->count; at++) {
+    const Node *node = graph->nodes[at];
+    if (node->parameters.type == NODE_ALLOCATE) cl_graph_memory_give(node->memory);
+    if (node->parameters.type == NODE_CHILD) free_all(node->parameters.child.graph);
+  }
+}
+
+static bool frees(const Executable *executable) {
+  return executable->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
+}
+
+static void begun(Work *start) {
+  const Executable *executable = start->handle;
+  free_all(executable->graph);
+}
+
 /* Launches of one executable graph run one after the other, in whatever streams (a closed gate on an H100,
    tests/hardware/gates.py). */
 static CUresult queue(Executable *executable, Stream *stream) {
@@ -164,6 +182,11 @@ static CUresult queue(Executable *executable, Stream *stream) {
   if (!start || !end || !cl_work_in_order(start, stream, false) || !cl_work_after(start, executable->last) ||
       !expand(executable->graph, stream->home, start, end))
     return CUDA_ERROR_OUT_OF_MEMORY; /* works that were made are never started */
+  if (frees(executable)) {
+    start->handle = executable;
+    start->end = begun;
+  }
+  end->parameters.type = WORK_LAUNCHED;
   end->stream = stream->id;
   end->handle = executable;
   end->end = launched;
@@ -175,23 +198,35 @@ static CUresult queue(Executable *executable, Stream *stream) {
   return CUDA_SUCCESS;
 }
 
-/* Frees what earlier launches allocated and nothing freed. */
-static void free_all(const Graph *graph) {
+/* Whether an allocation of an earlier launch is still there, which the graph makes again; `running`: that launch is not
+   done, and may still free it. */
+static bool holds_memory(const Graph *graph, bool running) {
   for (size_t at = 0; at < graph->count; at++) {
     const Node *node = graph->nodes[at];
-    if (node->parameters.type == NODE_ALLOCATE) cl_graph_memory_give(node->memory);
-    if (node->parameters.type == NODE_CHILD) free_all(node->parameters.child.graph);
-  }
-}
-
-/* Whether an allocation of an earlier launch is still there, which the graph makes again. */
-static bool holds_memory(const Graph *graph) {
-  for (size_t at = 0; at < graph->count; at++) {
-    const Node *node = graph->nodes[at];
-    if (node->parameters.type == NODE_ALLOCATE && node->memory->live) return true;
-    if (node->parameters.type == NODE_CHILD && holds_memory(node->parameters.child.graph)) return true;
+    const GraphMemory *memory = node->memory;
+    bool freed = running && memory && memory->freed_in == memory->owner;
+    if (node->parameters.type == NODE_ALLOCATE && memory->live && !freed) return true;
+    if (node->parameters.type == NODE_CHILD && holds_memory(node->parameters.child.graph, running)) return true;
   }
   return false;
+}
+
+/* What a launch answers that is not run in the call but could be: a schedule changes no answer. */
+static CUresult check(const Graph *graph) {
+  CUresult result = CUDA_SUCCESS;
+  for (size_t at = 0; at < graph->count && !result; at++) {
+    const NodeParameters *parameters = &graph->nodes[at]->parameters;
+    const FillNode *fill = &parameters->fill;
+    if (graph->nodes[at]->disabled) continue;
+    switch (parameters->type) {
+      case NODE_ALLOCATE: return CUDA_SUCCESS; /* what is behind it is not there yet */
+      case NODE_COPY: result = cl_check_box(&parameters->copy.box); break;
+      case NODE_FILL: result = cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height); break;
+      case NODE_CHILD: result = check(parameters->child.graph); break;
+      default: break;
+    }
+  }
+  return result;
 }
 
 /* Neither a launch nor an upload can be captured (measured); the stream is looked at before the graph. */
@@ -210,10 +245,13 @@ static CUresult launch(EventLine *line, void *handle, const void *stream_handle)
   if (result) return result;
   const char *why = obstacle(executable->graph);
   if (why) return cl_unsupported(line, why);
-  if (executable->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) free_all(executable->graph);
-  if (holds_memory(executable->graph)) return CUDA_ERROR_INVALID_VALUE;
-  bool waits = cl_scheduled() || executable->last || cl_is_busy(stream, false) || !is_plain(executable->graph);
-  return waits ? queue(executable, stream) : run(executable->graph);
+  const Graph *graph = executable->graph;
+  bool busy = executable->last || cl_is_busy(stream, false) || !is_plain(graph), waits = busy || cl_scheduled();
+  if (frees(executable) && !waits) free_all(graph);
+  if (!frees(executable) && holds_memory(graph, executable->last)) return CUDA_ERROR_INVALID_VALUE;
+  if (!waits) return run(graph);
+  if (!busy) result = check(graph);
+  return result ? result : queue(executable, stream);
 }
 EXPORTED(cuGraphLaunch, (Executable * executable, Stream *stream), LOCKED(launch(line, executable, stream)))
 

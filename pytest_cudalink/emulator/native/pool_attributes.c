@@ -8,6 +8,7 @@
 #include "graph_memory.h"
 #include "handles.h"
 #include "pools.h"
+#include "queues.h"
 #include "streams.h"
 
 /* -- making -- */
@@ -285,6 +286,14 @@ static CUresult capture(CUdeviceptr *out, size_t size, void *handle, CUdevice de
   return size ? cl_capture_allocation(stream, &properties, size, out) : CUDA_SUCCESS;
 }
 
+/* Under a schedule the memory may be there that pending work is to free. */
+static CUresult frees_some(CUresult result) {
+  cl_streams_lock();
+  bool freed = result == CUDA_ERROR_OUT_OF_MEMORY && cl_scheduled() && cl_hurry_all();
+  if (freed) cl_progress();
+  return cl_streams_unlock(freed ? CUDA_SUCCESS : result);
+}
+
 static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t size, void *pool, bool named,
                                    const void *stream) {
   cl_event_uint(line, "bytes", size);
@@ -297,7 +306,11 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
   if (!result && !captured) result = LOCKED(cl_prohibited());
   if (!result && named && !pool) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
-  return captured ? capture(out, size, pool, device, stream) : cl_pool_allocate(pool, device, size, out);
+  if (captured) return capture(out, size, pool, device, stream);
+  result = cl_pool_allocate(pool, device, size, out);
+  if (!result) return CUDA_SUCCESS;
+  result = frees_some(result);
+  return result ? result : cl_pool_allocate(pool, device, size, out);
 }
 EXPORTED(cuMemAllocAsync, (CUdeviceptr *out, size_t size, void *stream),
          allocate_in_stream(line, out, size, NULL, false, stream))

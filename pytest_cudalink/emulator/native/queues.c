@@ -304,7 +304,7 @@ __attribute__((destructor)) static void end_engine(void) {
 
 /* -- under a schedule -- */
 
-enum { HOST_LOOK = 2000000, SLEEPING_LOOKS = 25, HOST_LOOKS = 500 };
+enum { LATE_WAKE_UP = 200000, HOST_LOOK = 2000000, SLEEPING_LOOKS = 25, HOST_LOOKS = 500 };
 
 static bool is_asleep(pid_t thread) {
   char path[48], text[256] = "";
@@ -395,6 +395,7 @@ void cl_wait_for(Work *work) {
     rest(&changed, &look);
   }
   if (!--work->holders) cl_work_drop(work);
+  if (scheduler && scheduler->is_late()) wait_at_most(&changed, LATE_WAKE_UP);
 }
 
 void cl_drain(Stream *stream) {

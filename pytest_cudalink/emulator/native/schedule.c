@@ -29,7 +29,9 @@ static struct {
   bool all;
   uint64_t calls;   /* that were left */
   unsigned leaving; /* threads that are just leaving one */
-  uint64_t questions;
+  uint64_t questions, waits;
+  uint64_t thread; /* that called last; */
+  bool threads;    /* more than one has */
   const char *actor; /* the function whose call does work */
   Entry *entries;
   uint32_t count, room;
@@ -52,7 +54,8 @@ static uint64_t draw(uint64_t number, uint64_t question) {
   return mixed ^ mixed >> 31;
 }
 
-enum { HOW_LONG, IN_WHICH_ORDER, WHEN_TO_READ, WHETHER_IMPATIENT };
+enum { LATEST = 200 }; /* calls after which work is done that nothing waits for, as in a loop that looks at memory */
+enum { HOW_LONG, IN_WHICH_ORDER, WHEN_TO_READ, WHETHER_IMPATIENT, WHETHER_LATE };
 
 static int compare(const void *one, const void *other) {
   uint32_t first = *(const uint32_t *)one, second = *(const uint32_t *)other;
@@ -114,7 +117,8 @@ static const char *kind_of(const Work *work) {
     case WORK_FREE: return "free";
     case NODE_MEMORY_OPERATIONS: return "memory operations";
     case WORK_CALLBACK: return "callback";
-    default: return work->end ? "end of a graph" : NULL;
+    case WORK_LAUNCHED: return "end of a graph";
+    default: return NULL;
   }
 }
 
@@ -133,7 +137,7 @@ static void submitted(Work *work) {
   if (!kind || !has_room((void **)&now.entries, now.count, &now.room, sizeof *now.entries)) return;
   uint32_t number = work->number = ++now.count, delay = draw_delay(number);
   uint64_t call = this_call();
-  work->due = delay == SCHEDULE_LATE ? UINT64_MAX : call + delay;
+  work->due = call + (delay == SCHEDULE_LATE ? LATEST : delay);
   work->reads_late = draw(number, WHEN_TO_READ) & 1;
   now.entries[number - 1] = (Entry){
       .work = {.number = number,
@@ -189,7 +193,10 @@ static void done(const Work *work) {
 /* A program that asks again and again is answered in the end. */
 static bool impatient(void) { return !(draw(++now.questions, WHETHER_IMPATIENT) & 3); }
 
-static const Scheduler scheduler = {submitted, ready, next, done, impatient};
+/* Waking up late makes a difference to other threads alone. */
+static bool is_late(void) { return now.threads && !(draw(++now.waits, WHETHER_LATE) & 3); }
+
+static const Scheduler scheduler = {submitted, ready, next, done, is_late, impatient};
 
 /* -- calls -- */
 
@@ -215,6 +222,8 @@ static void leave(void) {
   if (noted) cl_note_stack(&stack); /* never under the lock */
   cl_streams_lock();
   if (noted) note_site(&stack);
+  if (now.calls && now.thread != this_thread()) now.threads = true;
+  now.thread = this_thread();
   now.calls++;
   now.leaving++;
   cl_progress();
@@ -250,7 +259,8 @@ int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count
   now.displaced = copy;
   now.displaced_count = count;
   now.all = all;
-  now.calls = now.questions = 0;
+  now.calls = now.questions = now.waits = 0;
+  now.threads = false;
   cl_schedule(&scheduler);
   atomic_store(&cl_call_end, leave);
   return cl_streams_unlock(CUDA_SUCCESS);
@@ -283,6 +293,7 @@ size_t cudalinkScheduledWork(uint32_t number, ScheduledWork *out, char *stack, s
 static void forget(void) {
   held = NULL;
   now.leaving = 0;
+  forget_log();
   atomic_store(&cl_call_end, NULL);
 }
 

@@ -12,7 +12,7 @@ enum { SCHEDULE_LATE = UINT32_MAX };
 /* A piece of work that was submitted under a schedule. Times are numbers of calls that the program made; 0: not yet. */
 typedef struct {
   uint32_t number; /* from 1 on */
-  uint32_t delay;  /* for how many calls it stayed pending; SCHEDULE_LATE: until something waited for it */
+  uint32_t delay;  /* for how many calls it stayed pending; SCHEDULE_LATE: until something waited for it, or 200 */
   uint32_t stream; /* number of the stream, in the order of their first work; 0: that of no stream */
   uint64_t submitted, started, ended;
   const char *kind, *function, *call; /* the function that submitted it, and the one that it ended in */

@@ -11,7 +11,7 @@
 #include "streams.h"
 
 /* Kinds of work besides those of nodes, as `parameters.type`. */
-enum { WORK_CALLBACK = NODE_TYPES, WORK_FREE };
+enum { WORK_CALLBACK = NODE_TYPES, WORK_FREE, WORK_LAUNCHED };
 
 typedef struct Watch Watch;
 
