@@ -32,6 +32,8 @@ static WorkStarter *start_work;
 static const Scheduler *scheduler;
 static uint64_t moves;    /* rounds of work under a schedule */
 static pid_t host_thread; /* in which a host function runs */
+static clockid_t host_clock;
+static struct timespec host_time; /* what that thread had used of a processor before */
 static _Thread_local bool is_engine;
 
 bool cl_scheduled(void) { return scheduler; }
@@ -163,6 +165,8 @@ static void perform(Work *work) {
   if (host) {
     calling = true;
     host_thread = gettid();
+    pthread_getcpuclockid(pthread_self(), &host_clock);
+    clock_gettime(host_clock, &host_time);
     call_engine();
   }
   cl_streams_unlock(CUDA_SUCCESS);
@@ -304,7 +308,7 @@ __attribute__((destructor)) static void end_engine(void) {
 
 /* -- under a schedule -- */
 
-enum { LATE_WAKE_UP = 200000, HOST_LOOK = 2000000, SLEEPING_LOOKS = 25, HOST_LOOKS = 500 };
+enum { LATE_WAKE_UP = 200000, HOST_LOOK = 2000000, HOST_LOOP = 100000000, SLEEPING_LOOKS = 25 };
 
 static bool is_asleep(pid_t thread) {
   char path[48], text[256] = "";
@@ -317,15 +321,21 @@ static bool is_asleep(pid_t thread) {
   return end && end[1] && end[2] == 'S';
 }
 
-/* Has the engine call the host, and goes on when that returned, or waits itself for something that others must do: it
-   sleeps for 50 ms, or runs for a second. */
+/* Whether the running host function has used so much of a processor that it waits for something in a loop. */
+static bool is_in_loop(void) {
+  struct timespec now;
+  return !clock_gettime(host_clock, &now) &&
+         (now.tv_sec - host_time.tv_sec) * 1000000000 + now.tv_nsec - host_time.tv_nsec > HOST_LOOP;
+}
+
+/* Has the engine call the host, and goes on when that returned, or waits itself for something that others must do. */
 static void hand_over(Work *work) {
   unsigned asleep = 0;
   work->holders++;
   host_thread = 0;
   put(&calls, work);
   call_engine();
-  for (unsigned looks = 0; !work->done && asleep < SLEEPING_LOOKS && looks < HOST_LOOKS; looks++) {
+  while (!work->done && asleep < SLEEPING_LOOKS && !(host_thread && is_in_loop())) {
     wait_at_most(&changed, HOST_LOOK);
     asleep = host_thread && is_asleep(host_thread) ? asleep + 1 : 0;
   }

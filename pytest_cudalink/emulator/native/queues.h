@@ -23,7 +23,7 @@ typedef struct {
   void (*ready)(Work *work); /* nothing is before it any more */
   Work *(*next)(bool calls); /* takes the next one that is due, or NULL; `calls`: it may call the host */
   void (*done)(const Work *work);
-  bool (*is_late)(void); /* whether a thread that waited goes on later than it could */
+  bool (*is_late)(void);   /* whether a thread that waited goes on later than it could */
   bool (*impatient)(void); /* whether a question that was answered with 600 now counts as waiting */
 } Scheduler;
 void cl_schedule(const Scheduler *one);

@@ -30,8 +30,8 @@ static struct {
   uint64_t calls;   /* that were left */
   unsigned leaving; /* threads that are just leaving one */
   uint64_t questions, waits;
-  uint64_t thread; /* that called last; */
-  bool threads;    /* more than one has */
+  uint64_t thread;   /* that called last; */
+  bool threads;      /* more than one has */
   const char *actor; /* the function whose call does work */
   Entry *entries;
   uint32_t count, room;

@@ -1,5 +1,5 @@
 /* A driver program with work that waits: gates, events, host functions, graphs and pools on streams of several threads,
- * with orders that CUDA promises, and forks in between; to be run plainly, under valgrind and with sanitizers.
+ * with orders that CUDA promises, and forks in between, without schedules and with them; to be run plainly, under valgrind and with sanitizers.
  *
  *     exercise_queues [rounds]
  *
@@ -8,6 +8,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,10 @@
 #include <unistd.h>
 
 #include "expect.h"
+
+/* Of schedule.h. */
+int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all);
+void cudalinkEndSchedule(void);
 
 enum { THREADS = 3, STEPS = 20, SIZE = 256 };
 
@@ -162,15 +168,25 @@ static void *all(void *unused) {
   return unused;
 }
 
+/* Schedules begin while the threads are at work. */
+static void in_threads(bool scheduled) {
+  pthread_t threads[THREADS];
+  for (int at = 0; at < THREADS; at++) TRUE(!pthread_create(&threads[at], NULL, all, NULL));
+  for (int at = 0; at < rounds; at++) {
+    if (scheduled) OK(cudalinkStartSchedule((uint64_t)at, NULL, 0, 1));
+    fork_now(CU_STREAM_PER_THREAD);
+  }
+  for (int at = 0; at < THREADS; at++) pthread_join(threads[at], NULL);
+  cudalinkEndSchedule();
+}
+
 int main(int count, char **arguments) {
   if (count > 1) rounds = atoi(arguments[1]);
   OK(cuInit(0));
   OK(cuDevicePrimaryCtxRetain(&primary, 0));
   OK(cuCtxSetCurrent(primary));
-  pthread_t threads[THREADS];
-  for (int at = 0; at < THREADS; at++) TRUE(!pthread_create(&threads[at], NULL, all, NULL));
-  for (int at = 0; at < rounds; at++) fork_now(CU_STREAM_PER_THREAD);
-  for (int at = 0; at < THREADS; at++) pthread_join(threads[at], NULL);
+  in_threads(false);
+  in_threads(true);
   OK(cuDevicePrimaryCtxRelease(0));
   puts("done");
   return 0;
