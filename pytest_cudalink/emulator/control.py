@@ -554,7 +554,7 @@ class DriverControl:
         self._library.cudalinkEndSchedule()
 
     def scheduled_work(self) -> list[ScheduledWork]:
-        """Return the work that was submitted under the last schedule, which may still run, in the order of submission."""
+        """Return the work that was submitted under the last schedule, in that order; the schedule may still run."""
         return [self._scheduled(number) for number in range(1, self._library.cudalinkScheduledCount() + 1)]
 
     def _scheduled(self, number: int) -> ScheduledWork:

@@ -1,6 +1,6 @@
 """Run the C programs of `native/` on the emulated driver: plainly, under valgrind, or with sanitizers built in.
 
-    python -m tests.emulated.checkers {plain,valgrind,valgrind-short,sanitizers,threads,leaks,fuzz} [--rounds N]
+    python -m tests.emulated.checkers {plain,valgrind,valgrind-short,sanitizers,threads,leaks,fuzz,orders} [--rounds N]
 
 Exit code 0: nothing was found. Used by the tests and by the sessions ``valgrind``, ``sanitizers`` and ``leaks``.
 """
@@ -320,6 +320,14 @@ def all_leaks(rounds: int) -> list[str]:
     return [*leaks(rounds), *object_leaks(rounds)]
 
 
+def orders(rounds: int) -> list[str]:
+    """Orders that schedules make and CUDA's rules forbid, of so many thousands; says how many there were."""
+    with tempfile.TemporaryDirectory() as name:
+        done = run([compile_program("schedule_orders", Path(name)), str(1000 * rounds)])
+    print(done.stdout, end="")
+    return [f"schedule_orders: exit code {done.returncode}\n{done.stderr}"] if done.returncode else []
+
+
 MODES = {
     "leaks": all_leaks,
     "plain": plainly,
@@ -328,6 +336,7 @@ MODES = {
     "sanitizers": under_sanitizers,
     "threads": under_thread_sanitizer,
     "fuzz": fuzz,
+    "orders": orders,
 }
 
 
@@ -335,7 +344,9 @@ def main() -> int:
     """Run one mode; 77 when what it needs is not there, as test programs answer for "skipped"."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=MODES)
-    parser.add_argument("--rounds", type=int, default=1, help="how many links, or changes of each image")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="how many links, changes of each image, or thousands of orders"
+    )
     options = parser.parse_args()
     missing = ""
     if options.mode.startswith("valgrind") and not shutil.which("valgrind"):

@@ -571,10 +571,10 @@ def recorded(name: str) -> dict[str, Any]:
     return dict(facts["answers"])
 
 
-def asked(*command: str) -> dict[str, Any]:
-    """The answers of the emulated driver to the same program."""
+def asked(module: str, *arguments: str) -> dict[str, Any]:
+    """The answers of the emulated driver to the same program, which is a module, or a text behind ``-c``."""
     environment = {**os.environ, **emulator.emulation_for("13.0").environment()}
-    run = [sys.executable, "-m", *command]
+    run = [sys.executable, *(["-c"] if module == "-c" else ["-m", module]), *arguments]
     done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
     return dict(json.loads(done.stdout))
 

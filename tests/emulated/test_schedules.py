@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.emulated.test_queues import GATES, Check, asked
+from tests.emulated import checkers
+from tests.emulated.test_queues import GATES, Check, asked, recorded
 
 __all__ = ()
 
@@ -145,7 +146,9 @@ print(json.dumps(logs))
 def test_a_seed_repeats(check: Check) -> None:
     """The same seed gives the same order and the same log, in this process and in another."""
     once = json.loads(check("import json\n" + REPEATED))
-    assert once == json.loads(check("import json\n" + REPEATED.replace("calls =", "spare = stream(), stream()\ncalls ="), fresh=True))
+    assert once == json.loads(
+        check("import json\n" + REPEATED.replace("calls =", "spare = stream(), stream()\ncalls ="), fresh=True)
+    )
     assert {tuple(calls) for calls, _ in once} == {(1, 2, 3), (2, 1, 3), (1, 3, 2)}
 
 
@@ -453,3 +456,22 @@ def test_schedules_keep_the_order(programs: int, schedules: int) -> None:
         "lawful": programs * schedules,
         "problems": {},
     }
+
+
+@pytest.mark.parametrize("thousands", [1, pytest.param(100, marks=pytest.mark.slow)])
+def test_orders_of_schedules(thousands: int) -> None:
+    """A checker that knows the rules alone forbids none of the orders; `checkers orders` makes a million."""
+    assert checkers.orders(thousands) == []
+
+
+@pytest.mark.slow
+def test_what_an_h100_does_is_a_schedule() -> None:
+    """Every order at closed gates that an H100 was seen to keep is that of the schedule that displaces nothing."""
+    program = """
+import ctypes
+from pytest_cudalink.emulator import control
+from tests.hardware import gates
+control.attach(ctypes.CDLL("libcuda.so.1")).start_schedule(0, [])
+gates.main(0.1)
+"""
+    assert asked("-c", program) == recorded("gates")
