@@ -552,6 +552,8 @@ class DriverControl:
     def end_schedule(self) -> None:
         """Do all pending work that no gate holds up, and do work as soon as it may be done again."""
         self._library.cudalinkEndSchedule()
+        if self._hook is None:
+            self._library.cudalinkSetPython(None)  # it must not be asked for lines when it ends
 
     def scheduled_work(self) -> list[ScheduledWork]:
         """Return the work that was submitted under the last schedule, in that order; the schedule may still run."""

@@ -203,9 +203,8 @@ static CUresult queue(Executable *executable, Stream *stream) {
 static bool holds_memory(const Graph *graph, bool running) {
   for (size_t at = 0; at < graph->count; at++) {
     const Node *node = graph->nodes[at];
-    const GraphMemory *memory = node->memory;
-    bool freed = running && memory && memory->freed_in == memory->owner;
-    if (node->parameters.type == NODE_ALLOCATE && memory->live && !freed) return true;
+    const GraphMemory *memory = node->parameters.type == NODE_ALLOCATE ? node->memory : NULL;
+    if (memory && memory->live && !(running && memory->freed_in == memory->owner)) return true;
     if (node->parameters.type == NODE_CHILD && holds_memory(node->parameters.child.graph, running)) return true;
   }
   return false;
