@@ -371,6 +371,7 @@ OPTIONS: Final = (
         "choose the dispatch table by which the bundled linker picks its backend",
         default=names.DEFAULT_POLICY,
         choices=names.POLICIES,
+        flag="",
     ),
     Option(
         "report",

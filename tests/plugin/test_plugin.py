@@ -182,7 +182,7 @@ def test_wrong_twin(run, monkeypatch) -> None:
     result = run("")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
-        ["*--cudalink-policy is 'lenient' (from environment CUDALINK_POLICY); expected one of strict-major, *"]
+        ["*cudalink_policy is 'lenient' (from environment CUDALINK_POLICY); expected one of strict-major, *"]
     )
 
 
@@ -677,7 +677,7 @@ def test_xdist_workers_are_forced_too(run) -> None:
         FORCED.format(backend="nvjitlink", policy="released"),
         "-n1",
         "--force-backend=nvjitlink",
-        "--cudalink-policy=released",
+        "-ocudalink_policy=released",
     )
     result.assert_outcomes(passed=1)
 
