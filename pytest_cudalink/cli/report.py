@@ -97,9 +97,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-on",
         metavar="WORD,…",
-        help="exit with 1 for these findings: regressions, failed, crashed, incomplete, violations, mismatch, "
-        "skipped-everywhere, damaged, repeats, not-run, or none (default: damaged,repeats and, with --against, "
-        "regressions, else failed,crashed,incomplete)",
+        help="exit with 1 for these findings: regressions, failed, crashed, incomplete, violations, hostile, "
+        "mismatch, skipped-everywhere, damaged, repeats, not-run, or none (default: damaged,repeats and, with "
+        "--against, regressions, else failed,crashed,incomplete,hostile)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
 
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     from ..matrix import CellsError
     from ..report.records import RecordError
 
-    default = "regressions,damaged,repeats" if options.against else "failed,crashed,incomplete,damaged,repeats"
+    default = "regressions,damaged,repeats" if options.against else "failed,crashed,incomplete,hostile,damaged,repeats"
     given = [word.strip() for word in (options.fail_on or default).split(",")]
     words = [word for word in given if word and word != "none"]
     if fault := _option_fault(options, words):

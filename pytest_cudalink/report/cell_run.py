@@ -18,6 +18,7 @@ from .records import (
     Count,
     CrashRecord,
     ExitCode,
+    FindingRecord,
     LibraryRecord,
     Seconds,
     StickyRecord,
@@ -162,7 +163,7 @@ class CellRun:
         At least so many modules that an emulated driver loaded were made by no link that was seen.
     libraries : list of LibraryRecord
         As in the records, the first event of each file, release and purpose, see `library_key`.
-    violations, verdicts, sticky : list
+    violations, verdicts, sticky, findings : list
         As in the records.
     crashes : list of CrashRecord
         As in the records, and one for each test that began and has no result.
@@ -201,6 +202,7 @@ class CellRun:
     violations: list[ViolationRecord] = field(default_factory=list)
     verdicts: list[VerdictRecord] = field(default_factory=list)
     sticky: list[StickyRecord] = field(default_factory=list)
+    findings: list[FindingRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: Count = 0
     problems: list[str] = field(default_factory=list)
@@ -341,6 +343,7 @@ class CellRun:
             violations=self.violations + later.violations,
             verdicts=self.verdicts + later.verdicts,
             sticky=self.sticky + later.sticky,
+            findings=self.findings + later.findings,
             crashes=self.crashes + later.crashes,
             reruns=self.reruns + later.reruns,
             problems=self.problems + later.problems,

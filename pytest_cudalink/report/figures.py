@@ -53,6 +53,12 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
             True,
             "violations",
         ),
+        (
+            sum(len(cell.findings) for cell in report.cells),
+            "finding of faults and schedules|findings of faults and schedules",
+            True,
+            "findings",
+        ),
         (len(incomplete(report, comparison)), "incomplete cell|incomplete cells", True, "incomplete"),
         (
             sum(len(cell.differing) for cell in report.cells),

@@ -41,7 +41,7 @@ _LATER: Final = ("cells", "versions", "libraries", "slowest", "skew")
 #: Tables with at most so many columns share a line with another one on a wide window.
 _SMALL: Final = 3
 #: Sections that need the whole width.
-_WIDE: Final = frozenset({"causes", "some", "everywhere", "gpu", "cells", "versions"})
+_WIDE: Final = frozenset({"causes", "findings", "some", "everywhere", "gpu", "cells", "versions"})
 #: Changes of one kind that the page lists.
 _CHANGES: Final = 100
 

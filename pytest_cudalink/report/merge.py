@@ -29,6 +29,7 @@ from .records import (
     CrashRecord,
     EndRecord,
     Event,
+    FindingRecord,
     FoundRecord,
     LibraryRecord,
     LinkRecord,
@@ -64,6 +65,7 @@ _KEPT: Final[Mapping[type[Event], str]] = {
     VerdictRecord: "verdicts",
     CrashRecord: "crashes",
     StickyRecord: "sticky",
+    FindingRecord: "findings",
 }
 
 

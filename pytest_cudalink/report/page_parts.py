@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from ..plurals import counted
 from .cell_run import BAD, NOT_RUN, UNKNOWN, CellRun
+from .found import found_again, lines_of, picture_of, title_of
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
+from .records import FindingRecord
 from .safe_text import line
 from .views import NAMES, Section, block_of, few, links_in_words, needing_gpu, skews
 
@@ -125,6 +127,7 @@ def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[d
         "some": [_failure(report, names[one.test], one.test, one.explanation) for one in some[:_SHOWN]],
         "everywhere": [_failure(report, names[test], test, "") for test in every[:_SHOWN]],
         "gpu": [_caused(report, names, one) for one in needing_gpu(report)[:_SHOWN]],
+        "findings": [_found(report, names, one, cells) for one, cells in found_again(report)[:_SHOWN]],
     }
 
 
@@ -141,12 +144,37 @@ def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dic
         "badges": [badge(letter) for letter in NAMES if letter in found],
         "title": counted(len(group.tests), "test"),
         "block": "\n".join(block.lines),
+        "picture": None,
+        "whole": False,
         "why": line(group.explanation),
         "tests": [*zip(indexes[:_SHOWN], block.tests, strict=False)],
         "more_tests": max(0, len(indexes) - _SHOWN),
         "has_text": any(texts),
         "count": f"{len(group.cells)} of {counted(len(report.cells), 'cell')}",
         "cells": line(few(group.cells)),
+    }
+
+
+def _found(
+    report: MatrixReport, names: Mapping[str, int], finding: FindingRecord, cells: Sequence[str]
+) -> dict[str, Any]:
+    """Return the card of what faults or schedules found; its test may have no result."""
+    test = finding.nodeid or "outside tests"
+    index = names.get(test, -1)
+    return {
+        "indexes": index,
+        "index": index,
+        "badges": [],
+        "title": title_of(finding),
+        "block": "\n".join(lines_of(finding)),
+        "picture": picture_of(finding),
+        "whole": True,
+        "why": "",
+        "tests": [(index, line(test))],
+        "more_tests": 0,
+        "has_text": False,
+        "count": f"{len(cells)} of {counted(len(report.cells), 'cell')}",
+        "cells": line(few(cells)),
     }
 
 

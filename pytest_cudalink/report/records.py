@@ -37,11 +37,13 @@ __all__ = [
     "EndRecord",
     "Event",
     "ExitCode",
+    "FindingRecord",
     "FoundRecord",
     "InputRecord",
     "LibraryRecord",
     "LinkRecord",
     "LinkVersionsRecord",
+    "OperationRecord",
     "OriginRecord",
     "RecordError",
     "Recording",
@@ -168,6 +170,19 @@ class CauseRecord(TypedDict):
     what: Annotated[str, Meta(description="one line: the error, the call and the artifact that it refused")]
     why: Annotated[str, Meta(description="one line: the rule, with the versions")]
     fix: Annotated[list[str], Meta(description="the changes that help, one line each, the smallest first")]
+
+
+class OperationRecord(TypedDict):
+    """An operation that a test queued under a schedule; its times are numbers of the driver's calls."""
+
+    number: int
+    function: Annotated[str, Meta(description="the function that queued it")]
+    stream: str
+    place: Annotated[str, Meta(description="file and line of the code that called it")]
+    late: Annotated[bool, Meta(description="whether the schedule displaced it")]
+    queued: int
+    ready: Annotated[int, Meta(description="when it could run")]
+    done: Annotated[int | None, Meta(description="null if it was not done when the test ended")]
 
 
 class SubtestRecord(TypedDict):
@@ -314,6 +329,19 @@ class ViolationRecord(_Event, kw_only=True, frozen=True):
     test: Annotated[str, Meta(description="the test that started that process; empty for none")] = ""
 
 
+class FindingRecord(_Event, kw_only=True, frozen=True):
+    """What is wrong with a test that passes: when a call fails (a fault sweep), or under a schedule."""
+
+    nodeid: _NodeidOrNone = None
+    category: Annotated[str, _usually("fault", "schedule")] = ""
+    kind: Annotated[str, Meta(description="such as 'leak' or 'crash'")] = ""
+    text: Annotated[str, Meta(description="the finding in lines, as pytest's summary has it")] = ""
+    repeat: Annotated[str, Meta(description="the command that finds it again")] = ""
+    operations: Annotated[
+        list[OperationRecord], Meta(description="what was queued around what a schedule displaced, in this order")
+    ] = []
+
+
 class VerdictRecord(_Event, kw_only=True, frozen=True):
     """A verdict of the guard rails."""
 
@@ -411,6 +439,7 @@ Event = (
     | TestRecord
     | CrashRecord
     | StickyRecord
+    | FindingRecord
     | EndRecord
 )
 #: Each event by name, in the order in which a run first writes them.
@@ -556,6 +585,7 @@ class Recording:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     crashes: list[CrashRecord] = field(default_factory=list)
     sticky: list[StickyRecord] = field(default_factory=list)
+    findings: list[FindingRecord] = field(default_factory=list)
     end: EndRecord | None = None
     truncated: bool = False
 
@@ -577,6 +607,7 @@ _SEVERAL: Final[Mapping[type[Event], str]] = {
     VerdictRecord: "verdicts",
     CrashRecord: "crashes",
     StickyRecord: "sticky",
+    FindingRecord: "findings",
 }
 _decoder: Final = msgspec.json.Decoder(Event)
 

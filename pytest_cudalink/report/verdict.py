@@ -52,6 +52,11 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
         ),
         _some(sum(cell.crashed for cell in report.cells), "crash", "crashes"),
         _some(sum(len(cell.violations) for cell in report.cells), "violation", "violations"),
+        _some(
+            sum(len(cell.findings) for cell in report.cells),
+            "finding of faults and schedules",
+            "findings of faults and schedules",
+        ),
     ]
     if comparison is not None:
         failing.insert(0, _some(len(comparison.regressions), "regression", "regressions"))

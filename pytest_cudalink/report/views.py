@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 from ..plurals import counted, listed
 from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Comparison, OutcomeChange, incomplete
+from .found import found_again, lines_of, title_of
 from .matrix_report import Group, MatrixReport
 from .records import CauseRecord
 from .safe_text import line
@@ -153,6 +154,7 @@ def sections(report: MatrixReport, comparison: Comparison | None = None) -> list
         _known(report),
         _not_run(report),
         _violations(report),
+        _findings(report),
         _sticky(report),
         unsteered(report),
         _verdicts(report),
@@ -287,6 +289,24 @@ def _not_run(report: MatrixReport) -> Section:
 def _violations(report: MatrixReport) -> Section:
     rows = ((cell.name, one.nodeid or "outside tests", one.text) for cell in report.cells for one in cell.violations)
     return section("violations", "Lifetime violations", ("cell", "test", "what"), rows, "violations")
+
+
+def _findings(report: MatrixReport) -> Section:
+    found = found_again(report)
+    blocks = tuple(
+        Block(title_of(one), lines_of(one), (line(one.nodeid or "outside tests"),), tuple(map(line, cells)))
+        for one, cells in found[:_SHOWN]
+    )
+    return Section(
+        "findings",
+        "Found by faults and schedules",
+        (),
+        (),
+        len(found),
+        "findings",
+        "These tests pass. They are wrong when a call of the driver fails, or fail when queued work happens late.",
+        blocks,
+    )
 
 
 def _sticky(report: MatrixReport) -> Section:

@@ -229,8 +229,10 @@ def test_module_that_initializes_the_driver(pytester: pytest.Pytester, run_pytes
 def test_record(sweep, pytester: pytest.Pytester) -> None:
     """The record of the run has its findings."""
     sweep("BROKEN", ("every_error_is_one",), "--cudalink-fault-sweep=cuCtxSynchronize", "--cudalink-report=run.jsonl")
-    (failing,) = read(pytester.path / "run.jsonl").end.failing
-    assert failing.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_INVALID_CONTEXT")
+    (found,) = read(pytester.path / "run.jsonl").findings
+    assert (found.category, found.kind) == ("fault", "no-cause")
+    assert found.text.startswith("no-cause: cuCtxSynchronize (call 4) failed with CUDA_ERROR_INVALID_CONTEXT")
+    assert " --cudalink-driver=13.0 --cudalink-fault-sweep=4:" in found.repeat
 
 
 def test_xdist(sweep) -> None:

@@ -10,7 +10,7 @@ from pytest_cudalink.report.cell_run import UNKNOWN, CellRun, UnsteeredLinks
 from pytest_cudalink.report.compare import FAIL_ON, OutcomeChange, compare, damage, findings, incomplete
 from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
-from pytest_cudalink.report.records import CrashRecord, ViolationRecord
+from pytest_cudalink.report.records import CrashRecord, FindingRecord, ViolationRecord
 
 GROUPS = {"good": "PxXD", "bad": "FEC", "skipped": "SU", "not run": "."}
 CHANGES = {
@@ -59,6 +59,7 @@ def reports() -> tuple[MatrixReport, MatrixReport]:
         "FEPSPP",
         crashes=[CrashRecord()],
         violations=[ViolationRecord(), ViolationRecord()],
+        findings=[FindingRecord()],
         versions={"ctk": {"requested": "13.0", "found": "12.9", "source": "", "kind": ""}},
         differing={"c": [["P", "1"], ["F", "2"]], "e": [["P", "1"], ["F", "2"]], "f": [["P", "1"], ["F", "2"]]},
         links={"cuda.core/nvjitlink": 2, "cuda.core/driver": 1},
@@ -86,6 +87,7 @@ def test_what_is_wrong_with_a_report() -> None:
         "crashed": 1,
         "incomplete": 3,
         "violations": 2,
+        "hostile": 1,
         "mismatch": 1,
         "skipped-everywhere": 1,
         "damaged": 2,
@@ -112,6 +114,7 @@ def test_the_figures_of_a_report() -> None:
         (1, "fails in some cells only", True, "show=some"),
         (1, "skipped in every cell", False, "show=skipped"),
         (2, "violations", True, "violations"),
+        (1, "finding of faults and schedules", True, "findings"),
         (6, "incomplete cells", True, "incomplete"),
         (3, "tests whose records differ", True, "repeats"),
         *of_links,

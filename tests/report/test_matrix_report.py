@@ -121,7 +121,8 @@ def test_a_known_bad_combination_of_one_architecture(axes) -> None:
 
 def test_what_joined_runs_keep() -> None:
     """Lists and numbers of both add up, and one unread record is enough."""
-    values = {"violations": 1, "verdicts": 1, "sticky": 1, "crashes": 1, "problems": 1, "damage": 1, "unsteered": 1}
+    values = {"violations": 1, "verdicts": 1, "sticky": 1, "crashes": 1, "findings": 1, "problems": 1}
+    values |= {"damage": 1, "unsteered": 1}
     first = cell("c", {}, **{name: [f"{name} 1"] for name in values}, repeated=2, differing={"a": []})
     second = cell("c", {}, **{name: [f"{name} 2"] for name in values}, repeated=1, differing={"b": []})
     joined = first.joined(second)

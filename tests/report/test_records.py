@@ -122,6 +122,25 @@ EVENTS = {
         "error": "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
         "after": 2,
     },
+    "finding": {
+        "nodeid": "test_a.py::test",
+        "category": "schedule",
+        "kind": "failed",
+        "text": "failed: old",
+        "repeat": "pytest test_a.py::test",
+        "operations": [
+            {
+                "number": 3,
+                "function": "cuMemcpyDtoHAsync_v2",
+                "stream": "stream 1",
+                "place": "test_a.py:3 in test",
+                "late": True,
+                "queued": 0,
+                "ready": 1,
+                "done": None,
+            }
+        ],
+    },
     "end": {
         "exitstatus": 1,
         "duration": 1.5,
@@ -167,6 +186,7 @@ def test_round_trip(written) -> None:
         "test": found.tests[0],
         "crash": found.crashes[0],
         "sticky": found.sticky[0],
+        "finding": found.findings[0],
         "end": found.end,
     }
     for event, value in kinds.items():

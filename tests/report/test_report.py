@@ -74,6 +74,7 @@ def test_merge(four) -> None:
         "crashed": 1,
         "incomplete": 1,
         "violations": 1,
+        "hostile": 0,
         "mismatch": 1,
         "skipped-everywhere": 1,
         "damaged": 0,

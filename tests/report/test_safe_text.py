@@ -20,7 +20,14 @@ from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
-from pytest_cudalink.report.records import CauseRecord, CrashRecord, VerdictRecord, ViolationRecord
+from pytest_cudalink.report.records import (
+    CauseRecord,
+    CrashRecord,
+    FindingRecord,
+    OperationRecord,
+    VerdictRecord,
+    ViolationRecord,
+)
 
 from .samples import OBEYED
 from .test_merge import END, RUN, lines, result
@@ -96,6 +103,16 @@ def hostile_report(nasty: str) -> MatrixReport:
             unsteered=[UnsteeredLinks(nasty, nasty, nasty, nasty, nasty, 2)],
             unlinked_modules=1,
             violations=[ViolationRecord(nodeid=nasty, text=nasty)],
+            findings=[
+                FindingRecord(
+                    nodeid=nasty,
+                    category=nasty,
+                    kind=nasty,
+                    text=nasty,
+                    repeat=nasty,
+                    operations=[operation(number, nasty) for number in range(3)],
+                )
+            ],
             verdicts=[VerdictRecord(nodeid=nasty, status=nasty, rule=nasty, message=nasty, fix=nasty, items=[nasty])],
             crashes=[CrashRecord(nodeid=nasty, worker=nasty, signal=nasty, exitcode=1, last_events=[nasty])],
             damage=[f"{nasty}!"],
@@ -104,6 +121,21 @@ def hostile_report(nasty: str) -> MatrixReport:
         for number in (0, 1)
     ]
     return MatrixReport(cells, [nasty], {nasty: nasty})
+
+
+def operation(number: int, nasty: str) -> OperationRecord:
+    """An operation with nasty names; the last one is not done."""
+    done = None if number == 2 else number
+    return {
+        "number": number,
+        "function": nasty,
+        "stream": nasty,
+        "place": nasty,
+        "late": number == 1,
+        "queued": number,
+        "ready": 2,
+        "done": done,
+    }
 
 
 def check_forms(report: MatrixReport, folder: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ..parts import RECORD_FILE
 from . import processes
 
 if TYPE_CHECKING:
@@ -91,6 +92,13 @@ class Copies:
             if setting.source == "option"
         ]
         return " ".join([f"pytest '{nodeid}'", driver, *others, option])
+
+    def record(self, **finding: Any) -> None:
+        """Write what was found to the record of the run, if it has one; parameters as of `FindingRecord`."""
+        if (file := self._run.get(RECORD_FILE)) is not None:
+            from ...report.records import FindingRecord
+
+            file.writer.write(FindingRecord(**finding))
 
     def _asked(self) -> processes.ServerProcess:
         """Return the process that has collected; another one if the last one died."""

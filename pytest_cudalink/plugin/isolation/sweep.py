@@ -173,6 +173,9 @@ class FaultSweep:
             fault = f"{finding.fault}+{LINKER}" if self._linker else finding.fault  # its calls have numbers, too
             command = self._copies.command(finding.nodeid, f"--cudalink-fault-sweep={fault}")
             self.failing.append(f"{finding}{more}\n  repeat: {command}")
+            self._copies.record(
+                nodeid=finding.nodeid, category="fault", kind=finding.kind, text=f"{finding}{more}", repeat=command
+            )
 
     @property
     def _is_whole(self) -> bool:
