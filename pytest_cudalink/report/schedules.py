@@ -1,0 +1,430 @@
+"""Schedules of queued work: the seeds of a run, the fewest displaced operations of a failure, and its timeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..plurals import and_more, counted
+from .fault_sweep import site_of
+
+if TYPE_CHECKING:
+    from .records import OperationRecord
+
+__all__ = ["KINDS", "LIMIT_SEED", "Asked", "Failure", "Work", "by_kind", "parse", "rows", "shrink"]
+
+#: Kinds of failures, worst first, each with what the test or its code did.
+KINDS: Final = {
+    "crash": "the process died",
+    "hang": "the test did not end",
+    "violation": "a rule of the driver was broken",
+    "failed": "the test failed",
+}
+#: Seeds are smaller.
+LIMIT_SEED: Final = 2**63
+#: Most schedules of a test.
+_LIMIT_SCHEDULES: Final = 1_000_000
+#: Most lines of a timeline, and columns for its time.
+_ROWS: Final = 24
+_COLUMNS: Final = 32
+#: Operations that passed a late one, by name.
+_NAMED: Final = 3
+#: Lines of a stack that may be those of a helper through which everything goes.
+_HELPERS: Final = 3
+#: Most lines of the test's own failure.
+_LINES: Final = 12
+
+
+class Asked(NamedTuple):
+    """What the option asks for.
+
+    Attributes
+    ----------
+    number : int
+        Schedules of each test; those after the first have the seeds that follow.
+    seed : int or None
+        Of the first; None for any.
+    displaced : tuple of int or None
+        The only operations that may be displaced; None for all.
+    """
+
+    number: int
+    seed: int | None = None
+    displaced: tuple[int, ...] | None = None
+
+    def __str__(self) -> str:
+        """Return how the option has it."""
+        seed = "" if self.seed is None else f":{self.seed}"
+        return f"{self.number}{seed}" + ("" if self.displaced is None else f"@{_ranges(self.displaced)}")
+
+    @property
+    def seeds(self) -> Iterator[int]:
+        """The seeds, of which each is one schedule of every test."""
+        first = self.seed or 0
+        return ((first + nth) % LIMIT_SEED for nth in range(self.number))
+
+
+class Work(NamedTuple):
+    """An operation that a test queued.
+
+    Attributes
+    ----------
+    number : int
+        From 1, in the order of submission.
+    function : str
+        Symbol of the function that queued it.
+    stream : str
+        Such as ``"stream 1"``.
+    stack : tuple of str
+        Lines of Python that led there, innermost first, or else native frames.
+    native : str
+        The native frame that called the function; empty if `stack` has it, or it is not known.
+    submitted, started, ended : int or None
+        Numbers of the driver's calls during which it was queued, could run, and was done; None if it never was, or if
+        that is not known.
+    ended_in : str
+        The function during which it was done.
+    """
+
+    number: int
+    function: str
+    stream: str
+    stack: tuple[str, ...] = ()
+    native: str = ""
+    submitted: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    ended_in: str = ""
+
+    @classmethod
+    def from_json(cls, given: Sequence[Any]) -> Work:
+        """Return what was written as a list."""
+        number, function, stream, stack, *rest = given
+        return cls(number, function, stream, tuple(stack), *rest)
+
+
+def parse(text: str) -> Asked:
+    """Read what the option asks for.
+
+    Raises
+    ------
+    ValueError
+        Says what is expected.
+    """
+    match = re.fullmatch(r"(\d{1,7})(?::(\d{1,19})(?:@([\d,-]+))?)?", text, re.ASCII)
+    if match and 1 <= int(match[1]) <= _LIMIT_SCHEDULES and int(match[2] or 0) < LIMIT_SEED:
+        displaced = None if match[3] is None else _numbers(match[3])
+        if displaced != ():
+            return Asked(int(match[1]), None if match[2] is None else int(match[2]), displaced)
+    msg = (
+        f"expected a number of schedules, 1 to {_LIMIT_SCHEDULES}, then :SEED (0 to {LIMIT_SEED - 1}) to choose their "
+        "seeds, then @NUMBERS to displace only these operations, such as 200, 200:7 or 1:7@3,5-6; put paths of tests "
+        "before the option, or write --cudalink-schedules=200"
+    )
+    raise ValueError(msg)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return numbers in ascending order; none if a part of the text is no number or range."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"([1-9]\d{0,5})(?:-(\d{1,6}))?", part, re.ASCII)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            return ()
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return tuple(sorted(found))
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers in ascending order as the option has them, three and more in a row by the first and last."""
+    found = []
+    for _, group in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
+        row = [number for _, number in group]
+        found += [f"{row[0]}-{row[-1]}"] if len(row) > 2 else [str(number) for number in row]
+    return ",".join(found)
+
+
+# -- shrinking
+
+
+def shrink(
+    numbers: Sequence[int], fails: Callable[[tuple[int, ...]], bool], spent: Callable[[], bool] = lambda: False
+) -> tuple[tuple[int, ...], bool]:
+    """Return few displaced operations with which a test still fails (ddmin).
+
+    Parameters
+    ----------
+    numbers : sequence of int
+        Displaced operations with which it fails.
+    fails : callable
+        Whether it fails with these.
+    spent : callable
+        Whether to stop, because enough time was spent.
+
+    Returns
+    -------
+    tuple of int
+    bool
+        Whether it passes without any one of them.
+    """
+    smallest, parts = tuple(numbers), 2
+    while len(smallest) > 1:
+        chunks = _chunks(smallest, parts)
+        smaller = [*chunks, *(tuple(n for n in smallest if n not in chunk) for chunk in map(frozenset, chunks))]
+        if parts == 2:  # each half is what the other one leaves
+            smaller = chunks
+        for position, tried in enumerate(smaller):
+            if spent():
+                return smallest, False
+            if fails(tried):
+                smallest = tried
+                parts = 2 if position < len(chunks) else max(parts - 1, 2)
+                break
+        else:
+            if parts >= len(smallest):
+                return smallest, True
+            parts = min(2 * parts, len(smallest))
+    return smallest, True
+
+
+def _chunks(numbers: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
+    edges = [len(numbers) * part // parts for part in range(parts + 1)]
+    return [numbers[start:end] for start, end in pairwise(edges)]
+
+
+# -- what failed
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A test that passes alone and fails under a schedule.
+
+    Attributes
+    ----------
+    nodeid : str
+        The test.
+    kind : str
+        One of `KINDS`.
+    detail : str
+        What was seen, in a line.
+    seed : int
+    displaced : tuple of int
+        The operations without which it passes, by number.
+    works : tuple of Work
+        Of the run with these.
+    text : str
+        The test's own failure.
+    least : bool
+        Whether it passes without any one of them; otherwise the search was stopped.
+    repeats : bool
+        Whether it failed again with the same seed.
+    number : int
+        Under how many seeds the test fails, for this cause or another.
+    """
+
+    nodeid: str
+    kind: str
+    detail: str
+    seed: int
+    displaced: tuple[int, ...] = ()
+    works: tuple[Work, ...] = ()
+    text: str = ""
+    least: bool = True
+    repeats: bool = True
+    number: int = 1
+
+    @property
+    def asked(self) -> Asked:
+        """The schedule that repeats it."""
+        return Asked(1, self.seed, self.displaced if self.repeats and self.displaced else None)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for another process."""
+        return {**vars(self), "displaced": [*self.displaced], "works": [[*one] for one in self.works]}
+
+    @classmethod
+    def from_json(cls, given: Mapping[str, Any]) -> Failure:
+        """Return what another process has found."""
+        works = tuple(map(Work.from_json, given["works"]))
+        return cls(**{**given, "displaced": tuple(given["displaced"]), "works": works})
+
+    def operations(self, root: str = "") -> list[OperationRecord]:
+        """Return the rows of its timeline for a record; parameter as of `lines`."""
+        return [
+            {
+                "number": row.work.number,
+                "function": row.work.function,
+                "stream": row.work.stream,
+                "place": _own_place(row.work, _shared(self.works), root),
+                "late": row.late,
+                "queued": row.at,
+                "ready": row.ready,
+                "done": None if row.work.ended is None else row.end,
+            }
+            for row in rows(self.works, self.displaced)[0]
+        ]
+
+    def lines(self, root: str = "", schedules: int = 1) -> list[str]:
+        """Return it in lines: what failed, the timeline, and the test's own failure.
+
+        Parameters
+        ----------
+        root : str
+            The project's folder.
+        schedules : int
+            How many the test ran under.
+        """
+        found = [f"{self.kind}: {self.nodeid} under {self.number} of {counted(schedules, 'schedule')}: {self.detail}"]
+        if not self.repeats:
+            found.append(
+                f"  it passed when it ran under seed {self.seed} again: something other than the driver changes "
+                "between the runs, such as threads of the test"
+            )
+        late = [work for work in self.works if work.number in self.displaced]
+        if late:
+            fewest = "" if self.least else " (fewer may do: the search took too long)"
+            number = f"{len(self.displaced)} of {counted(len(self.works), 'operation')}"
+            found.append(f"  seed {self.seed} with {number} displaced{fewest}; time is in calls of the driver:")
+            found += [f"  {line}" for line in _timeline(self.works, self.displaced, root)]
+            found += [f"  {sentence}" for work in late for sentence in _story(work, self.works, root)]
+        found += [f"  {line}" for line in own_lines(self.text)]
+        return found
+
+
+def own_lines(text: str) -> list[str]:
+    """Return what a test's own failure says: the line that raised, the error, and the fix of a broken rule."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if re.match(r"(>|E|fix)\s", line)] or lines[-3:]
+    return telling[:_LINES] + [and_more(len(telling) - _LINES).strip()] * (len(telling) > _LINES)
+
+
+def by_kind(failures: Iterable[Failure]) -> list[Failure]:
+    """Return failures, the worst kinds first."""
+    order = list(KINDS)
+    return sorted(failures, key=lambda one: order.index(one.kind))
+
+
+# -- timelines
+
+
+class Row(NamedTuple):
+    """A line of a timeline.
+
+    Attributes
+    ----------
+    work : Work
+    late : bool
+        Whether the schedule has displaced it.
+    at, ready, end : int
+        Steps since the timeline begins: queued, ready to run, done.
+    """
+
+    work: Work
+    late: bool
+    at: int
+    ready: int
+    end: int
+
+
+def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[Row], int]:
+    """Return the operations that show what was displaced: these, and those that were queued or done meanwhile.
+
+    Returns
+    -------
+    list of Row
+        In the order of submission.
+    int
+        Number of steps.
+    """
+    late = set(displaced)
+    timed = [work for work in works if work.submitted is not None]
+    last = max((step for work in timed for step in (work.submitted, work.ended) if step is not None), default=0) + 1
+    spans = {work.number: (work.submitted or 0, last if work.ended is None else work.ended) for work in timed}
+    centres = [spans[number] for number in late if number in spans]
+
+    def near(work: Work) -> tuple[bool, int]:
+        at = spans[work.number][0]
+        return work.number not in late, min((abs(at - there) for there, _ in centres), default=0)
+
+    shown = [
+        work
+        for work in timed
+        if any(spans[work.number][0] <= end and at <= spans[work.number][1] for at, end in centres)
+    ]
+    shown = sorted(sorted(shown, key=near)[:_ROWS], key=lambda work: work.number)
+    start = min((spans[work.number][0] for work in shown), default=0)
+    found = []
+    for work in shown:
+        at, end = spans[work.number]
+        ready = end if work.started is None else min(max(work.started, at), end)
+        found.append(Row(work, work.number in late, at - start, ready - start, end - start))
+    return found, max((row.end for row in found), default=0) + 1
+
+
+def _timeline(works: Sequence[Work], displaced: Iterable[int], root: str) -> list[str]:
+    """Return the timeline as text: ``.`` waits for other work, ``=`` could run, ``|`` is done, ``>`` never was."""
+    shown, steps = rows(works, displaced)
+    if not shown:
+        return []
+    columns = min(steps, _COLUMNS)
+    shared = _shared(works)
+    digits = len(str(shown[-1].work.number))
+    names = [f"{row.work.number:>{digits}} {row.work.function} ({row.work.stream})" for row in shown]
+    width = max(map(len, names))
+    lines = []
+    for row, name in zip(shown, names, strict=True):
+        at, ready, end = (step * columns // steps for step in (row.at, row.ready, row.end))
+        closing = ">" if row.work.ended is None else "|"
+        bar = " " * at + "." * (ready - at) + "=" * (end - ready) + closing
+        lines.append(
+            f"{'*' if row.late else ' '} {name:{width}} {bar:{columns}} {_own_place(row.work, shared, root)}".rstrip()
+        )
+    return lines
+
+
+def _shared(works: Sequence[Work]) -> frozenset[str]:
+    """Return the lines that called the driver for each of several operations, such as those of a helper."""
+    lines = [frozenset(work.stack[:_HELPERS]) for work in works if work.stack]
+    return frozenset.intersection(*lines) if len(lines) > 1 else frozenset()
+
+
+def _own_place(work: Work, shared: frozenset[str], root: str) -> str:
+    """Return the innermost line that other operations have not, too."""
+    own = [line for line in work.stack if line not in shared] or work.stack
+    return site_of(own[:1], root) or "a place that is not known"
+
+
+def _place(work: Work, root: str) -> str:
+    return site_of(work.stack, root) or "a place that is not known"
+
+
+def _story(late: Work, works: Sequence[Work], root: str) -> Iterator[str]:
+    """Say of an operation that was displaced where it was queued, when it was done, and what passed it."""
+    native = f" ({late.native})" if late.native else ""
+    name = f"{late.number}: {late.function}, called at {_place(late, root)}{native},"
+    if late.submitted is None:
+        yield f"{name} was displaced; the process ended before it could say more"
+        return
+    if late.ended is None:
+        yield f"{name} was queued in call {late.submitted}, and not done when the test ended"
+    else:
+        after = counted(late.ended - late.submitted, "call")
+        within = f", in {late.ended_in}" if late.ended_in else ""
+        yield f"{name} was queued in call {late.submitted}, and done {after} later{within}"
+    passed = [
+        work
+        for work in works
+        if work.submitted is not None
+        and work.number > late.number
+        and work.ended is not None
+        and (late.ended is None or work.ended < late.ended)
+    ]
+    more = ", such as" if len(passed) > _NAMED else ""
+    if passed:
+        yield f"  queued after it, and done before it{more}:"
+    for work in passed[:_NAMED]:
+        place = _own_place(work, _shared(works), root)
+        yield f"    {work.number}: {work.function} on {work.stream}, called at {place}"

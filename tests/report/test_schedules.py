@@ -1,0 +1,215 @@
+"""Schedules: what the option asks for, the search for the fewest displaced operations, and the timeline."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cudalink.report.schedules import (
+    KINDS,
+    LIMIT_SEED,
+    Asked,
+    Failure,
+    Work,
+    by_kind,
+    own_lines,
+    parse,
+    rows,
+    shrink,
+)
+
+numbers = st.sets(st.integers(1, 15))
+chosen = numbers.filter(bool).map(sorted).map(tuple)
+seeds = st.integers(0, LIMIT_SEED - 1)
+
+
+def work(number: int, times: tuple[int, int, int], known: int) -> Work:
+    """An operation of which the first so many times are known."""
+    at = [sum(times[: nth + 1]) if nth < known else None for nth in range(3)]
+    return Work(number, "cuMemcpyAsync", "stream 1", (f"/root/own.py:{number % 3} in f",), "", *at, "cuMemFree_v2")
+
+
+times = st.tuples(st.integers(0, 60), st.integers(0, 9), st.integers(0, 30))
+works = st.lists(st.tuples(times, st.integers(0, 3)), max_size=12).map(
+    lambda drawn: tuple(work(number, *one) for number, one in enumerate(drawn, 1))
+)
+failures = st.builds(
+    Failure,
+    st.sampled_from(("a.py::test", "b.py::test")),
+    st.sampled_from(list(KINDS)),
+    st.text(max_size=9),
+    seeds,
+    numbers.map(sorted).map(tuple),
+    works,
+    st.text(),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+# -- the option
+
+
+@given(
+    st.builds(
+        Asked, st.integers(1, 1_000_000), seeds, st.one_of(st.none(), numbers.filter(bool).map(sorted).map(tuple))
+    )
+)
+def test_option_and_back(asked: Asked) -> None:
+    """What is printed is read as what it was."""
+    assert parse(str(asked)) == asked
+
+
+def test_option() -> None:
+    """A number alone takes any seed; ranges are what they say."""
+    assert parse("200") == Asked(200)
+    assert parse("1:7@3,5-6,4") == Asked(1, 7, (3, 4, 5, 6))
+    assert str(Asked(1, 7, (1, 2, 4, 5, 6))) == "1:7@1,2,4-6"
+    assert list(Asked(3, LIMIT_SEED - 1).seeds) == [LIMIT_SEED - 1, 0, 1]
+
+
+TOO_MUCH = ("1000001", f"5:{LIMIT_SEED}", "5:1@1000000")
+
+
+@pytest.mark.parametrize("text", ["0", "x", "-1", "5:", "5:1@", "5:1@3-2", "5:1@1,,2", "5:1@0", "5@1", "٣", *TOO_MUCH])
+def test_wrong_option(text: str) -> None:
+    """What cannot be read says what is expected."""
+    with pytest.raises(ValueError, match=r"^expected a number of schedules, 1 to 1000000, then :SEED .* such as 200"):
+        parse(text)
+
+
+# -- shrinking
+
+
+@given(st.lists(numbers.filter(bool).map(frozenset), min_size=1, max_size=3), numbers)
+def test_shrinking(causes: list[frozenset[int]], others: set[int]) -> None:
+    """The result is a part of what was given and fails, and passes without any one of its operations."""
+    given_numbers = sorted(others.union(*causes))
+
+    def fails(tried: tuple[int, ...]) -> bool:
+        assert list(tried) == sorted(tried)
+        return any(cause <= set(tried) for cause in causes)
+
+    smallest, least = shrink(given_numbers, fails)
+    assert least
+    assert fails(smallest)
+    assert set(smallest) <= set(given_numbers)
+    if len(smallest) > 1:
+        assert not any(map(fails, combinations(smallest, len(smallest) - 1)))
+
+
+@given(st.integers(0, 63))
+def test_shrinking_is_fast(culprit: int) -> None:
+    """One of 64 is found in at most as many runs as halving needs."""
+    tried = []
+    assert shrink(range(64), lambda these: tried.append(these) or culprit in these) == ((culprit,), True)
+    assert len(tried) <= 12
+
+
+def test_shrinking_ends_when_time_is_spent() -> None:
+    """The best so far is the result, which says that it may not be the least."""
+    runs: list[tuple[int, ...]] = []
+    found = shrink(range(8), lambda these: runs.append(these) or 1 in these, lambda: len(runs) == 1)
+    assert found == ((0, 1, 2, 3), False)
+
+
+# -- timelines
+
+
+@given(works, numbers)
+def test_rows(found: tuple[Work, ...], displaced: set[int]) -> None:
+    """Rows are in order, lie inside the timeline, and have each late operation whose time is known, up to a limit."""
+    shown, length = rows(found, displaced)
+    assert [row.work.number for row in shown] == sorted(row.work.number for row in shown)
+    assert all(0 <= row.at <= row.ready <= row.end < length for row in shown)
+    late = {work.number for work in found if work.number in displaced and work.submitted is not None}
+    assert {row.work.number for row in shown if row.late} == late or len(shown) == 24
+    assert all(row.late == (row.work.number in displaced) for row in shown)
+
+
+@given(failures)
+def test_lines(failure: Failure) -> None:
+    """Any failure can be shown; a line of the timeline is at most as wide as its parts."""
+    first, *_ = failure.lines("/root", 200)
+    assert first.startswith(f"{failure.kind}: {failure.nodeid} under 1 of 200 schedules: ")
+
+
+@given(failures)
+def test_failures_reach_the_other_process(failure: Failure) -> None:
+    """What another process reads is the same."""
+    assert Failure.from_json(json.loads(json.dumps(failure.as_json()))) == failure
+
+
+def test_order() -> None:
+    """The worst kinds come first, and equal ones stay as they are."""
+    found = [replace(FAILURE, kind=kind, seed=seed) for seed in (1, 2) for kind in ("failed", "violation", "crash")]
+    assert [(one.kind, one.seed) for one in by_kind(found)] == [
+        (kind, seed) for kind in ("crash", "violation", "failed") for seed in (1, 2)
+    ]
+
+
+STACK = ("/p/t.py:8 in read", "/p/t.py:4 in test")
+LATE = Work(3, "cuMemcpyDtoHAsync_v2", "stream 1", STACK, "libown.so+0x12", 5, 6, 9, "cuInit")
+NEXT = Work(4, "cuMemsetD8Async", "stream 2", ("/p/t.py:9 in read",), "", 6, 6, 7, "cuMemsetD8Async")
+TEXT = ">   assert x\nE   old"
+FAILURE = Failure("t.py::test", "failed", "AssertionError: old", 7, (3,), (LATE, NEXT), TEXT, number=2)
+
+
+def test_words() -> None:
+    """A failure says what was late, by which path, what passed it, and what the test says itself."""
+    assert FAILURE.lines("/p", 200) == [
+        "failed: t.py::test under 2 of 200 schedules: AssertionError: old",
+        "  seed 7 with 1 of 2 operations displaced; time is in calls of the driver:",
+        "  * 3 cuMemcpyDtoHAsync_v2 (stream 1) .===| t.py:8 in read",
+        "    4 cuMemsetD8Async (stream 2)       =|   t.py:9 in read",
+        (
+            "  3: cuMemcpyDtoHAsync_v2, called at t.py:8 in read < t.py:4 in test (libown.so+0x12), was queued in call "
+            "5, and done 4 calls later, in cuInit"
+        ),
+        "    queued after it, and done before it:",
+        "      4: cuMemsetD8Async on stream 2, called at t.py:9 in read",
+        "  >   assert x",
+        "  E   old",
+    ]
+
+
+def test_words_of_a_crash() -> None:
+    """Without a list of that run, the clean one's tells what was displaced."""
+    untimed = LATE._replace(submitted=None, started=None, ended=None)
+    assert replace(FAILURE, kind="crash", works=(untimed,), text="").lines("/p")[2:] == [
+        (
+            "  3: cuMemcpyDtoHAsync_v2, called at t.py:8 in read < t.py:4 in test (libown.so+0x12), was displaced; the "
+            "process ended before it could say more"
+        )
+    ]
+
+
+def test_words_of_what_never_ended() -> None:
+    """An operation that was not done when the test ended has no end in the timeline."""
+    lines = replace(FAILURE, works=(LATE._replace(ended=None), NEXT), least=False).lines("/p")
+    assert lines[1] == (
+        "  seed 7 with 1 of 2 operations displaced (fewer may do: the search took too long); time is in calls of the "
+        "driver:"
+    )
+    assert lines[2] == "  * 3 cuMemcpyDtoHAsync_v2 (stream 1) .==> t.py:8 in read"
+    assert lines[4].endswith("was queued in call 5, and not done when the test ended")
+
+
+def test_words_of_what_does_not_repeat() -> None:
+    """A failure that does not repeat says so, and its command displaces whatever the seed says."""
+    failure = replace(FAILURE, repeats=False)
+    assert failure.asked == Asked(1, 7)
+    assert any("passed when it ran under seed 7 again" in line for line in failure.lines())
+    assert FAILURE.asked == Asked(1, 7, (3,))
+
+
+def test_own_lines() -> None:
+    """Of a test's failure, the lines that raised and the error are shown; of anything else, its end."""
+    assert own_lines("def f():\n>   g()\n\nE   no\nt.py:3: E") == [">   g()", "E   no"]
+    assert own_lines("a\nb\n\nc\nd") == ["b", "c", "d"]
+    assert own_lines("E x\n" * 14) == ["E x"] * 12 + ["and 2 more"]
