@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .conditions.faults import RunFaults
     from .isolation.copies import Copies
     from .isolation.parent import Isolation
+    from .isolation.schedules import Schedules
     from .isolation.sweep import FaultSweep
     from .items.runtest import MarkedTests
     from .records.ledger import Ledger
@@ -51,6 +52,7 @@ __all__ = [
     "REPORTER",
     "REQUIRED",
     "RESULTS",
+    "SCHEDULES",
     "STICKY_GUARD",
     "Key",
 ]
@@ -99,4 +101,5 @@ RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "records.record_file:Re
 REPORTER: Final[Key[Reporter]] = Key("reporter", "watch.check:Reporter")
 REQUIRED: Final[Key[Required]] = Key("require", "session.require:Required")
 RESULTS: Final[Key[Results]] = Key("results", "records.results:Results")
+SCHEDULES: Final[Key[Schedules]] = Key("schedules", "isolation.schedules:Schedules")
 STICKY_GUARD: Final[Key[StickyGuard]] = Key("sticky", "watch.sticky:StickyGuard")

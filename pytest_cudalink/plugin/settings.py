@@ -120,6 +120,18 @@ def _budget_fault(value: str) -> str | None:
     return "expected a number of runs, 0 for no limit, or RUNS:K/N such as 0:2/5 for the second of five machines"
 
 
+def _schedules_fault(value: str) -> str | None:
+    if not value:
+        return None
+    from ..report.schedules import parse
+
+    try:
+        parse(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def _require_fault(value: str) -> str | None:
     if value in ("auto", "none") or {word.strip() for word in value.split(",")} <= {"driver", "faults", "links"}:
         return None
@@ -294,6 +306,16 @@ OPTIONS: Final = (
         flag="",
     ),
     Option(
+        "schedules",
+        "run each test again under this NUMBER of schedules, in which what it queues on an emulated driver happens "
+        "late, in any order that CUDA allows; fail the run for tests that then fail, crash, hang or break a rule; "
+        ":SEED repeats the schedules of a run, and 1:SEED@OPERATIONS a failure",
+        metavar="NUMBER[:SEED[@OPERATIONS]]",
+        fault=_schedules_fault,
+        bare="200",
+        inherited=False,
+    ),
+    Option(
         "checks",
         "fail a test that frees memory which an emulated driver's linker still needs, or breaks nvJitLink's contract; "
         "report only shows it, off does not check, and strict finds more; lifetimes=MODE and nvjitlink=MODE choose "
@@ -460,6 +482,7 @@ class Settings:
     fault_sweep: Setting
     fault_budget: Setting
     fault_baseline: Setting
+    schedules: Setting
     lifetime: Setting
     jitlink_contract: Setting
     unsupported: Setting

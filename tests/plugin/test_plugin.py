@@ -71,7 +71,7 @@ def test_precedence(monkeypatch, given, env, ini, expected) -> None:
 CHECKS = "lifetimes=off|report|fail|strict, nvjitlink=off|report|fail|strict, or a value alone for all"
 PROCESSES = "shared|isolated|restarted, sticky=replace|stop|off, deadline=SECONDS"
 #: A value for each setting of which not every word is one.
-EXAMPLES = {"faults": "cuLinkCreate:1=2", "fault_sweep": "all", "fault_budget": "5"}
+EXAMPLES = {"faults": "cuLinkCreate:1=2", "fault_sweep": "all", "fault_budget": "5", "schedules": "20"}
 
 
 @pytest.mark.parametrize("option", settings.OPTIONS, ids=[option.name for option in settings.OPTIONS])
@@ -251,6 +251,7 @@ NEEDED = {
     "isolation",
     "copies",
     "fault-sweep",
+    "schedules",
     "isolated",
     "backends",
     "marked-tests",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...emulator.control import DriverControl
     from ...violations import Violation
 
-__all__ = ["prepare", "under_fault"]
+__all__ = ["prepare", "under_fault", "under_schedule"]
 
 #: CUresults that stay in the contexts of a process, whose next test has to fail.
 _STAYING: Final = range(700, 720)
@@ -79,6 +79,61 @@ def under_fault(
     return found
 
 
+def under_schedule(
+    item: pytest.Item, driver: DriverControl, *, seed: int, displaced: Sequence[int] | None, told: bool
+) -> dict[str, Any]:
+    """Run a test while its queued work happens when a seed says.
+
+    Parameters
+    ----------
+    item : pytest.Item
+    driver : DriverControl
+    seed : int
+    displaced : sequence of int or None
+        Numbers of the operations that may be late; None for all.
+    told : bool
+        Whether anybody reads the test's own failure, which is slow to write.
+    """
+    if not told:
+        pytest_private.shorten_failures(item)
+    driver.start_schedule(seed, displaced)
+    try:
+        witness = _watched(item)
+    finally:
+        driver.end_schedule()
+    # those of a run that is as it should be are read where nothing was displaced, and nowhere else
+    wanted = witness.outcome == "failed" or witness.violations or displaced == []
+    works = driver.scheduled_work() if wanted else []
+    return {
+        "outcome": witness.outcome,
+        "messages": "\n".join(witness.messages),
+        "text": "\n".join(witness.texts),
+        "place": witness.place,
+        "violations": witness.violations,
+        "works": [
+            [
+                work.number,
+                work.function,
+                f"stream {work.stream}" if work.stream else "no stream",
+                [*work.python_stack[::-1], *([] if work.python_stack else work.native_stack)],
+                _caller(work.native_stack) if work.python_stack else "",
+                work.submitted,
+                work.started or None,
+                work.ended or None,
+                work.call,
+            ]
+            for work in works
+        ],
+        "late": [work.number for work in works if work.displaced],
+    }
+
+
+def _caller(stack: Sequence[str]) -> str:
+    """Return the native frame that called the driver; empty if Python's ctypes did."""
+    frame = next((frame for frame in stack if not frame.startswith("libcuda.so")), "")
+    return "" if frame.startswith(("libffi", "_ctypes")) else frame
+
+
 def _watched(item: pytest.Item) -> _Witness:
     """Run a test; return who watched it."""
     witness = _Witness()
@@ -94,6 +149,8 @@ class _Witness:
     def __init__(self) -> None:
         self.outcome = "passed"
         self.messages: list[str] = []
+        self.texts: list[str] = []
+        self.place = ""
         self.notices: list[str] = []
         self.violations: list[str] = []
 
@@ -104,6 +161,9 @@ class _Witness:
         if call.excinfo is not None:
             if report.failed:
                 self.outcome = "failed"
+                self.texts.append(report.longreprtext)
+                raised = call.excinfo.traceback[-1]
+                self.place = self.place or f"{raised.path}:{raised.lineno + 1}"
             elif report.skipped and self.outcome == "passed":
                 self.outcome = "skipped"
             self.messages += _chain(call.excinfo.value)
@@ -116,6 +176,8 @@ class _Witness:
     def pytest_cudalink_violation(self, violation: Violation) -> None:
         # no numbers of objects: they differ between runs
         self.violations.append(f"{violation.rule}, noticed by {violation.call}: {violation.what}")
+        fix = f"fix  {violation.fix}"
+        self.texts += [fix] if violation.fix and fix not in self.texts else []
 
 
 def _chain(error: BaseException) -> Iterator[str]:
@@ -127,6 +189,6 @@ def _chain(error: BaseException) -> Iterator[str]:
         if one is None or id(one) in seen:
             continue
         seen.add(id(one))
-        yield f"{type(one).__name__}: {one}"
+        yield f"{type(one).__name__}: {one}".rstrip(": ")
         waiting += [one.__cause__, None if one.__suppress_context__ else one.__context__]
         waiting += getattr(one, "exceptions", ())

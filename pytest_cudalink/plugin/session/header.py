@@ -42,6 +42,7 @@ def lines(run: Run) -> list[str]:
         *_of_worker(run),
         *_provenance(settings),
         *_of_emulation(run, inherited=inherited),
+        *([f"cudalink: schedules {settings.schedules}"] if settings.schedules.value else []),
         *(f"cudalink: {one}" for one in run_driver.fetched(run.config)),
         *(f"cudalink: {line}" for line in (cell.lines if cell else ())),
         *(f"cudalink: {sentence}" for sentence in (*blocked.lines(run.config), *run.unread_variables)),

@@ -9,7 +9,7 @@ import argparse
 import os
 from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -34,11 +34,16 @@ from ..parts import (
     REPORTER,
     REQUIRED,
     RESULTS,
+    SCHEDULES,
     STICKY_GUARD,
+    Key,
 )
 from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import provenance
 from . import blocked
+
+if TYPE_CHECKING:
+    from ..settings import Setting
 
 __all__ = ["begin", "command_line", "last_look", "wake"]
 
@@ -127,6 +132,10 @@ def pytest_configure(config: pytest.Config) -> None:
     run.withheld = settings.withhold()
     config.add_cleanup(partial(os.environ.update, run.withheld))
     _start_xdist(run)
+    if run.settings.schedules.value and not run.reports_elsewhere:
+        from ..isolation import schedules
+
+        schedules.choose_seed(run)
     if not run.reports_elsewhere:
         for sentence in run.unread_variables:
             warn(config, f"cudalink: {sentence}")
@@ -225,7 +234,7 @@ def _start_session(run: Run) -> None:
     if adds_up and run.is_controller:
         run.part(LEDGER)
     _start_requirements(run)
-    _start_sweep(run)
+    _start_repeated(run)
     if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
         from ..records.results import add_suite_properties
 
@@ -237,17 +246,22 @@ def _start_session(run: Run) -> None:
         guard.start(run)
 
 
-def _start_sweep(run: Run) -> None:
-    """Sweep the tests of this run, or add up what workers of xdist found."""
-    if not run.settings.fault_sweep.value or run.is_isolated:
-        return
-    if run.emulated is None:
-        msg = (
-            "cudalink: --cudalink-fault-sweep lets calls of an emulated driver fail, and this run has none; add "
-            "--cudalink-driver=13.0, or the version that you test with"
-        )
-        raise pytest.UsageError(msg)
-    run.part(FAULT_SWEEP)
+def _start_repeated(run: Run) -> None:
+    """Run the tests of this run again, with faults and under schedules, or add up what workers of xdist found."""
+    asked: tuple[tuple[Key[Any], Setting, str], ...] = (
+        (FAULT_SWEEP, run.settings.fault_sweep, "--cudalink-fault-sweep lets calls of an emulated driver fail"),
+        (SCHEDULES, run.settings.schedules, "--cudalink-schedules delays what an emulated driver does"),
+    )
+    for key, setting, does in asked:
+        if not setting.value or run.is_isolated:
+            continue
+        if run.emulated is None:
+            msg = (
+                f"cudalink: {does}, and this run has none; add --cudalink-driver=13.0, or the version that you test "
+                "with"
+            )
+            raise pytest.UsageError(msg)
+        run.part(key)
 
 
 def _start_requirements(run: Run) -> None:
@@ -377,13 +391,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     book.totals.add_outside(book.outside.as_json())
     required = run.get(REQUIRED)
-    sweep = run.get(FAULT_SWEEP)
-    run.failing = [
-        *book.totals.failing,
-        *(required.unmet if required is not None else ()),
-        *(sweep.failing if sweep is not None else ()),
-    ]
-    if run.failing and session.exitstatus == pytest.ExitCode.OK:
+    run.failing = [*book.totals.failing, *(required.unmet if required is not None else ())]
+    again = (run.get(FAULT_SWEEP), run.get(SCHEDULES))
+    found = any(part is not None and part.failing for part in again)
+    if (run.failing or found) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -399,7 +410,8 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
 
 
 def _has_part_in_summary(run: Run) -> bool:
-    return run.get(FAULTS) is not None or run.get(FAULT_SWEEP) is not None
+    keys: tuple[Key[Any], ...] = (FAULTS, FAULT_SWEEP, SCHEDULES)
+    return any(run.get(key) is not None for key in keys)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -13,7 +13,7 @@ from ...plurals import and_more, counted
 from ...report.safe_text import block
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from ..conditions import unsteered
-from ..parts import FAULT_SWEEP, FAULTS, LEDGER, REQUIRED
+from ..parts import FAULT_SWEEP, FAULTS, LEDGER, REQUIRED, SCHEDULES
 from ..records.facts import VIOLATIONS
 from . import blocked
 
@@ -40,8 +40,13 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     not_routed : sequence of str
         The callers that the guard rails do not see.
     """
-    book, planned, sweep = run.part(LEDGER), run.get(FAULTS), run.get(FAULT_SWEEP)
-    asked = [*(planned.lines() if planned is not None else ()), *(sweep.lines() if sweep is not None else ())]
+    book, planned = run.part(LEDGER), run.get(FAULTS)
+    sweep, schedules = run.get(FAULT_SWEEP), run.get(SCHEDULES)
+    asked = [
+        *(planned.lines() if planned is not None else ()),
+        *(sweep.lines() if sweep is not None else ()),
+        *(schedules.lines() if schedules is not None else ()),
+    ]
     _section(reporter, run, book.totals, asked)
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ..parts import DESCENDANTS, FAULT_SWEEP, FAULTS, HAND_OVER, LEDGER
+from ..parts import DESCENDANTS, FAULT_SWEEP, FAULTS, HAND_OVER, LEDGER, SCHEDULES
 from ..run import Run, from_controller, is_awake, run_of
 from ..settings import Setting, Settings
 
@@ -108,7 +108,8 @@ class HandOver:
         """In a worker, hand over what belongs to no test."""
         if not self._run.is_worker:
             return
-        book, planned, sweep = self._run.get(LEDGER), self._run.get(FAULTS), self._run.get(FAULT_SWEEP)
+        book, planned = self._run.get(LEDGER), self._run.get(FAULTS)
+        sweep, schedules = self._run.get(FAULT_SWEEP), self._run.get(SCHEDULES)
         _output(self._run.config)["cudalink"] = {
             "outside": book.outside.as_json() if book is not None else {},
             "late_header": self._run.late_header,
@@ -116,6 +117,7 @@ class HandOver:
             "new_processes": dict(self._run.new_processes),
             "faults": planned.as_json() if planned is not None else None,
             "sweep": sweep.as_json() if sweep is not None else None,
+            "schedules": schedules.as_json() if schedules is not None else None,
         }
 
     def pytest_testnodedown(self, node: Any) -> None:
@@ -147,3 +149,5 @@ class HandOver:
             faults.take(self._run, given["faults"])
         if given["sweep"] is not None:
             self._run.part(FAULT_SWEEP).add(given["sweep"])
+        if given["schedules"] is not None:
+            self._run.part(SCHEDULES).add(given["schedules"])

@@ -1,0 +1,248 @@
+"""Schedules: each test runs again under many seeds, by which its queued work happens late, in any order that may be."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from random import SystemRandom
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from ...plurals import counted
+from ...report.schedules import Asked, Failure, Work, by_kind, parse, shrink
+from ..parts import COPIES, LEDGER
+from ..settings import Setting
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+__all__ = ["Schedules", "choose_seed"]
+
+#: Most places of a test at which it fails that are looked into.
+_SHRUNK: Final = 3
+#: Seconds after which that search ends.
+_SEARCH: Final = 60.0
+#: Schedules of a test that may hang: each takes as long as the deadline.
+_HANGS: Final = 2
+#: Operations of a run that left no list of them: a crash, for which the clean run may have had fewer.
+_SPARE: Final = 32
+
+
+def choose_seed(run: Run) -> None:
+    """Choose the seed of the run where the user has chosen none: before the header, and for all workers of xdist."""
+    value, source = run.settings.schedules
+    asked = parse(value) if value else None
+    if asked is not None and asked.seed is None:
+        asked = asked._replace(seed=SystemRandom().randrange(1, 10**9))
+        run.settings.schedules = Setting(str(asked), source)
+
+
+class _Asked(NamedTuple):
+    """The arguments of `trial.under_schedule`."""
+
+    seed: int
+    displaced: Sequence[int] | None
+    told: bool
+
+
+class Schedules:
+    """A plugin object that runs each test under schedules after it ran, and adds up the failures.
+
+    Parameters
+    ----------
+    run : Run
+        In a controller of xdist, one that only adds up.
+
+    Attributes
+    ----------
+    failing : list of str
+        Those that fail the run, each with the command that repeats it.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._option: Asked = parse(run.settings.schedules.value)
+        self._copies = run.part(COPIES)
+        self._failures: list[Failure] = []
+        self.failing: list[str] = []
+        self._tests = self._runs = 0
+        self._cut = 0
+        self._left: Counter[str] = Counter()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Run a test under schedules after its own run, whose reports are the run's."""
+        done = yield
+        if not (item.session.shouldstop or item.session.shouldfail):
+            self._schedule(item)
+        return done
+
+    # -- the runs
+
+    def _schedule(self, item: pytest.Item) -> None:
+        clean = self._trial(item, _Asked(0, (), told=False))
+        if clean is None or clean.kind or clean.outcome != "passed":
+            why = self._copies.refusal if clean is None else f"{clean.outcome} in a process of its own"
+            self._left[clean.detail if clean is not None and not clean.outcome else why] += 1
+            return
+        if not clean.works:
+            self._left["nothing that they queue can be late"] += 1
+            return
+        asked = [_Asked(seed, self._option.displaced, told=False) for seed in self._option.seeds]
+        trials: dict[int, _Trial] = {}
+        hangs = 0
+        for number, trial in self._trials(item, asked, clean):
+            trials[number] = trial
+            hangs += trial.kind == "hang"
+            if hangs == _HANGS:
+                self._cut += 1
+                break
+        self._tests += 1
+        self._runs += len(trials)
+        failing = [(asked[number].seed, trial) for number, trial in sorted(trials.items()) if trial.kind]
+        alike: dict[tuple[str, str], tuple[int, _Trial]] = {}
+        for seed, trial in failing:
+            alike.setdefault((trial.kind, trial.detail if trial.kind == "violation" else trial.place), (seed, trial))
+        for seed, trial in [*alike.values()][:_SHRUNK]:
+            self._failures.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
+        if item.config.get_verbosity() > 0:
+            reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
+            if reporter is not None:
+                reporter.ensure_newline()
+                ran = counted(len(trials), "schedule")
+                reporter.write_line(f"cudalink: {ran}, {len(failing)} failing: {item.nodeid}")
+
+    def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> Failure:
+        """Return the failure under a seed, with few displaced operations."""
+
+        def again(displaced: Sequence[int], *, told: bool = False) -> _Trial | None:
+            one = self._trial(item, _Asked(seed, displaced, told=told), clean)
+            return one if one is not None and one.kind == trial.kind else None
+
+        # a crash leaves no list of what was displaced
+        displaced = trial.late or self._option.displaced or tuple(range(1, len(clean.works) + _SPARE))
+        seen = again(displaced, told=True)
+        if seen is None:
+            return _failure(item, seed, trial, clean, repeats=False)
+        until = time.monotonic() + _SEARCH
+        displaced, least = shrink(displaced, lambda tried: again(tried) is not None, lambda: time.monotonic() > until)
+        seen = again(displaced, told=True) or seen
+        return _failure(item, seed, seen, clean, displaced=displaced, least=least)
+
+    def _trial(self, item: pytest.Item, asked: _Asked, clean: _Trial | None = None) -> _Trial | None:
+        """Run a test once under a schedule; None where no process can."""
+        trials = [*self._trials(item, [asked], clean)]  # to its end: a process whose answers nobody reads is ended
+        return trials[0][1] if trials else None
+
+    def _trials(self, item: pytest.Item, asked: Sequence[_Asked], clean: _Trial | None) -> Iterator[tuple[int, _Trial]]:
+        """Run a test once under each schedule, of which it yields the number."""
+        for number, end, found in self._copies(item, [{"how": "under_schedule", **one._asdict()} for one in asked]):
+            died = "" if end.exitcode == 0 and not end.stopped else str(end)
+            yield number, _Trial(found, died, bool(end.stopped), clean)
+
+    # -- what they found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything for the process that adds up."""
+        return {
+            "failures": [one.as_json() for one in self._failures],
+            "counts": [self._tests, self._runs, self._cut],
+            "left": dict(self._left),
+        }
+
+    def add(self, given: Mapping[str, Any]) -> None:
+        """Add what `as_json` returned in another process."""
+        self._failures += map(Failure.from_json, given["failures"])
+        tests, runs, cut = given["counts"]
+        self._tests += tests
+        self._cut += cut
+        self._runs += runs
+        self._left.update(given["left"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Fail the run for each failure."""
+        if self._run.is_worker:
+            return
+        self._run.part(LEDGER)  # the run looks there for what fails it
+        root = str(self._run.config.rootpath)
+        for one in by_kind(self._failures):
+            first, *lines = one.lines(root, self._option.number)
+            repeat = self._command(one)
+            self.failing.append("\n".join([first, f"  repeat: {repeat}", *lines]))
+            self._copies.record(
+                nodeid=one.nodeid,
+                category="schedule",
+                kind=one.kind,
+                text="\n".join([first, *lines]),
+                repeat=repeat,
+                operations=one.operations(root),
+            )
+
+    def _command(self, failure: Failure) -> str:
+        return self._copies.command(failure.nodeid, f"--cudalink-schedules={failure.asked}")
+
+    def lines(self) -> list[str]:
+        """Return the lines of the summary."""
+        ran = f"{counted(self._runs, 'run')} of {counted(self._tests, 'test')}"
+        found = [f"schedules: {ran} from seed {self._option.seed}, {counted(len(self.failing), 'failure')}"]
+        found += [f"{counted(number, 'test')} not run under schedules: {why}" for why, number in self._left.items()]
+        if self._cut:
+            found.append(
+                f"{counted(self._cut, 'test')} left out the other schedules after {_HANGS} that did not end; "
+                "--cudalink-processes=deadline=SECONDS waits for less long"
+            )
+        return [*found, *self.failing]
+
+
+def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: Any) -> Failure:
+    """Return what was seen; a process that died leaves no list of its operations."""
+    works = trial.works or tuple(
+        work._replace(submitted=None, started=None, ended=None, ended_in="") for work in clean.works
+    )
+    return Failure(item.nodeid, trial.kind, trial.detail, seed, works=works, text=trial.text, **how)
+
+
+class _Trial:
+    """One run of a test under a schedule.
+
+    Parameters
+    ----------
+    found : mapping or None
+        What `trial.under_schedule` returned; None if the process ended before.
+    end : str
+        How the process ended, if not by itself.
+    hung : bool
+        Whether it was ended because it took too long.
+    clean : _Trial, optional
+        The run in which nothing was displaced.
+
+    Attributes
+    ----------
+    kind : str
+        The kind of failure; empty for none.
+    detail : str
+        What was seen, in a line.
+    """
+
+    def __init__(self, found: Mapping[str, Any] | None, end: str, hung: bool, clean: _Trial | None) -> None:
+        given = found or {}
+        self.outcome: str = given.get("outcome", "")
+        self.text: str = given.get("text", "")
+        self.place: str = given.get("place", "")
+        self.works = tuple(map(Work.from_json, given.get("works", ())))
+        self.late = tuple(given.get("late", ()))
+        self.violations: Counter[str] = Counter(given.get("violations", ()))
+        self.kind = self.detail = ""
+        new = self.violations - (clean.violations if clean is not None else Counter())
+        if hung:
+            self.kind, self.detail = "hang", f"the process {end}"
+        elif end or found is None:
+            self.kind, self.detail = "crash", f"the process {end or 'ended before the test did'}"
+        elif clean is not None and new:
+            self.kind, self.detail = "violation", next(iter(new))
+        elif self.outcome == "failed":
+            self.kind, self.detail = "failed", (given["messages"] or "it failed").splitlines()[0]

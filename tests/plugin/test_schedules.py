@@ -1,0 +1,232 @@
+"""Tests that run under schedules: what fails only when queued work is late is found, repeated and shown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.report import read
+
+ROOT = Path(__file__).parent.parent.parent
+HEAD = f"""
+import os, sys, time
+from ctypes import byref, c_size_t, c_uint, c_uint64, c_void_p, string_at
+import pytest
+sys.path.insert(0, {str(ROOT)!r})
+from tests.planted.error_paths import call, current_context
+
+class Queue:
+    def __init__(self):
+        self.stream, self.host, self.memory = c_void_p(), c_void_p(), c_uint64()
+        call("cuStreamCreate", byref(self.stream), 1)
+        call("cuMemHostAlloc", byref(self.host), c_size_t(64), 0)
+        call("cuMemAlloc_v2", byref(self.memory), c_size_t(64))
+
+    def fill(self, value):
+        call("cuMemsetD8Async", self.memory, c_uint(value), c_size_t(64), self.stream)
+
+    def read(self):
+        call("cuMemcpyDtoHAsync_v2", self.host, self.memory, c_size_t(64), self.stream)
+
+    def wait(self):
+        call("cuStreamSynchronize", self.stream)
+
+    @property
+    def value(self):
+        return string_at(self.host, 64)[0]
+
+    def free(self):
+        self.wait()
+        call("cuMemFree_v2", self.memory)
+        call("cuMemFreeHost", self.host)
+        call("cuStreamDestroy_v2", self.stream)
+
+@pytest.fixture
+def queue():
+    with current_context():
+        made = Queue()
+        yield made
+        made.free()
+"""
+#: The host reads what a copy has not written yet.
+EARLY = """
+def test_early(queue):
+    queue.fill(7)
+    queue.read()
+    value = queue.value
+    assert value == 7
+"""
+SOUND = """
+def test_sound(queue):
+    queue.fill(7)
+    queue.read()
+    queue.wait()
+    assert queue.value == 7
+"""
+FAILURE = re.compile(
+    r"^(?P<kind>\w+): \S+::(?P<name>\w+) under (?P<number>\d+) of \d+ schedules?: .*\n"
+    r"  repeat: pytest '(?P<nodeid>\S+)' --cudalink-driver=13.0 --cudalink-schedules=(?P<asked>\S+)$",
+    re.MULTILINE,
+)
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, run_pytest, toolkit):
+    """Run tests under schedules on an emulated driver."""
+
+    def go(tests: str, *arguments: str) -> pytest.RunResult:
+        pytester.makepyfile(test_it=HEAD + tests)
+        return run_pytest("--cudalink-driver=13.0", *arguments)
+
+    return go
+
+
+def failures(result: pytest.RunResult) -> list[dict[str, str]]:
+    return [match.groupdict() for match in FAILURE.finditer(str(result.stdout))]
+
+
+def test_failure_and_repeating_it(run) -> None:
+    """The failure names the copy that was late, when and where, and the command that fails alike; the test passes."""
+    result = run(EARLY, "--cudalink-schedules=12:7")
+    assert result.ret == 1
+    result.assert_outcomes(passed=1)
+    (found,) = failures(result)
+    assert (found["kind"], found["name"]) == ("failed", "test_early")
+    result.stdout.fnmatch_lines(
+        [
+            "cudalink: schedules 12:7 (from option)",
+            "schedules: 12 runs of 1 test from seed 7, 1 failure",
+            "failed: test_it.py::test_early under * of 12 schedules: AssertionError: assert 0 == 7",
+            "  seed * with 1 of * operations displaced; time is in calls of the driver:",
+            "  [*] * cuMem*Async* (stream 1) *=*| test_it.py:* in *",
+            "  *: cuMem*Async*, called at *error_paths.py:* in call < test_it.py:* in *, was queued in call *, and *",
+            "  >       assert value == 7",
+            "  E       assert 0 == 7",
+        ]
+    )
+    again = run(EARLY, f"--cudalink-schedules={found['asked']}")
+    assert again.ret == 1
+    assert failures(again) == [{**found, "number": "1"}]
+    assert timeline(again) == timeline(result)
+
+
+def timeline(result: pytest.RunResult) -> list[str]:
+    """The lines of a failure below its command."""
+    lines = result.outlines
+    start = next(number for number, line in enumerate(lines) if line.startswith("  repeat: "))
+    return [line for line in lines[start + 1 :] if line.startswith("  ")]
+
+
+def test_sound_test(run) -> None:
+    """A test that waits passes under every schedule, and so does the run."""
+    result = run(SOUND, "--cudalink-schedules=12:7")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["schedules: 12 runs of 1 test from seed 7, 0 failures"])
+
+
+def test_fresh_seed(run) -> None:
+    """Without a seed the run takes another one each time, which the header shows."""
+    seeds = set()
+    for _ in range(2):
+        result = run(SOUND, "--cudalink-schedules=1")
+        (seed,) = re.findall(r"^cudalink: schedules 1:(\d+) ", str(result.stdout), re.MULTILINE)
+        result.stdout.fnmatch_lines([f"schedules: 1 run of 1 test from seed {seed}, 0 failures"])
+        seeds.add(seed)
+    assert len(seeds) == 2
+
+
+def test_tests_that_do_not_run_under_schedules(run) -> None:
+    """A test that queues nothing, and one that fails by itself, are counted."""
+    result = run("def test_nothing(): pass\ndef test_fails(queue): assert queue is None", "--cudalink-schedules=9:1")
+    result.stdout.fnmatch_lines(
+        [
+            "schedules: 0 runs of 0 tests from seed 1, 0 failures",
+            "1 test not run under schedules: nothing that they queue can be late",
+            "1 test not run under schedules: failed in a process of its own",
+        ]
+    )
+
+
+def test_xdist(run) -> None:
+    """Workers run their tests under the seeds of the run; the controller shows the same failures as without them."""
+    alone = run(EARLY + SOUND, "--cudalink-schedules=6:7")
+    result = run(EARLY + SOUND, "--cudalink-schedules=6:7", "-n2", "-p", "xdist")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["schedules: 12 runs of 2 tests from seed 7, 1 failure"])
+    assert failures(result) == failures(alone) != []
+    assert timeline(result) == timeline(alone)
+
+
+def test_crash(run) -> None:
+    """A process that dies leaves no list of its operations; the run in which nothing was late tells their places."""
+    result = run(EARLY.replace("assert value == 7", "value == 7 or os._exit(3)"), "--cudalink-schedules=4:7")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "crash: test_it.py::test_early under * of 4 schedules: the process ended with exit code 3",
+            "  *: cuMem*Async*, called at *test_it.py:* in *, was displaced; the process ended before it could *",
+        ]
+    )
+
+
+def test_record_and_page(run, pytester: pytest.Pytester) -> None:
+    """The record has what was queued when, and the report's page draws it."""
+    run(EARLY, "--cudalink-schedules=6:7", "--cudalink-report=run.jsonl")
+    (found,) = read(pytester.path / "run.jsonl").findings
+    assert (found.nodeid, found.category, found.kind) == ("test_it.py::test_early", "schedule", "failed")
+    assert "--cudalink-schedules=1:" in found.repeat
+    assert any(one["late"] for one in found.operations)
+    done = pytester.run("cudalink", "report", "run.jsonl", "--html=page.html")
+    done.stderr.fnmatch_lines(["*hostile: 1 (a test is wrong when a call fails, or fails under a schedule)"])
+    page = pytester.path.joinpath("page.html").read_text(encoding="utf-8")
+    assert page.count('<svg class="timeline"') == 1
+    assert '<rect class="late' in page
+
+
+def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest) -> None:
+    """A run without an emulated driver says what is missing."""
+    pytester.makepyfile("def test(): pass")
+    result = run_pytest("--cudalink-schedules=5", "--cudalink-driver=absent")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--cudalink-schedules delays what an emulated driver does*--cudalink-driver=*"])
+
+
+def test_wrong_value(run) -> None:
+    """A value that cannot be read ends the run at once, and says what is expected."""
+    result = run(SOUND, "--cudalink-schedules=many")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["*--cudalink-schedules is 'many' (from option); expected a number of schedules, 1 to 1000000, *200:7*"]
+    )
+
+
+def test_failure_that_does_not_repeat(run) -> None:
+    """A test that fails for a reason that no seed decides says so."""
+    test = """
+from pathlib import Path
+def test_other(queue):
+    queue.fill(1)
+    runs = len([*Path.cwd().glob("run-*")])
+    Path(f"run-{runs}").touch()
+    assert runs != 2
+"""
+    result = run(test, "--cudalink-schedules=1:1")  # the first two runs are its own, and the one without a schedule
+    assert failures(result)[0]["asked"] == "1:1"
+    result.stdout.fnmatch_lines(
+        ["  it passed when it ran under seed 1 again: something other than the driver changes between the runs, *"]
+    )
+
+
+@pytest.mark.slow
+def test_hang(run) -> None:
+    """A test that waits for what never comes is ended, and its other schedules are left out."""
+    test = EARLY.replace("assert value == 7", "while value != 7: time.sleep(0.1)")
+    result = run(test, "--cudalink-schedules=200:7", "--cudalink-processes=deadline=10")
+    result.stdout.fnmatch_lines(
+        [
+            "1 test left out the other schedules after 2 that did not end; --cudalink-processes=deadline=SECONDS *",
+            "hang: test_it.py::test_early under 2 of * schedules: the process was stopped: it did not end within 10 *",
+        ]
+    )
