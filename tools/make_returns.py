@@ -18,13 +18,14 @@ from pytest_cudalink.emulator import faults
 OUT = Path(__file__).parent.parent / "pytest_cudalink/data/emulator/returns.toml"
 ABOUT = """\
 # The errors that the documentation of each function of cuda.h lists as what it returns, up to {last}, without the two
-# that every function has: CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED. Made by tools/make_returns.py.
+# that every function has, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, and without CUDA_ERROR_NOT_READY,
+# which is none. Made by tools/make_returns.py.
 """
 #: A comment of documentation, and the function that it is of.
 DOCUMENTED = re.compile(
     r"/\*\*((?:(?!\*/).)*)\*/\s*(?:__CUDA_DEPRECATED\s+)?CUresult\s+CUDAAPI\s+(\w+)\s*\(", re.DOTALL
 )
-OF_ALL = {0, 3, 4}
+LEFT_OUT = {0, 3, 4, 600}
 
 
 def listed(header: str) -> dict[str, list[int]]:
@@ -36,7 +37,7 @@ def listed(header: str) -> dict[str, list[int]]:
         names = re.findall(r"\b(CUDA_ERROR_\w+)", re.split(r"\\(?:note|sa|par|remark)", rest, maxsplit=1)[0])
         codes = dict.fromkeys(faults.code_of(name) for name in names)
         if returns:
-            found[function] = [code for code in codes if code not in OF_ALL]
+            found[function] = [code for code in codes if code not in LEFT_OUT]
     return found
 
 

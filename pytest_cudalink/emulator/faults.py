@@ -100,7 +100,8 @@ def code_of(code: int | str) -> int:
 def listed_codes(symbol: str) -> tuple[int, ...] | None:
     """Return the errors that the documentation of a function lists, in its order; None for a function without it.
 
-    The two that every function may answer, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, are left out.
+    Left out are the two that every function may answer, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, and
+    CUDA_ERROR_NOT_READY, which says that nothing is wrong.
     """
     known = read_table("emulator/returns.toml")
     symbol = re.sub(r"_pt(ds|sz)$", "", symbol)

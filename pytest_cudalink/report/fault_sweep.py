@@ -354,8 +354,6 @@ def _verdicts_of_end(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) 
 
 def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
     """Return what a run left alive and a clean one did not, in words."""
-    if fault.way.stays == "device":  # nothing can be freed any more
-        return ""
     excess = {
         kind: (count - clean.alive.get(kind, (0, 0))[0], size - clean.alive.get(kind, (0, 0))[1])
         for kind, (count, size) in faulted.alive.items()

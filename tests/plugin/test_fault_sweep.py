@@ -63,6 +63,9 @@ def test_finding_and_repeating_it(sweep) -> None:
     again = sweep("BROKEN", ("two_buffers",), "--cudalink-fault-sweep=5:2")
     again.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 1 finding"])
     assert findings(again) == findings(result)
+    for stays in ("5:46:device", "5:700"):
+        dead = sweep("BROKEN", ("two_buffers",), f"--cudalink-fault-sweep={stays}")
+        dead.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 0 findings"])  # nothing can be freed any more
 
 
 def test_sound_test(sweep) -> None:

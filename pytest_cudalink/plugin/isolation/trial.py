@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ...jitlink import jitlink_calls
+from ...loader.contexts import STICKY_ERRORS
 from .. import pytest_private
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare", "under_fault", "under_schedule"]
 
-#: CUresults that stay in the contexts of a process, whose next test has to fail.
-_STAYING: Final = range(700, 720)
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
 _CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")
 
@@ -64,16 +63,18 @@ def under_fault(
         vars(sys).pop(name, None)  # pytest keeps the failure, whose frames keep the objects of the test alive
     gc.collect()
     calls = driver.swept_calls()
+    # an error that stays lets nothing be freed any more, and the next test fail
+    lasts = stays == "device" or code in STICKY_ERRORS
     found = {
         "outcome": witness.outcome,
         "calls": [call.function for call in calls],
         "messages": "\n".join(witness.messages),
         "notices": "\n".join(witness.notices),
         "violations": witness.violations,
-        "alive": {**driver.alive(), **({"nvJitLink handle": (jitlink_calls.live_handles(), 0)} if linker else {})},
+        "alive": {} if lasts else _alive(driver, linker=linker),
         "stacks": [] if number else [None if call.caller.startswith(_CLOSED) else call.stack for call in calls],
     }
-    if again and stays != "device" and code not in _STAYING:
+    if again and not lasts:
         second = _watched(item)
         found["later"] = (second.messages or ["it failed"])[0] if second.outcome == "failed" else ""
     return found
@@ -132,6 +133,11 @@ def _caller(stack: Sequence[str]) -> str:
     """Return the native frame that called the driver; empty if Python's ctypes did."""
     frame = next((frame for frame in stack if not frame.startswith("libcuda.so")), "")
     return "" if frame.startswith(("libffi", "_ctypes")) else frame
+
+
+def _alive(driver: DriverControl, *, linker: bool) -> dict[str, tuple[int, int]]:
+    handles = {"nvJitLink handle": (jitlink_calls.live_handles(), 0)} if linker else {}
+    return {**driver.alive(), **handles}
 
 
 def _watched(item: pytest.Item) -> _Witness:
