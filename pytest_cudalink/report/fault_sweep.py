@@ -359,8 +359,9 @@ def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
         for kind, (count, size) in faulted.alive.items()
     }
     excess = {kind: (count, size) for kind, (count, size) in excess.items() if count > 0}
-    # what the failed call itself was to free is there, and nobody's mistake
-    if _RELEASES.search(fault.call.function) and sum(count for count, _ in excess.values()) == 1:
+    # what the failed calls themselves were to free is there, and nobody's mistake
+    failed = faulted.calls[fault.number - 1 :].count(fault.call.function) if fault.way.stays == "function" else 1
+    if _RELEASES.search(fault.call.function) and sum(count for count, _ in excess.values()) <= failed:
         return ""
     return ", ".join(
         f"{count} x {kind}" + (f" ({size:,} bytes)" if size > 0 else "") for kind, (count, size) in excess.items()

@@ -117,6 +117,9 @@ def test_leaks() -> None:
 def test_leak_of_a_free_that_fails() -> None:
     """What the failed call was to free stays and is no leak; anything more is."""
     assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (1, 4)}), FREE) == []
+    both = SweptTrial("failed", (*CALLS, CALLS[-1]), "cuMemFree", alive={"device memory": (2, 8)})
+    assert kinds(both, FREE._replace(way=MEMORY._replace(stays="function"))) == []
+    assert kinds(both, FREE) == ["leak"]
     assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (2, 8)}), FREE) == ["leak"]
     assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
 
