@@ -39,6 +39,8 @@ KINDS: Final = {
 }
 #: Parts of the names of functions that free or destroy. What such a call was to free stays, whoever is told of it.
 _RELEASES: Final = re.compile(r"Free|Destroy|Unload|Release|Unmap|Unregister|Unbind|Close|Reset|Pop|Detach")
+#: Parts of the names of those that destroy what owns other objects, which then stay, too.
+_OWNERS: Final = re.compile(r"Ctx|Graph|Pool|Module|Library|UserObject")
 #: Lines of a stack that tell two places apart.
 _SITE_LINES: Final = 3
 #: Words before a number that make an error code of it.
@@ -361,7 +363,8 @@ def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
     excess = {kind: (count, size) for kind, (count, size) in excess.items() if count > 0}
     # what the failed calls themselves were to free is there, and nobody's mistake
     failed = faulted.calls[fault.number - 1 :].count(fault.call.function) if fault.way.stays == "function" else 1
-    if _RELEASES.search(fault.call.function) and sum(count for count, _ in excess.values()) <= failed:
+    number = sum(count for count, _ in excess.values())
+    if _RELEASES.search(fault.call.function) and (number <= failed or _OWNERS.search(fault.call.function)):
         return ""
     return ", ".join(
         f"{count} x {kind}" + (f" ({size:,} bytes)" if size > 0 else "") for kind, (count, size) in excess.items()
@@ -371,9 +374,10 @@ def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
 def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
     """Whether the calls after the failed one are those of the clean run: no retry, no other way, no clean-up.
 
-    After a release that failed there is nothing else to do.
+    After a release that failed there is nothing else to do. Where calls succeed after a cuInit that failed, the driver
+    was initialized before.
     """
-    if _RELEASES.search(fault.call.function):
+    if _RELEASES.search(fault.call.function) or fault.call.function == "cuInit":
         return False
     return faulted.calls[fault.number - 1 :] == clean.calls[fault.number - 1 :]
 

@@ -142,11 +142,12 @@ def test_going_on_after_an_interruption(pytester: pytest.Pytester, run_pytest, t
     """An interrupted sweep goes on with its own functions, and sweeps no test twice; what it found counts."""
     pytester.makepyfile(
         "import ctypes\nfrom pathlib import Path\ncuda = ctypes.CDLL('libcuda.so.1')\n"
-        "def test_first(): cuda.cuInit(0)\n"
-        "def test_second():\n    assert cuda.cuInit(0) == 0, 'cuInit'\n"
+        "count = ctypes.byref(ctypes.c_int())\n"
+        "def test_first(): cuda.cuInit(0), cuda.cuDeviceGetCount(count)\n"
+        "def test_second():\n    assert cuda.cuInit(0) == cuda.cuDeviceGetCount(count) == 0, 'cuDeviceGetCount'\n"
         "    if not Path('mended').exists(): raise KeyboardInterrupt\n"
     )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuInit")
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines(
         [

@@ -95,6 +95,7 @@ def test_swallowing() -> None:
         pytest.param(SweptTrial("passed", CALLS, notices="warning: out of memory"), ALLOCATE, id="warning"),
         pytest.param(SweptTrial("passed", CALLS[:1]), ALLOCATE, id="never called"),
         pytest.param(SweptTrial("passed", CALLS), FREE, id="a free that fails"),
+        pytest.param(SweptTrial("passed", CALLS), ALLOCATE._replace(call=Call("cuInit")), id="cuInit once more"),
         pytest.param(SweptTrial("skipped", CALLS), ALLOCATE, id="skip"),
     ],
 )
@@ -120,6 +121,9 @@ def test_leak_of_a_free_that_fails() -> None:
     both = SweptTrial("failed", (*CALLS, CALLS[-1]), "cuMemFree", alive={"device memory": (2, 8)})
     assert kinds(both, FREE._replace(way=MEMORY._replace(stays="function"))) == []
     assert kinds(both, FREE) == ["leak"]
+    graph = FREE._replace(call=Call("cuGraphExecDestroy"))
+    owned = SweptTrial("failed", CALLS, "cuGraphExecDestroy", alive={"executable graph": (1, 0), "user object": (1, 0)})
+    assert kinds(owned, graph) == []
     assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (2, 8)}), FREE) == ["leak"]
     assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
 
