@@ -461,6 +461,32 @@ assert cuda.cuStreamSynchronize(apart) == 700
     )
 
 
+def test_memory_of_a_graph_that_waits(gates: Check) -> None:
+    """It is allocated for callers from the launch on: it can be freed in the stream, and the graph not launched twice."""
+    gates(
+        """
+for gated in (True, False):
+    graph, executable, there = c_void_p(), c_void_p(), c_uint64()
+    ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+    ok(cuda.cuMemAllocAsync(byref(there), c_size_t(4096), apart))
+    ok(fill(apart, 6, there.value))
+    ok(cuda.cuStreamEndCapture(apart, byref(graph)))
+    ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+    gate = Gate(apart)
+    gated or gate.open()
+    for _ in range(3):
+        ok(cuda.cuGraphLaunch(executable, apart))
+        assert cuda.cuGraphLaunch(executable, apart) == 1
+        ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
+        ok(cuda.cuMemFreeAsync(there, apart))
+        assert cuda.cuMemFreeAsync(there, apart) == 1
+    gate.open()
+    ok(cuda.cuStreamSynchronize(apart))
+    assert read() == 6
+"""
+    )
+
+
 @pytest.mark.parametrize(("form", "source", "target", "behaviour"), [tuple(row) for row in TABLE["copies"]["rows"]])
 def test_rows_of_copies(gates: Check, form: str, source: str, target: str, behaviour: str) -> None:
     """A copy waits for its stream in the call, or not, by the memory that it reads and writes."""

@@ -157,24 +157,6 @@ static void launched(Work *end) {
   cl_executable_leave(executable);
 }
 
-/* Frees what earlier launches allocated and nothing freed. */
-static void free_all(const Graph *graph) {
-  for (size_t at = 0; at < graph->count; at++) {
-    const Node *node = graph->nodes[at];
-    if (node->parameters.type == NODE_ALLOCATE) cl_graph_memory_give(node->memory);
-    if (node->parameters.type == NODE_CHILD) free_all(node->parameters.child.graph);
-  }
-}
-
-static bool frees(const Executable *executable) {
-  return executable->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-}
-
-static void begun(Work *start) {
-  const Executable *executable = start->handle;
-  free_all(executable->graph);
-}
-
 /* Launches of one executable graph run one after the other, in whatever streams (a closed gate on an H100,
    tests/hardware/gates.py). */
 static CUresult queue(Executable *executable, Stream *stream) {
@@ -182,10 +164,6 @@ static CUresult queue(Executable *executable, Stream *stream) {
   if (!start || !end || !cl_work_in_order(start, stream, false) || !cl_work_after(start, executable->last) ||
       !expand(executable->graph, stream->home, start, end))
     return CUDA_ERROR_OUT_OF_MEMORY; /* works that were made are never started */
-  if (frees(executable)) {
-    start->handle = executable;
-    start->end = begun;
-  }
   end->parameters.type = WORK_LAUNCHED;
   end->stream = stream->id;
   end->handle = executable;
@@ -198,16 +176,42 @@ static CUresult queue(Executable *executable, Stream *stream) {
   return CUDA_SUCCESS;
 }
 
-/* Whether an allocation of an earlier launch is still there, which the graph makes again; `running`: that launch is not
-   done, and may still free it. */
-static bool holds_memory(const Graph *graph, bool running) {
+/* Frees what earlier launches allocated and nothing freed. */
+static void free_all(const Graph *graph) {
   for (size_t at = 0; at < graph->count; at++) {
     const Node *node = graph->nodes[at];
-    const GraphMemory *memory = node->parameters.type == NODE_ALLOCATE ? node->memory : NULL;
-    if (memory && memory->live && !(running && memory->freed_in == memory->owner)) return true;
-    if (node->parameters.type == NODE_CHILD && holds_memory(node->parameters.child.graph, running)) return true;
+    if (node->parameters.type == NODE_ALLOCATE) cl_graph_memory_give(node->memory);
+    if (node->parameters.type == NODE_CHILD) free_all(node->parameters.child.graph);
+  }
+}
+
+/* Whether an allocation of an earlier launch is still there, which the graph makes again. */
+static bool holds_memory(const Graph *graph) {
+  for (size_t at = 0; at < graph->count; at++) {
+    const Node *node = graph->nodes[at];
+    if (node->parameters.type == NODE_ALLOCATE && node->memory->live) return true;
+    if (node->parameters.type == NODE_CHILD && holds_memory(node->parameters.child.graph)) return true;
   }
   return false;
+}
+
+/* Has the memory of a graph be for callers, from the launch on, what its end makes it. */
+static CUresult claim(const Graph *graph) {
+  CUresult result = CUDA_SUCCESS;
+  for (size_t at = 0; at < graph->count && !result; at++) {
+    GraphMemory *memory = graph->nodes[at]->memory;
+    switch (graph->nodes[at]->parameters.type) {
+      case NODE_CHILD: result = claim(graph->nodes[at]->parameters.child.graph); break;
+      case NODE_ALLOCATE: memory->live = memory->freed_in != memory->owner; break;
+      case NODE_FREE:
+        if (memory->freed_in == memory->owner) break;
+        if (!memory->live) return CUDA_ERROR_INVALID_VALUE;
+        memory->live = false;
+        break;
+      default: break;
+    }
+  }
+  return result;
 }
 
 /* What a launch answers that is not run in the call but could be: a schedule changes no answer. */
@@ -246,10 +250,11 @@ static CUresult launch(EventLine *line, void *handle, const void *stream_handle)
   if (why) return cl_unsupported(line, why);
   const Graph *graph = executable->graph;
   bool busy = executable->last || cl_is_busy(stream, false) || !is_plain(graph), waits = busy || cl_scheduled();
-  if (frees(executable) && !waits) free_all(graph);
-  if (!frees(executable) && holds_memory(graph, executable->last)) return CUDA_ERROR_INVALID_VALUE;
+  if (executable->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) free_all(graph);
+  if (holds_memory(graph)) return CUDA_ERROR_INVALID_VALUE;
   if (!waits) return run(graph);
   if (!busy) result = check(graph);
+  if (!result) result = claim(graph);
   return result ? result : queue(executable, stream);
 }
 EXPORTED(cuGraphLaunch, (Executable * executable, Stream *stream), LOCKED(launch(line, executable, stream)))

@@ -72,14 +72,18 @@ CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph) {
   return CUDA_SUCCESS;
 }
 
-CUresult cl_graph_memory_take(GraphMemory *memory) {
-  if (memory->live) return CUDA_ERROR_INVALID_VALUE;
-  memory->live = true;
-  if (memory->used) return CUDA_SUCCESS;
+void cl_graph_memory_use(GraphMemory *memory) {
+  if (memory->used) return;
   memory->used = true;
   Gauge *used = &gauges[memory->device].used, *reserved = &gauges[memory->device].reserved;
   raise(used, used->now + blocks_of(memory));
   if (reserved->now < used->now) raise(reserved, used->now);
+}
+
+CUresult cl_graph_memory_take(GraphMemory *memory) {
+  if (memory->live) return CUDA_ERROR_INVALID_VALUE;
+  memory->live = true;
+  cl_graph_memory_use(memory);
   return CUDA_SUCCESS;
 }
 

@@ -17,6 +17,8 @@ CUresult cl_graph_memory_free_in(GraphMemory *memory, const Graph *graph);
 /* What a launch does. */
 CUresult cl_graph_memory_take(GraphMemory *memory);
 void cl_graph_memory_give(GraphMemory *memory);
+/* Counts memory as in use. */
+void cl_graph_memory_use(GraphMemory *memory);
 /* Frees memory that a graph allocated, for a caller of cuMemFree; false if it is none. Takes the lock. */
 bool cl_graph_memory_released(CUdeviceptr address, CUresult *result);
 

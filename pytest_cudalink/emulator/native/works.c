@@ -9,9 +9,8 @@
 #include "stream_operations.h"
 #include "watched_copies.h"
 
-static CUresult give(GraphMemory *memory) {
-  if (!memory->live) return CUDA_ERROR_INVALID_VALUE;
-  cl_graph_memory_give(memory);
+static CUresult use(GraphMemory *memory) {
+  cl_graph_memory_use(memory);
   return CUDA_SUCCESS;
 }
 
@@ -27,8 +26,7 @@ static CUresult run(Work *work) {
     case NODE_FILL: return cl_run_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
     case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
     case WORK_CALLBACK: work->callback(work->handle, cl_sticky_error(), host->data); return CUDA_SUCCESS;
-    case NODE_ALLOCATE: return LOCKED(cl_graph_memory_take(work->handle));
-    case NODE_FREE: return LOCKED(give(work->handle));
+    case NODE_ALLOCATE: return LOCKED(use(work->handle));
     case NODE_MEMORY_OPERATIONS:
       return cl_do_operations(parameters->operations.count, parameters->operations.list, &work->position);
     case WORK_FREE: return cl_free_in_order(parameters->address);
