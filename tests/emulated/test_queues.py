@@ -462,7 +462,7 @@ assert cuda.cuStreamSynchronize(apart) == 700
 
 
 def test_memory_of_a_graph_that_waits(gates: Check) -> None:
-    """It is allocated for callers from the launch on: it can be freed in the stream, and the graph not launched twice."""
+    """It is allocated for callers from the launch on: its stream can free it, and the graph is not launched twice."""
     gates(
         """
 for gated in (True, False):
