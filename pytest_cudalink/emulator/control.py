@@ -105,6 +105,41 @@ def _telling(lines: Sequence[str]) -> list[str]:
     return python or [line[1:] for line in lines if line.startswith("n")]
 
 
+def _process_of(note: Mapping[str, Any]) -> dict[str, str]:
+    """The members of a violation that say where it happened."""
+    test = str(note.get("test", ""))
+    name, _, phase = test.rpartition(" ")
+    return {
+        "process": f"process {note.get('pid', '')} ({note['command']})" if "command" in note else "",
+        "test": name if phase.startswith("(") else test,
+    }
+
+
+def _order_violation(note: Mapping[str, Any]) -> Violation:
+    """Return a pair of accesses that nothing orders; the driver noted the call sites of both."""
+    stacks = [list(map(str, note.get(member, ()))) for member in ("made", "stack")]
+    first, second = ([line for line in stack if "+0x" in line or _tells(line)] for stack in stacks)
+    is_native = bool(second) and "+0x" in second[0]
+    return Violation(
+        check="order",
+        number=int(note.get("violation", 0)),
+        handle=0,
+        rule=str(note.get("option", "")),
+        what=str(note.get("what", "")),
+        text=str(note.get("what", "")),
+        call=str(note.get("call", "")),
+        native_stack=tuple(second) if is_native else (),
+        python_stack=() if is_native else tuple(second[::-1]),
+        history=(
+            f"the first, {note.get('maker', '')}, was called from:",
+            *(f"  {line}" for line in (first if first and "+0x" in first[0] else first[::-1])),
+        ),
+        advice=str(note.get("fix", "")),
+        fix=str(note.get("fix", "")),
+        **_process_of(note),
+    )
+
+
 def violation_of(
     note: Mapping[str, Any], *, python_stack: Sequence[str] = (), creator: Sequence[str] = ()
 ) -> Violation:
@@ -122,7 +157,8 @@ def violation_of(
     def text(field: str) -> str:
         return str(note.get(field, ""))
 
-    name, _, phase = text("test").rpartition(" ")
+    if text("object") == "order":
+        return _order_violation(note)
     kind, number, rule, what = text("object"), int(note.get("number", 0)), text("option"), text("what")
     verb, advice, fix = _RULES.get(rule, _RULE_OF_MEMORY)
     made = list(map(str, note.get("made", ())))
@@ -147,8 +183,7 @@ def violation_of(
         else (),
         advice=advice,
         fix=fix,
-        process=f"process {text('pid')} ({text('command')})" if "command" in note else "",
-        test=name if phase.startswith("(") else text("test"),
+        **_process_of(note),
     )
 
 
@@ -597,6 +632,13 @@ class DriverControl:
             self._library.cudalinkSetViolationHook(None)
             self._library.cudalinkSetPython(None)
             self._hook = None
+
+    def check_order(self, *, on: bool) -> None:
+        """Compare the accesses of streams and the host from now on, or no longer; what was done so far is forgotten.
+
+        A pair that nothing orders is a violation of the check ``"order"``, whether it ran in a bad order or not.
+        """
+        self._library.cudalinkCheckOrder(on)
 
     def own_notes(self, path: str, above: str) -> None:
         """Let forked processes leave notes in a file; this one's violations go to the collection, if there is one.

@@ -34,12 +34,14 @@ _GENERATED = _HERE / "generated"
 FLOORS = (
     ("config", "profiles", "own_symbols", "events", "notes", "handles"),
     ("caller", "symbols", "stacks", "violations"),
-    ("sticky", "faults", "sweep", "calls"),
+    ("sticky", "faults", "sweep", "calls", "order_findings"),
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),
     ("synchronize", "contexts", "context_settings", "peers"),
     (
         "streams",
+        "conflicts",
+        "happens_before",
         "user_objects",
         "graph_parameters",
         "work_order",
@@ -55,6 +57,7 @@ FLOORS = (
         "shared_memory",
         "device_addresses",
         "memory",
+        "accesses",
         "graph_memory",
         "pools",
         "pool_attributes",

@@ -11,6 +11,7 @@
      handles shared_memory
      each worker of pool
      pool
+     happens_before
      events faults notes sweep
  */
 #ifndef CUDALINK_LOCKS_H

@@ -68,7 +68,10 @@ def test_precedence(monkeypatch, given, env, ini, expected) -> None:
     assert (found.backend.value, found.backend.source) == expected
 
 
-CHECKS = "lifetimes=off|report|fail|strict, nvjitlink=off|report|fail|strict, or a value alone for all"
+CHECKS = (
+    "lifetimes=off|report|fail|strict, nvjitlink=off|report|fail|strict, order=off|report|fail, "
+    "or a value alone for all"
+)
 PROCESSES = "shared|isolated|restarted, sticky=replace|stop|off, deadline=SECONDS"
 #: A value for each setting of which not every word is one.
 EXAMPLES = {"faults": "cuLinkCreate:1=2", "fault_sweep": "all", "fault_budget": "5", "schedules": "20"}
@@ -227,6 +230,7 @@ def test_switched_off(pytester) -> None:
 
 OFF = {
     "lifetimes": ("lifetime checks are off", "lifetime", "fail", "off"),
+    "order": ("the order of accesses is not checked", "order", "fail", "off"),
     "jitlink-contract": ("checks of nvJitLink's contract are off", "jitlink_contract", "strict", "off"),
     "sticky": ("checks of the contexts after each test are off", "sticky", "stop", "off"),
     "require": ("nothing is required of the run", "require", "driver", "none"),

@@ -1,6 +1,7 @@
 /* Allocating and freeing memory of the device, and how much there is. */
 #include "allocations.h"
 
+#include "accesses.h"
 #include "calls.h"
 #include "capture.h"
 #include "contexts.h"
@@ -105,8 +106,18 @@ static CUresult free_later(const void *handle, CUdeviceptr address) {
   return cl_queue(stream, &(NodeParameters){.type = WORK_FREE, .address = address}, false, NULL);
 }
 
+/* cuMemFree waits for the context that memory is of; of memory of a pool it takes for granted that nothing uses it
+ * (CUDA Programming Guide, stream-ordered memory allocator). */
+static void note_order_of_free(CUdeviceptr address) {
+  const Block *block = cl_block_lock(address);
+  const Context *behind = block ? block->context : NULL;
+  cl_block_unlock();
+  cl_touch_freed(address, behind);
+}
+
 static CUresult mem_free(EventLine *line, CUdeviceptr address) {
   cl_event_uint(line, "address", address);
+  if (cl_order_on) note_order_of_free(address);
   return free_memory(address);
 }
 EXPORTED(cuMemFree_v2, (CUdeviceptr address), mem_free(line, address))
@@ -126,7 +137,13 @@ static CUresult mem_free_async(EventLine *line, CUdeviceptr address, const void 
   cl_block_unlock();
   if (managed) return cl_noted(line, CUDA_ERROR_NOT_SUPPORTED, "cuMemFree frees managed memory");
   /* measured: a second time, cuMemFree and everything else go on as if nothing had been freed */
-  return kept ? cl_noted(line, CUDA_SUCCESS, "cuMemFree frees what cuMemAlloc gave; it stays") : free_memory(address);
+  if (kept) return cl_noted(line, CUDA_SUCCESS, "cuMemFree frees what cuMemAlloc gave; it stays");
+  if (cl_order_on && address) {
+    Op *op = cl_order_enter(stream);
+    cl_touch_block(op, address, ACCESS_FREE);
+    cl_order_drop(op);
+  }
+  return free_memory(address);
 }
 EXPORTED(cuMemFreeAsync, (CUdeviceptr address, void *stream), mem_free_async(line, address, stream))
 

@@ -20,6 +20,7 @@
 CallGuard *cl_call_guard;
 CallBarrier *cl_call_barrier;
 _Atomic(CallEnd *) cl_call_end;
+_Atomic(CallWatch *) cl_call_watch;
 _Thread_local bool cl_in_host_function;
 _Thread_local unsigned char cl_stream_form;
 
@@ -136,6 +137,8 @@ bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   call->symbol = called = symbol;
   call->error = errno;
   cl_event_begin(&call->line);
+  CallWatch *watch = cl_call_watch;
+  if (watch) watch(symbol, true);
   CUresult refused = refusal(&call->line, symbol, needs_init, lost);
   if (refused >= 0) call->result = cl_leave(call, refused);
   return refused < 0;
@@ -187,6 +190,8 @@ CUresult cl_leave(Call *call, CUresult result) {
   if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
     cl_event_note(&call->line, "a host function or a callback must not call the driver");
   if (result != CUDA_SUCCESS || !quiet(call->symbol)) note_call(call, result);
+  CallWatch *watch = cl_call_watch;
+  if (watch) watch(call->symbol, false);
   errno = call->error;
   return result;
 }

@@ -85,6 +85,10 @@ extern _Atomic(CallEnd *) cl_call_end;
 typedef void CallBarrier(void);
 extern CallBarrier *cl_call_barrier;
 
+/* Called as a function is entered, and as it is left; NULL: nobody watches. */
+typedef void CallWatch(Sym symbol, bool entered);
+extern _Atomic(CallWatch *) cl_call_watch;
+
 bool cl_initialized(void);
 CUresult cl_initialize(unsigned flags);
 /* What is in the headers but not in this emulator: says so, and never pretends. */

@@ -23,7 +23,7 @@ static struct {
 } contexts;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
 
-enum { HOOKS = 8 };
+enum { HOOKS = 9 };
 static ContextHook *hooks[HOOKS];
 
 void cl_on_context_death(ContextHook *hook) {

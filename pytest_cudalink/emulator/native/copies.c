@@ -117,6 +117,18 @@ static CUresult check_box(const Box *box, bool copies) {
   return usable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+static Range range_of(const Extent *extent, const Box *box) {
+  return (Range){extent->start, box->width, extent->row, box->height, extent->layer, box->depth};
+}
+
+void cl_touch_box(Op *op, const Box *box, bool staged) {
+  Places places;
+  if (is_empty(box) || find_places(box, &places)) return;
+  const Range from = range_of(&places.from, box), to = range_of(&places.to, box);
+  if (!staged) cl_order_touch(op, &from, ACCESS_READ);
+  cl_order_touch(op, &to, ACCESS_WRITE);
+}
+
 CUresult cl_check_box(const Box *box) { return check_box(box, false); }
 
 CUresult cl_copy_box(const Box *box) { return check_box(box, true); }

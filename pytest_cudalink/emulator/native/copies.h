@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "abi.h"
+#include "happens_before.h"
 
 /* Each has three forms. `check` says what is wrong now, for work that is done later; `copy` and `fill` check and do it
    while the memory is held, so that no thread frees it meanwhile; `run` does what was checked before, and does not ask
@@ -26,5 +27,8 @@ CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, siz
 CUresult cl_run_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows);
 /* One line; types are CUmemorytype. */
 CUresult cl_copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size);
+
+/* What a copy reads and writes, if order is checked; `staged`: it was read before. */
+void cl_touch_box(Op *op, const Box *box, bool staged);
 
 #endif

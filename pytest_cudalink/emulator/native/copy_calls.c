@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accesses.h"
 #include "calls.h"
 #include "capture.h"
 #include "contexts.h"
@@ -36,7 +37,7 @@ static CUresult copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, un
                           const void *stream, int form) {
   CUresult result = cl_check_context();
   if (result || !size) return result;
-  if (!cl_any_pending()) return cl_copy_line(to, to_type, from, from_type, size);
+  if (!cl_any_pending() && !cl_order_on) return cl_copy_line(to, to_type, from, from_type, size);
   return copy_in_order(&(Box){side_of(from, from_type), side_of(to, to_type), size, 1, 1}, stream, form);
 }
 
@@ -220,13 +221,24 @@ static CUresult queue_box(const Box *box, const void *handle, Watch *watch) {
   return CUDA_SUCCESS;
 }
 
+/* Checks the order of a copy that was done at once. Pageable memory is read by the host. */
+static void note_order(const Box *box, const void *stream, int form) {
+  int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
+  Op *op = cl_order_enter(stream);
+  if (!op) return;
+  cl_touch_box(op, box, waits == WAITS_STAGED);
+  if (waits == WAITS_CALLER) cl_order_learn(op);
+  cl_order_drop(op);
+}
+
 /* Copies a box at once if nothing is before it in a stream, else in its queue; the caller waits where
    data/emulator/synchronization.toml says so. `form`: of the function, with or without a stream. */
-static CUresult copy_in_order(const Box *box, const void *stream, int form) {
+static CUresult do_in_order(const Box *box, const void *stream, int form, bool *queued) {
   if (!cl_must_wait(stream)) return cl_copy_box(box);
   CUresult result = cl_check_box(box);
   if (result) return result;
   int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
+  *queued = waits == WAITS_STREAM || (waits == WAITS_STAGED && is_line(box));
   if (waits == WAITS_STAGED && is_line(box)) return LOCKED(stage(box, stream));
   if (waits == WAITS_STREAM) {
     Watch *watch = cl_watch_copy(box);
@@ -234,6 +246,13 @@ static CUresult copy_in_order(const Box *box, const void *stream, int form) {
   }
   result = LOCKED(drain(stream));
   return result ? result : cl_copy_box(box);
+}
+
+static CUresult copy_in_order(const Box *box, const void *stream, int form) {
+  bool queued = false;
+  CUresult result = do_in_order(box, stream, form, &queued);
+  if (cl_order_on && !result && !queued) note_order(box, stream, form);
+  return result;
 }
 
 CUresult cl_copy_box_in(const Box *box, const void *stream) { return copy_in_order(box, stream, FORM_ASYNCHRONOUS); }
@@ -298,6 +317,14 @@ EXPORTED(cuMemcpy3DPeerAsync, (const Box *box, void *stream), copy_box_to_peer_a
 
 /* -- setting -- */
 
+static void note_fill(const FillNode *fill, const void *stream, int form) {
+  Op *op = cl_order_enter(stream);
+  if (!op) return;
+  cl_touch_parameters(op, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
+  if (fill_waits[form][memory_at(fill->to)] == WAITS_CALLER) cl_order_learn(op);
+  cl_order_drop(op);
+}
+
 static CUresult fill_in_order(const FillNode *fill, const void *stream, int form) {
   CUresult result = CUDA_SUCCESS;
   if (cl_must_wait(stream)) {
@@ -307,7 +334,9 @@ static CUresult fill_in_order(const FillNode *fill, const void *stream, int form
       return cl_submit(stream, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
     result = LOCKED(drain(stream));
   }
-  return result ? result : cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
+  if (!result) result = cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
+  if (cl_order_on && !result) note_fill(fill, stream, form);
+  return result;
 }
 
 static CUresult fill(EventLine *line, CUdeviceptr to, size_t pitch, uint32_t value, size_t width, size_t count,

@@ -160,6 +160,7 @@ void cl_executable_leave(Executable *executable) {
     executable->source->sole_executables -= executable->sole;
   }
   cl_graph_free(executable->graph);
+  free(executable->clock);
   free(executable);
 }
 

@@ -11,11 +11,12 @@
 typedef struct {
   Graph *graph; /* hidden */
   uint64_t flags, source_id, id;
-  Graph *source;    /* that it was made of, if it is still alive */
-  unsigned running; /* launches that are not done */
-  Work *last;       /* the end of the last of them */
-  bool dead;        /* destroyed meanwhile */
-  bool sole;        /* its graph may have no other meanwhile */
+  Graph *source;       /* that it was made of, if it is still alive */
+  unsigned running;    /* launches that are not done */
+  Work *last;          /* the end of the last of them */
+  struct Clock *clock; /* what happens before the next one */
+  bool dead;           /* destroyed meanwhile */
+  bool sole;           /* its graph may have no other meanwhile */
 } Executable;
 
 /* Under the lock of the streams. */

@@ -1,6 +1,7 @@
 /* Launching graphs: at once, in the order of the edges, or as works of a queue. */
 #include <stdlib.h>
 
+#include "accesses.h"
 #include "calls.h"
 #include "capture.h"
 #include "contexts.h"
@@ -121,12 +122,17 @@ static bool expand_node(const Node *node, Context *context, Work **start, Work *
   *start = *end = cl_work_make(is_work ? parameters : &cl_no_work, context);
   if (!*start) return false;
   (*start)->handle = node->memory;
+  if (cl_order_on) cl_order_place((*start)->op = cl_order_fork(true));
   Event *event = parameters->type == NODE_WAIT || parameters->type == NODE_RECORD ? parameters->event : NULL;
-  if (event && parameters->type == NODE_WAIT && cl_event(event)) return cl_work_after(*start, event->record);
+  if (event && parameters->type == NODE_WAIT && cl_event(event)) {
+    cl_order_know((*start)->op, event->clock);
+    return cl_work_after(*start, event->record);
+  }
   if (event && cl_event(event)) cl_event_follow(event, *start);
   else if (event) (*start)->parameters.event = NULL;
   if (!inner) return true;
   *end = cl_work_make(&cl_no_work, context);
+  if (*end && cl_order_on) cl_order_place((*end)->op = cl_order_fork(true));
   return *end && expand(inner, context, *start, *end);
 }
 
@@ -152,6 +158,7 @@ static bool expand(const Graph *graph, Context *context, Work *start, Work *end)
 
 static void launched(Work *end) {
   Executable *executable = end->handle;
+  if (end->op) cl_order_keep(&executable->clock, end->op);
   if (executable->last == end) executable->last = NULL;
   executable->running--;
   cl_executable_leave(executable);
@@ -161,6 +168,11 @@ static void launched(Work *end) {
    tests/hardware/gates.py). */
 static CUresult queue(Executable *executable, Stream *stream) {
   Work *start = cl_work_make(&cl_no_work, stream->home), *end = cl_work_make(&cl_no_work, stream->home);
+  if (start && end && cl_order_on) {
+    start->op = cl_order_submit(stream, false, true);
+    cl_order_know(start->op, executable->clock);
+    end->op = cl_order_submit(stream, false, true);
+  }
   if (!start || !end || !cl_work_in_order(start, stream, false) || !cl_work_after(start, executable->last) ||
       !expand(executable->graph, stream->home, start, end))
     return CUDA_ERROR_OUT_OF_MEMORY; /* works that were made are never started */
@@ -241,6 +253,48 @@ static CUresult find(const void *stream_handle, void *handle, Stream **stream, E
   return *executable ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* The order of a graph that was run at once: its end, behind all of its nodes. */
+static Op *order_nodes(const Graph *graph, Op *start) {
+  Node **sorted = malloc((graph->count + 1) * sizeof *sorted);
+  Op **ends = calloc(graph->count + 1, sizeof *ends), *end = cl_order_fork(false);
+  if (sorted && ends) cl_graph_sort(graph, sorted);
+  for (size_t at = 0; at < graph->count; at++) graph->nodes[at]->mark = at;
+  for (size_t at = 0; sorted && ends && at < graph->count; at++) {
+    const Node *node = sorted[at];
+    const NodeParameters *parameters = node->disabled ? &cl_no_work : &node->parameters;
+    const Graph *inner = parameters->type == NODE_CHILD         ? parameters->child.graph
+                         : parameters->type == NODE_CONDITIONAL ? body_of(&parameters->conditional)
+                                                                : NULL;
+    Op *op = cl_order_fork(false);
+    for (const Edge *edge = node->into.first; edge; edge = edge->behind[EDGES_INTO])
+      cl_order_after(op, ends[edge->from->mark]);
+    cl_order_after(op, start);
+    cl_order_place(op);
+    if (parameters->type == NODE_COPY) cl_touch_box(op, &parameters->copy.box, false);
+    else cl_touch_parameters(op, parameters);
+    if (parameters->type == NODE_RECORD && cl_event(parameters->event)) cl_order_keep(&parameters->event->clock, op);
+    ends[node->mark] = inner ? order_nodes(inner, op) : op;
+    if (inner) cl_order_drop(op);
+    cl_order_after(end, ends[node->mark]);
+  }
+  cl_order_after(end, start);
+  cl_order_place(end);
+  for (size_t at = 0; ends && at < graph->count; at++) cl_order_drop(ends[at]);
+  free(sorted);
+  free(ends);
+  return end;
+}
+
+static void order_launch(Executable *executable, Stream *stream) {
+  Op *start = cl_order_submit(stream, false, false);
+  cl_order_know(start, executable->clock);
+  Op *end = order_nodes(executable->graph, start);
+  cl_order_keep(&executable->clock, end);
+  cl_order_keep(&stream->clock, end);
+  cl_order_drop(start);
+  cl_order_drop(end);
+}
+
 static CUresult launch(EventLine *line, void *handle, const void *stream_handle) {
   Stream *stream;
   Executable *executable;
@@ -252,10 +306,14 @@ static CUresult launch(EventLine *line, void *handle, const void *stream_handle)
   bool busy = executable->last || cl_is_busy(stream, false) || !is_plain(graph), waits = busy || cl_scheduled();
   if (executable->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) free_all(graph);
   if (holds_memory(graph)) return CUDA_ERROR_INVALID_VALUE;
-  if (!waits) return run(graph);
-  if (!busy) result = check(graph);
-  if (!result) result = claim(graph);
-  return result ? result : queue(executable, stream);
+  if (waits) {
+    if (!busy) result = check(graph);
+    if (!result) result = claim(graph);
+    return result ? result : queue(executable, stream);
+  }
+  result = run(graph);
+  if (cl_order_on && !result) order_launch(executable, stream);
+  return result;
 }
 EXPORTED(cuGraphLaunch, (Executable * executable, Stream *stream), LOCKED(launch(line, executable, stream)))
 

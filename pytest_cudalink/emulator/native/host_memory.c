@@ -1,4 +1,5 @@
 /* Memory of the host that the device may use: allocated by the driver, or registered. */
+#include "accesses.h"
 #include "calls.h"
 #include "contexts.h"
 #include "device_addresses.h"
@@ -45,6 +46,7 @@ static CUresult mem_free_host(void *start) {
   Block taken;
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!start) return CUDA_SUCCESS;
+  if (cl_order_on) cl_touch_freed((uintptr_t)start, NULL);
   if (!cl_block_take((uintptr_t)start, FROM_HOST_ALLOCATION, &taken)) return CUDA_ERROR_INVALID_VALUE;
   cl_block_free(&taken);
   return CUDA_SUCCESS;
@@ -87,6 +89,7 @@ EXPORTED(cuMemHostRegister, (void *start, size_t size, unsigned flags), mem_host
 static CUresult mem_host_unregister(void *start) {
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (!start) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_order_on) cl_touch_freed((uintptr_t)start, NULL);
   Block taken;
   if (!cl_block_take((uintptr_t)start, FROM_REGISTRATION, &taken))
     return cl_is_known((uintptr_t)start) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "accesses.h"
 #include "calls.h"
 #include "capture.h"
 #include "devices.h"
@@ -308,9 +309,16 @@ static CUresult allocate_in_stream(EventLine *line, CUdeviceptr *out, size_t siz
   if (result) return result;
   if (captured) return capture(out, size, pool, device, stream);
   result = cl_pool_allocate(pool, device, size, out);
-  if (!result) return CUDA_SUCCESS;
-  result = frees_some(result);
-  return result ? result : cl_pool_allocate(pool, device, size, out);
+  if (result) {
+    result = frees_some(result);
+    if (!result) result = cl_pool_allocate(pool, device, size, out);
+  }
+  if (cl_order_on && !result) {
+    Op *op = cl_order_enter(stream);
+    cl_touch_block(op, *out, ACCESS_ALLOCATE);
+    cl_order_drop(op);
+  }
+  return result;
 }
 EXPORTED(cuMemAllocAsync, (CUdeviceptr *out, size_t size, void *stream),
          allocate_in_stream(line, out, size, NULL, false, stream))

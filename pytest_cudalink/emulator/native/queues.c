@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "happens_before.h"
 #include "locks.h"
 #include "sticky.h"
 #include "synchronize.h"
@@ -74,6 +75,12 @@ static void finish(const Context *context) {
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
+static void synchronize(const Context *context) {
+  finish(context);
+  bool waited = cl_order_on && !cl_in_host_function && cl_is_known_context(context); /* a caller's may be none */
+  if (waited) cl_order_waited_context(context);
+}
+
 static void finish_current(void) {
   CUresult state;
   const Context *context = cl_context(&state);
@@ -91,7 +98,7 @@ static void cancel(const Context *context) {
 __attribute__((constructor)) static void prepare(void) {
   make_conditions();
   cl_forget_in_children(forget);
-  cl_on_finish(finish);
+  cl_on_finish(synchronize);
   cl_on_context_death(cancel);
   cl_call_barrier = finish_current;
 }
@@ -123,7 +130,16 @@ static void become_ready(Work *work) {
   else put(calls_host(work) ? &calls : &ready, work);
 }
 
+/* Whatever is behind a work knows what it learned while it waited for values. */
+static void pass_on_order(Work *work) {
+  for (size_t at = 0; at < work->dependent_count; at++) cl_order_after(work->dependents[at]->op, work->op);
+  if (work->last_of) cl_order_keep(&work->last_of->clock, work->op);
+  Event *event = work->parameters.type == NODE_RECORD ? work->parameters.event : NULL;
+  if (event) cl_order_keep(&event->clock, work->op);
+}
+
 static void done(Work *work, CUresult result) {
+  if (work->op) pass_on_order(work);
   work->done = true;
   cl_stick(result);
   if (scheduler) scheduler->done(work);
@@ -138,6 +154,7 @@ static void done(Work *work, CUresult result) {
     cl_event_stamp(work->parameters.event);
   }
   if (work->end) work->end(work);
+  if (work->op) cl_order_done(work->op);
   for (size_t at = 0; at < work->dependent_count; at++)
     if (!--work->dependents[at]->unmet) become_ready(work->dependents[at]);
   cl_pending_end();
@@ -384,6 +401,7 @@ CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *para
   Work *work = cl_work_make(parameters, stream->home);
   if (!work) return CUDA_ERROR_OUT_OF_MEMORY;
   if (out) *out = work;
+  if (cl_order_on) work->op = cl_order_submit(stream, alone, true);
   if (!cl_work_in_order(work, stream, alone) || !cl_work_after(work, other))
     return CUDA_ERROR_OUT_OF_MEMORY; /* kept: earlier works know it */
   cl_work_append(work, stream);

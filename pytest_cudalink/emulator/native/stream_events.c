@@ -1,6 +1,7 @@
 /* What waits: for streams, for events, and streams for events; captured or not. */
 #include "capture.h"
 #include "contexts.h"
+#include "happens_before.h"
 #include "queues.h"
 #include "sticky.h"
 #include "streams.h"
@@ -16,9 +17,12 @@ static CUresult may_wait_for(const void *handle, Stream **stream) {
 static CUresult query(const void *handle) {
   Stream *stream;
   CUresult result = may_wait_for(handle, &stream);
-  if (result || !cl_is_busy(stream, true)) return result;
-  cl_asked_for_stream(stream);
-  return CUDA_ERROR_NOT_READY;
+  if (!result && cl_is_busy(stream, true)) {
+    cl_asked_for_stream(stream);
+    return CUDA_ERROR_NOT_READY;
+  }
+  if (cl_order_on && !result) cl_order_waited_stream(stream);
+  return result;
 }
 EXPORTED(cuStreamQuery, (Stream *stream), LOCKED(query(stream)))
 
@@ -26,6 +30,7 @@ static CUresult wait_for(const void *handle) {
   Stream *stream;
   CUresult result = may_wait_for(handle, &stream);
   if (!result) cl_wait_for_stream(stream);
+  if (cl_order_on && !result) cl_order_waited_stream(stream);
   return result;
 }
 
@@ -82,6 +87,7 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
 static CUresult record_in_order(Event *event, Stream *stream) {
   cl_event_follow(event, NULL);
   cl_event_stamp(event);
+  if (cl_order_on) cl_order_record(event, stream);
   if (!cl_scheduled() && !cl_is_busy(stream, true)) return CUDA_SUCCESS;
   Work *work;
   NodeParameters parameters = {.type = NODE_RECORD, .event = event};
@@ -142,6 +148,7 @@ static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
 }
 
 static CUresult wait_in_order(Stream *stream, const Event *event) {
+  if (cl_order_on) cl_order_wait(stream, event);
   return event->record ? cl_queue_behind(event->record, stream, &cl_no_work, true, NULL) : CUDA_SUCCESS;
 }
 
@@ -205,9 +212,12 @@ static CUresult may_wait_for_event(void *handle, Event **event) {
 static CUresult query_event(void *handle) {
   Event *event;
   CUresult result = may_wait_for_event(handle, &event);
-  if (result || !event->record) return result;
-  cl_asked_for(event->record);
-  return CUDA_ERROR_NOT_READY;
+  if (!result && event->record) {
+    cl_asked_for(event->record);
+    return CUDA_ERROR_NOT_READY;
+  }
+  if (cl_order_on && !result) cl_order_waited_event(event);
+  return result;
 }
 EXPORTED_CHECKED(cuEventQuery, (Event *event), cl_refuse_null(event), LOCKED(query_event(event)))
 
@@ -215,6 +225,7 @@ static CUresult wait_for_event(void *handle) {
   Event *event;
   CUresult result = may_wait_for_event(handle, &event);
   if (!result && event->record) cl_wait_for(event->record);
+  if (cl_order_on && !result) cl_order_waited_event(event);
   return result;
 }
 
@@ -234,11 +245,13 @@ static CUresult check_pair(const Context *context, const void *event) {
 
 static CUresult record_all(Context *context, void *handle) {
   CUresult result = record(handle, context, NULL, 0);
-  if (result || !cl_any_pending()) return result;
   Event *event = cl_event(handle);
+  if (cl_order_on && !result) cl_order_record_context(event, context);
+  if (result || !cl_any_pending()) return result;
   NodeParameters parameters = {.type = NODE_RECORD, .event = event};
   Work *work = cl_work_make(&parameters, context);
   if (!work || !cl_work_after_context(work, context)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (cl_order_on) cl_order_place(work->op = cl_order_fork(true));
   cl_event_follow(event, work);
   cl_work_start(work);
   return CUDA_SUCCESS;
@@ -254,7 +267,7 @@ EXPORTED(cuCtxRecordEvent, (Context *context, Event *event), record_in_context(c
 static CUresult wait_all(const Context *context, void *handle) {
   Event *event;
   CUresult result = may_wait_for_event(handle, &event);
-  for (Stream *stream = cl_first_stream(); stream && !result && event->record; stream = stream->behind)
+  for (Stream *stream = cl_first_stream(); stream && !result && (event->record || cl_order_on); stream = stream->behind)
     if (stream->home == context) result = wait_in_order(stream, event);
   Stream *legacy = cl_legacy_of(context);
   return result || !legacy ? result : wait_in_order(legacy, event);

@@ -1,6 +1,7 @@
 /* What streams do besides copies and launches: memory operations, calls of the host, attaching managed memory. */
 #include "stream_operations.h"
 
+#include "accesses.h"
 #include "capture.h"
 #include "contexts.h"
 #include "memory.h"
@@ -66,13 +67,24 @@ CUresult cl_do_operations(unsigned count, const MemoryOperation *list, unsigned 
     if (one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || one->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64) {
       if (!is_there(one)) return CUDA_ERROR_ILLEGAL_ADDRESS;
       cl_word_write(one->address, value, wide);
+      if (cl_order_on) cl_touch_operation(one);
     }
     if (one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 && one->operation != CU_STREAM_MEM_OP_WAIT_VALUE_64) continue;
     if (!is_there(one)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     cl_word_read(one->address, &there, wide);
     if (!holds(one->flags, there, value, wide)) return CUDA_ERROR_NOT_READY;
+    if (cl_order_on) cl_touch_operation(one);
   }
   return CUDA_SUCCESS;
+}
+
+static CUresult do_at_once(const void *stream, unsigned count, const MemoryOperation *list, unsigned *done) {
+  if (!cl_order_on) return cl_do_operations(count, list, done);
+  Op *op = cl_order_current = cl_order_enter(stream);
+  CUresult result = cl_do_operations(count, list, done);
+  cl_order_current = NULL;
+  cl_order_leave(stream, op);
+  return result;
 }
 
 static CUresult operate(const void *stream, unsigned count, const MemoryOperation *list, unsigned flags,
@@ -89,7 +101,7 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
     if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;
   if (result) return result;
   unsigned done = 0;
-  if (!captured && !cl_must_wait(stream)) result = cl_do_operations(count, list, &done);
+  if (!captured && !cl_must_wait(stream)) result = do_at_once(stream, count, list, &done);
   if (!captured && done == count) return result;
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
   parameters.operations = (OperationsNode){context, count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};

@@ -15,6 +15,7 @@ static Stream *streams;
 static _Thread_local Stream *own; /* the default streams of this thread, one for each context */
 static pthread_key_t own_key;     /* frees them when the thread ends */
 static Event *all_events;
+static StreamHook *at_stream_end;
 static Deferred *deferred, **last_deferred = &deferred;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of these, and of the graphs */
@@ -238,6 +239,8 @@ static CUresult create_with_priority(EventLine *line, Stream **stream, unsigned 
 EXPORTED_CHECKED(cuStreamCreateWithPriority, (Stream **stream, unsigned flags, int priority), refused(stream, flags),
                  create_with_priority(line, stream, flags, priority))
 
+void cl_on_stream_end(StreamHook *hook) { at_stream_end = hook; }
+
 void cl_stream_free(Stream *stream) {
   if (!stream->destroyed && stream->context) cl_handle_remove(stream, HANDLE_STREAM);
   stream->destroyed = true;
@@ -246,6 +249,7 @@ void cl_stream_free(Stream *stream) {
   else streams = stream->behind;
   if (stream->behind) stream->behind->before = stream->before;
   cl_dependencies_clear(&stream->next);
+  if (at_stream_end) at_stream_end(stream);
   free(stream);
 }
 
@@ -283,6 +287,7 @@ void cl_event_free(Event *event) {
   else all_events = event->behind;
   if (event->behind) event->behind->before = event->before;
   cl_dependencies_clear(&event->work);
+  free(event->clock);
   free(event);
 }
 

@@ -48,10 +48,12 @@ struct Stream {
   Context *context; /* NULL: a default stream, which is of the current one */
   Context *home;    /* whose work it does */
   bool is_legacy;
-  bool dead;        /* its context is */
-  bool destroyed;   /* it has no handle, and is freed when its work is done */
-  Work *last;       /* of its work that is not done */
-  Capture *capture; /* that it takes part in */
+  bool dead;           /* its context is */
+  bool destroyed;      /* it has no handle, and is freed when its work is done */
+  Work *last;          /* of its work that is not done */
+  struct Clock *clock; /* what happens before its next work; NULL: nothing, or order is not checked */
+  unsigned chain;      /* in clocks; 0: none yet */
+  Capture *capture;    /* that it takes part in */
   Dependencies next;
   AttributeValue window; /* the attributes that have a value */
   int policy, domain;
@@ -66,9 +68,10 @@ struct Event {
   bool recorded, dead;
   struct timespec time;
   Context *context;
-  uint64_t captured; /* number of the capture that it was last recorded in; 0: in none */
-  Dependencies work; /* what it stands for in that capture */
-  Work *record;      /* that is not done, and records it */
+  uint64_t captured;   /* number of the capture that it was last recorded in; 0: in none */
+  Dependencies work;   /* what it stands for in that capture */
+  Work *record;        /* that is not done, and records it */
+  struct Clock *clock; /* what happens before it */
   Event *before, *behind;
 };
 
@@ -107,6 +110,9 @@ bool cl_is_legacy(const void *handle);
 /* The legacy stream of a context; NULL if nobody used it. */
 Stream *cl_legacy_of(const Context *context);
 void cl_stream_free(Stream *stream);
+/* Called with each stream that is freed. To be registered before main: there is no lock. */
+typedef void StreamHook(Stream *stream);
+void cl_on_stream_end(StreamHook *hook);
 void cl_event_free(Event *event);
 CUresult cl_event_make(unsigned flags, Context *context, Event **out);
 void cl_event_stamp(Event *event);

@@ -28,7 +28,7 @@ EXPORT void cudalinkSetViolationHook(Hook *hook) {
 /* How many there ever were, also those that the hook did not get because memory was out. */
 EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
 
-enum { STACK_ROOM = 480, MAKER_ROOM = 300, VALUE_ROOM = 96 }; /* in an event */
+enum { STACK_ROOM = 480, MAKER_ROOM = 300, VALUE_ROOM = 96, SENTENCE_ROOM = 320 }; /* in an event */
 
 typedef struct Report {
   struct Report *next;
@@ -39,13 +39,14 @@ static _Thread_local Report *unreported; /* oldest first */
 
 void cl_note_violation_of(const Violation *one) {
   EventLine line;
-  Stack noticed = {.depth = backtrace(noticed.frames, STACK_FRAMES)};
+  Stack here = {0};
+  if (!one->noticed) here.depth = backtrace(here.frames, STACK_FRAMES);
   cl_event_begin(&line);
   cl_event_uint(&line, "violation", atomic_fetch_add(&violations, 1) + 1);
   cl_event_text(&line, "object", one->kind, VALUE_ROOM);
   cl_event_uint(&line, "number", one->number);
   cl_event_text(&line, "option", one->rule, VALUE_ROOM);
-  cl_event_text(&line, "what", one->what, VALUE_ROOM);
+  cl_event_text(&line, "what", one->what, one->noticed ? SENTENCE_ROOM : VALUE_ROOM);
   cl_event_text(&line, "expected", one->expected, VALUE_ROOM);
   cl_event_text(&line, "found", one->found, VALUE_ROOM);
   cl_event_text(&line, "call", one->call, VALUE_ROOM);
@@ -53,7 +54,8 @@ void cl_note_violation_of(const Violation *one) {
     cl_event_text(&line, "maker", one->maker, VALUE_ROOM);
     cl_event_stack(&line, "made", one->made, MAKER_ROOM);
   }
-  cl_event_stack(&line, "stack", &noticed, STACK_ROOM);
+  if (one->noticed) cl_event_text(&line, "fix", one->fix, SENTENCE_ROOM);
+  cl_event_stack(&line, "stack", one->noticed ? one->noticed : &here, STACK_ROOM);
   cl_event_end(&line);
   if (atomic_load(&hooked) != getpid()) {
     char sentence[512];

@@ -10,9 +10,10 @@ typedef struct {
   const char *kind; /* of the object, in words */
   uint64_t number;  /* of the object, among those of its kind */
   const char *rule, *what, *call, *expected, *found;
-  const char *fix;   /* a sentence */
-  const char *maker; /* the call that made the object, if `made` is known */
-  const Stack *made; /* who called it; NULL: Python asks for it */
+  const char *fix;      /* a sentence */
+  const char *maker;    /* the call that made the object, if `made` is known */
+  const Stack *made;    /* who called it; NULL: Python asks for it */
+  const Stack *noticed; /* who called `call`, and then `fix` is a member of the event; NULL: this thread does now */
 } Violation;
 
 /* Counts a violation, and notes it for the process above or for cl_report_violations. */

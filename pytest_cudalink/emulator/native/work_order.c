@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "happens_before.h"
+
 Work *cl_pending, *cl_newest;
 static atomic_size_t pending_count;
 static WatchEnd *end_watch;
@@ -27,6 +29,7 @@ Work *cl_work_make(const NodeParameters *parameters, Context *context) {
 void cl_work_drop(Work *work) {
   cl_parameters_free(&work->parameters);
   if (work->watch) end_watch(work->watch);
+  cl_order_drop(work->op);
   free(work->staged);
   free(work->source);
   free(work->dependents);

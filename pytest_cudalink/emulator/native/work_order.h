@@ -25,6 +25,7 @@ struct Work {
   void *staged;        /* bytes of pageable memory that a copy reads */
   Watch *watch;        /* on memory of the host; NULL: none */
   void (*end)(Work *); /* called when it is done, under the lock; NULL: nothing */
+  struct Op *op;       /* in the order that is checked; NULL: none */
   Stream *last_of;     /* the stream that has nothing behind it; NULL: none */
   uint64_t stream;     /* the number of its stream; 0: none */
   unsigned unmet;      /* works that must be done before; one more until it is started */

@@ -1,4 +1,5 @@
 /* Doing work of queues, when everything before it is done. */
+#include "accesses.h"
 #include "allocations.h"
 #include "capture.h"
 #include "copies.h"
@@ -7,6 +8,7 @@
 #include "queues.h"
 #include "sticky.h"
 #include "stream_operations.h"
+#include "violations.h"
 #include "watched_copies.h"
 
 static CUresult use(GraphMemory *memory) {
@@ -14,7 +16,7 @@ static CUresult use(GraphMemory *memory) {
   return CUDA_SUCCESS;
 }
 
-static CUresult run(Work *work) {
+static CUresult perform(Work *work) {
   NodeParameters *parameters = &work->parameters;
   const FillNode *fill = &parameters->fill;
   const HostNode *host = &parameters->host;
@@ -32,6 +34,25 @@ static CUresult run(Work *work) {
     case WORK_FREE: return cl_free_in_order(parameters->address);
     default: return CUDA_SUCCESS;
   }
+}
+
+/* What the host functions tell the host is not seen: it may know all that is before them. */
+static void check_order(const Work *work) {
+  int type = work->parameters.type;
+  if (type == NODE_HOST || type == WORK_CALLBACK) cl_order_learn(work->op);
+  else if (type == WORK_FREE) cl_touch_block(work->op, work->parameters.address, ACCESS_FREE);
+  else if (type == NODE_COPY) cl_touch_box(work->op, &work->parameters.copy.box, work->staged);
+  else cl_touch_parameters(work->op, &work->parameters);
+}
+
+static CUresult run(Work *work) {
+  if (!work->op) return perform(work);
+  check_order(work);
+  cl_order_current = work->op;
+  CUresult result = perform(work);
+  cl_order_current = NULL;
+  if (work->parameters.type != NODE_MEMORY_OPERATIONS) cl_report_violations(); /* else under the lock, maybe */
+  return result;
 }
 
 static void start(Work *work) {

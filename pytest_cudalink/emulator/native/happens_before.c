@@ -1,0 +1,388 @@
+/* What happens before what: the rules of streams, events and the host. */
+#define _GNU_SOURCE
+#include "happens_before.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conflicts.h"
+#include "locks.h"
+
+enum { CHAINS = 1024, HOST = 0, CLOCK_STEP = 16, WORDS = 256 };
+
+atomic_bool cl_order_on;
+_Thread_local Op *cl_order_current;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of it, and of the clocks of streams and events */
+static uint64_t counts[CHAINS];
+static bool temporary[CHAINS]; /* nobody goes on with it */
+static unsigned chains = 1;
+static Clock *host, *orphans; /* what the host knows is done; what streams did that are gone */
+static size_t queued;         /* works that are not done */
+static struct {
+  uintptr_t word;
+  Clock *clock;
+} words[WORDS]; /* what happened before the values of words were written */
+static unsigned next_word;
+
+static void forget_parent(void) { queued = 0; }
+
+__attribute__((constructor)) static void watch_forks(void) {
+  cl_open_in_children(&lock);
+  cl_forget_in_children(forget_parent);
+}
+
+/* -- clocks -- */
+
+uint64_t cl_clock_count(const Clock *clock, unsigned chain) {
+  return clock && chain < clock->size ? clock->counts[chain] : 0;
+}
+
+/* Without memory edges are lost, and what would be found is wrong. */
+static bool reach(Clock **clock, unsigned size) {
+  unsigned there = *clock ? (*clock)->size : 0;
+  if (size <= there) return true;
+  size = (size + CLOCK_STEP - 1) / CLOCK_STEP * CLOCK_STEP;
+  Clock *grown = realloc(*clock, sizeof **clock + size * sizeof *grown->counts);
+  if (!grown) return cl_order_on = false;
+  memset(grown->counts + there, 0, (size - there) * sizeof *grown->counts);
+  grown->size = size;
+  *clock = grown;
+  return true;
+}
+
+static void join(Clock **to, const Clock *from) {
+  if (!from || *to == from || !reach(to, from->size)) return;
+  for (unsigned chain = 0; chain < from->size; chain++)
+    if ((*to)->counts[chain] < from->counts[chain]) (*to)->counts[chain] = from->counts[chain];
+}
+
+static void tick(Clock **clock, unsigned chain, uint64_t count) {
+  if (reach(clock, chain + 1)) (*clock)->counts[chain] = count;
+}
+
+/* A chain that all the host's later steps are behind can be another's. The last one is shared by all that find none. */
+static unsigned take_chain(bool for_now) {
+  unsigned chain = 1;
+  while (chain < chains && !(temporary[chain] && cl_clock_count(host, chain) >= counts[chain])) chain++;
+  if (chain == chains && chains < CHAINS) chains++;
+  if (chain == CHAINS) chain--;
+  temporary[chain] = for_now;
+  return chain;
+}
+
+/* -- works -- */
+
+static Op *make(void) {
+  Op *op = calloc(1, sizeof *op);
+  if (!op) {
+    cl_order_on = false;
+    return NULL;
+  }
+  op->holders = 1;
+  op->site = cl_site_keep();
+  return op;
+}
+
+static void place(Op *op) {
+  if (!op->chain) op->chain = take_chain(true);
+  op->count = ++counts[op->chain];
+  tick(&op->clock, op->chain, op->count);
+}
+
+/* A work that is done needs no clock: its chain and its count say what is behind it. */
+static void end(Op *op) {
+  if (op->queued) queued--;
+  op->queued = false;
+  free(op->clock);
+  op->clock = NULL;
+}
+
+void cl_op_release(Op *op) {
+  if (--op->holders) return;
+  cl_site_drop(op->site);
+  free(op);
+}
+
+void cl_order_drop(Op *op) {
+  if (!op) return;
+  pthread_mutex_lock(&lock);
+  end(op);
+  cl_op_release(op);
+  pthread_mutex_unlock(&lock);
+}
+
+static bool synchronizes(const Stream *stream, const Context *context) {
+  return stream->home == context && !(stream->flags & CU_STREAM_NON_BLOCKING) && !stream->is_legacy;
+}
+
+/* Joins what the legacy stream waits for, or what waits for it. */
+static void join_others(Clock **clock, const Stream *stream) {
+  if (stream->flags & CU_STREAM_NON_BLOCKING || !stream->home) return;
+  const Stream *legacy = cl_legacy_of(stream->home);
+  if (!stream->is_legacy) {
+    if (legacy) join(clock, legacy->clock);
+    return;
+  }
+  for (const Stream *other = cl_first_stream(); other; other = other->behind)
+    if (synchronizes(other, stream->home)) join(clock, other->clock);
+}
+
+static void name_stream(Op *op, const Stream *stream) {
+  if (stream->is_legacy) snprintf(op->where, sizeof op->where, "the legacy stream");
+  else if (!stream->context) snprintf(op->where, sizeof op->where, "a thread's default stream");
+  else
+    snprintf(op->where, sizeof op->where, "%sstream %llu",
+             stream->flags & CU_STREAM_NON_BLOCKING ? "non-blocking " : "", (unsigned long long)stream->id);
+}
+
+Op *cl_order_submit(Stream *stream, bool alone, bool later) {
+  pthread_mutex_lock(&lock);
+  Op *op = make();
+  if (op) {
+    name_stream(op, stream);
+    op->queued = later;
+    queued += later;
+    join(&op->clock, host);
+    join(&op->clock, stream->clock);
+    if (!alone || stream->is_legacy) join_others(&op->clock, stream);
+    if (!stream->chain) stream->chain = take_chain(false);
+    op->chain = stream->chain;
+    place(op);
+    join(&stream->clock, op->clock);
+  }
+  pthread_mutex_unlock(&lock);
+  return op;
+}
+
+Op *cl_order_enter(const void *handle) {
+  cl_streams_lock();
+  Stream *stream = cl_stream(handle);
+  Op *op = stream ? cl_order_submit(stream, false, false) : NULL;
+  cl_streams_unlock(CUDA_SUCCESS);
+  return op;
+}
+
+/* What all streams of a context did; NULL: of all contexts. */
+static void join_context(Clock **clock, const Context *context) {
+  for (const Stream *stream = cl_first_stream(); stream; stream = stream->behind)
+    if (!context || stream->home == context) join(clock, stream->clock);
+  const Stream *legacy = context ? cl_legacy_of(context) : NULL;
+  if (legacy) join(clock, legacy->clock);
+  join(clock, orphans);
+}
+
+void cl_order_leave(const void *handle, Op *op) {
+  cl_streams_lock();
+  Stream *stream = cl_stream(handle);
+  if (stream && op) cl_order_keep(&stream->clock, op);
+  cl_streams_unlock(CUDA_SUCCESS);
+  cl_order_drop(op);
+}
+
+Op *cl_order_host(const Context *behind) {
+  if (behind) cl_streams_lock();
+  pthread_mutex_lock(&lock);
+  Op *op = make();
+  if (op) {
+    snprintf(op->where, sizeof op->where, "the host");
+    tick(&host, HOST, op->count = ++counts[HOST]);
+    join(&op->clock, host);
+    if (behind) join_context(&op->clock, behind);
+  }
+  pthread_mutex_unlock(&lock);
+  if (behind) cl_streams_unlock(CUDA_SUCCESS);
+  return op;
+}
+
+Op *cl_order_fork(bool later) {
+  pthread_mutex_lock(&lock);
+  Op *op = make();
+  if (op) {
+    snprintf(op->where, sizeof op->where, "a graph");
+    op->queued = later;
+    queued += later;
+    join(&op->clock, host);
+  }
+  pthread_mutex_unlock(&lock);
+  return op;
+}
+
+void cl_order_place(Op *op) {
+  if (!op) return;
+  pthread_mutex_lock(&lock);
+  place(op);
+  pthread_mutex_unlock(&lock);
+}
+
+/* -- edges -- */
+
+void cl_order_after(Op *op, Op *earlier) {
+  if (!op || !earlier) return;
+  pthread_mutex_lock(&lock);
+  join(&op->clock, earlier->clock);
+  if (!op->chain && !op->queued && !earlier->taken) {
+    op->chain = earlier->chain;
+    earlier->taken = true;
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_order_keep(Clock **clock, const Op *op) {
+  if (!op) return;
+  pthread_mutex_lock(&lock);
+  join(clock, op->clock);
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_order_know(Op *op, const Clock *clock) {
+  if (!op) return;
+  pthread_mutex_lock(&lock);
+  join(&op->clock, clock);
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_order_done(Op *op) {
+  pthread_mutex_lock(&lock);
+  end(op);
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_order_record(Event *event, Stream *stream) {
+  Clock *fresh = NULL;
+  pthread_mutex_lock(&lock);
+  if (stream->is_legacy) join_others(&stream->clock, stream);
+  join(&fresh, host);
+  join(&fresh, stream->clock);
+  free(event->clock);
+  event->clock = fresh;
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_order_record_context(Event *event, const Context *context) {
+  pthread_mutex_lock(&lock);
+  join_context(&event->clock, context);
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_order_wait(Stream *stream, const Event *event) {
+  pthread_mutex_lock(&lock);
+  join(&stream->clock, event->clock);
+  pthread_mutex_unlock(&lock);
+}
+
+static void end_stream(Stream *stream) {
+  if (!stream->clock) return;
+  pthread_mutex_lock(&lock);
+  join(&orphans, stream->clock);
+  if (stream->chain) temporary[stream->chain] = true;
+  free(stream->clock);
+  stream->clock = NULL;
+  pthread_mutex_unlock(&lock);
+}
+
+/* -- the host -- */
+
+static void learn(const Clock *clock) {
+  join(&host, clock);
+  if (!queued && host) cl_conflicts_forget(host);
+}
+
+void cl_order_waited_stream(const Stream *stream) {
+  pthread_mutex_lock(&lock);
+  if (stream->is_legacy) join_others(&host, stream);
+  learn(stream->clock);
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_order_waited_event(const Event *event) {
+  pthread_mutex_lock(&lock);
+  learn(event->clock);
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_order_waited_context(const Context *context) {
+  cl_streams_lock();
+  pthread_mutex_lock(&lock);
+  join_context(&host, context);
+  learn(NULL);
+  pthread_mutex_unlock(&lock);
+  cl_streams_unlock(CUDA_SUCCESS);
+}
+
+void cl_order_learn(const Op *op) {
+  pthread_mutex_lock(&lock);
+  learn(op->clock);
+  pthread_mutex_unlock(&lock);
+}
+
+/* -- words -- */
+
+void cl_order_wrote(const Op *op, uintptr_t word) {
+  pthread_mutex_lock(&lock);
+  unsigned at = 0;
+  while (at < WORDS && words[at].word != word) at++;
+  if (at == WORDS) {
+    at = next_word++ % WORDS;
+    free(words[at].clock);
+    words[at].clock = NULL;
+    words[at].word = word;
+  }
+  join(&words[at].clock, op->clock);
+  pthread_mutex_unlock(&lock);
+}
+
+static void join_writer(Op *op, const Op *writer) {
+  join(&op->clock, writer->clock);
+  if (cl_clock_count(op->clock, writer->chain) < writer->count) tick(&op->clock, writer->chain, writer->count);
+}
+
+/* The host may have written the value, or what any work wrote there may be it. */
+void cl_order_released(Op *op, uintptr_t word) {
+  pthread_mutex_lock(&lock);
+  join(&op->clock, host);
+  for (unsigned at = 0; at < WORDS; at++)
+    if (words[at].word == word) join(&op->clock, words[at].clock);
+  cl_conflicts_writers(word, op, join_writer);
+  pthread_mutex_unlock(&lock);
+}
+
+/* -- accesses -- */
+
+void cl_order_touch(Op *op, const Range *range, AccessKind kind) {
+  if (!op || !range->width || !range->rows || !range->layers) return;
+  pthread_mutex_lock(&lock);
+  bool is_known = cl_clock_count(host, op->chain) >= op->count;
+  cl_conflicts_touch(op, range, kind, queued || !is_known);
+  pthread_mutex_unlock(&lock);
+}
+
+/* -- on and off -- */
+
+static void death(const Context *context) {
+  if (cl_order_on) cl_order_waited_context(context);
+}
+
+__attribute__((constructor)) static void serve(void) {
+  cl_on_context_death(death);
+  cl_on_stream_end(end_stream);
+}
+
+static void watch(Sym symbol, bool entered) {
+  CUresult state;
+  const Context *context = entered || !cl_symbols[symbol].waits ? NULL : cl_context(&state);
+  if (context) cl_order_waited_context(context);
+  cl_watch_site(symbol, entered);
+}
+
+/* Turns the check on, as if nothing had been done so far, or off. */
+EXPORT void cudalinkCheckOrder(int on) {
+  pthread_mutex_lock(&lock);
+  cl_order_on = on;
+  cl_conflicts_forget(NULL);
+  cl_forget_findings();
+  cl_call_watch = on ? watch : NULL;
+  pthread_mutex_unlock(&lock);
+}

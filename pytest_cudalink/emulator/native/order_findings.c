@@ -1,0 +1,126 @@
+/* The call sites of works, and naming the pairs of accesses that nothing
+ * orders. */
+#include "order_findings.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "stacks.h"
+#include "violations.h"
+
+struct Site {
+  atomic_uint holders;
+  const char *call;
+  Stack stack;
+};
+
+static _Thread_local Site *current;
+
+Site *cl_site_keep(void) {
+  if (current) atomic_fetch_add(&current->holders, 1);
+  return current;
+}
+
+void cl_site_drop(Site *site) {
+  if (!site || atomic_fetch_sub(&site->holders, 1) > 1) return;
+  cl_free_stack(&site->stack);
+  free(site);
+}
+
+/* Whether a function submits work, or touches memory. */
+static bool has_site(const char *name) {
+  static const char *const beginnings[] = {"cuMem", "cuStream", "cuGraphLaunch", "cuLaunch", "cuArray", "cuMipmapped"};
+  for (size_t at = 0; at < sizeof beginnings / sizeof *beginnings; at++)
+    if (!strncmp(name, beginnings[at], strlen(beginnings[at]))) return true;
+  return false;
+}
+
+void cl_watch_site(Sym symbol, bool entered) {
+  cl_site_drop(current);
+  current = NULL;
+  if (!entered) {
+    cl_report_violations();
+    return;
+  }
+  if (!has_site(cl_symbols[symbol].name)) return;
+  Site *site = calloc(1, sizeof *site);
+  if (!site) return;
+  atomic_init(&site->holders, 1);
+  site->call = cl_symbols[symbol].name;
+  cl_note_stack(&site->stack);
+  current = site;
+}
+
+/* -- pairs -- */
+
+enum { NAMED = 512 };
+static uint64_t named[NAMED], number; /* under the lock of those who call */
+static unsigned named_count;
+
+void cl_forget_findings(void) { named_count = 0; }
+
+static uint64_t mixed(uint64_t hash, const void *bytes, size_t count) {
+  for (size_t at = 0; at < count; at++) hash = (hash ^ ((const unsigned char *)bytes)[at]) * 0x100000001b3; /* FNV-1a */
+  return hash;
+}
+
+static uint64_t hash_of(uint64_t hash, const Site *site) {
+  if (!site) return hash;
+  if (site->stack.python) return mixed(hash, site->stack.python, strlen(site->stack.python));
+  return mixed(hash, site->stack.frames, (size_t)site->stack.depth * sizeof *site->stack.frames);
+}
+
+static bool is_new(const Finding *pair) {
+  uint64_t hash = mixed(0xcbf29ce484222325, pair->kinds, sizeof pair->kinds);
+  hash = hash_of(hash_of(hash, pair->sites[0]), pair->sites[1]);
+  for (unsigned at = 0; at < named_count && at < NAMED; at++)
+    if (named[at] == hash) return false;
+  named[named_count++ % NAMED] = hash;
+  return true;
+}
+
+static const char *call_of(const Site *site) { return site ? site->call : "a call"; }
+
+void cl_order_finding(const Finding *pair) {
+  static const char *const does[] = {"reads them", "writes them", "writes values to them", "allocates them",
+                                     "gives them up"};
+  static const Stack none;
+  char what[320], fix[320], size[40];
+  if (!is_new(pair)) return;
+  const char *first = call_of(pair->sites[0]), *second = call_of(pair->sites[1]);
+  const Stack *stacks[2] = {pair->sites[0] ? &pair->sites[0]->stack : &none,
+                            pair->sites[1] ? &pair->sites[1]->stack : &none};
+  snprintf(size, sizeof size, "%zu byte%s", pair->size, pair->size == 1 ? "" : "s");
+  snprintf(what, sizeof what, "nothing orders two accesses to %s at %p: %s %s, by %s, and %s %s, by %s", size,
+           (const void *)pair->start, pair->where[0], does[pair->kinds[0]], first, pair->where[1], does[pair->kinds[1]],
+           second);
+  if (pair->sites[0] && pair->sites[0] == pair->sites[1])
+    snprintf(fix, sizeof fix,
+             "Let one of the two nodes depend on the other "
+             "(cuGraphAddDependencies).");
+  else if (!strcmp(pair->where[1], "the host"))
+    snprintf(fix, sizeof fix, "Wait for %s (cuStreamSynchronize) before %s.", pair->where[0], second);
+  else if (!strcmp(pair->where[0], "the host"))
+    snprintf(fix, sizeof fix, "Wait for %s (cuStreamSynchronize) before %s.", pair->where[1], first);
+  else
+    snprintf(fix, sizeof fix,
+             "Record an event in %s after %s (cuEventRecord), and let %s wait "
+             "for it (cuStreamWaitEvent) before %s.",
+             pair->where[0], first, pair->where[1], second);
+  cl_note_violation_of(&(Violation){
+      .kind = "order",
+      .number = ++number,
+      .rule = "order of accesses",
+      .what = what,
+      .call = second,
+      .expected = "one before the other",
+      .found = size,
+      .fix = fix,
+      .maker = first,
+      .made = stacks[0],
+      .noticed = stacks[1],
+  });
+}

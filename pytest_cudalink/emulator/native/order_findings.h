@@ -1,0 +1,32 @@
+/* The call sites of works, and the pairs of accesses that nothing orders. */
+#ifndef CUDALINK_ORDER_FINDINGS_H
+#define CUDALINK_ORDER_FINDINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "symbols.h"
+
+/* The driver call that work came from, and who made it. */
+typedef struct Site Site;
+
+/* A function is entered, and its call site noted; or it is left, and its violations reported. */
+void cl_watch_site(Sym symbol, bool entered);
+/* The site of this thread's call, which is kept until it is dropped; NULL if none was noted. */
+Site *cl_site_keep(void);
+void cl_site_drop(Site *site);
+
+typedef struct {
+  int kinds[2]; /* AccessKind, of the earlier one and of the later one */
+  const Site *sites[2];
+  const char *where[2]; /* the streams, in words */
+  uintptr_t start;
+  size_t size;
+} Finding;
+
+/* Notes a violation, once for two sites. */
+void cl_order_finding(const Finding *pair);
+void cl_forget_findings(void);
+
+#endif

@@ -1,0 +1,244 @@
+"""The check of order on the emulated driver: accesses to memory that nothing orders, with the planted bugs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.planted.expected_order import ORDER
+
+__all__ = ()
+
+Check = Callable[..., str]
+
+#: Runs each function of a table of planted bugs; prints what the check of order found for each.
+PLANTED = """
+from tests.planted import order_bugs
+driver = control.attach(cuda)
+driver.start_watching()
+found = {{}}
+for name, function in order_bugs.{table}.items():
+    driver.check_order(on=True)
+    function()
+    driver.check_order(on=False)
+    found[name] = [[one.check, one.text, one.fix, one.python_stack, one.history] for one in driver.violations]
+    driver.consume(driver.violations)
+driver.stop_watching()
+print(json.dumps(found))
+"""
+
+
+def findings(check: Check, table: str) -> dict[str, list[Any]]:
+    """By bug, the violations in a table of planted bugs."""
+    found: dict[str, list[Any]] = json.loads(check("import json\n" + PLANTED.format(table=table)))
+    return found
+
+
+def test_planted_bugs(check: Check) -> None:
+    """The check names the pair of each bug that it can see, with both call sites and a fix, though all went well."""
+    found = findings(check, "BROKEN")
+    assert found.keys() == ORDER.keys()
+    assert len(found) == 20
+    for name, pair in ORDER.items():
+        if pair is None:
+            assert found[name] == [], name
+            continue
+        does, first, second = pair
+        (kind, text, fix, stack, history), *_ = found[name]
+        assert kind == "order"
+        assert text.startswith("nothing orders two accesses to 256 bytes at 0x"), text
+        assert f" {does} them, by {first}, and " in text, (name, text)
+        assert text.endswith(f", by {second}"), (name, text)
+        assert any(f"in {name}" in line for line in stack), (name, stack)
+        assert history[0] == f"the first, {first}, was called from:"
+        assert any(f"in {name}" in line for line in history), (name, history)
+        assert fix, name
+
+
+def test_mended_twins(check: Check) -> None:
+    """The twins without the bugs have no finding."""
+    assert findings(check, "MENDED") == {key: [] for key in ORDER}
+
+
+#: Runs planted bugs, with the check on, under schedules until one fails; then all twins under a few.
+SCHEDULED = """
+import json
+from tests.planted import expected_order, order_bugs
+driver = control.attach(cuda)
+driver.start_watching()
+def run(function, seed):
+    driver.check_order(on=True)
+    driver.start_schedule(seed)
+    try:
+        function()
+    except AssertionError:
+        return True
+    finally:
+        driver.end_schedule()
+        driver.check_order(on=False)
+    return False
+failed = {{
+    name: any(run(function, seed) for seed in range({most}))
+    for name, function in order_bugs.BROKEN.items()
+    if expected_order.ORDER[name] is None
+}}
+driver.consume(driver.violations)
+mended = [(name, seed) for name, function in order_bugs.MENDED.items() for seed in range({few}) if run(function, seed)]
+print(json.dumps([failed, mended, [one.text for one in driver.violations]]))
+driver.stop_watching()
+"""
+
+
+@pytest.mark.parametrize("few", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_planted_bugs_under_schedules(check: Check, few: int) -> None:
+    """A schedule fails each bug that the check does not see, and no twin; nor does the check find one there."""
+    failed, mended, found = json.loads(check(SCHEDULED.format(most=100, few=few)))
+    assert failed == dict.fromkeys([name for name, pair in ORDER.items() if pair is None], True)
+    assert (mended, found) == ([], [])
+
+
+#: Streams, memory and events, with the check on; `pairs()` gives and forgets what was found.
+HEAD = """
+import json
+context = start()
+driver = control.attach(cuda)
+driver.start_watching()
+driver.check_order(on=True)
+def stream(flags=1):
+    made = c_void_p()
+    ok(cuda.cuStreamCreate(byref(made), flags))
+    return made
+def event():
+    made = c_void_p()
+    ok(cuda.cuEventCreate(byref(made), 2))
+    return made
+def pinned(size=4096):
+    made = c_void_p()
+    ok(cuda.cuMemHostAlloc(byref(made), c_size_t(size), 0))
+    return made.value
+def fill(to, at, size=64):
+    ok(cuda.cuMemsetD8Async(c_uint64(to), 1, c_size_t(size), at))
+def load(to, at, source, size=64):
+    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(to), c_uint64(source), c_size_t(size), at))
+def record(event, at): ok(cuda.cuEventRecord(event, at))
+def wait(at, event): ok(cuda.cuStreamWaitEvent(at, event, 0))
+def pairs():
+    found = driver.violations
+    driver.consume(found)
+    return [one.text.split(": ", 1)[1] for one in found]
+a, b, blocking, edge = stream(), stream(), stream(0), event()
+here, there, back = allocate(4096), allocate(4096), pinned()
+legacy, own = c_void_p(1), c_void_p(2)
+"""
+
+#: What is ordered, by why.
+ORDERED = {
+    "another range": "fill(here, a); fill(here + 64, b)",
+    "both read": "fill(here, a); record(edge, a); wait(b, edge); load(back, a, here); load(back + 64, b, here)",
+    "one stream": "fill(here, a); load(back, a, here); fill(here, a)",
+    "an event": "fill(here, a); record(edge, a); wait(b, edge); fill(here, b)",
+    "a chain of events": """
+c, other = stream(), event()
+fill(here, a); record(edge, a); wait(b, edge); record(other, b); wait(c, other); fill(here, c)""",
+    "the host waited for the stream": "fill(here, a); ok(cuda.cuStreamSynchronize(a)); fill(here, b)",
+    "the host waited for the event": "fill(here, a); record(edge, a); ok(cuda.cuEventSynchronize(edge)); fill(here, b)",
+    "the host waited for the context": "fill(here, a); ok(cuda.cuCtxSynchronize()); fill(here, b)",
+    "the host asked the stream": "fill(here, a); ok(cuda.cuStreamQuery(a)); fill(here, b)",
+    "the host asked the event": "fill(here, a); record(edge, a); ok(cuda.cuEventQuery(edge)); fill(here, b)",
+    "a copy that waits": "fill(here, None); ok(cuda.cuMemcpyDtoH_v2(back, there, 4)); fill(here, a)",
+    "the legacy stream comes behind": "fill(here, blocking); fill(here, legacy)",
+    "the legacy stream comes before": "fill(here, legacy); fill(here, blocking)",
+    "through the legacy stream": "fill(here, blocking); fill(there, legacy); fill(here, own)",
+    "the default stream of a thread": "fill(here, own); fill(here, legacy)",
+    "cuMemFree waits": "fill(here, a); ok(cuda.cuMemFree_v2(here))",
+    "a context that is none": "assert cuda.cuCtxDestroy_v2(c_void_p(0x1234)) == 201",
+    "a new stream": "fill(here, a); ok(cuda.cuStreamSynchronize(a)); fill(here, stream())",
+    "a stream that is gone": """
+gone = stream()
+fill(here, gone); ok(cuda.cuStreamDestroy_v2(gone)); ok(cuda.cuCtxSynchronize()); fill(here, a)""",
+    "a host function": """
+called = threading.Event()
+function = CFUNCTYPE(None, c_void_p)(lambda _: called.set())
+fill(here, a); ok(cuda.cuLaunchHostFunc(a, function, None)); called.wait(60); fill(here, b)""",
+    "a word": """
+fill(here, a); ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there), 1, 0))
+ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there), 1, 0)); fill(here, b)""",
+    "a word that is written later": """
+ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there), 1, 0)); fill(here, b); record(edge, b); wait(blocking, edge)
+fill(here + 64, blocking)
+fill(here, a, 128); ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there), 1, 0)); ok(cuda.cuCtxSynchronize())""",
+    "the host opens a gate": """
+word = c_uint.from_address(back)
+ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(back), 1, 0)); fill(here, b)
+fill(here, a); ok(cuda.cuStreamSynchronize(a)); word.value = 1; ok(cuda.cuCtxSynchronize())""",
+    "columns of a matrix": """
+def column(at, number):
+    ok(cuda.cuMemsetD2D8Async(c_uint64(here + 16 * number), c_size_t(64), 1, c_size_t(16), c_size_t(8), at))
+column(a, 0); column(b, 1); column(blocking, 3)""",
+    "memory of a pool": """
+memory = c_uint64()
+ok(cuda.cuMemAllocAsync(byref(memory), c_size_t(64), a)); record(edge, a); wait(b, edge); fill(memory.value, b)
+record(edge, b); wait(a, edge); ok(cuda.cuMemFreeAsync(memory, a))""",
+    "memory of a pool that nobody used": """
+memory = c_uint64()
+ok(cuda.cuMemAllocAsync(byref(memory), c_size_t(64), a)); ok(cuda.cuMemFree_v2(memory.value))""",
+    "memory of a pool again": """
+def use(at):
+    memory = c_uint64()
+    ok(cuda.cuMemAllocAsync(byref(memory), c_size_t(64), at)); fill(memory.value, at)
+    ok(cuda.cuMemFreeAsync(memory, at))
+    return memory.value
+assert use(a) == use(b)""",
+}
+
+#: What is not, by why, with the pair.
+UNORDERED = {
+    "two streams": "fill(here, a); fill(here, b)",
+    "parts of a range": "fill(here, a, 64); fill(here + 60, b, 8)",
+    "an event of another stream": "fill(here, a); record(edge, b); wait(b, edge); fill(here, b)",
+    "an event that is recorded again": "fill(here, a); record(edge, a); record(edge, b); wait(b, edge); fill(here, b)",
+    "non-blocking before legacy": "fill(here, a); fill(here, legacy)",
+    "non-blocking behind legacy": "fill(here, legacy); fill(here, a)",
+    "two blocking ones": "fill(here, blocking); fill(here, stream(0))",
+    "the host waited for another stream": "fill(here, a); ok(cuda.cuStreamSynchronize(b)); fill(here, b)",
+    "a copy that waits for its own stream": "fill(here, a); ok(cuda.cuMemcpyDtoH_v2(back, there, 4)); fill(here, b)",
+    "a copy that waits is late": "fill(here, a); ok(cuda.cuMemcpyDtoH_v2(back, here, 4))",
+    "rows of a matrix": """
+fill(here, a, 512)
+ok(cuda.cuMemsetD2D8Async(c_uint64(here + 16), c_size_t(64), 1, c_size_t(16), c_size_t(8), b))""",
+    "a stream that is gone": "gone = stream(); fill(here, gone); ok(cuda.cuStreamDestroy_v2(gone)); fill(here, a)",
+    "a word that is written too early": """
+ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there), 1, 0)); fill(here, b)
+ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there), 1, 0)); ok(cuda.cuStreamSynchronize(b)); fill(here, a)
+driver.consume(driver.violations)
+fill(here, a); ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there + 8), 1, 0))
+fill(here + 32, a); ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there + 8), 1, 0)); fill(here, b)""",
+    "a pool that is asked to free at once": """
+memory = c_uint64()
+ok(cuda.cuMemAllocAsync(byref(memory), c_size_t(64), a)); fill(memory.value, a); ok(cuda.cuMemFree_v2(memory.value))""",
+}
+
+
+@pytest.mark.parametrize("program", ORDERED.values(), ids=list(ORDERED))
+def test_ordered(check: Check, program: str) -> None:
+    """What the rules of CUDA order is no finding."""
+    check(f"import threading\n{HEAD}{program}\nassert pairs() == [], pairs()\ndriver.stop_watching()")
+
+
+@pytest.mark.parametrize("program", UNORDERED.values(), ids=list(UNORDERED))
+def test_unordered(check: Check, program: str) -> None:
+    """What they do not order is one finding, even if it was done in a good order."""
+    check(f"{HEAD}{program}\nfound = pairs()\nassert len(found) == 1, found\ndriver.stop_watching()")
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(6_000, marks=pytest.mark.slow)])
+def test_random_programs(on_driver: Callable[..., Any], count: int) -> None:
+    """A search for paths through the edges finds no order between the pairs that the check names, and misses none."""
+    done = on_driver("13.0", "-m", "tests.emulated.programs.order_programs", str(count), "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    in_order, named = map(int, re.findall(r"(\d+) of them in order, (\d+) pairs named", done.stdout)[0])
+    assert 0 < in_order < count < named

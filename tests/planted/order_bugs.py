@@ -1,0 +1,437 @@
+"""Twenty bugs of order: each function is right in the order in which work usually ends, and its twin in all.
+
+`expected_order.ORDER` says for each what finds it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from ctypes import byref, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
+from typing import Any, Final, Self
+
+cuda: Any = ctypes.CDLL("libcuda.so.1")
+
+SIZE: Final = 256
+#: CUDA's handle of the default stream of a thread, and its flag for streams.
+PER_THREAD, NON_BLOCKING = c_void_p(2), 1
+HostFunction = ctypes.CFUNCTYPE(None, c_void_p)
+Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
+
+
+class DriverError(Exception):
+    """A call of the driver failed."""
+
+
+def call(function: str, *arguments: object) -> None:
+    """Call the driver; raise what it answers."""
+    if code := getattr(cuda, function)(*arguments):
+        msg = f"{function} failed with error {code}"
+        raise DriverError(msg)
+
+
+# -- pieces without bugs
+
+
+class Pieces(ExitStack):
+    """What a function uses, freed at its end, when all work is done."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        context = c_void_p()
+        call("cuInit", 0)
+        call("cuDevicePrimaryCtxRetain", byref(context), 0)
+        self.callback(call, "cuDevicePrimaryCtxRelease_v2", 0)
+        call("cuCtxSetCurrent", context)
+        return self
+
+    def __exit__(self, *raised: object) -> bool | None:
+        call("cuCtxSynchronize")
+        return super().__exit__(*raised)  # type: ignore[arg-type]
+
+    def stream(self, flags: int = NON_BLOCKING) -> c_void_p:
+        made = c_void_p()
+        call("cuStreamCreate", byref(made), flags)
+        self.callback(call, "cuStreamDestroy_v2", made)
+        return made
+
+    def event(self) -> c_void_p:
+        made = c_void_p()
+        call("cuEventCreate", byref(made), 2)
+        self.callback(call, "cuEventDestroy_v2", made)
+        return made
+
+    def device(self) -> c_uint64:
+        made = c_uint64()
+        call("cuMemAlloc_v2", byref(made), c_size_t(SIZE))
+        self.callback(call, "cuMemFree_v2", made)
+        call("cuMemsetD8_v2", made, c_uint(0), c_size_t(SIZE))
+        call("cuCtxSynchronize")
+        return made
+
+    def pinned(self, value: int = 0, *, kept: bool = True) -> c_void_p:
+        made = c_void_p()
+        call("cuMemHostAlloc", byref(made), c_size_t(SIZE), 0)
+        if kept:
+            self.callback(call, "cuMemFreeHost", made)
+        ctypes.memset(made, value, SIZE)
+        return made
+
+
+def upload(to: c_uint64, source: c_void_p, stream: c_void_p) -> None:
+    call("cuMemcpyHtoDAsync_v2", to, source, c_size_t(SIZE), stream)
+
+
+def download(to: c_void_p, source: c_uint64, stream: c_void_p) -> None:
+    call("cuMemcpyDtoHAsync_v2", to, source, c_size_t(SIZE), stream)
+
+
+def copy(to: c_uint64, source: c_uint64, stream: c_void_p) -> None:
+    call("cuMemcpyDtoDAsync_v2", to, source, c_size_t(SIZE), stream)
+
+
+def fill(to: c_uint64, value: int, stream: c_void_p | None) -> None:
+    call("cuMemsetD8Async", to, c_uint(value), c_size_t(SIZE), stream)
+
+
+def order(first: c_void_p | None, event: c_void_p, second: c_void_p | None) -> None:
+    """Let a stream wait for what another one has been given so far."""
+    call("cuEventRecord", event, first)
+    call("cuStreamWaitEvent", second, event, 0)
+
+
+def wait(stream: c_void_p | None) -> None:
+    call("cuStreamSynchronize", stream)
+
+
+def bytes_at(address: c_void_p | c_uint64) -> bytes:
+    """What the host reads of pinned memory."""
+    return ctypes.string_at(address.value or 0, SIZE)
+
+
+ONES, TWOS = b"\1" * SIZE, b"\2" * SIZE
+
+# -- the bugs
+
+BROKEN: Final[dict[str, Callable[[], None]]] = {}
+MENDED: Final[dict[str, Callable[[], None]]] = {}
+
+
+def planted(function: Callable[[bool], None]) -> Callable[[bool], None]:
+    """Enter a function with a bug, and its twin without it: it is called with whether it is mended."""
+    BROKEN[function.__name__] = lambda: function(False)
+    MENDED[function.__name__] = lambda: function(True)
+    return function
+
+
+@planted
+def missing_edge(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, edge = use.stream(), use.stream(), use.event()
+        middle, end, back = use.device(), use.device(), use.pinned()
+        fill(middle, 1, one)
+        if mended:
+            order(one, edge, other)
+        copy(end, middle, other)
+        download(back, end, other)
+        wait(other)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def event_recorded_too_early(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+        if not mended:
+            call("cuEventRecord", edge, one)
+        fill(middle, 1, one)
+        if mended:
+            call("cuEventRecord", edge, one)
+        call("cuStreamWaitEvent", other, edge, 0)
+        download(back, middle, other)
+        wait(other)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def event_on_the_wrong_stream(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+        fill(middle, 1, one)
+        order(one if mended else other, edge, other)
+        download(back, middle, other)
+        wait(other)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def wait_before_record(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+        if not mended:
+            call("cuStreamWaitEvent", other, edge, 0)  # an event that was never recorded holds nothing up
+        fill(middle, 1, one)
+        call("cuEventRecord", edge, one)
+        if mended:
+            call("cuStreamWaitEvent", other, edge, 0)
+        download(back, middle, other)
+        wait(other)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def event_recorded_again(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, third, edge = use.stream(), use.stream(), use.stream(), use.event()
+        last = use.event() if mended else edge
+        middle, end, back = use.device(), use.device(), use.pinned()
+        fill(middle, 1, one)
+        call("cuEventRecord", edge, one)
+        fill(end, 2, other)
+        call("cuEventRecord", last, other)
+        for event in {edge.value, last.value}:
+            call("cuStreamWaitEvent", third, c_void_p(event), 0)
+        download(back, middle, third)
+        wait(third)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def non_blocking_beside_legacy(mended: bool) -> None:
+    with Pieces() as use:
+        other, middle, back = use.stream(0 if mended else NON_BLOCKING), use.device(), use.pinned()
+        fill(middle, 1, None)
+        download(back, middle, other)
+        wait(other)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def stream_of_the_thread_beside_another(mended: bool) -> None:
+    with Pieces() as use:
+        other, edge, middle, back = use.stream(), use.event(), use.device(), use.pinned()
+        fill(middle, 1, PER_THREAD)
+        if mended:
+            order(PER_THREAD, edge, other)
+        download(back, middle, other)
+        wait(other)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def source_freed_too_early(mended: bool) -> None:
+    with Pieces() as use:
+        one, middle, source = use.stream(), use.device(), use.pinned(1, kept=False)
+        upload(middle, source, one)
+        if mended:
+            wait(one)
+        call("cuMemFreeHost", source)
+
+
+@planted
+def unregistered_too_early(mended: bool) -> None:
+    with Pieces() as use:
+        one, middle, source = use.stream(), use.device(), ctypes.create_string_buffer(ONES, SIZE)
+        call("cuMemHostRegister_v2", source, c_size_t(SIZE), 0)
+        upload(middle, c_void_p(ctypes.addressof(source)), one)
+        if mended:
+            wait(one)
+        call("cuMemHostUnregister", source)
+
+
+def from_pool(stream: c_void_p) -> c_uint64:
+    made = c_uint64()
+    call("cuMemAllocAsync", byref(made), c_size_t(SIZE), stream)
+    return made
+
+
+@planted
+def freed_on_another_stream(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, edge, back = use.stream(), use.stream(), use.event(), use.pinned()
+        middle = from_pool(one)
+        fill(middle, 1, one)
+        download(back, middle, one)
+        if mended:
+            order(one, edge, other)
+        call("cuMemFreeAsync", middle, other)
+
+
+@planted
+def allocation_used_on_another_stream(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, edge = use.stream(), use.stream(), use.event()
+        middle = from_pool(one)
+        if mended:
+            order(one, edge, other)
+        fill(middle, 1, other)
+        wait(other)
+        call("cuMemFreeAsync", middle, other)
+
+
+class Cache:
+    """Memory that is kept for its next user, as frameworks do."""
+
+    def __init__(self, first: c_uint64) -> None:
+        self._free: list[tuple[c_uint64, c_void_p | None]] = [(first, None)]
+
+    def take(self, stream: c_void_p) -> c_uint64:
+        memory, used = self._free.pop()
+        if used is not None:
+            call("cuStreamWaitEvent", stream, used, 0)
+        return memory
+
+    def give(self, memory: c_uint64, used: c_void_p | None = None) -> None:
+        self._free.append((memory, used))
+
+
+@planted
+def cached_memory_on_another_stream(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, used, back = use.stream(), use.stream(), use.event(), use.pinned()
+        cache = Cache(use.device())
+        memory = cache.take(one)
+        fill(memory, 1, one)
+        download(back, memory, one)
+        call("cuEventRecord", used, one)
+        cache.give(memory, used if mended else None)
+        fill(cache.take(other), 2, other)
+        wait(one)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def graph_without_an_edge(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, fork, joined = use.stream(), use.stream(), use.event(), use.event()
+        middle, back, graph, executable = use.device(), use.pinned(), c_void_p(), c_void_p()
+        call("cuStreamBeginCapture_v2", one, 2)
+        if not mended:
+            order(one, fork, other)
+        fill(middle, 1, one)
+        if mended:
+            order(one, fork, other)
+        download(back, middle, other)
+        order(other, joined, one)
+        call("cuStreamEndCapture", one, byref(graph))
+        use.callback(call, "cuGraphDestroy", graph)
+        call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
+        use.callback(call, "cuGraphExecDestroy", executable)
+        call("cuGraphLaunch", executable, one)
+        wait(one)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def double_buffer_off_by_one(mended: bool) -> None:
+    with Pieces() as use:
+        loads, works, loaded = use.stream(), use.stream(), use.event()
+        buffers, results, done = [
+            [make() for _ in range(n)] for make, n in ((use.device, 2), (use.device, 4), (use.event, 4))
+        ]
+        for turn, (result, ended) in enumerate(zip(results, done, strict=True)):
+            behind = turn - len(buffers) - (not mended)
+            if behind >= 0:
+                call("cuStreamWaitEvent", loads, done[behind], 0)
+            fill(buffers[turn % 2], turn, loads)
+            order(loads, loaded, works)
+            copy(result, buffers[turn % 2], works)
+            call("cuEventRecord", ended, works)
+        back = use.pinned()
+        for turn, result in enumerate(results):
+            download(back, result, works)
+            wait(works)
+            assert bytes_at(back) == bytes([turn]) * SIZE
+
+
+@planted
+def word_written_too_early(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, middle, word, back = use.stream(), use.stream(), use.device(), use.device(), use.pinned()
+        if mended:
+            fill(middle, 1, one)
+        call("cuStreamWriteValue32_v2", one, word, c_uint32(1), 0)
+        if not mended:
+            fill(middle, 1, one)
+        call("cuStreamWaitValue32_v2", other, word, c_uint32(1), 0)
+        download(back, middle, other)
+        wait(other)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def destination_read_before_the_copy_ended(mended: bool) -> None:
+    with Pieces() as use:
+        one, middle, back = use.stream(), use.device(), use.pinned()
+        fill(middle, 1, one)
+        download(back, middle, one)
+        if mended:
+            wait(one)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def source_written_before_the_copy_ended(mended: bool) -> None:
+    with Pieces() as use:
+        one, middle, source, back = use.stream(), use.device(), use.pinned(1), use.pinned()
+        upload(middle, source, one)
+        if mended:
+            wait(one)
+        ctypes.memset(source, 2, SIZE)
+        download(back, middle, one)
+        wait(one)
+        assert bytes_at(back) == ONES
+
+
+@planted
+def ring_of_staging_buffers(mended: bool) -> None:
+    with Pieces() as use:
+        one, ring = use.stream(), [(use.pinned(), use.event()) for _ in range(2)]
+        targets = [use.device() for _ in range(4)]
+        for turn, target in enumerate(targets):
+            staging, used = ring[turn % len(ring)]
+            if mended and turn >= len(ring):
+                call("cuEventSynchronize", used)
+            ctypes.memset(staging, turn, SIZE)
+            upload(target, staging, one)
+            call("cuEventRecord", used, one)
+        back = use.pinned()
+        for turn, target in enumerate(targets):
+            download(back, target, one)
+            wait(one)
+            assert bytes_at(back) == bytes([turn]) * SIZE
+
+
+@planted
+def host_function_reads_what_is_reused(mended: bool) -> None:
+    with Pieces() as use:
+        one, source = use.stream(), use.pinned(1)
+        seen: list[bytes] = []
+        function = HostFunction(lambda _: seen.append(bytes_at(source)))
+        call("cuLaunchHostFunc", one, function, None)
+        if mended:
+            wait(one)
+        else:
+            time.sleep(0.1)  # long enough, as a rule
+        ctypes.memset(source, 2, SIZE)
+        wait(one)
+        assert seen == [ONES]
+
+
+@planted
+def flag_of_another_stream(mended: bool) -> None:
+    with Pieces() as use:
+        one, other, edge, middle, back = use.stream(), use.stream(), use.event(), use.device(), use.pinned()
+        done = threading.Event()
+        callback = Callback(lambda *_: done.set())
+        fill(middle, 1, one)
+        download(back, middle, one)
+        if mended:
+            order(one, edge, other)
+        call("cuStreamAddCallback", other, callback, None, 0)
+        while not done.wait(0.01):
+            cuda.cuStreamQuery(PER_THREAD)  # a schedule goes on with each call of the driver
+        assert bytes_at(back) == ONES
