@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .watch.lifetimes import Lifetimes
     from .watch.mismatches import Mismatches
     from .watch.native_links import LoadedModules, NativeLinks
+    from .watch.order import Order
     from .watch.provenance import Provenance
     from .watch.sticky import StickyGuard
 
@@ -47,6 +48,7 @@ __all__ = [
     "MARKED_TESTS",
     "MISMATCHES",
     "NATIVE_LINKS",
+    "ORDER",
     "PROVENANCE",
     "RECORD_FILE",
     "REPORTER",
@@ -96,6 +98,7 @@ LOADED_MODULES: Final[Key[LoadedModules]] = Key("loaded-modules", "watch.native_
 MARKED_TESTS: Final[Key[MarkedTests]] = Key("marked-tests", "items.runtest:MarkedTests")
 MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "watch.mismatches:Mismatches")
 NATIVE_LINKS: Final[Key[NativeLinks]] = Key("native-links", "watch.native_links:NativeLinks")
+ORDER: Final[Key[Order]] = Key("order", "watch.order:Order")
 PROVENANCE: Final[Key[Provenance]] = Key("provenance", "watch.provenance:Provenance")
 RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "records.record_file:RecordFile")
 REPORTER: Final[Key[Reporter]] = Key("reporter", "watch.check:Reporter")

@@ -319,12 +319,13 @@ OPTIONS: Final = (
         "checks",
         "fail a test that frees memory which an emulated driver's linker still needs, or breaks nvJitLink's contract; "
         "report only shows it, off does not check, and strict finds more; lifetimes=MODE and nvjitlink=MODE choose "
-        "for one check",
+        "for one check; order=MODE, which must be named, finds accesses to memory that no stream or event orders",
         default="fail",
         metavar="{off,report,fail,strict}[,CHECK=MODE]",
         parts={
             "lifetime": Part("lifetimes", names.CHECK_MODES, "fail", env="CUDALINK_EMULATOR_LIFETIME"),
             "jitlink_contract": Part("nvjitlink", names.CHECK_MODES, "fail"),
+            "order": Part("order", ("off", "report", "fail"), "off"),
         },
     ),
     Option(
@@ -485,6 +486,7 @@ class Settings:
     schedules: Setting
     lifetime: Setting
     jitlink_contract: Setting
+    order: Setting
     unsupported: Setting
     events: Setting
     target: Setting
@@ -658,7 +660,8 @@ def _settings_of(option: Option, given: Setting) -> dict[str, Setting]:
     words = read_words(given.value, {part.word: part.values for part in option.parts.values()})
     found = {}
     for name, part in option.parts.items():
-        if part.word in words and given.source != "default":
+        named = part.default != "off" or f"{part.word}=" in given.value  # a value alone turns nothing on
+        if named and part.word in words and given.source != "default":
             found[name] = Setting(words[part.word], given.source)
             if fault := part.fault(words[part.word]):
                 msg = f"{part.word}: {fault}"

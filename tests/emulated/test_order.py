@@ -242,3 +242,53 @@ def test_random_programs(on_driver: Callable[..., Any], count: int) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     in_order, named = map(int, re.findall(r"(\d+) of them in order, (\d+) pairs named", done.stdout)[0])
     assert 0 < in_order < count < named
+
+
+#: A test with a bug, and one without.
+SUITE = """
+from tests.planted import order_bugs
+
+def test_broken():
+    order_bugs.BROKEN["missing_edge"]()
+
+def test_broken_again():
+    order_bugs.BROKEN["missing_edge"]()
+
+def test_mended():
+    order_bugs.MENDED["missing_edge"]()
+"""
+
+
+@pytest.mark.parametrize(
+    ("checks", "failed"),
+    [((), 0), (("fail",), 0), (("order=report",), 0), (("order=fail",), 2), (("lifetimes=off,order=fail",), 2)],
+    ids=["default", "for all", "report", "fail", "without lifetimes"],
+)
+def test_check(run_pytest, pytester, toolchain, checks: tuple[str, ...], failed: int) -> None:
+    """The check is off unless it is named; then each test shows its pairs, with both call sites and the fix."""
+    toolchain("13.0")
+    pytester.makepyfile(SUITE)
+    arguments = [f"--cudalink-checks={mode}" for mode in checks]
+    result = run_pytest("-p", "no:cacheprovider", "-rA", "--cudalink-driver=13.0", *arguments)
+    result.assert_outcomes(passed=3 - failed, failed=failed)
+    shown = result.stdout.str()
+    assert shown.count("nothing orders two accesses to 256 bytes") >= (2 if "order=" in str(checks) else 0)
+    assert ("nothing orders" in shown) == ("order=" in str(checks))
+    if failed:
+        result.stdout.fnmatch_lines(
+            [
+                "*cudalink: 1 unordered pair of accesses during this test's call:",
+                (
+                    "*nothing orders two accesses to 256 bytes at 0x*: non-blocking stream * writes them, by "
+                    "cuMemsetD8Async, and non-blocking stream * reads them, by cuMemcpyDtoDAsync_v2"
+                ),
+                "*called from:",
+                "* in missing_edge",
+                "*the first, cuMemsetD8Async, was called from:",
+                "* in missing_edge",
+                (
+                    "*Record an event in non-blocking stream * after cuMemsetD8Async (cuEventRecord), and let "
+                    "non-blocking stream * wait for it (cuStreamWaitEvent) before cuMemcpyDtoDAsync_v2."
+                ),
+            ]
+        )

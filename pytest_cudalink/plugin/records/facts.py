@@ -20,6 +20,7 @@ __all__ = ["VIOLATIONS", "Counts", "Facts", "fail", "fail_with", "is_unsupported
 #: By check: a violation and several, and the property with the number of those of a test.
 VIOLATIONS: Final = {
     "lifetimes": ("lifetime violation", "lifetime violations", "cudalink.violations"),
+    "order": ("unordered pair of accesses", "unordered pairs of accesses", "cudalink.order"),
     "jitlink-contract": (
         "violation of nvJitLink's contract",
         "violations of nvJitLink's contract",

@@ -29,6 +29,7 @@ from ..parts import (
     LOADED_MODULES,
     MARKED_TESTS,
     NATIVE_LINKS,
+    ORDER,
     PROVENANCE,
     RECORD_FILE,
     REPORTER,
@@ -212,6 +213,8 @@ def _start_driver(run: Run) -> None:
     run.part(LOADED_MODULES)
     if run.settings.lifetime.value != "off":
         run.part(LIFETIMES)  # after the causes, so that a violation fails a test that these skip
+    if run.settings.order.value != "off":
+        run.part(ORDER)
     if emulation.faults:
         run.part(FAULTS)
     if emulation.events:

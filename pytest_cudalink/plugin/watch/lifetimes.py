@@ -67,7 +67,8 @@ class Lifetimes(ViolationCheck):
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        return self.driver.violations + self._below.violations()
+        own = tuple(one for one in self.driver.violations if one.check == self.name)
+        return own + self._below.violations()
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         self.driver.consume(violations)
