@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_cudalink.native import compiler
+from tests.emulated import checkers, locks
+from tests.emulated.test_native import needs_compiler
 from tests.planted.expected_order import ORDER
 
 __all__ = ()
@@ -242,6 +246,26 @@ def test_random_programs(on_driver: Callable[..., Any], count: int) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     in_order, named = map(int, re.findall(r"(\d+) of them in order, (\d+) pairs named", done.stdout)[0])
     assert 0 < in_order < count < named
+
+
+@needs_compiler
+def test_locks(on_driver: Callable[..., Any], tmp_path: Path) -> None:
+    """Threads take the driver's locks in the order of the table with the check on, too."""
+    flags, source = ("-shared", "-fvisibility=default", "-ldl"), checkers.HERE / "native" / "lock_order.c"
+    watcher = compiler.build(compiler.Executable("lock_order.so", (source,), flags=flags), tmp_path)
+    log = tmp_path / "pairs"
+    env = {"LD_PRELOAD": str(watcher), "LOCK_ORDER": str(log)}
+    head = "import json\nfrom tests.emulated.cu import *\n"
+    for arguments in (
+        ("-m", "tests.emulated.programs.order_programs", "40", "0"),
+        ("-c", head + PLANTED.format(table="BROKEN")),
+    ):
+        done = on_driver("13.0", *arguments, env=env)
+        assert done.returncode == 0, done.stderr
+    pairs = {tuple(map(int, line.split())) for line in log.read_text().splitlines()}
+    own = [place for place, name in locks.names_of_places().items() if name == "happens_before"]
+    assert any(taken in place for _, taken in pairs for place in own)
+    assert list(locks.out_of_order(sorted(pairs))) == []
 
 
 #: A test with a bug, and one without.
