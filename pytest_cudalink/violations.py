@@ -1,4 +1,4 @@
-"""A broken rule of CUDA's contract, whichever check noticed it: that of lifetimes, or that of nvJitLink's calls."""
+"""A broken rule of CUDA's contract, whichever check noticed it: lifetimes, order, or that of nvJitLink's calls."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ FAIL_ON = {
     "failed": "a test fails",
     "crashed": "a process died",
     "incomplete": "a cell has no records, or its run did not finish",
-    "violations": "a rule of lifetimes or of nvJitLink's contract was broken",
+    "violations": "a rule of lifetimes, of order or of nvJitLink's contract was broken",
     "hostile": "a test is wrong when a call fails, or fails under a schedule",
     "mismatch": "a version that was found is not the requested one",
     "skipped-everywhere": "a test is skipped in every cell",

@@ -32,7 +32,7 @@ __all__ = [
 #: The states of a cell that no test's result shows, by letter.
 CELL_STATES: Final = {
     "I": "did not run or did not finish",
-    "V": "violations (lifetimes, nvJitLink)",
+    "V": "violations (lifetimes, order, nvJitLink)",
     "N": "links not steered (unsteered)",
 }
 #: Rows of a table, as in `views.section`.

@@ -310,7 +310,7 @@ class LibraryRecord(_Event, kw_only=True, frozen=True):
 
 
 class ViolationRecord(_Event, kw_only=True, frozen=True):
-    """A broken rule of lifetimes or of nvJitLink's contract."""
+    """A broken rule of lifetimes, of order or of nvJitLink's contract."""
 
     nodeid: _NodeidOrNone = None
     text: Annotated[str, Meta(description="the violation in words")] = ""
@@ -373,7 +373,9 @@ class TestRecord(_Event, kw_only=True, frozen=True):
     ] = ""
     backends: Annotated[dict[str, _Positive], Meta(description="number of links by backend")] = {}
     links: Annotated[Count, Meta(description="number of links")] = 0
-    violations: Annotated[Count, Meta(description="number of violations of lifetimes and of nvJitLink's contract")] = 0
+    violations: Annotated[
+        Count, Meta(description="number of violations of lifetimes, of order and of nvJitLink's contract")
+    ] = 0
     documented: Annotated[DocumentedRecord | None, Meta(description="the documented failure that was asserted")] = None
     missing: Annotated[
         str | None, Meta(description="the requirement that a skip is about, such as 'driver >= 13.2'")

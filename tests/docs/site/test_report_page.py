@@ -524,7 +524,7 @@ def test_every_state_has_a_letter(page, browser, every_state) -> None:
     assert {"Uneeds a GPU 6", "Ncell: links not steered (unsteered)"} <= {*words}
     heads = "[...document.querySelectorAll('#grid thead th.cell')].map((e) => e.textContent)"
     assert [one for one in page.run(heads) if "absent" not in one and not one[-1].isdigit()] == [
-        "ctk-12.9-driver-13.0Vviolations (lifetimes, nvJitLink)",
+        "ctk-12.9-driver-13.0Vviolations (lifetimes, order, nvJitLink)",
         "ctk-13.0-driver-13.0Nlinks not steered (unsteered)",
     ]
     open_whole(browser, every_state)
