@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -82,14 +82,19 @@ def targets_of(
     try:
         tags: Iterable[Tag] = parse_wheel_filename(path.replace("\\", "/").rpartition("/")[2])[3]
     except InvalidWheelFilename:
-        tags = [Tag("py3", "none", "any")]
+        tags = ()
     found = {
         InstallTarget(minor, tag.interpreter.startswith("pp"), *(_platform(tag.platform) or inside))
         for tag in tags
         for minor in _minors(tag)
     }
     found = found or {InstallTarget(minor, False, *inside) for minor in _MINORS}  # noqa: FBT003 (the second field)
-    return sorted(_accepted(found, requires_python) or found)
+    try:
+        specifier = SpecifierSet(requires_python)
+        accepted = {one for one in found if specifier.contains(f"3.{one.minor}.99")}
+    except ValueError:  # InvalidSpecifier is one, and a number can be too long for an int
+        accepted = found
+    return sorted(accepted or found)
 
 
 def _minors(tag: Tag) -> Iterator[int]:
@@ -112,11 +117,3 @@ def _platform(tag: str) -> tuple[tuple[str, str, str], str] | None:
     if kind == "win":
         return _SYSTEMS[kind], machine if machine == "x86" else machine.upper()
     return _SYSTEMS.get(kind, _LINUX), "arm64" if machine == "universal2" else machine
-
-
-def _accepted(found: Iterable[InstallTarget], requires_python: str) -> set[InstallTarget]:
-    try:
-        specifier = SpecifierSet(requires_python)
-        return {one for one in found if specifier.contains(f"3.{one.minor}.99")}
-    except (InvalidSpecifier, ValueError):
-        return set(found)

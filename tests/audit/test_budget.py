@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,6 +46,29 @@ def test_a_wheel_that_costs_too_much(limit, value, said, options, wheel, monkeyp
             scan_archive("x-1-py3-none-any.whl", file)
     zipfile.ZipFile(wheel).extractall(wheel.with_suffix(""))
     assert main(["audit", str(wheel.with_suffix("")), *options]) == 0
+
+
+def test_what_is_at_a_bound_fits(monkeypatch) -> None:
+    """The next entry, byte and tick of the processor do not; what was not opened has no bounds."""
+    clock = SimpleNamespace(process_time=lambda: clock.now, now=5.0)
+    monkeypatch.setattr(budget, "time", clock)
+    asked = budget.Budget("x")
+    asked.spend(1 << 50)
+    for size, most in ((1, budget.LEAST_BYTES), (budget.LEAST_BYTES, budget.MOST_RATIO * budget.LEAST_BYTES)):
+        asked.open(size, budget.MOST_ENTRIES)
+        asked.spend(most - 1)
+        asked.spend(1)
+        asked.spend()
+        with pytest.raises(budget.AuditError, match=f"^x: would become larger than {most} bytes: unpack it, and "):
+            asked.spend(1)
+    asked.open(1, 0)
+    clock.now += budget.MOST_SECONDS
+    asked.spend()
+    clock.now += 1
+    with pytest.raises(budget.AuditError, match="^x: takes more than 600 seconds of processor time: unpack it, and "):
+        asked.spend()
+    with pytest.raises(budget.AuditError, match="^x: has 100001 entries; expected at most 100000: unpack it, and "):
+        asked.open(1, budget.MOST_ENTRIES + 1)
 
 
 def test_a_large_wheel_may_become_larger(wheel, monkeypatch) -> None:

@@ -25,6 +25,11 @@ from pytest_cudalink.audit.targets import targets_of
         ("x-1-cp311-cp311-macosx_11_0_universal2.whl", ["Python 3.11 on Darwin arm64"]),
         ("x-1-pp310-pypy310_pp73-manylinux1_x86_64.whl", ["PyPy 3.10 on Linux x86_64"]),
         ("x-1-cp314-abi3-linux_x86_64.whl", ["Python 3.14 on Linux x86_64", "Python 3.15 on Linux x86_64"]),
+        ("x-1-cp316-abi3-linux_x86_64.whl", ["Python 3.16 on Linux x86_64"]),
+        ("x-1-py316-none-linux.whl", ["Python 3.16 on Linux "]),
+        ("x-1-py2-none-linux_aarch64.whl", [f"Python 3.{minor} on Linux x86_64" for minor in range(9, 16)]),
+        ("x-1-cp3-none-linux_x86_64.whl", ["Python 3.0 on Linux x86_64"]),
+        (f"x-1-cp31234{5:05000}-none-linux_x86_64.whl", ["Python 3.123 on Linux x86_64"]),
         ("ci-aarch64-runner/x-1-cp312-cp312-linux_x86_64.whl", ["Python 3.12 on Linux x86_64"]),
         ("C:\\aarch64\\x-1-cp312-cp312-linux_x86_64.whl", ["Python 3.12 on Linux x86_64"]),
     ],
@@ -40,18 +45,36 @@ def test_every_python(name: str) -> None:
     minors = [one.minor for one in targets_of(name)]
     assert minors == list(range(9, 16))
     assert [one.minor for one in targets_of(name, ">=3.11.4,!=3.12.*,<3.14")] == [11, 13]
-    for invalid in ("nonsense", ">=4"):
+    for invalid in ("nonsense", ">=4", f">={'9' * 5000}"):
         assert [one.minor for one in targets_of(name, invalid)] == minors
     assert {(*one.system, one.machine) for one in targets_of(name, windows=True)} == {
         ("win32", "Windows", "nt", "AMD64")
+    }
+    assert {(one.pypy, *one.system, one.machine) for one in targets_of(name)} == {
+        (False, "linux", "Linux", "posix", "x86_64")
     }
     assert {one.machine for one in targets_of(name, machine="aarch64")} == {"aarch64"}
 
 
 def test_every_variable_of_markers_is_given() -> None:
     """No variable is left to the Python that audits."""
-    (target,) = targets_of("x-1-cp312-cp312-linux_x86_64.whl")
-    assert target.environment.keys() == markers.default_environment().keys()
+    names = ("x-1-cp312-cp312-win_amd64.whl", "x-1-pp310-pypy310_pp73-macosx_11_0_arm64.whl")
+    ours, other = (targets_of(name)[0].environment for name in names)
+    assert ours.keys() == markers.default_environment().keys()
+    assert ours == {
+        "implementation_name": "cpython",
+        "implementation_version": "3.12.99",
+        "os_name": "nt",
+        "platform_machine": "AMD64",
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Windows",
+        "platform_version": "",
+        "python_full_version": "3.12.99",
+        "python_version": "3.12",
+        "sys_platform": "win32",
+    }
+    assert (other["implementation_name"], other["platform_python_implementation"]) == ("pypy", "PyPy")
 
 
 RUNTIME = "nvidia-cuda-runtime>=13,<14; {}"
