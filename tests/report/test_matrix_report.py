@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pytest_cudalink.report import views, wording
+from pytest_cudalink.report import views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
 from pytest_cudalink.report.records import CrashRecord, RecordError
@@ -402,22 +402,6 @@ def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
     assert first.damage == [f"{file}: cells[0].{words}" for words in missing]
     assert second.damage == [f"{file}: cells[1] is 'no cell'; expected an object"]
     assert report.damaged == {"x": "y", str(file): f"{file}.missing is 'gone'; expected a list"}
-
-
-def test_keys_of_links() -> None:
-    """Keys are joined and split in one place, and each has words."""
-    assert wording.split_link_key(wording.link_key("a/b", "driver")) == ("a/b", "driver")
-    assert wording.backend_keys("driver") == ("driver",)
-    assert wording.backend_keys("driver", failed=True) == ("driver", "driver failed")
-    assert wording.backend_keys("unknown", failed=True) == wording.backend_keys("none", failed=True) == ("none",)
-    words = {key: wording.linked_on(key) for key in ("driver", "nvjitlink failed", "none", "unknown", "other failed")}
-    assert words == {
-        "driver": "on the driver",
-        "nvjitlink failed": "on nvJitLink failed",
-        "none": "refused before a choice",
-        "unknown": "refused before a choice",
-        "other failed": "on other failed",
-    }
 
 
 def test_crashes_and_what_they_lose() -> None:

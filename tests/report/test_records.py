@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
-from pytest_cudalink.report import RecordError, Writer, read, records, wording
+from pytest_cudalink.report import RecordError, Writer, read, records
 from pytest_cudalink.report.records import EndRecord, RunRecord, StartRecord, TestRecord
 
 PUBLISHED = Path(__file__).parents[2] / "matrices" / "records.schema.json"
@@ -285,13 +285,6 @@ def test_a_version_of_which_a_part_fits() -> None:
 def test_schema_outcomes_are_those_of_the_code(validator) -> None:
     """The outcomes are one list."""
     assert set(validator.schema["$defs"]["TestRecord"]["properties"]["outcome"]["enum"]) == set(records.OUTCOMES)
-
-
-def test_explanation_has_a_line_for_each_fix() -> None:
-    """The block of a cause names the error, the reason and each change that helps."""
-    cause = {**TEST["cause"], "what": "222", "why": "too new", "fix": ["compile older", "install newer"]}
-
-    assert wording.explanation(cause) == ("error  222\nwhy    too new\nfix    compile older\n       install newer")
 
 
 @given(place=st.floats(0, 1))
