@@ -28,6 +28,8 @@ __all__ = ["Trial", "trials", "worded"]
 #: nvJitLink and its headers, in small letters: cuda-toolkit bounds it from below only, as newer ones read what older
 #: releases write.
 _LINKER: Final = "nvjitlink"
+#: Stands for the release of an item without one: older than all.
+_UNKNOWN: Final = CudaVersion(0, 0)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def _candidates(items: Sequence[Item], driver: CudaVersion | None) -> Iterator[t
     """Yield releases: first those that are there, then what the driver runs at most, then the newest of all others."""
 
     def worth(item: Item) -> tuple[bool, bool, bool, CudaVersion]:
-        version = item.version or CudaVersion(0, 0)
+        version = item.version or _UNKNOWN
         runs = driver is None or version <= driver
         return runs, item.found_via == ALREADY_LOADED, item.found_via == "site-packages", version
 
@@ -99,7 +101,7 @@ def _split(items: Iterable[Item], becomes: CudaVersion, *, keep: bool) -> _Parts
     """Sort items; with `keep`, a newer nvJitLink of the same major stays, which links what older releases write."""
     parts = _Parts([], [], [])
     for item in items:
-        version = item.version or CudaVersion(0, 0)
+        version = item.version or _UNKNOWN
         newer = keep and item.name.lower() == _LINKER and version.major == becomes.major and version > becomes
         if item.packaged_with != "ctk" or item.found_via == ALREADY_LOADED or item.version == becomes or newer:
             parts.kept.append(item)
@@ -124,7 +126,7 @@ def _trial(
     becomes = _becoming(release, at_most=at_most)
     moved = [*parts.moved, *absent]
     command = repair(moved, release, at_most=at_most) if moved else ""
-    brought = brought_by(frozenset(extra_of(item, becomes) for item in moved), becomes) if moved else frozenset()
+    brought = brought_by(frozenset(extra_of(item, becomes) for item in moved), becomes)
     named = sorted(name for name in bounds if name in brought or name in needed)
     fits = {
         name: any(accepts(bounds[name], one) for one in pinned_versions(name, becomes))

@@ -1,4 +1,4 @@
-"""The words of a command: those of the program that installs packages into the environment."""
+"""The commands that are tried, and their words: those of the program that installs packages into the environment."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.remedy import worded
+from pytest_cudalink.guardrails import remedy
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item
+from pytest_cudalink.guardrails.remedy import Trial, trials, worded
 from pytest_cudalink.guardrails.system import System
 from pytest_cudalink.installers import Installer, install_command
+from pytest_cudalink.versions import CudaVersion
 
 
 @pytest.mark.parametrize(
@@ -86,3 +89,90 @@ def test_a_conda_environment_without_a_toolkit(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
     assert System().installer([]) == Installer("conda")
+
+
+def wanted(words: str) -> Item:
+    """An item by name, release and how it was found: ``"nvrtc 13.0 wheel"``."""
+    name, release, via = words.split()
+    version = CudaVersion.parse(release) if release != "-" else None
+    kind = "binaries" if name in ("ptxas", "nvlink", "nvcc") else "dynamic-libs"
+    found = {"wheel": "site-packages", "loaded": ALREADY_LOADED}.get(via, via)
+    wheel = f"{name}-{version.major}" if via == "wheel" and version else ""
+    return Item(kind, name, "/x", found, "driver" if via == "driver" else "ctk", version, "", wheel)
+
+
+def shown(trial: Trial) -> str:
+    """A command in short, the items that it leaves alone, and those that it installs, with their release."""
+    new = [(one.found_via, one.witness) == ("site-packages", "after the command") for one in trial.items]
+    items = [f"{one.name} {one.version}" if is_new else one.name for one, is_new in zip(trial.items, new, strict=True)]
+    return f"{trial.command.replace('pip install ', '').replace('pip uninstall -y', 'out')} | {' '.join(items)}"
+
+
+@pytest.mark.parametrize(("items", "driver", "others", "number", "lines"), [
+    ("nvrtc 13.2 wheel, nvJitLink 13.5 wheel, cudart 13.0 loaded, cuda 13.0 driver", "13.1", "", 17, [
+        "'cuda-toolkit[nvrtc]==13.0.*' | nvJitLink cudart cuda nvrtc 13.0",
+        "'cuda-toolkit[nvjitlink,nvrtc]==13.0.*' 'nvidia-nvjitlink==13.0.*' | cudart cuda nvrtc 13.0 nvJitLink 13.0",
+        "'cuda-toolkit[nvrtc]==13.5.*' | nvJitLink cudart cuda nvrtc 13.5",
+        "'cuda-toolkit[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*' | nvrtc cudart cuda nvJitLink 13.2",
+        "'cuda-toolkit[nvrtc]>=13.0,<13.2' | nvJitLink cudart cuda nvrtc 13.1",
+        "out nvJitLink-13 nvrtc-13 && 'cuda-toolkit[nvjitlink,nvrtc]==11.8.*' | cudart cuda nvrtc 11.8 nvJitLink 11.8",
+    ]),
+    ("nvrtc 13.2 wheel, nvvm 13.5 system-search, cudart 12.9 wheel", None, "", 16, [
+        "'cuda-toolkit[cudart,nvvm]==13.2.*' | nvrtc nvvm 13.2 cudart 13.2",
+        "out nvrtc-13 && 'cuda-toolkit[nvcc,nvrtc]==12.9.*' | cudart nvrtc 12.9 nvvm 12.9",
+        "'cuda-toolkit[cudart,nvrtc]==13.5.*' | nvvm nvrtc 13.5 cudart 13.5",
+        "out cudart-12 nvrtc-13 && 'cuda-toolkit[cudart,nvcc,nvrtc]==11.8.*' | nvrtc 11.8 nvvm 11.8 cudart 11.8",
+    ]),
+    ("nvrtc - system-search, cudart 12.9 wheel, ptxas 13.0 wheel, nvlink 13.0 PATH, nvcc 12.4 wheel", "12.7", "", 18, [
+        "out ptxas-13 && 'cuda-toolkit[cudart,nvrtc]==12.4.*' | nvlink nvcc nvrtc 12.4 cudart 12.4",
+        "'cuda-toolkit[cudart,nvcc,nvrtc]==13.0.*' | ptxas nvlink nvrtc 13.0 cudart 13.0 nvcc 13.0",
+        "out ptxas-13 && 'cuda-toolkit[nvrtc]==12.9.*' | cudart nvlink nvcc nvrtc 12.9",
+        "out ptxas-13 && 'cuda-toolkit[cudart,nvrtc]>=12.0,<12.8' | nvlink nvcc nvrtc 12.6 cudart 12.6",
+        "out cudart-12 nvcc-12 ptxas-13 && 'cuda-toolkit[cudart,nvrtc]==11.8.*' | nvlink nvrtc 11.8 cudart 11.8",
+    ]),
+    ("nvrtc 12.9 wheel, cudart 12.8 wheel", "12.6",
+     "numpy>1 nvidia-cuda-runtime-cu12>12.6 nvidia-cuda-nvrtc-cu12!=12.8.61", 16, [
+        "'cuda-toolkit[cudart]==12.9.*' 'nvidia-cuda-runtime-cu12>12.6' | nvrtc cudart 12.9",
+        "'cuda-toolkit[nvrtc]==12.8.*' 'nvidia-cuda-nvrtc-cu12!=12.8.61' | cudart nvrtc 12.8",
+        ("'cuda-toolkit[cudart,nvrtc]>=12.0,<12.7' 'nvidia-cuda-nvrtc-cu12!=12.8.61' "
+        "'nvidia-cuda-runtime-cu12>12.6' | nvrtc 12.6 cudart 12.6"),
+        "out cudart-12 nvrtc-12 && 'cuda-toolkit[cudart,nvrtc]==11.8.*' | nvrtc 11.8 cudart 11.8",
+    ]),
+    ("nvrtc 13.0 wheel, nvJitLink 13.0 wheel, cudart 13.2 wheel", "13.2", "nvidia-nvjitlink>=13.5", 16, [
+        "'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink>=13.5' | cudart nvrtc 13.2 nvJitLink 13.2",
+        "'cuda-toolkit[cudart]==13.0.*' | nvrtc nvJitLink cudart 13.0",
+        "'cuda-toolkit[nvjitlink,nvrtc]>=13.0,<13.3' 'nvidia-nvjitlink>=13.5' | cudart nvrtc 13.2 nvJitLink 13.2",
+        ("out cudart-13 nvJitLink-13 nvrtc-13 && 'cuda-toolkit[cudart,nvjitlink,nvrtc]==11.8.*' | "
+        "nvrtc 11.8 nvJitLink 11.8 cudart 11.8"),
+    ]),
+    ("nvrtc 12.9 wheel, cudart 12.7 loaded", "10.2", "needed:numpy>1 nvidia-cufft<13", 14, [
+        "'numpy>1' | nvrtc cudart",
+        "'cuda-toolkit[nvrtc]==13.2.*' 'numpy>1' | cudart nvrtc 13.2",
+        "out nvrtc-12 && 'cuda-toolkit[nvrtc]==11.8.*' 'numpy>1' | cudart nvrtc 11.8",
+    ]),
+    ("nvrtc 13.0 wheel", "14.0", "absent:nvJitLink", 16, [
+        "'cuda-toolkit[nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*' | nvrtc nvJitLink 13.0",
+        "'cuda-toolkit[nvjitlink,nvrtc]>=14.0,<14.1' 'nvidia-nvjitlink>=14.0,<14.1' | nvrtc 14.0 nvJitLink 14.0",
+        "'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink==13.2.*' | nvrtc 13.2 nvJitLink 13.2",
+        "out nvrtc-13 && 'cuda-toolkit[nvjitlink,nvrtc]==11.8.*' | nvrtc 11.8 nvJitLink 11.8",
+    ]),
+])  # fmt: skip
+def test_trials(items: str, driver: str | None, others: str, number: int, lines: list[str], monkeypatch) -> None:
+    """Releases that are there come first, then what the driver runs, then the newest; a newer linker stays at first.
+
+    Programs have wheels since CUDA 13, and what other distributions require is installed or rules a release out.
+    """
+    releases = [CudaVersion.parse(one) for one in ("11.8", "12.0", "12.6", "12.9", "13.0", "13.1", "13.2")]
+    monkeypatch.setattr(remedy, "published_releases", lambda: releases)
+    asked = [word.rpartition(":") for word in others.split()]
+    absent = [wanted(f"{name} - absent") for how, _, name in asked if how == "absent"]
+    given = [(how, Requirement(text)) for how, _, text in asked if how != "absent"]
+    bounds = {one.name: str(one.specifier) for _, one in given}
+    needed = [one.name for how, one in given if how == "needed"]
+    release = CudaVersion.parse(driver) if driver else None
+    made = [
+        shown(one)
+        for one in trials([wanted(one) for one in items.split(", ")], release, bounds, needed=needed, absent=absent)
+    ]
+    *first, last = lines
+    assert (list(dict.fromkeys(made))[: len(first)], made[-1], len(made)) == (first, last, number)
