@@ -134,7 +134,7 @@ class Home(NamedTuple):
     @classmethod
     def of(cls, folders: Iterable[str], prefixes: Iterable[str], variables: Mapping[str, str]) -> Home:
         """Return an environment by the folders that its Python searches, of which some have distributions."""
-        sites = frozenset(Path(folder).resolve() for folder in folders if folder and folder.endswith("-packages"))
+        sites = frozenset(Path(folder).resolve() for folder in folders if folder.endswith("-packages"))
         return cls(sites, tuple(Path(prefix).resolve() for prefix in dict.fromkeys(prefixes)), variables)
 
 
@@ -166,7 +166,7 @@ def describe(
     place, owner = _place(path, real, home or Home.here())
     version, witness = _version(name, path, real, place)
     for_whom, opening = _for_whom(found, objects, openings)
-    is_probed = opening is not None and _is_probe(opening) and not used_by(found, objects, openings)
+    is_probed = opening is not None and not used_by(found, objects, openings)
     return Library(name, found.soname or known, path, real, place, owner, version, witness, for_whom, is_probed)
 
 
@@ -234,7 +234,7 @@ def _answer_of_runtime(path: str) -> CudaVersion | None:
         answered = library.cudaRuntimeGetVersion(ctypes.byref(number)) == 0
     except (OSError, AttributeError):
         return None
-    return CudaVersion.from_driver(number.value) if answered and number.value > 0 else None
+    return CudaVersion.from_driver(number.value) if answered and number.value else None
 
 
 # -- for whom
@@ -261,7 +261,7 @@ def _for_whom(
 def _parent(found: LoadedObject, objects: Sequence[LoadedObject], but: Sequence[LoadedObject]) -> LoadedObject | None:
     """Return the object that was loaded with another and is linked with it, the first if there are several."""
     names = {found.soname, Path(found.path).name} - {""}
-    return next((one for one in objects if one is not found and one not in but and names & {*one.needed}), None)
+    return next((one for one in objects if one not in but and names & {*one.needed}), None)
 
 
 def shown(path: str) -> str:

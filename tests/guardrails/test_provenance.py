@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from pytest_cudalink import toolchains
 from pytest_cudalink.audit import libraries
 from pytest_cudalink.guardrails import attribution, provenance
-from pytest_cudalink.guardrails.provenance import Library
+from pytest_cudalink.guardrails.provenance import Home, Library
 from pytest_cudalink.loader.loads import LoadedObject, Opening
 from pytest_cudalink.plugin.watch.provenance import _CANDIDATE
 
@@ -56,11 +61,13 @@ def described(path: Path | str, soname: str = "", **given) -> Library:
     return found
 
 
-def library(name: str = "libcudart", version: str = "13.0", place: str = "wheels", path: str = "") -> Library:
+def library(
+    name: str = "libcudart", version: str = "13.0", place: str = "wheels", path: str = "", soname: str = "", **more
+) -> Library:
     """A library as `provenance.describe` returns it."""
-    soname = f"{name}.so.{version.partition('.')[0] or 13}"
+    soname = soname or f"{name}.so.{version.partition('.')[0] or 13}"
     path = path or f"/{place}/{version}/{soname}"
-    return Library(name, soname, path, path, place, "", version, "", "")
+    return replace(Library(name, soname, path, path, place, "", version, "cuda.h", ""), **more)
 
 
 # -- places
@@ -136,6 +143,65 @@ def test_the_driver(tmp_path) -> None:
     assert not provenance.is_from(stub, "wheels")
 
 
+def test_every_place(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package itself, toolchains, wheels, conda and the system: the first that fits; only wheels have an owner."""
+    wheels, conda = tmp_path / "w" / "site-packages", tmp_path / "conda"
+    (conda / "conda-meta").mkdir(parents=True)
+    home = Home.of([str(wheels), str(tmp_path / "dist-packages"), "", "/x"], [str(conda), "/opt", str(conda)], {})
+    assert home == Home(frozenset({wheels, tmp_path / "dist-packages"}), (conda, Path("/opt")), {})
+    assert provenance._toolchains() == toolchains.cache_root().resolve()
+    monkeypatch.setattr(provenance, "_toolchains", lambda: tmp_path / "toolchains")
+    no_header, no_number = "no cuda.h above {}", "its file name has no version"
+    for path, place, version, witness in (
+        (Path(provenance.__file__).parent / "libcuda.so.13.0", "emulated", "13.0", "its file name"),
+        (tmp_path / "libnvidia-ptxjitcompiler.so.1", "driver", "", no_number),
+        (tmp_path / "toolchains" / "libcublas.so.13.1.0", "toolchains", "", no_header),
+        (wheels / "libnvrtc.so.13", "wheels", "", no_header),
+        (conda / "libnvrtc.so.13.0.88", "conda", "13.0", "its file name"),
+        (tmp_path / "libnvrtc.so.13", "system", "", no_header),
+    ):
+        one = LoadedObject(str(path), "", ())
+        found = provenance.describe(one, [one], (), home)
+        assert found is not None, path
+        assert (found.soname, found.place, found.owner) == (path.name, place, "")
+        assert (found.version, found.witness) == (version, witness.format(path)), path
+
+
+def test_a_link_to_a_wheel(site, tmp_path) -> None:
+    """The path as it was opened says the release first, then the file itself."""
+    (real,) = install(site, "nvidia-cuda-runtime-cu12", "12.9.79", "a/libcudart.so.12")
+    (listed,) = install(site, "nvidia-cuda-runtime", "13.0.96", "b/libcudart.so.13")
+    listed.unlink()
+    for link, version in ((tmp_path / "libcudart.so", "12.9"), (listed, "13.0")):
+        link.symlink_to(real)
+        assert described(link, "libcudart.so.1").version == version
+    assert described(real).witness.startswith("nvidia-cuda-runtime-cu12 12.9.79 is of cuda-toolkit 12.9.")
+    assert described(real, "libcudart.so.1").soname == "libcudart.so.1"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "version"), [(13010, 0, "13.1"), (13010, 1, ""), (0, 0, ""), (OSError, 0, ""), (None, 0, "")]
+)
+def test_what_a_loaded_runtime_says(number, code: int, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime that is loaded is asked where nothing else says its release; no other library is, and none loaded."""
+
+    def answer(reference) -> int:
+        reference._obj.value = number
+        return code
+
+    def open_loaded(path: str, mode: int) -> SimpleNamespace:
+        assert (path, mode) == ("/x/libcudart.so.13", os.RTLD_NOLOAD)
+        if number is OSError:
+            raise OSError
+        return SimpleNamespace(**({"cudaRuntimeGetVersion": answer} if number is not None else {}))
+
+    monkeypatch.setattr(ctypes, "CDLL", open_loaded)
+    found = described("/x/libcudart.so.13")
+    assert found.version == version
+    assert not version or found.witness == "cudaRuntimeGetVersion of the loaded library"
+    assert described("/x/libnvrtc.so.13").version == ""
+
+
 def test_other_libraries() -> None:
     """What is not CUDA's is not described."""
     one = LoadedObject("/usr/lib/libcurl.so.4", "libcurl.so.4", ())
@@ -169,10 +235,11 @@ def test_a_chain_of_libraries(site) -> None:
         LoadedObject(str(outer), "", ("libmiddle.so",)),
         LoadedObject("/x/libmiddle.so", "libmiddle.so", ("libcublas.so.13",)),
         LoadedObject("/x/libcublas.so.13", "libcublas.so.13", ("libcublasLt.so.13",)),
-        LoadedObject("/x/libother.so", "libother.so", ("libcublas.so.13",)),
+        LoadedObject("/x/libother.so", "libother.so", ("libcublas.so.13", "")),
     ]
+    openings = [Opening("libcublas.so.13", "b.py:1", ""), Opening(str(outer), "a.py:3", "")]
 
-    found = provenance.describe(objects[2], objects, [Opening(str(outer), "a.py:3", "")])
+    found = provenance.describe(objects[2], objects, openings)
 
     assert found is not None
     assert found.for_whom == f"/x/libmiddle.so, for {outer} (mine 1.0), opened at a.py:3"
@@ -189,6 +256,29 @@ def test_libraries_that_need_each_other() -> None:
 
     assert found is not None
     assert found.for_whom == "/x/libcublasLt.so.13"
+
+
+def test_a_long_chain() -> None:
+    """It is cut."""
+    objects = [LoadedObject(f"/x/{n}.so", f"{n}.so", (f"{n - 1}.so",)) for n in range(1, 12)]
+    one = LoadedObject("/x/libcudart.so.13", "0.so", ())
+    assert provenance.used_by(one, objects, ()) == ", for ".join(f"/x/{n}.so" for n in range(1, 9))
+
+
+@pytest.mark.parametrize(
+    ("where", "through", "words"),
+    [
+        ("a.py:1", "numba", "opened through numba at a.py:1"),
+        ("a.py:1", "", "opened at a.py:1"),
+        ("", "numba", "opened through numba"),
+        ("", "", "opened"),
+        ("a.py:1", "pytest-cudalink", "opened through pytest-cudalink at a.py:1"),
+    ],
+)
+def test_openings_in_words(where: str, through: str, words: str) -> None:
+    """What opened it and where, as far as that is known; that is a use."""
+    found = described("/x/libcudart.so.13", openings=[Opening("libcudart.so.13", where, through)])
+    assert (found.for_whom, found.is_probed) == (words, False)
 
 
 def test_not_known() -> None:
@@ -220,6 +310,8 @@ def test_opened_by_this_plugin() -> None:
         (library(version="13.0"), library(version="13.0"), ""),
         (library("libcuda", "12.9", "driver"), library("libcuda", "13.0", "emulated"), ""),
         (library(version="13.0"), library(version="", place="system"), ""),
+        (library(version="12.9", path="/x/a.so"), library(version="13.0", path="/x/a.so"), ""),
+        (library(version="", soname="libcudart.so"), library(version="", place="system"), ""),
     ],
 )
 def test_two_of_one_library(one, other, kind) -> None:
@@ -266,3 +358,71 @@ def test_message(monkeypatch: pytest.MonkeyPatch) -> None:
         "  loaded for: not known",
         f"  LD_LIBRARY_PATH names /opt/cuda/lib64: unset it, or {ADVICE}",
     ]
+
+
+MINE = {"owner": "torch 2.9.0", "for_whom": "/x/a.so"}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "variables", "text"),
+    [
+        (
+            library(version="", real_path="/real/libcudart.so.13"), "system",
+            {"CUDA_PATH": "/opt:/real:wheels", "CUDA_HOME": "/"},
+            """\
+libcudart.so.13 is from a wheel: /wheels//libcudart.so.13; expected the system
+  --cudalink-provenance is SETTING
+  the file is /real/libcudart.so.13
+  CUDA release not known: cuda.h
+  loaded for: not known
+  CUDA_PATH names /real; CUDA_HOME names /: unset it, or \
+uninstall the copy or let the loader find the system's libcudart first""",
+        ),
+        (
+            library(**MINE), "system", {},
+            """\
+libcudart.so.13 is from a wheel: /wheels/13.0/libcudart.so.13; expected the system
+  --cudalink-provenance is SETTING
+  CUDA 13.0: cuda.h
+  it belongs to torch 2.9.0
+  loaded for: /x/a.so
+  Uninstall torch 2.9.0 or let the loader find the system's libcudart first""",
+        ),
+        (
+            library(place="system"), "conda", {},
+            """\
+libcudart.so.13 is from the system: /system/13.0/libcudart.so.13; expected the conda prefix
+  --cudalink-provenance is SETTING
+  CUDA 13.0: cuda.h
+  loaded for: not known
+  Install the conda package that brings libcudart""",
+        ),
+        (
+            library(place="toolchains"), "/a:/b", {},
+            """\
+libcudart.so.13 is from the cache of toolchains: /toolchains/13.0/libcudart.so.13; expected a file below /a or /b
+  --cudalink-provenance is SETTING
+  CUDA 13.0: cuda.h
+  loaded for: not known
+  Let the loader find libcudart below that folder first""",
+        ),
+    ],
+)  # fmt: skip
+def test_whole_messages(found: Library, expected: str, variables: dict[str, str], text: str) -> None:
+    """Lines on what is not known are left out or say so; the variables of the process that was looked at count."""
+    home = Home(frozenset(), (), variables)
+    assert provenance.foreign(found, expected, "SETTING", home) == text
+
+
+def test_two_copies_in_words() -> None:
+    """Each with its place and owner, when it was loaded, and for whom."""
+    copies = (library(version="", real_path="/real"), "at start"), (library(place="system", **MINE), "later")
+    assert (
+        provenance.together("majors", *copies)
+        == """\
+two majors of libcudart in one process:
+  libcudart.so.13 (version not known) (wheels): /wheels//libcudart.so.13, which is /real
+    loaded at start, for: not known
+  libcudart.so.13 13.0 (system, torch 2.9.0): /system/13.0/libcudart.so.13
+    loaded later, for: /x/a.so"""
+    )
