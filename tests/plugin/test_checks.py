@@ -285,6 +285,19 @@ def violation(number: int, handle: int = 0, **more: str) -> Violation:
     return Violation("lifetimes", number, handle, "rule", "what", f"text {number}", "cuLinkDestroy", (), **more)
 
 
+def test_a_violation_in_lines() -> None:
+    """Its process, where it was called from, what was done before, and the advice: what is known of these."""
+    known = violation(1)._replace(
+        process="child", python_stack=("a.py:1",), native_stack=("f", "g"), history=("created",), advice="Keep it."
+    )
+    lines = ["child: text 1", "called from:", "  a.py:1", "created", "native frames:", "  f", "  g", "Keep it."]
+    assert known.long_repr.splitlines() == lines
+    assert violation(1) == Violation(
+        "lifetimes", 1, 0, "rule", "what", "text 1", "cuLinkDestroy", (), (), (), *[""] * 4
+    )
+    assert violation(1).long_repr == str(violation(1)) == "text 1"
+
+
 @pytest.mark.parametrize("mode", ["report", "fail"])
 def test_violations_of_a_test(mode: str) -> None:
     """Each is told to the hook and shown with its test, and with the test that made the handle if that is another."""
