@@ -229,18 +229,10 @@ def test_all_skipped_is_red(run, pytester, more) -> None:
     assert "The run fails" not in lifted.stdout.str()
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        pytest.param(EACH + "\n@pytest.mark.cudalink(backend='driver')\ndef test_without_a_link(): pass\n", id="ran"),
-        pytest.param(f"{LINK}\n@pytest.mark.cudalink(driver='>=99')\ndef test(): pass\n", id="a requirement"),
-        pytest.param("import pytest\n@pytest.mark.skip\ndef test(): pass\n", id="not asked for"),
-    ],
-)
 @pytest.mark.usefixtures("toolkit")
-def test_green_by_default(run, module) -> None:
-    """Without an option only tests that force the driver backend count, and one that ran is enough."""
-    assert run(module).ret == 0
+def test_green_by_default(run) -> None:
+    """One test on the driver that ran is enough."""
+    assert run(f"{EACH}\n@pytest.mark.cudalink(backend='driver')\ndef test_without_a_link(): pass\n").ret == 0
 
 
 @pytest.mark.usefixtures("toolkit")
@@ -272,27 +264,22 @@ def test_required(run, more) -> None:
 @pytest.mark.parametrize(
     ("module", "options", "status"),
     [
-        ("def test(): pass", ("--cudalink-driver=13.0",), 0),
         ("import pytest\n@pytest.mark.cudalink(driver='>=12')\ndef test(): pass", (), 1),
-        ("import pytest\n@pytest.mark.cudalink(driver='>=12')\ndef test(): pass", ("--cudalink-driver=13.0",), 0),
-        ("import pytest\n@pytest.mark.cudalink(driver='>=99')\ndef test(): pass", ("--cudalink-driver=13.0",), 1),
         ("import pytest\n@pytest.mark.skip\ndef test(): pass", ("--cudalink-driver=13.0",), 1),
         ("import pytest\n@pytest.mark.cudalink(backend='driver')\n@pytest.mark.xfail\ndef test(): 1 / 0", (), 0),
     ],
 )
 @pytest.mark.usefixtures("toolkit")
 def test_what_counts_as_the_driver(run, module, options, status) -> None:
-    """The option, a marker and a requirement ask for the driver; a test that was skipped did not run on it."""
+    """A test that was skipped, in whatever way, did not run on it; one that is expected to fail did."""
     assert run(module, "--cudalink-require=driver", *options).ret == status
 
 
 @pytest.mark.usefixtures("toolkit")
 def test_runs_without_tests(run, pytester) -> None:
-    """Nothing is missing from a run that only collects, selects nothing, or was interrupted: its own status stays."""
+    """Nothing is missing from a run that only plans, or was interrupted: its own status stays."""
     require = "--cudalink-require=driver,links"
-    assert run(MARKED, require, "--collect-only").ret == 0
     assert run(MARKED, require, "--setup-plan").ret == 0
-    assert run(MARKED, require, "-k", "nonesuch").ret == pytest.ExitCode.NO_TESTS_COLLECTED
     stops = "import pytest\ndef test(): pytest.exit('enough', returncode=2)\n"
     assert run(stops, require).ret == pytest.ExitCode.INTERRUPTED
 
