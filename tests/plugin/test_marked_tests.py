@@ -1,0 +1,211 @@
+"""How a test ends that has a plan or lacks a driver: its hooks are called by hand, without a nested pytest."""
+
+from __future__ import annotations
+
+import sys
+import unittest
+import weakref
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_cudalink.environment import facts
+from pytest_cudalink.environment.requirements import EnvironmentFact, Raises, parse
+from pytest_cudalink.plugin.conditions import backends, run_driver
+from pytest_cudalink.plugin.items.plan import PLAN, MarkerPlan
+from pytest_cudalink.plugin.items.runtest import DocumentedFailureError
+from pytest_cudalink.plugin.parts import LEDGER, MARKED_TESTS
+from pytest_cudalink.plugin.run import RUN, Run
+from pytest_cudalink.plugin.settings import Setting, Settings
+from pytest_cudalink.probes.libcuda import DriverNotFoundError
+from pytest_cudalink.targets import Choice
+
+NEEDED = tuple(parse({"ctk": ">=13", "driver": ">=13"}))
+DOCUMENTED = MarkerPlan(requirements=NEEDED, otherwise=Raises(ValueError, match="x"))
+FOUND = "ctk >= 13 (found none) and driver >= 13 (found 12.9)"
+MUST = f"cudalink: needs {FOUND}; without it this test must fail with ValueError matching 'x', but it "
+NO_DRIVER = "cudalink: needs a CUDA driver (found none, and the driver backend is forced); REMEDY"
+SKIP, EXIT = pytest.skip.Exception("why"), pytest.exit.Exception("enough")
+
+
+class Steered(SimpleNamespace):
+    """What a run forces; keeps all that was forced."""
+
+    def force(self, choice: Choice) -> Choice:
+        before, self.choice = self.choice, choice
+        self.forced.append(choice)
+        return before
+
+
+@pytest.fixture
+def run(monkeypatch) -> Run:
+    """A run whose driver is of CUDA 12.9, without a toolkit, that forces no backend."""
+    manager = pytest.PytestPluginManager()
+    config = SimpleNamespace(pluginmanager=manager, hook=manager.hook, stash=pytest.Stash())
+    run = Run(config, Settings(backend=Setting("driver", "ini"), properties=Setting("off", "default")))
+    config.stash[RUN] = run
+    steered = Steered(choice=Choice("auto", "default"), forced=[])
+    monkeypatch.setattr(backends, "steering", lambda _: steered)
+    monkeypatch.setattr(run_driver, "remedy", lambda *_: "REMEDY")
+    run.steered = steered
+    known = {"driver": EnvironmentFact("12.9"), "ctk": EnvironmentFact(None)}
+    monkeypatch.setattr(facts, "Environment", lambda: known)
+    run.part(MARKED_TESTS)
+    return run
+
+
+def item_of(run: Run, plan: MarkerPlan | None) -> pytest.Item:
+    """A test with a plan."""
+    item = SimpleNamespace(config=run.config, stash=pytest.Stash(), marks=[], nodeid="A")
+    item.add_marker = lambda mark, append: item.marks.append((mark, append))
+    if plan is not None:
+        item.stash[PLAN] = plan
+    return item
+
+
+def end(run: Run, item: pytest.Item, when: str, error: BaseException | None = None) -> BaseException | None:
+    """Run a phase that raises an error or none; gives what pytest sees."""
+
+    def body() -> None:
+        if error is not None:
+            raise error
+
+    inner = SimpleNamespace(**{f"pytest_runtest_{when}": body})
+    run.config.pluginmanager.register(inner)
+    try:
+        getattr(run.config.hook, f"pytest_runtest_{when}")(item=item, nextitem=None)
+    except BaseException as seen:  # noqa: BLE001 (an exit, too)
+        return seen
+    finally:
+        run.config.pluginmanager.unregister(inner)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("x"), None),
+        (ValueError("y"), "failed with ValueError: y"),
+        (TypeError("x"), "failed with TypeError: x"),
+        (None, "passed"),
+        *((one, one) for one in (SKIP, EXIT, KeyboardInterrupt(), unittest.SkipTest("x"), pytest.xfail.Exception("x"))),
+    ],
+)
+def test_documented_failures(run, error, said) -> None:
+    """A test fails as its marker documents, or it has failed; what is no failure stays as it is."""
+    item = item_of(run, DOCUMENTED)
+    assert end(run, item, "setup") is None
+    seen = end(run, item, "call", error)
+    assert end(run, item, "teardown") is None
+    if isinstance(said, str):
+        assert (type(seen), str(seen)) == (DocumentedFailureError, MUST + said)
+        assert seen.__cause__ is error
+    else:
+        assert seen is said
+    expected = {"requirement": "ctk >= 13 and driver >= 13", "raises": "ValueError matching 'x'"}
+    assert run.part(LEDGER).test.documented == (expected if said is None else None)
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), ValueError("y"), SKIP, EXIT])
+def test_a_fixture_that_fails_as_documented(run, error) -> None:
+    """The test is asserted then, and does not run; it may be run again."""
+    item = item_of(run, DOCUMENTED)
+    fits = str(error) == "x"
+    assert end(run, item, "setup", error) is (None if fits else error)
+    assert hasattr(item, "runtest") is (run.part(LEDGER).test.documented is not None) is fits
+    if fits:
+        assert item.runtest() is None
+        assert end(run, item, "call") is None
+    assert end(run, item, "teardown") is None
+    assert not hasattr(item, "runtest")
+
+
+@pytest.mark.parametrize("when", ["setup", "call"])
+def test_a_documented_failure_lets_go(run, when: str) -> None:
+    """Neither its frames nor what pytest keeps for its debugger hold what the test used."""
+    names, kept = ("last_type", "last_value", "last_traceback", "last_exc"), []
+
+    def fails() -> None:
+        held, error = Steered(), ValueError("x")
+        kept.extend([weakref.ref(held), error])
+        raise error
+
+    vars(sys).update(dict.fromkeys(names))
+    item = item_of(run, DOCUMENTED)
+    assert when == "setup" or end(run, item, "setup") is None
+    run.config.pluginmanager.register(SimpleNamespace(**{f"pytest_runtest_{when}": fails}))
+    getattr(run.config.hook, f"pytest_runtest_{when}")(item=item)
+    assert kept[0]() is None
+    assert not {*names} & vars(sys).keys()
+
+
+def test_requirements_that_do_not_hold(run) -> None:
+    """They skip the test, or let it fail, with the same reason; what holds is not said."""
+    some = MarkerPlan(requirements=(*NEEDED, *parse({"driver": ">=12"})))
+    skipped = end(run, item_of(run, some), "setup")
+    assert (type(skipped), str(skipped)) == (pytest.skip.Exception, f"cudalink: needs {FOUND}")
+    assert skipped._use_item_location
+    assert run.part(LEDGER).test.missing == "ctk >= 13 and driver >= 13"
+    item = item_of(run, some._replace(otherwise="xfail"))
+    assert end(run, item, "setup") is None
+    ((mark, append),) = item.marks
+    assert (mark.name, mark.kwargs, append) == ("xfail", {"reason": str(skipped), "strict": False}, False)
+    assert end(run, item, "call", error := ValueError("x")) is error
+    for plan in (None, MarkerPlan(), MarkerPlan(requirements=tuple(parse({"driver": ">=12"})))):
+        item = item_of(run, plan)
+        assert [end(run, item, when) for when in ("setup", "call", "teardown")] == [None] * 3
+        assert (item.marks, end(run, item, "setup", error)) == ([], error)
+
+
+@pytest.mark.parametrize(("by_option", "source"), [(False, "the marker cudalink"), (True, "--force-backend, from ini")])
+def test_the_backend_of_a_test(run, by_option: bool, source: str) -> None:
+    """It is forced before the fixtures, and what was forced before is again after them."""
+    item = item_of(run, MarkerPlan(backend="driver", by_option=by_option))
+    assert end(run, item, "setup") is None
+    assert run.steered.choice == Choice("driver", source)
+    assert end(run, item, "teardown", error := ValueError()) is error
+    assert end(run, item, "teardown") is None
+    assert run.steered.forced == [Choice("driver", source), Choice("auto", "default")]
+
+
+@pytest.mark.parametrize("backend", ["driver", "nvjitlink"])
+def test_a_marker_that_came_too_late(run, backend: str, monkeypatch) -> None:
+    """No driver can be emulated for a marker once a library has looked for one."""
+    monkeypatch.setattr(run_driver, "came_too_late", lambda config: config is run.config)
+    seen = end(run, item_of(run, MarkerPlan(backend=backend)), "setup")
+    assert str(seen) == (NO_DRIVER if backend == "driver" else "None")
+
+
+@pytest.mark.parametrize("when", ["setup", "call", "teardown"])
+@pytest.mark.parametrize(
+    ("backend", "error"),
+    [("driver", DriverNotFoundError("no")), ("driver", RuntimeError("no")), ("auto", DriverNotFoundError("no"))],
+)
+def test_a_driver_that_is_missing(run, when: str, backend: str, error) -> None:
+    """Its error is a skip where the driver is forced, also one that unittest keeps, and one of collecting."""
+    run.steered.choice = Choice(backend, "option")
+    skips = backend == "driver" and isinstance(error, DriverNotFoundError)
+    seen = end(run, item_of(run, None), when, error)
+    assert (type(seen), str(seen)) == ((pytest.skip.Exception, NO_DRIVER) if skips else (type(error), "no"))
+    assert seen is error or (seen._use_item_location and seen.__cause__ is error)
+    assert run.part(LEDGER).test.missing == ("a CUDA driver" if skips else None)
+
+    def fails() -> None:
+        raise error
+
+    report = SimpleNamespace(outcome="failed", longrepr="E")
+    make = pytest.hookimpl(trylast=True)(lambda: report)
+    makes = SimpleNamespace(pytest_make_collect_report=make, pytest_runtest_makereport=make)
+    run.config.pluginmanager.register(makes)
+    call = pytest.CallInfo.from_call(fails, when)
+    run.config.hook.pytest_runtest_makereport(item=item_of(run, None), call=call)
+    assert str(call.excinfo.value) == (NO_DRIVER if skips else "no")
+    report.call = pytest.CallInfo.from_call(fails, "collect")
+    path = report.call.excinfo.traceback[-1].path
+    collector = SimpleNamespace(config=run.config, path=path)
+    assert run.config.hook.pytest_make_collect_report(collector=collector) is report
+    line = fails.__code__.co_firstlineno + 1
+    if skips:
+        assert (report.outcome, report.longrepr) == ("skipped", (str(path), line, f"Skipped: {NO_DRIVER}"))
+    assert (report.outcome == "skipped", hasattr(report, "call")) == (skips, not skips)
+    assert run.part(LEDGER).outside.missing == ({"a CUDA driver": 1} if skips else {})
