@@ -80,7 +80,7 @@ def targets_of(
     """
     inside = (_SYSTEMS["win"], "AMD64") if windows else (_LINUX, machine or "x86_64")
     try:
-        tags: Iterable[Tag] = parse_wheel_filename(path.replace("\\", "/").rpartition("/")[2])[3]
+        tags: Iterable[Tag] = parse_wheel_filename(re.split(r"[\\/]", path)[-1])[3]
     except InvalidWheelFilename:
         tags = ()
     found = {

@@ -152,9 +152,9 @@ def status(verdict: Mapping[str, Any]) -> str:
 
 def without_driver(verdict: Mapping[str, Any]) -> bool:
     """Return whether a verdict says only that there is no driver to compare an item with."""
-    items = verdict.get("items") or [""]
+    items = verdict.get("items")
     unknown = verdict.get("rule") == "driver" and verdict.get("status") == "insufficient_metadata"
-    return unknown and _NO_DRIVER in str(items[-1])
+    return bool(unknown and items and _NO_DRIVER in str(items[-1]))
 
 
 def by_cause(verdicts: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

@@ -283,7 +283,8 @@ def test_openings_in_words(where: str, through: str, words: str) -> None:
 
 def test_not_known() -> None:
     """What C code opened is not known."""
-    assert described("/x/libcudart.so.13").for_whom == ""
+    found = described("/x/libcudart.so.13")
+    assert (found.for_whom, found.is_probed, library().is_probed) == ("", False, False)
 
 
 def test_opened_by_this_plugin() -> None:

@@ -117,18 +117,21 @@ def shown(trial: Trial) -> str:
         "'cuda-toolkit[nvrtc]>=13.0,<13.2' | nvJitLink cudart cuda nvrtc 13.1",
         "out nvJitLink-13 nvrtc-13 && 'cuda-toolkit[nvjitlink,nvrtc]==11.8.*' | cudart cuda nvrtc 11.8 nvJitLink 11.8",
     ]),
-    ("nvrtc 13.2 wheel, nvvm 13.5 system-search, cudart 12.9 wheel", None, "", 16, [
-        "'cuda-toolkit[cudart,nvvm]==13.2.*' | nvrtc nvvm 13.2 cudart 13.2",
+    ("nvrtc 13.2 wheel, nvvm 13.5 system-search, cudart 12.9 loaded", None, "", 16, [
         "out nvrtc-13 && 'cuda-toolkit[nvcc,nvrtc]==12.9.*' | cudart nvrtc 12.9 nvvm 12.9",
-        "'cuda-toolkit[cudart,nvrtc]==13.5.*' | nvvm nvrtc 13.5 cudart 13.5",
-        "out cudart-12 nvrtc-13 && 'cuda-toolkit[cudart,nvcc,nvrtc]==11.8.*' | nvrtc 11.8 nvvm 11.8 cudart 11.8",
+        "'cuda-toolkit[nvvm]==13.2.*' | nvrtc cudart nvvm 13.2",
+        "'cuda-toolkit[nvrtc]==13.5.*' | nvvm cudart nvrtc 13.5",
+        "out nvrtc-13 && 'cuda-toolkit[nvcc,nvrtc]==11.8.*' | cudart nvrtc 11.8 nvvm 11.8",
     ]),
-    ("nvrtc - system-search, cudart 12.9 wheel, ptxas 13.0 wheel, nvlink 13.0 PATH, nvcc 12.4 wheel", "12.7", "", 18, [
-        "out ptxas-13 && 'cuda-toolkit[cudart,nvrtc]==12.4.*' | nvlink nvcc nvrtc 12.4 cudart 12.4",
-        "'cuda-toolkit[cudart,nvcc,nvrtc]==13.0.*' | ptxas nvlink nvrtc 13.0 cudart 13.0 nvcc 13.0",
-        "out ptxas-13 && 'cuda-toolkit[nvrtc]==12.9.*' | cudart nvlink nvcc nvrtc 12.9",
-        "out ptxas-13 && 'cuda-toolkit[cudart,nvrtc]>=12.0,<12.8' | nvlink nvcc nvrtc 12.6 cudart 12.6",
-        "out cudart-12 nvcc-12 ptxas-13 && 'cuda-toolkit[cudart,nvrtc]==11.8.*' | nvlink nvrtc 11.8 cudart 11.8",
+    ("nvJitLink - PATH, cudart 12.9 wheel, ptxas 13.0 wheel, nvlink 13.0 PATH, nvcc 12.4 wheel", "12.7", "", 18, [
+        "out ptxas-13 && 'cuda-toolkit[cudart,nvjitlink]==12.4.*' | nvlink nvcc nvJitLink 12.4 cudart 12.4",
+        ("'cuda-toolkit[cudart,nvcc,nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*' | "
+         "ptxas nvlink nvJitLink 13.0 cudart 13.0 nvcc 13.0"),
+        ("out ptxas-13 && 'cuda-toolkit[nvjitlink]==12.9.*' 'nvidia-nvjitlink-cu12==12.9.*' | "
+         "cudart nvlink nvcc nvJitLink 12.9"),
+        "out ptxas-13 && 'cuda-toolkit[cudart,nvjitlink]>=12.0,<12.8' | nvlink nvcc nvJitLink 12.6 cudart 12.6",
+        ("out cudart-12 nvcc-12 ptxas-13 && 'cuda-toolkit[cudart,nvjitlink]==11.8.*' | "
+         "nvlink nvJitLink 11.8 cudart 11.8"),
     ]),
     ("nvrtc 12.9 wheel, cudart 12.8 wheel", "12.6",
      "numpy>1 nvidia-cuda-runtime-cu12>12.6 nvidia-cuda-nvrtc-cu12!=12.8.61", 16, [
@@ -175,4 +178,4 @@ def test_trials(items: str, driver: str | None, others: str, number: int, lines:
         for one in trials([wanted(one) for one in items.split(", ")], release, bounds, needed=needed, absent=absent)
     ]
     *first, last = lines
-    assert (list(dict.fromkeys(made))[: len(first)], made[-1], len(made)) == (first, last, number)
+    assert (list(dict.fromkeys(made))[: len(first)], made[-2], len(made)) == (first, last, number)

@@ -114,7 +114,8 @@ def test_the_facts_of_a_test() -> None:
         ("cudalink.refused", "cuA cuB"),
         ("cudalink.cause", "error  x\nwhy    y\nfix    z"),
     ]
-    assert (seen.as_json()["cause"], seen.as_json()["links"]) == (cause, {"a/none": 1, "b/driver": 2})
+    plain = seen.as_json()
+    assert (plain["cause"], plain["links"], type(plain["links"])) == (cause, {"a/none": 1, "b/driver": 2}, dict)
     seen.refuse([("cuC", "")], None)
     assert (seen.cause, seen.refused) == (cause, [{"function": "cuC", "note": ""}])
 
@@ -345,7 +346,7 @@ def test_violations_that_no_report_shows() -> None:
     check.pending = [violation(1)]
     check.collect("A")
     check.begin("B")
-    assert reported(run, "call").outcome == "passed"
+    assert (check.mode, reported(run, "call").outcome) == ("fail", "passed")
     check.pending = [violation(2), violation(3)]
     assert reported(run, "call").longrepr == (
         "cudalink: 2 lifetime violations during this test's call:\ntext 2\n\ntext 3"
@@ -362,7 +363,7 @@ def test_problems_of_links() -> None:
     links.add("of collecting")
     links.add("outside")
     links.add("outside")
-    for failed, text in ((False, "of collecting"), (True, "E of collecting")):
+    for failed, text in ((False, "E outside"), (True, "E of collecting")):
         run.config.hook.pytest_collectreport(report=SimpleNamespace(failed=failed, longreprtext=text))
     run.nodeid = "A"
     for text, more in (("a", {}), ("a", {}), ("b", {"once": True}), ("b", {"once": True}), ("w", {"warn": True})):
@@ -378,6 +379,8 @@ def test_problems_of_links() -> None:
     assert [seen.text for seen in links.sections(SimpleNamespace(report=report))] == ["c"]
     report = reported(run, "call")
     assert (report.outcome, report.sections) == ("passed", [])
+    links.add("a")
+    assert reported(run, "call", outcome="skipped", longrepr=("f.py", 1, "Skipped: a")).longrepr == "a"
     links.add("of a")
     links.add("w", warn=True)
     run.part(REPORTER).finish()

@@ -99,5 +99,6 @@ def test_verdicts() -> None:
     assert [wording.without_driver(one) for one in (absent, silent, empty, other, older)] == [True, *[False] * 4]
     causes = wording.by_cause([fine, other, absent, silent, empty, older, headers, bare, bare])
     assert causes == [[other, empty, older], [absent], [silent, headers], [bare, bare]]
-    assert wording.by_cause([bare, {**bare, "message": "XX"}]) == [[bare], [{**bare, "message": "XX"}]]
+    others = [{**bare, "message": text} for text in ("XX", "None")]
+    assert wording.by_cause([bare, *others]) == [[bare], *([one] for one in others)]
     assert [wording.status(one) for one in (absent, fine, {})] == ["insufficient metadata", "compatible", ""]
