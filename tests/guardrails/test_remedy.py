@@ -148,10 +148,10 @@ def shown(trial: Trial) -> str:
         ("out cudart-13 nvJitLink-13 nvrtc-13 && 'cuda-toolkit[cudart,nvjitlink,nvrtc]==11.8.*' | "
         "nvrtc 11.8 nvJitLink 11.8 cudart 11.8"),
     ]),
-    ("nvrtc 12.9 wheel, cudart 12.7 loaded", "10.2", "needed:numpy>1 nvidia-cufft<13", 14, [
-        "'numpy>1' | nvrtc cudart",
-        "'cuda-toolkit[nvrtc]==13.2.*' 'numpy>1' | cudart nvrtc 13.2",
-        "out nvrtc-12 && 'cuda-toolkit[nvrtc]==11.8.*' 'numpy>1' | cudart nvrtc 11.8",
+    ("nvrtc 12.9 wheel, cudart 12.7 loaded", "10.2", "needed:numpy==2.0 nvidia-cufft<13", 14, [
+        "numpy==2.0 | nvrtc cudart",
+        "'cuda-toolkit[nvrtc]==13.2.*' numpy==2.0 | cudart nvrtc 13.2",
+        "out nvrtc-12 && 'cuda-toolkit[nvrtc]==11.8.*' numpy==2.0 | cudart nvrtc 11.8",
     ]),
     ("nvrtc 13.0 wheel", "14.0", "absent:nvJitLink", 16, [
         "'cuda-toolkit[nvjitlink]==13.0.*' 'nvidia-nvjitlink==13.0.*' | nvrtc nvJitLink 13.0",
