@@ -345,7 +345,8 @@ def test_producer_and_linker(producer, linker, mixed) -> None:
 
 def test_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names the file, the release, for whom, what was expected, and the variable that led there."""
-    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/cuda/lib64")
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("LD_LIBRARY_PATH", ":/opt/cuda/lib64")
     found = described("/opt/cuda/lib64/libcudart.so.13.0.96", "libcudart.so.13")
 
     first, *lines = provenance.foreign(found, "wheels", "wheels (from option)").splitlines()
