@@ -46,8 +46,8 @@ TEXTS = {
     "extras": (["cu{major}", "a.b"], dict.fromkeys(["", "a b", "{minor}"], PROJECT)),
     "groups": (["cu{major}"], {"-": PROJECT}),
     "packages": (
-        ["numpy<2.5", "x-cu{major}", "./p.whl", "p.whl", "/opt/p[extra]", "git+https://example.org/p@main", "~/p"],
-        dict.fromkeys(["-e .", "a b", "./a b", "p.zip;", "./p\x7f", "p+", "a>=1;\x1b", "numpy\u00a0"], REQUIREMENT),
+        ["numpy<2.5", "x-cu{major}", "./p.whl", "a+b.whl", "/opt/p[extra]", "git+https://example.org/p@main", "~/p"],
+        dict.fromkeys(["-e .", "a b", "./a b", "p.zip;", "./p\x7f", "p+", "a; python_version < '\x1b'"], REQUIREMENT),
     ),
     "imports": (["a.b_c", "é"], dict.fromkeys(["", "a..b", "a-b"], MODULE)),
     "tests": (["", "-k x"], {"\0": NUL}),
@@ -100,7 +100,7 @@ def test_versions(text: str) -> None:
     assert keys.package_requirement("a", text) == expected
 
 
-@pytest.mark.parametrize("text", ["", " ", "new one", ">=", " 1", "1\n", "1 ", "x.y"])
+@pytest.mark.parametrize("text", ["", " ", "new one", ">=", " 1", "1\n", "1 ", "x.y", "===1\x1b"])
 def test_wrong_versions(text: str) -> None:
     """What chooses no version has what would."""
     assert VERSION.wrong(text) == [(VERSIONS, text)]
