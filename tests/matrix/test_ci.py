@@ -209,6 +209,7 @@ def test_too_few_jobs(tmp_path) -> None:
     )
     made = ci.github_matrix(cells, tmp_path, "gpu", 5, {"a": 1, "b": 1, "c": 1, "d": 9})["include"]
     assert [row["cell"] for row in made] == ["d", "a,b,c", "g", "own"]
+    assert ci.github_matrix(cells, tmp_path)["include"][4]["runs-on"] == ["ubuntu-latest"]
 
 
 def test_a_whole_pipeline(tmp_path) -> None:

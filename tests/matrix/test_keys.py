@@ -120,7 +120,10 @@ def test_packages() -> None:
 
 
 def test_what_keys_are_for() -> None:
-    """Which can be axes, which add to the defaults, and which cells have them."""
+    """What they are by default, which can be axes, which add to the defaults, and which cells have them."""
+    words = {"kind": "test", "ctk": "none", "source": "wheels", "install": "editable"}
+    words |= dict.fromkeys(["driver", "nvjitlink", "backend"], "auto")
+    assert {name: key.default for name, key in KEYS.items() if key.default} == words
     axes = {"python", "ctk", "source", "driver", "nvjitlink", "backend", "policy", "arch", "resolution", "provenance"}
     assert {name for name, key in KEYS.items() if key.axis} == axes
     assert {name for name, key in KEYS.items() if key.adds} == {"packages", "env", "tags"}
