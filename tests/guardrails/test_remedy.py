@@ -32,6 +32,7 @@ from pytest_cudalink.versions import CudaVersion
         ),
         ("pip install 'cuda-toolkit[all]'", "uv pip install 'cuda-toolkit[all]'", "conda install cuda-toolkit"),
         ("pip install 'cuda-bindings==13.*'", "uv pip install 'cuda-bindings==13.*'", "conda install cuda-bindings=13"),
+        ("pip install 'cupy<14,>=13'", "uv pip install 'cupy<14,>=13'", "conda install 'cupy>=13,<14'"),
         (
             "pip install --force-reinstall --no-deps x==1.2",
             "uv pip install --reinstall --no-deps x==1.2",

@@ -48,8 +48,8 @@ def run(monkeypatch) -> Run:
     monkeypatch.setattr(backends, "steering", lambda _: steered)
     monkeypatch.setattr(run_driver, "remedy", lambda *_: "REMEDY")
     run.steered = steered
-    known = {"driver": EnvironmentFact("12.9"), "ctk": EnvironmentFact(None)}
-    monkeypatch.setattr(facts, "Environment", lambda: known)
+    run.known = {"driver": EnvironmentFact("12.9"), "ctk": EnvironmentFact(None)}
+    monkeypatch.setattr(facts, "Environment", lambda: run.known)
     run.part(MARKED_TESTS)
     return run
 
@@ -81,6 +81,16 @@ def end(run: Run, item: pytest.Item, when: str, error: BaseException | None = No
     return None
 
 
+def reported(run: Run, report: object) -> object:
+    """Let pytest make that report; gives the hooks."""
+    make = pytest.hookimpl(trylast=True)(lambda: report)
+    run.config.pluginmanager.unregister(name="makes")
+    run.config.pluginmanager.register(
+        SimpleNamespace(pytest_make_collect_report=make, pytest_runtest_makereport=make), "makes"
+    )
+    return run.config.hook
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -91,11 +101,16 @@ def end(run: Run, item: pytest.Item, when: str, error: BaseException | None = No
         *((one, one) for one in (SKIP, EXIT, KeyboardInterrupt(), unittest.SkipTest("x"), pytest.xfail.Exception("x"))),
     ],
 )
-def test_documented_failures(run, error, said) -> None:
-    """A test fails as its marker documents, or it has failed; what is no failure stays as it is."""
+@pytest.mark.parametrize("kept", [False, True])
+def test_documented_failures(run, error, said, kept: bool) -> None:
+    """A test fails as its marker documents, or it has failed; what is no failure stays as it is.
+
+    unittest keeps its errors.
+    """
     item = item_of(run, DOCUMENTED)
     assert end(run, item, "setup") is None
-    seen = end(run, item, "call", error)
+    item._excinfo = [SimpleNamespace(value=error)] if kept and error else []
+    seen = end(run, item, "call", None if kept else error)
     assert end(run, item, "teardown") is None
     if isinstance(said, str):
         assert (type(seen), str(seen)) == (DocumentedFailureError, MUST + said)
@@ -118,6 +133,15 @@ def test_a_fixture_that_fails_as_documented(run, error) -> None:
         assert end(run, item, "call") is None
     assert end(run, item, "teardown") is None
     assert not hasattr(item, "runtest")
+
+
+def test_a_test_that_is_run_again(run) -> None:
+    """What its marker needs may be there then."""
+    item = item_of(run, DOCUMENTED)
+    assert end(run, item, "setup") is None
+    run.known = dict.fromkeys(run.known, EnvironmentFact("13.0"))
+    assert end(run, item, "setup") is None
+    assert end(run, item, "call", error := ValueError("x")) is error
 
 
 @pytest.mark.parametrize("when", ["setup", "call"])
@@ -155,6 +179,7 @@ def test_requirements_that_do_not_hold(run) -> None:
         item = item_of(run, plan)
         assert [end(run, item, when) for when in ("setup", "call", "teardown")] == [None] * 3
         assert (item.marks, end(run, item, "setup", error)) == ([], error)
+    assert run.steered.forced == []
 
 
 @pytest.mark.parametrize(("by_option", "source"), [(False, "the marker cudalink"), (True, "--force-backend, from ini")])
@@ -193,19 +218,24 @@ def test_a_driver_that_is_missing(run, when: str, backend: str, error) -> None:
     def fails() -> None:
         raise error
 
-    report = SimpleNamespace(outcome="failed", longrepr="E")
-    make = pytest.hookimpl(trylast=True)(lambda: report)
-    makes = SimpleNamespace(pytest_make_collect_report=make, pytest_runtest_makereport=make)
-    run.config.pluginmanager.register(makes)
     call = pytest.CallInfo.from_call(fails, when)
-    run.config.hook.pytest_runtest_makereport(item=item_of(run, None), call=call)
-    assert str(call.excinfo.value) == (NO_DRIVER if skips else "no")
-    report.call = pytest.CallInfo.from_call(fails, "collect")
-    path = report.call.excinfo.traceback[-1].path
-    collector = SimpleNamespace(config=run.config, path=path)
-    assert run.config.hook.pytest_make_collect_report(collector=collector) is report
-    line = fails.__code__.co_firstlineno + 1
-    if skips:
-        assert (report.outcome, report.longrepr) == ("skipped", (str(path), line, f"Skipped: {NO_DRIVER}"))
-    assert (report.outcome == "skipped", hasattr(report, "call")) == (skips, not skips)
-    assert run.part(LEDGER).outside.missing == ({"a CUDA driver": 1} if skips else {})
+    excinfo = call.excinfo
+    reported(run, SimpleNamespace()).pytest_runtest_makereport(item=item_of(run, None), call=call)
+    assert (str(call.excinfo.value), call.excinfo is excinfo) == ((NO_DRIVER, False) if skips else ("no", True))
+    for path, line in ((excinfo.traceback[-1].path, fails.__code__.co_firstlineno + 1), ("/x", 0)):
+        report = SimpleNamespace(outcome="failed", longrepr="E", call=pytest.CallInfo.from_call(fails, "collect"))
+        collector = SimpleNamespace(config=run.config, path=path)
+        assert reported(run, report).pytest_make_collect_report(collector=collector) is report
+        left = ("skipped", (str(path), line, f"Skipped: {NO_DRIVER}"), False) if skips else ("failed", "E", True)
+        assert (report.outcome, report.longrepr, hasattr(report, "call")) == left
+    assert run.part(LEDGER).outside.missing == ({"a CUDA driver": 2} if skips else {})
+
+
+def test_reports_without_an_error(run) -> None:
+    """They stay as they are; pytest makes some without a call."""
+    call = pytest.CallInfo.from_call(lambda: None, "call")
+    for report in (SimpleNamespace(), SimpleNamespace(call=call)):
+        hook = reported(run, report)
+        assert hook.pytest_runtest_makereport(item=item_of(run, None), call=call) is report
+        assert hook.pytest_make_collect_report(collector=SimpleNamespace(config=run.config)) is report
+    assert call.excinfo is None
