@@ -71,12 +71,6 @@ def test_what_is_at_a_bound_fits(monkeypatch) -> None:
         asked.open(1, budget.MOST_ENTRIES + 1)
 
 
-def test_a_large_wheel_may_become_larger(wheel, monkeypatch) -> None:
-    """The bytes follow from the size of the wheel."""
-    monkeypatch.setattr(budget, "LEAST_BYTES", 9_000)
-    assert audit(wheel).errors == ()
-
-
 def test_members_that_are_not_read_cost_nothing(make_wheel, monkeypatch) -> None:
     """Data of any size may lie in a wheel."""
     monkeypatch.setattr(budget, "LEAST_BYTES", 9_000)

@@ -72,40 +72,6 @@ def test_violation_fails_its_test(run, pytester) -> None:
     assert [test.violations for test in records.tests] == [0, 1, 0]
 
 
-def test_outcome_hides_nothing(run) -> None:
-    """A test that skips, or is expected to fail, fails all the same."""
-    module = """
-def test_skips():
-    use_destroyed()
-    pytest.skip("later")
-@pytest.mark.xfail
-def test_xfails():
-    use_destroyed()
-    assert 0
-"""
-    run(module).assert_outcomes(failed=2)
-
-
-def test_phases(run) -> None:
-    """Set-up and tear-down fail as errors of their test."""
-    module = """
-@pytest.fixture
-def up(): use_destroyed()
-@pytest.fixture
-def down():
-    yield
-    with pytest.raises(nvjitlink.nvJitLinkError): nvjitlink.get_error_log_size(4096)
-def test_down(down): pass
-def test_up(up): pass
-def test_sound(): link()
-"""
-    result = run(module)
-
-    result.assert_outcomes(passed=2, errors=2)
-    # what is found first in a teardown counts as well
-    result.stdout.fnmatch_lines(["2 violations of nvJitLink's contract", "  *::test_down: 1", "  *::test_up: 1"])
-
-
 @pytest.mark.parametrize("arguments", [(), ("--cudalink-processes=isolated",)], ids=["alone", "isolated"])
 def test_outside_of_tests(run, arguments) -> None:
     """What no test made fails the run, is counted, and is said once, however many processes collect the file."""
@@ -254,15 +220,6 @@ def test_asks_only(nvjitlink_contract):
     result.stdout.fnmatch_lines(
         ["*needs checks of nvJitLink's contract (found --cudalink-checks=nvjitlink=off (from option))"]
     )
-
-
-def test_hook(run, pytester) -> None:
-    """Other projects hear of each violation."""
-    pytester.makeconftest(
-        "def pytest_cudalink_violation(violation, nodeid, maker): print('heard', violation.rule, nodeid == maker)"
-    )
-
-    run(BOTH, "-s").stdout.fnmatch_lines(["*heard destroyed True*"])
 
 
 @pytest.mark.parametrize("arguments", [ALONE, XDIST])

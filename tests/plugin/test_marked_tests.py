@@ -97,6 +97,7 @@ def reported(run: Run, report: object) -> object:
         (ValueError("x"), None),
         (ValueError("y"), "failed with ValueError: y"),
         (TypeError("x"), "failed with TypeError: x"),
+        (pytest.fail.Exception("x"), "failed with Failed: x"),
         (None, "passed"),
         *((one, one) for one in (SKIP, EXIT, KeyboardInterrupt(), unittest.SkipTest("x"), pytest.xfail.Exception("x"))),
     ],

@@ -64,49 +64,6 @@ def test_fails_where_it_holds(): raise RuntimeError
     result.stdout.fnmatch_lines(["XFAIL *test_fails - cudalink: needs driver >= 13.2 (found 13.0, emulated)*"])
 
 
-def test_documented_failure(run) -> None:
-    """``otherwise=Raises(...)``: it must fail in exactly that way where the requirement does not hold."""
-    result = run(
-        """
-without = pytest.mark.cudalink(driver='>=13.2', otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", match="9.2"))
-
-@without
-def test_as_documented():
-    raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION: 9.2 is too new")
-
-@without
-def test_passes(): pass
-
-@without
-def test_other_code():
-    raise RuntimeError("CUDA_ERROR_INVALID_PTX: 9.2")
-
-@without
-def test_other_message():
-    raise RuntimeError("CUDA_ERROR_UNSUPPORTED_PTX_VERSION: 9.3")
-
-@without
-def test_skips(): pytest.skip("for its own reasons")
-
-@without
-def test_fails_by_word():
-    pytest.fail("CUDA_ERROR_UNSUPPORTED_PTX_VERSION 9.2")
-
-@pytest.mark.cudalink(driver='>=13.0', otherwise=Raises(RuntimeError))
-def test_must_pass_where_it_holds():
-    raise RuntimeError
-"""
-    )
-    result.assert_outcomes(passed=2, failed=4, skipped=1)
-    result.stdout.fnmatch_lines(
-        [
-            "*DocumentedFailureError: cudalink: needs driver >= 13.2 (found 13.0, emulated); *, but it passed",
-            "E * RuntimeError: CUDA_ERROR_INVALID_PTX: 9.2",
-            "*must fail with CUDA_ERROR_UNSUPPORTED_PTX_VERSION matching '9.2', but it failed with RuntimeError: *",
-        ]
-    )
-
-
 def test_documented_failure_lets_go(run) -> None:
     """What a documented failure held, such as a linker in its frames, is gone before the next test."""
     result = run(
