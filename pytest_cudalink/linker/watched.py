@@ -45,6 +45,7 @@ def _ours() -> Any:
     found.cudalinkCreate.argtypes = (c_void_p, c_void_p, c_uint, c_void_p)
     found.cudalinkDestroy.argtypes = (c_void_p, c_void_p)
     found.cudalinkFatalLine.restype = c_char_p
+    found.cudalinkWatch.argtypes = (c_void_p,)
     return found
 
 
@@ -105,8 +106,9 @@ class WatchedLibrary:
 
 @cache
 def library(path: str) -> WatchedLibrary:
-    """Return the functions of the libnvJitLink at a path, which is loaded already."""
+    """Return the functions of the libnvJitLink at a path, which is loaded already, and watch what it prints."""
     loaded = ctypes.CDLL(path)
+    _ours().cudalinkWatch(loaded._handle)  # noqa: SLF001 (ctypes has no public name for it)
     functions = (
         *(loaded.nvJitLinkAddData, loaded.nvJitLinkComplete),
         *(loaded.nvJitLinkCreate, loaded.nvJitLinkDestroy),

@@ -14,5 +14,5 @@ _SHARED = Path(__file__).parent.parent / "native"
 
 def libraries(cc: Any) -> list[Any]:
     """Return the libraries to build; `cc` is the module `native.compiler`."""
-    sources, include = (_NATIVE / "watched.c", _SHARED / "locks.c"), (_NATIVE, _SHARED)
-    return [cc.SharedLibrary("libcudalink-watched.so", sources, "libcudalink-watched.so", include, ("-pthread",))]
+    sources, include = (_NATIVE / "watched.c", _SHARED / "loaded_object.c"), (_NATIVE, _SHARED)
+    return [cc.SharedLibrary("libcudalink-watched.so", sources, "libcudalink-watched.so", include, ("-ldl",))]

@@ -1,4 +1,4 @@
-"""Calls of a library that are watched for what it prints; a Python function stands in for nvJitLinkComplete."""
+"""Calls of a library that are watched for what it prints; one that calls Python stands in for libnvJitLink."""
 
 from __future__ import annotations
 
@@ -7,91 +7,116 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_cudalink.linker.watched import WatchedLibrary
+from pytest_cudalink.linker import watched as our
+from tests.compiled import compile_c
 
 __all__: list[str] = []
 
 ROOT = Path(__file__).parents[2]
 LIBC = ctypes.CDLL(None)
 LINE = "fatal   : Internal error: unexpected reloc section"
-COMPLETE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+ACTION = ctypes.CFUNCTYPE(ctypes.c_int)
+#: The handle is the function that completes.
+SOURCE = """
+#include <stdio.h>
+int nvJitLinkCreate(void) { return 1; }
+int nvJitLinkDestroy(void) { return 1; }
+int nvJitLinkAddData(void) { return 1; }
+int nvJitLinkComplete(int (*action)(void)) { return action(); }
+void print(const char *text) { fputs(text, stderr); }
+FILE *stream(void) { return stderr; }
+"""
 
 
-def print_in_c(text: str) -> None:
-    """Print as libnvJitLink does: through the C library's ``stderr``, as it is at that moment."""
-    LIBC.fputs(text.encode(), ctypes.c_void_p.in_dll(LIBC, "stderr"))
+class Library:
+    """A library that is watched."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.native: Any = ctypes.CDLL(str(path))
+        self.native.stream.restype = ctypes.c_void_p
+        self.functions = our.library(str(path))
+
+    def print(self, text: str) -> None:
+        """Print as libnvJitLink does: through the ``stderr`` that the library has at that moment."""
+        self.native.print(text.encode())
+
+    def complete(self, action: Callable[[], object], code: int = 0) -> tuple[int, str]:
+        """Complete with a library that does `action` and returns `code`."""
+
+        def complete() -> int:
+            action()
+            return code
+
+        function = ACTION(complete)
+        return self.functions.split(self.functions.complete(ctypes.cast(function, ctypes.c_void_p).value or 0))
 
 
-def watched(action: Callable[[], object], code: int = 0) -> tuple[int, str]:
-    """Complete with a library that does `action` and returns `code`."""
-
-    def complete(_: object) -> int:
-        action()
-        return code
-
-    function = COMPLETE(complete)
-    library = WatchedLibrary(0, ctypes.cast(function, ctypes.c_void_p).value or 0)
-    return library.split(library.complete(0))
+@pytest.fixture(scope="module")
+def lib(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    """Compile and watch the library once."""
+    yield Library(compile_c(tmp_path_factory.mktemp("watched") / "libprints.so", SOURCE))
+    our.library.cache_clear()
 
 
-def test_the_line_is_returned_and_printed(capfd: pytest.CaptureFixture[str]) -> None:
-    assert watched(lambda: print_in_c(f"{LINE}\n")) == (0, LINE)
+def test_the_line_is_returned_and_printed(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
+    assert lib.complete(lambda: lib.print(f"{LINE}\n")) == (0, LINE)
     assert capfd.readouterr().err == f"{LINE}\n"
 
 
-def test_the_result_of_the_library_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
-    assert watched(lambda: None, 6) == (6, "")
-    assert watched(lambda: print_in_c(f"{LINE}\n"), 6) == (6, LINE)
+def test_the_result_of_the_library_is_kept(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
+    assert lib.complete(lambda: None, 6) == (6, "")
+    assert lib.complete(lambda: lib.print(f"{LINE}\n"), 6) == (6, LINE)
     capfd.readouterr()
 
 
 @pytest.mark.parametrize("text", ["", "error   : not this\n", "fatal\n"])
-def test_other_text_is_only_printed(text: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert watched(lambda: print_in_c(text)) == (0, "")
+def test_other_text_is_only_printed(lib: Library, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert lib.complete(lambda: lib.print(text)) == (0, "")
     assert capfd.readouterr().err == text
 
 
-def test_the_last_line_counts_and_a_new_watch_forgets_it(capfd: pytest.CaptureFixture[str]) -> None:
-    assert watched(lambda: [print_in_c(f"fatal   : {number}\n") for number in range(3)]) == (0, "fatal   : 2")
-    assert watched(lambda: None) == (0, "")
+def test_the_last_line_counts_and_a_new_watch_forgets_it(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
+    assert lib.complete(lambda: [lib.print(f"fatal   : {number}\n") for number in range(3)]) == (0, "fatal   : 2")
+    assert lib.complete(lambda: None) == (0, "")
     assert capfd.readouterr().err.count("fatal") == 3
 
 
-def test_a_long_line_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
-    _, found = watched(lambda: print_in_c("fatal   : " + "x" * 10_000))
+def test_a_long_line_is_cut(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
+    _, found = lib.complete(lambda: lib.print("fatal   : " + "x" * 10_000))
     assert found.startswith("fatal   : xxx")
     assert len(found) < 1000
     assert len(capfd.readouterr().err) == 10_010
 
 
-def test_only_the_thread_that_watches_gets_the_line(capfd: pytest.CaptureFixture[str]) -> None:
-    other = threading.Thread(target=print_in_c, args=(f"{LINE}\n",))
+def test_only_the_thread_that_watches_gets_the_line(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
+    other = threading.Thread(target=lib.print, args=(f"{LINE}\n",))
 
     def run_other() -> None:
         other.start()
         other.join()
 
-    assert watched(run_other) == (0, "")
+    assert lib.complete(run_other) == (0, "")
     assert LINE in capfd.readouterr().err
 
 
-def test_two_threads_watch_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_two_threads_watch_at_once(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
     both = threading.Barrier(2)
     found: dict[int, tuple[int, str]] = {}
-    original = ctypes.c_void_p.in_dll(LIBC, "stderr").value
 
     def work(number: int) -> None:
         both.wait()
-        print_in_c(f"fatal   : {number}\n")
+        lib.print(f"fatal   : {number}\n")
         both.wait()
 
     def link(number: int) -> None:
-        found[number] = watched(lambda: work(number))
+        found[number] = lib.complete(lambda: work(number))
 
     threads = [threading.Thread(target=link, args=(number,)) for number in range(2)]
     for thread in threads:
@@ -99,34 +124,57 @@ def test_two_threads_watch_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     for thread in threads:
         thread.join()
     assert found == {0: (0, "fatal   : 0"), 1: (0, "fatal   : 1")}
-    assert ctypes.c_void_p.in_dll(LIBC, "stderr").value == original
     capfd.readouterr()
 
 
+def test_stderr_of_other_libraries_stays(lib: Library) -> None:
+    """NVRTC closes the stream that it took for stderr, if stderr is another one when it has compiled."""
+    seen: list[int | None] = []
+    original = ctypes.c_void_p.in_dll(LIBC, "stderr").value
+    lib.complete(lambda: seen.append(ctypes.c_void_p.in_dll(LIBC, "stderr").value))
+    assert seen == [original]
+
+
+def test_a_library_has_the_same_stream_before_and_after_a_call(lib: Library) -> None:
+    """What a second thread took for stderr in the library is not closed by it when the first one is done."""
+    before, during = lib.native.stream(), []
+    lib.complete(lambda: during.append(lib.native.stream()))
+    assert during == [before] == [lib.native.stream()] != [ctypes.c_void_p.in_dll(LIBC, "stderr").value]
+
+
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_child_forked_during_a_call_has_its_stderr() -> None:
+def test_a_child_forked_during_a_call_prints(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
     exits = []
 
     def fork() -> None:
-        during = ctypes.c_void_p.in_dll(LIBC, "stderr").value
         child = os.fork()
         if child == 0:
-            os._exit(ctypes.c_void_p.in_dll(LIBC, "stderr").value == during)
+            lib.print("from the child")
+            os._exit(0)
         exits.append(os.waitpid(child, 0)[1])
 
-    watched(fork)
+    lib.complete(fork)
     assert exits == [0]
+    assert capfd.readouterr().err == "from the child"
 
 
 DIES = """
-import ctypes, os
-from tests.linker.test_watched import print_in_c, watched
+import os, sys
+from pathlib import Path
+from tests.linker.test_watched import Library
 
-watched(lambda: (print_in_c("last words"), os.abort()))
+lib = Library(Path(sys.argv[1]))
+lib.complete(lambda: (lib.print("last words"), os.abort()))
 """
 
 
-def test_a_process_that_dies_in_a_call_loses_no_output() -> None:
-    done = subprocess.run([sys.executable, "-c", DIES], capture_output=True, text=True, check=False, cwd=ROOT)
+def test_a_process_that_dies_in_a_call_loses_no_output(lib: Library) -> None:
+    command = [sys.executable, "-c", DIES, str(lib.path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode < 0
     assert done.stderr == "last words"
+
+
+def test_a_library_that_does_not_print_is_not_watched(tmp_path: Path) -> None:
+    quiet = ctypes.CDLL(str(compile_c(tmp_path / "libquiet.so", "int quiet(void) { return 0; }")))
+    assert our._ours().cudalinkWatch(quiet._handle) == 0

@@ -422,3 +422,34 @@ def test_names_outlive_the_call_that_passed_them(compiled) -> None:
         with pytest.raises(LinkError, match=f"Undefined reference to 'user_transform' in '{name}'"):
             linker.link()
     assert len(rubbish) == 10_000
+
+
+COMPILES_BESIDE = """
+import sys, threading
+from pytest_cudalink.linker import Linker, LinkerOptions, Program, ProgramOptions
+
+sys.setswitchinterval(1e-6)
+both = threading.Barrier(6)
+
+
+def work():
+    for _ in range(5):
+        both.wait()
+        code = Program('extern "C" __global__ void kernel() {}', options=ProgramOptions(arch="sm_90")).compile("ptx")
+        with Linker(code, options=LinkerOptions(arch="sm_90"), backend="nvjitlink") as linker:
+            linker.link()
+
+
+threads = [threading.Thread(target=work) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.mark.slow
+def test_threads_compile_while_others_link() -> None:
+    """NVRTC closes the stream that was stderr when it began to compile, if stderr is another one by then (13.0.88)."""
+    done = subprocess.run([sys.executable, "-c", COMPILES_BESIDE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -2,14 +2,16 @@
 #define _GNU_SOURCE
 #include "watched.h"
 
+#include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
+#include <link.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "locks.h"
+#include "loaded_object.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -18,22 +20,11 @@ static const char MARK[] = "fatal   :";
 static _Thread_local bool watching;
 static _Thread_local char fatal_line[512];
 
-#ifdef __GLIBC__ /* elsewhere stderr cannot be replaced, and nvJitLink has no library there */
+#ifdef __GLIBC__ /* elsewhere no stream can stand in, and nvJitLink has no library there */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static FILE *forwarder, *original; /* the stream that stands in for stderr; stderr while it does */
-static unsigned watchers;
-
-/* A forked child has none of the threads that watch. */
-static void forget_in_child(void) {
-  watchers = 0;
-  if (forwarder && stderr == forwarder) stderr = original;
-}
-
-__attribute__((constructor)) static void watch_forks(void) {
-  cl_open_in_children(&lock);
-  cl_forget_in_children(forget_in_child);
-}
+/* Stands in for stderr, in nvJitLink alone and for good. NVRTC keeps stderr while it compiles, and closes what it kept
+   if that is not stderr any more: so stderr itself must not change while another thread compiles. */
+static FILE *forwarder;
 
 /* The stream is unbuffered, so that each piece arrives here in the thread that printed it. nvJitLink prints a line in
    one piece (13.0 and 13.2). */
@@ -56,40 +47,54 @@ static ssize_t forward(void *context, const char *text, size_t size) {
   return (ssize_t)size;
 }
 
-static void replace_stderr(void) {
-  pthread_mutex_lock(&lock);
-  if (!forwarder) {
-    forwarder = fopencookie(NULL, "w", (cookie_io_functions_t){.write = forward});
-    if (forwarder) setvbuf(forwarder, NULL, _IONBF, 0);
-  }
-  if (watchers++ == 0 && forwarder) {
-    original = stderr;
-    stderr = forwarder;
-  }
-  pthread_mutex_unlock(&lock);
+__attribute__((constructor)) static void open_forwarder(void) {
+  forwarder = fopencookie(NULL, "w", (cookie_io_functions_t){.write = forward});
+  if (forwarder) setvbuf(forwarder, NULL, _IONBF, 0);
 }
 
-static void restore_stderr(void) {
-  pthread_mutex_lock(&lock);
-  if (watchers) watchers--;
-  if (!watchers && forwarder && stderr == forwarder) stderr = original;
-  pthread_mutex_unlock(&lock);
+typedef struct {
+  uintptr_t base;
+  bool found;
+} Wanted;
+
+static void redirect(void *context, const LoadedObject *object, const char *name, uintptr_t *slot) {
+  Wanted *wanted = context;
+  uintptr_t ours = (uintptr_t)&forwarder;
+  if (!strcmp(name, "stderr") && (*slot == ours || cl_replace_word(object, slot, ours))) wanted->found = true;
+}
+
+/* Runs under a lock of the loader, one at a time, as other code does that replaces words. */
+static int redirect_in(struct dl_phdr_info *info, size_t size, void *context) {
+  (void)size;
+  Wanted *wanted = context;
+  LoadedObject object;
+  if (info->dlpi_addr != wanted->base || !cl_read_object(info, &object)) return 0;
+  cl_visit_slots(&object, redirect, wanted);
+  return 1;
+}
+
+EXPORT int cudalinkWatch(void *library) {
+  struct link_map *map = NULL;
+  if (!forwarder || dlinfo(library, RTLD_DI_LINKMAP, (void *)&map)) return 0;
+  Wanted wanted = {.base = map->l_addr};
+  dl_iterate_phdr(redirect_in, &wanted);
+  return wanted.found;
 }
 
 #else
-static void replace_stderr(void) {}
-static void restore_stderr(void) {}
+EXPORT int cudalinkWatch(void *library) {
+  (void)library;
+  return 0;
+}
 #endif
 
 static void begin(void) {
   fatal_line[0] = 0;
   watching = true;
-  replace_stderr();
 }
 
 static int end(int result) {
   watching = false;
-  restore_stderr();
   return fatal_line[0] ? result | PRINTED_FATAL : result;
 }
 
