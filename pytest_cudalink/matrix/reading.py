@@ -522,7 +522,7 @@ def _in_name(values: CellValues, key: str) -> str:
     """Return a value as the name of a cell has it: ``"12.9.*"`` is ``12.9``, and ``">=1,<2"`` is ``1-2``."""
     if key in values.versions:
         return re.sub(r"[^A-Za-z0-9._]+", "-", values.versions[key].removesuffix(".*")).strip("-.")
-    return str(values.value(key)) if key in KEYS else f"{{{key}}}"
+    return str(values.value(key))
 
 
 def _packages_of(place: lines.Path, table: Mapping[str, object], known: Iterable[str]) -> dict[str, object]:

@@ -154,8 +154,9 @@ def test_excludes_that_hold(exclude, left, cells) -> None:
         ),
         ('driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = "soon"', "needs the key 'until', a date"),
         ('driver = "12.9"\nbecause = "known-issue"\nissue = ""\nuntil = 2999-01-01', "needs the key 'issue'"),
-        ('driver = "12.9"\nbecause = ["no-skew"]', "needed a reason that can be checked"),
-        ('driver = "12.9"', "4: axes.x.exclude.1.because: needed a reason that can be checked: no-skew, "),
+        ('driver = "12.9"\nbecause = ["no-skew"]', "; found ['no-skew']"),
+        ('drvier = "12.9"\nbecause = "no-skew"', "5: axes.x.exclude.1.drvier: unknown key; did you mean 'driver'?"),
+        ('driver = "12.9"', "same-as, known-issue; found nothing"),
         ('driver = "12.9"\nbecause = "slow"', "6: axes.x.exclude.1.because: needed a reason that can be checked: "),
         (
             'driver = "12.8"\nbecause = "no-skew"',

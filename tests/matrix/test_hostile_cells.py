@@ -34,7 +34,7 @@ def faults(path: Path, text: str | bytes) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (".".join("a" * 20_000) + " = 1\n", 1),
+        ("\n" + ".".join("a" * 20_000) + " = 1\n", 2),
         ("[cells.x]\nenv = { " + " . ".join("a" * 20_000) + " = 1 }\n", 2),
         ("# '\n[" + ".".join(['"a"'] * 20_000) + "]\n", 2),
         ('x = """\n\\"""\n"""\n' + ".".join(["'a'"] * 20_000) + " = 1\n", 4),
@@ -218,6 +218,12 @@ def test_deep_nesting(text: str, tmp_path) -> None:
     line = 2 if "\nenv." in text else 1  # of a key that is refused by its own length
     assert faults(tmp_path / "c.toml", text) == [f"{line}: tables or lists are nested more than 32 deep"]
     assert time.monotonic() - before < 60
+
+
+def test_as_deep_as_allowed(tmp_path) -> None:
+    """The values alone are wrong then."""
+    (fault,) = faults(tmp_path / "c.toml", f"[defaults]\nenv = {'[' * 30}{']' * 30}")
+    assert fault.startswith("2: defaults.env: needed a table of strings")
 
 
 def test_values_of_many_lines(tmp_path) -> None:
