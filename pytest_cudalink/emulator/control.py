@@ -441,9 +441,10 @@ class DriverControl:
 
         fault = Fault(symbol_of(function, self.version), code_of(code), nth, delay)
         arguments = (fault.function.encode(), nth, fault.code, fault.milliseconds)
-        # one call in C: an exception that comes as a call returns loses what it returned
-        self.injected.extend(starmap(self._library.cudalinkInject, (arguments,)))
-        number = self.injected[-1]
+        with self._lock:
+            # one call in C: an exception that comes as a call returns loses what it returned
+            self.injected.extend(starmap(self._library.cudalinkInject, (arguments,)))
+            number = self.injected[-1]
         if not number:
             msg = f"there are {LIMIT_FAULTS} injected faults already; clear them first"
             raise RuntimeError(msg)

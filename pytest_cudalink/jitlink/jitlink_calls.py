@@ -190,14 +190,15 @@ def postpone_until_native_code(begin: Callable[[], object]) -> Callable[[], None
     original = loader.create_module
     standard = Path(os.__file__).parent  # sysconfig knows it too, and takes 3 ms of every start of pytest
     folders = (standard, standard / "lib-dynload")
-    done = False
+    left = [begin]
 
     def once() -> None:
-        nonlocal done
-        if not done:
-            done = True
-            cancel()
-            begin()
+        try:
+            first = left.pop()  # at once, for every thread
+        except IndexError:
+            return
+        cancel()
+        first()
 
     def create_module(self: Any, spec: ModuleSpec) -> ModuleType | None:
         if Path(spec.origin or "").parent not in folders:

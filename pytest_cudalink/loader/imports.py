@@ -89,9 +89,13 @@ class ImportWatch(MetaPathFinder):
                 sys.meta_path.insert(0, self)
             for name in new:
                 module = sys.modules.get(name)
-                if name in _executing:
-                    _executing[name].append(self._callback)
-                elif module is not None:
+                later = _executing.get(name)
+                if later is not None:
+                    later.append(self._callback)
+                    if _executing.get(name) is later or not _remove(later, self._callback):
+                        continue
+                    # another thread has executed the module meanwhile, and looked before the callback was there
+                if module is not None:
                     self._callback(module)
         except BaseException:
             self._names.difference_update(new)  # so that a second call calls back for them
@@ -99,8 +103,7 @@ class ImportWatch(MetaPathFinder):
 
     def stop(self) -> None:
         """Leave ``sys.meta_path``; modules stay as they are."""
-        if self in sys.meta_path:
-            sys.meta_path.remove(self)
+        _remove(sys.meta_path, self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -133,6 +136,15 @@ def _find(
         if spec is not None:
             return spec
     return None
+
+
+def _remove(values: list[Any], value: object) -> bool:
+    """Remove a value, and return whether it was there; another thread may remove the same."""
+    try:
+        values.remove(value)
+    except ValueError:
+        return False
+    return True
 
 
 _postponed: list[Callable[[], None]] = []
@@ -175,8 +187,7 @@ def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[
 
     def cancel() -> None:
         imports.stop()
-        if begin in _postponed:
-            _postponed.remove(begin)
+        _remove(_postponed, begin)
 
     imports = ImportWatch(lambda _module: begin())
     try:

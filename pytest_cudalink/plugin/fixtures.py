@@ -200,20 +200,22 @@ class EmulatedDriver:
 class BrokenRules:
     """Value of the fixtures ``driver_lifetimes`` and ``nvjitlink_contract``."""
 
-    def __init__(self, check: ViolationCheck) -> None:
-        self._check = check
+    def __init__(self, run: Run, check: ViolationCheck) -> None:
+        self._run, self._check = run, check
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         """Violations so far in this phase of the test; unreachable objects are destroyed first."""
         gc.collect()
-        return self._check.violations
+        with self._run.lock:
+            return self._check.violations
 
     def expect(self) -> tuple[Violation, ...]:
         """Return the violations so far, and consume them: they fail no test."""
-        found = self.violations
-        self._check.consume(found)
-        return found
+        with self._run.lock:
+            found = self.violations
+            self._check.consume(found)
+            return found
 
 
 def _run_of(config: pytest.Config) -> Run:
@@ -407,7 +409,7 @@ def nvjitlink_contract(pytestconfig: pytest.Config) -> BrokenRules:
         setting = run.settings.jitlink_contract
         reason = f"--cudalink-checks=nvjitlink={setting}" if setting.value == "off" else "not possible on this system"
         _skip(pytestconfig, "checks of nvJitLink's contract", reason)
-    return BrokenRules(found)
+    return BrokenRules(run, found)
 
 
 @pytest.fixture
@@ -423,7 +425,7 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> BrokenRules:
         if preload.emulation() is None:
             _skip_unemulated(pytestconfig)
         _skip(pytestconfig, "lifetime checks", f"--cudalink-checks=lifetimes={run.settings.lifetime}")
-    return BrokenRules(found)
+    return BrokenRules(run, found)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections import Counter
 from functools import cached_property
 from importlib import import_module
@@ -69,6 +70,18 @@ class Task:
 
 T = TypeVar("T")
 
+_lock = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """Let a forked child begin with a free lock: a thread that the child lacks may have held this one."""
+    global _lock  # noqa: PLW0603 (one for the process)
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
 
 class Run:
     """One run: its settings, its current test, which process this is, and the parts of the plugin that it uses.
@@ -117,16 +130,28 @@ class Run:
     def part(self, key: Key[T]) -> T:
         """Return a part of the plugin; the first call imports it, makes it and registers it with pytest."""
         found = self.get(key)
-        if found is None:
-            module, _, name = key.place.partition(":")
-            found = getattr(import_module(f"{__package__}.{module}"), name)(self)
-            self.config.pluginmanager.register(found, f"cudalink-{key.name}")
-        return found
+        if found is not None:
+            return found
+        with self.lock:
+            found = self.get(key)
+            if found is None:  # no other thread has made it meanwhile
+                module, _, name = key.place.partition(":")
+                found = getattr(import_module(f"{__package__}.{module}"), name)(self)
+                self.config.pluginmanager.register(found, f"cudalink-{key.name}")
+            return found
 
     def get(self, key: Key[T]) -> T | None:
         """Return a part of the plugin, or None if this run has not made it."""
         found: T | None = self.config.pluginmanager.getplugin(f"cudalink-{key.name}")
         return found
+
+    @property
+    def lock(self) -> threading.RLock:
+        """The lock to hold while a part is made, or counts: a test may link in several threads.
+
+        No hook is called under it, and nothing of CUDA imported, because other threads may wait for it meanwhile.
+        """
+        return _lock
 
     @property
     def emulated(self) -> DriverControl | None:

@@ -8,10 +8,10 @@ linkers live.
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final, Literal, NoReturn, cast
@@ -32,8 +32,21 @@ Decide = Callable[[str, BackendChoice, tuple[LinkInput, ...] | None], BackendCho
 #: after it was taken out of sys.modules, is another object.
 _installed: dict[tuple[str, str], ModuleType] = {}
 _stack: list[Steering] = []
-#: The target that is linking through another one, such as numba-cuda through cuda.core.
-_behalf: ContextVar[str | None] = ContextVar("pytest_cudalink_behalf", default=None)
+
+
+class _Thread(threading.local):
+    """What one thread does, see `unsteered`.
+
+    Attributes
+    ----------
+    behalf : str or None
+        The target that is linking through another one, such as numba-cuda through cuda.core.
+    """
+
+    behalf: str | None = None
+
+
+_thread: Final = _Thread()
 
 
 def current() -> Steering | None:
@@ -49,19 +62,19 @@ def _active() -> Steering | None:
 @contextmanager
 def on_behalf_of(name: str) -> Iterator[None]:
     """Count the links of another target inside the block as links of this one."""
-    before = _behalf.get()
+    before = _thread.behalf
     try:
-        _behalf.set(name)
+        _thread.behalf = name
         yield
-        _behalf.set(before)
+        _thread.behalf = before
     except BaseException:
-        _behalf.set(before)  # (again, if an exception kept the line above from doing so)
+        _thread.behalf = before  # (again, if an exception kept the line above from doing so)
         raise
 
 
 def linking_for(name: str) -> str:
     """Return the target for which a link through `name` counts."""
-    return _behalf.get() or name
+    return _thread.behalf or name
 
 
 def _keep(_target: str, choice: BackendChoice, _inputs: tuple[LinkInput, ...] | None) -> BackendChoice:

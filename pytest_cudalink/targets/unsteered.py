@@ -7,9 +7,9 @@ link that a target makes is reported by the `Watch` of the target, and one that 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,8 +19,20 @@ from .events import outcome
 
 __all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report", "seen"]
 
-#: Whether a target or a seam is linking in this thread, and reports the link itself.
-_COVERED: Final[ContextVar[bool]] = ContextVar("pytest_cudalink_covered", default=False)
+
+class _Thread(threading.local):
+    """What one thread does. No context variable: free-threaded Python hands those down to new threads.
+
+    Attributes
+    ----------
+    covered : bool
+        Whether a target or a seam is linking in this thread, and reports the link itself.
+    """
+
+    covered = False
+
+
+_thread: Final = _Thread()
 #: Called with each link, the last one first, until one returns True: `Steering.report_unsteered` of the active run.
 listeners: Final[list[Callable[[UnsteeredLink], bool]]] = []
 #: Packages whose frames are not the user's code.
@@ -80,13 +92,13 @@ def report(link: UnsteeredLink) -> None:
 
 def is_covered() -> bool:
     """Whether the link that this thread is making is reported elsewhere: by a target, or by an outer seam."""
-    return _COVERED.get()
+    return _thread.covered
 
 
 @contextmanager
 def covered() -> Iterator[None]:
     """Leave out the links that are made inside the block: the code around it reports them."""
-    before = _COVERED.get()
+    before = _thread.covered
     try:
         _cover(on=True)  # inside: an interrupt must not leave it set, and hide every later link
         yield
@@ -97,7 +109,7 @@ def covered() -> Iterator[None]:
 
 
 def _cover(*, on: bool) -> None:
-    _COVERED.set(on)
+    _thread.covered = on
     jitlink_calls.cover(on=on)
 
 

@@ -125,7 +125,8 @@ class Backends:
             run.part(MISMATCHES).add(unsteered.problem(link, choice), warn=mode == "warn")
 
     def _mismatched(self, error: ForcedBackendError) -> None:
-        self._run.part(MISMATCHES).pending[str(error)] += 1
+        with self._run.lock:
+            self._run.part(MISMATCHES).pending[str(error)] += 1
 
     def _stale(self, target: str, error: Exception) -> None:
         from ...targets import StaleRecipeError

@@ -158,9 +158,10 @@ class Ledger:
     @property
     def test(self) -> Facts:
         """Mutable facts of the current attempt; created on first use."""
-        if self._facts is None:
-            self._facts = Facts()
-        return self._facts
+        with self._run.lock:
+            if self._facts is None:
+                self._facts = Facts()
+            return self._facts
 
     @property
     def here(self) -> Facts | Outside:
@@ -171,13 +172,15 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
-        self.here.links[link_key(event.target, event.backend)] += 1
+        with self._run.lock:
+            self.here.links[link_key(event.target, event.backend)] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
         from ..conditions.unsteered import key
 
-        self.here.unsteered[key(link)] += 1
+        with self._run.lock:
+            self.here.unsteered[key(link)] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsupported(self, target: str, reason: str) -> None:

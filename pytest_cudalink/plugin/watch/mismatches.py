@@ -54,8 +54,9 @@ class Mismatches(Check):
         run = self._run
         if run.is_isolated and not run.collected:
             return  # the process that waits for this one has collected, too
-        problems = self._warnings if warn else self._outside if run.nodeid is None else self.pending
-        problems[text] = 1 if once else problems[text] + 1
+        with run.lock:
+            problems = self._warnings if warn else self._outside if run.nodeid is None else self.pending
+            problems[text] = 1 if once else problems[text] + 1
 
     def sections(self, phase: Phase) -> Iterator[Seen]:
         yield from self._warned()

@@ -108,12 +108,14 @@ class LoadedModules(Check):
     @pytest.hookimpl
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
         """Count a link that the emulated driver does not count itself."""
-        self._links += event.backend != "driver"
+        with self._run.lock:
+            self._links += event.backend != "driver"
 
     @pytest.hookimpl
     def pytest_cudalink_unsteered(self, link: UnsteeredLink) -> None:
         """Count a link that the emulated driver does not count itself."""
-        self._links += link.backend != "driver"
+        with self._run.lock:
+            self._links += link.backend != "driver"
 
     @pytest.hookimpl
     def pytest_collection_finish(self) -> None:
