@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..loader.imports import start_postponed
 from . import _pathfinder
@@ -58,6 +58,8 @@ class Routing:
 
 
 _installed: list[Routing] = []  # one or none
+#: What free-threaded Python adds to the number of references to most functions.
+_DEFERRED: Final = sys.maxsize // 8
 
 
 @cache
@@ -220,9 +222,11 @@ def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
 
 def _reference_counts(values: Mapping[str, object]) -> dict[str, int]:
     """Return how many references there are to each value, without those of this function."""
-    found = {name: sys.getrefcount(value) for name, value in (*values.items(), ("", object()))}
-    ours = found.pop("")  # which Python makes of them differs by version
-    return {name: count - ours for name, count in found.items()}
+    samples = ("", object()), ("function", types.FunctionType(_plain.__code__, {}))
+    found = {name: sys.getrefcount(value) for name, value in (*values.items(), *samples)}
+    # which Python makes of them differs by version; free-threaded Python does not count those of a frame to functions
+    ours, of_function = found.pop(""), found.pop("function")
+    return {name: count - (of_function if count > _DEFERRED else ours) for name, count in found.items()}
 
 
 def _describe(name: str, referrer: object) -> str:
