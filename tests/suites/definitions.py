@@ -29,7 +29,7 @@ class Suite:
     files : tuple of str
         Patterns of its test files, below the folder.
     skip : mapping of str to str
-        Patterns of files that are left out, with the reason.
+        Patterns of files that are left out, with the reason; with ``::``, the beginning of the IDs of tests.
     modules : str
         The package whose modules the files are; empty where pytest is given the files.
     sources : str
@@ -102,7 +102,8 @@ class Suite:
         what = [file]
         if self.modules:
             what = ["--pyargs", ".".join((self.modules, *Path(file).with_suffix("").parts))]
-        return [sys.executable, "-P", "-m", "pytest", "-q", *self.options, *what]
+        left_out = [f"--deselect={one}" for one in self.skip if "::" in one]
+        return [sys.executable, "-P", "-m", "pytest", "-q", *self.options, *left_out, *what]
 
 
 def suites(definitions: Path = DEFINITIONS) -> dict[str, Suite]:
