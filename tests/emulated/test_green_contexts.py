@@ -178,7 +178,8 @@ def structured(*wanted, results=True):
 
 assert structured((10, 2), (0, 8)) == (0, [10, 120], 2, 10)
 assert structured((0,)) == (0, [128], 4, 128)
-assert structured((131, 0, 0, 1))[0] == 1 and structured((12,))[0] == 1
+assert structured((131, 0, 0, 1))[0] == 1
+assert structured((12,))[0] == structured((66,), (66,))[0] == 915
 assert structured((132, 4), (8, 8))[0] == 915
 assert structured((132, 4), (0, 8))[0] == 915
 assert structured((132, 4), (0, 8), results=False)[0] == 0
