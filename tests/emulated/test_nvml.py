@@ -183,6 +183,7 @@ for index in range(2):
     }
     for find, value in finders.items():
         assert nvmlDeviceGetIndex(find(value)) == index
+    assert nvmlDeviceGetIndex(nvmlDeviceGetHandleByUUID(nvmlDeviceGetUUID(device)[4:])) == index
     for short in (pci.busId[4:], pci.busId[:-2], pci.busId[9:]):
         assert nvmlDeviceGetIndex(nvmlDeviceGetHandleByPciBusId(short)) == index
     assert cuda.cuDeviceGetUuid(text, index) == 0

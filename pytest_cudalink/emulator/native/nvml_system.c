@@ -99,8 +99,15 @@ static Result by_text(void (*write)(unsigned index, char text[IDENTITY_SIZE]), c
   return NOT_FOUND;
 }
 
+static void bare_uuid(unsigned index, char text[IDENTITY_SIZE]) {
+  cl_nvml_uuid(index, text);
+  memmove(text, text + strlen("GPU-"), strlen(text + strlen("GPU-")) + 1);
+}
+
+/* cuda.core's tests, which run on GPUs, find a device by the UUID that CUDA gives, without "GPU-". */
 EXPORT Result nvmlDeviceGetHandleByUUID(const char *uuid, Device *device) {
-  return by_text(cl_nvml_uuid, uuid, device);
+  Result result = by_text(cl_nvml_uuid, uuid, device);
+  return result == NOT_FOUND ? by_text(bare_uuid, uuid, device) : result;
 }
 
 EXPORT Result nvmlDeviceGetHandleBySerial(const char *serial, Device *device) {
