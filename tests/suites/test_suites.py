@@ -73,7 +73,7 @@ def test_every_definition_can_be_read() -> None:
     found = suites()
 
     numba = {"numba-cuda cudadrv", "numba-cuda nocuda", "numba-cuda cudapy", "numba-cuda-mlir cudadrv"}
-    assert set(found) == {"cuda.core", "cuda.bindings", *numba}
+    assert set(found) == {"cuda.core", "cuda.bindings", "nvmath-python", *numba}
     assert all(suite.drivers and suite.backends and suite.packages for suite in found.values())
     assert found["numba-cuda cudapy"].modules == found["numba-cuda cudadrv"].modules
     assert "numba-cuda[cu12]==0.30.4" in found["numba-cuda cudapy"].packages_on("12.9")
