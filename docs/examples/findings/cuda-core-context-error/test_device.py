@@ -1,0 +1,5 @@
+from cuda.core import Device
+
+
+def test_device():
+    Device().set_current()
