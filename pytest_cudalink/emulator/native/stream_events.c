@@ -82,16 +82,17 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
   return CUDA_SUCCESS;
 }
 
-/* Records when earlier work of the stream is done. A blocking stream that has none does not wait for the legacy one
-   here (tests/conformance/recorded/gates-580.159.04.json). */
+/* Records when earlier work is done: of a blocking stream without work also that of the legacy one, unless the event has
+   no time and is of this process, for which the driver does nothing then (recorded programs, theme "order"). */
 static CUresult record_in_order(Event *event, Stream *stream) {
+  bool alone = (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) == CU_EVENT_DISABLE_TIMING;
   cl_event_follow(event, NULL);
   cl_event_stamp(event);
   if (cl_order_on) cl_order_record(event, stream);
-  if (!cl_scheduled() && !cl_is_busy(stream, true)) return CUDA_SUCCESS;
+  if (!cl_scheduled() && !cl_is_busy(stream, alone)) return CUDA_SUCCESS;
   Work *work;
   NodeParameters parameters = {.type = NODE_RECORD, .event = event};
-  CUresult result = cl_queue(stream, &parameters, true, &work);
+  CUresult result = cl_queue(stream, &parameters, alone, &work);
   if (!result) cl_event_follow(event, work);
   return result;
 }

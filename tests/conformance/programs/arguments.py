@@ -332,6 +332,30 @@ def callback(g: Generator) -> Any:
     return 0 if g.wrong() else "&sched_yield"
 
 
+def gate(g: Generator) -> str:
+    """The next gate of the program: a word of pinned memory that is 0 until the program writes 1."""
+    return f"{g.area}+{8 * len(g.gates)}"
+
+
+def word(g: Generator) -> str:
+    """A word of pinned memory that nothing else writes."""
+    return f"{g.area}+{1024 + 4 * len(g.program)}"
+
+
+def counter(g: Generator) -> str:
+    """A semaphore of the C library, whose first word counts how often it was posted."""
+    return f"{g.area}+{4096 + 32 * len(g.program)}"
+
+
+def post(g: Generator) -> Any:
+    return 0 if g.wrong(0.1) else "&sem_post"
+
+
+def constant(g: Generator) -> str:
+    """Device memory that the program fills once."""
+    return g.filled
+
+
 _POINTER = {
     1: "H",
     2: "I",

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from .api import CONTEXT_CHANGING, FUNCTIONS, LAUNCHES
-from .execute import Answer, Program, execute
+from .execute import WAITED, Answer, Program, execute
 from .record import load, seeds_of
 
 __all__ = ["RECORDED", "Difference", "Result", "Tally", "compare", "main", "replay", "shape", "shrink", "tally"]
@@ -80,6 +80,7 @@ class Result:
     counted: int = 0
     equal: int = 0
     left_out: int = 0
+    early: int = 0  # calls that waited for a gate on the real driver, and did not on the emulated one
     differences: list[Difference] = field(default_factory=list)
 
 
@@ -174,9 +175,16 @@ def compare(  # noqa: C901 (the rules of what counts, in their order)
     result = Result(seed, theme)
     dead = _dead(program)
     spoilt: set[int] = set()
-    for number, call in enumerate(program):
+    for number, (symbol, *_arguments) in enumerate(program):
+        call = [symbol.partition("@")[0], *_arguments]
         theirs = real[number] if number < len(real) else None
         own = ours[number] if number < len(ours) else None
+        if theirs and own and WAITED in (theirs[-1], own[-1]):
+            # calls that wait although no page of CUDA says so are counted apart; a wait of ours alone is a difference
+            result.early += own[-1] != WAITED
+            if theirs[-1] == WAITED:
+                own = [one for one in own if one != WAITED]
+            theirs = [one for one in theirs if one != WAITED]
         if theirs and theirs[0] == "signal":
             # the real driver died: whatever an emulated one answers is better
             break
@@ -197,7 +205,7 @@ def compare(  # noqa: C901 (the rules of what counts, in their order)
         if call[0] in LAUNCHES and theirs[0] == 0 and own[0] == 801:
             result.left_out += 1
             continue
-        if theirs[0] == NOT_READY and own[0] == 0:
+        if theirs[0] == NOT_READY and own[0] == 0 and theme != "order":
             # how fast hardware is; work of an emulated driver is done when a call returns
             result.left_out += 1
             continue
@@ -225,11 +233,15 @@ def compare(  # noqa: C901 (the rules of what counts, in their order)
     return result
 
 
-def tally(results: list[Result], core: bool) -> Tally:
-    """Calls and programs of the functions of the first release (`core`), or of those that were added."""
+#: Parts of the programs: functions of the first release, order behind gates, and all others.
+PARTS = ("core", "order", "added")
+
+
+def tally(results: list[Result], part: str) -> Tally:
+    """Calls and programs of one of the `PARTS`."""
     found = Tally()
     for one in results:
-        if (one.theme == "core") is core:
+        if (one.theme if one.theme in PARTS else "added") == part:
             found.calls += one.counted
             found.equal_calls += one.equal
             found.programs += 1
@@ -259,7 +271,10 @@ def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -
         running = []
         for job in range(processes):
             source = Path(folder) / f"{job}.in"
-            share = [[seed, program] for seed, _, program, _ in programs[job::processes]]
+            share = [
+                [seed, program, [number for number, one in enumerate(real) if one and one[-1] == WAITED]]
+                for seed, _, program, real in programs[job::processes]
+            ]
             source.write_text(json.dumps(share), encoding="utf-8")
             command = [sys.executable, "-m", __name__ if __name__ != "__main__" else __spec__.name, "--worker"]
             running.append(subprocess.Popen([*command, str(source), str(source.with_suffix(".out"))], env=environment))
@@ -277,7 +292,8 @@ def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -
 def _worker(source: str, target: str) -> int:
     """Replay programs of a file on the libcuda of this process."""
     library = ctypes.CDLL("libcuda.so.1")
-    rows = ([seed, execute(program, library)] for seed, program in json.loads(Path(source).read_text(encoding="utf-8")))
+    given = json.loads(Path(source).read_text(encoding="utf-8"))
+    rows = ([seed, execute(program, library, waits=frozenset(waits))] for seed, program, waits in given)
     with Path(target).open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return 0
@@ -433,18 +449,20 @@ def main() -> int:  # noqa: C901, PLR0912 (one branch for each option)
         for one, result in zip(programs, results, strict=True):
             show(one[2], one[3], other[one[0]], result)
         return 0
-    for title, part in (("core", True), ("added", False)):
+    for part in PARTS:
         found_tally = tally(results, part)
         if found_tally.programs:
             print(
-                f"{title:5}: {found_tally.call_share:6.2f} % of {found_tally.calls} calls equal, "
+                f"{part:5}: {found_tally.call_share:6.2f} % of {found_tally.calls} calls equal, "
                 f"{found_tally.program_share:5.1f} % of {found_tally.programs} programs"
             )
     themes = sorted({result.theme for result in results})
     for theme in themes if len(themes) > 1 else ():
         mine = [result for result in results if result.theme == theme]
-        both = tally(mine, theme == "core")
+        both = tally(mine, theme if theme in PARTS else "added")
         print(f"  {theme:10} {both.call_share:6.2f} % calls  {both.program_share:5.1f} % of {both.programs} programs")
+    if early := sum(result.early for result in results):
+        print(f"{early} calls waited for a gate on the real driver alone")
     _print_groups(results, options.function, options.limit)
     return 0
 

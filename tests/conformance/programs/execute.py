@@ -20,6 +20,12 @@ table that it was made from. Arguments:
 ``["M", n, v]``                 a structure of n bytes by value, from an earlier value or zeros
 ==============================  ======================================================================================
 
+A symbol that ends with ``@1`` is called in a second thread. Three steps are no calls: ``["!clear", address, n]`` writes
+zeros, ``["!open", address]`` writes 1 to a gate, a word of host memory that streams wait for, ``["!read", address]``
+answers with a word. In a program with such steps a query that answers 600 is asked again for a while, so that 600 means
+"behind a closed gate". A call that does not come back while a gate is closed has "waited" at the end of its answer, and
+all gates are opened for it.
+
 Letters are those of `struct`, and ``h`` a new handle, ``H`` one that may be known (both with a letter for handles that
 are small numbers and not addresses), ``s`` a text by pointer, ``c`` a text in place, ``X`` bytes and ``x`` a number
 that no two machines share. An answer is ``[code, value, ...]``; a handle is ``0``, ``"new"``, ``"=3.1"`` or ``"?"``,
@@ -29,6 +35,7 @@ given to another object meanwhile. A death is the last answer: ``["signal", "SIG
 
 from __future__ import annotations
 
+import concurrent.futures
 import ctypes
 import faulthandler
 import json
@@ -36,6 +43,7 @@ import mmap
 import os
 import signal
 import struct
+import time
 from typing import Any
 
 from .images import image
@@ -65,6 +73,10 @@ _SIZES = {
     "H2": 2,
 }
 _MASK = (1 << 64) - 1
+_QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")
+#: How long work that nothing holds up may take, in seconds, and how long a call behind a closed gate.
+SETTLED, PATIENCE = 0.05, 0.4
+WAITED = "waited"
 
 
 class Alias(Exception):  # noqa: N818 (no error: the call is left out)
@@ -84,6 +96,9 @@ class Machine:
         self.keep: list[Any] = []
         # what the current call gives back: address, letter, count
         self.outs: list[tuple[int, str, int]] = []
+        # of programs about order: two threads, and the gates that streams were told to wait for
+        self.threads: list[concurrent.futures.ThreadPoolExecutor] = []
+        self.gates: list[int] = []
 
     def buffer(self, data: bytes | int) -> int:
         """Address of new memory, aligned to 128 as a tensor map must be, that lives as long as the program."""
@@ -251,7 +266,49 @@ class Machine:
         names = ["-" if one == filler else self.name(call, place, letter, one) for one in numbers]
         return (letter[1:], numbers[0], kind == "h"), names[0] if count == 1 else names
 
-    def call(self, number: int, call: list[Any]) -> Answer:
+    def step(self, symbol: str, arguments: list[int]) -> Answer:
+        """The answer of a step that is no call."""
+        address = arguments[0]
+        if not address:
+            return [1]
+        if symbol == "!clear":
+            ctypes.memset(address, 0, arguments[1])
+        elif symbol == "!open":
+            self.open([address])
+        else:
+            word, end = ctypes.c_uint32.from_address(address), time.monotonic() + SETTLED
+            while not word.value and time.monotonic() < end:
+                time.sleep(0.001)
+            return [0, word.value]
+        return [0]
+
+    def open(self, gates: list[int]) -> bool:
+        """Open gates; return whether one was closed."""
+        words = [ctypes.c_uint32.from_address(gate) for gate in gates]
+        closed = [word for word in words if not word.value]
+        for word in closed:
+            word.value = 1
+        return bool(closed)
+
+    def called(
+        self, symbol: str, function: Any, arguments: list[Any], thread: concurrent.futures.Executor, patience: float
+    ) -> tuple[int, bool]:
+        """The code of a call in a thread, and whether it waited for a gate."""
+        future, waited = thread.submit(function, *arguments), False
+        try:
+            code = future.result(patience)
+        except concurrent.futures.TimeoutError:
+            waited = self.open(self.gates)
+            code = future.result()
+        end = time.monotonic() + SETTLED
+        while code == 600 and symbol in _QUERIES and time.monotonic() < end:
+            time.sleep(0.001)
+            code = thread.submit(function, *arguments).result()
+        if symbol.startswith("cuStreamWaitValue") and code == 0:
+            self.gates.append(arguments[1].value)
+        return int(code), waited
+
+    def call(self, number: int, call: list[Any], patience: float = PATIENCE) -> Answer:
         """The answer of one call."""
         self.outs = []
         self.values.append([])
@@ -259,33 +316,59 @@ class Machine:
             arguments = [self.argument(one) for one in call[1:]]
         except Alias:
             return None
+        symbol, _, thread = call[0].partition("@")
+        if symbol[0] == "!":
+            return self.step(symbol, [one.value for one in arguments])
         try:
-            function = getattr(self.library, call[0])
+            function = getattr(self.library, symbol)
         except AttributeError:
             return ["missing"]
-        code = function(*arguments)
+        waited = False
+        if self.threads:
+            code, waited = self.called(symbol, function, arguments, self.threads[int(thread or 0)], patience)
+        else:
+            code = function(*arguments)
         answer = [code]
         for place, out in enumerate(self.outs):
             value, seen = self.read(number, place, out, code == 0)
             self.values[-1].append(value if code == 0 else None)
             answer.append(seen)
-        return answer
+        return [*answer, WAITED] if waited else answer
 
 
-def run(program: Program, library: ctypes.CDLL, pipe: int, skip: frozenset[int] = frozenset()) -> None:
-    """Run a program in this process; every answer is a line of JSON. Calls to skip answer None."""
+def run(
+    program: Program,
+    library: ctypes.CDLL,
+    pipe: int,
+    skip: frozenset[int] = frozenset(),
+    waits: frozenset[int] | None = None,
+) -> None:
+    """Run a program in this process; every answer is a line of JSON.
+
+    Calls to skip answer None. `waits` are the calls that waited for a gate when the program was recorded: all gates are
+    open behind them, and each other call gets more time, because a busy machine is no gate.
+    """
     machine = Machine(library)
+    if any(call[0][0] == "!" for call in program):
+        machine.threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(2)]
     for number, call in enumerate(program):
         if number in skip:
             machine.values.append([])
             answer: Answer = None
         else:
-            answer = machine.call(number, call)
+            known = waits is not None and number in waits
+            answer = machine.call(number, call, PATIENCE if waits is None else 0.05 if known else 3.0)
+            if known:
+                machine.open(machine.gates)
         os.write(pipe, json.dumps(answer, separators=(",", ":")).encode() + b"\n")
 
 
 def execute(
-    program: Program, library: ctypes.CDLL, seconds: int = 20, skip: frozenset[int] = frozenset()
+    program: Program,
+    library: ctypes.CDLL,
+    seconds: int = 20,
+    skip: frozenset[int] = frozenset(),
+    waits: frozenset[int] | None = None,
 ) -> list[Answer]:
     """The answers of a program that runs in a forked child; a parent must not have initialized the library."""
     reading, writing = os.pipe()
@@ -298,7 +381,7 @@ def execute(
             silent = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silent, stream)
-            run(program, library, writing, skip)
+            run(program, library, writing, skip, waits)
         except BaseException as error:  # noqa: BLE001 (a mistake of ours must be seen in the recording)
             os.write(writing, json.dumps(["error", repr(error)]).encode() + b"\n")
         finally:

@@ -8,12 +8,15 @@ from random import Random
 from typing import Any, TypeVar
 
 from . import arguments
-from .api import FUNCTIONS, KINDS, MAKERS, THEMES, Function
+from .api import FUNCTIONS, KINDS, MAKERS, THEMES, WAITING, Function
 from .execute import Program
 
 __all__ = ["Generator", "Handle", "generate"]
 
 T = TypeVar("T")
+
+#: Pinned memory of a program about order: gates from 0 on, words from 1024 on, counters from 4096 on.
+AREA_BYTES = 16384
 
 #: Whose end takes everything else with it.
 _ENDS = ("cuCtxDestroy_v2", "cuDevicePrimaryCtxReset_v2", "cuDevicePrimaryCtxRelease_v2", "cuCtxDetach")
@@ -45,6 +48,10 @@ class Generator:
         self.depth = 0
         self.lost_context = False
         self.facts: dict[str, Any] = {}
+        # of programs about order: pinned memory for gates, words and counters; filled device memory; gates that are closed
+        self.area = self.filled = ""
+        self.gates: list[str] = []
+        self.closed: list[str] = []
 
     # chance, by nothing but random(), which no release of Python changes
 
@@ -234,9 +241,64 @@ def _start(generator: Generator) -> None:
         generator.emit(_BY_SYMBOL[generator.pick(MAKERS["ctx"].split()[:2])], careful=True)
 
 
+def _start_order(generator: Generator) -> None:
+    """What programs about order begin with: a context in both threads, pinned memory, filled device memory."""
+    program = generator.program
+    generator.emit(_BY_SYMBOL["cuInit"], careful=True)
+    generator.emit(_BY_SYMBOL["cuDevicePrimaryCtxRetain"], careful=True)
+    program.append(["cuCtxSetCurrent", "$1"])
+    program.append(["cuCtxSetCurrent@1", "$1"])
+    generator.area = f"${len(program)}"
+    program.append(["cuMemHostAlloc", ["o", "h"], AREA_BYTES, 0])
+    program.append(["!clear", generator.area, AREA_BYTES])
+    generator.filled = f"${len(program)}"
+    program.append(["cuMemAlloc_v2", ["o", "h"], 4096])
+    program.append(["cuMemsetD32_v2", generator.filled, 7, 1024])
+    program.append(["cuCtxSynchronize"])
+    for _ in range(2):
+        generator.emit(_BY_SYMBOL["cuStreamCreate"], careful=True)
+
+
+def _step_order(generator: Generator, function: Function) -> None:
+    """A step of a program about order: open a gate, read a word, or call a function in one of two threads."""
+    program = generator.program
+    if generator.closed and generator.chance(0.12):
+        program.append(["!open", generator.closed.pop(int(generator.random.random() * len(generator.closed)))])
+        return
+    written = _written(program)
+    if written and generator.chance(0.1):
+        program.append(["!read", generator.pick(written)])
+        return
+    if generator.closed and function.symbol in WAITING and not generator.chance(0.1):
+        return
+    generator.emit(function, careful=generator.chance(0.9))
+    if program[-1][0].startswith("cuStreamWaitValue") and str(program[-1][2]).startswith(f"{generator.area}+"):
+        generator.gates.append(program[-1][2])
+        generator.closed.append(program[-1][2])
+    if generator.chance(0.3):
+        program[-1][0] += "@1"
+
+
+def _written(program: Program) -> list[str]:
+    """The words and counters that a program's work writes."""
+    places = {"cuStreamWriteValue32_v2": 2, "cuLaunchHostFunc": 3, "cuMemcpyDtoHAsync_v2": 1}
+    found = [call[places[name]] for call in program if (name := call[0].partition("@")[0]) in places]
+    return [one for one in found if isinstance(one, str) and "+" in one]
+
+
+def _end_order(generator: Generator) -> None:
+    """What they end with: open gates, and all words."""
+    program = generator.program
+    program += [["!open", one] for one in generator.closed]
+    program.append(["cuCtxSynchronize"])
+    program += [["!read", one] for one in _written(program)]
+
+
 def generate(seed: int, length: int = 40, theme: str | None = None) -> tuple[str, Program]:
     """The theme and the calls of a seed's program."""
     generator = Generator(seed)
+    if 50000 <= seed % 100000 < 60000:
+        theme = "order"
     theme = theme or generator.weighted([(share, name) for name, (share, _) in THEMES.items()])
     groups = THEMES[theme][1]
     per_group: dict[str, int] = {}
@@ -251,6 +313,12 @@ def generate(seed: int, length: int = 40, theme: str | None = None) -> tuple[str
     ]
     # some of the functions more often than others
     table = [(weight * generator.pick((0.3, 1.0, 3.0)), function) for weight, function in table]
+    if theme == "order":
+        _start_order(generator)
+        while len(generator.program) < length:
+            _step_order(generator, generator.weighted(table))
+        _end_order(generator)
+        return theme, generator.program
     _start(generator)
     while len(generator.program) < length:
         if generator.lost_context and generator.chance(0.4):
