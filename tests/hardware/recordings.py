@@ -38,8 +38,8 @@ _SHOWN = 12
 _NO_LINKER = "which was not found; get it with"
 #: In the log of an emulated driver that refuses damaged code.
 _MAY_CRASH = "on which a real driver may crash"
-#: Recorded programs that are run again: of the theme "core", and of all others.
-CORE, ADDED = 80, 160
+#: How many recorded programs are run again, of each part.
+PROGRAMS = {"core": 80, "order": 40, "added": 160}
 
 
 @cache
@@ -104,9 +104,10 @@ def programs(folder: Path, options: argparse.Namespace) -> Result:
     result = Result()
     goals = tomllib.loads((Path(programs_compare.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
     earlier = load(programs_compare.RECORDED / goals["recording"])
-    core = [one[0] for one in earlier["programs"] if one[1] == "core"][:CORE]
-    added = [one[0] for one in earlier["programs"] if one[1] != "core"][:ADDED]
-    seeds = ",".join(f"{seed}:{seed + 1}" for seed in (*core, *added))
+    chosen: list[int] = []
+    for part, number in PROGRAMS.items():
+        chosen += [one[0] for one in earlier["programs"] if programs_compare.part_of(one[1]) == part][:number]
+    seeds = ",".join(f"{seed}:{seed + 1}" for seed in chosen)
     given = (f"--seeds={seeds}", f"--seconds={options.seconds}")
     recording = _record("tests.conformance.programs.record", folder / "real.json.xz", *given)
     mine = recording["programs"]
@@ -114,8 +115,8 @@ def programs(folder: Path, options: argparse.Namespace) -> Result:
 
     def compared(name: str, other: dict[int, Any]) -> None:
         found = [programs_compare.compare(*one, other[one[0]]) for one in mine if one[0] in other]
-        for theme, core in (("core", True), ("added", False)):
-            tally = programs_compare.tally(found, core)
+        for theme in PROGRAMS:
+            tally = programs_compare.tally(found, theme)
             share = f"{tally.call_share:.2f} %"
             table.row(name, theme, tally.programs, f"{tally.program_share:.1f} %", tally.calls, share)
             least = goals[theme]["calls"]

@@ -125,8 +125,7 @@ static CUresult synchronized(const Context *context) {
 static CUresult refuse(Sym symbol, const Context *context) {
   Stream *legacy;
   if (is_legacy_work(symbol)) return cl_stream_ready(NULL, &legacy);
-  CUresult result = symbol == SYM_cuCtxSynchronize ? synchronized(context) : CUDA_SUCCESS;
-  return result ? result : cl_prohibited();
+  return symbol == SYM_cuCtxSynchronize ? synchronized(context) : cl_prohibited();
 }
 
 /* A call without a current context fails for that first. */
@@ -225,9 +224,7 @@ CUresult cl_refuse_captured(const void *handle, Stream **stream) {
 
 /* Whether a capture may begin in a stream. */
 static CUresult may_begin(const void *handle, Stream **stream) {
-  CUresult result = cl_check_context();
-  if (result) return result;
-  result = cl_stream_ready(handle, stream);
+  CUresult result = cl_stream_ready(handle, stream);
   if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) return result;
   if (cl_is_legacy(handle)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return (*stream)->capture ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
@@ -392,7 +389,7 @@ static CUresult end(const void *handle, Graph **out) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread()) {
+  if (!result && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread()) {
     capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }

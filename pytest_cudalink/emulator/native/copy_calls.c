@@ -20,9 +20,8 @@ enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
 /* -- lines -- */
 
 static CUresult submit_box(const Box *box, const void *stream) {
-  CUresult result;
-  NodeParameters parameters = {.type = NODE_COPY, .copy = {.context = cl_context(&result), .box = *box}};
-  return result ? result : cl_submit(stream, &parameters);
+  NodeParameters parameters = {.type = NODE_COPY, .copy = {.context = cl_context_in(stream), .box = *box}};
+  return cl_submit(stream, &parameters);
 }
 
 static Side side_of(CUdeviceptr address, unsigned type) {
@@ -35,14 +34,14 @@ static CUresult copy_in_order(const Box *box, const void *stream, int form);
 /* Ordinary programs have nothing pending, and their small copies need no box. */
 static CUresult copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size,
                           const void *stream, int form) {
-  CUresult result = cl_check_context();
-  if (result || !size) return result;
+  if (!size) return CUDA_SUCCESS;
   if (!cl_any_pending() && !cl_order_on) return cl_copy_line(to, to_type, from, from_type, size);
   return copy_in_order(&(Box){side_of(from, from_type), side_of(to, to_type), size, 1, 1}, stream, form);
 }
 
 static CUresult copy(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size) {
-  return copy_line(to, to_type, from, from_type, size, NULL, FORM_SYNCHRONOUS);
+  CUresult result = cl_check_context();
+  return result ? result : copy_line(to, to_type, from, from_type, size, NULL, FORM_SYNCHRONOUS);
 }
 
 /* A captured copy takes what we do not know for memory of the host (measured: test_dead_pointers), and fails when the
@@ -259,8 +258,7 @@ CUresult cl_copy_box_in(const Box *box, const void *stream) { return copy_in_ord
 
 static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
   bool captured = false;
-  CUresult result = has_stream ? cl_enter_stream(stream, &captured) : CUDA_SUCCESS;
-  if (!result) result = cl_check_context();
+  CUresult result = has_stream ? cl_enter_stream(stream, &captured) : cl_check_context();
   if (result) return result;
   if (!box->width || !box->height || !box->depth) return cl_copy_box(box);
   if (!captured) return copy_in_order(box, stream, has_stream ? FORM_ASYNCHRONOUS : FORM_SYNCHRONOUS);
@@ -356,12 +354,9 @@ static CUresult fill_async(EventLine *line, CUdeviceptr to, size_t pitch, uint32
   if (!count || !rows) return fill(line, to, pitch, value, width, count, rows);
   cl_event_uint(line, "count", count * rows);
   NodeParameters parameters = {.type = NODE_FILL, .fill = {to, pitch, value, (unsigned)width, count, rows, NULL}};
-  if (!captured) {
-    result = cl_check_context();
-    return result ? result : fill_in_order(&parameters.fill, stream, FORM_ASYNCHRONOUS);
-  }
-  parameters.fill.context = cl_context(&result);
-  if (!result) result = cl_check_fill(to, width, pitch, count, rows);
+  if (!captured) return fill_in_order(&parameters.fill, stream, FORM_ASYNCHRONOUS);
+  parameters.fill.context = cl_context_in(stream);
+  result = cl_check_fill(to, width, pitch, count, rows);
   return result ? result : cl_submit(stream, &parameters);
 }
 

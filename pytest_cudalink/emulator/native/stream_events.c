@@ -201,8 +201,8 @@ EXPORTED_CHECKED(cuEventDestroy, (Event *event), cl_refuse_null(event), LOCKED(d
 
 static CUresult may_wait_for_event(void *handle, Event **event) {
   CUresult result = find_event(handle, event);
-  if (!result) result = cl_prohibited();
-  if (result || !(*event)->captured) return result;
+  if (result) return result;
+  if (!(*event)->captured) return cl_prohibited();
   Capture *capture = cl_capture_numbered((*event)->captured);
   if (!capture || capture->invalid)
     return CUDA_ERROR_INVALID_VALUE; /* it is over, or will have no graph (measured: test_events_of_captures) */

@@ -90,9 +90,7 @@ static CUresult do_at_once(const void *stream, unsigned count, const MemoryOpera
 static CUresult operate(const void *stream, unsigned count, const MemoryOperation *list, unsigned flags,
                         bool first_version) {
   bool captured;
-  CUresult result;
-  Context *context = cl_context(&result);
-  if (!result) result = cl_enter_stream(stream, &captured);
+  CUresult result = cl_enter_stream(stream, &captured);
   if (result) return result;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (!count && !first_version) return CUDA_SUCCESS; /* (measured) */
@@ -104,7 +102,7 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
   if (!captured && !cl_must_wait(stream)) result = do_at_once(stream, count, list, &done);
   if (!captured && done == count) return result;
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
-  parameters.operations = (OperationsNode){context, count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
+  parameters.operations = (OperationsNode){cl_context_in(stream), count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
   return cl_submit(stream, &parameters);
 }
 EXPORTED(cuStreamBatchMemOp_v2, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),
@@ -157,8 +155,7 @@ EXPORTED(cuStreamAddCallback,
 
 static CUresult launch_host_function(Stream *stream, void (*function)(void *), void *data) {
   if (!function) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = cl_check_context();
-  return result ? result : cl_submit(stream, &(NodeParameters){.type = NODE_HOST, .host = {function, data}});
+  return cl_submit(stream, &(NodeParameters){.type = NODE_HOST, .host = {function, data}});
 }
 EXPORTED(cuLaunchHostFunc, (Stream *stream, void (*function)(void *), void *data),
          launch_host_function(stream, function, data))

@@ -186,7 +186,8 @@ Stream *cl_first_stream(void) { return streams; }
 
 CUresult cl_stream_state(const void *handle, Stream **stream) {
   *stream = cl_stream(handle);
-  if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
+  /* an event is taken for a stream of a dead context (recorded programs) */
+  if (!*stream) return cl_event(handle) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
   if ((uintptr_t)handle <= CU_STREAM_PER_THREAD) return cl_check_context();
   if (!(*stream)->dead) return CUDA_SUCCESS;
   return cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED
@@ -198,11 +199,24 @@ CUresult cl_check_stream(const void *handle) {
   return LOCKED(cl_stream_state(handle, &stream));
 }
 
+static Context *context_in(const void *handle) {
+  CUresult none;
+  const Stream *stream = cl_stream(handle);
+  return stream && stream->context ? stream->context : cl_context(&none);
+}
+
 static CUresult device_of(const void *handle, CUdevice *device) {
   Stream *stream;
-  CUresult result = cl_stream_state(handle, &stream), none;
-  if (!result) *device = (stream->context ? stream->context : cl_context(&none))->device;
+  CUresult result = cl_stream_state(handle, &stream);
+  if (!result) *device = context_in(handle)->device;
   return result;
+}
+
+Context *cl_context_in(const void *handle) {
+  cl_streams_lock();
+  Context *context = context_in(handle);
+  cl_streams_unlock(CUDA_SUCCESS);
+  return context;
 }
 
 CUresult cl_stream_device(const void *handle, CUdevice *device) { return LOCKED(device_of(handle, device)); }

@@ -122,8 +122,9 @@ void cl_dependencies_empty(Dependencies *of);
 bool cl_dependencies_copy(Dependencies *to, const Dependencies *from);
 void cl_dependencies_clear(Dependencies *of);
 
-/* The device that a stream works on: that of its context, for which none need be current; a default stream's is that of
-   the current context. Takes the lock. */
+/* The context and the device that a stream works on: its own, for which none need be current; a default stream's are
+   those of the current context. Both take the lock. */
+Context *cl_context_in(const void *handle);
 CUresult cl_stream_device(const void *handle, CUdevice *device);
 /* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. Takes the lock. */
 CUresult cl_check_stream(const void *handle);

@@ -33,7 +33,7 @@ from .api import CONTEXT_CHANGING, FUNCTIONS, LAUNCHES
 from .execute import WAITED, Answer, Program, execute
 from .record import load, seeds_of
 
-__all__ = ["RECORDED", "Difference", "Result", "Tally", "compare", "main", "replay", "shape", "shrink", "tally"]
+__all__ = ["PARTS", "RECORDED", "Difference", "Result", "Tally", "compare", "main", "part_of", "replay", "shape", "shrink", "tally"]
 
 RECORDED = Path(__file__).parent / "recorded"
 NOT_READY = 600
@@ -168,7 +168,7 @@ def _word(argument: Any, answers: list[Answer]) -> str:
     return {"A": "array", "L": "list", "P": "parameters", "F": "float", "M": "bytes"}[argument[0]]
 
 
-def compare(  # noqa: C901 (the rules of what counts, in their order)
+def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
     seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]
 ) -> Result:
     """The comparison of one program's answers."""
@@ -237,11 +237,16 @@ def compare(  # noqa: C901 (the rules of what counts, in their order)
 PARTS = ("core", "order", "added")
 
 
+def part_of(theme: str) -> str:
+    """One of the `PARTS`."""
+    return theme if theme in PARTS else "added"
+
+
 def tally(results: list[Result], part: str) -> Tally:
     """Calls and programs of one of the `PARTS`."""
     found = Tally()
     for one in results:
-        if (one.theme if one.theme in PARTS else "added") == part:
+        if part_of(one.theme) == part:
             found.calls += one.counted
             found.equal_calls += one.equal
             found.programs += 1
@@ -459,7 +464,7 @@ def main() -> int:  # noqa: C901, PLR0912 (one branch for each option)
     themes = sorted({result.theme for result in results})
     for theme in themes if len(themes) > 1 else ():
         mine = [result for result in results if result.theme == theme]
-        both = tally(mine, theme if theme in PARTS else "added")
+        both = tally(mine, part_of(theme))
         print(f"  {theme:10} {both.call_share:6.2f} % calls  {both.program_share:5.1f} % of {both.programs} programs")
     if early := sum(result.early for result in results):
         print(f"{early} calls waited for a gate on the real driver alone")

@@ -74,8 +74,9 @@ _SIZES = {
 }
 _MASK = (1 << 64) - 1
 _QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")
-#: How long work that nothing holds up may take, in seconds, and how long a call behind a closed gate.
-SETTLED, PATIENCE = 0.05, 0.4
+#: How long work that nothing holds up may take on hardware, and here, in seconds; and how long a call there without a
+#: gate, and here, where the machine may be busy.
+SETTLED, PATIENCE = (0.05, 0.01), (0.4, 3.0)
 WAITED = "waited"
 
 
@@ -99,6 +100,7 @@ class Machine:
         # of programs about order: two threads, and the gates that streams were told to wait for
         self.threads: list[concurrent.futures.ThreadPoolExecutor] = []
         self.gates: list[int] = []
+        self.settled, self.patience = SETTLED[0], PATIENCE[0]
 
     def buffer(self, data: bytes | int) -> int:
         """Address of new memory, aligned to 128 as a tensor map must be, that lives as long as the program."""
@@ -276,7 +278,7 @@ class Machine:
         elif symbol == "!open":
             self.open([address])
         else:
-            word, end = ctypes.c_uint32.from_address(address), time.monotonic() + SETTLED
+            word, end = ctypes.c_uint32.from_address(address), time.monotonic() + self.settled
             while not word.value and time.monotonic() < end:
                 time.sleep(0.001)
             return [0, word.value]
@@ -300,7 +302,7 @@ class Machine:
         except concurrent.futures.TimeoutError:
             waited = self.open(self.gates)
             code = future.result()
-        end = time.monotonic() + SETTLED
+        end = time.monotonic() + self.settled
         while code == 600 and symbol in _QUERIES and time.monotonic() < end:
             time.sleep(0.001)
             code = thread.submit(function, *arguments).result()
@@ -308,7 +310,7 @@ class Machine:
             self.gates.append(arguments[1].value)
         return int(code), waited
 
-    def call(self, number: int, call: list[Any], patience: float = PATIENCE) -> Answer:
+    def call(self, number: int, call: list[Any], patience: float | None = None) -> Answer:
         """The answer of one call."""
         self.outs = []
         self.values.append([])
@@ -325,7 +327,8 @@ class Machine:
             return ["missing"]
         waited = False
         if self.threads:
-            code, waited = self.called(symbol, function, arguments, self.threads[int(thread or 0)], patience)
+            executor = self.threads[int(thread or 0)]
+            code, waited = self.called(symbol, function, arguments, executor, patience or self.patience)
         else:
             code = function(*arguments)
         answer = [code]
@@ -349,6 +352,8 @@ def run(
     open behind them, and each other call gets more time, because a busy machine is no gate.
     """
     machine = Machine(library)
+    if waits is not None:
+        machine.settled, machine.patience = SETTLED[1], PATIENCE[1]
     if any(call[0][0] == "!" for call in program):
         machine.threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(2)]
     for number, call in enumerate(program):
@@ -357,7 +362,7 @@ def run(
             answer: Answer = None
         else:
             known = waits is not None and number in waits
-            answer = machine.call(number, call, PATIENCE if waits is None else 0.05 if known else 3.0)
+            answer = machine.call(number, call, 0.05 if known else None)
             if known:
                 machine.open(machine.gates)
         os.write(pipe, json.dumps(answer, separators=(",", ":")).encode() + b"\n")

@@ -48,7 +48,7 @@ class Generator:
         self.depth = 0
         self.lost_context = False
         self.facts: dict[str, Any] = {}
-        # of programs about order: pinned memory for gates, words and counters; filled device memory; gates that are closed
+        # of programs about order: pinned memory for gates, words and counters; filled device memory; closed gates
         self.area = self.filled = ""
         self.gates: list[str] = []
         self.closed: list[str] = []
