@@ -82,17 +82,27 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
   return CUDA_SUCCESS;
 }
 
-/* Records when earlier work is done: of a blocking stream without work also that of the legacy one, unless the event has
-   no time and is of this process, for which the driver does nothing then (recorded programs, theme "order"). */
+/* Records behind the legacy stream's work, and leaves the stream itself without work. */
+static CUresult record_beside(Event *event, Stream *stream, const NodeParameters *parameters) {
+  Work *work = cl_work_make(parameters, stream->home);
+  if (!work || !cl_work_in_order(work, stream, false)) return CUDA_ERROR_OUT_OF_MEMORY;
+  cl_event_follow(event, work);
+  cl_work_start(work);
+  return CUDA_SUCCESS;
+}
+
+/* Records when earlier work is done, of a blocking stream also that of the legacy one. Where that is all, an event of
+   this process without a time is no work of the stream itself (recorded programs, theme "order"). */
 static CUresult record_in_order(Event *event, Stream *stream) {
-  bool alone = (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) == CU_EVENT_DISABLE_TIMING;
+  bool mark = (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) == CU_EVENT_DISABLE_TIMING;
   cl_event_follow(event, NULL);
   cl_event_stamp(event);
   if (cl_order_on) cl_order_record(event, stream);
-  if (!cl_scheduled() && !cl_is_busy(stream, alone)) return CUDA_SUCCESS;
-  Work *work;
+  if (!cl_scheduled() && !cl_is_busy(stream, false)) return CUDA_SUCCESS;
   NodeParameters parameters = {.type = NODE_RECORD, .event = event};
-  CUresult result = cl_queue(stream, &parameters, alone, &work);
+  if (mark && !cl_scheduled() && !cl_is_busy(stream, true)) return record_beside(event, stream, &parameters);
+  Work *work;
+  CUresult result = cl_queue(stream, &parameters, false, &work);
   if (!result) cl_event_follow(event, work);
   return result;
 }
@@ -124,8 +134,8 @@ EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags),
 
 static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
   Capture *capture = cl_capture_numbered(event->captured);
-  if (!capture) {
-    if (!stream->capture) return CUDA_ERROR_CAPTURED_EVENT;
+  if (!capture || (capture->invalid && !stream->capture)) {
+    if (!stream->capture) return CUDA_ERROR_INVALID_VALUE; /* as of a query (recorded programs) */
     stream->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
@@ -199,15 +209,21 @@ static CUresult destroy_event(void *handle) {
 EXPORTED_CHECKED(cuEventDestroy_v2, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 EXPORTED_CHECKED(cuEventDestroy, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 
+/* An event of a capture has no work; of one that is over, or will have no graph, it is no event either (measured:
+   test_events_of_captures). */
+static CUresult refuse_captured(const Event *event) {
+  if (!event->captured) return CUDA_SUCCESS;
+  const Capture *capture = cl_capture_numbered(event->captured);
+  return capture && !capture->invalid ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult may_wait_for_event(void *handle, Event **event) {
   CUresult result = find_event(handle, event);
   if (result) return result;
   if (!(*event)->captured) return cl_prohibited();
-  Capture *capture = cl_capture_numbered((*event)->captured);
-  if (!capture || capture->invalid)
-    return CUDA_ERROR_INVALID_VALUE; /* it is over, or will have no graph (measured: test_events_of_captures) */
-  capture->invalid = true;
-  return CUDA_ERROR_CAPTURED_EVENT;
+  result = refuse_captured(*event);
+  if (result == CUDA_ERROR_CAPTURED_EVENT) cl_capture_numbered((*event)->captured)->invalid = true;
+  return result;
 }
 
 static CUresult query_event(void *handle) {
@@ -288,7 +304,9 @@ static CUresult elapsed(float *milliseconds, void *from, void *to) {
   if (result) return result;
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
-  if (start->captured || end->captured) return CUDA_ERROR_CAPTURED_EVENT;
+  result = refuse_captured(start);
+  if (!result) result = refuse_captured(end);
+  if (result) return result;
   if (start->record || end->record) return CUDA_ERROR_NOT_READY;
   if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
   *milliseconds =

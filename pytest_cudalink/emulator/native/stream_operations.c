@@ -102,7 +102,8 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
   if (!captured && !cl_must_wait(stream)) result = do_at_once(stream, count, list, &done);
   if (!captured && done == count) return result;
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
-  parameters.operations = (OperationsNode){cl_context_in(stream), count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
+  parameters.operations =
+      (OperationsNode){cl_context_in(stream), count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};
   return cl_submit(stream, &parameters);
 }
 EXPORTED(cuStreamBatchMemOp_v2, (Stream *stream, unsigned count, MemoryOperation *list, unsigned flags),

@@ -33,7 +33,20 @@ from .api import CONTEXT_CHANGING, FUNCTIONS, LAUNCHES
 from .execute import WAITED, Answer, Program, execute
 from .record import load, seeds_of
 
-__all__ = ["PARTS", "RECORDED", "Difference", "Result", "Tally", "compare", "main", "part_of", "replay", "shape", "shrink", "tally"]
+__all__ = [
+    "PARTS",
+    "RECORDED",
+    "Difference",
+    "Result",
+    "Tally",
+    "compare",
+    "main",
+    "part_of",
+    "replay",
+    "shape",
+    "shrink",
+    "tally",
+]
 
 RECORDED = Path(__file__).parent / "recorded"
 NOT_READY = 600
