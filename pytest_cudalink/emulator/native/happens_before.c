@@ -42,8 +42,8 @@ uint64_t cl_clock_count(const Clock *clock, unsigned chain) {
 
 /* Without memory edges are lost, and what would be found is wrong. */
 static bool reach(Clock **clock, unsigned size) {
+  if (*clock && size <= (*clock)->size) return true;
   unsigned there = *clock ? (*clock)->size : 0;
-  if (size <= there) return true;
   size = (size + CLOCK_STEP - 1) / CLOCK_STEP * CLOCK_STEP;
   Clock *grown = realloc(*clock, sizeof **clock + size * sizeof *grown->counts);
   if (!grown) return cl_order_on = false;

@@ -17,8 +17,8 @@ extern atomic_bool cl_order_on;
 /* -- making; an Op is dropped by whoever made it -- */
 
 /* Work of a stream, behind what comes before it there; `alone`: not behind the streams that synchronize with it. Under
-   the lock of the streams. `queued`: it will be done later, and cl_order_done be called. */
-Op *cl_order_submit(Stream *stream, bool alone, bool queued);
+   the lock of the streams. `later`: it is not done yet, and cl_order_done will be called. */
+Op *cl_order_submit(Stream *stream, bool alone, bool later);
 /* The same for a handle, without the lock; NULL if there is no such stream. */
 Op *cl_order_enter(const void *handle);
 /* Drops it; the stream knows what it learned. */
@@ -26,7 +26,7 @@ void cl_order_leave(const void *handle, Op *op);
 /* What the host does now; `behind`: behind all work of a context, for which it waits first. */
 Op *cl_order_host(const Context *behind);
 /* Work that is not of a stream by itself; `cl_order_after` says what is before it, then `cl_order_place` is called. */
-Op *cl_order_fork(bool queued);
+Op *cl_order_fork(bool later);
 void cl_order_place(Op *op);
 void cl_order_drop(Op *op);
 

@@ -1,5 +1,6 @@
 /* A driver program with work that waits: gates, events, host functions, graphs and pools on streams of several threads,
- * with orders that CUDA promises, and forks in between, without schedules and with them; to be run plainly, under valgrind and with sanitizers.
+ * with orders that CUDA promises, and forks in between, without schedules and with them; to be run plainly, under
+ * valgrind and with sanitizers.
  *
  *     exercise_queues [rounds]
  *
