@@ -221,7 +221,7 @@ static void progress(void) {
     look_at_gates();
     Work *work = scheduler ? scheduler->next(!calling) : take(&ready);
     if (!work) return;
-    if (scheduler && calls_host(work)) hand_over(work);
+    if (scheduler && calls_host(work) && !is_engine) hand_over(work); /* else no engine may be left to call the host */
     else perform(work);
   }
 }
