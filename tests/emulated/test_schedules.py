@@ -79,6 +79,31 @@ driver.end_schedule()
     )
 
 
+def test_a_schedule_takes_over_work_that_is_ready(schedules: Check) -> None:
+    """A schedule that begins while the engine does ready work goes on with the rest of it."""
+    schedules(
+        """
+size = 4 << 20
+for _ in range(5):
+    gate, behind = Gate(apart), event(2)
+    ok(cuda.cuEventRecord(behind, apart))
+    streams, places = [stream(1) for _ in range(24)], [allocate(size) for _ in range(24)]
+    for one, place in zip(streams, places):
+        ok(cuda.cuStreamWaitEvent(one, behind, 0))
+        ok(cuda.cuMemsetD8Async(c_uint64(place), 5, c_size_t(size), one))
+    gate.open()
+    while cuda.cuStreamQuery(streams[0]) and cuda.cuStreamQuery(streams[-1]):
+        pass
+    driver.start_schedule(1)
+    for one, place in zip(streams, places):
+        ok(cuda.cuStreamSynchronize(one))
+        ok(cuda.cuStreamDestroy_v2(one))
+        ok(cuda.cuMemFree_v2(c_uint64(place)))
+    driver.end_schedule()
+"""
+    )
+
+
 def test_displaced_work_is_named(schedules: Check) -> None:
     """Work that is not named is not displaced; named work has the delay that it has when all may be displaced."""
     schedules(

@@ -278,7 +278,7 @@ static void *run_engine(void *unused) {
       look = FIRST_LOOK;
       continue;
     }
-    if (ready.first) continue;
+    if (!scheduler && ready.first) continue;
     idle_engines++;
     if (scheduler) watch_idleness(&looks);
     else rest(&wanted, &look);
@@ -378,6 +378,7 @@ void cl_schedule(const Scheduler *one) {
   scheduler = one;
   for (Work *work = cl_pending; work; work = work->behind) work->number = 0; /* another schedule does not know them */
   if (one && !before) cl_pending_keep(true);                                 /* nothing goes by the queues */
+  while (one && ready.first) one->ready(take(&ready)); /* the engine does not look there any more */
   if (one || !before) return;
   cl_pending_keep(false);
   for (Work *work; (work = before->next(true));) become_ready(work);
