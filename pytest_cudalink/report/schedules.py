@@ -14,7 +14,7 @@ from .fault_sweep import site_of
 if TYPE_CHECKING:
     from .records import OperationRecord
 
-__all__ = ["KINDS", "LIMIT_SEED", "Asked", "Failure", "Work", "by_kind", "parse", "rows", "shrink"]
+__all__ = ["KINDS", "LIMIT_SEED", "Asked", "ScheduleFailure", "Work", "by_kind", "parse", "rows", "shrink"]
 
 #: Kinds of failures, worst first, each with what the test or its code did.
 KINDS: Final = {
@@ -199,7 +199,7 @@ def _chunks(numbers: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True)
-class Failure:
+class ScheduleFailure:
     """A test that passes alone and fails under a schedule.
 
     Attributes
@@ -246,7 +246,7 @@ class Failure:
         return {**vars(self), "displaced": [*self.displaced], "works": [[*one] for one in self.works]}
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Failure:
+    def from_json(cls, given: Mapping[str, Any]) -> ScheduleFailure:
         """Return what another process has found."""
         works = tuple(map(Work.from_json, given["works"]))
         return cls(**{**given, "displaced": tuple(given["displaced"]), "works": works})
@@ -301,7 +301,7 @@ def own_lines(text: str) -> list[str]:
     return telling[:_LINES] + [and_more(len(telling) - _LINES).strip()] * (len(telling) > _LINES)
 
 
-def by_kind(failures: Iterable[Failure]) -> list[Failure]:
+def by_kind(failures: Iterable[ScheduleFailure]) -> list[ScheduleFailure]:
     """Return failures, the worst kinds first."""
     order = list(KINDS)
     return sorted(failures, key=lambda one: order.index(one.kind))
@@ -310,7 +310,7 @@ def by_kind(failures: Iterable[Failure]) -> list[Failure]:
 # -- timelines
 
 
-class Row(NamedTuple):
+class TimelineRow(NamedTuple):
     """A line of a timeline.
 
     Attributes
@@ -329,12 +329,12 @@ class Row(NamedTuple):
     end: int
 
 
-def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[Row], int]:
+def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[TimelineRow], int]:
     """Return the operations that show what was displaced: these, and those that were queued or done meanwhile.
 
     Returns
     -------
-    list of Row
+    list of TimelineRow
         In the order of submission.
     int
         Number of steps.
@@ -360,7 +360,7 @@ def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[Row], in
     for work in shown:
         at, end = spans[work.number]
         ready = end if work.started is None else min(max(work.started, at), end)
-        found.append(Row(work, work.number in late, at - start, ready - start, end - start))
+        found.append(TimelineRow(work, work.number in late, at - start, ready - start, end - start))
     return found, max((row.end for row in found), default=0) + 1
 
 

@@ -14,7 +14,7 @@ from pytest_cudalink.report.schedules import (
     KINDS,
     LIMIT_SEED,
     Asked,
-    Failure,
+    ScheduleFailure,
     Work,
     by_kind,
     own_lines,
@@ -39,7 +39,7 @@ works = st.lists(st.tuples(times, st.integers(0, 3)), max_size=12).map(
     lambda drawn: tuple(work(number, *one) for number, one in enumerate(drawn, 1))
 )
 failures = st.builds(
-    Failure,
+    ScheduleFailure,
     st.sampled_from(("a.py::test", "b.py::test")),
     st.sampled_from(list(KINDS)),
     st.text(max_size=9),
@@ -133,16 +133,16 @@ def test_rows(found: tuple[Work, ...], displaced: set[int]) -> None:
 
 
 @given(failures)
-def test_lines(failure: Failure) -> None:
+def test_lines(failure: ScheduleFailure) -> None:
     """Any failure can be shown; a line of the timeline is at most as wide as its parts."""
     first, *_ = failure.lines("/root", 200)
     assert first.startswith(f"{failure.kind}: {failure.nodeid} under 1 of 200 schedules: ")
 
 
 @given(failures)
-def test_failures_reach_the_other_process(failure: Failure) -> None:
+def test_failures_reach_the_other_process(failure: ScheduleFailure) -> None:
     """What another process reads is the same."""
-    assert Failure.from_json(json.loads(json.dumps(failure.as_json()))) == failure
+    assert ScheduleFailure.from_json(json.loads(json.dumps(failure.as_json()))) == failure
 
 
 def test_order() -> None:
@@ -157,7 +157,7 @@ STACK = ("/p/t.py:8 in read", "/p/t.py:4 in test")
 LATE = Work(3, "cuMemcpyDtoHAsync_v2", "stream 1", STACK, "libown.so+0x12", 5, 6, 9, "cuInit")
 NEXT = Work(4, "cuMemsetD8Async", "stream 2", ("/p/t.py:9 in read",), "", 6, 6, 7, "cuMemsetD8Async")
 TEXT = ">   assert x\nE   old"
-FAILURE = Failure("t.py::test", "failed", "AssertionError: old", 7, (3,), (LATE, NEXT), TEXT, number=2)
+FAILURE = ScheduleFailure("t.py::test", "failed", "AssertionError: old", 7, (3,), (LATE, NEXT), TEXT, number=2)
 
 
 def test_words() -> None:

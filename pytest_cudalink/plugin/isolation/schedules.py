@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from ...plurals import counted
-from ...report.schedules import Asked, Failure, Work, by_kind, parse, shrink
+from ...report.schedules import Asked, ScheduleFailure, Work, by_kind, parse, shrink
 from ..parts import COPIES, LEDGER
 from ..settings import Setting
 
@@ -66,7 +66,7 @@ class Schedules:
         self._run = run
         self._option: Asked = parse(run.settings.schedules.value)
         self._copies = run.part(COPIES)
-        self._failures: list[Failure] = []
+        self._failures: list[ScheduleFailure] = []
         self.failing: list[str] = []
         self._tests = self._runs = 0
         self._cut = 0
@@ -115,7 +115,7 @@ class Schedules:
                 ran = counted(len(trials), "schedule")
                 reporter.write_line(f"cudalink: {ran}, {len(failing)} failing: {item.nodeid}")
 
-    def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> Failure:
+    def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> ScheduleFailure:
         """Return the failure under a seed, with few displaced operations."""
 
         def again(displaced: Sequence[int], *, told: bool = False) -> _Trial | None:
@@ -155,7 +155,7 @@ class Schedules:
 
     def add(self, given: Mapping[str, Any]) -> None:
         """Add what `as_json` returned in another process."""
-        self._failures += map(Failure.from_json, given["failures"])
+        self._failures += map(ScheduleFailure.from_json, given["failures"])
         tests, runs, cut = given["counts"]
         self._tests += tests
         self._cut += cut
@@ -182,7 +182,7 @@ class Schedules:
                 operations=one.operations(root),
             )
 
-    def _command(self, failure: Failure) -> str:
+    def _command(self, failure: ScheduleFailure) -> str:
         return self._copies.command(failure.nodeid, f"--cudalink-schedules={failure.asked}")
 
     def lines(self) -> list[str]:
@@ -198,12 +198,12 @@ class Schedules:
         return [*found, *self.failing]
 
 
-def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: Any) -> Failure:
+def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: Any) -> ScheduleFailure:
     """Return what was seen; a process that died leaves no list of its operations."""
     works = trial.works or tuple(
         work._replace(submitted=None, started=None, ended=None, ended_in="") for work in clean.works
     )
-    return Failure(item.nodeid, trial.kind, trial.detail, seed, works=works, text=trial.text, **how)
+    return ScheduleFailure(item.nodeid, trial.kind, trial.detail, seed, works=works, text=trial.text, **how)
 
 
 class _Trial:
