@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from tests.conformance.programs.api import THEMES
+
 __all__ = ()
 
 PACKAGE = Path(__file__).parents[1] / "pytest_cudalink"
@@ -65,22 +67,13 @@ _WITHOUT_NAME: Final = {
     "batch_copies.c": 1,
     "contexts.c": 5,
     "cubin.c": 1,
-    "devices.c": 3,
-    "functions.c": 1,
     "graph_launch.c": 1,
     "graph_nodes.c": 4,
     "graph_queries.c": 3,
     "host_memory.c": 3,
-    "image.c": 2,
     "ipc.c": 1,
-    "launches.c": 1,
-    "link.c": 2,
-    "link_inputs.c": 4,
-    "link_inputs.h": 1,
     "managed.c": 3,
     "memory.c": 1,
-    "module.c": 5,
-    "module_image.c": 7,
     "nvml_clocks.c": 1,
     "nvml_identity.c": 1,
     "pointers.c": 2,
@@ -92,11 +85,15 @@ _WITHOUT_NAME: Final = {
 
 
 def test_measured_answers_name_a_test_or_a_recording() -> None:
-    """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there."""
+    """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there.
+
+    "programs/THEME" are the recorded programs of a theme, which tests.conformance.programs.compare replays.
+    """
     recordings = {file.name.removesuffix(".json") for file in RECORDED.glob("*.json")}
     cases = json.loads((RECORDED / "driver-580.159.04.json").read_text(encoding="utf-8"))["cases"]
     tests = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parent.rglob("test_*.py"))
-    known = {*recordings, *cases, *re.findall(r"^def (test_\w+)", tests, re.MULTILINE)}
+    programs = {f"programs/{theme}" for theme in THEMES}
+    known = {*recordings, *cases, *programs, *re.findall(r"^def (test_\w+)", tests, re.MULTILINE)}
     without, wrong = Counter[str](), []
     for file in sorted(PACKAGE.glob("*/native/*.[ch]")):
         for found in _MEASURED.finditer(re.sub(r"\n\s*\*?\s*", " ", file.read_text(encoding="utf-8"))):

@@ -162,7 +162,7 @@ CUresult cl_list_kernels(Module *module, void **out, unsigned room, bool as_kern
   uint32_t symbols = 1;
   while (cl_elf_symbol(&module->elf, symbols, &symbol)) symbols++;
   for (uint32_t step = 1; step < symbols && count < room; step++) {
-    /* modules count from the last (measured) */
+    /* modules count from the last (measured: programs/core) */
     if (!cl_elf_symbol(&module->elf, as_kernels ? step : symbols - step, &symbol)) break;
     if ((symbol.info & 15) != STT_FUNC || !symbol.section || !(symbol.other & STO_ENTRY)) continue;
     Function *kernel;

@@ -148,7 +148,7 @@ CUresult cl_not_executed(EventLine *line, const void *handle) {
   return cl_unsupported(line, "the emulated driver does not execute kernels");
 }
 
-/* A function is launched in the context of the stream (measured). */
+/* A function is launched in the context of the stream (measured: programs/functions). */
 static CUresult check_context_of(const void *handle, const void *stream_handle) {
   CUresult result;
   const Context *context = cl_context(&result);

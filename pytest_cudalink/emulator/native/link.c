@@ -90,7 +90,8 @@ static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_
     memcpy(state->expected, values, count * sizeof *values);
   }
   state->values = values;
-  /* before the caller's memory is looked at or written to: a create that is refused leaves it as it was (recorded) */
+  /* before the caller's memory is looked at or written to: a create that is refused leaves it as it was (recorded:
+     create/option-99) */
   LinkText text;
   Overlap found[OVERLAPS];
   result = cl_linker_open(&state->linker, &state->options, &text);
@@ -111,7 +112,7 @@ static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_
   state->holders++;
   pthread_mutex_unlock(&cl_states_lock);
   cl_report_overlaps(state, found, overlaps);
-  /* also where the size given is 0 (recorded) */
+  /* also where the size given is 0 (recorded: log/error-of-0) */
   if (state->info.buffer) cl_write_safely(state->info.buffer, "", 1);
   if (state->error.buffer) cl_write_safely(state->error.buffer, "", 1);
   cl_flush_log(state, &state->info);

@@ -55,7 +55,8 @@ static void each_definition(ImageKind kind, const void *data, size_t size, const
 }
 
 /* The driver refuses a second strong definition when it is added; nvJitLink would link it and print to stdout. Once
-   PTX was wrong on this thread, the refusal has another code, but not once it was only too new (recorded). */
+   PTX was wrong on this thread, the refusal has another code, but not once it was only too new (measured:
+   test_after_ptx_that_failed). */
 static CUresult check_duplicates(State *state, ImageKind kind, const void *data, size_t size, const Elf *elf,
                                  const char *name) {
   Search search = {.state = state, .input = name};
@@ -92,7 +93,7 @@ static CUresult give(State *state, ImageKind kind, bool host_object, const void 
   return result;
 }
 
-/* Where a real driver was seen to read behind the end of the data and crash, or not to return (recorded). */
+/* Where a real driver was seen to read behind the end of the data and crash (recorded: damage/cubin-cut-64). */
 static CUresult cut_short(State *state, const char *what, const char *name, size_t size) {
   cl_log_error(state, "error   : '%s' is %s cut at %zu bytes, on which a real driver may crash", name, what, size);
   return CUDA_ERROR_INVALID_IMAGE;
@@ -364,14 +365,16 @@ static CUresult add_data(State *state, int type, const void *data, size_t size, 
   if (!data || !size || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES || check_input_options(count, keys, values))
     return CUDA_ERROR_INVALID_VALUE;
   if (state->completed) return CUDA_ERROR_INVALID_VALUE;
-  /* PTX and containers are looked into before a link remembers that it has failed (recorded) */
+  /* PTX and containers are looked into before a link remembers that it has failed (measured:
+     test_inputs_of_a_link_that_has_failed) */
   bool examined = type == CU_JIT_INPUT_PTX || type == CU_JIT_INPUT_FATBINARY,
        ptx = examined && cl_image_kind(data, size) == IMAGE_PTX;
   if (state->poison && !examined) return state->poison;
   state->inputs++;
   const char *kept = keep_input_name(state, name);
   if (ptx) {
-    size_t whole = cl_text_size(data); /* PTX counts up to its NUL, whatever size was given (measured) */
+    /* PTX counts up to its NUL, whatever size was given (measured: add/size-cuts-text) */
+    size_t whole = cl_text_size(data);
     if (!whole) return cut_short(state, "PTX without its NUL,", kept, size);
     char *text = malloc(whole);
     if (!text) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -8,7 +8,8 @@
 #include "link_state.h"
 
 /* Of the last PTX that did not compile on this thread, in whatever state or module: it decides what an undefined symbol
-   is at a later complete, and a second definition at a later add (recorded; nvJitLink remembers it in the same way). */
+   is at a later complete, and a second definition at a later add (recorded: later/undefined-after-wrong; nvJitLink
+   remembers it in the same way). */
 extern _Thread_local CUresult cl_ptx_failure;
 
 CUresult cl_add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,

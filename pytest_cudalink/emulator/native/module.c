@@ -62,7 +62,7 @@ static CUresult module_get_loading_mode(int *mode) {
 }
 EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))
 
-/* -- functions: a module knows its context, and needs no current one (measured) -- */
+/* -- functions: a module knows its context, and needs no current one (measured: programs/core) -- */
 
 static CUresult module_get_function(EventLine *line, Function **out, Module *handle, const char *name) {
   if (!handle) return CUDA_ERROR_INVALID_HANDLE;
@@ -73,7 +73,7 @@ static CUresult module_get_function(EventLine *line, Function **out, Module *han
   Module *module = cl_find_module(handle, MODULE_MAGIC);
   if (module) result = cl_has_undefined(&module->elf) ? CUDA_ERROR_NOT_FOUND : cl_function_in(module, name, &function);
   if (!result) {
-    function->loaded = true; /* at the latest (measured) */
+    function->loaded = true; /* at the latest (measured: programs/core) */
     *out = cl_function_handle(function);
   }
   pthread_mutex_unlock(&cl_modules_lock);
@@ -83,7 +83,8 @@ static CUresult module_get_function(EventLine *line, Function **out, Module *han
 EXPORTED(cuModuleGetFunction, (Function **out, Module *handle, const char *name),
          module_get_function(line, out, handle, name))
 
-/* The error of a question whose answer has no place, or whose handle is NULL; these come before cuInit (measured). */
+/* The error of a question whose answer has no place, or whose handle is NULL; these come before cuInit (measured:
+   programs/core). */
 static CUresult missing(const void *out, const void *handle) {
   return out ? cl_refuse_null(handle) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -124,7 +125,8 @@ static bool is_managed(const Elf *elf, const char *name) {
 
 static CUresult get_global(Module *module, const char *name, CUdeviceptr *address, size_t *size) {
   Global *global;
-  if (cl_image_symbol(&module->elf, name, true)) return CUDA_ERROR_INVALID_VALUE; /* the name of a kernel (measured) */
+  /* the name of a kernel (measured: programs/core) */
+  if (cl_image_symbol(&module->elf, name, true)) return CUDA_ERROR_INVALID_VALUE;
   uint32_t index = cl_image_symbol(&module->elf, name, false);
   if (!index) return CUDA_ERROR_NOT_FOUND;
   for (global = module->globals; global && global->symbol != index; global = global->next) {}
@@ -166,7 +168,7 @@ static CUresult global_of(Module *handle, uint32_t magic, CUdeviceptr *address, 
   if (module) {
     result = cl_answer_of(module, module->on_device);
     if (!result && managed && !is_managed(&module->elf, name))
-      result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured) */
+      result = CUDA_ERROR_NOT_FOUND; /* kernels too (measured: programs/core) */
     if (!result) {
       place_globals(module);
       result = get_global(module, name, address, size);

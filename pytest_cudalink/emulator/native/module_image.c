@@ -138,7 +138,8 @@ static CUresult copy_image(Module *module, const void *data, size_t size) {
   return result;
 }
 
-/* A target is that of PTX: one that no compiler knows is 200, and what is made for another device 300 (measured). */
+/* A target is that of PTX: one that no compiler knows is 200, and what is made for another device 300 (measured:
+   test_options_of_loading). */
 static CUresult compile(Module *module, const void *data, size_t size, const JitOptions *options, LinkText *text) {
   void *image = NULL;
   size_t image_size = 0;
@@ -148,13 +149,15 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
   if (!cl_ptx_head(data, size, &version, &module->ptx_target)) module->ptx_target = 0;
   CUresult result = cl_compile(data, size, &options->link, &image, &image_size, text);
   if (result) cl_ptx_failure = result;
-  if (result == CUDA_ERROR_INVALID_SOURCE) return CUDA_ERROR_INVALID_PTX; /* an undefined symbol (measured) */
+  /* an undefined symbol (measured: programs/core) */
+  if (result == CUDA_ERROR_INVALID_SOURCE) return CUDA_ERROR_INVALID_PTX;
   if (result) return result;
   result = adopt(module, image, image_size);
   return result == CUDA_ERROR_NO_BINARY_FOR_GPU ? CUDA_ERROR_INVALID_SOURCE : result;
 }
 
-/* What is in the image is looked at after the choice only, and what is no cubin is 200 at once (recorded). */
+/* What is in the image is looked at after the choice only, and what is no cubin is 200 at once (recorded:
+   fatbins-580.159.04). */
 static CUresult load_fatbin(Module *module, const uint8_t *data, size_t size, const JitOptions *options,
                             LinkText *text) {
   FatbinEntry chosen = cl_fatbin_choice((Bytes){data, size}, cl_config()->arch, cl_jit_forced());
@@ -185,7 +188,7 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const J
     case IMAGE_FATBIN: result = load_fatbin(module, data, size, options, text); break;
     default: return CUDA_ERROR_INVALID_IMAGE;
   }
-  /* a cubin must run on the target, too, that an option names (recorded) */
+  /* a cubin must run on the target, too, that an option names (measured: test_options_of_loading) */
   bool elsewhere = !result && !module->ptx_target && !runs_on(options->link.arch, cl_elf_arch(&module->elf));
   return elsewhere ? CUDA_ERROR_NO_BINARY_FOR_GPU : result;
 }
@@ -235,7 +238,8 @@ CUresult cl_load_module(Module **out, const void *data, const JitOptions *option
 
 enum { ERROR_ROOM = 512 }; /* of an error log in an event */
 
-/* Loaded lazily: the first use reports what is wrong with the image, though the logs have it at once (measured). */
+/* Loaded lazily: the first use reports what is wrong with the image, though the logs have it at once (measured:
+   test_options_of_loading). */
 CUresult cl_load_library(Module **out, const void *data, const JitOptions *options, LinkText *text) {
   Module *library = new_module(LIBRARY_MAGIC);
   CUresult result;
@@ -247,7 +251,7 @@ CUresult cl_load_library(Module **out, const void *data, const JitOptions *optio
     free_module(library);
     return result;
   }
-  /* made for another device, it has its kernels all the same (measured) */
+  /* made for another device, it has its kernels all the same (measured: test_options_of_loading) */
   library->state = library->on_device == CUDA_ERROR_INVALID_SOURCE ? CUDA_SUCCESS : library->on_device;
   if (text->error) {
     EventLine line;
@@ -265,7 +269,7 @@ static void write_log(const LogBuffer *log, const char *text, uint64_t *values) 
   if (!log->buffer) return;
   size_t shown = cl_log_shown(log->capacity, text ? strlen(text) : 0, &size);
   if (text) cl_write_safely(log->buffer, text, shown);
-  cl_write_safely(log->buffer + shown, "", 1); /* also where the size given is 0 (measured) */
+  cl_write_safely(log->buffer + shown, "", 1); /* also where the size given is 0 (measured: test_options_of_loading) */
   cl_write_safely(values + log->slot, &size, sizeof size);
 }
 
