@@ -65,7 +65,6 @@ def test_public_functions_have_nouns() -> None:
 _WITHOUT_NAME: Final = {
     "allocations.c": 2,
     "batch_copies.c": 1,
-    "contexts.c": 5,
     "cubin.c": 1,
     "graph_launch.c": 1,
     "graph_nodes.c": 4,
@@ -77,10 +76,6 @@ _WITHOUT_NAME: Final = {
     "nvml_clocks.c": 1,
     "nvml_identity.c": 1,
     "pointers.c": 2,
-    "stream_events.c": 2,
-    "stream_operations.c": 2,
-    "stream_queries.c": 1,
-    "streams.c": 2,
 }
 
 

@@ -76,7 +76,7 @@ static void start_context(Context *context, CUdevice device, unsigned flags) {
   for (int limit = 0; limit < CONTEXT_LIMITS; limit++) context->limits[limit] = limits[limit];
   context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = (size_t)multiprocessors << 16;
   context->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] =
-      (size_t)cache / 16 * 3; /* on an H100 and on an H200 (measured) */
+      (size_t)cache / 16 * 3; /* on an H100 (measured: programs/core), and taken for the others */
 }
 
 static bool is_context(const Context *context) {
@@ -202,14 +202,14 @@ static CUresult primary_reset(EventLine *line, CUdevice device) {
   pthread_mutex_lock(&lock);
   cl_sticky_reset();
   if (is_active(&primary[device]))
-    mark_dead(&primary[device]); /* what was retained is still to be released (measured) */
+    mark_dead(&primary[device]); /* what was retained is still to be released (measured: programs/core) */
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
 EXPORTED(cuDevicePrimaryCtxReset, (CUdevice device), primary_reset(line, device))
 
-/* That memory of the host can be mapped is so in any case, and cannot be asked for (measured). */
+/* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: test_flags). */
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {
   if (!cl_valid_context_flags(flags) || flags & CU_CTX_MAP_HOST) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
@@ -413,7 +413,7 @@ EXPORTED(cuCtxGetCurrent, (Context **context), ctx_get_current(context))
 static CUresult ctx_get_device(CUdevice *device) {
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   if (!top()) return CUDA_ERROR_INVALID_CONTEXT;
-  *device = top()->device; /* also of a destroyed context (measured) */
+  *device = top()->device; /* also of a destroyed context (measured: programs/core) */
   return CUDA_SUCCESS;
 }
 EXPORTED(cuCtxGetDevice, (CUdevice *device), ctx_get_device(device))
@@ -487,7 +487,7 @@ EXPORTED(cuCtxAttach, (Context **context, unsigned flags), ctx_attach(context, f
 
 static CUresult ctx_detach(Context *context) {
   if (!context || context != top()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (context->primary) return CUDA_SUCCESS; /* its uses are those that were retained (measured) */
+  if (context->primary) return CUDA_SUCCESS; /* its uses are those that were retained (measured: programs/core) */
   return --context->attached ? CUDA_SUCCESS : destroy_context(context);
 }
 EXPORTED(cuCtxDetach, (Context *context), ctx_detach(context))

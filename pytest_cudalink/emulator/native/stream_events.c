@@ -60,7 +60,8 @@ EXPORTED_CHECKED(cuStreamDestroy, (Stream *stream), cl_refuse_null(stream), LOCK
 
 static CUresult find_event(void *handle, Event **event) {
   *event = cl_event(handle);
-  if (!*event) return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE; /* (measured) */
+  /* NULL is no event, and what is gone has no context (measured: programs/core) */
+  if (!*event) return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_HANDLE;
   return (*event)->dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
@@ -167,7 +168,8 @@ static CUresult wait(const void *stream_handle, void *handle, unsigned flags) {
   Stream *stream;
   Event *event;
   CUresult result = cl_stream_ready(stream_handle, &stream);
-  if (!result && flags > CU_EVENT_RECORD_EXTERNAL) result = CUDA_ERROR_INVALID_VALUE; /* before the event (measured) */
+  /* before the event (measured: programs/core) */
+  if (!result && flags > CU_EVENT_RECORD_EXTERNAL) result = CUDA_ERROR_INVALID_VALUE;
   if (!result) result = find_event(handle, &event);
   if (!result) result = refuse_interprocess(event, stream);
   if (result) return result;

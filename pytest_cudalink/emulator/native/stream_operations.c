@@ -34,7 +34,7 @@ static CUresult check_operation(const MemoryOperation *one, bool first_version) 
   return one->address % size ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* Memory of a device comes in whole pages, so it is enough that the first byte is there (measured). */
+/* Memory of a device comes in whole pages, so it is enough that the first byte is there (measured: programs/others). */
 static bool is_there(const MemoryOperation *one) {
   return one->operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES || one->operation == CU_STREAM_MEM_OP_BARRIER ||
          cl_within(one->address, 1);
@@ -93,7 +93,7 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
   CUresult result = cl_enter_stream(stream, &captured);
   if (result) return result;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
-  if (!count && !first_version) return CUDA_SUCCESS; /* (measured) */
+  if (!count && !first_version) return CUDA_SUCCESS; /* (measured: programs/others) */
   result = cl_check_operations(count, list, first_version);
   for (unsigned at = 0; !result && at < count; at++)
     if (!is_there(list + at)) result = CUDA_ERROR_INVALID_VALUE;

@@ -7,7 +7,7 @@
 
 /* Copies a stream, so that it is not read while another thread destroys it; the context of a default one is the current
    one. Some questions are work that a capturing stream refuses, others are only refused once its capture failed
-   (measured). */
+   (measured: programs/capture). */
 static CUresult read_stream(const void *handle, const void *out, Stream *known, bool as_work) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult state;

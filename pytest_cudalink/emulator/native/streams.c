@@ -8,7 +8,7 @@
 #include "handles.h"
 #include "locks.h"
 
-enum { NO_POLICY = -1 }; /* what a stream has until one is set (measured) */
+enum { NO_POLICY = -1 }; /* what a stream has until one is set (measured: programs/core) */
 
 static Stream nowhere = {.policy = NO_POLICY, .domains = {0, 1}}; /* of a thread without a context */
 static Stream *streams;
@@ -239,7 +239,7 @@ static CUresult create_stream(EventLine *line, Stream **out, unsigned flags, int
   Context *context = cl_context(&result);
   return result ? result : LOCKED(make_stream(out, flags, priority, context));
 }
-/* Where the handle would go, and the flags, are looked at before cuInit is asked for (measured). */
+/* Where the handle would go is looked at before cuInit is asked for, as the flags are (measured: programs/others). */
 static CUresult refused(Stream *const *out, unsigned flags) {
   return out && flags <= CU_STREAM_NON_BLOCKING ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
