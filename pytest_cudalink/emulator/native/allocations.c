@@ -57,7 +57,7 @@ static CUresult mem_alloc_pitch(EventLine *line, CUdeviceptr *out, size_t *pitch
 EXPORTED(cuMemAllocPitch_v2, (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),
          mem_alloc_pitch(line, out, pitch, width, height, element))
 
-/* Checked even before cuInit (measured). */
+/* Checked even before cuInit (measured: programs/managed). */
 static bool is_managed_request(size_t size, unsigned flags) {
   return size && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
 }
@@ -73,7 +73,8 @@ static CUresult mem_alloc_managed(EventLine *line, CUdeviceptr *out, size_t size
 EXPORTED_WHEN(is_managed_request(size, flags), cuMemAllocManaged, (CUdeviceptr *out, size_t size, unsigned flags),
               mem_alloc_managed(line, out, size, flags))
 
-/* Frees what cuMemAlloc and its like gave, or a pool; it needs no context, but none that is dead (measured). */
+/* Frees what cuMemAlloc and its like gave, or a pool; it needs no context, but none that is dead (measured:
+   programs/core). */
 static CUresult free_memory(CUdeviceptr address) {
   Block taken;
   CUresult answer;

@@ -57,7 +57,7 @@ static CUresult check_batch(const Batch *batch) {
   return CUDA_SUCCESS;
 }
 
-/* Whether a stream can take a batch, which is checked even before cuInit (measured). */
+/* Whether a stream can take a batch, which is checked even before cuInit (measured: programs/others). */
 static bool takes_batches(const void *stream) { return (uintptr_t)stream > CU_STREAM_LEGACY; }
 
 static CUresult copy_batch(EventLine *line, const Batch *batch, size_t *failed, const void *stream) {

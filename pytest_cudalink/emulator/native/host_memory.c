@@ -23,7 +23,8 @@ static CUresult allocate(void **out, size_t size, unsigned flags) {
       .device = context->device,
       .context = context,
   };
-  CUresult result = size ? cl_block_make(&block, false) : CUDA_SUCCESS; /* nothing is no error (measured) */
+  /* nothing is no error (measured: programs/core) */
+  CUresult result = size ? cl_block_make(&block, false) : CUDA_SUCCESS;
   if (!result) *out = (void *)block.start;
   return result;
 }
@@ -41,7 +42,7 @@ static CUresult mem_host_alloc(EventLine *line, void **out, size_t size, unsigne
 }
 EXPORTED(cuMemHostAlloc, (void **out, size_t size, unsigned flags), mem_host_alloc(line, out, size, flags))
 
-/* It needs no context, but none that is dead (measured). */
+/* It needs no context, but none that is dead (measured: programs/core). */
 static CUresult mem_free_host(void *start) {
   Block taken;
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -72,7 +73,7 @@ static CUresult register_host(void *start, size_t size, unsigned flags) {
       .size = size,
       .origin = FROM_REGISTRATION,
       .place = ON_HOST,
-      .flags = flags | CU_MEMHOSTALLOC_DEVICEMAP, /* whether it was asked for or not (measured) */
+      .flags = flags | CU_MEMHOSTALLOC_DEVICEMAP, /* whether it was asked for or not (measured: programs/pools) */
       .device = context->device,
       .context = context,
   };

@@ -146,7 +146,8 @@ EXPORTED(cuIpcCloseMemHandle, (CUdeviceptr address), close_mem_handle(address))
 
 /* -- DMA buffers: no other device of this machine takes one, so what counts is whose bytes the descriptor has -- */
 
-enum { MEMORY_OF_ALLOCATIONS = 2 << 20 }; /* what is behind an allocation belongs to it up to here (measured) */
+/* what is behind an allocation belongs to it up to here (measured: programs/core) */
+enum { MEMORY_OF_ALLOCATIONS = 2 << 20 };
 
 /* A descriptor of the file that a block is in, which stands where the range begins; -1 if there is none to be had. */
 static int open_range(const Block *block, CUdeviceptr address) {

@@ -152,7 +152,8 @@ static bool is_numa(const Location *location) {
   return location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
 }
 
-/* Whether an advice fits its location, which is checked even before cuInit, when there is no device (measured). */
+/* Whether an advice fits its location, which is checked even before cuInit, when there is no device (measured:
+   programs/managed). */
 static bool is_possible(int advice, const Location *location) {
   if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY || !is_known_type(location))
     return false;
@@ -165,7 +166,8 @@ static bool is_possible(int advice, const Location *location) {
 
 static CUresult advise_v2(EventLine *line, CUdeviceptr start, size_t size, int advice, Location location) {
   if (!is_possible(advice, &location)) return CUDA_ERROR_INVALID_VALUE;
-  if (is_numa(&location)) {    /* a system of one node answers it without looking at the range (measured) */
+  /* a system of one node answers it without looking at the range (measured: programs/managed) */
+  if (is_numa(&location)) {
     check_location(&location); /* says which node it is */
     if (is_managed(start, size)) return remember(start, size, advice, &location);
     return CUDA_SUCCESS;
@@ -207,7 +209,7 @@ typedef struct {
   size_t count;
 } Ranges;
 
-/* Checked even before cuInit (measured). */
+/* Checked even before cuInit (measured: programs/managed). */
 static bool are_ranges(const Ranges *ranges, unsigned long long flags, const void *stream) {
   return ranges->starts && ranges->sizes && ranges->count && !flags && (uintptr_t)stream > CU_STREAM_LEGACY;
 }

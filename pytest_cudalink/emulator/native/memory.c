@@ -212,7 +212,8 @@ size_t cl_rounded(size_t size, size_t unit) {
 static bool find_memory(Block *block, bool whole_pages) {
   bool on_device = block->place == ON_DEVICE, large = whole_pages || block->size >= LARGE;
   if (on_device || large) {
-    size_t before = large ? 0 : ALIGNMENT; /* what is small begins within a page, as among others (measured) */
+    /* what is small begins within a page, as among others (measured: programs/core) */
+    size_t before = large ? 0 : ALIGNMENT;
     block->pages_size = cl_rounded(before + (block->size ? block->size : 1), cl_page_size());
     if (!block->pages_size) return false;
     block->pages = on_device ? cl_device_pages(block->pages_size) : cl_pages(block->pages_size);

@@ -10,7 +10,7 @@
 
 /* All that is known of a pointer. */
 typedef struct {
-  bool allocated; /* in a block; what is reserved and not mapped has no attributes (measured) */
+  bool allocated; /* in a block; what is reserved and not mapped has no attributes (measured: programs/vmm) */
   Block block;
   CUdeviceptr range_start;
   size_t range_size;
@@ -78,7 +78,7 @@ static size_t width(int attribute) {
 
 static bool is_ipc_capable(const Block *block) { return block->origin == FROM_ALLOCATION && block->place == ON_DEVICE; }
 
-/* The memory that a block is cut from (measured). */
+/* The memory that a block is cut from (measured: programs/pools). */
 static size_t mapping_size(const Block *block) {
   enum { PAGES = 2 << 20, PAGES_OF_POOLS = 32 << 20 };
   if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER)) return cl_rounded(block->size, PAGES_OF_POOLS);
