@@ -244,7 +244,7 @@ static CUresult check(const Graph *graph) {
   return result;
 }
 
-/* Neither a launch nor an upload can be captured (measured); the stream is looked at before the graph. */
+/* Neither a launch nor an upload can be captured (measured: programs/capture). The stream comes before the graph. */
 static CUresult find(const void *stream_handle, void *handle, Stream **stream, Executable **executable) {
   CUresult result = cl_check_context();
   if (!result) result = cl_refuse_captured(stream_handle, stream);

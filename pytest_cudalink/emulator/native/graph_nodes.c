@@ -107,7 +107,7 @@ static CUresult complete(NodeParameters *parameters, Graph *graph, GraphMemory *
       if (*memory) parameters->allocate.address = (*memory)->address;
       return *memory ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     case NODE_FREE:
-      graph->sole = true; /* even if it frees nothing (measured) */
+      graph->sole = true; /* even if it frees nothing (measured: programs/graphs) */
       *memory = cl_graph_memory_at(parameters->address);
       return *memory ? cl_graph_memory_free_in(*memory, graph) : CUDA_ERROR_INVALID_VALUE;
     default: return cl_parameters_check_handles(parameters);
@@ -131,7 +131,7 @@ static CUresult add_to(Graph *graph, const Adding *adding, NodeParameters *param
   return CUDA_SUCCESS;
 }
 
-/* Whether a child is refused even before its parent and the dependencies are looked at (measured). */
+/* Whether a child is refused even before its parent and the dependencies are looked at (measured: programs/graphs). */
 static bool cannot_be_child(const NodeParameters *parameters) {
   if (parameters->type != NODE_CHILD || parameters->child.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
     return false;
@@ -153,8 +153,9 @@ static CUresult add_locked(const Adding *adding, NodeParameters *parameters) {
 /* Adds a node; the parameters are completed with what the driver chose. */
 static CUresult add(EventLine *line, Adding adding, NodeParameters *parameters) {
   bool unnamed = parameters->type == NODE_KERNEL && !parameters->kernel.function && !parameters->kernel.kernel;
-  if (unnamed) return CUDA_ERROR_INVALID_HANDLE; /* before the graph (measured) */
-  bool graph_last = parameters->type == NODE_CHILD || parameters->type == NODE_CONDITIONAL; /* (measured) */
+  if (unnamed) return CUDA_ERROR_INVALID_HANDLE; /* before the graph (measured: programs/graphs) */
+  /* the graph comes behind the child (measured: programs/graphs) and the condition (test_conditions_and_ownership) */
+  bool graph_last = parameters->type == NODE_CHILD || parameters->type == NODE_CONDITIONAL;
   if (!adding.out || (!adding.graph && !graph_last)) return CUDA_ERROR_INVALID_VALUE;
   cl_event_int(line, "type", parameters->type);
   CUresult result = cl_parameters_prepare(parameters);

@@ -56,7 +56,8 @@ static void put(List *list, Node *node, Node *other, EdgeData data) {
   if (at >= list->room) return;
   if (list->nodes) list->nodes[at] = node;
   if (list->others) list->others[at] = other;
-  if (list->data && (node || list->others)) list->data[at] = data; /* of nodes alone the rest stays (measured) */
+  /* of nodes alone the rest stays (measured: programs/graphs) */
+  if (list->data && (node || list->others)) list->data[at] = data;
 }
 
 /* Ends a list: with nowhere to write *count is how many there are; otherwise how many were written, and places behind
@@ -81,7 +82,7 @@ static CUresult get_nodes(void *handle, Node **nodes, size_t *count, bool roots)
   const Graph *graph = cl_graph(handle);
   if (!graph || !count || (nodes && !*count)) return CUDA_ERROR_INVALID_VALUE;
   List list = {.nodes = nodes, .room = nodes ? *count : 0};
-  /* roots come with the youngest first (measured) */
+  /* roots come with the youngest first (measured: programs/graphs) */
   for (size_t at = 0; at < graph->count; at++) {
     Node *node = graph->nodes[roots ? graph->count - 1 - at : at];
     if (!roots || !node->into.first) put(&list, node, NULL, no_data);
@@ -306,7 +307,7 @@ static CUresult make_condition(uint64_t *out, void *handle, Context *context, un
 
 static CUresult create_condition(uint64_t *out, void *graph, Context *context, unsigned value, unsigned flags) {
   if (!out || !graph || flags > ASSIGN_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
-  /* NULL is not the current one here (measured) */
+  /* NULL is not the current one here (measured: programs/graphs) */
   if (!context || !cl_is_known_context(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (context->dead) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   return LOCKED(make_condition(out, graph, context, value, flags));
