@@ -164,3 +164,13 @@ def test_real_deaths(on_driver, toolchain) -> None:
     assert link.add(1, bytes(damaged), b"user").end == ""
     assert link.complete(0).end == "ended with signal 11 (SIGSEGV)"
     link.close()
+
+
+def test_a_deadly_flag(toolchain) -> None:
+    """NvJitLink 12.9 dies of a cubin with a bit in its flags that no release sets; that of 13.0 does not."""
+    cubin = bytearray((Path(__file__).parent.parent / "data" / "artifacts" / "12.9" / "main.cubin").read_bytes())
+    cubin[49] |= 0x40
+    for version, end in (("12.9", "ended with signal 11 (SIGSEGV)"), ("13.0", "")):
+        link = worker.WorkerLink(str(toolchain(version) / "lib64" / "libnvJitLink.so"), ["-arch=sm_90"])
+        assert link.add(1, bytes(cubin), b"main").end == end, version
+        link.close()

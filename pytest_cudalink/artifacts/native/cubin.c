@@ -13,7 +13,7 @@ enum { NOTE_TOOL = 2000, MOST_OF_A_RELEASE = UINT16_MAX };
 enum { BIND_GLOBAL = 1, SYMBOL_SECTION = 3, OTHER_ENTRY = 0x10 };
 enum { FLAG_MERC = 0x10000000, FLAGS_CODE = 0x2 | 0x4, OWNER_MASK = 0xffffff };
 /* e_flags from ABI version 8 on: a bit that announces Mercury, and the section of the note about CUDA in the top byte.
- * Before version 8: a bit that no release sets, and on which nvJitLink 12.9 crashes (measured). */
+ * Before version 8: a bit that no release sets, and on which nvJitLink 12.9 crashes (measured: test_a_deadly_flag). */
 enum { ABI_13 = 8, FLAG_MERCURY = 0x2, NOTE_SHIFT = 24, FLAG_DEADLY = 0x4000 };
 /* Each of .nv.constant0 to .nv.constant17 has its own type, and linkers find it by type and by name. */
 enum { CONSTANT_BANK = 0x70000064, CONSTANT_BANKS = 18 };
