@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -61,13 +61,6 @@ def test_public_functions_have_nouns() -> None:
     assert [f"{path}: {node.name}" for path in modules() for node in definitions(path) if node.name in _NO_NOUNS] == []
 
 
-#: Such comments without a name, by file: a new one has a name, and one that gets its name leaves this list.
-_WITHOUT_NAME: Final = {
-    "nvml_clocks.c": 1,
-    "nvml_identity.c": 1,
-}
-
-
 def test_measured_answers_name_a_test_or_a_recording() -> None:
     """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there.
 
@@ -78,12 +71,10 @@ def test_measured_answers_name_a_test_or_a_recording() -> None:
     tests = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parent.rglob("test_*.py"))
     programs = {f"programs/{theme}" for theme in THEMES}
     known = {*recordings, *cases, *programs, *re.findall(r"^def (test_\w+)", tests, re.MULTILINE)}
-    without, wrong = Counter[str](), []
-    for file in sorted(PACKAGE.glob("*/native/*.[ch]")):
-        for found in _MEASURED.finditer(re.sub(r"\n\s*\*?\s*", " ", file.read_text(encoding="utf-8"))):
-            if found[1] is None:
-                without[file.name] += 1
-            elif found[1] not in known:
-                wrong.append(f"{file.name}: {found[1]}")
+    wrong = [
+        f"{file.name}: {found[0]}"
+        for file in sorted(PACKAGE.glob("*/native/*.[ch]"))
+        for found in _MEASURED.finditer(re.sub(r"\n\s*\*?\s*", " ", file.read_text(encoding="utf-8")))
+        if found[1] not in known
+    ]
     assert wrong == []
-    assert without == _WITHOUT_NAME

@@ -266,7 +266,7 @@ _Static_assert(sizeof(Thermals) == 64, "nvmlGpuThermalSettings_t");
 
 EXPORT Result nvmlDeviceGetThermalSettings(Device device, unsigned index, Thermals *thermals) {
   enum { INTERNAL_CONTROLLER = 1, GPU_TARGET = 1 };
-  (void)index; /* any is taken (measured) */
+  (void)index; /* any is taken, which is said to be measured, but is in no recording */
   CHECK(device, thermals);
   memset(thermals, 0, sizeof *thermals);
   thermals->count = 1;

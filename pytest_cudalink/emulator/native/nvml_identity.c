@@ -93,7 +93,7 @@ typedef struct {
 } Platform;
 _Static_assert(sizeof(Platform) == 44, "nvmlPlatformInfo_v2_t");
 
-/* The version is written, not read (measured). */
+/* The version is written, not read, which is said to be measured, but is in no recording. */
 EXPORT Result nvmlDeviceGetPlatformInfo(Device device, Platform *info) {
   CHECK(device, info);
   memset(info, 0, sizeof *info);
