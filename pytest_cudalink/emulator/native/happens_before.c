@@ -46,7 +46,10 @@ static bool reach(Clock **clock, unsigned size) {
   unsigned there = *clock ? (*clock)->size : 0;
   size = (size + CLOCK_STEP - 1) / CLOCK_STEP * CLOCK_STEP;
   Clock *grown = realloc(*clock, sizeof **clock + size * sizeof *grown->counts);
-  if (!grown) return cl_order_on = false;
+  if (!grown) {
+    cl_order_on = false;
+    return false;
+  }
   memset(grown->counts + there, 0, (size - there) * sizeof *grown->counts);
   grown->size = size;
   *clock = grown;
@@ -256,6 +259,7 @@ void cl_order_record(Event *event, Stream *stream) {
   if (stream->is_legacy) join_others(&stream->clock, stream);
   join(&fresh, host);
   join(&fresh, stream->clock);
+  join_others(&fresh, stream);
   free(event->clock);
   event->clock = fresh;
   pthread_mutex_unlock(&lock);

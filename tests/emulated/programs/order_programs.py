@@ -79,9 +79,8 @@ class Edges:
         return self.last[stream]
 
     def record(self, stream: str, event: int) -> None:
-        """A record waits for its own stream alone, but for that of the legacy one (`tests.hardware.order.Judge`)."""
-        legacy = self.others(stream) if stream == "legacy" else []
-        self.events[event] = node = self.add([self.last.get(stream), *legacy])
+        """A record waits like other work; on a blocking stream also for that of the legacy one (recorded programs)."""
+        self.events[event] = node = self.add([self.last.get(stream), *self.others(stream)])
         if stream == "legacy":
             self.last[stream] = node
 
