@@ -57,9 +57,9 @@ def test_planted_bugs(check: Check) -> None:
         assert text.startswith("nothing orders two accesses to 256 bytes at 0x"), text
         assert f" {does} them, by {first}, and " in text, (name, text)
         assert text.endswith(f", by {second}"), (name, text)
-        assert any(f"in {name}" in line for line in stack), (name, stack)
         assert history[0] == f"the first, {first}, was called from:"
-        assert any(f"in {name}" in line for line in history), (name, history)
+        # a thread that only fills has no such line, and may come first or second
+        assert any(f"in {name}" in line for line in (*stack, *history)), (name, stack, history)
         assert fix, name
 
 
