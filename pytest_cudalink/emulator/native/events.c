@@ -178,7 +178,7 @@ static void lose_event(const char *what, const char *path, int error) {
 
 /* Puts an event into the ring; under the lock. Each word is released after `begun`, and `count` after all of them. */
 static void keep(const Kept *line) {
-  if (!events.ring) { /* not calloc: with MALLOC_PERTURB_ that writes to all of the 16 MiB */
+  if (!events.ring) { /* not calloc: with MALLOC_PERTURB_ that writes to all of it */
     void *pages =
         mmap(NULL, (size_t)EVENTS_KEPT * EVENT_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages != MAP_FAILED) __atomic_store_n(&events.ring, pages, __ATOMIC_RELEASE);

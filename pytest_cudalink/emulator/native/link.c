@@ -58,7 +58,7 @@ static void take_buffer(Log *log, const LogBuffer *given) {
   log->slot = given->slot;
 }
 
-enum { OPTIONS_ROOM = 448, CREATOR_ROOM = 256 }; /* in an event: the list of options, the stack */
+enum { OPTIONS_ROOM = 448, CREATOR_ROOM = 600 }; /* in an event: the list of options, the stack */
 
 static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_t *values, State **out, uint64_t *id) {
   CUresult result = cl_check_context();

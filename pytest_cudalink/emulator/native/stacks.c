@@ -35,14 +35,23 @@ static _Atomic(const Python *) python;
 /* Sets the table of Python's functions, which must stay where it is; NULL: no lines of Python are noted from now on. */
 EXPORT void cudalinkSetPython(const Python *functions) { atomic_store(&python, functions); }
 
-enum { PYTHON_LINES = 64, LINE_ROOM = 512, FRAME_ROOM = 160, OWN_LINES = 3 };
+enum { PYTHON_LINES = 64, LINE_ROOM = 512, PATH_ROOM = 377, FRAME_ROOM = 160, OWN_LINES = 3, ESCAPE_ROOM = 16 };
+
+/* Where the end of a text begins that has room, between two characters: the end of a path says most. */
+static const char *end_of(const char *text, size_t length, size_t room) {
+  const char *at = length > room ? text + length - room : text;
+  while (at > text && (*at & 0xc0) == 0x80) at++;
+  return at;
+}
 
 /* One line: file, number and function. */
 static int describe_line(const Python *api, void *frame, char *line) {
   void *code = api->code(frame);
   void *file = api->attribute(code, "co_filename"), *name = api->attribute(code, "co_name");
   const char *file_text = file ? api->text(file) : NULL, *name_text = name ? api->text(name) : NULL;
-  int length = snprintf(line, LINE_ROOM, "%.380s:%d in %.100s\n", file_text ? file_text : "?", api->line(frame),
+  if (!file_text) file_text = "?";
+  const char *end = end_of(file_text, strlen(file_text), PATH_ROOM);
+  int length = snprintf(line, LINE_ROOM, "%s%s:%d in %.100s\n", end > file_text ? "..." : "", end, api->line(frame),
                         name_text ? name_text : "?");
   for (char *at = line; at < line + length - 1; at++)
     if (*at == '\n') *at = '?';
@@ -134,7 +143,8 @@ void cl_event_stack(EventLine *line, const char *name, const Stack *stack, size_
   for (int count = 0; *at && count < OWN_LINES; count++) {
     char text[LINE_ROOM];
     size_t length = strcspn(at, "\n");
-    snprintf(text, sizeof text, "%.*s", (int)length, at);
+    const char *end = end_of(at, length, room / OWN_LINES - ESCAPE_ROOM);
+    snprintf(text, sizeof text, "%s%.*s", end > at ? "..." : "", (int)(at + length - end), end);
     cl_event_text(line, NULL, text, room / OWN_LINES);
     at += length + 1;
   }

@@ -14,7 +14,7 @@
 #include "locks.h"
 #include "stacks.h"
 
-enum { CALLS_KEPT = LIMIT_SWEPT_CALLS, SITE_ROOM = 400 };
+enum { CALLS_KEPT = LIMIT_SWEPT_CALLS, SITE_ROOM = 900 };
 
 /* What fails besides the call itself. */
 typedef enum { ALONE, SAME_FUNCTION, WHOLE_DEVICE } Stays;

@@ -28,7 +28,7 @@ EXPORT void cudalinkSetViolationHook(Hook *hook) {
 /* How many there ever were, also those that the hook did not get because memory was out. */
 EXPORT uint64_t cudalinkViolationCount(void) { return atomic_load(&violations); }
 
-enum { STACK_ROOM = 480, MAKER_ROOM = 300, VALUE_ROOM = 96, SENTENCE_ROOM = 320 }; /* in an event */
+enum { STACK_ROOM = 900, VALUE_ROOM = 96, SENTENCE_ROOM = 320 }; /* in an event */
 
 typedef struct Report {
   struct Report *next;
@@ -52,7 +52,7 @@ void cl_note_violation_of(const Violation *one) {
   cl_event_text(&line, "call", one->call, VALUE_ROOM);
   if (one->made) {
     cl_event_text(&line, "maker", one->maker, VALUE_ROOM);
-    cl_event_stack(&line, "made", one->made, MAKER_ROOM);
+    cl_event_stack(&line, "made", one->made, STACK_ROOM);
   }
   if (one->noticed) cl_event_text(&line, "fix", one->fix, SENTENCE_ROOM);
   cl_event_stack(&line, "stack", one->noticed ? one->noticed : &here, STACK_ROOM);
