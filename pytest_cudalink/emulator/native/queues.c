@@ -172,6 +172,13 @@ static CUresult given_up(const Work *work) {
   return work->parameters.type == WORK_CALLBACK ? CUDA_SUCCESS : cl_sticky_error();
 }
 
+/* Notes the thread that calls the host, for who waits until that returns or waits itself. */
+static void watch_host(void) {
+  host_thread = (pid_t)syscall(SYS_gettid); /* gettid is younger than the glibc of our wheels */
+  pthread_getcpuclockid(pthread_self(), &host_clock);
+  clock_gettime(host_clock, &host_time);
+}
+
 /* Does a work that is ready, without the lock. */
 static void perform(Work *work) {
   CUresult reason = given_up(work);
@@ -182,9 +189,7 @@ static void perform(Work *work) {
   bool host = calls_host(work);
   if (host) {
     calling = true;
-    host_thread = (pid_t)syscall(SYS_gettid); /* gettid is younger than the glibc of our wheels */
-    pthread_getcpuclockid(pthread_self(), &host_clock);
-    clock_gettime(host_clock, &host_time);
+    if (scheduler) watch_host();
     call_engine();
   }
   cl_streams_unlock(CUDA_SUCCESS);
