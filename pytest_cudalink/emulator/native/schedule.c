@@ -10,11 +10,6 @@
 #include "queues.h"
 #include "stacks.h"
 
-/* A call that submitted work. */
-typedef struct {
-  Stack stack;
-} Site;
-
 typedef struct {
   ScheduledWork work;
   uint64_t thread; /* of the call, while that is not left */
@@ -35,7 +30,7 @@ static struct {
   const char *actor; /* the function whose call does work */
   Entry *entries;
   uint32_t count, room;
-  Site *sites;
+  Stack *sites; /* of the calls that submitted work */
   uint32_t site_count, site_room;
   uint64_t *streams; /* by number */
   uint32_t stream_count, stream_room;
@@ -204,7 +199,7 @@ static const Scheduler scheduler = {submitted, ready, next, done, is_late, impat
 static void note_site(Stack *stack) {
   uint64_t thread = this_thread();
   bool kept = has_room((void **)&now.sites, now.site_count, &now.site_room, sizeof *now.sites);
-  if (kept) now.sites[now.site_count++].stack = *stack;
+  if (kept) now.sites[now.site_count++] = *stack;
   else cl_free_stack(stack);
   for (uint32_t at = now.count; at-- > 0;) {
     Entry *entry = &now.entries[at];
@@ -242,7 +237,7 @@ static void end_schedule(void) {
 }
 
 static void forget_log(void) {
-  for (uint32_t at = 0; at < now.site_count; at++) cl_free_stack(&now.sites[at].stack);
+  for (uint32_t at = 0; at < now.site_count; at++) cl_free_stack(&now.sites[at]);
   now.count = now.site_count = now.stream_count = 0;
 }
 
@@ -284,7 +279,7 @@ size_t cudalinkScheduledWork(uint32_t number, ScheduledWork *out, char *stack, s
   bool known = number && number <= now.count;
   uint32_t site = known ? now.entries[number - 1].site : 0;
   if (known) *out = now.entries[number - 1].work;
-  size_t needed = site ? cl_write_stack(&now.sites[site - 1].stack, stack, size) : 0;
+  size_t needed = site ? cl_write_stack(&now.sites[site - 1], stack, size) : 0;
   cl_streams_unlock(CUDA_SUCCESS);
   return needed;
 }
