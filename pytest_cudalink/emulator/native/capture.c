@@ -238,7 +238,6 @@ static CUresult begin(Stream *stream, Graph *into, int mode) {
     free(capture);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  CUresult state; /* of a current context that only a default stream needs, for which it was checked */
   *capture = (Capture){
       .id = ++last_capture,
       .graph = graph,
@@ -246,7 +245,7 @@ static CUresult begin(Stream *stream, Graph *into, int mode) {
       .mode = mode,
       .thread = this_thread(),
       .origin = stream,
-      .context = stream->context ? stream->context : cl_context(&state),
+      .context = cl_context_of(stream),
       .next = captures,
   };
   graph->capture = capture;

@@ -199,22 +199,21 @@ CUresult cl_check_stream(const void *handle) {
   return LOCKED(cl_stream_state(handle, &stream));
 }
 
-static Context *context_in(const void *handle) {
+Context *cl_context_of(const Stream *stream) {
   CUresult none;
-  const Stream *stream = cl_stream(handle);
   return stream && stream->context ? stream->context : cl_context(&none);
 }
 
 static CUresult device_of(const void *handle, CUdevice *device) {
   Stream *stream;
   CUresult result = cl_stream_state(handle, &stream);
-  if (!result) *device = context_in(handle)->device;
+  if (!result) *device = cl_context_of(stream)->device;
   return result;
 }
 
 Context *cl_context_in(const void *handle) {
   cl_streams_lock();
-  Context *context = context_in(handle);
+  Context *context = cl_context_of(cl_stream(handle));
   cl_streams_unlock(CUDA_SUCCESS);
   return context;
 }

@@ -124,6 +124,8 @@ void cl_dependencies_clear(Dependencies *of);
 
 /* The context and the device that a stream works on: its own, for which none need be current; a default stream's are
    those of the current context. Both take the lock. */
+/* The context of a stream, of a default stream the current one; under the lock. */
+Context *cl_context_of(const Stream *stream);
 Context *cl_context_in(const void *handle);
 CUresult cl_stream_device(const void *handle, CUdevice *device);
 /* CUDA_ERROR_INVALID_HANDLE for what is neither a living stream nor one of the default ones. Takes the lock. */
