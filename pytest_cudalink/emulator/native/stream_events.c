@@ -83,13 +83,17 @@ static CUresult record_captured(Event *event, Stream *stream, bool external) {
   return CUDA_SUCCESS;
 }
 
-/* Records behind the legacy stream's work, and leaves the stream itself without work. */
-static CUresult record_beside(Event *event, Stream *stream, const NodeParameters *parameters) {
-  Work *work = cl_work_make(parameters, stream->home);
-  if (!work || !cl_work_in_order(work, stream, false)) return CUDA_ERROR_OUT_OF_MEMORY;
+/* Starts a work that is in no stream's queue and records the event. */
+static CUresult record_by(Work *work, Event *event) {
   cl_event_follow(event, work);
   cl_work_start(work);
   return CUDA_SUCCESS;
+}
+
+/* Records behind the legacy stream's work, and leaves the stream itself without work. */
+static CUresult record_beside(Event *event, Stream *stream, const NodeParameters *parameters) {
+  Work *work = cl_work_make(parameters, stream->home);
+  return work && cl_work_in_order(work, stream, false) ? record_by(work, event) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* Records when earlier work is done, of a blocking stream also that of the legacy one. Where that is all, an event of
@@ -133,10 +137,19 @@ EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags),
 
 /* -- waiting -- */
 
+/* An event of a capture has no work; of one that is over, or will have no graph, it is no event either (measured:
+   test_events_of_captures). */
+static CUresult refuse_captured(const Event *event) {
+  if (!event->captured) return CUDA_SUCCESS;
+  const Capture *capture = cl_capture_numbered(event->captured);
+  return capture && !capture->invalid ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
+}
+
 static CUresult wait_captured(Event *event, Stream *stream, bool legacy) {
   Capture *capture = cl_capture_numbered(event->captured);
-  if (!capture || (capture->invalid && !stream->capture)) {
-    if (!stream->capture) return CUDA_ERROR_INVALID_VALUE; /* as of a query (recorded programs) */
+  /* as of a query (recorded programs) */
+  if (!stream->capture && (!capture || capture->invalid)) return refuse_captured(event);
+  if (!capture) {
     stream->capture->invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
@@ -211,14 +224,6 @@ static CUresult destroy_event(void *handle) {
 EXPORTED_CHECKED(cuEventDestroy_v2, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 EXPORTED_CHECKED(cuEventDestroy, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 
-/* An event of a capture has no work; of one that is over, or will have no graph, it is no event either (measured:
-   test_events_of_captures). */
-static CUresult refuse_captured(const Event *event) {
-  if (!event->captured) return CUDA_SUCCESS;
-  const Capture *capture = cl_capture_numbered(event->captured);
-  return capture && !capture->invalid ? CUDA_ERROR_CAPTURED_EVENT : CUDA_ERROR_INVALID_VALUE;
-}
-
 static CUresult may_wait_for_event(void *handle, Event **event) {
   CUresult result = find_event(handle, event);
   if (result) return result;
@@ -271,9 +276,7 @@ static CUresult record_all(Context *context, void *handle) {
   Work *work = cl_work_make(&parameters, context);
   if (!work || !cl_work_after_context(work, context)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (cl_order_on) cl_order_place(work->op = cl_order_fork(true));
-  cl_event_follow(event, work);
-  cl_work_start(work);
-  return CUDA_SUCCESS;
+  return record_by(work, event);
 }
 
 static CUresult record_in_context(Context *context, void *handle) {
