@@ -97,12 +97,16 @@ static bool are_usable(const Places *places) {
   return is_extent_usable(&places->from) && is_extent_usable(&places->to);
 }
 
+/* A row of a box on one side. */
+static char *row_at(const Extent *extent, size_t row, const Box *box) {
+  return (char *)cl_bytes_of(extent->start) + row / box->height * extent->layer + row % box->height * extent->row;
+}
+
+static size_t rows_of(const Box *box) { return box->depth * box->height; }
+
 static void copy_places(const Box *box, const Places *places) {
-  uintptr_t to = cl_bytes_of(places->to.start), from = cl_bytes_of(places->from.start);
-  for (size_t z = 0; z < box->depth; z++)
-    for (size_t y = 0; y < box->height; y++)
-      memmove((void *)(to + z * places->to.layer + y * places->to.row),
-              (const void *)(from + z * places->from.layer + y * places->from.row), box->width);
+  for (size_t row = 0; row < rows_of(box); row++)
+    memmove(row_at(&places->to, row, box), row_at(&places->from, row, box), box->width);
 }
 
 static CUresult check_box(const Box *box, bool copies) {
@@ -149,26 +153,27 @@ static void drop_all(void) {
   cl_memory_drop();
 }
 
+/* Holds everything and finds the places of a box that is not empty; drop_all is the caller's to call. */
+static CUresult hold_places(const Box *box, Places *places) {
+  CUresult result = find_places(box, places);
+  hold_all();
+  if (result) return result;
+  bool there = has_bytes(places->from.base, places->from.bytes) && has_bytes(places->to.base, places->to.bytes);
+  return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 CUresult cl_run_box(const Box *box) {
   Places places;
   if (is_empty(box)) return CUDA_SUCCESS;
-  CUresult result = find_places(box, &places);
-  if (result) return result;
-  hold_all();
-  bool there = has_bytes(places.from.base, places.from.bytes) && has_bytes(places.to.base, places.to.bytes);
-  if (there) copy_places(box, &places);
+  CUresult result = hold_places(box, &places);
+  if (!result) copy_places(box, &places);
   drop_all();
-  return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+  return result;
 }
 
 /* -- copies that take time -- */
 
 enum { POISON = 0xD7, KEPT_MAX = 1 << 26 };
-
-/* A row of a box on one side. */
-static char *row_at(const Extent *extent, size_t y, size_t z) {
-  return (char *)cl_bytes_of(extent->start) + z * extent->layer + y * extent->row;
-}
 
 static bool overlap(const Extent *one, const Extent *other) {
   return one->base < other->base + other->bytes && other->base < one->base + one->bytes;
@@ -177,15 +182,13 @@ static bool overlap(const Extent *one, const Extent *other) {
 /* Whether memory of the host is there. */
 static bool is_touchable(const Places *places, const Box *box) {
   char byte;
-  for (size_t z = 0; z < box->depth; z++)
-    for (size_t y = 0; y < box->height; y++)
-      for (size_t x = 0; x < box->width; x += cl_page_size()) {
-        size_t last = box->width - 1;
-        const char *from = row_at(&places->from, y, z), *to = row_at(&places->to, y, z);
-        if (!cl_read_safely(from + x, &byte, 1) || !cl_read_safely(to + x, &byte, 1) ||
-            !cl_read_safely(from + last, &byte, 1) || !cl_read_safely(to + last, &byte, 1))
-          return false;
-      }
+  for (size_t row = 0; row < rows_of(box); row++) {
+    const char *from = row_at(&places->from, row, box), *to = row_at(&places->to, row, box);
+    for (size_t at = 0; at < box->width; at += cl_page_size())
+      if (!cl_read_safely(from + at, &byte, 1) || !cl_read_safely(to + at, &byte, 1)) return false;
+    size_t last = box->width - 1;
+    if (!cl_read_safely(from + last, &byte, 1) || !cl_read_safely(to + last, &byte, 1)) return false;
+  }
   return true;
 }
 
@@ -195,34 +198,29 @@ static char *keep(const Box *box, const Places *places) {
       size > KEPT_MAX || !is_touchable(places, box))
     return NULL;
   char *kept = malloc(size), *at = kept;
-  for (size_t z = 0; kept && z < box->depth; z++)
-    for (size_t y = 0; y < box->height; y++, at += box->width) memcpy(at, row_at(&places->from, y, z), box->width);
-  for (size_t z = 0; kept && z < box->depth; z++)
-    for (size_t y = 0; y < box->height; y++) memset(row_at(&places->to, y, z), POISON, box->width);
+  for (size_t row = 0; kept && row < rows_of(box); row++, at += box->width)
+    memcpy(at, row_at(&places->from, row, box), box->width);
+  for (size_t row = 0; kept && row < rows_of(box); row++) memset(row_at(&places->to, row, box), POISON, box->width);
   return kept;
 }
 
 char *cl_begin_box(const Box *box, bool *reads_late) {
   Places places;
-  if (is_empty(box) || find_places(box, &places)) return NULL;
-  hold_all();
-  bool there = has_bytes(places.from.base, places.from.bytes) && has_bytes(places.to.base, places.to.bytes);
-  char *kept = there ? keep(box, &places) : NULL;
+  if (is_empty(box)) return NULL;
+  CUresult result = hold_places(box, &places);
+  char *kept = result ? NULL : keep(box, &places);
   drop_all();
-  if (overlap(&places.from, &places.to)) *reads_late = false;
+  if (kept && overlap(&places.from, &places.to)) *reads_late = false;
   return kept;
 }
 
 CUresult cl_run_box_from(const Box *box, const char *source) {
   Places places;
-  CUresult result = find_places(box, &places);
-  if (result) return result;
-  hold_all();
-  bool there = has_bytes(places.from.base, places.from.bytes) && has_bytes(places.to.base, places.to.bytes);
-  for (size_t z = 0; there && z < box->depth; z++)
-    for (size_t y = 0; y < box->height; y++, source += box->width) memcpy(row_at(&places.to, y, z), source, box->width);
+  CUresult result = hold_places(box, &places);
+  for (size_t row = 0; !result && row < rows_of(box); row++, source += box->width)
+    memcpy(row_at(&places.to, row, box), source, box->width);
   drop_all();
-  return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+  return result;
 }
 
 /* -- filling -- */
