@@ -10,10 +10,21 @@ from pathlib import Path
 
 from measure import Prepare, Seconds
 
-__all__ = ["EMPTY", "Pytest", "add_distributions", "add_empty_plugin"]
+__all__ = ["CALL", "EMPTY", "Pytest", "add_distributions", "add_empty_plugin", "one_file"]
 
 #: Loads the empty plugin. Pytest searches all distributions for the name given to ``-p``, whichever plugin has it.
 EMPTY = ("-p", "empty")
+#: Head of a test that calls the driver, and raises where a call fails.
+CALL = """
+import ctypes
+from ctypes import byref, c_size_t, c_uint64, c_void_p
+
+cu = ctypes.CDLL("libcuda.so.1")
+
+def call(function, *arguments):
+    if code := getattr(cu, function)(*arguments):
+        raise RuntimeError(f"{function} failed with error {code}")
+"""
 
 
 def add_empty_plugin(folder: Path) -> Path:
@@ -100,3 +111,11 @@ class Pytest:
     def _bind(self) -> None:
         if self._cores is not None and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: self._cores])
+
+
+def one_file(folder: Path, text: str) -> Pytest:
+    """Return runs of one file of tests, on two cores."""
+    tests = folder / "tests"
+    tests.mkdir()
+    tests.joinpath("test_it.py").write_text(text, encoding="utf-8")
+    return Pytest(tests, cores=2)

@@ -13,23 +13,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import measure
-from pytest_runs import Pytest, add_empty_plugin
+from pytest_runs import CALL, one_file
 
 #: What all schedules may take, in runs under one.
 LIMIT = 4.0
 ROUNDS = 3
 
 #: A test that makes 40 calls, of which 24 queue something.
-TEST = """
-import ctypes
-from ctypes import byref, c_size_t, c_uint64, c_void_p
-
-cu = ctypes.CDLL("libcuda.so.1")
-
-def call(function, *arguments):
-    if code := getattr(cu, function)(*arguments):
-        raise RuntimeError(f"{function} failed with error {code}")
-
+TEST = f"""{CALL}
 def test():
     memory, host, size = c_uint64(), c_void_p(), c_size_t(1024)
     call("cuInit", 0)
@@ -56,11 +47,7 @@ def main() -> int:
     options = measure.arguments("schedules", ROUNDS, __doc__)
     report = measure.Report("schedules", "200 schedules of a test with 40 calls, on two cores")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        add_empty_plugin(folder / "plugin")
-        folder.joinpath("tests").mkdir()
-        folder.joinpath("tests", "test_it.py").write_text(TEST, encoding="utf-8")
-        tests = Pytest(folder / "tests", folder / "plugin", cores=2)
+        tests = one_file(Path(name), TEST)
         runs = {f"{number} schedules": tests(*_SCHEDULES, f"--cudalink-schedules={number}:7") for number in (1, 200)}
         times = measure.rounds(runs, options.rounds)
     one = times["1 schedules"]

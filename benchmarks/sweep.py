@@ -14,23 +14,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import measure
-from pytest_runs import Pytest, add_empty_plugin
+from pytest_runs import CALL, one_file
 
 #: What all runs may take, in sweeps of one run.
 LIMIT = 6.0
 ROUNDS = 5
 
 #: A test that makes 40 calls, from eight places.
-TEST = """
-import ctypes
-from ctypes import byref, c_size_t, c_uint64, c_void_p
-
-cu = ctypes.CDLL("libcuda.so.1")
-
-def call(function, *arguments):
-    if code := getattr(cu, function)(*arguments):
-        raise RuntimeError(f"{function} failed with error {code}")
-
+TEST = f"""{CALL}
 def test():
     call("cuInit", 0)
     call("cuDevicePrimaryCtxRetain", byref(context := c_void_p()), 0)
@@ -67,11 +58,7 @@ def main() -> int:
     options = measure.arguments("sweep", ROUNDS, __doc__)
     report = measure.Report("sweep", "A fault sweep of a test with 40 calls, on two cores")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        add_empty_plugin(folder / "plugin")
-        folder.joinpath("tests").mkdir()
-        folder.joinpath("tests", "test_it.py").write_text(TEST, encoding="utf-8")
-        tests = Pytest(folder / "tests", folder / "plugin", cores=2)
+        tests = one_file(Path(name), TEST)
         runs = {
             "one run": tests(*_SWEEP, "-ocudalink_fault_budget=1"),
             "all runs": tests(*_SWEEP),

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ..records.process_end import ProcessEnd
     from ..run import Run
 
-__all__ = ["Copies"]
+__all__ = ["Copies", "RunsAgain", "show"]
 
 #: Conditions that a process is asked for with one line.
 _PART: Final = 200
@@ -122,6 +123,29 @@ class Copies:
         finally:
             self._end_server()
             self._scratch.cleanup()
+
+
+class RunsAgain(ABC):
+    """A plugin object that runs each test again after the test's own run, whose reports are pytest's."""
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        done = yield
+        if not (item.session.shouldstop or item.session.shouldfail):
+            self.again(item)
+        return done
+
+    @abstractmethod
+    def again(self, item: pytest.Item) -> None:
+        """Run a test again, as often as it takes."""
+
+
+def show(item: pytest.Item, found: str, *, verbosity: int) -> None:
+    """Show from a verbosity on what the other runs of a test have found, while the next tests wait."""
+    reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None and item.config.get_verbosity() >= verbosity:
+        reporter.ensure_newline()
+        reporter.write_line(f"cudalink: {found}: {item.nodeid}")
 
 
 def _found(file: Path) -> dict[str, Any] | None:

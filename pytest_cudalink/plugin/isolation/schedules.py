@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,6 +15,7 @@ from ...plurals import counted
 from ...report.schedules import Asked, ScheduleFailure, Work, by_kind, parse, shrink
 from ..parts import COPIES, LEDGER
 from ..settings import Setting
+from .copies import RunsAgain, show
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -48,7 +49,7 @@ class _Asked(NamedTuple):
     told: bool
 
 
-class Schedules:
+class Schedules(RunsAgain):
     """A plugin object that runs each test under schedules after it ran, and adds up the failures.
 
     Parameters
@@ -72,17 +73,10 @@ class Schedules:
         self._cut = 0
         self._left: Counter[str] = Counter()
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Run a test under schedules after its own run, whose reports are the run's."""
-        done = yield
-        if not (item.session.shouldstop or item.session.shouldfail):
-            self._schedule(item)
-        return done
-
     # -- the runs
 
-    def _schedule(self, item: pytest.Item) -> None:
+    def again(self, item: pytest.Item) -> None:
+        """Run a test under schedules."""
         clean = self._trial(item, _Asked(0, (), told=False))
         if clean is None or clean.kind or clean.outcome != "passed":
             why = self._copies.refusal if clean is None else f"{clean.outcome} in a process of its own"
@@ -108,28 +102,23 @@ class Schedules:
             alike.setdefault((trial.kind, trial.detail if trial.kind == "violation" else trial.place), (seed, trial))
         for seed, trial in [*alike.values()][:_SHRUNK]:
             self._failures.append(replace(self._failure(item, seed, trial, clean), number=len(failing)))
-        if item.config.get_verbosity() > 0:
-            reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
-            if reporter is not None:
-                reporter.ensure_newline()
-                ran = counted(len(trials), "schedule")
-                reporter.write_line(f"cudalink: {ran}, {len(failing)} failing: {item.nodeid}")
+        show(item, f"{counted(len(trials), 'schedule')}, {len(failing)} failing", verbosity=1)
 
     def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> ScheduleFailure:
         """Return the failure under a seed, with few displaced operations."""
 
-        def again(displaced: Sequence[int], *, told: bool = False) -> _Trial | None:
+        def fails(displaced: Sequence[int], *, told: bool = False) -> _Trial | None:
             one = self._trial(item, _Asked(seed, displaced, told=told), clean)
             return one if one is not None and one.kind == trial.kind else None
 
         # a crash leaves no list of what was displaced
         displaced = trial.late or self._option.displaced or tuple(range(1, len(clean.works) + _SPARE))
-        seen = again(displaced, told=True)
+        seen = fails(displaced, told=True)
         if seen is None:
             return _failure(item, seed, trial, clean, repeats=False)
         until = time.monotonic() + _SEARCH
-        displaced, least = shrink(displaced, lambda tried: again(tried) is not None, lambda: time.monotonic() > until)
-        seen = again(displaced, told=True) or seen
+        displaced, least = shrink(displaced, lambda tried: fails(tried) is not None, lambda: time.monotonic() > until)
+        seen = fails(displaced, told=True) or seen
         return _failure(item, seed, seen, clean, displaced=displaced, least=least)
 
     def _trial(self, item: pytest.Item, asked: _Asked, clean: _Trial | None = None) -> _Trial | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from ...report import fault_sweep
 from ...report.fault_sweep import Call, FailedCall, SweepTotals, SweptTrial, Way
 from ..parts import COPIES, LEDGER
 from ..settings import LINKER
+from .copies import RunsAgain, show
 
 if TYPE_CHECKING:
     from ..records.process_end import ProcessEnd
@@ -33,7 +34,7 @@ _LOST: Final = (46, "device")
 _LINKER_ERROR: Final = (6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
 
 
-class FaultSweep:
+class FaultSweep(RunsAgain):
     """A plugin object that sweeps each test after it ran, and adds up the findings.
 
     Parameters
@@ -73,20 +74,18 @@ class FaultSweep:
             msg = f"cudalink: cudalink_fault_baseline={self._baseline} cannot be read: {error}"
             raise pytest.UsageError(msg) from None
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Sweep a test after its own run, whose reports are the run's."""
-        done = yield
-        if not (item.session.shouldstop or item.session.shouldfail):
-            found = self._notes.done.get(item.nodeid)
-            if found is None:
-                found = self._sweep(item)
-                self._notes.add(item.nodeid, found)
-                _show(item, found)
-            self.totals.add(found)
-        return done
-
     # -- the runs
+
+    def again(self, item: pytest.Item) -> None:
+        """Sweep a test, unless the interrupted run did."""
+        found = self._notes.done.get(item.nodeid)
+        if found is None:
+            found = self._sweep(item)
+            self._notes.add(item.nodeid, found)
+            if found.runs:
+                number = counted(len(fault_sweep.merged(found.findings)), "finding")
+                show(item, f"{counted(found.runs, 'run')} with a fault, {number}", verbosity=0)
+        self.totals.add(found)
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
         (_, clean, stacks), *_ = [*self._trials(item, [None]), (0, None, [])]
@@ -273,15 +272,6 @@ class _Notes:
         for file in self._folder.iterdir() if self._folder is not None else ():
             with suppress(OSError):
                 file.unlink()
-
-
-def _show(item: pytest.Item, found: SweepTotals) -> None:
-    """Show what the sweep of a test has found, while others wait."""
-    reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
-    if reporter is not None and item.config.get_verbosity() >= 0 and found.runs:
-        number = counted(len(fault_sweep.merged(found.findings)), "finding")
-        reporter.ensure_newline()
-        reporter.write_line(f"cudalink: {counted(found.runs, 'run')} with a fault, {number}: {item.nodeid}")
 
 
 def _budget(value: str) -> tuple[int, tuple[int, int]]:
