@@ -159,7 +159,9 @@ def test_addresses_that_come_back_are_no_difference() -> None:
         ["cuModuleGetFunction", ["o", "H"], "$3", "'plain"],
     ]
     real = [[0, "new"], [0, "?"], [0], [0, "new"], [0, "=1.0"]]
-    assert comparer.compare(1, "core", program, real, [*real[:4], [0, "?"]]).differences == []
+    for thread in ("", "@1"):
+        program[2][0] = f"cuModuleUnload{thread}"
+        assert comparer.compare(1, "core", program, real, [*real[:4], [0, "?"]]).differences == [], thread
 
 
 @pytest.mark.parametrize("seed", [0, 17, HELD_BACK + 3])

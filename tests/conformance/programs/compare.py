@@ -186,10 +186,10 @@ def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
 ) -> Result:
     """The comparison of one program's answers."""
     result = Result(seed, theme)
+    program = [[symbol.partition("@")[0], *arguments] for symbol, *arguments in program]  # in whichever thread
     dead = _dead(program)
     spoilt: set[int] = set()
-    for number, (symbol, *_arguments) in enumerate(program):
-        call = [symbol.partition("@")[0], *_arguments]
+    for number, call in enumerate(program):
         theirs = real[number] if number < len(real) else None
         own = ours[number] if number < len(ours) else None
         if theirs and own and WAITED in (theirs[-1], own[-1]):
