@@ -24,7 +24,8 @@ def test_memory(check) -> None:
         HEAD
         + """
 handle, out = Handle(), c_uint64()
-address = allocate(100_000)
+small, address = allocate(1), allocate(100_000)  # which lie in one slab: no page begins with the second
+assert address % 4096
 write(address, b"before")
 write(address + 99_990, b"the end")
 ok(cuda.cuIpcGetMemHandle(byref(handle), address))
@@ -59,7 +60,8 @@ assert cuda.cuIpcGetMemHandle(None, address) == cuda.cuIpcGetMemHandle(byref(han
 code, pooled = from_pool(new_pool(), 64)
 ok(cuda.cuMemAllocManaged(byref(out), 64, 1))
 assert cuda.cuIpcGetMemHandle(byref(handle), pooled) == cuda.cuIpcGetMemHandle(byref(handle), out.value) == 1
-ok(cuda.cuMemFree_v2(address))
+for address in (small, address):
+    ok(cuda.cuMemFree_v2(address))
 other = allocate(100_000)
 ok(cuda.cuIpcGetMemHandle(byref(same), other))
 assert bytes(same) != bytes(handle)

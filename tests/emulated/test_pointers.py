@@ -171,6 +171,89 @@ assert cuda.cuMemGetAddressRange_v2(byref(out), None, device) == 500
     )
 
 
+def test_small_allocations_are_cut_from_one_slab(check) -> None:
+    """Allocations below 2 MiB share a slab of their context, 512 bytes apart, as on an H100 (programs of "order")."""
+    check(
+        HEAD
+        + """
+import os
+
+SLAB, UNIT, file = 2 * MIB, 512, c_int()
+
+def export(address, size):
+    return cuda.cuMemGetHandleForAddressRange(byref(file), c_uint64(address), c_size_t(size), 1, c_uint64(0))
+
+first, second = allocate(4096), allocate(1)
+third = allocate(MIB)
+assert (second, third) == (first + 4096, first + 4096 + UNIT) and first % SLAB == 0
+assert [of(at, MAPPING_START, MAPPING_SIZE, START, SIZE) for at in (first, third)] == [
+    [first, SLAB, first, 4096], [first, SLAB, third, MIB]]
+large, late = allocate(SLAB), allocate(MIB)
+assert [of(at, MAPPING_START) for at in (large, late)] == [[large], [late]]  # no room for another MiB in the first slab
+assert of(allocate(3 * MIB), MAPPING_SIZE) == [4 * MIB]
+write(second, b"s")
+write(third, b"third")
+assert (export(second, SLAB), export(third, 4096), export(first, SLAB)) == (1, 1, 0)  # behind its end, no page, all
+ok(export(second, SLAB - 4096))
+assert os.read(file.value, UNIT + 5) == b"s" + bytes(UNIT - 1) + b"third"
+write(third, b"again")
+assert os.pread(file.value, 5, os.lseek(file.value, 0, 1) - 5) == b"again"
+assert cuda.cuMemsetD8_v2(second, 1, 2) == 1  # what is between two of them belongs to neither
+
+ok(cuda.cuMemFree_v2(late))
+ok(cuda.cuMemFree_v2(first))
+between = [allocate(UNIT) for _ in range(2)]
+assert between == [third + MIB, third + MIB + UNIT] and of(between[0], MAPPING_START) == [first]
+rest = [allocate(size) for size in (SLAB - MIB - 4096 - 3 * UNIT, 4096)]
+assert rest == [between[1] + UNIT, first]  # what was given back comes last
+assert read(first, 8) == bytes(8)
+for address in (third, *between, *rest):
+    ok(cuda.cuMemFree_v2(address))
+assert of(second, MAPPING_START) == [first] and read(second, 1) == b"s"
+other, own = c_void_p(), c_void_p()
+ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
+assert of(allocate(64), MAPPING_START) != [first]
+ok(cuda.cuCtxPopCurrent_v2(byref(own)))
+ok(cuda.cuMemFree_v2(second))
+assert (export(first, 4096), of(second, MAPPING_START)) == (1, [-1])
+"""
+    )
+
+
+def test_small_pinned_allocations_have_the_flags_of_their_slab(check) -> None:
+    """Pinned memory has the flags of the first in its slab, as on an H100; write-combined memory has its own slabs."""
+    check(
+        HEAD
+        + """
+PORTABLE, COMBINED, flags = 1, 4, c_uint()
+
+def pinned(size, wanted):
+    ok(cuda.cuMemHostAlloc(byref(out), c_size_t(size), wanted))
+    return out.value
+
+def flags_of(address):
+    ok(cuda.cuMemHostGetFlags(byref(flags), c_void_p(address)))
+    return flags.value & ~2
+
+first, second = pinned(64, 0), pinned(MIB, PORTABLE)
+combined, large = pinned(64, PORTABLE | COMBINED), pinned(2 * MIB, PORTABLE)
+assert [flags_of(at) for at in (first, second, combined, large)] == [0, 0, PORTABLE | COMBINED, PORTABLE]
+late = pinned(MIB, PORTABLE)  # there is no room for it in the first slab
+assert flags_of(late) == PORTABLE
+third = pinned(MIB, 0)
+assert flags_of(third) == PORTABLE
+ok(cuda.cuMemFreeHost(first))
+assert flags_of(pinned(MIB, PORTABLE)) == 0 and flags_of(second) == 0
+for address in (out.value, second, combined, large, late, third):
+    ok(cuda.cuMemFreeHost(address))
+assert flags_of(pinned(64, PORTABLE)) == PORTABLE  # nothing is left of the slabs
+other = c_void_p()
+ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
+assert flags_of(pinned(64, 0)) == 0
+"""
+    )
+
+
 def test_host_memory(check) -> None:
     """Memory of the host is allocated and registered with flags that are checked; freeing needs no context."""
     check(

@@ -14,7 +14,6 @@
 
 enum { ROW_ALIGNMENT = 512 };
 
-/* Memory of whole pages, so that a handle for other processes can be made of it. */
 static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned flags, Context *context) {
   Block block = {
       .size = size,
@@ -25,7 +24,7 @@ static CUresult allocate(CUdeviceptr *out, size_t size, Place place, unsigned fl
       .device = context->device,
       .context = context,
   };
-  CUresult result = cl_block_make(&block, true);
+  CUresult result = cl_block_make(&block);
   if (!result) *out = block.start;
   return result;
 }

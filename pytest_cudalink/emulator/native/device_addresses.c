@@ -182,9 +182,16 @@ static uintptr_t filled(uintptr_t start, size_t size, bool done) {
   return start;
 }
 
+uintptr_t cl_device_slab(size_t size, size_t alignment) {
+  uintptr_t start = cl_addresses_take(size, alignment, 0);
+  if (!start || !mprotect((void *)cl_bytes_of(start), size, PROT_READ | PROT_WRITE)) return start;
+  cl_addresses_give(start, size);
+  return 0;
+}
+
 uintptr_t cl_device_pages(size_t size) {
-  uintptr_t start = cl_addresses_take(size, 1, 0);
-  return start ? filled(start, size, !mprotect((void *)cl_bytes_of(start), size, PROT_READ | PROT_WRITE)) : 0;
+  uintptr_t start = cl_device_slab(size, 1);
+  return start ? filled(start, size, true) : 0;
 }
 
 uintptr_t cl_device_file(int file, size_t offset, size_t size) {

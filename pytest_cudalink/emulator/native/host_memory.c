@@ -24,7 +24,7 @@ static CUresult allocate(void **out, size_t size, unsigned flags) {
       .context = context,
   };
   /* nothing is no error (measured: programs/core) */
-  CUresult result = size ? cl_block_make(&block, false) : CUDA_SUCCESS;
+  CUresult result = size ? cl_block_make(&block) : CUDA_SUCCESS;
   if (!result) *out = (void *)block.start;
   return result;
 }
@@ -117,7 +117,7 @@ static CUresult mem_host_get_flags(unsigned *flags, void *start) {
   if (state) return state;
   const Block *block = cl_block_lock((uintptr_t)start);
   bool found = block && block->origin & (FROM_HOST_ALLOCATION | FROM_REGISTRATION);
-  if (found) *flags = block->flags;
+  if (found) *flags = block->slab ? block->slab->flags : block->flags; /* (measured: programs/order) */
   cl_block_unlock();
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -45,23 +45,28 @@ static CUresult open_origin(const IpcHandle *handle, int kind, int *file) {
 
 static bool is_empty(const unsigned char *page, size_t size) { return !page[0] && !memcmp(page, page + 1, size - 1); }
 
-/* Moves the pages of a block into the file of this process, at the address where they are; false if memory is out.
-   The table is locked, so that nothing is copied there meanwhile. */
-static bool share(Block *block) {
+/* Moves a slab into the file of this process, at the address where it is; false if memory is out. The table is locked,
+   so that nothing is copied there meanwhile. */
+static bool share(Slab *slab) {
   uint64_t key;
   int file = cl_process_file(&key);
-  if (block->shared && block->key == key) return true;
-  size_t page = cl_page_size(), size = block->pages_size, offset = cl_process_part(size);
+  if (slab->shared && slab->key == key) return true;
+  size_t page = cl_page_size(), size = slab->size, offset = cl_process_part(size);
   if (!offset) return false;
-  for (size_t at = 0; at < size; at += page) {
-    const unsigned char *from = (const unsigned char *)cl_bytes_of(block->pages) + at;
+  for (size_t at = 0; at < slab->reached; at += page) {
+    const unsigned char *from = (const unsigned char *)cl_bytes_of(slab->start) + at;
     if (!is_empty(from, page) && pwrite(file, from, page, (off_t)(offset + at)) != (ssize_t)page) return false;
   }
-  if (!cl_file_map(file, offset, size, cl_bytes_of(block->pages))) return false;
-  block->shared = true;
-  block->key = key;
-  block->offset = offset;
+  if (!cl_file_map(file, offset, size, cl_bytes_of(slab->start))) return false;
+  slab->shared = true;
+  slab->key = key;
+  slab->offset = offset;
   return true;
+}
+
+/* Where an address of a slab that is shared lies in the file. */
+static size_t offset_of(const Slab *slab, CUdeviceptr address) {
+  return slab->offset + ((uintptr_t)address - slab->start);
 }
 
 static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
@@ -70,9 +75,9 @@ static CUresult get_mem_handle(IpcHandle *out, CUdeviceptr address) {
   if (result) return result;
   Block *block = cl_block_lock(address);
   if (!block || block->origin != FROM_ALLOCATION || block->place != ON_DEVICE) result = CUDA_ERROR_INVALID_VALUE;
-  else if (!share(block) || !fill(out, OF_MEMORY, block->device)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  else if (!share(block->slab) || !fill(out, OF_MEMORY, block->device)) result = CUDA_ERROR_OUT_OF_MEMORY;
   else {
-    out->offset = block->offset;
+    out->offset = offset_of(block->slab, block->start);
     out->size = block->size;
   }
   cl_block_unlock();
@@ -83,14 +88,15 @@ EXPORTED_WHEN(address != 0, cuIpcGetMemHandle, (IpcHandle * out, CUdeviceptr add
 /* What a context opened by the same handle before. */
 static bool is_opened(const Block *block, const Block *wanted) {
   return block->origin == FROM_IPC && block->references && block->key == wanted->key &&
-         block->offset == wanted->offset && block->context == wanted->context;
+         block->offset == wanted->offset && block->size == wanted->size && block->context == wanted->context;
 }
 
 static CUresult map_handle(int file, const IpcHandle *handle, Block *block) {
-  block->pages_size = cl_rounded(handle->size, cl_page_size());
-  block->pages = cl_device_file(file, handle->offset, block->pages_size);
+  size_t before = handle->offset % cl_page_size();
+  block->pages_size = cl_rounded(before + handle->size, cl_page_size());
+  block->pages = cl_device_file(file, handle->offset - before, block->pages_size);
   if (!block->pages) return CUDA_ERROR_MAP_FAILED;
-  block->start = block->pages;
+  block->start = block->pages + before;
   CUresult result = cl_block_enter(block);
   if (result) cl_block_free(block);
   return result;
@@ -146,25 +152,23 @@ EXPORTED(cuIpcCloseMemHandle, (CUdeviceptr address), close_mem_handle(address))
 
 /* -- DMA buffers: no other device of this machine takes one, so what counts is whose bytes the descriptor has -- */
 
-/* what is behind an allocation belongs to it up to here (measured: programs/core) */
-enum { MEMORY_OF_ALLOCATIONS = 2 << 20 };
-
-/* A descriptor of the file that a block is in, which stands where the range begins; -1 if there is none to be had. */
-static int open_range(const Block *block, CUdeviceptr address) {
+/* A descriptor of the file that a slab is in, which stands where the range begins; -1 if there is none to be had. */
+static int open_range(const Slab *slab, CUdeviceptr address) {
   uint64_t key;
   int own = cl_process_file(&key), file = cl_process_open((int)getpid(), own, key);
-  if (file < 0 || lseek(file, (off_t)(block->offset + (address - block->start)), SEEK_SET) >= 0) return file;
+  if (file < 0 || lseek(file, (off_t)offset_of(slab, address), SEEK_SET) >= 0) return file;
   close(file);
   return -1;
 }
 
-static CUresult range_of_block(EventLine *line, int *out, Block *block, CUdeviceptr address, size_t size) {
+/* What is behind an allocation belongs to the range, as far as its slab reaches (measured: programs/order). */
+static CUresult range_of_block(EventLine *line, int *out, const Block *block, CUdeviceptr address, size_t size) {
   if (!block || block->place == ON_HOST) return CUDA_ERROR_INVALID_VALUE;
   if (block->origin != FROM_ALLOCATION || block->place != ON_DEVICE)
     return cl_unsupported(line, "DMA buffers are emulated for memory of cuMemAlloc alone");
-  if (size > cl_rounded(block->size, MEMORY_OF_ALLOCATIONS) - (address - block->start)) return CUDA_ERROR_INVALID_VALUE;
-  if (!share(block)) return CUDA_ERROR_OUT_OF_MEMORY;
-  *out = open_range(block, address);
+  if (size > block->slab->start + block->slab->size - address) return CUDA_ERROR_INVALID_VALUE;
+  if (!share(block->slab)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *out = open_range(block->slab, address);
   return *out < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 

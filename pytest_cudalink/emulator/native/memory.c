@@ -13,11 +13,12 @@
 #include "locks.h"
 #include "shared_memory.h"
 
-enum { ALIGNMENT = 512, LARGE = 64 * 1024 };
+enum { ALIGNMENT = 512, LARGE = 64 * 1024, SLAB = 2 << 20 };
 
 static struct {
   Block *list;
   size_t count, room;
+  Slab *slabs; /* that several blocks may share */
   uint64_t last_id;
   size_t used[DEVICES_MAX];
   size_t orphans, orphans_size; /* blocks that died with their context, because nobody freed them */
@@ -92,10 +93,97 @@ void cl_block_bar(const void *owner, uint64_t barred) {
 
 void cl_block_unlock(void) { pthread_rwlock_unlock(&lock); }
 
+/* -- slabs -- */
+
+/* Whether the driver cuts a block from a slab. Managed memory keeps pages of its own, of which advice is given. */
+static bool is_cut(const Block *block) {
+  return block->origin & (FROM_ALLOCATION | FROM_HOST_ALLOCATION) && block->place != MANAGED;
+}
+
+/* The first gap of a slab behind an offset; 0 if there is none. */
+static uintptr_t gap(const Slab *slab, size_t offset, size_t size) {
+  bool inside;
+  uintptr_t start = slab->start + offset, end = slab->start + slab->size;
+  for (size_t at = find(start, &inside);; at++) {
+    uintptr_t stop = at < memory.count && memory.list[at].start < end ? memory.list[at].start : end;
+    if (start < stop && stop - start >= size) return start;
+    if (stop == end) return 0;
+    start = cl_rounded(memory.list[at].start + memory.list[at].size, ALIGNMENT);
+  }
+}
+
+/* Finds room for a block in a slab: what was given back is taken again as late as possible. */
+static bool fits(const Slab *slab, Block *block) {
+  if (slab->context != block->context || slab->place != block->place ||
+      (slab->flags ^ block->flags) & CU_MEMHOSTALLOC_WRITECOMBINED ||
+      slab->size - slab->taken < cl_rounded(block->size, ALIGNMENT))
+    return false;
+  if (!slab->start) return true;
+  block->start = gap(slab, slab->last, block->size);
+  if (!block->start) block->start = gap(slab, 0, block->size);
+  return block->start;
+}
+
+static Slab *new_slab(Block *block) {
+  Slab *slab = calloc(1, sizeof *slab);
+  if (!slab) return NULL;
+  *slab = (Slab){.context = block->context, .place = block->place, .flags = block->flags};
+  slab->size = cl_rounded(block->size, SLAB);
+  if (slab->place == ON_DEVICE) {
+    slab->start = block->start = cl_device_slab(slab->size, SLAB);
+    if (!slab->start) return free(slab), NULL;
+  }
+  if (block->size >= SLAB) return slab;
+  slab->next = memory.slabs;
+  slab->link = &memory.slabs;
+  if (slab->next) slab->next->link = &slab->next;
+  return memory.slabs = slab;
+}
+
+/* Cuts a block as the driver does (measured: programs/core): what is smaller than a slab shares one with others of its
+   context. */
+static bool cut(Block *block) {
+  Slab *slab = block->size < SLAB ? memory.slabs : NULL;
+  while (slab && !fits(slab, block)) slab = slab->next;
+  if (!slab) slab = new_slab(block);
+  if (!slab) return false;
+  block->slab = slab;
+  slab->pieces++;
+  slab->taken += cl_rounded(block->size, ALIGNMENT);
+  if (!slab->start) return true;
+  size_t from = block->start - slab->start, end = cl_rounded(from + block->size, ALIGNMENT);
+  if (from < slab->reached) memset((void *)cl_bytes_of(block->start), 0, block->size);
+  slab->last = end;
+  if (slab->reached < end) slab->reached = end;
+  return true;
+}
+
+/* Gives a block's part of its slab back; the last one takes the slab with it. */
+static void uncut(Block *block) {
+  Slab *slab = block->slab;
+  slab->taken -= cl_rounded(block->size, ALIGNMENT);
+  block->slab = NULL;
+  if (--slab->pieces) return;
+  if (slab->link) *slab->link = slab->next;
+  if (slab->next) slab->next->link = slab->link;
+  block->slab = slab;
+}
+
+static void free_slab(Slab *slab) {
+  if (slab->start) cl_addresses_give(slab->start, slab->size);
+  if (slab->shared) {
+    uint64_t key;
+    int file = cl_process_file(&key);
+    if (key == slab->key) cl_file_forget(file, slab->offset, slab->size); /* else the program closed that */
+  }
+  free(slab);
+}
+
 static Block take_out(size_t at) {
   Block taken = memory.list[at];
   memory.count--;
   memmove(memory.list + at, memory.list + at + 1, (memory.count - at) * sizeof *memory.list);
+  if (taken.slab) uncut(&taken);
   return taken;
 }
 
@@ -135,10 +223,7 @@ static void free_memory(const Block *block) {
   free(block->advice);
   if (block->on_heap) free((void *)block->start);
   else if (block->pages_size) cl_pages_give(block->pages, block->pages_size);
-  if (!block->shared || block->origin != FROM_ALLOCATION) return;
-  uint64_t key;
-  int file = cl_process_file(&key);
-  if (key == block->key) cl_file_forget(file, block->offset, block->pages_size); /* else the program closed that */
+  if (block->slab) free_slab(block->slab);
 }
 
 void cl_block_free(const Block *block) {
@@ -208,9 +293,9 @@ size_t cl_rounded(size_t size, size_t unit) {
   return size > SIZE_MAX - (unit - 1) ? 0 : (size + unit - 1) & ~(unit - 1);
 }
 
-/* Memory of a block: of the device, from pages or from malloc. */
-static bool find_memory(Block *block, bool whole_pages) {
-  bool on_device = block->place == ON_DEVICE, large = whole_pages || block->size >= LARGE;
+/* Memory of a block of its own: of the device, from pages or from malloc. */
+static bool find_memory(Block *block) {
+  bool on_device = block->place == ON_DEVICE, large = block->origin == FROM_ALLOCATION || block->size >= LARGE;
   if (on_device || large) {
     /* what is small begins within a page, as among others (measured: programs/core) */
     size_t before = large ? 0 : ALIGNMENT;
@@ -228,12 +313,20 @@ static bool find_memory(Block *block, bool whole_pages) {
   return true;
 }
 
-CUresult cl_block_make(Block *block, bool whole_pages) {
+static CUresult cut_and_enter(Block *block) {
+  pthread_rwlock_wrlock(&lock);
+  CUresult result = is_cut(block) && !cut(block) ? CUDA_ERROR_OUT_OF_MEMORY : enter(block);
+  if (result && block->slab) uncut(block);
+  pthread_rwlock_unlock(&lock);
+  return result;
+}
+
+CUresult cl_block_make(Block *block) {
   if (block->size > cl_device_memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   block->counted = block->place != ON_HOST;
   if (block->counted && !cl_memory_take(block->device, block->size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (find_memory(block, whole_pages)) {
-    if (!cl_block_enter(block)) return CUDA_SUCCESS;
+  if ((is_cut(block) && block->place == ON_DEVICE) || find_memory(block)) {
+    if (!cut_and_enter(block)) return CUDA_SUCCESS;
     free_memory(block);
   }
   if (block->counted) cl_memory_give(block->device, block->size);
@@ -244,7 +337,7 @@ CUdeviceptr cl_allocate(size_t size, Place place) {
   CUresult state;
   const Context *context = cl_context(&state);
   Block block = {.size = size, .origin = FROM_MODULE, .place = place, .device = context ? context->device : 0};
-  return cl_block_make(&block, false) ? 0 : (CUdeviceptr)block.start;
+  return cl_block_make(&block) ? 0 : (CUdeviceptr)block.start;
 }
 
 bool cl_release(CUdeviceptr address) {

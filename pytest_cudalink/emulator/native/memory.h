@@ -25,6 +25,21 @@ typedef enum {
 typedef enum { ON_DEVICE, ON_HOST, MANAGED } Place;
 enum { PINNED_TYPE = 1, MANAGED_TYPE = 2 }; /* CUmemAllocationType */
 
+/* Memory that allocations are cut from: several small ones, or a large one alone. */
+typedef struct Slab {
+  struct Slab *next, **link; /* of those that several may share; NULL of a large one */
+  Context *context;
+  Place place;
+  unsigned flags;  /* of the allocation that it was made for */
+  uintptr_t start; /* 0: memory of the host comes from elsewhere, and is counted here */
+  size_t size, taken;
+  size_t last, reached; /* where the last piece ends, and how far any did */
+  unsigned pieces;
+  bool shared; /* in the file of this process, that another process may open */
+  uint64_t key;
+  size_t offset;
+} Slab;
+
 /* What cuMemAdvise and cuMemPrefetchAsync said of some pages of a block. */
 typedef struct Advice Advice;
 
@@ -39,15 +54,16 @@ typedef struct {
   bool on_heap;        /* from malloc; else it is pages, if `pages_size` says so */
   uintptr_t pages;     /* what is unmapped with it */
   size_t pages_size;   /* 0: nothing */
+  Slab *slab;          /* that it is cut from; of memory that was taken out: what goes with it */
   bool freed;          /* by cuMemFreeAsync; its stream has not come to that yet */
   bool counted;        /* as memory of its device */
   uint64_t barred;     /* devices that have no access to it, one bit each */
   bool sync_memops;    /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
   unsigned references; /* how often it was opened */
   void *owner;         /* its pool, physical memory or external memory */
-  size_t offset;       /* in the owner's file, or in the file of this process where `shared` */
+  size_t offset;       /* in the owner's file */
   bool shared;         /* in a file that another process may open */
-  uint64_t key;        /* of the file that it is shared in, or was opened from */
+  uint64_t key;        /* of the file that it was opened from */
   uint64_t id;
   Advice *advice; /* freed with it, as one block of malloc */
 } Block;
@@ -71,8 +87,8 @@ size_t cl_blocks_alive(Origin origin, size_t *bytes);
 /* How many blocks were not freed before their context died, without variables of modules; adds up their sizes. */
 size_t cl_blocks_orphaned(size_t *bytes);
 
-/* Makes a block: its size, origin and place are given, its memory is found. `whole_pages`: not from malloc. */
-CUresult cl_block_make(Block *block, bool whole_pages);
+/* Makes a block: its size, origin and place are given, its memory is found. */
+CUresult cl_block_make(Block *block);
 /* Takes device memory, as far as there is some; gives it back. */
 bool cl_memory_take(CUdevice device, size_t bytes);
 void cl_memory_give(CUdevice device, size_t bytes);

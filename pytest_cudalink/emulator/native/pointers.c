@@ -12,8 +12,8 @@
 typedef struct {
   bool allocated; /* in a block; what is reserved and not mapped has no attributes (measured: programs/vmm) */
   Block block;
-  CUdeviceptr range_start;
-  size_t range_size;
+  CUdeviceptr range_start, mapping_start;
+  size_t range_size, mapping_size;
   uint64_t handle_types;
   int access;
   bool rdma;
@@ -27,6 +27,16 @@ static void read_pool(Known *known, CUdevice device) {
                                                                                   : CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   }
   cl_pool_unlock();
+}
+
+/* The memory that a block is cut from (measured: programs/pools). The table is locked. */
+static void read_slab(Known *known, const Block *block) {
+  enum { PAGES = 2 << 20, PAGES_OF_POOLS = 32 << 20 };
+  known->mapping_start = block->slab && block->slab->start ? block->slab->start : block->start;
+  if (block->slab) known->mapping_size = block->slab->size;
+  else if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER))
+    known->mapping_size = cl_rounded(block->size, PAGES_OF_POOLS);
+  else known->mapping_size = block->origin == FROM_ALLOCATION ? cl_rounded(block->size, PAGES) : block->size;
 }
 
 static void read_mapping(Known *known, CUdeviceptr address, CUdevice device) {
@@ -44,7 +54,10 @@ static Known look_up(CUdeviceptr address) {
   const Context *context = cl_context(&state);
   Known known = {.access = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   const Block *block = cl_block_lock(address);
-  if (block) known.block = *block;
+  if (block) {
+    known.block = *block;
+    read_slab(&known, block);
+  }
   cl_block_unlock();
   known.allocated = block != NULL;
   if (!known.allocated) return known;
@@ -78,13 +91,6 @@ static size_t width(int attribute) {
 
 static bool is_ipc_capable(const Block *block) { return block->origin == FROM_ALLOCATION && block->place == ON_DEVICE; }
 
-/* The memory that a block is cut from (measured: programs/pools). */
-static size_t mapping_size(const Block *block) {
-  enum { PAGES = 2 << 20, PAGES_OF_POOLS = 32 << 20 };
-  if (block->origin & (FROM_POOL | FROM_POOL_OF_OTHER)) return cl_rounded(block->size, PAGES_OF_POOLS);
-  return block->origin & (FROM_ALLOCATION | FROM_HOST_ALLOCATION) ? cl_rounded(block->size, PAGES) : block->size;
-}
-
 /* The attributes of a pointer into a block, as numbers; false if it has no such one. */
 static bool read_number(const Known *known, int attribute, CUdeviceptr address, uint64_t *value) {
   const Block *block = &known->block;
@@ -111,8 +117,8 @@ static bool read_number(const Known *known, int attribute, CUdeviceptr address, 
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       *value = block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? (uintptr_t)block->owner : 0;
       break;
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *value = mapping_size(block); break;
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: *value = block->start; break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: *value = known->mapping_size; break;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: *value = known->mapping_start; break;
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: *value = is_ipc_capable(block); break;
     default: return false;
   }
