@@ -243,6 +243,12 @@ ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there), 1, 0)); ok(cuda.cuStreamSync
 driver.consume(driver.violations)
 fill(here, a); ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there + 8), 1, 0))
 fill(here + 32, a); ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there + 8), 1, 0)); fill(here, b)""",
+    "an array": """
+import struct
+array = c_void_p()
+ok(cuda.cuArrayCreate_v2(byref(array), struct.pack("<QQiI", 64, 0, 1, 1)))
+ok(cuda.cuMemcpyHtoAAsync_v2(array, c_size_t(0), c_void_p(back), c_size_t(64), a))
+ok(cuda.cuMemcpyAtoHAsync_v2(c_void_p(back + 64), array, c_size_t(0), c_size_t(64), b))""",
     "a pool that is asked to free at once": """
 memory = c_uint64()
 ok(cuda.cuMemAllocAsync(byref(memory), c_size_t(64), a)); fill(memory.value, a); ok(cuda.cuMemFree_v2(memory.value))""",

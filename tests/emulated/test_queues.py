@@ -661,6 +661,69 @@ def test_what_an_h100_refuses_in_host_functions() -> None:
     assert {name: answers[name] for name in refused} == {name: ["800", "800"] for name in refused}
 
 
+#: An array of 64 bytes, and the copies of a host's 64 bytes to it and back.
+ARRAY = """
+import struct
+array = c_void_p()
+ok(cuda.cuArrayCreate_v2(byref(array), struct.pack("<QQiI", 64, 0, 1, 1)))
+def put(host, at, size=64):
+    return cuda.cuMemcpyHtoAAsync_v2(array, c_size_t(0), c_void_p(host), c_size_t(size), at)
+def get(host, at):
+    return cuda.cuMemcpyAtoHAsync_v2(c_void_p(host), array, c_size_t(0), c_size_t(64), at)
+def byte(host):
+    return c_ubyte.from_address(host).value
+"""
+
+
+def test_copies_of_arrays(gates: Check) -> None:
+    """They are done in the order of their stream as other copies are, wait for it as those do, and are captured."""
+    gates(
+        ARRAY
+        + """
+here, back = pinned(), pinned()
+memset(here, 5, 64)
+gate = Gate(apart)
+ok(put(here, apart))
+ok(get(back, apart))
+assert (cuda.cuStreamQuery(apart), byte(back)) == (600, 0)
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+assert byte(back) == 5
+
+gate, own_pages = Gate(apart), pageable()
+memset(own_pages, 6, 64)
+ok(put(own_pages, apart))  # which reads them before it returns
+memset(own_pages, 7, 64)
+assert cuda.cuStreamQuery(apart) == 600
+assert waits(gate, lambda: get(own_pages, apart))  # memory of the host's own is written by the host
+assert byte(own_pages) == 6
+
+device = c_uint64(memory)
+to_array, from_array = (array, c_size_t(0), device, c_size_t(64)), (device, array, c_size_t(0), c_size_t(64))
+for name, arguments in (("cuMemcpyDtoA_v2", to_array), ("cuMemcpyAtoD_v2", from_array)):
+    assert not waits(Gate(legacy), lambda: getattr(cuda, name)(*arguments)), name
+for name in ("cuMemcpyHtoA_v2", "cuMemcpyAtoH_v2"):
+    host = c_void_p(pinned())
+    arguments = (array, c_size_t(0), host, c_size_t(64)) if "HtoA" in name else (host, array, c_size_t(0), c_size_t(64))
+    assert waits(Gate(legacy), lambda: getattr(cuda, name)(*arguments)), name
+
+graph, executable, count = c_void_p(), c_void_p(), c_size_t()
+ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+ok(put(here, apart))
+ok(put(here, apart, 0))
+ok(get(back, apart))
+ok(cuda.cuStreamEndCapture(apart, byref(graph)))
+ok(cuda.cuGraphGetNodes(graph, None, byref(count)))
+assert count.value == 2
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+memset(here, 8, 64)
+ok(cuda.cuGraphLaunch(executable, apart))
+ok(cuda.cuStreamSynchronize(apart))
+assert byte(back) == 8
+"""
+    )
+
+
 WATCHED = """
 from pytest_cudalink.emulator import control
 driver = control.attach(cuda)
@@ -698,6 +761,21 @@ for make, give in ((pinned, "cuMemFreeHost"), (pageable, "cuMemHostUnregister"))
     assert waits(gate, lambda: getattr(cuda, give)(c_uint64(host)))
     assert told()[-1][1] == f"asynchronous copy: the memory was given up before, noticed by {give}"
 assert len(told()) == 3
+"""
+    )
+
+
+def test_host_memory_that_dies_before_its_copy_to_an_array(gates: Check) -> None:
+    """It is watched as that of other copies."""
+    gates(
+        WATCHED
+        + ARRAY
+        + """
+host, gate = pinned(), Gate(apart)
+ok(put(host, apart))
+assert waits(gate, lambda: cuda.cuMemFreeHost(c_uint64(host)))
+given_up = "asynchronous copy: the memory was given up before, noticed by cuMemFreeHost"
+assert told() == [("asynchronous copy", given_up, True)]
 """
     )
 

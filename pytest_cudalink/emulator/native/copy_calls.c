@@ -266,6 +266,10 @@ static CUresult do_box(const Box *box, const void *stream, bool has_stream) {
   return result ? result : submit_box(box, stream);
 }
 
+CUresult cl_copy_box_in_stream(const Box *box, const void *stream) { return do_box(box, stream, true); }
+
+CUresult cl_copy_box_at_once(const Box *box) { return do_box(box, NULL, false); }
+
 static CUresult copy_box_in(EventLine *line, const Box *box, const void *stream, bool has_stream) {
   CUresult state = cl_check_context();
   if (!box) return state ? state : CUDA_ERROR_INVALID_VALUE;
