@@ -82,10 +82,8 @@ class Causes(Check):
         self._known: list[tuple[BaseException, _Found]] = []
 
     def watch(self) -> None:
-        """Explain what the emulated driver of this process refuses from now on, and those of processes below it."""
-        control = self._run.emulated
-        assert control is not None  # (`lifecycle` has looked)
-        self._driver, self._refused = control, control.refusal_count
+        """Explain what the emulated driver of this process refuses, and those of processes below it."""
+        self._driver = self._run.emulated
         self._below = self._run.part(DESCENDANTS)
 
     def refused_input(self, refused: RefusedInput) -> None:
@@ -158,12 +156,12 @@ class Causes(Check):
         from ... import probes
         from ...linker import causes
 
-        words, note = _NOT_SUPPORTED, _NO_TABLES
-        output = ""
+        words, note, output = _NOT_SUPPORTED, _NO_TABLES, ""
         if self._runtime_refused:
             words = _REPEATED
             note = f"it was refused in {self._runtime_refused}, and repeats that for as long as its process lasts"
-            output = "" if report is None else f"{report.capstdout}\n{report.capstderr}"
+            if report is not None:
+                output = f"{report.capstdout}\n{report.capstderr}"
         if self._driver is not None and (_telling(error, words) or words.search(output)):
             return _Found(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
