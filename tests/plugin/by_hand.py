@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -27,6 +28,10 @@ class Config:
         self.option = SimpleNamespace(collectonly=False, setuponly=False)
         self.warnings: list[tuple[type[Warning], str, int]] = []
         self.strict = False
+        self.cleanups: list[Callable[[], object]] = []
+
+    def add_cleanup(self, cleanup: Callable[[], object]) -> None:
+        self.cleanups.append(cleanup)
 
     def issue_config_time_warning(self, warning: Warning, stacklevel: int) -> None:
         if self.strict:

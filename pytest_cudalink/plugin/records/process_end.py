@@ -46,12 +46,12 @@ def end_of(code: int) -> ProcessEnd:
     return ProcessEnd(signal=signal_name(code) or f"signal {-code}")
 
 
-def crash_events(events: str, pid: int | None) -> list[str]:
+def crash_events(events: str | None, pid: int | None) -> list[str]:
     """Return the last lines that a process wrote to the event file of the emulated driver; none without a file.
 
     Parameters
     ----------
-    events : str
+    events : str or None
         Path of the file; may be empty.
     pid : int or None
         The process; None for all of the file.

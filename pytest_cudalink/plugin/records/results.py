@@ -71,7 +71,7 @@ class Results:
         self._counts: Counter[str] = Counter()
         self._began = time.perf_counter()
         self._ended = False
-        self._died: dict[str, Any] = {}  # workers of xdist
+        self._died: dict[str | None, Any] = {}  # workers of xdist
         # before the file is closed: a run that fails before its session is an end, too, and not a crash
         run.config.add_cleanup(partial(self._end, pytest.ExitCode.INTERNAL_ERROR))
 
@@ -102,7 +102,7 @@ class Results:
         attempt = _Attempt("skipped", reason=_reason(report))
         if report.failed:
             text = report.longreprtext
-            last = (text.strip().splitlines() or [""])[-1]
+            last = (text.splitlines() or [""])[-1]
             last = shortened(last.removeprefix("E").strip(), _LONGREPR_LIMIT)
             attempt = _Attempt("error", reason=last, longrepr=shortened(text, _LONGREPR_LIMIT))
         key = (None, report.nodeid)
@@ -188,11 +188,11 @@ class Results:
         """Write how a worker of xdist died, unless a signal has let it write that."""
         from ...report.records import CrashRecord
 
-        self._died.pop(worker or "", None)
+        self._died.pop(worker, None)
         if has_crash(self._writer.path, nodeid, worker):
             return
         process: Any = getattr(node, "workerinfo", None) or {}
-        last = crash_events(os.environ.get("CUDALINK_EMULATOR_EVENTS", ""), process.get("pid"))
+        last = crash_events(os.environ.get("CUDALINK_EMULATOR_EVENTS"), process.get("pid"))
         code = pytest_private.exit_code_of_worker(node)
         end = end_of(code) if code is not None else ProcessEnd()
         self._writer.write(

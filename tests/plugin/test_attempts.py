@@ -1,0 +1,382 @@
+"""What the reports of a run become in its record: the real collector of results, without a nested pytest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_cudalink.environment import facts
+from pytest_cudalink.environment.requirements import EnvironmentFact
+from pytest_cudalink.plugin import pytest_private
+from pytest_cudalink.plugin.conditions import run_driver
+from pytest_cudalink.plugin.parts import LEDGER, RESULTS
+from pytest_cudalink.plugin.records import results
+from pytest_cudalink.plugin.run import Run
+from pytest_cudalink.report.records import CrashRecord, EndRecord, StickyRecord, TestRecord
+from tests.plugin.by_hand import begun
+
+
+class Longrepr(SimpleNamespace):
+    """A failure as pytest keeps one that it can show."""
+
+    text = "def test():\n>   assert 0\nE   assert 0"
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Records:
+    """A record file that keeps what is written; `path` is what a crashed process may have written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.written = path, []
+        path.touch()
+
+    def write(self, record: object) -> None:
+        self.written.append(record)
+
+    def of(self, kind: type) -> list:
+        return [one for one in self.written if isinstance(one, kind)]
+
+
+@pytest.fixture
+def records(tmp_path) -> Records:
+    """The record file."""
+    return Records(tmp_path / "run.jsonl")
+
+
+@pytest.fixture
+def run(records) -> Run:
+    """A run that collects results, and has no ledger."""
+    run = begun()
+    run.config.pluginmanager.register(SimpleNamespace(writer=records), "cudalink-record-file")
+    run.part(RESULTS)
+    run.config.pluginmanager.unregister(name="cudalink-ledger")
+    return run
+
+
+def log(run: Run, when: str, outcome: str = "passed", longrepr: object = None, nodeid: str = "A", **more) -> None:
+    """Let a report arrive."""
+    report = pytest.TestReport(nodeid, ("f.py", 0, "A"), {}, outcome, longrepr, when, duration=0.5)
+    vars(report).update(more)
+    run.config.hook.pytest_runtest_logreport(report=report)
+
+
+def finish(run: Run, status: int = 0) -> None:
+    """End the session."""
+    run.config.hook.pytest_sessionfinish(session=SimpleNamespace(exitstatus=status), exitstatus=99)
+
+
+# -- phases
+
+PASSES = ("passed", None, {})
+SKIPS = ("skipped", ("f.py", 1, "Skipped: why"), {})
+FAILS = ("failed", Longrepr(), {})
+XFAILS = ("skipped", Longrepr(reprcrash=SimpleNamespace(message="no")), {"wasxfail": "reason: known"})
+TEXT = Longrepr.text
+
+
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        ([PASSES, PASSES, PASSES], ("passed", "", "")),
+        ([PASSES, FAILS, PASSES], ("failed", "def test():", TEXT)),
+        ([FAILS, PASSES], ("error", "def test():", TEXT)),
+        ([PASSES, PASSES, FAILS], ("error", "def test():", TEXT)),
+        ([PASSES, FAILS, ("failed", "second", {})], ("failed", "def test():", TEXT)),
+        ([("failed", "first", {}), ("failed", "second", {})], ("error", "first", "first")),
+        ([PASSES, ("failed", "", {}), PASSES], ("failed", "", "")),
+        ([PASSES, ("failed", Longrepr(reprcrash=SimpleNamespace(message="\n it is\nno")), {}), PASSES], (
+            "failed", "it is", TEXT,
+        )),
+        ([SKIPS, PASSES], ("skipped", "why", "")),
+        ([("skipped", "of another plugin", {}), PASSES], ("skipped", "", "")),
+        ([PASSES, SKIPS, FAILS, PASSES], ("failed", "def test():", TEXT)),  # a plugin reports two calls
+        ([SKIPS, FAILS], ("error", "def test():", TEXT)),
+        ([SKIPS, ("skipped", ("f.py", 1, "Skipped: later"), {})], ("skipped", "why", "")),
+        ([PASSES, XFAILS, PASSES], ("xfailed", "known", "")),
+        ([PASSES, XFAILS, FAILS], ("error", "def test():", TEXT)),
+        ([PASSES, ("passed", None, {"wasxfail": "known"}), PASSES], ("xpassed", "known", "")),
+        ([PASSES, ("passed", None, {"wasxfail": ""}), PASSES], ("xpassed", "", "")),
+        ([PASSES, ("failed", "[XPASS(strict)] known", {"wasxfail": "known"}), PASSES], (
+            "failed", "[XPASS(strict)] known", "[XPASS(strict)] known",
+        )),
+        ([PASSES, ("skipped", ("f.py", 1, "Skipped: no"), {"cudalink_unsupported": True}), PASSES], (
+            "unsupported", "no", "",
+        )),
+        ([PASSES, ("failed", "died", {"cudalink_crashed": True}), FAILS], ("crashed", "died", "died")),
+        ([PASSES, FAILS, ("failed", "died", {"cudalink_crashed": True})], ("crashed", "def test():", TEXT)),
+        ([PASSES, ("rerun", "again", {}), PASSES], ("rerun", "again", "again")),
+        ([PASSES, ("rerun", "again", {}), ("failed", "second", {})], ("rerun", "again", "again")),
+        ([PASSES, FAILS, ("rerun", "again", {})], ("rerun", "def test():", TEXT)),
+        ([PASSES, ("of another plugin", None, {}), PASSES], ("of another plugin", "", "")),
+    ],
+)  # fmt: skip
+def test_the_outcome_of_an_attempt(run, records, phases, expected) -> None:
+    """The first failure counts, else the first skip, unless the test is run again or its process died."""
+    names = ["setup", *["call"] * (len(phases) - 2), "teardown"]
+    for when, (outcome, longrepr, more) in zip(names, phases, strict=True):
+        assert records.written == []
+        log(run, when, outcome, longrepr, **more)
+    (record,) = records.written
+    assert (record.outcome, record.reason, record.longrepr) == expected
+    assert (record.nodeid, record.worker, record.attempt) == ("A", None, 1)
+    assert record.duration == len(phases) / 2
+
+
+def test_a_long_failure(run, records) -> None:
+    """What is cut is counted, so that a record stays readable."""
+    cut = "x" * 3950
+    log(run, "setup", "failed", f"{cut}yz")
+    log(run, "teardown")
+    collected(run, f"{cut}y")
+    test, file = records.written
+    assert test.longrepr == test.reason == f"{cut}… (2 more characters)"
+    assert file.longrepr == file.reason == f"{cut}… (1 more character)"
+
+
+# -- subtests
+
+
+def part(run: Run, outcome: str, *, of: str = "A", **more) -> None:
+    """Let the report of a subtest arrive."""
+    context = SimpleNamespace(msg="part", kwargs={"i": 1})
+    log(run, "call", outcome, more.pop("longrepr", None), nodeid=of, context=context, **more)
+
+
+UNSUPPORTED = {"longrepr": ("f.py", 1, "Skipped: no"), "cudalink_unsupported": True}
+
+
+@pytest.mark.parametrize(
+    ("subtests", "call", "expected"),
+    [
+        ([("passed", {})], PASSES, ("passed", "")),
+        ([("passed", {}), ("failed", {})], PASSES, ("failed", "1 of 2 subtests failed")),
+        ([("failed", {})], PASSES, ("failed", "1 of 1 subtest failed")),
+        ([("failed", {})], SKIPS, ("failed", "1 of 1 subtest failed")),
+        ([("failed", {})], FAILS, ("failed", "def test():")),
+        ([("failed", {})], ("rerun", "again", {}), ("rerun", "again")),
+        ([("failed", {})], ("failed", "died", {"cudalink_crashed": True}), ("crashed", "died")),
+        ([("skipped", UNSUPPORTED), ("passed", {})], PASSES, ("unsupported", "no")),
+        ([("skipped", UNSUPPORTED)], SKIPS, ("skipped", "why")),
+        ([("skipped", UNSUPPORTED), ("failed", {})], PASSES, ("failed", "1 of 2 subtests failed")),
+    ],
+)
+def test_subtests(run, records, subtests, call, expected) -> None:
+    """A test fails with a subtest, and does not count as passed where a subtest was not supported."""
+    log(run, "setup")
+    for outcome, more in subtests:
+        part(run, outcome, **more)
+    log(run, "call", call[0], call[1], **call[2])
+    log(run, "teardown")
+    (record,) = records.written
+    assert (record.outcome, record.reason) == expected
+    names = ["unsupported" if more else outcome for outcome, more in subtests]
+    assert record.subtests == [{"description": "part i=1", "outcome": name} for name in names]
+    assert record.duration == 1.5
+
+
+def test_a_subtest_that_failed_before_its_tear_down(run, records) -> None:
+    """An error of the tear-down keeps its own words."""
+    part(run, "failed")
+    log(run, "teardown", "failed", "broken")
+    assert [(one.outcome, one.reason) for one in records.written] == [("error", "broken")]
+
+
+# -- attempts
+
+
+def test_attempts_and_workers(run, records) -> None:
+    """Attempts are counted for each worker and test; a plugin may tear an attempt down late or never."""
+    log(run, "setup", node=SimpleNamespace(gateway=SimpleNamespace(id="gw1")))
+    log(run, "call", "rerun", "again", worker_id="gw1")
+    log(run, "setup", worker_id="gw1")
+    log(run, "setup", worker_id="gw0")
+    log(run, "setup", worker_id="gw1", nodeid="B")
+    for name, nodeid in (("gw1", "A"), ("gw1", "B"), ("gw0", "A")):
+        log(run, "teardown", worker_id=name, nodeid=nodeid)
+    assert [(one.worker, one.nodeid, one.attempt, one.outcome) for one in records.written] == [
+        ("gw1", "A", 1, "rerun"),
+        ("gw1", "A", 2, "passed"),
+        ("gw1", "B", 1, "passed"),
+        ("gw0", "A", 1, "passed"),
+    ]
+
+
+def test_the_facts_of_an_attempt(run, records) -> None:
+    """They are those of its last report; violations and links are summed."""
+    plain = {"cause": {"kind": "skew"}, "documented": {"requirement": "a", "raises": "b"}, "missing": "a GPU"}
+    facts = {
+        "links": {"a/driver": 2, "b/driver": 1, "a/nvjitlink": 4},
+        "violations": {"lifetimes": 1, "order": 2},
+        "unsteered": {"x": 3, "y": 2},
+        "refused": [{"function": "cuA", "note": ""}],
+        **plain,
+    }
+    log(run, "setup", cudalink=facts)
+    log(run, "teardown", cudalink=facts)
+    log(run, "teardown", cudalink=None)
+    log(run, "teardown")
+    full, *empty = records.written
+    assert (full.backends, full.links, full.violations) == ({"driver": 3, "nvjitlink": 4}, 7, 3)
+    assert (full.unsteered, full.refused) == (5, facts["refused"])
+    assert {name: getattr(full, name) for name in plain} == plain
+    for attempt, record in enumerate(empty, 2):
+        assert record == TestRecord(nodeid="A", attempt=attempt, outcome="passed", duration=0.5)
+
+
+# -- files that are not collected
+
+
+def collected(run: Run, longrepr: object, outcome: str = "failed", **more) -> None:
+    """Let the report of a file arrive."""
+    report = pytest.CollectReport("f.py", outcome, longrepr, [])
+    vars(report).update(more)
+    run.config.hook.pytest_collectreport(report=report)
+
+
+def test_files_that_are_not_collected(run, records) -> None:
+    """Each stands in the record like a test of its name, with the last line of its error or the reason of the skip."""
+    collected(run, None, "passed")
+    collected(run, "line\nE   ImportError: no  \n\n", cudalink_cause={"kind": "skew"})
+    collected(run, "")
+    collected(run, ("f.py", 1, "Skipped: why"), "skipped")
+    common = {"nodeid": "f.py", "worker": None}
+    assert records.written == [
+        TestRecord(
+            **common,
+            outcome="error",
+            reason="ImportError: no",
+            longrepr="line\nE   ImportError: no",
+            cause={"kind": "skew"},
+        ),
+        TestRecord(**common, attempt=2, outcome="error"),
+        TestRecord(**common, attempt=3, outcome="skipped", reason="why"),
+    ]
+    finish(run)
+    assert records.of(EndRecord)[0].counts == {"error": 2, "skipped": 1}
+
+
+# -- the end
+
+
+def test_the_end_of_a_run(run, records, monkeypatch) -> None:
+    """It is written once, with the exit status that other plugins left; interrupted tests have no result."""
+    log(run, "setup")
+    log(run, "setup", nodeid="B")
+    log(run, "call", "rerun", "again", nodeid="B", worker_id="gw0")
+    run.failing.append("why")
+    book = run.part(LEDGER)
+    book.totals.sticky.append({"nodeid": "B", "worker": "gw0", "code": 700, "error": "E", "after": 2})
+    book.totals.unlinked_modules = 3
+    finish(run, 7)
+    for cleanup in run.config.cleanups:
+        cleanup()
+    finish(run, 8)
+    test, sticky, end = records.written[:3]
+    assert (test.nodeid, test.worker, test.outcome) == ("B", "gw0", "rerun")
+    assert sticky == StickyRecord(nodeid="B", worker="gw0", code=700, error="E", after=2)
+    assert (end.exitstatus, end.counts, end.failing, end.unlinked_modules) == (7, {"rerun": 1}, ["why"], 3)
+    assert 0 < end.duration < 600
+    assert records.of(EndRecord) == [end]
+
+
+def test_a_run_that_ends_before_its_session(run, records) -> None:
+    """It has an end, too, and is no crash."""
+    for cleanup in run.config.cleanups:
+        cleanup()
+    (end,) = records.written
+    assert end == EndRecord(exitstatus=pytest.ExitCode.INTERNAL_ERROR, duration=end.duration)
+    assert type(end.exitstatus) is int
+
+
+# -- workers that die
+
+
+def worker(name: str = "gw0", code: int | None = -9, pid: int = 5) -> SimpleNamespace:
+    """A worker of xdist, as its controller knows it after its end."""
+    process = SimpleNamespace(wait=lambda _: code) if code is not None else None
+    gateway = SimpleNamespace(id=name, _io=SimpleNamespace(popen=process))
+    return SimpleNamespace(gateway=gateway, workerinfo={"pid": pid})
+
+
+def down(run: Run, node: object, error: str | None = "Not properly terminated") -> None:
+    """Let xdist tell that a worker is gone."""
+    run.part(RESULTS).pytest_testnodedown(node, error)
+
+
+@pytest.fixture
+def events(tmp_path, monkeypatch) -> list[str]:
+    """What the emulated drivers of two workers have written; gives the lines of worker 5."""
+    lines = [json.dumps({"pid": pid, "n": n}, separators=(",", ":")) for pid, n in ((5, 1), (6, 1), (5, 2))]
+    path = tmp_path / "events.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    monkeypatch.setenv("CUDALINK_EMULATOR_EVENTS", str(path))
+    return [lines[0], lines[2]]
+
+
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [(-9, {"signal": "SIGKILL"}), (3, {"exitcode": 3}), (0, {"exitcode": 0}), (None, {})],
+)
+def test_a_worker_that_dies_in_a_test(run, records, events, code: int | None, how: dict) -> None:
+    """The test has crashed; how the process ended, and the last calls of its driver, are told once."""
+    node = worker(code=code)
+    log(run, "setup", node=node)
+    down(run, node)
+    log(run, "???", "failed", "worker 'gw0' crashed", node=node)
+    finish(run)
+    test, crash, _ = records.written
+    assert (test.worker, test.outcome, test.reason) == ("gw0", "crashed", "worker 'gw0' crashed")
+    assert crash == CrashRecord(nodeid="A", worker="gw0", last_events=events, **how)
+
+
+def test_workers_that_die_outside_of_tests(run, records, events) -> None:
+    """Each is told at the end of the session; a worker that ended in order is not."""
+    down(run, worker())
+    down(run, worker("gw1", 3, pid=7))
+    down(run, worker("gw2"), None)
+    finish(run)
+    assert records.written[:-1] == [
+        CrashRecord(worker="gw0", signal="SIGKILL", last_events=events),
+        CrashRecord(worker="gw1", exitcode=3),
+    ]
+
+
+def test_a_crash_that_is_told_already(run, records, monkeypatch) -> None:
+    """A signal let the process write how it ended; a report without a worker, or events, is told as it is."""
+    monkeypatch.delenv("CUDALINK_EMULATOR_EVENTS", raising=False)
+    written = {"event": "crash", "nodeid": "A", "worker": "gw0"}
+    records.path.write_text(f"{json.dumps(written)}\n")
+    log(run, "???", "failed", "died", node=worker())
+    assert records.of(CrashRecord) == []
+    log(run, "???", "failed", "died", nodeid="B")
+    assert records.of(CrashRecord) == [CrashRecord(nodeid="B")]
+    finish(run)
+    assert len(records.of(CrashRecord)) == 1
+
+
+# -- JUnit
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_properties_of_the_suite(run, writes: bool, monkeypatch) -> None:
+    """A JUnit report has what was found, with its source; what was not found is left out."""
+    known = {"driver": EnvironmentFact("13.0", "emulated", "S"), "ctk": EnvironmentFact(None, source="T")}
+    known["nvjitlink"] = EnvironmentFact("12.9", source="N")
+    added = []
+    monkeypatch.setattr(facts, "Environment", lambda: known)
+    monkeypatch.setattr(pytest_private, "writes_junit", lambda config: config is run.config and writes)
+    monkeypatch.setattr(pytest_private, "add_suite_property", lambda config, *given: added.append(given))
+    results.add_suite_properties(run.config)
+    driver, nvjitlink = f"{known['driver']} (S)", f"{known['nvjitlink']} (N)"
+    found = [("cudalink.driver", driver), ("cudalink.nvjitlink", nvjitlink)]
+    assert added == (found if writes else [])
+    assert results.facts_of_driver() == ({"driver": driver} if "driver" in run_driver.FACTS else {})
+    added.clear()
+    run.late_facts = {"driver": "late"}
+    results.add_late_properties(run)
+    assert added == [("cudalink.driver", "late")]
