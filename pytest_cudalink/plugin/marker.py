@@ -127,7 +127,7 @@ def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
     return MarkerPlan(
         requirements=tuple(parse({name: keywords.get(name) for name in _REQUIREMENTS})),
         otherwise=keywords.get("otherwise", "skip"),
-        backend=None if backend == "each" else backend,
+        backend=backend,
         isolate=keywords.get("isolate", False),
         by_option=by_option,
     )
@@ -208,7 +208,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         return
     from ..linker import dispatch
 
-    policy: Any = _keywords(marks).get("policy", dispatch.DEFAULT_POLICY)
+    policy: Any = _keywords(marks).get("policy")
     # a wrong name is reported by `check`, where it can be a usage error
     expanded = list(dispatch.cases(policy if policy in POLICIES else dispatch.DEFAULT_POLICY))
     metafunc.parametrize("dispatch_case", expanded, indirect=True, ids=[case.id for case in expanded])
@@ -216,7 +216,8 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
 
 def _parametrize_backend(metafunc: pytest.Metafunc, marks: Sequence[pytest.Mark], *, each: bool) -> None:
     wanted = _keywords(marks).get("backend")
-    links = (marks and "dispatch_case" not in metafunc.fixturenames) or _LINK_FIXTURES & set(metafunc.fixturenames)
+    # `parametrize` has seen that the test is marked, or uses one of the fixtures
+    links = "dispatch_case" not in metafunc.fixturenames or _LINK_FIXTURES & set(metafunc.fixturenames)
     if wanted != "each" and not (each and wanted is None and links):
         return
     # a test that requests the fixture is parametrized by it; any other has to get it
