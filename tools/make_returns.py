@@ -1,10 +1,10 @@
 """Make `returns.toml` from the headers of CUDA: the errors that the documentation of each function lists.
 
-    python -m tools.make_returns HEADERS/12.9 HEADERS/13.0
+    python -m tools.make_returns HEADERS/11.8 HEADERS/12.9 HEADERS/13.5
 
-Each argument is a folder, named after a release, that the wheel of its runtime was unpacked into
-(``nvidia-cuda-runtime-cu12`` or ``nvidia-cuda-runtime``). Its cuda.h documents a function above its declaration; of a
-function with several releases the newest one counts.
+Each argument is a folder, named after a release, that the wheels of its runtime and of NVRTC were unpacked into, as
+``cudalink toolchain add`` does. Their cuda.h and nvrtc.h document a function above its declaration; of a function with
+several releases the newest one counts.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ from pytest_cudalink.emulator import faults
 
 OUT = Path(__file__).parent.parent / "pytest_cudalink/data/emulator/returns.toml"
 ABOUT = """\
-# The errors that the documentation of each function of cuda.h lists as what it returns, up to {last}, without the two
-# that every function has, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, and without CUDA_ERROR_NOT_READY,
-# which is none. Made by tools/make_returns.py.
+# The errors that the documentation of each function of cuda.h and nvrtc.h lists as what it returns, up to {last},
+# without the two that every function of the driver has, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, and
+# without CUDA_ERROR_NOT_READY and NVRTC_ERROR_NO_PCH_CREATE_ATTEMPTED, which are none; then the names of NVRTC's.
+# Made by tools/make_returns.py.
 """
 #: A comment of documentation, and the function that it is of.
 DOCUMENTED = re.compile(
     r"/\*\*((?:(?!\*/).)*)\*/\s*(?:__CUDA_DEPRECATED\s+)?CUresult\s+CUDAAPI\s+(\w+)\s*\(", re.DOTALL
 )
 LEFT_OUT = {0, 3, 4, 600}
+DOCUMENTED_BY_NVRTC = re.compile(r"/\*\*((?:(?!\*/).)*)\*/\s*nvrtcResult\s+(nvrtc\w+)\s*\(([^;]*)\);", re.DOTALL)
+NO_PCH_WANTED = "NVRTC_ERROR_NO_PCH_CREATE_ATTEMPTED"
+#: What a stand-in in `jitlink/native/jitlink_calls.c` passes on.
+MOST_PARAMETERS = 6
 
 
 def listed(header: str) -> dict[str, list[int]]:
@@ -41,14 +46,30 @@ def listed(header: str) -> dict[str, list[int]]:
     return found
 
 
+def listed_by_nvrtc(header: str) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """Return the same of nvrtc.h, and the numbers of its errors."""
+    numbers = {name: int(number) for name, number in re.findall(r"\b(NVRTC_ERROR_\w+) = (\d+)", header)}
+    found = {}
+    for comment, function, parameters in DOCUMENTED_BY_NVRTC.findall(header):
+        assert parameters.count(",") < MOST_PARAMETERS, f"{function}: a stand-in would lose parameters"
+        names = re.findall(r"\\link #nvrtcResult (NVRTC_ERROR_\w+)", comment)
+        found[function] = [numbers[name] for name in names if name != NO_PCH_WANTED]
+    return found, numbers
+
+
 def main() -> int:
     """Write the table."""
     folders = sorted(map(Path, sys.argv[1:]), key=lambda folder: tuple(map(int, folder.name.split("."))))
     table: dict[str, list[int]] = {}
+    numbers: dict[str, int] = {}
     for folder in folders:
-        (header,) = folder.rglob("cuda.h")
+        (header,), (of_nvrtc,) = folder.rglob("cuda.h"), folder.rglob("nvrtc.h")
         table.update(listed(header.read_text(encoding="utf-8")))
+        compiler, codes = listed_by_nvrtc(of_nvrtc.read_text(encoding="utf-8"))
+        table.update(compiler)
+        numbers.update(codes)
     lines = [f"{function} = {codes}\n" for function, codes in sorted(table.items())]
+    lines += ["\n[nvrtcResult]\n", *(f"{name} = {number}\n" for name, number in numbers.items())]
     OUT.write_text(ABOUT.format(last=folders[-1].name) + "".join(lines), encoding="utf-8")
     sys.stdout.write(f"{len(table)} functions\n")
     return 0

@@ -508,7 +508,8 @@ class DriverControl:
         number : int
             Number of the call, from 1; 0 lets all of them pass, and notes who made each.
         code : int or str
-            CUresult to answer, by number or name.
+            CUresult to answer, by number or name; for a call of another library (see `sweep_of_others`) the number of
+            its result.
         stays : str
             One of `STAYS`.
 
@@ -519,10 +520,11 @@ class DriverControl:
         MemoryError
             If there is no memory for the list of calls.
         """
-        from .faults import code_of
+        from .faults import code_of, nvrtc_errors
 
+        answer = code if isinstance(code, int) and code in nvrtc_errors() else code_of(code)
         self._library.cudalinkSetPython(_PYTHON)
-        if not self._library.cudalinkSweep(number, code_of(code), STAYS.index(stays)):
+        if not self._library.cudalinkSweep(number, answer, STAYS.index(stays)):
             msg = "no memory for the list of calls of a sweep"
             raise MemoryError(msg)
 

@@ -11,7 +11,19 @@ from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
 from ..tables import read_table
 from ..versions import CudaVersion
 
-__all__ = ["Fault", "code_of", "listed_codes", "name_of", "parse", "presets", "symbol_of", "text_of", "words_of"]
+__all__ = [
+    "Fault",
+    "code_of",
+    "listed_codes",
+    "name_of",
+    "nvrtc_errors",
+    "nvrtc_functions",
+    "parse",
+    "presets",
+    "symbol_of",
+    "text_of",
+    "words_of",
+]
 
 _FORM = "FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a preset"
 _LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds
@@ -100,13 +112,25 @@ def code_of(code: int | str) -> int:
 def listed_codes(symbol: str) -> tuple[int, ...] | None:
     """Return the errors that the documentation of a function lists, in its order; None for a function without it.
 
-    Left out are the two that every function may answer, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, and
-    CUDA_ERROR_NOT_READY, which says that nothing is wrong.
+    The function is the driver's, with a CUresult, or NVRTC's, with an nvrtcResult. Left out are the two that every
+    function of the driver may answer, CUDA_ERROR_DEINITIALIZED and CUDA_ERROR_NOT_INITIALIZED, and those that say that
+    nothing is wrong, CUDA_ERROR_NOT_READY and NVRTC_ERROR_NO_PCH_CREATE_ATTEMPTED.
     """
     known = read_table("emulator/returns.toml")
     symbol = re.sub(r"_pt(ds|sz)$", "", symbol)
     codes = known.get(symbol, known.get(re.sub(r"_v\d+$", "", symbol)))
     return tuple(codes) if codes is not None else None
+
+
+def nvrtc_functions() -> list[str]:
+    """Return the functions of NVRTC that answer an nvrtcResult."""
+    return [name for name in read_table("emulator/returns.toml") if name.startswith("nvrtc") and name != "nvrtcResult"]
+
+
+@cache
+def nvrtc_errors() -> dict[int, str]:
+    """Return the names in nvrtc.h of the errors of NVRTC, by their numbers."""
+    return {number: name for name, number in read_table("emulator/returns.toml")["nvrtcResult"].items()}
 
 
 def symbol_of(function: str, version: CudaVersion) -> str:

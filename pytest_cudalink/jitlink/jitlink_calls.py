@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.machinery
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -24,11 +24,13 @@ __all__ = [
     "cover",
     "library",
     "live_handles",
+    "live_programs",
     "look",
     "meddle",
     "postpone_until_native_code",
     "start",
     "take_refused_input",
+    "watch_nvrtc",
 ]
 
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-jitlink-calls.so"
@@ -80,6 +82,8 @@ class Look(NamedTuple):
 
 _NOTHING: Final = Look()
 _ours: Any = None
+#: Names of NVRTC's functions, as C has them for the rest of the life of the process.
+_nvrtc: Any = None
 
 
 def cover(*, on: bool) -> None:
@@ -102,6 +106,7 @@ def start() -> bool:
         ours.cudalinkTakeCalls.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
         ours.cudalinkTakeCalls.restype = ctypes.c_ulong
         ours.cudalinkCover.restype = None
+        ours.cudalinkLivePrograms.restype = ctypes.c_long
         if not ours.cudalinkLook() & _IMPOSSIBLE:  # watches what is loaded already
             _ours = ours
     return _ours is not None
@@ -122,20 +127,48 @@ def look() -> Look:
     )
 
 
-def meddle(function: Any) -> bool:
-    """Ask a C function before each call of nvJitLink from now on; returns whether that is possible here.
+def watch_nvrtc(functions: Iterable[str]) -> bool:
+    """Redirect functions of NVRTC, too, from now on; returns whether that is possible here.
+
+    Parameters
+    ----------
+    functions : iterable of str
+        Each has at most six parameters, none of them a floating-point number, and returns an nvrtcResult.
+    """
+    global _nvrtc  # noqa: PLW0603 (the library is one for the process)
+    ours = library()
+    if ours is not None and _nvrtc is None:
+        import ctypes
+
+        names = [function.encode() for function in functions]
+        _nvrtc = (ctypes.c_char_p * (len(names) + 1))(*names)
+        ours.cudalinkWatchNvrtc(_nvrtc)
+    return ours is not None
+
+
+def meddle(function: Any, *, nvjitlink: bool = True, nvrtc: bool = False) -> bool:
+    """Ask a C function before each call from now on; returns whether that is possible here.
 
     Parameters
     ----------
     function : foreign function
-        Gets the name of nvJitLink's function; returns what the call must answer instead of being made, or -1.
+        Gets the name of the function; returns what the call must answer instead of being made, or -1.
+    nvjitlink : bool
+        Whether calls of nvJitLink are meant.
+    nvrtc : bool
+        Whether calls of NVRTC are, which `watch_nvrtc` has redirected.
     """
     ours = library()
     if ours is not None:
         import ctypes
 
-        ours.cudalinkMeddle(ctypes.cast(function, ctypes.c_void_p))
+        ours.cudalinkMeddle(ctypes.cast(function, ctypes.c_void_p), nvjitlink, nvrtc)
     return ours is not None
+
+
+def live_programs() -> int:
+    """Return how many programs of NVRTC were created and not destroyed since its functions are redirected."""
+    return int(_ours.cudalinkLivePrograms()) if _ours is not None else 0
 
 
 def live_handles() -> int:

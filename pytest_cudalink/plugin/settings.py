@@ -14,6 +14,7 @@ import pytest
 from ..compat import names
 
 __all__ = [
+    "COMPILER",
     "LINKER",
     "OF_EMULATION",
     "OPTIONS",
@@ -82,8 +83,9 @@ def _faults_fault(value: str) -> str | None:
     return None
 
 
-#: What a fault sweep adds to the calls of the driver.
+#: What a fault sweep can add to the calls of the driver.
 LINKER: Final = "nvJitLink"
+COMPILER: Final = "NVRTC"
 
 
 def _sweep_fault(value: str) -> str | None:
@@ -94,17 +96,18 @@ def _sweep_fault(value: str) -> str | None:
 
     expected = (
         "expected likely, all, names of driver functions separated by commas, NUMBER:CODE[:STAYS] as a finding has it, "
-        f"or resume, and +{LINKER} behind it for the calls of that library; put paths of tests before the option, or "
-        "write --cudalink-fault-sweep=likely"
+        f"or resume, and +{LINKER} or +{COMPILER} behind it for the calls of these libraries; put paths of tests "
+        "before the option, or write --cudalink-fault-sweep=likely"
     )
-    value, plus, others = value.partition("+")
-    if plus and others != LINKER:
+    value, *others = value.split("+")
+    if not {LINKER, COMPILER}.issuperset(others) or len(set(others)) < len(others):
         return expected
     if value in ("likely", "all"):
         return None
     try:
         if match := re.fullmatch(r"[1-9]\d{0,8}:(\d{1,9})(?::(\w+))?", value, re.ASCII):
-            faults.code_of(int(match[1]))
+            if not (COMPILER in others and int(match[1]) in faults.nvrtc_errors()):
+                faults.code_of(int(match[1]))
             return None if match[2] in (None, *STAYS) else expected
         for name in value.split(","):
             faults.symbol_of(name.strip(), supported_versions()[-1])
@@ -281,8 +284,8 @@ OPTIONS: Final = (
         "run each test again for each call of an emulated driver that it makes, and let that call fail: likely, with "
         "the likeliest codes; all, with each code that its documentation lists; some functions, separated by commas; "
         "NUMBER:CODE[:STAYS] to repeat a finding; or resume, to go on with a sweep that was interrupted; +nvJitLink "
-        "behind it adds the calls of that library; fail the run for crashes, hangs, leaks, broken rules and errors "
-        "that nobody notices",
+        "and +NVRTC behind it add the calls of these libraries; fail the run for crashes, hangs, leaks, broken rules "
+        "and errors that nobody notices",
         metavar="CALLS",
         fault=_sweep_fault,
         bare="likely",

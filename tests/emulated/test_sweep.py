@@ -217,8 +217,21 @@ assert driver.alive() == {
         ("cuStreamQuery", (201, 400)),
         ("cuCtxGetCurrent", ()),
         ("cuGLInit", None),
+        ("nvrtcCreateProgram", (1, 2, 3, 4)),
+        ("nvrtcGetPCHCreateStatus", (15, 14, 4)),
+        ("nvrtcGetPCHHeapSizeRequired", (4, 3)),
+        ("nvrtcGetErrorString", None),
     ],
 )
 def test_codes_that_the_documentation_lists(symbol: str, codes: tuple[int, ...] | None) -> None:
-    """A symbol has the errors that cuda.h lists for its name; what all answer, and what is no error, is left out."""
+    """A symbol has the errors that its header lists; what all answer, and what is no error, is left out."""
     assert faults.listed_codes(symbol) == codes
+
+
+def test_functions_of_nvrtc() -> None:
+    """The functions of NVRTC with a result are known, with the names of what they answer."""
+    functions, errors = faults.nvrtc_functions(), faults.nvrtc_errors()
+    assert {"nvrtcVersion", "nvrtcCompileProgram", "nvrtcGetLoweredName", "nvrtcInstallBundledHeaders"} < {*functions}
+    assert not {"nvrtcGetErrorString", "nvrtcResult"} & {*functions}
+    assert (errors[1], errors[6]) == ("NVRTC_ERROR_OUT_OF_MEMORY", "NVRTC_ERROR_COMPILATION")
+    assert {code for function in functions for code in faults.listed_codes(function) or ()} <= {*errors}

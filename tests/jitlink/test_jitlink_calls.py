@@ -316,3 +316,58 @@ assert len(woken) == 1
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         timeout=60,
     )
+
+
+#: As NVRTC: functions of up to six arguments, and no release in their names.
+NVRTC = """
+#define EXPORT __attribute__((visibility("default")))
+EXPORT int nvrtcCreateProgram(int *out, long a, long b, int c, long d, long e) {
+  *out = a + b + c + d + e;
+  return a ? 0 : 3;
+}
+EXPORT int nvrtcDestroyProgram(int *program) { return *program ? 0 : 4; }
+EXPORT int nvrtcCompileProgram(int program) { return program; }
+EXPORT int nvrtcVersion(int *major) { return *major; }
+"""
+
+
+def test_functions_of_nvrtc(run, tmp_path) -> None:
+    """They are redirected on request alone, also in a library that is watched already, and their programs counted."""
+    compile_c(tmp_path / "libnvrtc.so", NVRTC)
+    run(f"""
+assert jitlink_calls.start()
+library, linker = ctypes.CDLL({str(tmp_path / "libnvrtc.so")!r}), ctypes.CDLL(here / "libnvJitLink.so")
+assert calls() == ({{}}, False)
+asked = []
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
+def wanted(function):
+    asked.append(function.decode())
+    return 7 if function == b"nvrtcVersion" else -1
+def all_of_them():
+    program, handle, found = ctypes.c_int(), ctypes.c_int(10), []
+    for function, *arguments in (
+        ("nvrtcCreateProgram", ctypes.byref(program), *map(ctypes.c_long, range(1, 6))),
+        ("nvrtcCompileProgram", 6), ("nvrtcVersion", ctypes.byref(handle)),
+        ("nvrtcCreateProgram", ctypes.byref(handle), *map(ctypes.c_long, range(5))),
+        ("nvrtcDestroyProgram", ctypes.byref(ctypes.c_int())),
+    ):
+        found.append(ctypes.CDLL(library._name)[function](*arguments))
+    return found, program.value, linker.nvJitLinkComplete(ctypes.byref(ctypes.c_int(10)))
+everything = ([0, 6, 10, 3, 4], 15, 11)
+assert jitlink_calls.meddle(wanted, nvrtc=True)
+assert (all_of_them(), asked, jitlink_calls.live_programs()) == (everything, ["nvJitLinkComplete"], 0)
+functions = ["nvrtcCreateProgram", "nvrtcDestroyProgram", "nvrtcVersion"]
+assert jitlink_calls.watch_nvrtc(functions)
+asked.clear()
+assert all_of_them() == ([0, 6, 7, 3, 4], 15, 11)
+create, destroy, version = functions
+assert asked == [create, version, create, destroy, "nvJitLinkComplete"]
+assert jitlink_calls.live_programs() == 1
+assert jitlink_calls.meddle(wanted, nvjitlink=False)
+asked.clear()
+assert (all_of_them(), asked, jitlink_calls.live_programs()) == (everything, [], 2)
+assert not ctypes.CDLL(library._name).nvrtcDestroyProgram(ctypes.byref(ctypes.c_int(1)))
+assert jitlink_calls.live_programs() == 1
+(counts, late) = calls()
+assert sum(counts.values()) == 3 and not late  # links alone are counted
+""")

@@ -123,6 +123,65 @@ def test_calls_of_the_linker(pytester: pytest.Pytester, run_pytest, toolkit) -> 
     again.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 1 finding"])
 
 
+COMPILER = """
+import pytest
+from contextlib import ExitStack
+from cuda.bindings import nvrtc
+
+def call(function, *arguments):
+    code, *values = getattr(nvrtc, function)(*arguments)
+    if code:
+        raise RuntimeError(f"{function} failed with {code.name}")
+    return values[0] if values else None
+
+def made():
+    return call("nvrtcCreateProgram", b"__global__ void k() {}", b"k.cu", 0, [], [])
+
+def ptx_of(program):
+    ptx = b" " * call("nvrtcGetPTXSize", program)
+    call("nvrtcGetPTX", program, ptx)
+    return ptx
+
+def broken():
+    program = made()
+    nvrtc.nvrtcAddNameExpression(program, b"k")  # nobody looks whether it fails
+    if nvrtc.nvrtcCompileProgram(program, 0, [])[0]:
+        raise RuntimeError("the kernel has a mistake")  # which may not be why
+    assert ptx_of(program)
+    call("nvrtcDestroyProgram", program)  # nobody does where anything has failed
+
+def mended():
+    with ExitStack() as stack:
+        program = made()
+        stack.callback(call, "nvrtcDestroyProgram", program)
+        call("nvrtcAddNameExpression", program, b"k")
+        call("nvrtcCompileProgram", program, 0, [])
+        assert ptx_of(program)
+
+@pytest.mark.parametrize("twin", ["broken", "mended"])
+def test(twin): globals()[twin]()
+"""
+
+
+def test_calls_of_the_compiler(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A sweep of NVRTC finds a program that stays, an error that nobody sees, and one that nobody is told of."""
+    pytester.makepyfile(COMPILER)
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=likely+NVRTC")
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 14 runs of 2 tests, 5 findings",
+            "leak: nvrtcCompileProgram (call 3) failed with NVRTC_ERROR_OUT_OF_MEMORY, *: 1 x NVRTC program (and in *",
+            "  repeat: pytest '*::test[[]broken[]]' --cudalink-driver=13.0 --cudalink-fault-sweep=3:1+NVRTC",
+        ]
+    )
+    found = {(one["name"], one["kind"], one["function"]) for one in findings(result)}
+    assert found == {
+        *(("broken", "leak", f"nvrtc{name}") for name in ("CompileProgram", "GetPTXSize", "GetPTX")),
+        ("broken", "swallowed", "nvrtcAddNameExpression"),
+        ("broken", "no-cause", "nvrtcCompileProgram"),
+    }
+
+
 def test_baseline(sweep, pytester: pytest.Pytester) -> None:
     """A baseline is written once; its findings pass from then on, others fail, and what is gone is named."""
     option = "-ocudalink_fault_baseline=known.txt"

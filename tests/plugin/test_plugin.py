@@ -118,6 +118,30 @@ def test_processes() -> None:
     assert resolved({}, {"cudalink_processes": "sticky=stop"}).tests == settings.Setting("shared", "default")
 
 
+@pytest.mark.parametrize(
+    ("calls", "is_one"),
+    [
+        ("likely+nvJitLink+NVRTC", True),
+        ("cuMemAlloc+NVRTC+nvJitLink", True),
+        ("3:18:function+NVRTC", True),
+        ("3:18", False),
+        ("3:18+nvJitLink", False),
+        ("3:99+NVRTC", False),
+        ("likely+NVRTC+NVRTC", False),
+        ("resume+NVRTC", False),
+        ("likely+nvrtc", False),
+        ("likely+", False),
+    ],
+)
+def test_libraries_of_a_fault_sweep(calls: str, is_one: bool) -> None:
+    """Each library stands once behind the calls, in any order; a code is one of the driver or of such a library."""
+    if is_one:
+        assert resolved({"cudalink_fault_sweep": calls}, {}).fault_sweep.value == calls
+    else:
+        with pytest.raises(pytest.UsageError, match=r"\+nvJitLink or \+NVRTC behind it"):
+            resolved({"cudalink_fault_sweep": calls}, {})
+
+
 def test_the_help_is_short() -> None:
     """At most 16 options, each with a sentence that begins with a verb; the rest is left to ini files."""
     assert len([option for option in settings.OPTIONS if option.flag]) <= 16

@@ -1,5 +1,6 @@
-/* Links that code below Python makes through libnvJitLink. Its functions are redirected where the loader looks them up,
-   in the library's own symbols, and in the slots of objects that are bound to them already. */
+/* Links that code below Python makes through libnvJitLink. Its functions, and on request those of NVRTC, are redirected
+   where the loader looks them up, in the library's own symbols, and in the slots of objects that are bound to them
+   already. */
 #define _GNU_SOURCE
 #include "jitlink_calls.h"
 
@@ -136,12 +137,15 @@ EXPORT unsigned long cudalinkTakeCalls(char *path, size_t size) {
 
 EXPORT void cudalinkCover(int on) { covered = on; }
 
-/* -- the functions that stand in for those of nvJitLink: one for each original */
+/* -- the functions that stand in for those of nvJitLink and of NVRTC: one for each original */
 
-/* Two major releases in one process have about 270. */
+typedef int NvrtcCall(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+/* Two major releases of both libraries in one process have about 330. */
 enum { ORIGINALS = 512 };
 static struct {
-  JitLinkFunction function;
+  JitLinkFunction function; /* JL_FUNCTIONS for one of NVRTC */
+  const char *name;         /* without a release; lives as long as the process */
   JitLinkCall *call;
   uintptr_t base; /* of the library */
 } originals[ORIGINALS];
@@ -155,19 +159,40 @@ static JitLinkCall *sibling(int number, JitLinkFunction function) {
 }
 
 /* Answers what a call must return instead of being made, or -1: who lets calls fail says so. */
-static int (*meddler)(const char *function);
+static int (*meddler_of_jitlink)(const char *function);
+static int (*meddler_of_nvrtc)(const char *function);
 
-EXPORT void cudalinkMeddle(int (*wanted)(const char *)) { __atomic_store_n(&meddler, wanted, __ATOMIC_RELEASE); }
+EXPORT void cudalinkMeddle(int (*wanted)(const char *), int jitlink, int nvrtc) {
+  __atomic_store_n(&meddler_of_jitlink, jitlink ? wanted : NULL, __ATOMIC_RELEASE);
+  __atomic_store_n(&meddler_of_nvrtc, nvrtc ? wanted : NULL, __ATOMIC_RELEASE);
+}
 
-static int call(int number, uintptr_t arguments[5], void *caller) {
+static long live_programs;
+
+EXPORT long cudalinkLivePrograms(void) { return __atomic_load_n(&live_programs, __ATOMIC_RELAXED); }
+
+static int call_nvrtc(int number, const uintptr_t arguments[6]) {
+  NvrtcCall *original = (NvrtcCall *)(uintptr_t)originals[number].call;
+  int result = original(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+  const char *name = originals[number].name;
+  if (!result && !strcmp(name, "nvrtcCreateProgram")) __atomic_fetch_add(&live_programs, 1, __ATOMIC_RELAXED);
+  if (!result && !strcmp(name, "nvrtcDestroyProgram")) __atomic_fetch_sub(&live_programs, 1, __ATOMIC_RELAXED);
+  return result;
+}
+
+static int call(int number, uintptr_t arguments[6], void *caller) {
   JitLinkFunction function = originals[number].function;
   JitLinkCall *original = originals[number].call;
-  int (*asked)(const char *) = depth ? NULL : __atomic_load_n(&meddler, __ATOMIC_ACQUIRE);
-  int failure = asked ? asked(cl_jitlink_name(function)) : -1;
+  int (**meddler)(const char *) = function == JL_FUNCTIONS ? &meddler_of_nvrtc : &meddler_of_jitlink;
+  int (*asked)(const char *) = depth ? NULL : __atomic_load_n(meddler, __ATOMIC_ACQUIRE);
+  int failure = asked ? asked(originals[number].name) : -1;
   if (failure >= 0) return failure;
   if (function == JL_COMPLETE && !depth && !covered) count((uintptr_t)caller);
   int result;
-  if (!depth++ && cl_is_checked()) {
+  if (function == JL_FUNCTIONS) {
+    depth++;
+    result = call_nvrtc(number, arguments);
+  } else if (!depth++ && cl_is_checked()) {
     bool has_size = function > JL_CUBIN_SIZE && (function - JL_CUBIN_SIZE) % 2 == 1;
     JitLinkUse use = {.function = function, .original = original, .caller = (uintptr_t)caller};
     if (has_size) use.size = sibling(number, (JitLinkFunction)(function - 1));
@@ -185,9 +210,9 @@ static int call(int number, uintptr_t arguments[5], void *caller) {
   return result;
 }
 
-#define STAND_IN(N)                                                                          \
-  static int stand_in_##N(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e) { \
-    return call(0##N, (uintptr_t[5]){a, b, c, d, e}, __builtin_return_address(0));           \
+#define STAND_IN(N)                                                                                       \
+  static int stand_in_##N(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f) { \
+    return call(0##N, (uintptr_t[6]){a, b, c, d, e, f}, __builtin_return_address(0));                     \
   }
 #define EIGHT(DO, T) DO(T##0) DO(T##1) DO(T##2) DO(T##3) DO(T##4) DO(T##5) DO(T##6) DO(T##7)
 #define SIXTY_FOUR(DO, T) \
@@ -199,7 +224,7 @@ static int call(int number, uintptr_t arguments[5], void *caller) {
   SIXTY_FOUR(DO, 2) SIXTY_FOUR(DO, 3) SIXTY_FOUR(DO, 4) SIXTY_FOUR(DO, 5) SIXTY_FOUR(DO, 6) SIXTY_FOUR(DO, 7)
 #define NAME(N) stand_in_##N,
 ALL(STAND_IN)
-static JitLinkCall *const stand_ins[ORIGINALS] = {ALL(NAME)};
+static NvrtcCall *const stand_ins[ORIGINALS] = {ALL(NAME)};
 
 static bool is_stand_in(uintptr_t address) {
   for (int at = 0; at < original_count; at++)
@@ -207,25 +232,34 @@ static bool is_stand_in(uintptr_t address) {
   return false;
 }
 
+static const char *const *nvrtc_functions; /* NULL: they are not watched */
+
+/* The name of a function of NVRTC that is watched, as it was given; NULL for others. */
+static const char *nvrtc_name(const char *name) {
+  if (nvrtc_functions && !strncmp(name, "nvrtc", 5))
+    for (const char *const *one = nvrtc_functions; *one; one++)
+      if (!strcmp(*one, name)) return *one;
+  return NULL;
+}
+
 /* 0 if there are more originals than stand-ins. */
-static uintptr_t stand_in_for(uintptr_t original, JitLinkFunction function, uintptr_t base) {
-  for (int at = 0; at < original_count; at++)
-    if ((uintptr_t)originals[at].call == original) {
-      originals[at].function = function; /* the library of before is not loaded any more */
-      originals[at].base = base;
-      return (uintptr_t)stand_ins[at];
-    }
-  if (original_count == ORIGINALS) return 0;
-  originals[original_count].call = (JitLinkCall *)original;
-  originals[original_count].function = function;
-  originals[original_count].base = base;
-  return (uintptr_t)stand_ins[original_count++];
+static uintptr_t stand_in_for(uintptr_t original, const char *name, uintptr_t base) {
+  int at = 0;
+  while (at < original_count && (uintptr_t)originals[at].call != original) at++; /* one that was loaded before */
+  if (at == ORIGINALS) return 0;
+  originals[at].call = (JitLinkCall *)original;
+  originals[at].function = cl_jitlink_function(name);
+  originals[at].name = nvrtc_name(name);
+  if (!originals[at].name) originals[at].name = cl_jitlink_name(originals[at].function);
+  originals[at].base = base;
+  if (at == original_count) original_count++;
+  return (uintptr_t)stand_ins[at];
 }
 
 /* -- the objects of the process */
 
 static bool is_watched(const char *name) {
-  return (name[0] == 'n' || name[0] == '_') && cl_jitlink_function(name) != JL_FUNCTIONS;
+  return (name[0] == 'n' || name[0] == '_') && (cl_jitlink_function(name) != JL_FUNCTIONS || nvrtc_name(name));
 }
 
 static void *watched_dlopen(const char *path, int mode);
@@ -271,23 +305,24 @@ static void redirect_slot(void *context, const LoadedObject *object, const char 
 static void redirect_symbol(void *context, const LoadedObject *object, const char *name, ElfW(Sym) * symbol) {
   int *answer = context;
   if (!is_watched(name) || is_stand_in(object->base + symbol->st_value)) return;
-  uintptr_t wanted = stand_in_for(object->base + symbol->st_value, cl_jitlink_function(name), object->base);
+  uintptr_t wanted = stand_in_for(object->base + symbol->st_value, name, object->base);
   bool done = wanted && cl_replace_word(object, (uintptr_t *)&symbol->st_value, wanted - object->base);
-  *answer |= done ? LOOK_LATE : LOOK_REFUSED;
+  if (cl_jitlink_function(name) != JL_FUNCTIONS) *answer |= done ? LOOK_LATE : LOOK_REFUSED;
 }
 
-/* Whether an object defines nvJitLink's functions: the library, or an object with a copy of it that exports them. */
-static bool is_jitlink(const LoadedObject *object) {
+/* Whether an object defines functions that are watched: the library, or an object with a copy of it that exports them.
+ */
+static bool is_library(const LoadedObject *object) {
   static const char *const names[] = {"nvJitLinkComplete", "__nvJitLinkComplete_12_0", "__nvJitLinkComplete_13_0",
                                       "__nvJitLinkComplete_14_0"};
   for (size_t at = 0; at < sizeof names / sizeof *names; at++)
     if (cl_defined_symbol(object, names[at])) return true;
-  return false;
+  return nvrtc_functions && cl_defined_symbol(object, "nvrtcCompileProgram");
 }
 
 typedef struct {
   int answer;
-  bool symbols; /* of objects that define nvJitLink's functions; else the slots of all */
+  bool symbols; /* of objects that define functions that are watched; else the slots of all */
   bool first;
 } Pass;
 
@@ -307,7 +342,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *context) {
   if (*looks_at(info->dlpi_addr) >= 2 || !cl_read_object(info, &object)) return 0;
   if (cl_has_address(&object, (uintptr_t)places)) return 0; /* this library */
   if (pass->symbols) {
-    if (is_jitlink(&object)) cl_visit_symbols(&object, redirect_symbol, &pass->answer);
+    if (is_library(&object)) cl_visit_symbols(&object, redirect_symbol, &pass->answer);
     return 0;
   }
   cl_visit_slots(&object, redirect_slot, NULL);
@@ -335,6 +370,15 @@ static int look(void) {
 #else
 static int look(void) { return LOOK_IMPOSSIBLE; }
 #endif
+
+EXPORT void cudalinkWatchNvrtc(const char *const *functions) {
+  pthread_mutex_lock(&looking);
+  nvrtc_functions = functions;
+  memset(known, 0, sizeof known); /* what was looked at may be NVRTC, or bound to it */
+  later = true;
+  pthread_mutex_unlock(&looking);
+  look();
+}
 
 EXPORT int cudalinkLook(void) {
   if (__atomic_load_n(&loaded, __ATOMIC_RELAXED)) look(); /* no function was looked up since: nothing was missed */

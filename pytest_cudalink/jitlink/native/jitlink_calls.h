@@ -23,8 +23,16 @@ unsigned long cudalinkTakeCalls(char *path, size_t size);
 /* Whether the calls of this thread are not counted, because its Python code reports them. */
 void cudalinkCover(int on);
 
-/* From now on `wanted` is asked before each call of a program; NULL: nobody is. */
-void cudalinkMeddle(int (*wanted)(const char *function));
+/* From now on `wanted` is asked before each call of a program; NULL: nobody is. `jitlink`, `nvrtc`: of which library.
+ */
+void cudalinkMeddle(int (*wanted)(const char *function), int jitlink, int nvrtc);
+
+/* Redirects functions of NVRTC, too, by their names, which stay where they are; NULL stands behind the last. Each has
+   at most six arguments that are no floating-point numbers, and returns an nvrtcResult. */
+void cudalinkWatchNvrtc(const char *const *functions);
+
+/* How many programs of NVRTC were created and not destroyed since it is watched. */
+long cudalinkLivePrograms(void);
 
 /* An input that nvJitLinkAddData or nvJitLinkAddFile refused. Python reads the same structure. */
 typedef struct {

@@ -17,7 +17,7 @@ from ...plurals import counted
 from ...report import fault_sweep
 from ...report.fault_sweep import Call, FailedCall, SweepTotals, SweptTrial, Way
 from ..parts import COPIES, LEDGER
-from ..settings import LINKER
+from ..settings import COMPILER, LINKER
 from .copies import RunsAgain, show
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ __all__ = ["FaultSweep"]
 
 #: Codes with which calls fail where their documentation lists them, the likeliest first: no memory, a wrong argument.
 _LIKELY: Final = (2, 1)
+#: Those of NVRTC: no memory, a program that does not compile.
+_LIKELY_OF_COMPILER: Final = (1, 6)
 #: How every call fails that needs the device, once that is lost.
 _LOST: Final = (46, "device")
 #: How a function of nvJitLink fails: any may, whatever its input is.
@@ -52,9 +54,8 @@ class FaultSweep(RunsAgain):
     def __init__(self, run: Run) -> None:
         self._run = run
         self._notes = _Notes(run)
-        option, _, others = self._notes.option.partition("+")
+        option, *self._others = self._notes.option.split("+")
         self._single, self._functions, self._ways = _read(option)
-        self._linker = others == LINKER
         self._budget, self._part = _budget(run.settings.fault_budget.value)
         self._baseline = run.settings.fault_baseline.value
         self._baseline_file = run.config.invocation_params.dir / self._baseline
@@ -99,8 +100,8 @@ class FaultSweep(RunsAgain):
             for function, stack in zip(clean.calls, stacks, strict=True)
         ]
         functions = self._functions
-        if functions and self._linker:
-            functions = [*functions, *(call.function for call in calls if call.function.startswith(LINKER))]
+        if functions and self._others:
+            functions = [*functions, *(call.function for call in calls if _library_of(call.function) in self._others)]
         closed = {number for number, stack in enumerate(stacks, 1) if stack is None}
         chosen, left = fault_sweep.plan(
             calls, self._ways, functions=functions, closed=closed, budget=self._budget, part=self._part
@@ -132,7 +133,7 @@ class FaultSweep(RunsAgain):
                     "stays": fault.way.stays if fault is not None else "alone",
                     # what an error leaves for later tests depends on the place that met it: once for each is enough
                     "again": place not in seen,
-                    "linker": self._linker,
+                    "others": self._others,
                 }
             )
             seen.add(place)
@@ -169,7 +170,7 @@ class FaultSweep(RunsAgain):
             self._known = lines
         for finding, number in fault_sweep.new_findings(self.totals.findings, self._known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
-            fault = f"{finding.fault}+{LINKER}" if self._linker else finding.fault  # its calls have numbers, too
+            fault = "+".join([str(finding.fault), *self._others])  # their calls have numbers, too
             command = self._copies.command(finding.nodeid, f"--cudalink-fault-sweep={fault}")
             self.failing.append(f"{finding}{more}\n  repeat: {command}")
             self._copies.record(
@@ -286,7 +287,7 @@ def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
     first, *rest = value.split(":")
     if first.isdigit():
         code, stays = int(rest[0]), rest[1] if len(rest) > 1 else "alone"
-        return int(first), [], lambda function: [_way_of(function, code, stays)]
+        return int(first), [], lambda function: [_way(function, code, stays)]
     if value == "all":
         return 0, [], _listed
     return 0, [] if value == "likely" else [name.strip() for name in value.split(",")], _likely
@@ -294,28 +295,46 @@ def _read(value: str) -> tuple[int, list[str], Callable[[str], list[Way]]]:
 
 def _likely(function: str) -> list[Way]:
     """Return the likeliest ways in which a function fails."""
-    if function.startswith(LINKER):
-        return [Way(*_LINKER_ERROR)]
-    known = faults.listed_codes(function)
-    codes = _LIKELY if known is None else [code for code in _LIKELY if code in known] or known[:1]
-    return [*(_way(code) for code in codes), _way(*_LOST)]
+    return [*(_way(function, code) for code in _likely_codes(function)), *_lost(function)]
 
 
 def _listed(function: str) -> list[Way]:
     """Return all ways: each code that the documentation lists, alone and for each later call of the function too."""
-    if function.startswith(LINKER):
-        return [Way(*_LINKER_ERROR), Way(*_LINKER_ERROR, stays="function")]
     known = faults.listed_codes(function)
-    codes = _LIKELY if known is None else known
-    return [*(_way(code) for code in codes), _way(*_LOST), *(_way(code, "function") for code in codes)]
+    codes = _likely_codes(function) if known is None else known
+    return [
+        *(_way(function, code) for code in codes),
+        *_lost(function),
+        *(_way(function, code, "function") for code in codes),
+    ]
 
 
-def _way_of(function: str, code: int, stays: str) -> Way:
-    return Way(*_LINKER_ERROR, stays) if function.startswith(LINKER) else _way(code, stays)
+def _library_of(function: str) -> str:
+    """Return the library of a function as the option has it; empty for the driver."""
+    return LINKER if function.startswith("nvJitLink") else COMPILER if function.startswith("nvrtc") else ""
+
+
+def _likely_codes(function: str) -> Sequence[int]:
+    library = _library_of(function)
+    likely = _LIKELY_OF_COMPILER if library == COMPILER else _LIKELY
+    known = (_LINKER_ERROR[0],) if library == LINKER else faults.listed_codes(function)
+    return likely if known is None else [code for code in likely if code in known] or known[:1]
+
+
+def _lost(function: str) -> list[Way]:
+    """Return how a call fails once the device is lost: those that have no device do not."""
+    return [] if _library_of(function) else [_way(function, *_LOST)]
 
 
 @cache
-def _way(code: int, stays: str = "alone") -> Way:
+def _way(function: str, code: int, stays: str = "alone") -> Way:
+    library = _library_of(function)
+    if library == LINKER:
+        return Way(*_LINKER_ERROR, stays)
+    if library == COMPILER:
+        name = faults.nvrtc_errors().get(code, "unknown nvrtcResult")
+        words = name.removeprefix("NVRTC_ERROR_").replace("_", " ")
+        return Way(code, name, words if " " in words else name, stays)  # many a message has a single word by chance
     return Way(code, faults.name_of(code), faults.words_of(code), stays)
 
 

@@ -13,6 +13,7 @@ import pytest
 from ...jitlink import jitlink_calls
 from ...loader.contexts import STICKY_ERRORS
 from .. import pytest_private
+from ..settings import COMPILER, LINKER
 
 if TYPE_CHECKING:
     from ...emulator.control import DriverControl
@@ -33,7 +34,7 @@ def prepare() -> None:
 
 
 def under_fault(
-    item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str, again: bool, linker: bool
+    item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str, again: bool, others: Sequence[str]
 ) -> dict[str, Any]:
     """Run a test while one of its calls fails; return what `SweptTrial.from_json` reads.
 
@@ -48,11 +49,11 @@ def under_fault(
         One of `control.STAYS`.
     again : bool
         Whether the test runs once more afterwards, with no fault.
-    linker : bool
-        Whether calls of nvJitLink count, too.
+    others : sequence of str
+        The libraries besides the driver whose calls count, too.
     """
-    if linker:
-        jitlink_calls.meddle(driver.sweep_of_others)
+    if others:
+        jitlink_calls.meddle(driver.sweep_of_others, nvjitlink=LINKER in others, nvrtc=COMPILER in others)
     pytest_private.shorten_failures(item)
     driver.start_sweep(number, code, stays)
     try:
@@ -71,7 +72,7 @@ def under_fault(
         "messages": "\n".join(witness.messages),
         "notices": "\n".join(witness.notices),
         "violations": witness.violations,
-        "alive": {} if lasts else _alive(driver, linker=linker),
+        "alive": {} if lasts else _alive(driver, others),
         "stacks": [] if number else [None if call.caller.startswith(_CLOSED) else call.stack for call in calls],
     }
     if again and not lasts:
@@ -135,9 +136,10 @@ def _caller(stack: Sequence[str]) -> str:
     return "" if frame.startswith(("libffi", "_ctypes")) else frame
 
 
-def _alive(driver: DriverControl, *, linker: bool) -> dict[str, tuple[int, int]]:
-    handles = {"nvJitLink handle": (jitlink_calls.live_handles(), 0)} if linker else {}
-    return {**driver.alive(), **handles}
+def _alive(driver: DriverControl, others: Sequence[str]) -> dict[str, tuple[int, int]]:
+    handles = {"nvJitLink handle": (jitlink_calls.live_handles(), 0)} if LINKER in others else {}
+    programs = {"NVRTC program": (jitlink_calls.live_programs(), 0)} if COMPILER in others else {}
+    return {**driver.alive(), **handles, **programs}
 
 
 def _watched(item: pytest.Item) -> _Witness:

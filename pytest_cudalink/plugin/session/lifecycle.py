@@ -197,6 +197,10 @@ def _start_xdist(run: Run) -> None:
 
 def _watch_nvjitlink(run: Run) -> None:
     """Count the links of native code, explain what nvJitLink refuses, and check its contract."""
+    if run.is_isolated and run.settings.fault_sweep.value:
+        from ...emulator import faults
+
+        jitlink_calls.watch_nvrtc(faults.nvrtc_functions())  # a sweep may let its calls fail
     run.part(NATIVE_LINKS)
     run.part(CAUSES)
     from ..watch import jitlink_contract
