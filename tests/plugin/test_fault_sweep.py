@@ -307,6 +307,17 @@ def test_xdist(sweep) -> None:
     assert {one["name"] for one in findings(result)} == set(names)
 
 
+def test_worker_that_is_told_to_end(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """xdist tells twice that a worker is down in which a test has called ``pytest.exit``; what it found counts once."""
+    pytester.makepyfile(
+        "import ctypes, pytest\ndef test_first(): ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
+        "def test_second(): pytest.exit('enough')"
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuInit", "-n1", "-p", "xdist")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
+
+
 @pytest.mark.slow
 def test_planted_bugs(sweep) -> None:
     """Each of the twenty planted bugs is found, by a finding of its kind."""

@@ -96,6 +96,7 @@ class HandOver:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self._down: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -130,6 +131,9 @@ class HandOver:
         """
         from ..conditions import faults
 
+        if node.gateway.id in self._down:  # xdist says it twice of a worker that was interrupted, as by pytest.exit
+            return
+        self._down.add(node.gateway.id)
         output = getattr(node, "workeroutput", None) or {}
         if refused := output.get(_REFUSED):
             raise pytest.UsageError(refused)
