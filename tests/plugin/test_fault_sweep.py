@@ -307,15 +307,16 @@ def test_xdist(sweep) -> None:
     assert {one["name"] for one in findings(result)} == set(names)
 
 
-def test_worker_that_is_told_to_end(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
-    """xdist tells twice that a worker is down in which a test has called ``pytest.exit``; what it found counts once."""
+@pytest.mark.parametrize("how", ["pytest.exit('enough')", "os._exit(3)"])
+def test_worker_that_does_not_end_as_usual(pytester: pytest.Pytester, run_pytest, toolkit, how: str) -> None:
+    """What it found counts once: xdist says twice that a worker is down which was told to end, and a crash says it."""
     pytester.makepyfile(
-        "import ctypes, pytest\ndef test_first(): ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
-        "def test_second(): pytest.exit('enough')"
+        "import ctypes, os, pytest\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+        "def test_first(): cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))\n"
+        f"def test_second(): {how}"
     )
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuInit", "-n1", "-p", "xdist")
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount", "-n1", "-p", "xdist")
+    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 1 finding", "swallowed: cuDeviceGetCount (call 2)*"])
 
 
 @pytest.mark.slow

@@ -150,6 +150,12 @@ class FaultSweep(RunsAgain):
         """Add what `as_json` returned in another process."""
         self.totals.add(SweepTotals.from_json(given))
 
+    def add_notes(self, worker: str) -> None:
+        """Add what a worker of xdist has noted in this run before it died."""
+        for nodeid, found in self._notes.of(f"{worker}.jsonl").items():
+            if nodeid not in self._notes.done:
+                self.totals.add(found)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Fail the run for each finding that the baseline does not know; write a baseline where there is none."""
@@ -254,10 +260,17 @@ class _Notes:
             raise pytest.UsageError(msg)
         self.option = option.read_text(encoding="utf-8")
         for file in self._folder.glob("*.jsonl"):
-            for line in file.read_text(encoding="utf-8").splitlines():
-                with suppress(ValueError):  # the end of the process cut the last one
-                    nodeid, found = json.loads(line)
-                    self.done[nodeid] = SweepTotals.from_json(found)
+            self.done |= self.of(file.name)
+
+    def of(self, name: str) -> dict[str, SweepTotals]:
+        """Return what a process has noted in its file, by test."""
+        noted = {}
+        file = self._folder / name if self._folder is not None else None
+        for line in file.read_text(encoding="utf-8").splitlines() if file is not None and file.exists() else ():
+            with suppress(ValueError):  # the end of the process cut the last one
+                nodeid, found = json.loads(line)
+                noted[nodeid] = SweepTotals.from_json(found)
+        return noted
 
     def add(self, nodeid: str, found: SweepTotals) -> None:
         """Note what was found in a test."""

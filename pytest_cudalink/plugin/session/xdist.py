@@ -122,7 +122,7 @@ class HandOver:
         }
 
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker handed over when it ended; one that crashed hands nothing over.
+        """Take what a worker handed over when it ended; one that crashed has only noted what its sweep found.
 
         Raises
         ------
@@ -140,6 +140,8 @@ class HandOver:
         given = output.get("cudalink")
         if given is None:
             faults.lose(self._run)
+            if (sweep := self._run.get(FAULT_SWEEP)) is not None:
+                sweep.add_notes(node.gateway.id)
             return
         self._run.late_header = self._run.late_header or given["late_header"]
         self._run.new_processes.update(given["new_processes"])
