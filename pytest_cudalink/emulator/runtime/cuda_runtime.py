@@ -22,6 +22,7 @@ __all__ = ["Runtime"]
 
 _SUCCESS, _INVALID_VALUE, _NOT_INITIALIZED, _INVALID_DEVICE = 0, 1, 3, 101
 _NOT_READY, _NOT_SUPPORTED, _UNKNOWN = 600, 801, 999
+_GREEN_WITH_STREAM, _NON_BLOCKING = 1, 1  # CU_GREEN_CTX_DEFAULT_STREAM, CU_STREAM_NON_BLOCKING
 _NOTE: Final = "the CUDA runtime does not run on an emulated driver, and the driver API has no function for it"
 
 
@@ -40,6 +41,7 @@ class Runtime:
         self._runtime, self._driver, self._refuse = runtime, driver, refuse
         self._thread = threading.local()
         self._primary: dict[int, Any] = {}
+        self._green: dict[int, Any] = {}  # by the number of the execution context, which is what programs have
         self._lock = threading.Lock()
         self._table = read_table("emulator/cuda_runtime.toml")
         self._arrays = Arrays(
@@ -214,7 +216,42 @@ class Runtime:
         answer = self._init_device(device)
         if int(answer[0]):
             return answer
-        return (*answer, self._runtime.cudaExecutionContext_t(int(self._primary[device])))
+        return (*answer, self._to_runtime(self._primary[device]))
+
+    def _green_ctx_create(self, description: Any, device: int, flags: int) -> tuple[Any, ...]:
+        if flags:
+            return self._failed(_INVALID_VALUE)
+        # drivers before 13.3 make none without a default stream, which the runtime has no function to use
+        code, *found = self._forward("cuGreenCtxCreate", description, device, _GREEN_WITH_STREAM)
+        if int(code):
+            return (code,)
+        code, context = self._forward("cuCtxFromGreenCtx", *found)
+        (self._green[int(context)],) = found
+        return code, context
+
+    def _destroy_execution_context(self, context: Any) -> tuple[Any, ...]:
+        green = self._green.get(address_of(context))
+        return self._failed(_INVALID_VALUE) if green is None else self._forward("cuGreenCtxDestroy", green)
+
+    def _create_stream_in(self, context: Any, flags: int, priority: int) -> tuple[Any, ...]:
+        green = self._green.get(address_of(context))
+        if green is not None:  # its streams are never blocking, by cudaExecutionCtxStreamCreate's description
+            return self._forward("cuGreenCtxStreamCreate", green, flags | _NON_BLOCKING, priority)
+        code = self._count()[0] or int(self._driver.cuCtxPushCurrent(context)[0])
+        if code:
+            return self._failed(code)
+        answer = self._call("cuStreamCreateWithPriority", flags, priority)
+        self._driver.cuCtxPopCurrent()
+        return answer
+
+    def _split_multiprocessors(self, count: int, resource: Any, flags: int, groups: Any) -> tuple[Any, ...]:
+        """Split multiprocessors; a group that asks for no number of them learns in its structure how many it got."""
+        ours = self._to_driver(groups)
+        answer = self._forward("cuDevSmResourceSplit", count, resource, flags, ours)
+        size = self._table["structures"]["CU_DEV_SM_RESOURCE_GROUP_PARAMS"][1]
+        for given, made in zip(groups or (), ours or (), strict=True):
+            ctypes.memmove(given.getPtr(), made.getPtr(), size)
+        return answer
 
     def _device_reset(self) -> tuple[Any, ...]:
         code, device = self._get_device()
@@ -346,11 +383,15 @@ class Runtime:
         return self._forward("cuEventCreate", 0)
 
     def _graph_conditional_handle_create(self, graph: Any, default: int, flags: int) -> tuple[Any, ...]:
+        return self._graph_conditional_handle_create_in(graph, None, default, flags)
+
+    def _graph_conditional_handle_create_in(self, graph: Any, context: Any, *rest: int) -> tuple[Any, ...]:
         code = self._enter()
         if code:
             return self._failed(code)
-        _, context = self._driver.cuCtxGetCurrent()
-        return self._call("cuGraphConditionalHandleCreate", graph, context, default, flags)
+        if not address_of(context):
+            _, context = self._driver.cuCtxGetCurrent()
+        return self._call("cuGraphConditionalHandleCreate", graph, context, *rest)
 
 
 def _numbered(make: Callable[[int], Any], value: Any) -> Any:
