@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 OUT = Path(__file__).parent.parent / "pytest_cudalink/data/emulator/functions.toml"
@@ -40,6 +41,13 @@ WITHOUT_HEADER = {
     "cuProfilerStart",
     "cuProfilerStop",
 }
+#: Functions whose forms with the same parameters the emulated driver answers alike. Others have such forms, too:
+#: it answers one of them otherwise, as cuCtxDestroy without cuInit, or not at all.
+ANSWERED_ALIKE = (
+    *("cuDeviceGetUuid", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxSetFlags", "cuEventDestroy"),
+    *("cuEventElapsedTime", "cuGraphAddNode", "cuGraphInstantiate", "cuIpcOpenMemHandle", "cuLinkAddData"),
+    *("cuLinkAddFile", "cuLinkCreate", "cuMemHostRegister", "cuStreamDestroy"),
+)
 #: What a debugger looks for in the process: variables with their sizes, and functions. Those of 13.0 came after 12.4.
 DEBUGGER_VARIABLES = {
     "cudbgApiClientPid": (4, "12.0"),
@@ -104,11 +112,14 @@ class Headers:
         Functions with the versions that have a plain form.
     first : dict
         The first release that has a symbol.
+    parameters : dict
+        The types and names that a version of a function takes.
     """
 
     def __init__(self, folders: list[Path]) -> None:
         self.versions: dict[str, dict[int, str]] = {}
         self.plain: set[tuple[str, int]] = set()
+        self.parameters: dict[tuple[str, int], str] = {}
         self.first: dict[str, int] = dict.fromkeys(WITHOUT_HEADER, 12000)
         for folder in sorted(folders, key=lambda folder: number(folder.name)):
             for typedefs in (read(folder, name) for name in TYPEDEFS):
@@ -122,20 +133,37 @@ class Headers:
             del self.versions[name], self.first[name]
 
     def _take_versions(self, typedefs: str) -> None:
-        for name, version, suffix in re.findall(r"\*PFN_(\w+?)_v(\d+)(_ptds|_ptsz)?\)\s*\(", typedefs):
+        found = re.findall(r"\*PFN_(\w+?)_v(\d+)(_ptds|_ptsz)?\)\s*\(([^;]*)\)\s*;", typedefs)
+        for name, version, suffix, parameters in found:
             known = self.versions.setdefault(name, {})
             known.setdefault(int(version), "")
             if suffix:
                 known[int(version)] = suffix
             else:
                 self.plain.add((name, int(version)))
+                self.parameters[name, int(version)] = " ".join(parameters.split())
+
+
+def forms_of(headers: Headers, name: str) -> list[int]:
+    """The versions of a function that have a plain form."""
+    return sorted(version for version in headers.versions[name] if (name, version) in headers.plain)
+
+
+def twins_of(headers: Headers) -> list[str]:
+    """The rows of forms that are answered as the next one."""
+    rows = []
+    for name in ANSWERED_ALIKE:
+        for place, (one, following) in enumerate(pairwise(forms_of(headers, name)), 1):
+            if headers.parameters[name, one] == headers.parameters[name, following]:
+                rows.append(f'{name}{f"_v{place}" if place > 1 else ""} = "{name}_v{place + 1}"')
+    return rows
 
 
 def functions_of(headers: Headers) -> list[str]:
     """The rows of the functions; the symbols of their forms are added to the headers' own."""
     rows = []
     for name, found in sorted(headers.versions.items()):
-        forms = sorted(version for version in found if (name, version) in headers.plain)
+        forms = forms_of(headers, name)
         streams = {version: suffix for version, suffix in sorted(found.items()) if suffix}
         per_thread = ", ".join(f'[{version}, "{suffix}"]' for version, suffix in streams.items())
         rows.append(f"{name} = {{ plain = {forms}, per_thread = [{per_thread}] }}")
@@ -184,6 +212,10 @@ def main() -> int:
         "# NAME_v2, NAME_v3 … in this order, and those of the symbols for per-thread streams.",
         "[functions]",
         *functions,
+        "",
+        "# Forms that the emulated driver answers as the next form, which takes the same parameters.",
+        "[twins]",
+        *twins_of(headers),
         "",
     ]
     OUT.write_text("\n".join(lines), encoding="utf-8")

@@ -179,7 +179,8 @@ def _names() -> str:
         base = one.removesuffix("_ptsz").removesuffix("_ptds")
         if base != one and base in symbols:
             streams.setdefault(one, base)
-    weak = [symbol for symbol in symbols if symbol not in streams]
+    twins: dict[str, str] = table["twins"]
+    weak = [symbol for symbol in symbols if symbol not in streams and symbol not in twins]
     # those of graphics are not implemented in any form
     old = {
         name for name, forms in functions.items() if _WIDENED in forms["plain"][1:2] and not name.startswith(_GRAPHICS)
@@ -197,6 +198,10 @@ def _names() -> str:
     lines += [
         f"extern CUresult {symbol}(void);\nPER_THREAD_FORM({symbol}, {base})"
         for symbol, base in sorted(streams.items())
+    ]
+    lines += [
+        f"extern CUresult {symbol}(void);\nTWIN({symbol}, {symbols.index(symbol)}, {other})"
+        for symbol, other in twins.items()
     ]
     lines += [
         f"EXPORT CUresult {one}(void);\nEXPORT CUresult {one}(void) {{ return CUDA_ERROR_NOT_SUPPORTED; }}"

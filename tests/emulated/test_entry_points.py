@@ -112,6 +112,29 @@ def test_names_that_no_symbol_has(check) -> None:
     )
 
 
+def test_older_forms_are_named_as_they_were_called(check) -> None:
+    """A form that answers as the next one keeps its name in events, and works where the driver lacks the next one."""
+    check(
+        """
+        from pytest_cudalink.tables import read_table
+
+        twins = read_table("emulator/functions.toml")["twins"]
+        start()
+        for older, newer in twins.items():
+            code = getattr(cuda, older)(*map(c_void_p, [0] * 8))
+            assert (last_event()["call"], last_event()["result"]) == (older, code)
+            if hasattr(cuda, newer):
+                assert getattr(cuda, newer)(*map(c_void_p, [0] * 8)) == code, newer
+                assert last_event()["call"] == newer
+        assert not hasattr(cuda, "cuGraphAddNode_v3")
+        graph, node, empty = c_void_p(), c_void_p(), (c_int * 64)(5)
+        ok(cuda.cuGraphCreate(byref(graph), 0))
+        ok(cuda.cuGraphAddNode_v2(byref(node), graph, None, None, c_size_t(0), empty))
+        """,
+        version="12.9",
+    )
+
+
 def test_a_program_linked_by_its_development_name(tmp_path: Path) -> None:
     """`-lcuda` links a program, which calls the functions of libcuda.so.1, whatever name it opens the library by."""
     source = """

@@ -19,6 +19,7 @@ from elftools.elf.elffile import ELFFile
 
 from pytest_cudalink import emulator
 from pytest_cudalink.native import compiler
+from pytest_cudalink.tables import read_table
 
 NATIVE = Path(emulator.__file__).parent / "native"
 #: The assertion on a size names the structures of cuda.h that ours stands for.
@@ -210,6 +211,8 @@ def problems(ours: Declarations, theirs: Declarations, asserted: Iterable[tuple[
 def test_signatures_and_layouts(version, least, toolchain, tmp_path) -> None:
     """Each function takes what the header of a release says, in all its forms; structures and numbers are its own."""
     ours = declared(emulator.library_folder() / "libcuda.so.1")
+    twins = read_table("emulator/functions.toml")["twins"]
+    ours.functions.update({name: ours.functions[other] for name, other in twins.items()})
     asserted = [
         (mine, name)
         for file in sorted(NATIVE.glob("*.[ch]"))

@@ -22,7 +22,7 @@ CallBarrier *cl_call_barrier;
 _Atomic(CallEnd *) cl_call_end;
 _Atomic(CallWatch *) cl_call_watch;
 _Thread_local bool cl_in_host_function;
-_Thread_local unsigned char cl_stream_form;
+_Thread_local unsigned cl_stream_form;
 
 static _Atomic pid_t initialized_in; /* 0: not yet */
 
@@ -133,7 +133,9 @@ const char *cl_called(void) { return cl_symbols[called].name; }
 
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   int lost = cudalinkDeviceLost();
-  cl_stream_form = cl_stream_form == ANNOUNCED ? PER_THREAD_DEFAULT : LEGACY_DEFAULT;
+  unsigned form = cl_stream_form;
+  cl_stream_form = form == ANNOUNCED ? PER_THREAD_DEFAULT : LEGACY_DEFAULT;
+  if (form >= OLDER_FORM) symbol = (Sym)(form - OLDER_FORM);
   call->symbol = called = symbol;
   call->error = errno;
   cl_event_begin(&call->line);

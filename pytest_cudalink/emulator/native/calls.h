@@ -22,10 +22,11 @@ extern _Thread_local bool cl_in_host_function;
 const char *cl_called(void);
 /* Begins a call; false if it must return call->result at once: an injected fault, a lost device, no cuInit. */
 bool cl_enter(Call *call, Sym symbol, bool needs_init);
-/* What NULL means as a stream in the current call. The forms of functions named `_ptsz` and `_ptds` set it to
-   ANNOUNCED, jump to the plain form, and `cl_enter` knows. */
-enum { LEGACY_DEFAULT, PER_THREAD_DEFAULT, ANNOUNCED };
-extern _Thread_local unsigned char cl_stream_form __attribute__((visibility("hidden"), tls_model("initial-exec")));
+/* What NULL means as a stream in the current call. Forms that functions.toml names jump to another form, and set this
+   first, so that `cl_enter` knows: to ANNOUNCED those named `_ptsz` and `_ptds`, to their own symbol behind OLDER_FORM
+   those that answer as the next form. */
+enum { LEGACY_DEFAULT, PER_THREAD_DEFAULT, ANNOUNCED, OLDER_FORM };
+extern _Thread_local unsigned cl_stream_form __attribute__((visibility("hidden"), tls_model("initial-exec")));
 /* Ends it: writes the event and returns the result. */
 CUresult cl_leave(Call *call, CUresult result);
 /* Returns a result whose event explains it. */

@@ -207,7 +207,6 @@ static CUresult primary_reset(EventLine *line, CUdevice device) {
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDevicePrimaryCtxReset_v2, (CUdevice device), primary_reset(line, device))
-EXPORTED(cuDevicePrimaryCtxReset, (CUdevice device), primary_reset(line, device))
 
 /* That memory of the host can be mapped is so in any case, and cannot be asked for (measured: test_flags). */
 static CUresult set_primary_flags(CUdevice device, unsigned flags) {
@@ -224,7 +223,6 @@ static CUresult primary_set_flags(EventLine *line, CUdevice device, unsigned fla
   return set_primary_flags(device, flags);
 }
 EXPORTED(cuDevicePrimaryCtxSetFlags_v2, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags))
-EXPORTED(cuDevicePrimaryCtxSetFlags, (CUdevice device, unsigned flags), primary_set_flags(line, device, flags))
 
 static CUresult primary_get_state(EventLine *line, CUdevice device, unsigned *flags, int *active) {
   if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;

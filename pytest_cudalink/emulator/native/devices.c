@@ -130,7 +130,6 @@ static CUresult device_get_uuid(unsigned char *uuid, CUdevice device) {
   cl_profile_uuid(device, uuid);
   return CUDA_SUCCESS;
 }
-EXPORTED(cuDeviceGetUuid, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
 EXPORTED(cuDeviceGetUuid_v2, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
 
 static CUresult device_get_attribute(EventLine *line, int *value, int attribute, CUdevice device) {

@@ -7,22 +7,24 @@
 #include "calls.h"
 #include "own_symbols.h"
 
-/* The form of a function in which NULL is the thread's default stream: it says so to `cl_enter` and jumps to the first
-   form, whatever the parameters are. */
+/* A form that jumps to another one, whatever the parameters are, and says to `cl_enter` which it is. */
 #if defined __x86_64__
-#define PER_THREAD_FORM(name, other)                                                                             \
-  __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name                                          \
-          ":\n  movq cl_stream_form@gottpoff(%rip), %r11\n  movb $2, %fs:(%r11)\n  jmp " #other "\n.size " #name \
-          ", . - " #name "\n");
+#define FORM(name, announced, other)                                                                        \
+  __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name                                     \
+          ":\n  movq cl_stream_form@gottpoff(%rip), %r11\n  movl $" announced ", %fs:(%r11)\n  jmp " #other \
+          "\n.size " #name ", . - " #name "\n");
 #elif defined __aarch64__
-#define PER_THREAD_FORM(name, other)                                                               \
-  __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name                            \
-          ":\n  mrs x16, tpidr_el0\n  adrp x17, :gottprel:cl_stream_form\n"                        \
-          "  ldr x17, [x17, #:gottprel_lo12:cl_stream_form]\n  add x16, x16, x17\n  mov w17, #2\n" \
-          "  strb w17, [x16]\n  b " #other "\n.size " #name ", . - " #name "\n");
+#define FORM(name, announced, other)                                                                             \
+  __asm__(".text\n.globl " #name "\n.type " #name ", %function\n" #name                                          \
+          ":\n  mrs x16, tpidr_el0\n  adrp x17, :gottprel:cl_stream_form\n"                                      \
+          "  ldr x17, [x17, #:gottprel_lo12:cl_stream_form]\n  add x16, x16, x17\n  mov w17, #(" announced ")\n" \
+          "  str w17, [x16]\n  b " #other "\n.size " #name ", . - " #name "\n");
 #else
 #error "the emulated driver is written for x86-64 and aarch64"
 #endif
+_Static_assert(ANNOUNCED == 2 && OLDER_FORM == 3, "the assembler has no enumerators");
+#define PER_THREAD_FORM(name, other) FORM(name, "2", other)
+#define TWIN(name, symbol, other) FORM(name, "3 + " #symbol, other)
 
 #define WEAK_SYMBOLS
 #include "names.inc"

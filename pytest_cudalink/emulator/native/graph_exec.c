@@ -145,8 +145,6 @@ static CUresult instantiate_in_words(EventLine *line, Executable **out, void *gr
   if (failed) *failed = how.failed;
   return result;
 }
-EXPORTED(cuGraphInstantiate, (Executable * *out, Graph *graph, Node **failed, char *words, size_t room),
-         instantiate_in_words(line, out, graph, failed, words, room))
 EXPORTED(cuGraphInstantiate_v2, (Executable * *out, Graph *graph, Node **failed, char *words, size_t room),
          instantiate_in_words(line, out, graph, failed, words, room))
 

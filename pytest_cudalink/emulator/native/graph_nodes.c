@@ -247,11 +247,8 @@ static bool needs_driver(const NodeParameters *given) {
 }
 EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode, ADDING(NodeParameters *given),
               add_any(line, PLAINLY, given))
-#define WITH_DATA \
-  (Node * *out, Graph * graph, Node *const *on, const EdgeData *data, size_t count, NodeParameters *given)
-EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode_v2, WITH_DATA,
-              add_any(line, (Adding){out, graph, on, data, count}, given))
-EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode_v3, WITH_DATA,
+EXPORTED_WHEN(graph || needs_driver(given), cuGraphAddNode_v3,
+              (Node * *out, Graph *graph, Node *const *on, const EdgeData *data, size_t count, NodeParameters *given),
               add_any(line, (Adding){out, graph, on, data, count}, given))
 
 /* -- asking -- */

@@ -85,7 +85,6 @@ static CUresult mem_host_register(EventLine *line, void *start, size_t size, uns
   return register_host(start, size, flags);
 }
 EXPORTED(cuMemHostRegister_v2, (void *start, size_t size, unsigned flags), mem_host_register(line, start, size, flags))
-EXPORTED(cuMemHostRegister, (void *start, size_t size, unsigned flags), mem_host_register(line, start, size, flags))
 
 static CUresult mem_host_unregister(void *start) {
   if (cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

@@ -135,7 +135,6 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
 }
 EXPORTED(cuIpcOpenMemHandle_v2, (CUdeviceptr *out, IpcHandle handle, unsigned flags),
          open_mem_handle(out, &handle, flags))
-EXPORTED(cuIpcOpenMemHandle, (CUdeviceptr *out, IpcHandle handle, unsigned flags), open_mem_handle(out, &handle, flags))
 
 static CUresult close_mem_handle(CUdeviceptr address) {
   CUresult state = cl_check_context();

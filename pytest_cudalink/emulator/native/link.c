@@ -140,8 +140,6 @@ static CUresult link_create(EventLine *line, unsigned count, const int *keys, vo
 }
 EXPORTED(cuLinkCreate_v2, (unsigned count, int *keys, void **values, State **out),
          link_create(line, count, keys, values, out))
-EXPORTED(cuLinkCreate, (unsigned count, int *keys, void **values, State **out),
-         link_create(line, count, keys, values, out))
 
 /* -- add -- */
 
@@ -170,10 +168,6 @@ EXPORTED_ANY_TIME(cuLinkAddData_v2,
                   (State *state, int type, void *data, size_t size, const char *name, unsigned count, int *keys,
                    void **values),
                   add_data(line, state, type, data, size, name, count, keys, values))
-EXPORTED_ANY_TIME(cuLinkAddData,
-                  (State *state, int type, void *data, size_t size, const char *name, unsigned count, int *keys,
-                   void **values),
-                  add_data(line, state, type, data, size, name, count, keys, values))
 
 static CUresult add_file(EventLine *line, State *handle, int type, const char *path, unsigned count, const int *keys,
                          void *const *values) {
@@ -195,8 +189,6 @@ static CUresult add_file(EventLine *line, State *handle, int type, const char *p
 }
 EXPORTED_ANY_TIME(cuLinkAddFile_v2,
                   (State *state, int type, const char *path, unsigned count, int *keys, void **values),
-                  add_file(line, state, type, path, count, keys, values))
-EXPORTED_ANY_TIME(cuLinkAddFile, (State *state, int type, const char *path, unsigned count, int *keys, void **values),
                   add_file(line, state, type, path, count, keys, values))
 
 /* -- complete and destroy -- */

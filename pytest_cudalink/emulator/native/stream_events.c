@@ -54,7 +54,6 @@ static CUresult destroy_stream(void *handle) {
   return stale ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuStreamDestroy_v2, (Stream *stream), cl_refuse_null(stream), LOCKED(destroy_stream(stream)))
-EXPORTED_CHECKED(cuStreamDestroy, (Stream *stream), cl_refuse_null(stream), LOCKED(destroy_stream(stream)))
 
 /* -- recording -- */
 
@@ -222,7 +221,6 @@ static CUresult destroy_event(void *handle) {
   return CUDA_SUCCESS;
 }
 EXPORTED_CHECKED(cuEventDestroy_v2, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
-EXPORTED_CHECKED(cuEventDestroy, (Event *event), cl_refuse_null(event), LOCKED(destroy_event(event)))
 
 static CUresult may_wait_for_event(void *handle, Event **event) {
   CUresult result = find_event(handle, event);
@@ -319,7 +317,5 @@ static CUresult elapsed(float *milliseconds, void *from, void *to) {
   return CUDA_SUCCESS;
 }
 
-EXPORTED_CHECKED(cuEventElapsedTime, (float *milliseconds, Event *start, Event *end),
-                 start ? cl_refuse_null(end) : CUDA_ERROR_INVALID_HANDLE, LOCKED(elapsed(milliseconds, start, end)))
 EXPORTED_CHECKED(cuEventElapsedTime_v2, (float *milliseconds, Event *start, Event *end),
                  start ? cl_refuse_null(end) : CUDA_ERROR_INVALID_HANDLE, LOCKED(elapsed(milliseconds, start, end)))
