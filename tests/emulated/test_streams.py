@@ -87,6 +87,13 @@ assert (get(one, 3), get(one, 8), get(one, 10)) == (-1, -3, 0)
 for attribute, given, code in ((3, 4, 0), (3, 0, 1), (3, 5, 1), (10, 1, 0), (10, 2, 1), (2, 1, 1), (99, 1, 1)):
     value[0] = given
     assert cuda.cuStreamSetAttribute(one, attribute, value) == code, (attribute, given)
+most, window = c_int(), (c_uint64 * 8)()
+ok(cuda.cuDeviceGetAttribute(byref(most), 109, 0))
+for size, code in ((most.value, 0), (most.value + 1, 1), (2**64 - 1, 1)):
+    window[1] = size
+    assert cuda.cuStreamSetAttribute(one, 1, window) == code, size
+ok(cuda.cuStreamGetAttribute(one, 1, window))
+assert most.value == window[1] == 128 << 20
 ok(cuda.cuStreamCopyAttributes(other, one))
 assert (get(other, 3), get(other, 10)) == (4, 1)
 assert cuda.cuStreamGetAttribute(one, 3, None) == 1

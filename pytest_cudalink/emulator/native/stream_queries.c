@@ -3,6 +3,7 @@
 
 #include "capture.h"
 #include "contexts.h"
+#include "devices.h"
 #include "streams.h"
 
 /* Copies a stream, so that it is not read while another thread destroys it; the context of a default one is the current
@@ -69,13 +70,23 @@ static CUresult get_attribute(const void *handle, int attribute, AttributeValue 
   return CUDA_SUCCESS;
 }
 
+/* The bytes of a window have the attribute's bound by the programming guide; -1 is beyond it (recorded programs). */
+static bool is_window(const AttributeValue *value) {
+  int most = 0;
+  cl_device_attribute(CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE, &most);
+  return value->numbers[1] <= (uint64_t)most; /* num_bytes, behind base_ptr */
+}
+
 static CUresult set_attribute(const void *handle, int attribute, const AttributeValue *value) {
   Stream *stream;
   CUresult result = cl_stream_ready(handle, &stream);
   if (result) return result;
   int number = value->number;
   switch (attribute) {
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: stream->window = *value; break;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+      if (!is_window(value)) return CUDA_ERROR_INVALID_VALUE;
+      stream->window = *value;
+      break;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
       if (number < CU_SYNC_POLICY_AUTO || number > CU_SYNC_POLICY_BLOCKING_SYNC) return CUDA_ERROR_INVALID_VALUE;
       stream->policy = number;
