@@ -34,6 +34,8 @@ CAPTURED_NODES = 1_000_000
 GRAPH_LIMIT = 10.0  # seconds of the processor, from the capture of these nodes to their end
 UPDATED_NODES, DEPENDENCIES = 8_000, 20
 UPDATE_LIMIT = 0.2  # seconds of the processor
+JOINED_NODES = 100_000
+JOIN_LIMIT = 0.2  # seconds of the processor; with n * n steps it took 1.7
 HOST_CALLS = 2_000
 HOST_CALL_LIMIT = 30.0  # microseconds, there and back
 
@@ -77,7 +79,7 @@ def _in_context(driver: ctypes.CDLL) -> tuple[c_void_p, c_void_p, c_uint64]:
 
 
 def graphs() -> None:
-    """Print the seconds of the processor for each step with a graph of captured nodes, and for an update, as JSON."""
+    """Print the seconds of the processor for each step with captured nodes, for an update and a join, as JSON."""
     driver = ctypes.CDLL("libcuda.so.1")
     context, stream, memory = _in_context(driver)
     graph, executable, took = c_void_p(), c_void_p(), {}
@@ -107,6 +109,10 @@ def graphs() -> None:
     assert not driver.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0))
     start = time.process_time()
     step("update", driver.cuGraphExecUpdate_v2(executable, graph, ctypes.create_string_buffer(24)))
+    nodes, add = (c_void_p * JOINED_NODES)(), driver.cuGraphAddEmptyNode
+    assert not any(add(byref(nodes, 8 * at), graph, None, c_size_t(0)) for at in range(JOINED_NODES))
+    start = time.process_time()
+    step("join", add(byref(node), graph, nodes, c_size_t(JOINED_NODES)))
     print(json.dumps(took))
 
 
@@ -181,7 +187,7 @@ def report_graphs(report: measure.Report, environment: dict[str, str]) -> None:
     command = [sys.executable, __file__, "--graphs"]
     done = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True, check=True)
     took = json.loads(done.stdout)
-    update = took.pop("update")
+    update, join = took.pop("update"), took.pop("join")
     table = f"{CAPTURED_NODES:,} captured nodes"
     for name, seconds in took.items():
         report.row(table, name, [seconds])
@@ -189,6 +195,9 @@ def report_graphs(report: measure.Report, environment: dict[str, str]) -> None:
     what = f"updating {UPDATED_NODES:,} nodes of {DEPENDENCIES} dependencies"
     report.row("graphs", what, [update])
     report.limit(what, update, UPDATE_LIMIT, "s")
+    what = f"joining {JOINED_NODES:,} nodes in one"
+    report.row("graphs", what, [join])
+    report.limit(what, join, JOIN_LIMIT, "s")
 
 
 def main() -> int:
