@@ -42,11 +42,11 @@ WITHOUT_HEADER = {
     "cuProfilerStop",
 }
 #: Functions whose forms with the same parameters the emulated driver answers alike. Others have such forms, too:
-#: it answers one of them otherwise, as cuCtxDestroy without cuInit, or not at all.
+#: it answers one of them otherwise, as cuStreamBatchMemOp, or not at all.
 ANSWERED_ALIKE = (
-    *("cuDeviceGetUuid", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxSetFlags", "cuEventDestroy"),
-    *("cuEventElapsedTime", "cuGraphAddNode", "cuGraphInstantiate", "cuIpcOpenMemHandle", "cuLinkAddData"),
-    *("cuLinkAddFile", "cuLinkCreate", "cuMemHostRegister", "cuStreamDestroy"),
+    *("cuCtxDestroy", "cuDeviceGetUuid", "cuDevicePrimaryCtxReset", "cuDevicePrimaryCtxSetFlags", "cuEventDestroy"),
+    *("cuEventElapsedTime", "cuGraphAddNode", "cuGraphInstantiate", "cuGraphNodeSetParams", "cuIpcOpenMemHandle"),
+    *("cuLinkAddData", "cuLinkAddFile", "cuLinkCreate", "cuMemHostRegister", "cuStreamDestroy"),
 )
 #: What a debugger looks for in the process: variables with their sizes, and functions. Those of 13.0 came after 12.4.
 DEBUGGER_VARIABLES = {

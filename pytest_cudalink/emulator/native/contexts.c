@@ -344,7 +344,6 @@ static CUresult destroy_context(Context *context) {
 }
 
 EXPORTED_WHEN(context != NULL, cuCtxDestroy_v2, (Context *context), destroy_context(context))
-EXPORTED(cuCtxDestroy, (Context *context), destroy_context(context))
 
 /* -- contexts that belong to green ones -- */
 

@@ -338,5 +338,4 @@ EXPORTED_WHEN(node != NULL, cuGraphEventWaitNodeSetEvent, (Node * node, Event *e
 static CUresult set_any(void *handle, const NodeParameters *given) {
   return given && is_clean(given) ? change(handle, *given) : CUDA_ERROR_INVALID_VALUE;
 }
-EXPORTED_WHEN(node != NULL, cuGraphNodeSetParams, (Node * node, NodeParameters *given), set_any(node, given))
-EXPORTED(cuGraphNodeSetParams_v2, (Node * node, NodeParameters *given), set_any(node, given))
+EXPORTED_WHEN(node != NULL, cuGraphNodeSetParams_v2, (Node * node, NodeParameters *given), set_any(node, given))
