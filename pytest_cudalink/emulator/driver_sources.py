@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ _GENERATED = _HERE / "generated"
 FLOORS = (
     ("config", "profiles", "own_symbols", "events", "notes", "handles"),
     ("caller", "symbols", "stacks", "violations"),
-    ("sticky", "faults", "sweep", "calls", "order_findings"),
+    ("sticky", "faults", "sweep", "waits", "calls", "order_findings"),
     ("image", "fatbins", "options", "jitlink"),
     ("devices", "occupancy_rules", "array_formats", "device_resources"),
     ("synchronize", "contexts", "context_settings", "peers"),
@@ -51,6 +51,7 @@ FLOORS = (
         "capture",
         "stream_queries",
         "stream_events",
+        "no_wait",
     ),
     ("tools", "coredumps"),
     (
@@ -215,13 +216,7 @@ def _names() -> str:
     for name, release in hidden:
         if release != oldest:
             lines.append(f'{{"{name}", {"NEVER_EXPORTED" if release == "never" else _number(release)}}},')
-    lines += ["#endif", "#ifdef SYMBOL_TABLE"]
-    synchronization = _read("synchronization.toml")
-    waiting, refused = synchronization["context"]["functions"], synchronization["host-functions"]["refused"]
-    lines += [
-        f'[SYM_{symbol}] = {{"{symbol}", {since.get(symbol, 0)}, {int(symbol in waiting)}, {int(symbol in refused)}}},'
-        for symbol in symbols
-    ]
+    lines += ["#endif", "#ifdef SYMBOL_TABLE", *_symbol_rows(symbols, since)]
     lines += ["#endif", "#ifdef ADDRESS_TABLE"]
     lines += [f"[SYM_{symbol}] = (void *){symbol}," for symbol in symbols]
     lines += ["#endif", "#ifdef FUNCTION_TABLE", *rows]
@@ -244,6 +239,47 @@ def _synchronization() -> str:
         f"  [FORM_{form.upper()}][MEMORY_{memory.upper()}] = WAITS_{waits.upper()},"
         for form, memory, waits in table["fillings"]["rows"]
     ]
+    return "\n".join([*lines, "};", ""])
+
+
+def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]:
+    """The facts of each symbol."""
+    refused = _read("synchronization.toml")["host-functions"]["refused"]
+    rows_of: dict[str, list[dict[str, Any]]] = {}
+    firsts: dict[str, int] = {}
+    for at, (symbol, row) in enumerate(_waiting_calls(), 1):
+        rows_of.setdefault(symbol, []).append(row)
+        firsts.setdefault(symbol, at)
+    for symbol in symbols:
+        at_entry = any("given" not in row for row in rows_of.get(symbol, ()))
+        facts = (since.get(symbol, 0), firsts.get(symbol, 0), int(at_entry), int(symbol in refused))
+        yield f'[SYM_{symbol}] = {{"{symbol}", {", ".join(map(str, facts))}}},'
+
+
+def _waiting_calls() -> list[tuple[str, dict[str, Any]]]:
+    """The calls of data/emulator/waits.toml with their rows, those of one call behind each other."""
+    found = [(call, row) for row in _read("waits.toml")["wait"] for call in row["calls"]]
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _waits() -> str:
+    """waits.inc: the calls that wait, with their conditions."""
+    lines = ["/* Made by driver_sources.py from data/emulator/waits.toml. */"]
+    lines += ["static const struct { Sym call; WaitRow row; } waiting_calls[] = {"]
+    for call, row in _waiting_calls():
+        given = row.get("given", {})
+        members = [f".waits_for = WAITS_FOR_{row['waits_for'].upper()}"]
+        # those that synchronize wait inside
+        members += [".by_itself = true"] if "Synchronize" in call else []
+        members += [".given = true"] if given else []
+        members += [f".{row['loading']} = true"] if "loading" in row else []
+        for name in ("memory", "to", "source"):
+            if name in given:
+                members.append(f".{name} = {' | '.join(f'1 << MEMORY_{one.upper()}' for one in given[name])}")
+        members += [f".larger_than = {given['larger_than']}"] if "larger_than" in given else []
+        members += [f".has_limit = true, .limit = {given['limit']}"] if "limit" in given else []
+        members += [f".has_first = true, .first = {str(given['first']).lower()}"] if "first" in given else []
+        lines.append(f"  {{SYM_{call}, {{{', '.join(members)}}}}},")
     return "\n".join([*lines, "};", ""])
 
 
@@ -437,6 +473,7 @@ def generate(folder: Path) -> None:
         "devices": _devices,
         "images": _images,
         "synchronization": _synchronization,
+        "waits": _waits,
         "device_functions": _device_functions,
         "occupancy": _occupancy,
         "limits": _limits,

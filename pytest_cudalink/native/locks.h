@@ -12,7 +12,7 @@
      each worker of pool
      pool
      happens_before
-     events faults notes sweep
+     events faults no_wait notes sweep
  */
 #ifndef CUDALINK_LOCKS_H
 #define CUDALINK_LOCKS_H

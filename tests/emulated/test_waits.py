@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from pytest_cudalink.emulator import waits
 from pytest_cudalink.tables import read_table
 
 __all__ = ()
+
+Check = Callable[..., str]
 
 
 @pytest.mark.parametrize(
@@ -93,3 +96,148 @@ def test_a_wrong_row_is_refused(content: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="there is no|has no|the condition") as caught:
         waits.read_waits(content)
     assert message in str(caught.value)
+
+
+#: Memory, streams and an image, and the calls that a part of a program makes although they would wait.
+NO_WAIT = """
+import json, os, threading
+driver = control.attach(cuda)
+context = start()
+made = c_void_p()
+ok(cuda.cuMemHostAlloc(byref(made), c_size_t(4096), 0))
+pinned, memory, apart = made.value, allocate(1 << 22), stream(1)
+pageable = create_string_buffer(1 << 22)
+cuda.cudalinkNoWait.argtypes = [c_int64, POINTER(c_char_p), c_size_t]
+driver.start_watching()
+seen = []
+hook = CFUNCTYPE(None, c_char_p)(lambda event: seen.append(json.loads(event)))
+cuda.cudalinkSetViolationHook(hook)
+def no_wait(*allowed, thread=0):
+    return cuda.cudalinkNoWait(thread, (c_char_p * len(allowed))(*map(str.encode, allowed)), len(allowed))
+def found():
+    calls = [(one["call"], one["option"]) for one in seen]
+    seen.clear()
+    return calls
+"""
+
+
+def test_calls_that_would_wait_are_violations(check: Check) -> None:
+    """Nothing is pending, and the calls that wait by the table are named all the same; the others are not."""
+    check(
+        NO_WAIT
+        + """
+event = c_void_p()
+ok(cuda.cuEventCreate(byref(event), 0))
+other, pooled = allocate(4096), c_uint64()
+ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), apart))
+number = no_wait()
+assert number == 1
+one = c_uint64(memory)
+ok(cuda.cuMemcpyHtoD_v2(memory, addressof(pageable), c_size_t(64)))
+ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t(1 << 21), apart))
+ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t((1 << 21) + 1), apart))
+ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(pinned), one, c_size_t(64), apart))
+ok(cuda.cuMemcpyDtoHAsync_v2(pageable, one, c_size_t(64), apart))
+ok(cuda.cuMemcpyDtoD_v2(memory, memory + 64, c_size_t(64)))
+ok(cuda.cuMemsetD8_v2(memory, 0, c_size_t(64)))
+ok(cuda.cuMemsetD8_v2(pinned, 0, c_size_t(64)))
+ok(cuda.cuStreamSynchronize(apart))
+ok(cuda.cuStreamQuery(apart))
+ok(cuda.cuEventSynchronize(event))
+ok(cuda.cuMemFree_v2(pooled))
+ok(cuda.cuMemFree_v2(0))
+ok(cuda.cuMemFree_v2(other))
+ok(cuda.cuCtxSetLimit(1, c_size_t(1 << 23)))
+ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
+ok(cuda.cuCtxSetLimit(0, c_size_t(2048)))
+ok(cuda.cuCtxSynchronize())
+cuda.cudalinkEndNoWait(number)
+ok(cuda.cuCtxSynchronize())
+names = found()
+assert names == [
+    ("cuMemcpyHtoD_v2", "legacy"), ("cuMemcpyHtoDAsync_v2", "stream"), ("cuMemcpyDtoHAsync_v2", "stream"),
+    ("cuMemsetD8_v2", "legacy"), ("cuStreamSynchronize", "own"), ("cuEventSynchronize", "event"),
+    ("cuMemFree_v2", "context"), ("cuCtxSetLimit", "context"), ("cuCtxSynchronize", "context"),
+], names
+"""
+    )
+
+
+def test_a_call_that_would_wait_is_named_once_for_each_site(check: Check) -> None:
+    """A loop has one violation, and a second line another."""
+    check(
+        NO_WAIT
+        + """
+number = no_wait()
+for _ in range(3):
+    ok(cuda.cuCtxSynchronize())
+ok(cuda.cuCtxSynchronize())
+cuda.cudalinkEndNoWait(number)
+assert len(found()) == 2
+"""
+    )
+
+
+def test_allowed_calls_and_other_threads_may_wait(check: Check) -> None:
+    """Of nested ones the innermost of the thread counts; ended in any order, each ends alone."""
+    check(
+        NO_WAIT
+        + """
+def elsewhere():
+    ok(cuda.cuCtxSetCurrent(context))
+    ok(cuda.cuStreamSynchronize(apart))
+def in_thread():
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+outer = no_wait("cuStreamSynchronize", thread=threading.get_native_id())
+ok(cuda.cuStreamSynchronize(apart))
+in_thread()
+assert found() == []
+inner = no_wait("cuCtxSynchronize", "there is no such call")
+ok(cuda.cuCtxSynchronize())
+assert found() == []
+ok(cuda.cuStreamSynchronize(apart))
+in_thread()
+assert found() == [("cuStreamSynchronize", "own")] * 2
+cuda.cudalinkEndNoWait(outer)
+ok(cuda.cuStreamSynchronize(apart))
+assert found() == [("cuStreamSynchronize", "own")]
+cuda.cudalinkEndNoWait(inner)
+cuda.cudalinkEndNoWait(inner)
+ok(cuda.cuStreamSynchronize(apart))
+assert found() == []
+"""
+    )
+
+
+def test_loading_code_waits_where_the_table_says(check: Check) -> None:
+    """The first use of a library in a context waits under lazy loading; its loading and its end wait under eager."""
+    check(
+        NO_WAIT
+        + """
+image = small_ptx()
+library, kernel, out = c_void_p(), c_void_p(), c_void_p()
+for mode, expected in {
+    "LAZY": [("cuKernelGetFunction", "context"), ("cuLibraryUnload", "context")],
+    "EAGER": [("cuLibraryLoadData", "device"), ("cuLibraryUnload", "device")],
+}.items():
+    os.environ["CUDA_MODULE_LOADING"] = mode
+    number = no_wait()
+    ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
+    ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
+    ok(cuda.cuKernelGetFunction(byref(out), kernel))
+    ok(cuda.cuKernelGetFunction(byref(out), kernel))
+    ok(cuda.cuLibraryGetModule(byref(out), library))
+    ok(cuda.cuLibraryUnload(library))
+    cuda.cudalinkEndNoWait(number)
+    names = found()
+    assert names == expected, names
+number = no_wait()
+ok(cuda.cuModuleLoadData(byref(library), image))
+ok(cuda.cuModuleUnload(library))
+names = found()
+assert names == [("cuModuleLoadData", "context"), ("cuModuleUnload", "context")], names
+cuda.cudalinkEndNoWait(number)
+"""
+    )

@@ -117,6 +117,10 @@ static void note_order_of_free(CUdeviceptr address) {
 
 static CUresult mem_free(EventLine *line, CUdeviceptr address) {
   cl_event_uint(line, "address", address);
+  CUresult waited = CUDA_SUCCESS;
+  if (address && (cl_any_pending() || cl_order_on))
+    waited = cl_wait_by_table(&(WaitFacts){.memory = cl_memory_at(address)});
+  if (waited) return waited;
   if (cl_order_on) note_order_of_free(address);
   return free_memory(address);
 }

@@ -21,6 +21,7 @@ CallGuard *cl_call_guard;
 CallBarrier *cl_call_barrier;
 _Atomic(CallEnd *) cl_call_end;
 _Atomic(CallWatch *) cl_call_watch;
+_Atomic(WaitWatch *) cl_wait_watch;
 _Thread_local bool cl_in_host_function;
 _Thread_local unsigned cl_stream_form;
 
@@ -83,6 +84,36 @@ static bool uses_state(Sym symbol) {
   }
 }
 
+static _Thread_local Sym called;
+
+const char *cl_called(void) { return cl_symbols[called].name; }
+
+static _Thread_local bool waited;
+
+bool cl_take_waited(void) {
+  bool taken = waited;
+  waited = false;
+  return taken;
+}
+
+static CUresult wait_by(const WaitRow *row) {
+  if (!row || cl_in_host_function) return CUDA_SUCCESS;
+  WaitWatch *watch = cl_wait_watch;
+  if (watch) watch(called, row);
+  if (row->by_itself || !cl_call_barrier) return CUDA_SUCCESS;
+  cl_call_barrier(row->waits_for == WAITS_FOR_DEVICE);
+  waited = true;
+  return cl_sticky_answer(called); /* what was waited for may have failed */
+}
+
+CUresult cl_wait_by_table(const WaitFacts *facts) { return wait_by(cl_wait_row(called, facts)); }
+
+void cl_will_wait(const WaitFacts *facts) {
+  WaitWatch *watch = cl_wait_watch;
+  const WaitRow *row = watch && !cl_in_host_function ? cl_wait_row(called, facts) : NULL;
+  if (row) watch(called, row);
+}
+
 /* What a call answers instead of being made; -1: it is made. */
 static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) {
   /* where the engine calls host functions is not the program's doing: their calls would have other numbers each time */
@@ -121,15 +152,10 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   }
   CUresult guarded = cl_call_guard ? cl_call_guard(symbol) : CUDA_SUCCESS;
   if (guarded) return cl_noted(line, guarded, "not permitted while a stream is captured");
-  if (!cl_symbols[symbol].waits || !cl_call_barrier || cl_in_host_function) return -1;
-  cl_call_barrier();
-  sticky = cl_sticky_answer(symbol); /* what was waited for may have failed */
+  if (!cl_symbols[symbol].waits_at_entry) return -1;
+  sticky = wait_by(cl_wait_row(symbol, NULL));
   return sticky ? sticky : -1;
 }
-
-static _Thread_local Sym called;
-
-const char *cl_called(void) { return cl_symbols[called].name; }
 
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   int lost = cudalinkDeviceLost();

@@ -7,6 +7,7 @@
 #include "abi.h"
 #include "events.h"
 #include "symbols.h"
+#include "waits.h"
 
 /* One call of an exported function: its answer, and what its event says besides. */
 typedef struct {
@@ -82,9 +83,20 @@ extern CallGuard *cl_call_guard;
 typedef void CallEnd(void);
 extern _Atomic(CallEnd *) cl_call_end;
 
-/* Asked before a function does its work that waits for all unfinished work of the current context. Set before main. */
-typedef void CallBarrier(void);
+/* Waits for all unfinished work of the current context, or of all. Set before main. */
+typedef void CallBarrier(bool of_all);
 extern CallBarrier *cl_call_barrier;
+
+/* Told of each call that waits by data/emulator/waits.toml, before it does; under no lock. NULL: nobody is. */
+typedef void WaitWatch(Sym symbol, const WaitRow *row);
+extern _Atomic(WaitWatch *) cl_wait_watch;
+
+/* Waits for what this thread's call waits for, given these facts; returns what it must answer then. Under no lock. */
+CUresult cl_wait_by_table(const WaitFacts *facts);
+/* The same for a call that waits by itself, and for which `cl_any_pending` is true while somebody watches. */
+void cl_will_wait(const WaitFacts *facts);
+/* Whether this thread's calls waited so for a context since it was last asked. */
+bool cl_take_waited(void);
 
 /* Called as a function is entered, and as it is left; NULL: nobody watches. */
 typedef void CallWatch(Sym symbol, bool entered);

@@ -61,8 +61,9 @@ static CUresult ctx_set_limit(int limit, size_t value) {
     size_t part = (size_t)cache / 16;
     value = (value + part - 1) / part * part;
   }
-  context->limits[limit] = value;
-  return CUDA_SUCCESS;
+  state = value > context->limits[limit] ? cl_wait_by_table(&(WaitFacts){.limit = limit}) : CUDA_SUCCESS;
+  if (!state) context->limits[limit] = value;
+  return state;
 }
 EXPORTED(cuCtxSetLimit, (int limit, size_t value), ctx_set_limit(limit, value))
 EXPORTED(cuCtxResetPersistingL2Cache, (void), cl_check_context())

@@ -157,19 +157,13 @@ typedef struct {
 
 /* -- the order of a stream -- */
 
-typedef enum { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE, MEMORY_MANAGED, MEMORIES } Memory;
 enum { WAITS_STREAM, WAITS_STAGED, WAITS_CALLER };
 
 #include "synchronization.inc"
 
 static Memory memory_at(CUdeviceptr address) {
-  const Block *block = cl_block_lock(address);
-  Memory memory = !block                    ? MEMORY_PAGEABLE
-                  : block->place == ON_HOST ? MEMORY_PINNED
-                  : block->place == MANAGED ? MEMORY_MANAGED
-                                            : MEMORY_DEVICE;
-  cl_block_unlock();
-  return memory;
+  Memory memory = cl_memory_at(address);
+  return memory == MEMORY_POOL ? MEMORY_DEVICE : memory;
 }
 
 static Memory memory_of(const Side *side) {
@@ -230,10 +224,23 @@ static void note_order(const Box *box, const void *stream, int form) {
   cl_order_drop(op);
 }
 
+/* Tells whoever watches that a copy will wait, or a filling. */
+static void tell_of_copy(const Box *box) {
+  if (!cl_wait_watch) return;
+  size_t size = box->width * box->height * box->depth;
+  cl_will_wait(&(WaitFacts){.to = memory_of(&box->to), .source = memory_of(&box->from), .size = size});
+}
+
+static void tell_of_filling(const FillNode *fill) {
+  if (cl_wait_watch) cl_will_wait(&(WaitFacts){.memory = memory_at(fill->to)});
+}
+
 /* Copies a box at once if nothing is before it in a stream, else in its queue; the caller waits where
    data/emulator/synchronization.toml says so. `form`: of the function, with or without a stream. */
 static CUresult do_in_order(const Box *box, const void *stream, int form, bool *queued) {
-  if (!cl_must_wait(stream)) return cl_copy_box(box);
+  bool pending = cl_any_pending();
+  if (pending) tell_of_copy(box);
+  if (!pending || !cl_must_wait(stream)) return cl_copy_box(box);
   CUresult result = cl_check_box(box);
   if (result) return result;
   int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
@@ -329,7 +336,9 @@ static void note_fill(const FillNode *fill, const void *stream, int form) {
 
 static CUresult fill_in_order(const FillNode *fill, const void *stream, int form) {
   CUresult result = CUDA_SUCCESS;
-  if (cl_must_wait(stream)) {
+  bool pending = cl_any_pending();
+  if (pending) tell_of_filling(fill);
+  if (pending && cl_must_wait(stream)) {
     result = cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
     if (result) return result;
     if (fill_waits[form][memory_at(fill->to)] == WAITS_STREAM)

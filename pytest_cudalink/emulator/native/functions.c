@@ -284,7 +284,8 @@ static CUresult kernel_set_attribute(EventLine *line, int attribute, int value, 
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
   cl_event_int(line, "attribute", attribute);
   cl_event_int(line, "value", value);
-  return set_attribute_of(kernel, true, attribute, value);
+  CUresult waited = cl_use_library(kernel);
+  return waited ? waited : set_attribute_of(kernel, true, attribute, value);
 }
 EXPORTED_CHECKED(cuKernelSetAttribute, (int attribute, int value, Function *kernel, CUdevice device),
                  cl_refuse_null(kernel), kernel_set_attribute(line, attribute, value, kernel, device))
@@ -412,6 +413,7 @@ EXPORTED_CHECKED(cuFuncLoad, (Function *function), cl_refuse_null(function), fun
 
 static CUresult kernel_get_function(Function **function, Function *handle) {
   CUresult state = cl_check_context();
+  if (!state) state = cl_use_library(handle);
   if (state) return state;
   Function *kernel = lock_one(handle, true);
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;

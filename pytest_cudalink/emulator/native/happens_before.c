@@ -376,7 +376,7 @@ __attribute__((constructor)) static void serve(void) {
 
 static void watch(Sym symbol, bool entered) {
   CUresult state;
-  const Context *context = entered || !cl_symbols[symbol].waits ? NULL : cl_context(&state);
+  const Context *context = cl_take_waited() && !entered ? cl_context(&state) : NULL;
   if (context) cl_order_waited_context(context);
   cl_watch_site(symbol, entered);
 }

@@ -169,6 +169,7 @@ static CUresult launch(EventLine *line, const LaunchConfig *config, void *functi
   if (!result) result = cl_enter_stream(config->stream, &captured);
   if (!result) result = check_context_of(function, config->stream);
   if (!result) result = cl_check_launch(config, function, parameters, extra);
+  if (!result && !captured) result = cl_use_library(function);
   if (result == CUDA_ERROR_NOT_SUPPORTED) return cl_noted(line, result, "the device has no such launches");
   if (!result && captured) return cl_capture_launch(config, function, parameters, extra);
   return result ? result : cl_not_executed(line, function);

@@ -77,6 +77,17 @@ Block *cl_block_lock(CUdeviceptr address) {
   return inside ? &memory.list[at] : NULL;
 }
 
+Memory cl_memory_at(CUdeviceptr address) {
+  const Block *block = cl_block_lock(address);
+  Memory memory = !block                                             ? MEMORY_PAGEABLE
+                  : block->place == ON_HOST                          ? MEMORY_PINNED
+                  : block->place == MANAGED                          ? MEMORY_MANAGED
+                  : block->origin & (FROM_POOL | FROM_POOL_OF_OTHER) ? MEMORY_POOL
+                                                                     : MEMORY_DEVICE;
+  cl_block_unlock();
+  return memory;
+}
+
 Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted) {
   pthread_rwlock_wrlock(&lock);
   for (size_t at = 0; at < memory.count; at++)

@@ -8,6 +8,7 @@
 
 #include "abi.h"
 #include "contexts.h"
+#include "waits.h"
 
 /* Where a block came from, and so what frees it. */
 typedef enum {
@@ -72,6 +73,8 @@ typedef struct {
 CUresult cl_block_enter(Block *block);
 /* Locks the table, and returns the block that holds an address, or NULL. The table is to be unlocked in both cases. */
 Block *cl_block_lock(CUdeviceptr address);
+/* The kind of memory that an address is in. */
+Memory cl_memory_at(CUdeviceptr address);
 /* Locks the table, and returns the first block that matches another one, or NULL. */
 Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), const Block *wanted);
 void cl_block_unlock(void);

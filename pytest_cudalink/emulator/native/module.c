@@ -56,8 +56,7 @@ EXPORTED(cuModuleUnload, (Module *module), cl_unload(module, MODULE_MAGIC))
 
 static CUresult module_get_loading_mode(int *mode) {
   if (!mode) return CUDA_ERROR_INVALID_VALUE;
-  const char *wanted = getenv("CUDA_MODULE_LOADING");
-  *mode = wanted && !strcmp(wanted, "EAGER") ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+  *mode = cl_loads_eagerly() ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuModuleGetLoadingMode, (int *mode), module_get_loading_mode(mode))
@@ -242,7 +241,12 @@ EXPORTED(cuLibraryLoadFromFile,
          (Module **library, const char *path, int *jit_keys, void **jit_values, unsigned jit_count, int *keys,
           void **values, unsigned count),
          library_load_from_file(line, library, path, jit_keys, jit_values, jit_count, keys, values, count))
-EXPORTED_CHECKED(cuLibraryUnload, (Module *library), cl_refuse_null(library), cl_unload(library, LIBRARY_MAGIC))
+
+static CUresult library_unload(Module *library) {
+  CUresult result = cl_end_library(library);
+  return result ? result : cl_unload(library, LIBRARY_MAGIC);
+}
+EXPORTED_CHECKED(cuLibraryUnload, (Module *library), cl_refuse_null(library), library_unload(library))
 
 static CUresult library_get_kernel(EventLine *line, Function **out, Module *handle, const char *name) {
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
@@ -289,6 +293,7 @@ EXPORTED_CHECKED(cuLibraryEnumerateKernels, (void **kernels, unsigned room, Modu
 
 static CUresult library_get_module(Module **module, Module *handle) {
   CUresult state = cl_check_context();
+  if (!state) state = cl_use_library(handle);
   if (state) return state;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   pthread_mutex_lock(&cl_modules_lock);
@@ -309,6 +314,7 @@ static CUresult unnamed(const Module *library, const char *name) {
 
 static CUresult library_get_global(CUdeviceptr *address, size_t *size, Module *library, const char *name) {
   CUresult state = cl_check_context();
+  if (!state) state = cl_use_library(library);
   return state ? state : global_of(library, LIBRARY_MAGIC, address, size, name, false);
 }
 EXPORTED_CHECKED(cuLibraryGetGlobal, (CUdeviceptr *address, size_t *size, Module *library, const char *name),

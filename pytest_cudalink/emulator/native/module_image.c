@@ -56,6 +56,7 @@ void cl_free_function(Function *function) {
 }
 
 static void free_module(Module *module) {
+  free(module->used_in);
   while (module->functions) {
     Function *next = module->functions->next;
     cl_free_function(module->functions);
@@ -293,6 +294,33 @@ CUresult cl_load_with_options(Load *load_as, Module **out, const void *data, uns
   cl_options_free(&options.link);
   return result;
 }
+
+/* Whether a library is loaded into a context; `use`: from now on it is. */
+static bool is_used(Module *library, uint64_t context, bool use) {
+  for (size_t at = 0; at < library->uses; at++)
+    if (library->used_in[at] == context) return true;
+  uint64_t *grown = use ? realloc(library->used_in, (library->uses + 1) * sizeof *grown) : NULL;
+  if (!grown) return false;
+  library->used_in = grown;
+  grown[library->uses++] = context;
+  return false;
+}
+
+static CUresult wait_for_use(const void *handle, bool use) {
+  CUresult state;
+  const Context *context = cl_context(&state);
+  if (!context) return CUDA_SUCCESS;
+  pthread_mutex_lock(&cl_modules_lock);
+  const Function *kernel = cl_find_function(handle);
+  Module *library = kernel && cl_is_kernel(kernel, handle) ? kernel->module : cl_find_module(handle, LIBRARY_MAGIC);
+  bool is_there = library && library->magic == LIBRARY_MAGIC;
+  bool first = is_there && !is_used(library, context->id, use);
+  pthread_mutex_unlock(&cl_modules_lock);
+  return is_there ? cl_wait_by_table(&(WaitFacts){.first = first}) : CUDA_SUCCESS;
+}
+
+CUresult cl_use_library(const void *handle) { return wait_for_use(handle, true); }
+CUresult cl_end_library(const void *handle) { return wait_for_use(handle, false); }
 
 CUresult cl_answer_of(const Module *library, CUresult result) {
   if (result && result == library->on_device && library->refusal) cl_refused_image(strdup(library->refusal));

@@ -30,6 +30,8 @@ typedef struct Module {
   char *refusal;      /* of a library: what the image is that the device does not take, for events; owned, or NULL */
   bool refused;       /* there is nothing that could be kept of it */
   char as_module;     /* of a library: its address is the handle of its module */
+  uint64_t *used_in;  /* of a library: the contexts that it is loaded into, by their numbers */
+  size_t uses;
   Function *functions;
   bool placed;
   Global *globals;
@@ -89,6 +91,11 @@ CUresult cl_unload(void *handle, uint32_t magic);
 size_t cl_modules_alive(uint32_t magic);
 /* How many modules were not unloaded before their context died. */
 size_t cl_modules_orphaned(void);
+/* Waits as a call does that uses the library of a handle, which is a kernel or the library itself; the first use in a
+   context loads it. Returns what the call must answer. Not under the lock; a context is current. */
+CUresult cl_use_library(const void *handle);
+/* The same for a call that ends it. */
+CUresult cl_end_library(const void *handle);
 /* Returns what a use of a library answers, with its image in the event where it is that of loading it. */
 CUresult cl_answer_of(const Module *library, CUresult result);
 

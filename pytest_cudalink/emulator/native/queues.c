@@ -82,10 +82,10 @@ static void synchronize(const Context *context) {
   if (waited) cl_order_waited_context(context);
 }
 
-static void finish_current(void) {
+static void finish_current(bool of_all) {
   CUresult state;
   const Context *context = cl_context(&state);
-  if (context) finish(context);
+  if (context || of_all) finish(of_all ? NULL : context);
 }
 
 /* Nothing of a dead context is done any more; what is behind it goes on. */

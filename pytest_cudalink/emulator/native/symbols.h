@@ -11,7 +11,8 @@
 typedef struct {
   const char *name;
   int since;               /* driver version that introduced it; 0 where the headers do not say */
-  bool waits;              /* for all unfinished work of the current context */
+  unsigned char waits;     /* for unfinished work: number of its first row in waits.inc, from 1; 0: it does not */
+  bool waits_at_entry;     /* whatever its arguments are */
   bool refuses_host_calls; /* whatever its arguments are */
 } Symbol;
 

@@ -1,0 +1,134 @@
+/* Threads that must not wait for unfinished work: each call that would, by the table, is a violation. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "calls.h"
+#include "locks.h"
+#include "stacks.h"
+#include "violations.h"
+#include "work_order.h"
+
+enum { NAMED = 256 };
+
+typedef struct Scope Scope;
+struct Scope {
+  Scope *outer;
+  unsigned number;
+  int64_t thread; /* 0: all */
+  uint64_t named[NAMED];
+  unsigned named_count;
+  bool allowed[SYMBOL_COUNT];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static Scope *innermost;
+static unsigned last_number;
+static uint64_t violation_number;
+
+static uint64_t mixed(uint64_t hash, const void *bytes, size_t count) {
+  for (size_t at = 0; at < count; at++) hash = (hash ^ ((const unsigned char *)bytes)[at]) * 0x100000001b3; /* FNV-1a */
+  return hash;
+}
+
+static uint64_t site_of(Sym symbol) {
+  Stack stack;
+  cl_note_stack(&stack);
+  uint64_t hash = mixed(0xcbf29ce484222325, &symbol, sizeof symbol);
+  if (stack.python) hash = mixed(hash, stack.python, strlen(stack.python));
+  else hash = mixed(hash, stack.frames, (size_t)stack.depth * sizeof *stack.frames);
+  cl_free_stack(&stack);
+  return hash;
+}
+
+/* Whether a call is a violation, and not yet named. Under the lock. */
+static bool is_news(Sym symbol, int64_t thread, uint64_t site) {
+  Scope *scope = innermost;
+  while (scope && scope->thread && scope->thread != thread) scope = scope->outer;
+  if (!scope || scope->allowed[symbol]) return false;
+  for (unsigned at = 0; at < scope->named_count && at < NAMED; at++)
+    if (scope->named[at] == site) return false;
+  scope->named[scope->named_count++ % NAMED] = site;
+  return true;
+}
+
+static void notice(Sym symbol, const WaitRow *row) {
+  static const char *const names[] = {"own", "stream", "legacy", "event", "context", "device"};
+  static const char *const what[] = {
+      "waits for all that its stream was given",
+      "waits for what new work of its stream would wait for",
+      "waits for what new work of the legacy stream would wait for",
+      "waits for what its event records",
+      "waits for all unfinished work of its context",
+      "waits for all unfinished work of all contexts",
+  };
+  uint64_t site = site_of(symbol);
+  pthread_mutex_lock(&lock);
+  bool news = is_news(symbol, syscall(SYS_gettid), site);
+  uint64_t number = news ? ++violation_number : 0;
+  pthread_mutex_unlock(&lock);
+  if (!news) return;
+  cl_note_violation_of(&(Violation){
+      .kind = "wait",
+      .number = number,
+      .rule = names[row->waits_for],
+      .what = what[row->waits_for],
+      .call = cl_symbols[symbol].name,
+      .expected = "a call that waits for nothing",
+      .found = "a call that waits",
+      .fix = "Make a call that does not wait, or allow this one.",
+  });
+  cl_report_violations();
+}
+
+/* From now on a call of a thread (its number in the kernel; 0: of all) that would wait is a violation, whether anything
+   is unfinished or not, unless its symbol is allowed. Of nested ones the innermost of a thread counts. Returns a
+   number; 0 if memory is out. */
+EXPORT unsigned cudalinkNoWait(int64_t thread, const char *const *allowed, size_t count) {
+  Scope *scope = calloc(1, sizeof *scope);
+  if (!scope) return 0;
+  scope->thread = thread;
+  for (size_t at = 0; at < count; at++) {
+    int symbol = cl_symbol_named(allowed[at]);
+    if (symbol >= 0) scope->allowed[symbol] = true;
+  }
+  pthread_mutex_lock(&lock);
+  scope->outer = innermost;
+  innermost = scope;
+  unsigned number = scope->number = ++last_number;
+  pthread_mutex_unlock(&lock);
+  cl_pending_keep(true); /* a call that waits by itself is on the way on which it tells */
+  atomic_store(&cl_wait_watch, notice);
+  return number;
+}
+
+EXPORT void cudalinkEndNoWait(unsigned number) {
+  Scope *ended = NULL;
+  pthread_mutex_lock(&lock);
+  for (Scope **at = &innermost; *at && !ended; at = &(*at)->outer)
+    if ((*at)->number == number) {
+      ended = *at;
+      *at = ended->outer;
+      break;
+    }
+  if (!innermost) atomic_store(&cl_wait_watch, NULL);
+  pthread_mutex_unlock(&lock);
+  if (ended) cl_pending_keep(false);
+  free(ended);
+}
+
+/* In a forked child nobody reads violations, and nothing is pending. */
+static void forget(void) {
+  innermost = NULL; /* not freed: another thread may have been at it */
+  atomic_store(&cl_wait_watch, NULL);
+}
+
+__attribute__((constructor)) static void prepare(void) {
+  cl_open_in_children(&lock);
+  cl_forget_in_children(forget);
+}

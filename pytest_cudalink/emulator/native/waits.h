@@ -1,0 +1,39 @@
+/* Which calls wait for unfinished work: data/emulator/waits.toml. */
+#ifndef CUDALINK_WAITS_H
+#define CUDALINK_WAITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "symbols.h"
+
+/* What a call touches; to copies, memory of a pool is MEMORY_DEVICE. */
+typedef enum { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE, MEMORY_MANAGED, MEMORIES, MEMORY_POOL = MEMORIES } Memory;
+
+enum { WAITS_FOR_OWN, WAITS_FOR_STREAM, WAITS_FOR_LEGACY, WAITS_FOR_EVENT, WAITS_FOR_CONTEXT, WAITS_FOR_DEVICE };
+
+typedef struct {
+  unsigned char waits_for;
+  bool by_itself;                   /* the function waits, not whoever looks here */
+  bool given;                       /* there are conditions: */
+  unsigned char memory, to, source; /* one bit for each kind; 0: whatever it is */
+  bool lazy, eager;                 /* only where kernels are loaded so */
+  bool has_limit, has_first, first;
+  int limit;
+  size_t larger_than;
+} WaitRow;
+
+/* What the conditions of a call are about; the others need no value. */
+typedef struct {
+  Memory memory, to, source;
+  size_t size;
+  int limit;  /* the CUlimit that is raised */
+  bool first; /* nobody has used the library in this context */
+} WaitFacts;
+
+/* The row by which a call waits; NULL if it does not. NULL instead of facts: only rows without conditions. */
+const WaitRow *cl_wait_row(Sym symbol, const WaitFacts *facts);
+/* Whether CUDA_MODULE_LOADING says that kernels are loaded with their library. */
+bool cl_loads_eagerly(void);
+
+#endif
