@@ -45,6 +45,7 @@ FLOORS = (
         "user_objects",
         "graph_parameters",
         "work_order",
+        "waiters",
         "queues",
         "schedule",
         "graphs",
@@ -245,6 +246,7 @@ def _synchronization() -> str:
 def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]:
     """The facts of each symbol."""
     refused = _read("synchronization.toml")["host-functions"]["refused"]
+    locks: dict[str, list[str]] = _read("waits.toml")["locks"]
     rows_of: dict[str, list[dict[str, Any]]] = {}
     firsts: dict[str, int] = {}
     for at, (symbol, row) in enumerate(_waiting_calls(), 1):
@@ -252,7 +254,8 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
         firsts.setdefault(symbol, at)
     for symbol in symbols:
         at_entry = any("given" not in row for row in rows_of.get(symbol, ()))
-        facts = (since.get(symbol, 0), firsts.get(symbol, 0), int(at_entry), int(symbol in refused))
+        held = sum(1 << at for at, calls in enumerate(locks.values()) if symbol in calls)
+        facts = (since.get(symbol, 0), firsts.get(symbol, 0), int(at_entry), held, int(symbol in refused))
         yield f'[SYM_{symbol}] = {{"{symbol}", {", ".join(map(str, facts))}}},'
 
 
@@ -266,12 +269,14 @@ def _waits() -> str:
     """waits.inc: the calls that wait, with their conditions."""
     lines = ["/* Made by driver_sources.py from data/emulator/waits.toml. */"]
     lines += ["static const struct { Sym call; WaitRow row; } waiting_calls[] = {"]
+    locks = list(_read("waits.toml")["locks"])
     for call, row in _waiting_calls():
         given = row.get("given", {})
         members = [f".waits_for = WAITS_FOR_{row['waits_for'].upper()}"]
         # those that synchronize wait inside
         members += [".by_itself = true"] if "Synchronize" in call else []
         members += [".given = true"] if given else []
+        members += [f".holds = {sum(1 << locks.index(one) for one in row.get('holds', ()))}"]
         members += [f".{row['loading']} = true"] if "loading" in row else []
         for name in ("memory", "to", "source"):
             if name in given:

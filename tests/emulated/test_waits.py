@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cudalink.emulator import waits
 from pytest_cudalink.tables import read_table
+from tests.emulated.test_queues import GATES
 
 __all__ = ()
 
@@ -239,5 +240,106 @@ ok(cuda.cuModuleUnload(library))
 names = found()
 assert names == [("cuModuleLoadData", "context"), ("cuModuleUnload", "context")], names
 cuda.cudalinkEndNoWait(number)
+"""
+    )
+
+
+def test_calls_are_held_up_while_another_waits(check: Check) -> None:
+    """A call that waits holds its locks: other threads' calls in its context wait for it where the table says so."""
+    check(
+        GATES
+        + """
+def free(): return cuda.cuMemFree_v2(memory)
+def read_back(): return cuda.cuMemcpyDtoHAsync_v2(c_void_p(pageable()), c_uint64(memory), c_size_t(64), apart)
+def synchronize(): return cuda.cuCtxSynchronize()
+def make(): return cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(64))
+def submit(): return fill(other, to=beside)
+def make_async(): return cuda.cuMemAllocAsync(byref(c_uint64()), c_size_t(64), other)
+beside = allocate(4096)
+expected = {free: [True, True, False], read_back: [True, False, False], synchronize: [False, False, False]}
+for waiting, answers in expected.items():
+    found = []
+    memory = allocate(4096)
+    for call in (make, submit, make_async):
+        if waiting is free:
+            memory = allocate(4096)
+        gate = Gate(apart)
+        first, codes = in_thread(waiting)
+        first.join(0.02)
+        assert first.is_alive(), waiting
+        found.append(waits(gate, call))
+        first.join()
+        ok(codes[0])
+    assert found == answers, (waiting, found)
+"""
+    )
+
+
+def test_another_context_is_not_held_up(check: Check) -> None:
+    """The locks are those of a context."""
+    check(
+        GATES
+        + """
+gate = Gate(apart)
+first, codes = in_thread(lambda: cuda.cuMemFree_v2(memory))
+first.join(0.02)
+elsewhere = c_void_p()
+ok(cuda.cuCtxCreate_v2(byref(elsewhere), 0, 0))
+allocate(64)
+assert first.is_alive()
+gate.open()
+first.join()
+ok(codes[0])
+"""
+    )
+
+
+@pytest.mark.parametrize(("rows", "waited"), [(2, False), (513, True)])
+def test_rows_from_pageable_memory_are_read_in_the_call(check: Check, rows: int, waited: bool) -> None:
+    """Up to 2 MiB are staged, in rows of a box, too; a larger copy waits for its stream."""
+    check(
+        GATES
+        + f"""
+width, rows, pitch = 4096, {rows}, 4096 + 512
+source = create_string_buffer(pitch * rows)
+memset(source, 5, len(source))
+there = allocate(width * rows)
+side = lambda kind, host, device, pitch: [0, 0, kind, host, device, 0, pitch]
+box = (c_uint64 * 16)(*side(1, addressof(source), 0, pitch), *side(2, 0, there, width), width, rows)
+gate = Gate(apart)
+def copy():
+    return cuda.cuMemcpy2DAsync_v2(byref(box), apart)
+if {waited}:
+    assert waits(gate, copy)
+else:
+    ok(copy())
+    memset(source, 6, len(source))
+    gate.open()
+ok(cuda.cuCtxSynchronize())
+back = create_string_buffer(width * rows)
+ok(cuda.cuMemcpyDtoH_v2(addressof(back), there, width * rows))
+assert back.raw == b"\\x05" * width * rows
+"""
+    )
+
+
+def test_what_the_table_adds_waits(check: Check) -> None:
+    """Raising the size of stacks and the first use of a library wait; freeing memory of a pool does not."""
+    check(
+        GATES
+        + """
+library, kernel, out, pooled = c_void_p(), c_void_p(), c_void_p(), c_uint64()
+ok(cuda.cuLibraryLoadData(byref(library), small_ptx(), None, None, 0, None, None, 0))
+ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
+ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), other))
+ok(cuda.cuStreamSynchronize(other))
+gate = Gate(apart)
+ok(cuda.cuMemFree_v2(pooled.value))
+ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
+assert waits(gate, lambda: cuda.cuCtxSetLimit(0, c_size_t(4096)))
+assert waits(Gate(apart), lambda: cuda.cuKernelGetFunction(byref(out), kernel))
+gate = Gate(apart)
+ok(cuda.cuKernelGetFunction(byref(out), kernel))
+gate.open()
 """
     )

@@ -101,10 +101,12 @@ static CUresult wait_by(const WaitRow *row) {
   WaitWatch *watch = cl_wait_watch;
   if (watch) watch(called, row);
   if (row->by_itself || !cl_call_barrier) return CUDA_SUCCESS;
-  cl_call_barrier(row->waits_for == WAITS_FOR_DEVICE);
+  cl_call_barrier(row);
   waited = true;
   return cl_sticky_answer(called); /* what was waited for may have failed */
 }
+
+const WaitRow *cl_called_row(const WaitFacts *facts) { return cl_wait_row(called, facts); }
 
 CUresult cl_wait_by_table(const WaitFacts *facts) { return wait_by(cl_wait_row(called, facts)); }
 

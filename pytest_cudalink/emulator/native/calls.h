@@ -83,8 +83,8 @@ extern CallGuard *cl_call_guard;
 typedef void CallEnd(void);
 extern _Atomic(CallEnd *) cl_call_end;
 
-/* Waits for all unfinished work of the current context, or of all. Set before main. */
-typedef void CallBarrier(bool of_all);
+/* Waits for all unfinished work of the current context, or of all, as a row says. Set before main. */
+typedef void CallBarrier(const WaitRow *row);
 extern CallBarrier *cl_call_barrier;
 
 /* Told of each call that waits by data/emulator/waits.toml, before it does; under no lock. NULL: nobody is. */
@@ -95,6 +95,8 @@ extern _Atomic(WaitWatch *) cl_wait_watch;
 CUresult cl_wait_by_table(const WaitFacts *facts);
 /* The same for a call that waits by itself, and for which `cl_any_pending` is true while somebody watches. */
 void cl_will_wait(const WaitFacts *facts);
+/* The row of this thread's call. */
+const WaitRow *cl_called_row(const WaitFacts *facts);
 /* Whether this thread's calls waited so for a context since it was last asked. */
 bool cl_take_waited(void);
 

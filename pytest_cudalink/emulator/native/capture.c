@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "queues.h"
+#include "waiters.h"
 
 static Capture *captures; /* under the lock of the streams */
 static atomic_int capture_count;
@@ -130,6 +131,8 @@ static CUresult refuse(Sym symbol, const Context *context) {
 
 /* A call without a current context fails for that first. */
 static CUresult guard(Sym symbol) {
+  if (!atomic_load(&cl_guarded)) return CUDA_SUCCESS;
+  cl_wait_for_locks(symbol);
   if (!atomic_load(&capture_count) || !(is_unsafe(symbol) || is_legacy_work(symbol))) return CUDA_SUCCESS;
   CUresult result;
   const Context *context = cl_context(&result);
@@ -251,6 +254,7 @@ static CUresult begin(Stream *stream, Graph *into, int mode) {
   graph->capture = capture;
   stream->capture = captures = capture;
   atomic_fetch_add(&capture_count, 1);
+  atomic_fetch_add(&cl_guarded, 1);
   return CUDA_SUCCESS;
 }
 
@@ -324,6 +328,7 @@ static void finish(Capture *capture, bool wanted) {
       break;
     }
   atomic_fetch_sub(&capture_count, 1);
+  atomic_fetch_sub(&cl_guarded, 1);
   cl_dependencies_clear(&capture->left);
   free(capture);
   if (!keep) cl_graph_free(graph);

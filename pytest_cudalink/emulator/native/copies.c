@@ -192,14 +192,19 @@ static bool is_touchable(const Places *places, const Box *box) {
   return true;
 }
 
+/* Reads the rows of a copy's source one behind the other. */
+static void read_rows(char *to, const Places *places, const Box *box) {
+  for (size_t row = 0; row < rows_of(box); row++, to += box->width)
+    memcpy(to, row_at(&places->from, row, box), box->width);
+}
+
 static char *keep(const Box *box, const Places *places) {
   size_t size;
   if (__builtin_mul_overflow(box->width, box->height, &size) || __builtin_mul_overflow(size, box->depth, &size) ||
       size > KEPT_MAX || !is_touchable(places, box))
     return NULL;
-  char *kept = malloc(size), *at = kept;
-  for (size_t row = 0; kept && row < rows_of(box); row++, at += box->width)
-    memcpy(at, row_at(&places->from, row, box), box->width);
+  char *kept = malloc(size);
+  if (kept) read_rows(kept, places, box);
   for (size_t row = 0; kept && row < rows_of(box); row++) memset(row_at(&places->to, row, box), POISON, box->width);
   return kept;
 }
@@ -212,6 +217,13 @@ char *cl_begin_box(const Box *box, bool *reads_late) {
   drop_all();
   if (kept && overlap(&places.from, &places.to)) *reads_late = false;
   return kept;
+}
+
+char *cl_read_box(const Box *box) {
+  Places places;
+  char *read = find_places(box, &places) ? NULL : malloc(box->width * rows_of(box));
+  if (read) read_rows(read, &places, box);
+  return read;
 }
 
 CUresult cl_run_box_from(const Box *box, const char *source) {

@@ -19,6 +19,8 @@ CUresult cl_run_box(const Box *box);
    what was kept. NULL: nothing was kept, and nothing is poisoned, as of large boxes and of memory that is gone.
    *reads_late is cleared where the poison is in the source. */
 char *cl_begin_box(const Box *box, bool *reads_late);
+/* Reads the rows of a source, one behind the other; NULL: they cannot be read. */
+char *cl_read_box(const Box *box);
 CUresult cl_run_box_from(const Box *box, const char *source);
 void cl_begin_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows);
 /* Rows of values of `width` bytes, `pitch` bytes apart. */

@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "queues.h"
 #include "sticky.h"
+#include "waiters.h"
 #include "watched_copies.h"
 
 enum { FORM_ASYNCHRONOUS, FORM_SYNCHRONOUS };
@@ -175,14 +176,16 @@ static Memory memory_of(const Side *side) {
 }
 
 /* Waits until the stream can do new work. */
-static CUresult drain(const void *handle) {
+static CUresult drain(const void *handle, const WaitRow *row) {
   Stream *stream;
+  Holder holder;
   CUresult result = cl_refuse_captured(handle, &stream);
-  if (!result) cl_drain(stream);
-  return result ? result : cl_sticky_error();
+  if (result) return result;
+  if (row) cl_hold(&holder, row->holds, stream->home);
+  cl_drain(stream);
+  if (row) cl_let_go(&holder);
+  return cl_sticky_error();
 }
-
-static bool is_line(const Box *box) { return box->height == 1 && box->depth == 1; }
 
 /* Reads the source of a copy now, so that its owner may change it. */
 static CUresult stage(const Box *box, const void *handle) {
@@ -190,11 +193,8 @@ static CUresult stage(const Box *box, const void *handle) {
   Work *work;
   NodeParameters parameters = {.type = NODE_COPY, .copy.box = *box};
   Side *from = &parameters.copy.box.from;
-  char *staged = malloc(box->width);
+  char *staged = cl_read_box(box);
   if (!staged) return CUDA_ERROR_OUT_OF_MEMORY;
-  const char *source =
-      from->type == CU_MEMORYTYPE_HOST ? from->host : (const char *)(uintptr_t)from->device; /* pageable */
-  memcpy(staged, source + from->x, box->width);
   *from = (Side){.type = CU_MEMORYTYPE_HOST, .host = staged};
   CUresult result = cl_stream_ready(handle, &stream);
   if (!result) result = cl_queue(stream, &parameters, false, &work);
@@ -224,11 +224,16 @@ static void note_order(const Box *box, const void *stream, int form) {
   cl_order_drop(op);
 }
 
+static WaitFacts facts_of(const Box *box) {
+  size_t size = box->width * box->height * box->depth;
+  return (WaitFacts){.to = memory_of(&box->to), .source = memory_of(&box->from), .size = size};
+}
+
 /* Tells whoever watches that a copy will wait, or a filling. */
 static void tell_of_copy(const Box *box) {
   if (!cl_wait_watch) return;
-  size_t size = box->width * box->height * box->depth;
-  cl_will_wait(&(WaitFacts){.to = memory_of(&box->to), .source = memory_of(&box->from), .size = size});
+  WaitFacts facts = facts_of(box);
+  cl_will_wait(&facts);
 }
 
 static void tell_of_filling(const FillNode *fill) {
@@ -243,14 +248,17 @@ static CUresult do_in_order(const Box *box, const void *stream, int form, bool *
   if (!pending || !cl_must_wait(stream)) return cl_copy_box(box);
   CUresult result = cl_check_box(box);
   if (result) return result;
-  int waits = copy_waits[form][memory_of(&box->from)][memory_of(&box->to)];
-  *queued = waits == WAITS_STREAM || (waits == WAITS_STAGED && is_line(box));
-  if (waits == WAITS_STAGED && is_line(box)) return LOCKED(stage(box, stream));
+  WaitFacts facts = facts_of(box);
+  int waits = copy_waits[form][facts.source][facts.to];
+  const WaitRow *row = cl_called_row(&facts);
+  if (row && waits == WAITS_STAGED) waits = WAITS_CALLER; /* it is too large */
+  *queued = waits != WAITS_CALLER;
+  if (waits == WAITS_STAGED) return LOCKED(stage(box, stream));
   if (waits == WAITS_STREAM) {
     Watch *watch = cl_watch_copy(box);
     return LOCKED(queue_box(box, stream, watch));
   }
-  result = LOCKED(drain(stream));
+  result = LOCKED(drain(stream, row));
   return result ? result : cl_copy_box(box);
 }
 
@@ -343,7 +351,7 @@ static CUresult fill_in_order(const FillNode *fill, const void *stream, int form
     if (result) return result;
     if (fill_waits[form][memory_at(fill->to)] == WAITS_STREAM)
       return cl_submit(stream, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
-    result = LOCKED(drain(stream));
+    result = LOCKED(drain(stream, cl_called_row(&(WaitFacts){.memory = memory_at(fill->to)})));
   }
   if (!result) result = cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);
   if (cl_order_on && !result) note_fill(fill, stream, form);

@@ -17,6 +17,7 @@
 #include "locks.h"
 #include "sticky.h"
 #include "synchronize.h"
+#include "waiters.h"
 
 typedef struct {
   Work *first, **last;
@@ -66,6 +67,7 @@ static void forget(void) {
   calling = is_engine = cl_in_host_function = false;
   scheduler = NULL;
   cl_pending_forget();
+  cl_waiters_forget();
   make_conditions();
 }
 
@@ -82,10 +84,17 @@ static void synchronize(const Context *context) {
   if (waited) cl_order_waited_context(context);
 }
 
-static void finish_current(bool of_all) {
+static void finish_current(const WaitRow *row) {
   CUresult state;
   const Context *context = cl_context(&state);
-  if (context || of_all) finish(of_all ? NULL : context);
+  bool of_all = row->waits_for == WAITS_FOR_DEVICE;
+  if (!cl_any_pending() || cl_in_host_function || (!context && !of_all)) return;
+  Holder holder;
+  cl_streams_lock();
+  if (row->holds) cl_hold(&holder, row->holds, context);
+  cl_wait_for_context(of_all ? NULL : context);
+  if (row->holds) cl_let_go(&holder);
+  cl_streams_unlock(CUDA_SUCCESS);
 }
 
 /* Nothing of a dead context is done any more; what is behind it goes on. */

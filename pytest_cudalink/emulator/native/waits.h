@@ -16,6 +16,7 @@ typedef struct {
   unsigned char waits_for;
   bool by_itself;                   /* the function waits, not whoever looks here */
   bool given;                       /* there are conditions: */
+  unsigned char holds;              /* locks, one bit each */
   unsigned char memory, to, source; /* one bit for each kind; 0: whatever it is */
   bool lazy, eager;                 /* only where kernels are loaded so */
   bool has_limit, has_first, first;
