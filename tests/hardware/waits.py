@@ -28,8 +28,10 @@ __all__ = ["main"]
 
 #: A call that has not returned after these seconds waits; one that holds others up gets the second time to begin.
 LIMIT, BEGINS = 0.15, 0.03
+#: A call that takes longer by itself, as those that make contexts do, gets so many times the time of its first.
+PATIENCE = 3
 #: A process that says nothing for so long hangs.
-SILENT = 20.0
+SILENT = 60.0
 SMALL, LARGE, MOST = 4096, 1 << 20, 1 << 22
 STREAMS = ("blocking", "non-blocking", "legacy", "per-thread")
 PLACES = ("none", *STREAMS, "per-thread of another thread", "another context", "another device")
@@ -111,7 +113,8 @@ class Machine:
         self.arrays = [self.array(), self.array()]
         self.graph = self.captured(kernel=False)
         self.must("cuCtxSynchronize")
-        self.warmed: set[tuple[str, str]] = set()
+        #: By question and stream: how long the call may take before it counts as waiting.
+        self.limits: dict[tuple[str, str], float] = {}
         self.watch = Watch(self.open)
         self.helper = ThreadPoolExecutor(1, initializer=self.do, initargs=("cuCtxSetCurrent", self.context))
         self.helper.submit(self.do, "cuStreamQuery", 2).result()
@@ -658,18 +661,6 @@ def contexts() -> Iterator[Question]:
                 "cuCtxSetLimit", f"{name}, {given}",
                 lambda m, r, n=limit, v=value, b=before: (n + 0 * m.do("cuCtxSetLimit", n, b), v),
             )  # fmt: skip
-    yield ask("cuCtxCreate_v2", "", lambda m, r: (r.out("cuCtxDestroy_v2"), 0, 0))
-
-    def context(m: Machine, r: Row, *, gate: bool) -> Arguments:
-        made = m.made("cuCtxCreate_v2", 0, 0)
-        if gate:
-            r.behind("gate", m.made("cuStreamCreate", 1))
-        else:
-            m.must("cuCtxPopCurrent_v2", OUT())
-        return (made,)
-
-    yield ask("cuCtxDestroy_v2", "idle", lambda m, r: context(m, r, gate=False))
-    yield ask("cuCtxDestroy_v2", "gate in it", lambda m, r: context(m, r, gate=True))
     yield ask("cuDevicePrimaryCtxRetain", "", lambda m, r: (OUT(), 0))
     yield ask("cuDevicePrimaryCtxRelease_v2", "not the last", lambda m, r: (0 * m.made("cuDevicePrimaryCtxRetain", 0),))
     yield ask("cuDevicePrimaryCtxGetState", "", lambda m, r: (0, OUT(), OUT()))
@@ -687,6 +678,22 @@ def contexts() -> Iterator[Question]:
     yield ask("cuFlushGPUDirectRDMAWrites", "", lambda m, r: (0, 100))
     yield ask("cuProfilerStart")
     yield ask("cuProfilerStop")
+
+
+def contexts_made() -> Iterator[Question]:
+    """Contexts that are made and destroyed, which takes seconds on some machines."""
+
+    def context(m: Machine, r: Row, *, gate: bool) -> Arguments:
+        made = m.made("cuCtxCreate_v2", 0, 0)
+        if gate:
+            r.behind("gate", m.made("cuStreamCreate", 1))
+        else:
+            m.must("cuCtxPopCurrent_v2", OUT())
+        return (made,)
+
+    yield Question("cuCtxCreate_v2", "", False, lambda m, r: (r.out("cuCtxDestroy_v2"), 0, 0))
+    yield Question("cuCtxDestroy_v2", "idle", False, lambda m, r: context(m, r, gate=False))
+    yield Question("cuCtxDestroy_v2", "gate in it", False, lambda m, r: context(m, r, gate=True))
 
 
 def modules() -> Iterator[Question]:
@@ -795,6 +802,7 @@ GROUPS: dict[str, Callable[[], Iterator[Question]]] = {
     "events": events,
     "graphs": graphs,
     "contexts": contexts,
+    "contexts made": contexts_made,
     "modules": modules,
     "libraries": libraries,
 }
@@ -830,8 +838,9 @@ WAITING = (
     ("cuGraphExecDestroy kernel, launched", "non-blocking", "same"),
     ("cuCtxSetLimit stack, larger", "non-blocking", "non-blocking"),
     ("cuCtxSetLimit printf, larger", "non-blocking", "non-blocking"),
-    (OWN_GATE, "non-blocking", "none"),
 )
+#: The same; each of its rows makes contexts.
+WAITING_OWN_GATE = (OWN_GATE, "non-blocking", "none")
 #: Calls of another thread, asked with an idle non-blocking stream.
 OTHERS = (
     "cuMemAlloc_v2 64", "cuMemFree_v2 nothing", "cuMemAllocHost_v2 64", "cuMemAllocManaged global",
@@ -857,8 +866,11 @@ DEPTHS = (
 DEEPEST = 8192
 NO_TIME = "no time left"
 QUESTIONS = {question.name: question for questions in GROUPS.values() for question in questions()}
-#: The longest first.
-FIRST = ("copies in streams", *(f"held {part}" for part in range(6)), "limits", "copies")
+#: The longest first, and those that loading matters to.
+FIRST = (
+    "contexts made", "held own gate", "modules", "libraries",
+    "copies in streams", *(f"held {part}" for part in range(6)), "limits", "copies",
+)  # fmt: skip
 TASKS = (*FIRST, *(group for group in GROUPS if group not in FIRST))
 
 
@@ -886,7 +898,7 @@ def items(task: str) -> Iterator[Item]:
         for name in DEPTHS:
             yield "depth", name
     else:
-        for waiting in WAITING[int(task.split()[1]) :: 6]:
+        for waiting in (WAITING_OWN_GATE,) if task == "held own gate" else WAITING[int(task.split()[1]) :: 6]:
             for other in OTHERS:
                 yield "held", *waiting, other
 
@@ -896,16 +908,16 @@ def pose(machine: Machine, question: Question, stream: str, place: str) -> dict[
     row = Row(machine, stream or "blocking")
     call = question.bound(machine, row)
     row.close(place)
-    found = timed(machine, call)
+    found = timed(machine, call, machine.limits.get((question.name, stream), LIMIT))
     found["after"] = row.end()
     return found
 
 
-def timed(machine: Machine, call: Callable[[], int]) -> dict[str, Any]:
+def timed(machine: Machine, call: Callable[[], int], seconds: float) -> dict[str, Any]:
     """Make a call; the gates open as soon as it has returned, or after the limit."""
     if machine.watch.rest():
         return {"answer": "the work behind the gate waits", "code": None}
-    machine.watch.arm(LIMIT)
+    machine.watch.arm(seconds)
     began = time.perf_counter()
     code = call()
     took, waits = time.perf_counter() - began, machine.watch.rest()
@@ -932,7 +944,7 @@ def held(machine: Machine, waiting: Question, stream: str, place: str, other: Qu
     if made.done():
         found: dict[str, Any] = {"answer": "nobody waits", "code": None, "waiting": made.result()}
     else:
-        found = timed(machine, asked)
+        found = timed(machine, asked, machine.limits.get((other.name, "non-blocking"), LIMIT))
         found["answer"] = {"waits": "held", "returns": "free"}.get(found["answer"], found["answer"])
         found["waiting"] = made.result()
     found["after"] = first.end() + second.end()
@@ -976,10 +988,10 @@ def timed_open(machine: Machine, call: Callable[[], int]) -> dict[str, Any]:
 
 
 def warm(machine: Machine, question: Question, stream: str) -> None:
-    """Make a call once without a gate: the first of its kind may load code of the driver's own."""
-    if (question.name, stream) not in machine.warmed:
-        machine.warmed.add((question.name, stream))
-        pose(machine, question, stream, "none")
+    """Make a call once without a gate: the first of its kind may load code of the driver's own, or be slow."""
+    if (question.name, stream) not in machine.limits:
+        took = pose(machine, question, stream, "none").get("ms", 0) / 1000
+        machine.limits[question.name, stream] = max(LIMIT, PATIENCE * took)
 
 
 def answer(machine: Machine, item: Item) -> dict[str, Any]:
@@ -990,10 +1002,12 @@ def answer(machine: Machine, item: Item) -> dict[str, Any]:
     try:
         if kind == "one":
             warm(machine, QUESTIONS[words[0]], words[1])
+            print(flush=True)  # it is alive
             return pose(machine, QUESTIONS[words[0]], words[1], words[2])
         if kind == "held":
             warm(machine, QUESTIONS[words[0]], words[1])
             warm(machine, QUESTIONS[words[3]], "non-blocking")
+            print(flush=True)
             return held(machine, QUESTIONS[words[0]], words[1], words[2], QUESTIONS[words[3]])
         if kind == "limit":
             warm(machine, copy(words[0], words[1], words[2], MOST), words[3])
@@ -1068,7 +1082,7 @@ class Recorder:
                 if not chunk:
                     break
                 *lines, text = (text + chunk).split(b"\n")
-                for line in lines:
+                for line in filter(None, lines):
                     number, *found = json.loads(line)
                     asked = number
                     if found:
@@ -1145,7 +1159,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=float, default=225, help="stop asking after these seconds")
     parser.add_argument("--jobs", type=int, default=8, help="ask in so many processes at a time")
     parser.add_argument("--times", type=int, default=2, help="ask each row so often under each loading")
-    parser.add_argument("--task", action="append", choices=TASKS, help="ask these alone")
+    parser.add_argument("--task", action="append", choices=TASKS, help="ask these alone; repeat it")
+    parser.add_argument("--loading", choices=LOADING, help="ask under this loading alone")
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
     told = subprocess.run([sys.executable, __file__, "--facts"], capture_output=True, text=True, check=True)
@@ -1154,8 +1169,8 @@ def main(arguments: list[str]) -> None:
         for done in [
             pool.submit(recorder.run, task, loading)
             for _ in range(chosen.times)
+            for loading in ([chosen.loading] if chosen.loading else LOADING)
             for task in chosen.task or TASKS
-            for loading in LOADING
         ]:
             done.result()
     recorder.write({**json.loads(told.stdout), "limit": LIMIT, "seconds": round(time.monotonic() - began, 1)})
