@@ -2,8 +2,8 @@
 
 A stream stands at a closed gate (`cuStreamWaitValue32` on pinned memory) while a call is made. The gate opens as soon
 as the call has returned, or after 0.15 s: then the call "waits". `python -m tests.hardware.waits FILE` asks everything
-twice, under lazy and under eager loading, and writes the answers to FILE as JSON. It needs no package but Python. Each
-row is written to FILE.rows as it comes; a row that ends or hangs its process costs no other row.
+twice, under lazy and under eager loading, and writes the answers to FILE as JSON, which FILE.xz compresses. It needs no
+package but Python. Each row is written to FILE.rows as it comes; a row that ends or hangs its process costs no other.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import lzma
 import os
 import selectors
 import subprocess
@@ -864,7 +865,7 @@ DEPTHS = (
     "cuMemcpyHtoDAsync_v2 pinned to device, 4096", "cuStreamWriteValue32_v2", "cuLaunchHostFunc", "cuEventRecord",
 )  # fmt: skip
 DEEPEST = 8192
-NO_TIME = "no time left"
+NO_TIME, NO_DEVICE = "no time left", "no other device"
 QUESTIONS = {question.name: question for questions in GROUPS.values() for question in questions()}
 #: The longest first, and those that loading matters to.
 FIRST = (
@@ -998,7 +999,7 @@ def answer(machine: Machine, item: Item) -> dict[str, Any]:
     """Ask one row."""
     kind, *words = item
     if "another device" in words and not machine.other_device:
-        return {"answer": "no other device", "code": None, "after": []}
+        return {"answer": NO_DEVICE, "code": None, "after": []}
     try:
         if kind == "one":
             warm(machine, QUESTIONS[words[0]], words[1])
@@ -1039,6 +1040,15 @@ def facts() -> None:
     module = Path("/proc/driver/nvidia/version")
     kernel = module.read_text().splitlines()[0] if module.exists() else ""
     print(json.dumps({"driver": version.value, "device": name.value.decode(), "kernel module": kernel, "codes": codes}))
+
+
+#: The words of the rows of each kind, but its first.
+NAMES = {
+    "one": ("name", "stream", "place"),
+    "held": ("waiting", "stream", "place", "name"),
+    "limit": ("name", "to", "source", "stream", "place"),
+    "depth": ("name",),
+}
 
 
 class Recorder:
@@ -1106,18 +1116,11 @@ class Recorder:
         return asked + 1
 
     def write(self, about: dict[str, Any]) -> None:
-        """Write all answers: one where all are alike, else those of each loading."""
-        rows: dict[str, list[dict[str, Any]]] = {"one": [], "held": [], "limit": [], "depth": []}
-        names = {
-            "one": ("name", "stream", "place"),
-            "held": ("waiting", "stream", "place", "name"),
-            "limit": ("name", "to", "source", "stream", "place"),
-            "depth": ("name",),
-        }
+        """Write all answers: one where all are alike, else those of each loading; leave out what was not asked."""
+        rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in NAMES}
         counted = ("rows", "askings", "unequal", "differ by loading", "in vain", NO_TIME, "wait without a gate")
         counts = dict.fromkeys(counted, 0)
         for (kind, *words), by_loading in self.found.items():
-            row: dict[str, Any] = dict(zip(names[kind], words, strict=True))
             answers = {
                 way: [[each["answer"], each["code"]] for each in found if each["answer"] != NO_TIME]
                 for way, found in by_loading.items()
@@ -1125,6 +1128,8 @@ class Recorder:
             counts[NO_TIME] += any(each["answer"] == NO_TIME for found in by_loading.values() for each in found)
             answers = {way: found for way, found in answers.items() if found}
             every = [each for found in answers.values() for each in found]
+            if not every or every[0][0] == NO_DEVICE:
+                continue
             counts["rows"] += 1
             counts["askings"] += len(every)
             counts["unequal"] += any(each != found[0] for found in answers.values() for each in found)
@@ -1133,23 +1138,22 @@ class Recorder:
                 words[-1] == "none" and words[0] != OWN_GATE and any(each[0] == "waits" for each in every)
             )
             counts["in vain"] += any(each[1] is None for each in every)
-            row |= {"answer": every[0]} if every and all(each == every[0] for each in every) else {"answers": answers}
-            after = [each["after"] for found in by_loading.values() for each in found if each["after"]]
-            row |= {"after": after} if after else {}
-            if kind == "held":
-                alone = ("one", row["name"], "non-blocking" if QUESTIONS[row["name"]].in_stream else "")
-                there = row["stream"] if row["place"] == "same" else row["place"]
-                row["alone"] = [each["answer"] for each in self.found.get((*alone, there), {}).get("LAZY", [])][:1]
+            row: dict[str, Any] = dict(zip(NAMES[kind], words, strict=True))
             if kind in ("one", "held"):
                 question = QUESTIONS[row.pop("name")]
                 row = {"call": question.call, "given": question.given, **row}
-            if kind == "one":
-                row["ms"] = max(each.get("ms", 0) for found in by_loading.values() for each in found)
-            rows[kind].append(row)
-        text = json.dumps({"about": about | {"counts": counts}, **rows})
-        text = text.replace('{"call"', '\n{"call"').replace('{"name"', '\n{"name"')
-        self.file.write_text(text + "\n", encoding="utf-8")
+            alike = len(answers) == len(LOADING) and all(each == every[0] for each in every)
+            row |= {"answer": every[0]} if alike else {"answers": answers}
+            after = [each["after"] for found in by_loading.values() for each in found if each["after"]]
+            rows[kind].append(row | ({"after": after} if after else {}))
+        save(self.file, {"about": about | {"counts": counts}, **rows})
         print(json.dumps(about | {"counts": counts}))
+
+
+def save(file: Path, recording: dict[str, Any]) -> None:
+    """Write a recording, compressed if the file is called so."""
+    text = json.dumps(recording, separators=(",", ":")).replace("},{", "},\n{") + "\n"
+    file.write_bytes(lzma.compress(text.encode(), preset=9) if file.suffix == ".xz" else text.encode())
 
 
 def main(arguments: list[str]) -> None:
