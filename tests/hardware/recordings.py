@@ -1,4 +1,4 @@
-"""Record this driver, and compare: ``python -m tests.hardware.recordings cases|programs|fatbins|occupancy``.
+"""Record this driver, and compare: ``python -m tests.hardware.recordings cases|programs|order|waits|...``.
 
 The answers are compared with those of the recording in ``tests/conformance``, and with those of an emulated driver of
 the same version, release and architecture on this machine. A difference that ``tests/conformance`` explains does not
@@ -23,6 +23,7 @@ from typing import Any
 from pytest_cudalink import emulator, probes
 from pytest_cudalink.guardrails.driver import driver_release
 from tests.conformance import compare
+from tests.conformance import waits as waits_compare
 from tests.conformance.programs import compare as programs_compare
 from tests.conformance.programs.record import load
 from tests.emulated import test_fatbins, test_occupancy
@@ -192,6 +193,25 @@ def order(_folder: Path, _options: argparse.Namespace) -> Result:
     return result
 
 
+def waits(folder: Path, options: argparse.Namespace) -> Result:
+    """Return which calls wait on this driver, beside the recordings and the table of the emulated driver."""
+    result = Result()
+    out = folder / "waits.json.xz"
+    _record("tests.hardware.waits", out, "--jobs=4", "--times=1", "--loading=LAZY", f"--seconds={options.seconds}")
+    real = load(out)
+    others = {f"the recording of {name}": waits_compare.of(one) for name, one in waits_compare.recorded().items()}
+    table = result.table("Which calls wait", "compared with", "rows", "equal")
+    for name, other in {"the table": waits_compare.said, **others}.items():
+        tally = waits_compare.compare(real, other)
+        table.row(name, tally.total.total(), tally.equal.total())
+        result.passed += tally.equal.total()
+        result.failures += [
+            f"{' | '.join(filter(None, waits_compare.key(kind, row)))}: {mine}; {theirs} in {name}"
+            for kind, row, _, mine, theirs in tally.differences
+        ]
+    return _shortened(result)
+
+
 def _said(*command: str) -> dict[str, Any]:
     """Return what a program prints as JSON, whatever its exit code."""
     environment = {**os.environ, "CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # fewer queues hold up streams of their own
@@ -212,7 +232,7 @@ def _shortened(result: Result) -> Result:
 def main() -> int:
     """Record, compare and print the result."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    chosen = {"cases": cases, "programs": programs, "fatbins": fatbins, "occupancy": occupancy, "order": order}
+    chosen = {one.__name__: one for one in (cases, programs, fatbins, occupancy, order, waits)}
     parser.add_argument("what", choices=chosen)
     parser.add_argument("--seconds", type=float, default=40)
     options = parser.parse_args()

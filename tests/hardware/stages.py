@@ -62,6 +62,13 @@ STAGES = (
     Stage("fatbins", "Which entry of a fatbin is taken", "program", ("tests.hardware.recordings", "fatbins")),
     Stage("occupancy", "Occupancy", "program", ("tests.hardware.recordings", "occupancy")),
     Stage("order", "The order of streams", "program", ("tests.hardware.recordings", "order")),
+    Stage(
+        "waits",
+        "Which calls wait",
+        "program",
+        ("tests.hardware.recordings", "waits", "--seconds=200"),
+        300,
+    ),
     Stage("stubs", "Stubs in front of the real libraries", "tests", ("tests/driver/test_stubs_gpu.py",)),
     Stage("guard-rails", "Guard rails on this driver", "tests", ("tests/driver/test_guardrails_gpu.py",)),
     Stage("doctor", "What `cudalink doctor` says", "program", ("tests.hardware.doctor",)),

@@ -1117,6 +1117,7 @@ class Recorder:
 
     def write(self, about: dict[str, Any]) -> None:
         """Write all answers: one where all are alike, else those of each loading; leave out what was not asked."""
+        self._rows.close()
         rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in NAMES}
         counted = ("rows", "askings", "unequal", "differ by loading", "in vain", NO_TIME, "wait without a gate")
         counts = dict.fromkeys(counted, 0)

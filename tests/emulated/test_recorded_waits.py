@@ -1,0 +1,200 @@
+"""What waits: the table beside the recordings of GPUs, and how they are compared."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance import waits
+from tests.hardware.waits import NO_DEVICE, NO_TIME, Recorder, save
+
+__all__ = ()
+
+H100, H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"
+#: What the H200 answered once and the H100 never: the call was slow, under one of two loadings.
+ASKED_ONCE = {
+    ("cuMemPoolDestroy", "", "blocking", "per-thread of another thread"),
+    ("cuMemGetInfo_v2", "cuMemFree_v2 managed", "non-blocking", "non-blocking"),
+}
+
+
+@pytest.mark.parametrize(("device", "count"), [(H100, 6216), (H200, 6156)])
+def test_the_table_says_what_a_gpu_answered(device: str, count: int) -> None:
+    """Every row that the table's writers knew agrees, and of those that were held back at most one does not."""
+    tally = waits.compare(waits.recorded()[device])
+    different = [row for _, row, *_ in tally.differences if not waits.is_held_back(row)]
+    found = {(row["call"], row.get("waiting", ""), row["stream"], row["place"]) for row in different}
+    assert found == (ASKED_ONCE if device == H200 else set())
+    assert tally.total.total() == count
+    assert tally.total["held back"] > 2000
+    assert tally.total["held back"] - tally.equal["held back"] <= 1
+    assert tally.left_out == 7  # how many calls fill a stream is no row of the table
+
+
+def test_two_gpus_answer_alike() -> None:
+    """The H100 and the H200 agree on every row but those that were asked once."""
+    tally = waits.compare(waits.recorded()[H200], waits.of(waits.recorded()[H100]))
+    assert tally.left_out == 0
+    assert len(tally.differences) == len(ASKED_ONCE)
+
+
+def one(call: str = "cuMemAlloc_v2", given: str = "64", place: str = "blocking", **answer: Any) -> dict[str, Any]:
+    """A row of a call that is asked alone."""
+    return {"call": call, "given": given, "stream": "", "place": place, **(answer or {"answer": ["returns", 0]})}
+
+
+def held(waiting: str, answer: str, call: str = "cuMemAlloc_v2", given: str = "64") -> dict[str, Any]:
+    """A row of a call that is asked while another waits at a gate in a non-blocking stream."""
+    places = {"waiting": waiting, "stream": "non-blocking", "place": "non-blocking"}
+    return {"call": call, "given": given, **places, "answer": [answer, 0]}
+
+
+def recording(**rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A recording of a few rows."""
+    about = {"device": "a GPU", "seconds": 1.25}
+    return {"about": about, **{kind: rows.get(kind, []) for kind in ("one", "held", "limit", "depth")}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "loading", "answer"),
+    [
+        ("one", one(), "LAZY", "returns"),
+        ("one", one("cuMemFree_v2", "device, 64"), "LAZY", "waits"),
+        ("one", one("cuMemFree_v2", "device, 64", "none"), "LAZY", "returns"),
+        ("one", one("cuMemFree_v2", "device, 64", "another context"), "LAZY", "returns"),
+        ("one", one("cuMemFree_v2", "of a pool"), "LAZY", "returns"),
+        ("one", one("cuLibraryLoadData", "cubin", "another context"), "EAGER", "waits"),
+        ("one", one("cuLibraryLoadData", "cubin", "another context"), "LAZY", "returns"),
+        ("one", one("cuLibraryUnload", "not used"), "LAZY", "returns"),
+        ("one", one("cuLibraryUnload", "used"), "LAZY", "waits"),
+        ("one", one("cuCtxSetLimit", "stack, larger"), "LAZY", "waits"),
+        ("one", one("cuCtxSetLimit", "stack, same"), "LAZY", "returns"),
+        ("one", one("cuMemcpyHtoA_v2", "pageable"), "LAZY", "waits"),
+        ("one", one("cuMemcpyAtoH_v2", "pageable", "non-blocking"), "LAZY", "returns"),
+        ("one", one("cuMemcpyDtoA_v2", ""), "LAZY", "returns"),
+        ("one", {**one("cuStreamSynchronize", ""), "stream": "legacy"}, "LAZY", "waits"),
+        ("one", {**one("cuStreamSynchronize", "", "legacy"), "stream": "blocking"}, "LAZY", "returns"),
+        ("one", {**one("cuEventSynchronize", "", "legacy"), "stream": "blocking"}, "LAZY", "waits"),
+        ("one", one("cuEventSynchronize", "never recorded", "legacy"), "LAZY", "returns"),
+        (
+            "one",
+            {**one("cuMemcpyDtoHAsync_v2", "device to pageable, 4096", "same"), "stream": "blocking"},
+            "LAZY",
+            "waits",
+        ),
+        ("held", held("cuMemFree_v2 device, 64", "held"), "LAZY", "held"),
+        ("held", held("cuMemFree_v2 device, 64", "free", "cuMemAllocAsync", ""), "LAZY", "free"),
+        ("held", held("cuMemUnmap", "nobody waits"), "LAZY", "nobody waits"),
+        ("held", held("cuCtxSynchronize", "held", "cuLibraryLoadData", "cubin"), "EAGER", "held"),
+    ],
+)
+def test_a_row_is_looked_up(kind: str, row: dict[str, Any], loading: str, answer: str) -> None:
+    """The words of a question are conditions of the table; where the gate is decides who waits for it."""
+    assert waits.said(kind, row, loading) == answer
+
+
+@pytest.mark.parametrize(
+    ("name", "to", "stream", "place", "answer"),
+    [
+        ("cuMemcpyAsync", "device", "blocking", "same", 2097153),
+        ("cuMemcpyAsync", "pinned", "blocking", "same", "every size waits"),
+        ("cuMemcpyAsync", "device", "non-blocking", "legacy", "no size waits"),
+        ("cuMemcpy", "device", "blocking", "blocking", "every size waits"),
+    ],
+)
+def test_the_limit_of_a_copy_is_looked_up(name: str, to: str, stream: str, place: str, answer: Any) -> None:
+    """The least size that waits is one byte above the table's."""
+    row = {"name": name, "to": to, "source": "pageable", "stream": stream, "place": place}
+    assert waits.said("limit", row, "LAZY") == answer
+
+
+def test_a_wrong_answer_is_counted() -> None:
+    """A row is equal if it is under each loading that was asked; rows without an answer are left out."""
+    lazy = {"LAZY": [["returns", 0]], "EAGER": [["waits", 0]]}
+    rows = [
+        one(),
+        one(place="legacy", answers=lazy),
+        one(place="none", answers={}),
+        one(answer=["cannot be asked: 801", None]),
+    ]
+    tally = waits.compare(recording(one=rows, depth=[{"name": "cuEventRecord", "answer": [1020, 0]}]))
+    assert tally.total.total() == 2
+    assert tally.equal.total() == 1
+    assert tally.left_out == 2
+    assert [difference[2:] for difference in tally.differences] == [("EAGER", "waits", "returns")]
+
+
+def test_a_merged_recording_has_the_later_answers() -> None:
+    """A call that waits without a gate says nothing, and nobody holds up others at a gate that he does not wait for."""
+    slow = [one("cuCtxCreate_v2", "", place, answer=["waits", 0]) for place in ("none", "legacy")]
+    first = recording(
+        one=[
+            *slow,
+            one(place="none"),
+            one(answer=["waits", 0], ms=150),
+            one("cuMemUnmap", "", "non-blocking"),
+            one("cuMemFree_v2", "device, 64", "non-blocking", answer=["waits", 0]),
+        ],
+        held=[held("cuMemUnmap", "free"), held("cuMemFree_v2 device, 64", "held")],
+    )
+    merged = waits.merged([first, recording(one=[one(), one(place="another device", answer=[NO_DEVICE, None])])])
+    assert {(row["call"], row["place"]): waits.answers(row)["LAZY"] for row in merged["one"]} == {
+        ("cuMemAlloc_v2", "none"): "returns",
+        ("cuMemAlloc_v2", "blocking"): "returns",
+        ("cuMemUnmap", "non-blocking"): "returns",
+        ("cuMemFree_v2", "non-blocking"): "waits",
+    }
+    assert [waits.answers(row)["LAZY"] for row in merged["held"]] == ["nobody waits", "held"]
+    assert merged["about"] == {"device": "a GPU", "seconds": 2.5, "counts": {"rows": 6}}
+    assert "ms" not in json.dumps(merged)
+
+
+def test_the_command_shows_what_was_not_held_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It counts both parts and prints the differences of one; those that were known make it fail."""
+    wrong = copy.deepcopy(waits.recorded()[H100])
+    rows = [row for row in wrong["one"] if row["call"] == "cuMemAlloc_v2"]
+    for row in rows:
+        row["answer"] = ["waits", 0]
+    file = tmp_path / "wrong.json.xz"
+    assert waits.main([str(file), "--merge", str(waits.RECORDED / "waits-580.159.04-h100.json.xz")]) == 0
+    assert waits.main([str(file), "--show", "known"]) == 0
+    assert "  " not in capsys.readouterr().out
+    save(file, wrong)
+    assert waits.main([str(file), "--show", "known"]) == 1
+    said = capsys.readouterr().out
+    known = sum(not waits.is_held_back(row) for row in rows)
+    assert 0 < known < len(rows)
+    assert said.count("cuMemAlloc_v2") == 2 * known
+    assert f"known: {4092 - known} of 4092 rows are equal" in said
+    assert (
+        waits.main([str(file), "--with", str(waits.RECORDED / "waits-580.159.04-h100.json.xz"), "--show", "all"]) == 1
+    )
+    assert capsys.readouterr().out.count(": waits -> returns") == 2 * len(rows)
+
+
+def test_the_recorder_writes_what_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One answer where all are alike; those of a loading where it was asked alone; nothing of what was not asked."""
+    recorder = Recorder(tmp_path / "out.json.xz", 1)
+
+    def note(loading: str, place: str, answer: str) -> None:
+        recorder.note(loading, ("one", "cuMemAlloc_v2 64", "", place), {"answer": answer, "code": 0, "after": []})
+
+    for loading in ("LAZY", "EAGER"):
+        note(loading, "legacy", "returns")
+        note(loading, "same", NO_TIME)
+        note(loading, "another device", NO_DEVICE)
+    note("LAZY", "blocking", "waits")
+    note("EAGER", "blocking", NO_TIME)
+    recorder.write({"device": "a GPU"})
+    content = waits.load(tmp_path / "out.json.xz")
+    assert content["one"] == [one(place="legacy"), one(answers={"LAZY": [["waits", 0]]})]
+    assert content["about"]["counts"] == json.loads(capsys.readouterr().out)["counts"]
+    assert {name: content["about"]["counts"][name] for name in ("rows", "askings", NO_TIME)} == {
+        "rows": 2,
+        "askings": 3,
+        NO_TIME: 2,
+    }
