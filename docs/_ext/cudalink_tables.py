@@ -222,7 +222,14 @@ def skip_fields(_app: Sphinx, _what: str, _name: str, member: object, _skip: boo
     return True if type(member).__name__ == "_tuplegetter" else None
 
 
+def add_filter(app: Sphinx, pagename: str, *_: object) -> None:
+    """Let readers look for rows where tables are long and the words of a call are known."""
+    if pagename == "reference/waits":
+        app.add_js_file("tables.js", loading_method="defer")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("html-page-context", add_filter)
     app.connect("autodoc-skip-member", skip_fields)
     app.add_directive("generated", Generated)
     app.add_directive("dispatch-tables", DispatchTables)

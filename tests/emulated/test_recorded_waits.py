@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance import waits
+from tests.conformance import waits, waits_page
 from tests.hardware.waits import NO_DEVICE, NO_TIME, Recorder, save
 
 __all__ = ()
 
 H100, H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"
-#: What the H200 answered once and the H100 never: the call was slow, under one of two loadings.
-ASKED_ONCE = {
-    ("cuMemPoolDestroy", "", "blocking", "per-thread of another thread"),
-    ("cuMemGetInfo_v2", "cuMemFree_v2 managed", "non-blocking", "non-blocking"),
-}
 
 
 @pytest.mark.parametrize(("device", "count"), [(H100, 6216), (H200, 6156)])
@@ -28,7 +22,7 @@ def test_the_table_says_what_a_gpu_answered(device: str, count: int) -> None:
     tally = waits.compare(waits.recorded()[device])
     different = [row for _, row, *_ in tally.differences if not waits.is_held_back(row)]
     found = {(row["call"], row.get("waiting", ""), row["stream"], row["place"]) for row in different}
-    assert found == (ASKED_ONCE if device == H200 else set())
+    assert found == (waits.ASKED_ONCE if device == H200 else set())
     assert tally.total.total() == count
     assert tally.total["held back"] > 2000
     assert tally.total["held back"] - tally.equal["held back"] <= 1
@@ -39,7 +33,7 @@ def test_two_gpus_answer_alike() -> None:
     """The H100 and the H200 agree on every row but those that were asked once."""
     tally = waits.compare(waits.recorded()[H200], waits.of(waits.recorded()[H100]))
     assert tally.left_out == 0
-    assert len(tally.differences) == len(ASKED_ONCE)
+    assert len(tally.differences) == len(waits.ASKED_ONCE)
 
 
 def one(call: str = "cuMemAlloc_v2", given: str = "64", place: str = "blocking", **answer: Any) -> dict[str, Any]:
@@ -155,25 +149,23 @@ def test_a_merged_recording_has_the_later_answers() -> None:
 
 def test_the_command_shows_what_was_not_held_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It counts both parts and prints the differences of one; those that were known make it fail."""
-    wrong = copy.deepcopy(waits.recorded()[H100])
-    rows = [row for row in wrong["one"] if row["call"] == "cuMemAlloc_v2"]
-    for row in rows:
-        row["answer"] = ["waits", 0]
-    file = tmp_path / "wrong.json.xz"
-    assert waits.main([str(file), "--merge", str(waits.RECORDED / "waits-580.159.04-h100.json.xz")]) == 0
-    assert waits.main([str(file), "--show", "known"]) == 0
-    assert "  " not in capsys.readouterr().out
-    save(file, wrong)
-    assert waits.main([str(file), "--show", "known"]) == 1
+    right, wrong, merged = (tmp_path / f"{name}.json" for name in ("right", "wrong", "merged"))
+    places = ("blocking", "non-blocking", "legacy", "per-thread", "another context")
+    known = sum(not waits.is_held_back(one(place=place)) for place in places)
+    assert 0 < known < len(places)
+    save(right, recording(one=[one(place=place) for place in places]))
+    save(wrong, recording(one=[one(place=place, answer=["waits", 0]) for place in places]))
+
+    assert waits.main([str(wrong), "--show", "known"]) == 1
     said = capsys.readouterr().out
-    known = sum(not waits.is_held_back(row) for row in rows)
-    assert 0 < known < len(rows)
     assert said.count("cuMemAlloc_v2") == 2 * known
-    assert f"known: {4092 - known} of 4092 rows are equal" in said
-    assert (
-        waits.main([str(file), "--with", str(waits.RECORDED / "waits-580.159.04-h100.json.xz"), "--show", "all"]) == 1
-    )
-    assert capsys.readouterr().out.count(": waits -> returns") == 2 * len(rows)
+    assert f"a GPU, known: 0 of {known} rows are equal, 0.00 %" in said
+    assert f"a GPU, held back: 0 of {len(places) - known} rows are equal" in said
+    assert waits.main([str(wrong), "--with", str(right), "--show", "all"]) == 1
+    assert capsys.readouterr().out.count(": waits -> returns") == 2 * len(places)
+    assert waits.main([str(merged), "--merge", str(wrong), str(right)]) == 0
+    assert waits.main([str(merged), "--show", "all"]) == 0
+    assert "cuMemAlloc_v2" not in capsys.readouterr().out
 
 
 def test_the_recorder_writes_what_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,3 +190,60 @@ def test_the_recorder_writes_what_was_asked(tmp_path: Path, capsys: pytest.Captu
         "askings": 3,
         NO_TIME: 2,
     }
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "waits.md"
+
+
+def test_the_page_has_every_call_that_was_asked() -> None:
+    """Each block stands on the page; a call is among those that wait, or that do not, or in both with its arguments."""
+    blocks = waits_page.blocks()
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in blocks if f"{{generated}} tests.conformance.waits_page {name}\n" not in page] == []
+    rows = [row for one in waits.recorded().values() for kind, row in waits.rows(one) if kind == "one"]
+    waiting = {
+        row["call"] for row in rows if "waits" in waits.answers(row).values() and row["call"] != "cuMemPoolDestroy"
+    }
+    first = {name for line in blocks["waiting"].splitlines() for name in line.split("|")[1].strip().split(", ")}
+    assert len(waiting) > 30
+    for row in rows:
+        name = f"`{waits_page.name_of(row['call'])}`"
+        assert (name in first) == (row["call"] in waiting), name
+        assert name in blocks["returning"] or row["call"] in waiting, name
+
+
+@pytest.mark.parametrize(
+    ("block", "line"),
+    [
+        ("waiting", "| `cuMemFree` | device; managed | every stream of the context | may synchronize implicitly"),
+        ("waiting", "| `cuCtxDestroy` | idle; work in it | every stream of every context | nothing |  |"),
+        ("waiting", "`cuMemcpyAtoH` | pageable to pageable;"),
+        (
+            "waiting",
+            "array to pinned | the legacy stream and all blocking ones | returns once the copy has completed | the",
+        ),
+        (
+            "waiting",
+            "| `cuMemcpyAsync` | pageable to managed; pageable to device; more than 2,097,152 bytes | its stream,",
+        ),
+        ("waiting", "the same with `Async` for device to pinned; array to pinned |"),
+        ("waiting", "| `cuLibraryLoadData` | cubin; PTX; eager loading | every stream of every context |"),
+        ("waiting", "Lazy Loading) | `cuKernelGetFunction`, earlier |"),
+        ("waiting", "nothing | `cuLibraryLoadData` |"),
+        ("returning", "`cuMemFree` (of a pool; nothing), `cuMemAllocPitch`,"),
+        ("returning", "| contexts made | `cuCtxCreate` |"),
+        (
+            "held",
+            "`cuCtxSynchronize`, `cuStreamSynchronize`, `cuEventSynchronize`, `cuModuleUnload` | none that was asked |",
+        ),
+        ("held", "None of them holds up `cuCtxGetCurrent`,"),
+        ("held", "`cuMemFree` (nothing), "),
+        ("limits", "| `cuMemcpyAsync` | more than 2,097,152 bytes | pageable to managed, pageable to device |"),
+        ("limits", "| `cuEventRecord` | 1,020 |"),
+        ("limits", "| `cuLaunchHostFunc` | all of 8,192 |"),
+        ("machines", "| NVIDIA H100 80GB HBM3 | 580.159.04 | 6,223 | 4,092 of 4,092 | 2,123 of 2,124 |"),
+    ],
+)
+def test_the_page_says_what_was_recorded(block: str, line: str) -> None:
+    """Rows have the table's words, and the memory or the state that a call was asked with."""
+    assert line in waits_page.blocks()[block]

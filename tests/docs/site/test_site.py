@@ -144,6 +144,23 @@ def test_search_finds_lifetimes(browser: chromium.Page) -> None:
     assert "Memory that must live" in found
 
 
+def test_rows_of_a_long_table_are_found(browser: chromium.Page) -> None:
+    """The field above the calls that wait leaves the rows with all its words, and all rows again when it is empty."""
+    look(browser, "reference/waits.html")
+    left = """(words => {
+      const field = document.querySelector('.table-filter');
+      field.value = words;
+      field.dispatchEvent(new Event('input'));
+      const rows = [...document.querySelectorAll('#calls-that-wait tbody tr')].filter(row => row.offsetHeight);
+      return rows.map(row => row.cells[0].textContent);
+    })"""
+    whole = browser.run(f"{left}('')")
+    assert len(whole) > 20
+    assert browser.run(f"{left}('cuMEMFree ASYNC')") == ["cuMemFree"]
+    assert browser.run(f"{left}('cuStreamCreate')") == []
+    assert browser.run(f"{left}('')") == whole
+
+
 def test_source_links(browser: chromium.Page) -> None:
     """Each page links to its own text, and each class and function to lines that exist, at one commit."""
     for name in pages():
