@@ -661,6 +661,33 @@ def test_what_an_h100_refuses_in_host_functions() -> None:
     assert {name: answers[name] for name in refused} == {name: ["800", "800"] for name in refused}
 
 
+#: A copy of three rows of four bytes, 16 bytes apart on the host's side and 8 on the other.
+ROWS = """
+import struct
+def put_rows(host, to, at):
+    rows = struct.pack("<QQI4x6QI4x6Q", 0, 0, 1, host, 0, 0, 16, 0, 0, 2, 0, to, 0, 8, 4, 3)
+    return cuda.cuMemcpy2DAsync_v2(rows, at)
+"""
+
+
+def test_rows_of_pageable_memory(gates: Check) -> None:
+    """They are read in the call and written later, as a single one is (recorded: programs of the theme "order")."""
+    gates(
+        ROWS
+        + """
+host, gate, back = pageable(), Gate(apart), create_string_buffer(24)
+memset(host, 5, 64)
+ok(put_rows(host, memory, apart))
+memset(host, 6, 64)
+assert (cuda.cuStreamQuery(apart), read()) == (600, 0)
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+ok(cuda.cuMemcpy(c_uint64(addressof(back)), c_uint64(memory), c_size_t(24)))
+assert back.raw == (b"\\5" * 4 + bytes(4)) * 3
+"""
+    )
+
+
 #: An array of 64 bytes, and the copies of a host's 64 bytes to it and back.
 ARRAY = """
 import struct
@@ -776,6 +803,31 @@ ok(put(host, apart))
 assert waits(gate, lambda: cuda.cuMemFreeHost(c_uint64(host)))
 given_up = "asynchronous copy: the memory was given up before, noticed by cuMemFreeHost"
 assert told() == [("asynchronous copy", given_up, True)]
+"""
+    )
+
+
+def test_rows_of_host_memory_that_die_before_their_copy(gates: Check) -> None:
+    """All of them are watched, from the first to the last."""
+    gates(
+        WATCHED
+        + ROWS
+        + """
+base = pageable(8192)
+for start in (base, base + 4096):  # the rows begin 32 bytes before the second part
+    ok(cuda.cuMemHostRegister_v2(c_void_p(start), c_size_t(4096), 0))
+gate = Gate(apart)
+ok(put_rows(base + 4096 - 32, memory, apart))
+assert waits(gate, lambda: cuda.cuMemHostUnregister(c_uint64(base + 4096)))
+ok(cuda.cuStreamSynchronize(apart))
+given_up = "asynchronous copy: the memory was given up before, noticed by cuMemHostUnregister"
+assert told() == [("asynchronous copy", given_up, True)]
+assert "36 bytes at" in driver.violations[0].text
+gate = Gate(apart)
+ok(put_rows(base, memory, apart))
+ok(cuda.cuMemHostRegister_v2(c_void_p(base + 4096), c_size_t(64), 0))
+assert waits(gate, lambda: cuda.cuMemHostUnregister(c_uint64(base + 4096)))
+assert len(told()) == 1
 """
     )
 

@@ -385,23 +385,30 @@ assert {1, 2} <= seen <= {1, 2, 0xd7}, seen
 
 
 CHANGED = """
+import struct
 driver.start_watching()
 host = pinned()
 def submit():
     ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(memory), c_void_p(host), c_size_t(64), apart))
+def submit_rows():
+    rows = struct.pack("<QQI4x6QI4x6Q", 0, 0, 1, host, 0, 0, 16, 0, 0, 2, 0, memory, 0, 8, 4, 3)
+    ok(cuda.cuMemcpy2DAsync_v2(rows, apart))
 """
 
 
-def test_a_source_that_changes(schedules: Check) -> None:
+@pytest.mark.parametrize("rows", [False, True], ids=["line", "rows"])
+def test_a_source_that_changes(schedules: Check, rows: bool) -> None:
     """It is a violation with both ends that pinned memory changes while a copy that began reads it, and only then."""
     schedules(
         CHANGED
+        + f"submit = submit_rows if {rows} else submit"
         + """
 told = 0
 for seed in seeds():
     memset(host, 1, 64)
     submit()
-    memset(host, 2, 64)
+    memset(host + 4, 2, 12)  # between the rows nothing is read
+    memset(host + 32, 2, 4)
     ok(cuda.cuStreamSynchronize(apart))
     work, = driver.scheduled_work()
     found = driver.violations[told:]

@@ -125,6 +125,13 @@ static Range range_of(const Extent *extent, const Box *box) {
   return (Range){extent->start, box->width, extent->row, box->height, extent->layer, box->depth};
 }
 
+bool cl_range_of(const Side *side, const Box *box, Range *range) {
+  Extent extent;
+  if (is_empty(box) || find_place(side, box, &extent)) return false;
+  *range = range_of(&extent, box);
+  return true;
+}
+
 void cl_touch_box(Op *op, const Box *box, bool staged) {
   Places places;
   if (is_empty(box) || find_places(box, &places)) return;
@@ -192,10 +199,17 @@ static bool is_touchable(const Places *places, const Box *box) {
   return true;
 }
 
-/* Reads the rows of a copy's source one behind the other. */
-static void read_rows(char *to, const Places *places, const Box *box) {
-  for (size_t row = 0; row < rows_of(box); row++, to += box->width)
-    memcpy(to, row_at(&places->from, row, box), box->width);
+/* Reads the rows of a copy's source, one behind the other. */
+static char *read_rows(const Box *box, const Extent *from) {
+  char *rows = malloc(box->width * rows_of(box)), *at = rows;
+  for (size_t row = 0; rows && row < rows_of(box); row++, at += box->width)
+    memcpy(at, row_at(from, row, box), box->width);
+  return rows;
+}
+
+char *cl_read_box(const Box *box) {
+  Extent from;
+  return find_place(&box->from, box, &from) ? NULL : read_rows(box, &from);
 }
 
 static char *keep(const Box *box, const Places *places) {
@@ -203,8 +217,7 @@ static char *keep(const Box *box, const Places *places) {
   if (__builtin_mul_overflow(box->width, box->height, &size) || __builtin_mul_overflow(size, box->depth, &size) ||
       size > KEPT_MAX || !is_touchable(places, box))
     return NULL;
-  char *kept = malloc(size);
-  if (kept) read_rows(kept, places, box);
+  char *kept = read_rows(box, &places->from);
   for (size_t row = 0; kept && row < rows_of(box); row++) memset(row_at(&places->to, row, box), POISON, box->width);
   return kept;
 }
@@ -217,13 +230,6 @@ char *cl_begin_box(const Box *box, bool *reads_late) {
   drop_all();
   if (kept && overlap(&places.from, &places.to)) *reads_late = false;
   return kept;
-}
-
-char *cl_read_box(const Box *box) {
-  Places places;
-  char *read = find_places(box, &places) ? NULL : malloc(box->width * rows_of(box));
-  if (read) read_rows(read, &places, box);
-  return read;
 }
 
 CUresult cl_run_box_from(const Box *box, const char *source) {

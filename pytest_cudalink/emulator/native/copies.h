@@ -19,8 +19,6 @@ CUresult cl_run_box(const Box *box);
    what was kept. NULL: nothing was kept, and nothing is poisoned, as of large boxes and of memory that is gone.
    *reads_late is cleared where the poison is in the source. */
 char *cl_begin_box(const Box *box, bool *reads_late);
-/* Reads the rows of a source, one behind the other; NULL: they cannot be read. */
-char *cl_read_box(const Box *box);
 CUresult cl_run_box_from(const Box *box, const char *source);
 void cl_begin_fill(CUdeviceptr to, size_t width, size_t pitch, size_t count, size_t rows);
 /* Rows of values of `width` bytes, `pitch` bytes apart. */
@@ -29,6 +27,11 @@ CUresult cl_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, siz
 CUresult cl_run_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch, size_t count, size_t rows);
 /* One line; types are CUmemorytype. */
 CUresult cl_copy_line(CUdeviceptr to, unsigned to_type, CUdeviceptr from, unsigned from_type, size_t size);
+
+/* The bytes of one side of a copy. False if there are none. */
+bool cl_range_of(const Side *side, const Box *box, Range *range);
+/* What a copy reads, one row behind the other; NULL if memory is out. */
+char *cl_read_box(const Box *box);
 
 /* What a copy reads and writes, if order is checked; `staged`: it was read before. */
 void cl_touch_box(Op *op, const Box *box, bool staged);

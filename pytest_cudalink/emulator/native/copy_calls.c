@@ -195,12 +195,22 @@ static CUresult stage(const Box *box, const void *handle) {
   Side *from = &parameters.copy.box.from;
   char *staged = cl_read_box(box);
   if (!staged) return CUDA_ERROR_OUT_OF_MEMORY;
-  *from = (Side){.type = CU_MEMORYTYPE_HOST, .host = staged};
+  *from = (Side){.type = CU_MEMORYTYPE_HOST, .host = staged, .pitch = box->width, .height = box->height};
   CUresult result = cl_stream_ready(handle, &stream);
   if (!result) result = cl_queue(stream, &parameters, false, &work);
   if (!result) work->staged = staged;
   else free(staged);
   return result;
+}
+
+static Watch *watch_side(const Side *side, const Box *box, bool reads) {
+  Range memory;
+  return side->type != CU_MEMORYTYPE_ARRAY && cl_range_of(side, box, &memory) ? cl_watch_copy(&memory, reads) : NULL;
+}
+
+static Watch *watch_box(const Box *box) {
+  Watch *watch = watch_side(&box->from, box, true);
+  return watch ? watch : watch_side(&box->to, box, false);
 }
 
 /* The copy and the host's memory of it are watched until it is done. */
@@ -255,7 +265,7 @@ static CUresult do_in_order(const Box *box, const void *stream, int form, bool *
   *queued = waits != WAITS_CALLER;
   if (waits == WAITS_STAGED) return LOCKED(stage(box, stream));
   if (waits == WAITS_STREAM) {
-    Watch *watch = cl_watch_copy(box);
+    Watch *watch = watch_box(box);
     return LOCKED(queue_box(box, stream, watch));
   }
   result = LOCKED(drain(stream, row));

@@ -16,9 +16,8 @@ struct Watch {
   uint64_t number;
   const char *call;
   Stack stack;
-  const char *start; /* the host's side */
-  size_t size;
-  bool reads; /* the copy reads it */
+  Range memory; /* of the host */
+  bool reads;   /* the copy reads it */
 };
 
 static _Atomic uint64_t last_copy;
@@ -32,26 +31,31 @@ static bool is_there(const char *start, size_t size) {
   return true;
 }
 
-/* The bytes of the host on one side of a copy of one line; 0 if the side is not the host's. */
-static size_t host_bytes(const Side *side, const Box *box, const char **start) {
-  if (side->type == CU_MEMORYTYPE_ARRAY || box->height != 1 || box->depth != 1) return 0;
-  *start = side->type == CU_MEMORYTYPE_HOST ? (const char *)side->host : (const char *)(uintptr_t)side->device;
-  const Block *block = cl_block_lock((uintptr_t)*start);
+static bool is_pinned(uintptr_t address) {
+  const Block *block = cl_block_lock(address);
   bool pinned = block && block->place == ON_HOST;
   cl_block_unlock();
-  *start += side->x;
-  return pinned ? box->width : 0;
+  return pinned;
 }
 
-Watch *cl_watch_copy(const Box *box) {
-  const char *start;
-  if (!cl_config()->lifetime) return NULL;
-  size_t size = host_bytes(&box->from, box, &start);
-  bool reads = size;
-  if (!size) size = host_bytes(&box->to, box, &start);
-  Watch *watch = size ? calloc(1, sizeof *watch) : NULL;
+/* The bytes from the first one to the last one. */
+static size_t span(const Range *range) {
+  return (range->layers - 1) * range->layer + (range->rows - 1) * range->pitch + range->width;
+}
+
+/* Whether memory is what a copy read, one row behind the other. */
+static bool is_same(const Range *range, const char *read) {
+  for (size_t layer = 0; layer < range->layers; layer++)
+    for (size_t row = 0; row < range->rows; row++, read += range->width)
+      if (memcmp((const char *)range->start + layer * range->layer + row * range->pitch, read, range->width))
+        return false;
+  return true;
+}
+
+Watch *cl_watch_copy(const Range *memory, bool reads) {
+  Watch *watch = cl_config()->lifetime && is_pinned(memory->start) ? calloc(1, sizeof *watch) : NULL;
   if (!watch) return NULL;
-  *watch = (Watch){.number = ++last_copy, .call = cl_called(), .start = start, .size = size, .reads = reads};
+  *watch = (Watch){.number = ++last_copy, .call = cl_called(), .memory = *memory, .reads = reads};
   cl_note_stack(&watch->stack);
   return watch;
 }
@@ -63,8 +67,8 @@ static void end(Watch *watch) {
 
 static void report(const Watch *watch, const char *what, const char *found, const char *call) {
   char expected[96];
-  snprintf(expected, sizeof expected, "%zu bytes at %p until the copy is done", watch->size,
-           (const void *)watch->start);
+  snprintf(expected, sizeof expected, "%zu bytes at %p until the copy is done", span(&watch->memory),
+           (const void *)watch->memory.start);
   cl_note_violation_of(&(Violation){
       .kind = "copy",
       .number = watch->number,
@@ -83,9 +87,9 @@ static void report(const Watch *watch, const char *what, const char *found, cons
 bool cl_check_watched(const Work *work) {
   const Watch *watch = work->watch;
   if (!watch) return true;
-  if (is_there(watch->start, watch->size)) {
+  if (is_there((const char *)watch->memory.start, span(&watch->memory))) {
     /* only when a schedule had it begin: before, its owner may change what a gate or an event holds up */
-    if (!watch->reads || !work->source || !memcmp(watch->start, work->source, watch->size)) return true;
+    if (!watch->reads || !work->source || is_same(&watch->memory, work->source)) return true;
     report(watch, "the memory was changed", "other bytes than when the copy began", "the stream, when the copy ended");
     cl_report_violations();
     return true;
@@ -96,7 +100,7 @@ bool cl_check_watched(const Work *work) {
 }
 
 typedef struct {
-  const char *start;
+  uintptr_t start;
   size_t size;
   const char *call;
 } GivenUp;
@@ -105,7 +109,8 @@ typedef struct {
 static bool is_given_up(const Work *work, const void *data) {
   const GivenUp *given = data;
   const Watch *watch = work->watch;
-  if (watch && watch->start < given->start + given->size && given->start < watch->start + watch->size)
+  const Range *memory = watch ? &watch->memory : NULL;
+  if (memory && memory->start < given->start + given->size && given->start < memory->start + span(memory))
     report(watch, "the memory was given up before", "an unfinished copy", given->call);
   return false;
 }
@@ -113,7 +118,7 @@ static bool is_given_up(const Work *work, const void *data) {
 void cl_check_given_up(const void *start, const char *call) {
   if (!cl_any_pending() || !cl_config()->lifetime || cl_in_host_function) return;
   const Block *block = cl_block_lock((uintptr_t)start);
-  GivenUp given = {start, block && block->start == (uintptr_t)start ? block->size : 0, call};
+  GivenUp given = {(uintptr_t)start, block && block->start == (uintptr_t)start ? block->size : 0, call};
   cl_block_unlock();
   if (!given.size) return;
   cl_streams_lock();

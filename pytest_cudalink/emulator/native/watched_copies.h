@@ -5,11 +5,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "happens_before.h"
 #include "queues.h"
 #include "stacks.h"
 
-/* Notes a copy that is submitted, before the lock of the streams is taken; nothing if memory is not checked. */
-Watch *cl_watch_copy(const Box *box);
+/* Notes a copy that is submitted, before the lock of the streams is taken, and one side of it; nothing if memory is not
+   checked, or if that side is not pinned memory. */
+Watch *cl_watch_copy(const Range *memory, bool reads);
 /* Looks at the memory when the turn of the work has come; false if there is none any more. */
 bool cl_check_watched(const Work *work);
 /* Looks for copies that are not done, of host memory that a function gives up. */
