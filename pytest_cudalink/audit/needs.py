@@ -109,11 +109,11 @@ def needs_of_scan(scan: Scan) -> tuple[Need, ...]:
 def _linked(scan: Scan, name: str, elf: LoadableLibrary, majors: tuple[int, ...]) -> Iterator[Need]:
     for library in elf.needed:
         known = majors_of(library)
-        if known is None or library in scan.resolved[0][name] or library in scan.present:
+        if known is None or library in scan.present:
             continue
         stem = stem_of(library)
         symbols = _symbols(elf, library, stem)
-        named = [int(major) for major in known if major != "none"]
+        named = [int(major) for major in known]
         if stem == "libcuda":
             yield from _driver(name, library, symbols)
             continue
@@ -192,7 +192,7 @@ def _opened(name: str, opened: list[OpenedLibrary], majors: tuple[int, ...], ins
         stem = stem_of_name(library)
         if stem is None or stem in inside:
             continue
-        named = [int(major) for major in majors_of(library) or () if major != "none"]
+        named = [int(major) for major in majors_of(library) or ()]
         fitting = [major for major in named if major in majors] or named or list(majors)
         if stem == "libcuda":
             fitting = [min(exports.sonames(stem))]

@@ -183,7 +183,7 @@ def _linked_majors(scan: Scan, name: str, every: tuple[int, ...]) -> tuple[int, 
     for library in scan.elves[name].needed if name in scan.elves else ():
         known = majors_of(library)
         if known is not None and library not in scan.resolved[0][name]:
-            majors &= {int(major) for major in known if major != "none"}
+            majors &= {int(major) for major in known}
     return tuple(sorted(majors))
 
 

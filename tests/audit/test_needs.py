@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.audit.needs import Need, needs_of
+from pytest_cudalink.audit.loadable import LoadableLibrary
+from pytest_cudalink.audit.needs import Need, needs_of, needs_of_scan
+from pytest_cudalink.audit.opened import OpenedLibrary
+from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat import exports
-from pytest_cudalink.versions import CudaVersion
+from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
 
@@ -47,18 +51,6 @@ def test_floor_within_a_release(cuda_library, built) -> None:
     assert exports.wheel_versions("libcusolver", CudaVersion(13, 2))[0] != "12.2.0.1"
 
 
-def test_versioned_name(cuda_library, built) -> None:
-    """A name that a header inlines has its release, also one that is newer than the table."""
-    known = cuda_library("libnvJitLink.so.13", "__nvJitLinkGetErrorLog_13_1", "__nvJitLinkComplete_13_88")
-    (need,) = (n for n in needs_of(built("a.so", {known: "__nvJitLinkGetErrorLog_13_1"})) if n.how == "symbols")
-    assert (need.floor, need.inlined, need.unknown) == ((13, 1), ("__nvJitLinkGetErrorLog_13_1",), ())
-    (need,) = (n for n in needs_of(built("b.so", {known: "__nvJitLinkComplete_13_88"})) if n.how == "symbols")
-    assert (need.floor, need.unknown) == ((13, 88), ())
-    first = cuda_library("libnvJitLink.so.12", "__nvJitLinkComplete_12_0")
-    (need,) = (n for n in needs_of(built("c.so", {first: "__nvJitLinkComplete_12_0"})) if n.how == "symbols")
-    assert (need.floor, need.inlined) == ((12, 0), ())
-
-
 def test_weak_symbols_raise_no_floor(cuda_library, tmp_path) -> None:
     """A weak symbol may stay undefined, so that an older library will do."""
     cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion", "cudaMalloc")
@@ -69,19 +61,6 @@ def test_weak_symbols_raise_no_floor(cuda_library, tmp_path) -> None:
     """
     path = compile_c(tmp_path / "libuse.so", source, str(cudart))
     assert ("libcudart", 12, "symbols", "12.0") in summary(needs_of(path))
-
-
-def test_removed_and_unknown_symbols(cuda_library, built) -> None:
-    """A symbol that a later release lacks bounds the need from above; one that no release has is named."""
-    cufft = cuda_library("libcufft.so.11", "cufftEnterCS", "cufftOfTomorrow", "_ZN5cufft1fEv")
-    gone = exports.until("libcufft", 12, "cufftEnterCS")
-    assert gone is not None
-    (need,) = (n for n in needs_of(built("a.so", {cufft: "cufftEnterCS"})) if n.how == "symbols")
-    assert (need.below, need.unknown) == (gone, ())
-    (need,) = (n for n in needs_of(built("b.so", {cufft: "cufftOfTomorrow"})) if n.how == "symbols")
-    assert (need.floor, need.unknown) == (None, ("cufftOfTomorrow",))
-    (need,) = (n for n in needs_of(built("c.so", {cufft: "_ZN5cufft1fEv"})) if n.how == "symbols")
-    assert need.unknown == ()  # the table leaves C++ names out
 
 
 def test_driver(cuda_library, built) -> None:
@@ -275,3 +254,198 @@ def test_jitify(make_wheel, tmp_path) -> None:
     library = compile_c(tmp_path / "libx.so", source)
     needs = needs_of(make_wheel("x_cu12-1-py3-none-any.whl", {"libx.so": library}))
     assert summary(needs) == {("libnvJitLink", 12, "opened", "12.9"), ("libnvJitLink", 12, "opened", "")}
+
+
+# -- what was read is judged, without files
+
+
+def elf(*needed: str, wants: str = "", of: str = "", weak: str = "", soname: str | None = None) -> LoadableLibrary:
+    """A library that needs others, and wants symbols; without `of`, it has no symbol versions."""
+    undefined = tuple((symbol, of, "") for symbol in f"{wants} {weak}".split())
+    return LoadableLibrary(soname, needed, (), (), undefined, frozenset(), frozenset(), frozenset(weak.split()))
+
+
+def told(scan: Scan) -> list[tuple[str, int, str, str]]:
+    """Kind of evidence, major, floor and evidence of each need."""
+    return [(need.how, need.major, str(need.floor or ""), need.evidence) for need in needs_of_scan(scan)]
+
+
+CUDART, CUDA = ("libcudart.so.12",), ("libcuda.so.1",)
+LINKS_12, LINKS_CUDA = ("linked", 12, "", "needs libcudart.so.12"), ("linked", 12, "", "needs libcuda.so.1")
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "expected"),
+    [
+        ("a.so", elf("libc.so.6", "libfoo.so.1"), []),
+        ("a.so", elf(*CUDART), [LINKS_12]),
+        ("x_cu12/a.so", elf("libcudart.so.13"), [("linked", 13, "", "needs libcudart.so.13")]),
+        ("x_cu12/a.so", elf("libcurand.so.10"), [("linked", 12, "", "needs libcurand.so.10")]),
+        (
+            "a.so",
+            elf("libcupti.so.12", wants="cuptiSubscribe", of="libcupti.so.12"),
+            [("linked", 12, "", "needs libcupti.so.12")],
+        ),
+        (
+            "a.so",
+            elf("libcudart.so.11.0", wants="cudaMalloc", of="libcudart.so.11.0"),
+            [("linked", 11, "", "needs libcudart.so.11.0")],
+        ),
+        (
+            "a.so",
+            elf(*CUDART, wants="cudaMalloc cudaFree", of="libcudart.so.12"),
+            [LINKS_12, ("symbols", 12, "12.0", "wants cudaFree, cudaMalloc of CUDA 12.0")],
+        ),
+        ("a.so", elf(*CUDART, wants="cudaMalloc", of="libcublas.so.12"), [LINKS_12]),
+        ("a.so", elf(*CUDART, weak="cudaMalloc", of="libcudart.so.12"), [LINKS_12]),
+        (
+            "a.so",
+            elf(*CUDART, wants="cudaMalloc printf", weak="cudaGetDriverEntryPointByVersion"),
+            [LINKS_12, ("symbols", 12, "12.0", "wants cudaMalloc of CUDA 12.0")],
+        ),
+        (
+            "a.so",
+            elf("libcufft.so.11", wants="cufftA cufftB", of="libcufft.so.11"),
+            [("linked", 12, "", "needs libcufft.so.11"), ("symbols", 12, "", "wants cufftA, cufftB")],
+        ),
+        (
+            "a.so",
+            elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_12_0", of="libnvJitLink.so.13"),
+            [
+                ("linked", 13, "", "needs libnvJitLink.so.13"),
+                ("symbols", 13, "", "wants __nvJitLinkComplete_12_0"),
+            ],
+        ),
+        (
+            "a.so",
+            elf(*CUDART, wants="cudaMalloc cudaGetDriverEntryPointByVersion", of="libcudart.so.12"),
+            [LINKS_12, ("symbols", 12, "12.5", "wants cudaGetDriverEntryPointByVersion of CUDA 12.5")],
+        ),
+        (
+            "a.so",
+            elf("libnvJitLink.so.13", wants="__nvJitLinkComplete_13_88", of="libnvJitLink.so.13"),
+            [
+                ("linked", 13, "", "needs libnvJitLink.so.13"),
+                ("symbols", 13, "13.88", "wants __nvJitLinkComplete_13_88 of CUDA 13.88"),
+            ],
+        ),
+        ("a.so", elf(*CUDA), [LINKS_CUDA]),
+        (
+            "a.so",
+            elf(*CUDA, wants="cuCoredumpGetAttribute"),
+            [LINKS_CUDA, ("symbols", 12, "12.1", "wants cuCoredumpGetAttribute of CUDA 12.1")],
+        ),
+        ("a.so", elf(*CUDA, wants="cuInit"), [LINKS_CUDA, ("symbols", 12, "", "wants cuInit of CUDA 12.0 or older")]),
+        ("a.so", elf(*CUDA, wants="cuOfTomorrow"), [LINKS_CUDA, ("symbols", 12, "", "wants cuOfTomorrow")]),
+        (
+            "a.so",
+            elf(*CUDA, wants="cuInit cuDevSmResourceSplit cuOfTomorrow cuCoredumpGetAttribute"),
+            [
+                ("linked", 13, "", "needs libcuda.so.1"),
+                ("symbols", 13, "13.1", "wants cuDevSmResourceSplit of CUDA 13.1"),
+            ],
+        ),
+    ],
+)
+def test_what_a_library_links(name: str, library: LoadableLibrary, expected: list) -> None:
+    """A need for each library of CUDA, of the majors that fit, and one of a release where the symbols say so."""
+    scan = Scan("", elves={name: library})
+    assert told(scan) == expected
+    assert {need.stem for need in needs_of_scan(scan)} <= {library.needed[-1].partition(".so")[0]}
+
+
+def test_which_symbols_count() -> None:
+    """Those that no release has are named, and inlined names; the first removal counts, and the newest wheel."""
+    found = needs_of_scan(Scan("", elves={"a.so": elf(*CUDA, wants="cuInit cuOfTomorrow printf cudaMalloc")}))
+    assert [need.unknown for need in found] == [(), ("cuOfTomorrow",)]
+    names = "cufftOfTomorrow _ZN5cufft1fEv ?cufft cufftExecC2C"  # the table leaves names of C++ out
+    unknown = elf("libcufft.so.11", wants=names, of="libcufft.so.11")
+    found = needs_of_scan(Scan("", elves={"a.so": unknown}))
+    assert [need.unknown for need in found] == [(), ("cufftOfTomorrow",)]
+    names = "__nvJitLinkComplete_13_88 __nvJitLinkGetErrorLog_13_1 __nvJitLinkComplete_13_0 nvJitLinkVersion"
+    inlined = elf("libnvJitLink.so.13", wants=names, of="libnvJitLink.so.13")
+    found = needs_of_scan(Scan("", elves={"a.so": inlined}))
+    assert [need.inlined for need in found] == [(), ("__nvJitLinkComplete_13_88", "__nvJitLinkGetErrorLog_13_1")]
+    gone = elf("libcufft.so.11", wants="cufftEnterCS cufftXtSetDistribution", of="libcufft.so.11")
+    assert [need.below for need in needs_of_scan(Scan("", elves={"a.so": gone}))] == [None, (12, 3)]
+    newest = elf(
+        "libcusolver.so.12",
+        wants="cusolverDnXsygvd cusolverDnXpolar_bufferSize cusolverDnCreate",
+        of="libcusolver.so.12",
+    )
+    linked, symbols = needs_of_scan(Scan("", elves={"a.so": newest}))
+    assert (symbols.floor, symbols.wheel, linked.demanded, symbols.demanded) == ((13, 2), "12.2.0.1", False, False)
+
+
+def test_libraries_that_contradict_each_other() -> None:
+    """Each is needed of its own major, whatever the folder says."""
+    assert told(Scan("", elves={"cu12/a.so": elf(*CUDART, "libcublas.so.13")})) == [
+        LINKS_12,
+        ("linked", 13, "", "needs libcublas.so.13"),
+    ]
+
+
+def test_a_library_without_symbol_versions() -> None:
+    """A symbol of no library belongs to the library whose functions have its form, or that is known to export it."""
+    found = told(
+        Scan("", elves={"a.so": elf("libnvrtc.so.12", wants="nvrtcOfTomorrow nvrtcVersion cudaMalloc printf")})
+    )
+    assert found[1:] == [("symbols", 12, "12.0", "wants nvrtcVersion of CUDA 12.0")]
+    assert told(Scan("", elves={"a.so": elf("libcupti.so.12", wants="cuptiSubscribe")})) == [
+        ("linked", 12, "", "needs libcupti.so.12")
+    ]
+    newer = elf("libcusolver.so.12", wants="cusolverDnXpolar_bufferSize")  # in CUDA 13 alone
+    assert told(Scan("", elves={"a.so": newer}))[1][1:3] == (13, "13.2")
+    fatbin = elf("libnvfatbin.so.12", wants="nvFatbinCreate cudaMalloc")
+    assert told(Scan("", elves={"a.so": fatbin}))[1][3].startswith("wants nvFatbinCreate of CUDA 12.")
+
+
+def test_what_a_wheel_has_itself() -> None:
+    """It is no need, by the name of the file or by its SONAME."""
+    inside = {"lib/libcudart.so.12": elf(), "lib/nvrtc": elf(soname="libnvrtc.so.12")}
+    assert told(Scan("", elves={"a.so": elf(*CUDART, "libnvrtc.so.12", *CUDA), **inside})) == [LINKS_CUDA]
+
+
+def test_each_file_costs_something() -> None:
+    """Also where it is judged without any other."""
+    spent: list[int] = []
+    opened = dict.fromkeys("abc", (OpenedLibrary("libnvrtc.so.12", demanded=True),))
+    needs_of_scan(Scan("", opened=opened, budget=SimpleNamespace(spend=lambda: spent.append(1))))
+    assert len(spent) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "opened", "expected"),
+    [
+        ("a.py", OpenedLibrary("libnvrtc.so.12", False), [("opened", 12, "", "names libnvrtc.so.12")]),
+        ("a.py", OpenedLibrary("libnvrtc.so.12", True), [("opened", 12, "", "loads libnvrtc.so.12")]),
+        ("x_cu13/a.py", OpenedLibrary("libnvrtc.so.12", True), [("opened", 12, "", "loads libnvrtc.so.12")]),
+        ("x_cu13/a.py", OpenedLibrary("libcurand.so.10", True), [("opened", 13, "", "loads libcurand.so.10")]),
+        ("x_cu13/a.py", OpenedLibrary("libnvrtc.so.{}", True), [("opened", 13, "", "loads libnvrtc.so.{}")]),
+        ("a.py", OpenedLibrary("libcuda.so.1", False), [("opened", 12, "", "names libcuda.so.1")]),
+        ("a.py", OpenedLibrary("libfoo.so.1", True), []),
+        ("a.so", OpenedLibrary("libcudart.so.12", True), [LINKS_12]),
+        ("a.so", OpenedLibrary("libcublas.so.12", True), [LINKS_12]),
+    ],
+)
+def test_what_a_file_opens(name: str, opened: OpenedLibrary, expected: list) -> None:
+    """A need for each major that fits; what a file links, or the wheel has, it need not open."""
+    elves = {"a.so": elf(*CUDART), "libcublas.so.12": elf()} if name == "a.so" else {}
+    scan = Scan("", elves=elves, opened={name: (opened,)})
+    assert told(scan) == expected
+    assert all(need.demanded == (need.how == "opened" and opened.demanded) for need in needs_of_scan(scan))
+
+
+def test_what_device_code_needs() -> None:
+    """LTO-IR needs the nvJitLink of its compiler unless the wheel has one, and jitify that of its build."""
+    first, later = (Needs(CudaVersion(12, minor)) for minor in (0, 9))
+    scan = Scan("", ltoir={"a": first, "b": later}, elves={"c": elf()}, jitify={"c": CudaVersion(13, 0)})
+    jitify = "opens libnvJitLink through jitify, which refuses one older than its build; built with CUDA 13.0"
+    assert told(scan) == [
+        ("opened", 13, "13.0", jitify),
+        ("ltoir", 12, "12.0", "has LTO-IR of CUDA 12.0 or older"),
+        ("ltoir", 12, "12.9", "has LTO-IR of CUDA 12.9"),
+    ]
+    assert {need.stem for need in needs_of_scan(scan)} == {"libnvJitLink"}
+    scan.elves["libnvJitLink.so.12"] = elf()
+    assert [how for how, *_ in told(scan)] == ["opened"]
