@@ -111,7 +111,7 @@ def test_adding_and_closing_in_two_threads(state, threads, monkeypatch) -> None:
 def test_adding_and_closing_a_contained_state(sample_code, threads) -> None:
     """Two threads that add to one handle of nvJitLink while a third destroys it: each input is added or refused.
 
-    In this process nvJitLink itself dies of it, see docs/reference/linker.md.
+    In this process nvJitLink itself dies of it, see docs/findings.
     """
     codes = [sample_code(f"13.0/{name}.ptx").code for name in ("main", "user")]  # nvJitLink refuses one added twice
     for _ in range(20):

@@ -453,3 +453,45 @@ def test_threads_compile_while_others_link() -> None:
     """NVRTC closes the stream that was stderr when it began to compile, if stderr is another one by then (13.0.88)."""
     done = subprocess.run([sys.executable, "-c", COMPILES_BESIDE], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+OTHER_THREAD = """
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+
+left_to_another, contain = sys.argv[1], sys.argv[2] == "contained"
+PTX = b".version 8.0\\n.target sm_90\\n.address_size 64\\n.visible .entry kernel() { ret; }\\n"
+code, options = ObjectCode.from_ptx(PTX), LinkerOptions(arch="sm_90", contain=contain)
+images = []
+
+
+def work():
+    with ThreadPoolExecutor(1) as other:
+        for _ in range(50):
+            linker = Linker(code, options=options, backend="nvjitlink")
+            for step in (linker.link, linker.close):
+                done = other.submit(step).result() if step.__name__ == left_to_another else step()
+                images.append(done)
+
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+linked = [image.code for image in images if image]
+assert len(linked) == 400 and len({*linked}) == 1, len(linked)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "where"), [("none", "here"), ("close", "here"), ("link", "contained")])
+def test_steps_left_to_another_thread(step: str, where: str) -> None:
+    """Threads link at once; another thread may close a linker, and also link if the library is in a link worker.
+
+    In this process nvJitLink crashes or hangs at such a link, see docs/findings.
+    """
+    command = [sys.executable, "-c", OTHER_THREAD, step, where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
