@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conformance import waits, waits_page
-from tests.hardware.waits import NO_DEVICE, NO_TIME, Recorder, save
+from tests.hardware.waits import NO_DEVICE, NO_TIME, TASKS, Recorder, item_of, items, save
 
 __all__ = ()
 
@@ -34,6 +34,17 @@ def test_two_gpus_answer_alike() -> None:
     tally = waits.compare(waits.recorded()[H200], waits.of(waits.recorded()[H100]))
     assert tally.left_out == 0
     assert len(tally.differences) == len(waits.ASKED_ONCE)
+
+
+def test_a_row_is_asked_again_by_its_words(tmp_path: Path) -> None:
+    """The words of each recorded row are those that the recorder asks it by, or reads from a file."""
+    every = [item for task in TASKS for item in items(task)]
+    found = [item_of(kind, row) for kind, row in waits.rows(waits.recorded()[H100])]
+    assert set(found) <= set(every)
+    assert len(set(found)) == len(found)
+    file = tmp_path / "items.json"
+    file.write_text(json.dumps(found[:9]), encoding="utf-8")
+    assert list(items(f"items {file}")) == found[:9]
 
 
 def one(call: str = "cuMemAlloc_v2", given: str = "64", place: str = "blocking", **answer: Any) -> dict[str, Any]:

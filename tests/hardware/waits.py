@@ -872,6 +872,8 @@ FIRST = (
     "contexts made", "held own gate", "modules", "libraries",
     "copies in streams", *(f"held {part}" for part in range(6)), "limits", "copies",
 )  # fmt: skip
+#: What the name of a file of rows follows, as a task.
+ITEMS = "items "
 TASKS = (*FIRST, *(group for group in GROUPS if group not in FIRST))
 
 
@@ -884,13 +886,20 @@ def places(question: Question, stream: str) -> list[str]:
     return [*there, "same"] if question.in_stream else there
 
 
+def alone(question: Question) -> Iterator[Item]:
+    """The rows of a call that is asked alone."""
+    for stream in STREAMS if question.in_stream else ("",):
+        for place in places(question, stream):
+            yield "one", question.name, stream, place
+
+
 def items(task: str) -> Iterator[Item]:
-    """The rows of a task."""
-    if task in GROUPS:
+    """The rows of a task, which may be a file of rows."""
+    if task.startswith(ITEMS):
+        yield from map(tuple, json.loads(Path(task.removeprefix(ITEMS)).read_text(encoding="utf-8")))
+    elif task in GROUPS:
         for question in GROUPS[task]():
-            for stream in STREAMS if question.in_stream else ("",):
-                for place in places(question, stream):
-                    yield "one", question.name, stream, place
+            yield from alone(question)
     elif task == "limits":
         for to, source in LIMITS:
             yield "limit", "cuMemcpyAsync", to, source, "blocking", "same"
@@ -1051,6 +1060,12 @@ NAMES = {
 }
 
 
+def item_of(kind: str, row: dict[str, Any]) -> Item:
+    """The words of a row of a recording, by which it is asked again."""
+    name = f"{row['call']} {row['given']}".strip() if "call" in row else row["name"]
+    return kind, *(name if word == "name" else row[word] for word in NAMES[kind])
+
+
 class Recorder:
     """Runs the tasks in processes, several at a time, and writes their rows."""
 
@@ -1165,6 +1180,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--jobs", type=int, default=8, help="ask in so many processes at a time")
     parser.add_argument("--times", type=int, default=2, help="ask each row so often under each loading")
     parser.add_argument("--task", action="append", choices=TASKS, help="ask these alone; repeat it")
+    parser.add_argument("--items", type=Path, help="ask the rows of this file alone, a JSON list of lists of words")
     parser.add_argument("--loading", choices=LOADING, help="ask under this loading alone")
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
@@ -1175,7 +1191,7 @@ def main(arguments: list[str]) -> None:
             pool.submit(recorder.run, task, loading)
             for _ in range(chosen.times)
             for loading in ([chosen.loading] if chosen.loading else LOADING)
-            for task in chosen.task or TASKS
+            for task in ([f"{ITEMS}{chosen.items.resolve()}"] if chosen.items else chosen.task or TASKS)
         ]:
             done.result()
     recorder.write({**json.loads(told.stdout), "limit": LIMIT, "seconds": round(time.monotonic() - began, 1)})
