@@ -28,6 +28,7 @@ from tests.conformance.programs import compare as programs_compare
 from tests.conformance.programs.record import load
 from tests.emulated import test_fatbins, test_occupancy
 from tests.hardware.result import Result
+from tests.hardware.waits import NO_TIME
 
 __all__ = ["main"]
 
@@ -209,6 +210,8 @@ def waits(folder: Path, options: argparse.Namespace) -> Result:
             f"{' | '.join(filter(None, waits_compare.key(kind, row)))}: {mine}; {theirs} in {name}"
             for kind, row, _, mine, theirs in tally.differences
         ]
+    if unasked := real["about"]["counts"][NO_TIME]:
+        result.skip(f"{unasked} rows of what waits", f"the {options.seconds:g} s were over")
     return _shortened(result)
 
 

@@ -66,7 +66,7 @@ STAGES = (
         "waits",
         "Which calls wait",
         "program",
-        ("tests.hardware.recordings", "waits", "--seconds=200"),
+        ("tests.hardware.recordings", "waits", "--seconds=240"),
         300,
     ),
     Stage("stubs", "Stubs in front of the real libraries", "tests", ("tests/driver/test_stubs_gpu.py",)),
