@@ -13,7 +13,7 @@ class Violation(NamedTuple):
     Attributes
     ----------
     check : str
-        The check that noticed it: ``"lifetimes"``, ``"order"`` or ``"jitlink-contract"``.
+        The check that noticed it: ``"lifetimes"``, ``"order"``, ``"deadlock"`` or ``"jitlink-contract"``.
     number : int
         Number of the violation among those of its check and process, from 1.
     handle : int

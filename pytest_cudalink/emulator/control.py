@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from typing import Any, NamedTuple
 
@@ -140,6 +141,38 @@ def _order_violation(note: Mapping[str, Any]) -> Violation:
     )
 
 
+def _stacks_of_threads(text: str) -> Iterator[str]:
+    """Lines on where each thread is that a text names by its number in the kernel; those that Python knows."""
+    frames = sys._current_frames()  # noqa: SLF001
+    named = set(map(int, re.findall(r"\bthread (\d+)", text)))
+    for thread in threading.enumerate():
+        if thread.native_id in named and thread.ident in frames:
+            stack = traceback.extract_stack(frames[thread.ident])
+            yield f"thread {thread.native_id} ({thread.name}) waits in:"
+            yield from (f"  {one.filename}:{one.lineno} in {one.name}" for one in stack if _tells(one.filename))
+
+
+def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequence[str]) -> Violation:
+    """Return a deadlock: the threads that wait, and nobody who could let one go on."""
+    frames = list(map(str, note.get("stack", ())))
+    is_native = bool(frames) and "+0x" in frames[0]
+    return Violation(
+        check="deadlock",
+        number=int(note.get("violation", 0)),
+        handle=0,
+        rule="deadlock",
+        what=str(note.get("what", "")),
+        text=f"deadlock: {note.get('what', '')}",
+        call=str(note.get("call", "")),
+        native_stack=tuple(frames) if is_native else (),
+        python_stack=tuple(python_stack) or (() if is_native else tuple(frames[::-1])),
+        history=tuple(stacks),
+        advice=str(note.get("fix", "")),
+        fix=str(note.get("fix", "")),
+        **_process_of(note),
+    )
+
+
 def violation_of(
     note: Mapping[str, Any], *, python_stack: Sequence[str] = (), creator: Sequence[str] = ()
 ) -> Violation:
@@ -151,7 +184,8 @@ def violation_of(
         The note of a process below this one, or the event of this one.
     python_stack : sequence of str
     creator : sequence of str
-        The stack of the cuLinkCreate that took the memory, if the note lacks that of the object's maker.
+        The stack of the cuLinkCreate that took the memory, if the note lacks that of the object's maker; for a deadlock
+        lines on where each thread is.
     """
 
     def text(field: str) -> str:
@@ -159,6 +193,8 @@ def violation_of(
 
     if text("object") == "order":
         return _order_violation(note)
+    if text("object") == "deadlock":
+        return _deadlock(note, python_stack, creator)
     kind, number, rule, what = text("object"), int(note.get("number", 0)), text("option"), text("what")
     verb, advice, fix = _RULES.get(rule, _RULE_OF_MEMORY)
     made = list(map(str, note.get("made", ())))
@@ -709,7 +745,10 @@ class DriverControl:
         facts = json.loads(event)
         frames = traceback.extract_stack(sys._getframe(1)) if sys._getframe().f_back else []  # noqa: SLF001
         stack = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames if _tells(frame.filename)]
-        creator = [] if "made" in facts else self._creator(facts["number"])
+        if facts["object"] == "deadlock":
+            creator = list(_stacks_of_threads(facts["what"]))
+        else:
+            creator = [] if "made" in facts else self._creator(facts["number"])
         noticed = violation_of(facts, python_stack=stack, creator=creator)
         with self._lock:
             self._violations.append(noticed)

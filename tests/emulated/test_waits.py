@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from pytest_cudalink.emulator import waits
 from pytest_cudalink.tables import read_table
 from tests.emulated.test_queues import GATES
+from tests.planted.expected_deadlocks import NAMED
 
 __all__ = ()
 
@@ -341,5 +344,90 @@ assert waits(Gate(apart), lambda: cuda.cuKernelGetFunction(byref(out), kernel))
 gate = Gate(apart)
 ok(cuda.cuKernelGetFunction(byref(out), kernel))
 gate.open()
+"""
+    )
+
+
+#: Runs the planted deadlocks of a table; prints what was named, and after how long.
+PLANTED = """
+import json, time
+from tests.planted import deadlocks
+driver = control.attach(cuda)
+driver.start_watching()
+found = {{}}
+for name, function in deadlocks.{table}.items():
+    began = time.monotonic()
+    function()
+    seconds = time.monotonic() - began
+    new = driver.violations
+    found[name] = [seconds, [[one.check, one.text, one.fix, one.python_stack, one.history] for one in new]]
+    driver.consume(driver.violations)
+driver.stop_watching()
+print(json.dumps(found))
+"""
+
+
+def test_deadlocks_are_named(check: Check) -> None:
+    """Each names every call that waits, where its thread is, and what would end it; then the program goes on."""
+    found = json.loads(check(PLANTED.format(table="BROKEN")))
+    assert found.keys() == NAMED.keys()
+    assert len(found) == 12
+    for name, (_, violations) in found.items():
+        assert len(violations) == 1, (name, violations)
+        ((kind, text, fix, stack, history),) = violations
+        assert kind == "deadlock"
+        for call in NAMED[name]:
+            assert re.search(rf"thread \d+ waits in {call} for (the (value|context)|a host function)", text), (
+                name,
+                text,
+            )
+        assert fix.startswith(("Write the value before ", "Let the host function "))
+        assert any("tests/planted/deadlocks.py" in line for line in (*stack, *history)), (name, stack, history)
+
+
+def test_mended_deadlocks_are_not_named(check: Check) -> None:
+    """The same programs pass where nobody waits for their own thread."""
+    found = json.loads(check(PLANTED.format(table="MENDED")))
+    assert {name: violations for name, (_, violations) in found.items() if violations} == {}
+    assert len(found) == 12
+
+
+def test_a_thread_that_may_go_on_is_waited_for(check: Check) -> None:
+    """A gate that another thread opens late is no deadlock: that thread sleeps for a time, or works."""
+    check(
+        GATES
+        + """
+import time
+driver = control.attach(cuda)
+driver.start_watching()
+def sleep(): time.sleep(0.7)
+def work():
+    end = time.monotonic() + 0.7
+    while time.monotonic() < end: pass
+for late in (sleep, work):
+    gate = Gate(apart)
+    thread, _ = in_thread(lambda: (late(), gate.open()))
+    ok(cuda.cuStreamSynchronize(apart))
+    thread.join()
+assert driver.violations == ()
+driver.stop_watching()
+"""
+    )
+
+
+def test_calls_that_were_given_up_say_so_once(check: Check) -> None:
+    """They answer CUDA_ERROR_LAUNCH_TIMEOUT, and the contexts can be used again; what stood at the gate is not done."""
+    check(
+        GATES
+        + """
+gate = Gate(apart)
+ok(fill(apart, 7))
+assert cuda.cuStreamSynchronize(apart) == 702
+assert cuda.cuStreamQuery(apart) == 0
+ok(cuda.cuStreamSynchronize(apart))
+assert read() == 0
+ok(fill(apart, 8))
+ok(cuda.cuCtxSynchronize())
+assert read() == 8
 """
     )

@@ -103,7 +103,8 @@ static CUresult wait_by(const WaitRow *row) {
   if (row->by_itself || !cl_call_barrier) return CUDA_SUCCESS;
   cl_call_barrier(row);
   waited = true;
-  return cl_sticky_answer(called); /* what was waited for may have failed */
+  CUresult answer = cl_take_given_up();
+  return answer ? answer : cl_sticky_answer(called); /* what was waited for may have failed */
 }
 
 const WaitRow *cl_called_row(const WaitFacts *facts) { return cl_wait_row(called, facts); }

@@ -432,7 +432,7 @@ static CUresult synchronize_current(void) {
   if (state) return state;
   cl_finish(context);
   cl_synchronized();
-  return cl_sticky_error();
+  return cl_waited_answer();
 }
 EXPORTED(cuCtxSynchronize, (void), synchronize_current())
 
@@ -441,7 +441,7 @@ static CUresult ctx_synchronize(EventLine *line, Context *named) {
   if (!cl_is_known_context(named)) return cl_not_a_context(line, SYM_cuCtxSynchronize_v2, named, "cuCtxSynchronize()");
   cl_finish(named);
   cl_synchronized();
-  return cl_sticky_error();
+  return cl_waited_answer();
 }
 EXPORTED(cuCtxSynchronize_v2, (Context *named), ctx_synchronize(line, named))
 

@@ -184,7 +184,7 @@ static CUresult drain(const void *handle, const WaitRow *row) {
   if (row) cl_hold(&holder, row->holds, stream->home);
   cl_drain(stream);
   if (row) cl_let_go(&holder);
-  return cl_sticky_error();
+  return cl_waited_answer();
 }
 
 /* Reads the source of a copy now, so that its owner may change it. */

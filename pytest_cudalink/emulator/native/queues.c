@@ -151,6 +151,7 @@ static void pass_on_order(Work *work) {
 static void done(Work *work, CUresult result) {
   if (work->op) pass_on_order(work);
   work->done = true;
+  cl_went_on();
   cl_stick(result);
   if (scheduler) scheduler->done(work);
   cl_pending_remove(work);
@@ -201,11 +202,13 @@ static void perform(Work *work) {
     if (scheduler) watch_host();
     call_engine();
   }
+  cl_working += !host;
   cl_streams_unlock(CUDA_SUCCESS);
   cl_in_host_function = host;
   CUresult result = run_work(work);
   cl_in_host_function = false;
   cl_streams_lock();
+  cl_working -= !host;
   if (host) calling = false;
   if (result == CUDA_ERROR_NOT_READY) put(&gates, work);
   else done(work, result);
@@ -259,7 +262,8 @@ static void wait_at_most(pthread_cond_t *condition, long nanoseconds) {
 /* Waits until something changed, or for a time that doubles with every look at a value that stays away. */
 static void rest(pthread_cond_t *condition, long *nanoseconds) {
   if (!gates.first) {
-    cl_streams_wait(condition, NULL);
+    if (is_engine) cl_streams_wait(condition, NULL);
+    else wait_at_most(condition, DEADLOCK_LOOK);
     return;
   }
   wait_at_most(condition, *nanoseconds);
@@ -295,8 +299,10 @@ static void *run_engine(void *unused) {
     }
     if (!scheduler && ready.first) continue;
     idle_engines++;
+    cl_engine_rests(true);
     if (scheduler) watch_idleness(&looks);
     else rest(&wanted, &look);
+    cl_engine_rests(false);
     idle_engines--;
     if (!gates.first) look = FIRST_LOOK;
   }
@@ -429,16 +435,22 @@ CUresult cl_queue_behind(Work *other, Stream *stream, const NodeParameters *para
 
 void cl_wait_for(Work *work) {
   long look = FIRST_LOOK;
+  Waiter waiter = {.call = NULL};
   work->holders++;
   if (scheduler) cl_work_hurry(work);
   for (;;) {
     progress();
     if (work->done) break;
+    if (waiter.call && cl_is_given_up(&waiter)) break;
     if (scheduler && cl_hurry_all()) continue; /* a gate or a host function may wait for any of it */
     call_engine();
+    if (!waiter.call) cl_waiter_begin(&waiter, work);
     rest(&changed, &look);
+    cl_look_for_deadlock();
   }
-  if (!--work->holders) cl_work_drop(work);
+  if (waiter.call) cl_waiter_end(&waiter);
+  if (waiter.call && cl_is_given_up(&waiter)) cl_give_up_call();
+  if (!--work->holders && work->done) cl_work_drop(work);
   if (scheduler && scheduler->is_late()) wait_at_most(&changed, LATE_WAKE_UP);
 }
 

@@ -56,6 +56,21 @@ CUresult cl_sticky_answer(Sym symbol) {
   return atomic_load(&was_reset) && !makes_context(symbol) ? CUDA_ERROR_INVALID_CONTEXT : code;
 }
 
+static _Thread_local bool given_up;
+
+void cl_give_up_call(void) { given_up = true; }
+
+CUresult cl_take_given_up(void) {
+  bool taken = given_up;
+  given_up = false;
+  return taken ? CUDA_ERROR_LAUNCH_TIMEOUT : CUDA_SUCCESS;
+}
+
+CUresult cl_waited_answer(void) {
+  CUresult answer = cl_take_given_up();
+  return answer ? answer : cl_sticky_error();
+}
+
 void cl_sticky_reset(void) {
   if (atomic_load(&error)) atomic_store(&was_reset, true);
 }

@@ -37,7 +37,7 @@ static CUresult wait_for(const void *handle) {
 static CUresult stream_synchronize(const void *stream) {
   CUresult result = LOCKED(wait_for(stream));
   if (!result) cl_synchronized();
-  return result ? result : cl_sticky_error();
+  return result ? result : cl_waited_answer();
 }
 EXPORTED(cuStreamSynchronize, (Stream *stream), stream_synchronize(stream))
 
@@ -254,7 +254,7 @@ static CUresult wait_for_event(void *handle) {
 static CUresult event_synchronize(void *event) {
   CUresult result = LOCKED(wait_for_event(event));
   if (!result) cl_synchronized();
-  return result ? result : cl_sticky_error();
+  return result ? result : cl_waited_answer();
 }
 EXPORTED_CHECKED(cuEventSynchronize, (Event *event), cl_refuse_null(event), event_synchronize(event))
 

@@ -1,25 +1,55 @@
 /* Threads that wait in the driver. */
 #include "waiters.h"
 
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "stacks.h"
 #include "streams.h"
+#include "violations.h"
 
 atomic_int cl_guarded;
 
 /* All of it under the lock of the streams. */
 static Holder *holders;
-static pthread_cond_t released = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t released;
+static Waiter *waiters;
+enum { ENGINES = 4 };
+static pid_t resting[ENGINES]; /* engines that have nothing to do */
+unsigned cl_working;
+static uint64_t steps; /* how often anything went on */
+static unsigned given_up;
+static bool naming;
 
 static pid_t this_thread(void) {
   return (pid_t)syscall(SYS_gettid);
 } /* gettid is younger than the glibc of our wheels */
 
+static void make_condition(void) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&released, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
+__attribute__((constructor)) static void prepare(void) { make_condition(); }
+
 void cl_waiters_forget(void) {
   for (; holders; holders = holders->next) atomic_fetch_sub(&cl_guarded, 1);
-  pthread_cond_init(&released, NULL);
+  waiters = NULL;
+  for (unsigned at = 0; at < ENGINES; at++) resting[at] = 0;
+  cl_working = 0;
+  naming = false;
+  make_condition();
 }
 
 void cl_hold(Holder *holder, unsigned locks, const Context *context) {
@@ -50,6 +80,204 @@ void cl_wait_for_locks(Sym symbol) {
   CUresult state;
   const Context *context = cl_context(&state);
   cl_streams_lock();
-  while (find_holder(locks, context)) cl_streams_wait(&released, NULL);
+  if (find_holder(locks, context)) {
+    Waiter waiter;
+    cl_waiter_begin(&waiter, NULL);
+    waiter.locks = locks;
+    waiter.context = context;
+    while (find_holder(locks, context)) {
+      struct timespec until;
+      clock_gettime(CLOCK_MONOTONIC, &until);
+      until.tv_nsec += DEADLOCK_LOOK;
+      until.tv_sec += until.tv_nsec / 1000000000;
+      until.tv_nsec %= 1000000000;
+      cl_streams_wait(&released, &until);
+      cl_look_for_deadlock();
+    }
+    cl_waiter_end(&waiter);
+  }
   cl_streams_unlock(CUDA_SUCCESS);
+}
+
+/* -- waiting -- */
+
+void cl_waiter_begin(Waiter *waiter, const Work *work) {
+  *waiter = (Waiter){.next = waiters, .thread = this_thread(), .call = cl_called(), .work = work, .given_up = given_up};
+  waiters = waiter;
+  steps++;
+}
+
+void cl_waiter_end(Waiter *waiter) {
+  Waiter **at = &waiters;
+  while (*at && *at != waiter) at = &(*at)->next;
+  if (*at) *at = waiter->next;
+  steps++;
+}
+
+bool cl_is_given_up(const Waiter *waiter) { return waiter->given_up != given_up; }
+void cl_went_on(void) { steps++; }
+
+void cl_engine_rests(bool rests) {
+  pid_t thread = this_thread(), from = rests ? 0 : thread;
+  for (unsigned at = 0; at < ENGINES; at++)
+    if (resting[at] == from) {
+      resting[at] = rests ? thread : 0;
+      return;
+    }
+}
+
+/* -- deadlocks -- */
+
+/* Whether a thread sleeps until another one wakes it. */
+static bool sleeps_for_ever(pid_t thread) {
+  char path[48], text[160] = "";
+  snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)thread);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  ssize_t size = read(file, text, sizeof text - 1);
+  close(file);
+  char *at = text;
+  long call = size > 0 ? strtol(text, &at, 10) : -1;
+  if (at == text || call != SYS_futex) return false;
+  unsigned long long timeout = 1;
+  for (int argument = 0; argument < 4; argument++) timeout = strtoull(at, &at, 16);
+  return !timeout;
+}
+
+static bool waits_here(pid_t thread) {
+  for (unsigned at = 0; at < ENGINES; at++)
+    if (resting[at] == thread) return true;
+  for (const Waiter *waiter = waiters; waiter; waiter = waiter->next)
+    if (waiter->thread == thread) return true;
+  return false;
+}
+
+static bool everybody_waits(void) {
+  DIR *threads = opendir("/proc/self/task");
+  bool all = threads && !cl_working;
+  for (const struct dirent *one; all && (one = readdir(threads));) {
+    pid_t thread = (pid_t)strtol(one->d_name, NULL, 10);
+    all = !thread || waits_here(thread) || sleeps_for_ever(thread);
+  }
+  if (threads) closedir(threads);
+  return all;
+}
+
+/* The first work that is not done of all that a work waits for. */
+static const Work *root_of(const Work *work) {
+  for (const Work *earlier = cl_pending; earlier;) {
+    size_t at = 0;
+    while (at < earlier->dependent_count && earlier->dependents[at] != work) at++;
+    bool found = at < earlier->dependent_count;
+    if (found) work = earlier;
+    earlier = found ? cl_pending : earlier->behind;
+  }
+  return work;
+}
+
+static bool is_gate(const Work *work) { return work->parameters.type == NODE_MEMORY_OPERATIONS; }
+
+static bool is_host(const Work *work) {
+  return work->parameters.type == NODE_HOST || work->parameters.type == WORK_CALLBACK;
+}
+
+static int describe_work(const Work *root, char *text, size_t size) {
+  if (is_host(root)) return snprintf(text, size, "a host function, which does not return");
+  if (!is_gate(root) || !root->parameters.operations.count) return snprintf(text, size, "unfinished work");
+  unsigned at = root->position < root->parameters.operations.count ? root->position : 0;
+  return snprintf(text, size, "the value at 0x%llx, which nobody writes",
+                  (unsigned long long)root->parameters.operations.list[at].address);
+}
+
+static int describe(const Waiter *waiter, char *text, size_t size) {
+  int length = snprintf(text, size, "thread %d waits in %s for ", (int)waiter->thread, waiter->call);
+  if (length < 0 || (size_t)length >= size) return length;
+  if (waiter->work) return length + describe_work(root_of(waiter->work), text + length, size - (size_t)length);
+  const Holder *holder = holders;
+  while (holder && !(holder->locks & waiter->locks && holder->context == waiter->context)) holder = holder->next;
+  return length + snprintf(text + length, size - (size_t)length, "the context, which thread %d holds in %s",
+                           holder ? (int)holder->thread : 0, holder ? holder->call : "a call");
+}
+
+/* Notes who waits for what, without the lock; the other threads go on waiting meanwhile, so that their stacks can be
+   seen. */
+static void name(void) {
+  static uint64_t number;
+  char what[320] = "", fix[320];
+  size_t length = 0;
+  const Waiter *first = waiters;
+  for (const Waiter *waiter = waiters; waiter && length < sizeof what; waiter = waiter->next) {
+    if (length) length += (size_t)snprintf(what + length, sizeof what - length, "; ");
+    if (length < sizeof what) length += (size_t)describe(waiter, what + length, sizeof what - length);
+    if (waiter->work) first = waiter;
+  }
+  const Work *root = first && first->work ? root_of(first->work) : NULL;
+  const char *call = first ? first->call : cl_called();
+  if (root && is_gate(root))
+    snprintf(fix, sizeof fix, "Write the value before %s, or in a thread that waits for none of these.", call);
+  else if (root && is_host(root))
+    snprintf(fix, sizeof fix, "Let the host function wait for nothing that the thread in %s has or does.", call);
+  else snprintf(fix, sizeof fix, "Let a thread that waits for none of these end what %s waits for.", call);
+  uint64_t at = ++number;
+  naming = true;
+  cl_streams_unlock(CUDA_SUCCESS);
+  Stack here;
+  cl_note_stack(&here);
+  cl_note_violation_of(&(Violation){
+      .kind = "deadlock",
+      .number = at,
+      .rule = "deadlock",
+      .what = what,
+      .call = call,
+      .expected = "a thread that can go on",
+      .found = "none",
+      .fix = fix,
+      .noticed = &here,
+  });
+  cl_free_stack(&here);
+  cl_report_violations();
+  cl_streams_lock();
+}
+
+static void give_up(void) {
+  given_up++;
+  naming = false;
+  for (Work *work = cl_pending; work; work = work->behind) work->cancelled = work->hurried = true;
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static bool anybody_at_gate(void) {
+  for (const Waiter *waiter = waiters; waiter; waiter = waiter->next)
+    if (waiter->work && is_gate(root_of(waiter->work))) return true;
+  return false;
+}
+
+enum { STUCK_LOOKS = 3 };
+
+void cl_look_for_deadlock(void) {
+  static double last, since;
+  static uint64_t seen;
+  static unsigned looks;
+  double time = now();
+  if (time - last < 0.9e-9 * DEADLOCK_LOOK) return;
+  last = time;
+  if (steps != seen) {
+    seen = steps;
+    since = time;
+    looks = 0;
+    return;
+  }
+  looks = everybody_waits() ? looks + 1 : 0;
+  bool late = time - since > LIMIT_GATE_SECONDS && anybody_at_gate();
+  if (looks < STUCK_LOOKS && !late) return;
+  looks = 0;
+  since = time;
+  unsigned before = given_up;
+  if (!naming) name(); /* else whoever names it waits for Python's lock, which one of the waiting threads has */
+  if (given_up == before) give_up();
 }

@@ -8,6 +8,7 @@
 
 #include "contexts.h"
 #include "symbols.h"
+#include "work_order.h"
 
 /* Captures and locks that are held: 0: no call needs a look at either. */
 extern atomic_int cl_guarded;
@@ -22,7 +23,34 @@ struct Holder {
   const char *call;
 };
 
-/* Under the lock of the streams. */
+/* A call that waits for work or, without work, for locks. */
+typedef struct Waiter Waiter;
+struct Waiter {
+  Waiter *next;
+  pid_t thread;
+  const char *call;
+  const Work *work;
+  unsigned locks;
+  const Context *context;
+  unsigned given_up; /* how often waiting was given up before */
+};
+
+/* All of these under the lock of the streams. */
+
+/* Works that are being done without the lock, but for host functions. */
+extern unsigned cl_working;
+void cl_waiter_begin(Waiter *waiter, const Work *work);
+void cl_waiter_end(Waiter *waiter);
+/* Whether this waiting was given up. */
+bool cl_is_given_up(const Waiter *waiter);
+/* Something went on. */
+void cl_went_on(void);
+/* To be asked by whoever waits, again and again: whether nobody can go on. Then it is noted, without the lock, and all
+   unfinished work and all waiting are given up. */
+void cl_look_for_deadlock(void);
+enum { DEADLOCK_LOOK = 100000000 }; /* nanoseconds between two looks */
+/* The driver's own thread has nothing to do, or something. */
+void cl_engine_rests(bool rests);
 void cl_hold(Holder *holder, unsigned locks, const Context *context);
 void cl_let_go(Holder *holder);
 void cl_waiters_forget(void);
