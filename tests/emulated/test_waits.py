@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -410,6 +411,40 @@ for late in (sleep, work):
     ok(cuda.cuStreamSynchronize(apart))
     thread.join()
 assert driver.violations == ()
+driver.stop_watching()
+"""
+    )
+
+
+def test_another_process_is_waited_for(check: Check, tmp_path: Path) -> None:
+    """A gate is no deadlock that another process opens, by memory that both map, or by waking a thread."""
+    (tmp_path / "shared").write_bytes(bytes(4096))
+    check(
+        GATES
+        + f"path = {str(tmp_path / 'shared')!r}"
+        + """
+import mmap, multiprocessing, subprocess, sys, time
+driver = control.attach(cuda)
+driver.start_watching()
+with open(path, "r+b") as file:
+    pages = mmap.mmap(file.fileno(), 4096)
+word = c_uint64(addressof(c_char.from_buffer(pages)))
+ok(cuda.cuMemHostRegister_v2(word, c_size_t(4096), 0))
+ok(cuda.cuStreamWaitValue32_v2(apart, word, c_uint(1), 0))
+write = f"import time; time.sleep(1); open({path!r}, 'r+b').write(bytes([1]))"
+other = subprocess.Popen([sys.executable, "-S", "-c", write])
+ok(cuda.cuStreamSynchronize(apart))
+other.wait()
+forking = multiprocessing.get_context("fork")
+woken = forking.Semaphore(0)
+gate = Gate(apart)
+thread, _ = in_thread(lambda: (woken.acquire(), gate.open()))
+waker = forking.Process(target=lambda: (time.sleep(1), woken.release()))
+waker.start()
+ok(cuda.cuStreamSynchronize(apart))
+thread.join()
+waker.join()
+assert driver.violations == (), driver.violations
 driver.stop_watching()
 """
     )

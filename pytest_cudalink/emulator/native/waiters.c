@@ -1,9 +1,10 @@
 /* Threads that wait in the driver. */
+#define _GNU_SOURCE
 #include "waiters.h"
 
-#define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "memory.h"
 #include "stacks.h"
 #include "streams.h"
 #include "violations.h"
@@ -128,7 +130,7 @@ void cl_engine_rests(bool rests) {
 
 /* -- deadlocks -- */
 
-/* Whether a thread sleeps until another one wakes it. */
+/* Whether a thread sleeps until another one of this process wakes it. */
 static bool sleeps_for_ever(pid_t thread) {
   char path[48], text[160] = "";
   snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)thread);
@@ -139,9 +141,9 @@ static bool sleeps_for_ever(pid_t thread) {
   char *at = text;
   long call = size > 0 ? strtol(text, &at, 10) : -1;
   if (at == text || call != SYS_futex) return false;
-  unsigned long long timeout = 1;
-  for (int argument = 0; argument < 4; argument++) timeout = strtoull(at, &at, 16);
-  return !timeout;
+  unsigned long long arguments[4]; /* the word, the operation, its value, the timeout */
+  for (int argument = 0; argument < 4; argument++) arguments[argument] = strtoull(at, &at, 16);
+  return arguments[1] & FUTEX_PRIVATE_FLAG && !arguments[3];
 }
 
 static bool waits_here(pid_t thread) {
@@ -150,17 +152,6 @@ static bool waits_here(pid_t thread) {
   for (const Waiter *waiter = waiters; waiter; waiter = waiter->next)
     if (waiter->thread == thread) return true;
   return false;
-}
-
-static bool everybody_waits(void) {
-  DIR *threads = opendir("/proc/self/task");
-  bool all = threads && !cl_working;
-  for (const struct dirent *one; all && (one = readdir(threads));) {
-    pid_t thread = (pid_t)strtol(one->d_name, NULL, 10);
-    all = !thread || waits_here(thread) || sleeps_for_ever(thread);
-  }
-  if (threads) closedir(threads);
-  return all;
 }
 
 /* The first work that is not done of all that a work waits for. */
@@ -177,16 +168,46 @@ static const Work *root_of(const Work *work) {
 
 static bool is_gate(const Work *work) { return work->parameters.type == NODE_MEMORY_OPERATIONS; }
 
+/* The operation at which a gate stands; NULL: there is none. */
+static const MemoryOperation *operation_at(const Work *gate) {
+  const OperationsNode *all = &gate->parameters.operations;
+  return all->count ? &all->list[gate->position < all->count ? gate->position : 0] : NULL;
+}
+
+/* Whether another process may write the value of a gate: memory that a program registers may be shared. */
+static bool may_be_opened_outside(void) {
+  bool shared = false;
+  for (const Waiter *waiter = waiters; waiter && !shared; waiter = waiter->next) {
+    const Work *root = waiter->work ? root_of(waiter->work) : NULL;
+    const MemoryOperation *operation = root && is_gate(root) ? operation_at(root) : NULL;
+    if (!operation) continue;
+    const Block *block = cl_block_lock(operation->address);
+    shared = block && block->origin == FROM_REGISTRATION;
+    cl_block_unlock();
+  }
+  return shared;
+}
+
+static bool everybody_waits(void) {
+  DIR *threads = opendir("/proc/self/task");
+  bool all = threads && !cl_working && !may_be_opened_outside();
+  for (const struct dirent *one; all && (one = readdir(threads));) {
+    pid_t thread = (pid_t)strtol(one->d_name, NULL, 10);
+    all = !thread || waits_here(thread) || sleeps_for_ever(thread);
+  }
+  if (threads) closedir(threads);
+  return all;
+}
+
 static bool is_host(const Work *work) {
   return work->parameters.type == NODE_HOST || work->parameters.type == WORK_CALLBACK;
 }
 
 static int describe_work(const Work *root, char *text, size_t size) {
   if (is_host(root)) return snprintf(text, size, "a host function, which does not return");
-  if (!is_gate(root) || !root->parameters.operations.count) return snprintf(text, size, "unfinished work");
-  unsigned at = root->position < root->parameters.operations.count ? root->position : 0;
-  return snprintf(text, size, "the value at 0x%llx, which nobody writes",
-                  (unsigned long long)root->parameters.operations.list[at].address);
+  const MemoryOperation *operation = is_gate(root) ? operation_at(root) : NULL;
+  if (!operation) return snprintf(text, size, "unfinished work");
+  return snprintf(text, size, "the value at 0x%llx, which nobody writes", (unsigned long long)operation->address);
 }
 
 static int describe(const Waiter *waiter, char *text, size_t size) {
