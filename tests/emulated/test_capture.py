@@ -73,6 +73,29 @@ assert calls == [7]
     )
 
 
+def test_a_graph_that_a_capture_works_in_is_instantiated(check: Check) -> None:
+    """With the nodes that it has by then, where the mode lets calls through (recorded: programs of "order")."""
+    check(
+        CAPTURE
+        + """
+state, graph, executable = c_int(), c_void_p(), c_void_p()
+begin(first, 2)
+ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
+ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(state), None, byref(graph), None, None))
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+ok(cuda.cuLaunchHostFunc(first, call, c_void_p(8)))
+ok(cuda.cuGraphLaunch(executable, second))
+ok(cuda.cuStreamSynchronize(second))
+assert calls == [7]
+code, ended = end(first)
+assert (code, ended.value, kinds(ended)) == (0, graph.value, [3, 3])
+begin(first, 0)
+ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(state), None, byref(graph), None, None))
+assert cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)) == 900
+"""
+    )
+
+
 def test_fork_and_join(check: Check) -> None:
     """An event takes a capture to another stream and back; what is not joined is 904, another capture 902."""
     check(
