@@ -61,6 +61,13 @@ for bad in ((c_void_p * 1)(None), (c_void_p * 1)(other), (c_void_p * 1)(memory))
 assert cuda.cuGraphAddEmptyNode(byref(node), graph, (c_void_p * 2)(one, one), c_size_t(2)) == 1
 for bad in (dict(element=3), dict(width=0), dict(height=0), dict(width=65), dict(height=2, pitch=3), dict(to=4096)):
     assert cuda.cuGraphAddMemsetNode(byref(node), graph, None, c_size_t(0), fill(**bad), context) == 1, bad
+pooled = c_uint64()
+ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(64), None))
+pooled = pooled.value  # of a pool, and so of no context (recorded: programs of "order")
+answers = [
+    cuda.cuGraphAddMemsetNode(byref(node), created(), None, c_size_t(0), fill(to=to), one)
+    for to, one in ((pooled, None), (pooled, context), (memory, None))]
+assert answers == [1, 0, 0]
 nothing = ((8, b""), (9, b""), (12, struct.pack("Q", context.value)))  # nodes that do nothing
 for kind, rest in nothing:
     parameters = create_string_buffer(struct.pack("i12x", kind) + rest, 256)

@@ -9,6 +9,7 @@
 #include "handles.h"
 #include "kernel_nodes.h"
 #include "launches.h"
+#include "memory.h"
 #include "stream_operations.h"
 
 /* A context that a node names; NULL is the current one. */
@@ -43,8 +44,18 @@ static CUresult prepare_copy(CopyNode *copy) {
   return cl_check_box(&copy->box);
 }
 
+/* Memory of a pool is of no context. */
+static bool is_of_pool(CUdeviceptr address) {
+  const Block *block = cl_block_lock(address);
+  bool of_pool = block && block->origin & (FROM_POOL | FROM_POOL_OF_OTHER);
+  cl_block_unlock();
+  return of_pool;
+}
+
 static CUresult prepare_fill(FillNode *fill) {
   if (!fill->context && cl_check_context() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  /* NULL is not the current one here (measured: programs/order) */
+  if (!fill->context && is_of_pool(fill->to)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = complete_context(&fill->context);
   if (result) return result;
   if (fill->element != 1 && fill->element != 2 && fill->element != 4) return CUDA_ERROR_INVALID_VALUE;
