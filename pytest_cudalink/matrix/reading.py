@@ -521,7 +521,7 @@ def _over(base: CellValues, given: _Given) -> CellValues:
 def _in_name(values: CellValues, key: str) -> str:
     """Return a value as the name of a cell has it: ``"12.9.*"`` is ``12.9``, and ``">=1,<2"`` is ``1-2``."""
     if key in values.versions:
-        return re.sub(r"[^A-Za-z0-9._]+", "-", values.versions[key].removesuffix(".*")).strip("-.")
+        return re.sub(r"[^A-Za-z0-9._]+", "-", values.versions[key]).strip("-.")
     return str(values.value(key))
 
 
@@ -530,11 +530,7 @@ def _packages_of(place: lines.Path, table: Mapping[str, object], known: Iterable
     if place != _OF_PACKAGES:
         return {}
     names = list(known)
-    return {
-        key: value
-        for key, value in table.items()
-        if key not in names and not difflib.get_close_matches(key, names, 1, cutoff=0.8)
-    }
+    return {key: value for key, value in table.items() if not difflib.get_close_matches(key, names, 1, cutoff=0.8)}
 
 
 def _conflicts(values: CellValues) -> Iterator[tuple[str, str]]:
@@ -549,9 +545,8 @@ def _conflicts(values: CellValues) -> Iterator[tuple[str, str]]:
     forced = {"driver": values.driver, "nvjitlink": values.nvjitlink}
     if forced.get(values.backend) == "absent":
         yield "backend", f"{values.backend!r} cannot be forced where {values.backend} = 'absent'"
-    folder = values.local if local else ""
-    if folder and (pattern := next((one for one in values.hidden if is_hidden_by(folder, one)), "")):
-        yield "hidden", f"{pattern!r} hides the toolkit of the cell, local = {folder!r}"
+    if local and (pattern := next((one for one in values.hidden if is_hidden_by(values.local, one)), "")):
+        yield "hidden", f"{pattern!r} hides the toolkit of the cell, local = {values.local!r}"
     yield from _conflicts_of_kind(values)
 
 
@@ -563,7 +558,7 @@ def _conflicts_of_kind(values: CellValues) -> Iterator[tuple[str, str]]:
     if bare and values.imports and runs_pytest:
         yield "imports", "is not for a command of pytest, whose tests import what they need"
     for name, key in KEYS.items():
-        if values.value(name) == ("wheel" if bare and name == "install" else key.default):
+        if values.value(name) == ("wheel" if name == "install" else key.default):
             continue
         if key.only == "bare" and not bare:
             yield name, "is only for kind = 'bare'; other cells have tests"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import tomllib
 from dataclasses import fields
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import CellsError, load_cells, select
+from pytest_cudalink.matrix import CellsError, load_cells, reading, select
 from pytest_cudalink.matrix.keys import KEYS, CellValues
 from pytest_cudalink.matrix.schema import schema
 
@@ -118,6 +119,7 @@ def test_own_packages_for_a_toolkit(cells) -> None:
     """A project may say which packages make a toolkit."""
     found = cells('[toolkits."13.0"]\npackages = ["mine==1"]\n[cells.a]\nctk = "13.0"\npackages = ["numpy"]\n')
     assert found["a"].packages == ("mine==1", "numpy")
+    assert cells('[toolkits.latest]\npackages = ["mine"]\n[cells.a]\nctk = "latest"\n')["a"].packages == ("mine",)
 
 
 AXES = '[axes.x]\nctk = ["13.0", "13.2"]\ndriver = ["12.9", "13.0", "13.2"]\n[[axes.x.exclude]]\n'
@@ -130,6 +132,8 @@ AXES = '[axes.x]\nctk = ["13.0", "13.2"]\ndriver = ["12.9", "13.0", "13.2"]\n[[a
         ('driver = "12.9"\nbecause = "driver-too-old"', 4),
         ('driver = "12.9"\nctk = ["13.0", "13.2"]\nbecause = "driver-too-old"\nnote = "later"', 4),
         ('driver = "12.9"\nbecause = "known-issue"\nissue = "https://e.org/1"\nuntil = 2999-01-01', 4),
+        ('driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = 2999-01-01T01:02:03', 4),
+        (f'driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = {dt.datetime.now(tz=dt.UTC).date()}', 4),
     ],
 )
 def test_excludes_that_hold(exclude, left, cells) -> None:
@@ -152,11 +156,18 @@ def test_excludes_that_hold(exclude, left, cells) -> None:
             'driver = "12.9"\nbecause = "known-issue"\nuntil = 2999-01-01',
             "4: axes.x.exclude.1: because = 'known-issue'",
         ),
-        ('driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = "soon"', "needs the key 'until', a date"),
+        (
+            'driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = "soon"',
+            "4: axes.x.exclude.1: because = 'known-issue' needs the key 'until', a date",
+        ),
         ('driver = "12.9"\nbecause = "known-issue"\nissue = ""\nuntil = 2999-01-01', "needs the key 'issue'"),
         ('driver = "12.9"\nbecause = ["no-skew"]', "; found ['no-skew']"),
         ('drvier = "12.9"\nbecause = "no-skew"', "5: axes.x.exclude.1.drvier: unknown key; did you mean 'driver'?"),
         ('driver = "12.9"', "same-as, known-issue; found nothing"),
+        (
+            'zzz = "1"\ndriver = "12.9"\nbecause = "driver-too-old"',
+            "5: axes.x.exclude.1.zzz: unknown key; known: ctk, driver, because, cell, issue, until, note",
+        ),
         ('driver = "12.9"\nbecause = "slow"', "6: axes.x.exclude.1.because: needed a reason that can be checked: "),
         (
             'driver = "12.8"\nbecause = "no-skew"',
@@ -180,6 +191,22 @@ def test_excludes_that_do_not_hold(exclude, fault, cells) -> None:
 PACKAGES = '[axes.packages]\ncuda-bindings = ["lowest", "12.9.*", "latest"]\ncuda-core = "1.0.0"\n'
 
 
+def test_packages_of_an_exclude_without_such_axes(cells) -> None:
+    """The key is refused, and not what is in it."""
+    faults = cells(AXES + 'packages.numpy = "1"\ndriver = "12.9"\nbecause = "driver-too-old"')
+    assert faults == [
+        "5: axes.x.exclude.1.packages: unknown key; known: ctk, driver, because, cell, issue, until, note"
+    ]
+
+
+def test_as_many_cells_as_are_allowed(cells, monkeypatch) -> None:
+    """The number itself is allowed."""
+    monkeypatch.setattr(reading, "_MOST_CELLS", 4)
+    axes = '[axes.x]\nctk = ["13.0", "13.2"]\ndriver = ["12.9", "13.0"{}]\n'
+    assert len(cells(axes.format(""))) == 4
+    assert cells(axes.format(', "13.2"')) == ["1: axes.x: makes 6 cells; needed at most 4"]
+
+
 def test_packages_are_axes(cells) -> None:
     """In `[axes.packages]` or in a table of any axes; names of cells are deterministic, and an exclude names one."""
     found = cells(PACKAGES)
@@ -200,6 +227,9 @@ def test_packages_are_axes(cells) -> None:
         'because = "bindings-major"\n'
     )
     assert list(other) == ["12.9-0.3-0.4", "12.9-0.4.0", "13.0-0.3-0.4"]
+    named = cells('[axes.packages]\nname = "{torch}-on-{ctk}"\nctk = "13.0"\ntorch = ["2.7.*", "lowest"]\n')
+    assert list(named) == ["2.7-on-13.0", "lowest-on-13.0"]
+    assert list(cells('[axes.x]\nname = "a"\nctk = ["13.0"]\n')) == ["a"]
     # the version of the table replaces that of the toolkit
     bindings = [one for one in other["13.0-0.3-0.4"].packages if one.startswith("cuda-bindings")]
     assert bindings == ["cuda-bindings==12.9.1"]
@@ -227,13 +257,15 @@ def test_bare_cells(cells) -> None:
     """A bare cell takes over nothing that other cells have besides the project, and hides the usual places."""
     defaults = '[defaults]\nctk = "13.0"\ngroups = ["test"]\nextras = ["x"]\npackages = ["numpy"]\ntests = ["t"]\n'
     found = cells(
-        defaults + 'provenance = "wheels"\nhidden = ["/odd/cuda"]\n[cells.a]\nkind = "bare"\nimports = ["m.n"]\n'
+        defaults + 'backend = "driver"\nprovenance = "wheels"\nhidden = ["/odd/cuda"]\n'
+        '[cells.a]\nkind = "bare"\nimports = ["m.n"]\n'
         'driver = "13.0"\npackages = { numpy = "lowest" }\n'
         '[cells.b]\nkind = "bare"\ncommand = "pytest --pyargs m"\nprovenance = "wheels"\nhidden = []\n'
         "[cells.c]\n"
     )
     a, b, c = found.values()
     assert (a.packages, a.ctk, a.values.install, a.values.extras, a.tags) == ((), "none", "wheel", (), ("bare",))
+    assert (a.values.backend, b.values.backend, c.values.backend) == ("auto", "auto", "driver")
     assert a.values.hidden[0] == "/usr/local/cuda*"
     assert a.values.hidden[-1] == "/odd/cuda"
     assert (a.runs_pytest, a.tests, a.axes["kind"]) == (False, ("import::m.n",), "bare")
@@ -242,6 +274,38 @@ def test_bare_cells(cells) -> None:
     assert (b.runs_pytest, b.tests, b.values.hidden) == (True, ("--pyargs", "m"), ())
     assert b.environment("r")["CUDALINK_PROVENANCE"] == "wheels"
     assert (c.ctk, c.tests) == ("13.0", ("t",))
+    bare = '[defaults]\nkind = "bare"\nimports = ["m"]\nextras = ["x"]\nbackend = "driver"\nhidden = ["/odd/cuda"]\n'
+    for found in cells(bare + '[cells.a]\n[cells.b]\nkind = "bare"\n').values():
+        assert (found.values.extras, found.values.backend, found.values.install) == ((), "auto", "wheel")
+        assert found.values.hidden == ("/odd/cuda",)
+
+
+def test_defaults_of_a_cell(cells) -> None:
+    """What fits is no contradiction: a default that is written, a toolkit that nothing hides, a setting of pytest."""
+    found = cells(
+        '[cells.a]\ninstall = "wheel"\n[cells.b]\ngpu = true\n[cells.c]\ngpu = true\ndriver = "real"\n'
+        '[cells.d]\nsource = "local"\nlocal = "/opt/a"\nhidden = ["/opt/b"]\n'
+        '[cells.e]\nkind = "bare"\nimports = ["m"]\ninstall = "wheel"\nhidden = []\n'
+        '[cells.f]\nkind = "bare"\ncommand = "pytest"\nbackend = "driver"\n'
+        f'[cells.{"x" * 100}]\nctk = "latest"\n'
+    )
+    assert list(found) == [*"abcdef", "x" * 100]
+    latest = found["x" * 100]
+    assert latest.packages == ("cuda-toolkit[cudart,nvjitlink,nvrtc]", "nvidia-nvjitlink", "cuda-bindings")
+
+
+def test_the_major_release_of_the_toolkit(cells) -> None:
+    """It is filled into extras, groups and requirements of a cell."""
+    given = 'extras = ["cu{major}"]\ngroups = ["test-cu{major}"]\npackages = ["cupy-cuda{major}x"]\n'
+    for ctk in ("12.9", "13.0"):
+        one = cells(f'[cells.a]\nctk = "{ctk}"\n{given}')["a"]
+        assert (one.values.extras, one.values.groups) == ((f"cu{ctk[:2]}",), (f"test-cu{ctk[:2]}",))
+        assert one.packages[-1] == f"cupy-cuda{ctk[:2]}x"
+    wanted = {"extras": "cu{major}", "groups": "test-cu{major}", "packages": "cupy-cuda{major}x"}
+    assert cells(f'[cells.a]\nctk = "none"\n{given}') == [
+        f"{line}: cells.a.{key}: '{text}' needs the release of a toolkit, found ctk = 'none'"
+        for line, (key, text) in enumerate(wanted.items(), 3)
+    ]
 
 
 def test_same_as(cells) -> None:
@@ -253,6 +317,19 @@ def test_same_as(cells) -> None:
     assert fault == (
         "9: axes.x.exclude.1.cell: 'a' is not the same as 'ctk-13.0-driver-12.9': driver is '13.0', not '12.9'"
     )
+    for more in ('tags = ["x"]', 'tests = ["t"]', 'description = "d"'):
+        assert list(cells(f'{one}{more}\n{axes}driver = "13.0"')) == ["a", "ctk-13.0-driver-12.9"]
+    (fault,) = cells(f'{one}hidden = ["/opt/x"]\n{axes}driver = "13.0"')
+    assert fault.endswith(": hidden is ('/opt/x',), not ()")
+    real = axes.replace('"13.0", "12.9"', '"real"') + 'driver = "real"'
+    (fault,) = cells(f'[cells.a]\nctk = "13.0"\ndriver = "real"\ngpu = true\n{real}')
+    assert fault.endswith(": gpu is True, not False")
+    bare = cells(f'[cells.a]\nkind = "bare"\nimports = ["m"]\n{real}')
+    assert any(": kind is 'bare', not 'test'" in fault for fault in bare)
+    (fault,) = cells(f"{axes.replace('cell = ', 'cell = 1 # ')}driver = '13.0'")
+    assert "because = 'same-as' (another cell has the same values) needs the key 'cell'" in fault
+    (fault,) = cells(f"{one}[cells.b]\n{axes.replace('cell = ', 'cell = `c` # ').replace('`', chr(34))}driver = '13.0'")
+    assert fault.endswith(": there is no cell 'c' above; known: a, b, ctk-13.0-driver-12.9")
 
 
 def test_a_release_without_wheels_can_be_left_out(cells) -> None:
@@ -261,11 +338,73 @@ def test_a_release_without_wheels_can_be_left_out(cells) -> None:
     assert list(cells(axes)) == ["ctk-12.6"]
 
 
+EXCLUDED = """[axes.packages]
+a = ["1.0"]
+b = ["1.0"]
+ctk = ["13.0"]
+[[axes.packages.exclude]]
+ctk = "13.0"
+packages.c = "1"
+packages.a = "2"
+because = "no-wheels"
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "faults"),
     [
         ("[cells", ["1: not TOML: "]),
         ("a = 1\nb = \n", ["2: not TOML: "]),
+        ("\n\n[cells", ["3: not TOML: "]),
+        ("toolkits = 1", ["1: toolkits: needed a table, found a number (1)"]),
+        ("axes = 1", ["1: axes: needed a table, found a number (1)"]),
+        ("[axes]\nx = 1", ["2: axes.x: needed a table, found a number (1)", "2: axes.x: needs a list of values for"]),
+        ('[cells.a]\nctk = ["13.0"]', ["2: cells.a.ctk: needed a string, found a list (['13.0'])"]),
+        ("[cells.a]\nctk = true", ["2: cells.a.ctk: needed a string, found a boolean (True)"]),
+        ('cells.a = "b"', ["1: cells.a: needed a table, found a string ('b')"]),
+        ('[cells.a]\nnvjitlink = "12.7"', ["2: cells.a.nvjitlink: NVIDIA published no wheels of CUDA 12.7; use 12."]),
+        ('[cells.a]\nnvjitlink = "absent"\nbackend = "nvjitlink"', ["3: cells.a.backend: 'nvjitlink' cannot be"]),
+        ('[cells.a]\nlocal = "/opt/cuda"\nhidden = ["/opt/cuda*"]', ["2: cells.a.local: is only for source"]),
+        (
+            '[cells.a]\nkind = "bare"\nimports = ["m"]\ncommand = "pytest"',
+            ["3: cells.a.imports: is not for a command of pytest, whose tests import what they need"],
+        ),
+        (
+            f"[cells.{'x' * 101}]",
+            [f"1: cells.{'x' * 101}: the name of a cell has 101 characters; needed at most 100"],
+        ),
+        ('[toolkits."13.0"]\npackages = []\nx = 1', ['3: toolkits."13.0".x: unknown key; known: packages']),
+        (
+            '[cells.a.packages]\nnumba-cuda = "1.0"\nnumba_cuda = "1.0"',
+            ["3: cells.a.packages.numba_cuda: the package 'numba-cuda' is named twice"],
+        ),
+        (
+            '[axes.x]\nname = "{foo}"\nctk = ["13.0"]\ndriver = ["13.0"]',
+            ["2: axes.x.name: {foo} is not an axis of this table; its axes: ctk, driver"],
+        ),
+        ('[axes.x]\nnumpy = ["1.0"]\nctk = ["13.0"]', ["2: axes.x.numpy: unknown key; known: kind, "]),
+        (
+            EXCLUDED,
+            [
+                "7: axes.packages.exclude.1.packages.c: is not an axis of this table; its packages: a, b",
+                "8: axes.packages.exclude.1.packages.a: '2' is not a value of the axis; expected '1.0'",
+                "5: axes.packages.exclude.1: excludes nothing",
+            ],
+        ),
+        (
+            '[axes.packages]\na = ["1.0"]\n[[axes.packages.exclude]]\npackages = 1\nbecause = "no-wheels"',
+            [
+                "4: axes.packages.exclude.1.packages: needed a table, found a number (1)",
+                "3: axes.packages.exclude.1: needs a value of at least one axis: a",
+            ],
+        ),
+        (
+            '[axes.packages]\nctk = ["13.0"]\n[[axes.packages.exclude]]\nscipy = "1"\nbecause = "no-wheels"',
+            [
+                "4: axes.packages.exclude.1.scipy: is not an axis of this table; its packages: none",
+                "3: axes.packages.exclude.1: needs a value of at least one axis: ctk",
+            ],
+        ),
         ('[cells.a]\ncuda = "13.0"', ["2: cells.a.cuda: unknown key; known: kind, python, ctk, "]),
         ('[cell.a]\nctk = "13.0"', ["1: cell: unknown key; did you mean 'cells'?"]),
         ("[defaults]\npyhton = '3.12'", ["2: defaults.pyhton: unknown key; did you mean 'python'?"]),
@@ -346,6 +485,10 @@ def test_a_release_without_wheels_can_be_left_out(cells) -> None:
                 "5: cells.a.backend: is a setting of the plugin; a bare cell has the plugin only where its command is",
             ],
         ),
+        (
+            '[cells.a]\nimports = ["m"]\ncommand = "pytest"',
+            ["2: cells.a.imports: is only for kind = 'bare'", "3: cells.a.command: is only for kind = 'bare'"],
+        ),
         ('[cells.a]\nimports = ["m"]', ["2: cells.a.imports: is only for kind = 'bare'; other cells have tests"]),
         (
             '[cells.a]\nsource = "local"\nlocal = "/opt/cuda/13"\nhidden = ["/opt/cuda*"]',
@@ -364,10 +507,21 @@ def test_bad_files(text, faults, cells) -> None:
     assert len(found) == len(faults)
 
 
+@pytest.mark.parametrize(("length", "shown"), [(78, f"'{'x' * 78}'"), (79, f"'{'x' * 79}… (81 characters)")])
+def test_long_values(length: int, shown: str, cells) -> None:
+    """The beginning of a wrong value is enough."""
+    (fault,) = cells(f'[cells.a]\nctk = "{"x" * length}"\n')
+    assert fault.endswith(f", found {shown}")
+    (fault,) = cells(f"cells.a = [{'1' * 80}]")
+    assert fault.endswith(f", found a list ([{'1' * 71}")
+
+
 def test_all_faults_at_once(cells) -> None:
     """A file with several faults gets all of them, in the order of the lines."""
     found = cells('[cells.a]\nctk = "9"\nx = 1\n[cells.b]\ngpu = 2\n')
     assert [one.partition(":")[0] for one in found] == ["2", "3", "5"]
+    found = cells("\n\n[cells]\na.zzz = 1\n\n\n\n\n\nb = { zzz = 1, aaa = 2 }")
+    assert [one.partition(": unknown")[0] for one in found] == ["4: cells.a.zzz", "10: cells.b.zzz", "10: cells.b.aaa"]
 
 
 def test_each_field_is_a_key() -> None:

@@ -158,7 +158,7 @@ def test_all_at_once(tmp_path) -> None:
     assert [int(fault.partition(":")[0]) for fault in faults(tmp_path / "c.toml", text)] == [2, 3, 4, 5, 6, 7]
 
 
-@pytest.mark.parametrize(("count", "more"), [(2, ()), (20, ()), (23, ("and 3 more of its values are wrong",))])
+@pytest.mark.parametrize(("count", "more"), [(2, ()), (20, ()), (23, (": and 3 more of its values are wrong",))])
 @pytest.mark.parametrize(("key", "shown"), [("env", "'{} A'"), ("packages", "'-{} A'")])
 def test_all_values_of_a_key(key, shown, count, more, tmp_path) -> None:
     """Every wrong package or variable of a table is named, up to a number; the others are counted."""
