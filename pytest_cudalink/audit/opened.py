@@ -67,8 +67,7 @@ class OpenedLibrary(NamedTuple):
 def stem_of_name(name: str) -> str | None:
     """The stem of a CUDA library such as ``libnvrtc``, for ``libnvrtc.so.%d`` too; None for other names."""
     name = re.split(r"[/\\]", name)[-1]
-    if name.lower().endswith(".dll"):
-        name = soname_of_dll(_FORMAT.sub(".dll", name)) or name
+    name = soname_of_dll(_FORMAT.sub(".dll", name)) or name
     stem, suffix, _ = name.partition(".so")
     stem = stem.removesuffix(".alt")
     return stem if suffix and majors_of(f"{stem}.so") is not None else None
@@ -82,7 +81,7 @@ def names_in_data(
     for offset, size in ranges:
         stream.seek(offset)
         left, tail = size, b"\0"
-        while left > 0 and (chunk := stream.read(min(left, _CHUNK))):
+        while chunk := stream.read(min(left, _CHUNK)):
             left -= len(chunk)
             data = tail + chunk
             found |= {match[0].decode() for match in _UNIX.finditer(data) if data[max(match.start() - 1, 0)] in _BEFORE}
@@ -227,7 +226,7 @@ class _Calls(ast.NodeVisitor):
         if stem_of_name(argument):
             # no requirement brings a file without a version in its name: the wheels have libcudart.so.12 only
             certain = function in _BY_NAME or not argument.endswith(".so")
-            self.names[argument] = self.names.get(argument, False) or (certain and not self._handled)
+            self.names[argument] = self.names.get(argument) or (certain and not self._handled)
 
 
 def _expects_absence(handler: ast.expr | None) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +13,7 @@ import pytest
 from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.needs import Need, needs_of, needs_of_scan
-from pytest_cudalink.audit.opened import OpenedLibrary
+from pytest_cudalink.audit.opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat import exports
@@ -130,6 +132,12 @@ SOURCES = [
     ('for name in ("libnvrtc.so.13", "libnvrtc.so.12", "see libcudart.so.12"):\n    CDLL(name)',
      {("libnvrtc.so.13", False), ("libnvrtc.so.12", False)}),
     ('WinDLL("nvrtc64_120_0.dll")', {("nvrtc64_120_0.dll", True)}),
+    ('try:\n    CDLL("libcufile.so.0")\nexcept KeyError: 0\nexcept OSError: 0', {("libcufile.so.0", False)}),
+    ('with lock, contextlib.suppress(KeyError, OSError):\n    CDLL("libcufile.so.0")', {("libcufile.so.0", False)}),
+    ('with suppress(KeyError), closing(OSError):\n    CDLL("libcufile.so.0")', {("libcufile.so.0", True)}),
+    ('with suppress(OSError):\n    pass\nCDLL("libcufile.so.0")', {("libcufile.so.0", True)}),
+    ('f(CDLL("libnvrtc.so.12")), print("libnvrtc.so.13"), CDLL()', {("libnvrtc.so.12", True)}),
+    ('CDLL("libnvrtc.so")', {("libnvrtc.so", False)}),
     ('"libnvrtc.so.12"', set()),
     ('CDLL("libc.so.6")', set()),
 ]  # fmt: skip
@@ -171,12 +179,112 @@ NAMED = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
     ],
     ids=range(19),
 )
-def test_unreadable_sources(source: bytes, severity: str | None, said: str, make_wheel) -> None:
-    """A source that may open a library, and that cannot be read, is a finding: an error if it can be one of CUDA's."""
+def test_unreadable_sources(source: bytes, severity: str | None, said: str) -> None:
+    """A source that may open a library, and that cannot be read, is an error if it can be one of CUDA's."""
+    if severity is None:
+        assert names_in_source(BytesIO(source)) == ()
+        return
+    with pytest.raises(SourceError) as caught:
+        names_in_source(BytesIO(source))
+    assert caught.value.certain is (severity == "error")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("source", "severity"), [(b"type X = Y Z\n" + NAMED, "error"), (b"print 'CDLL'\n", "note")])
+def test_an_unreadable_source_is_a_finding(source: bytes, severity: str, make_wheel) -> None:
+    """The other sources of the wheel are read."""
     path = make_wheel("x-1-py3-none-any.whl", {"x/a.py": source, "x/b.py": b'CDLL("libnvrtc.so.12")'})
     found = [one for one in audit(path).findings if one.kind == "unreadable"]
-    assert [(one.path, one.severity) for one in found] == ([("x/a.py", severity)] if severity else [])
-    assert all(said in one.text for one in found)
+    assert [(one.path, one.severity) for one in found] == [("x/a.py", severity)]
+
+
+def test_how_a_source_is_unreadable() -> None:
+    """The message says which Python could not read it, and what helps."""
+    with pytest.raises(SourceError) as caught:
+        names_in_source(BytesIO(b"type X = Y Z\n" + NAMED))
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert str(caught.value) == (
+        f"Python {python} cannot read it (invalid syntax, line 1); it opens libraries, and which ones was not read: "
+        "audit it with the Python that it is for"
+    )
+    with pytest.raises(SourceError) as caught:
+        names_in_source(BytesIO(NAMED + b"#" * (4 << 20)))
+    assert str(caught.value) == (
+        "has more than 4 MiB; it opens libraries, and which ones was not read: load them in a smaller module"
+    )
+    longest = b"#" * ((4 << 20) - len(NAMED) - 1) + b"\n" + NAMED
+    assert names_in_source(BytesIO(longest)) == (OpenedLibrary("libnvrtc.so.12", demanded=True),)
+
+
+def test_names_in_a_source_that_opens_what_it_computes() -> None:
+    """Each constant that is the file name of a library of CUDA counts, in order; names that are too long do not."""
+    names = ["other", "libcurand.so.10 is missing", f"{'x' * 115}/libnvrtc.so.9", "libnvrtc.so.13", "libcufft.so.12"]
+    source = f"CDLL(name)\nx = 5, b'libnvrtc.so.1', *{names}"
+    assert names_in_source(BytesIO(source.encode())) == (
+        OpenedLibrary("libcufft.so.12", demanded=False),
+        OpenedLibrary("libnvrtc.so.13", demanded=False),
+    )
+    longest = f"{'x' * 114}/libnvrtc.so.9"
+    assert names_in_source(BytesIO(f"CDLL(name)\nx = {longest!r}".encode())) == (OpenedLibrary(longest),)
+    assert names_in_source(BytesIO(b"CDLL('libc.so.6')")) == ()
+    source = "CDLL('libnvrtc.so.13')\nCDLL('libcufft.so.12')\ntry:\n    CDLL('libnvrtc.so.13')\nexcept OSError: pass"
+    assert names_in_source(BytesIO(source.encode())) == (
+        OpenedLibrary("libcufft.so.12", demanded=True),
+        OpenedLibrary("libnvrtc.so.13", demanded=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        ("libnvrtc.so.12", "libnvrtc"),
+        ("/opt/cuda/libnvrtc.so", "libnvrtc"),
+        ("libnvrtc.so.%d", "libnvrtc"),
+        ("libnvrtc.alt.so.12", "libnvrtc"),
+        ("nvrtc64_120_0.dll", "libnvrtc"),
+        ("C:\\cuda\\NVRTC64_120_0.DLL", "libnvrtc"),
+        ("nvrtc64_%d_0.dll", "libnvrtc"),
+        ("nvcuda.dll", "libcuda"),
+        ("kernel32.dll", None),
+        ("libnvrtc", None),
+        ("libfoo.so.1", None),
+    ],
+)
+def test_names_of_libraries(name: str, stem: str | None) -> None:
+    """On Linux and on Windows, with a folder before them and a format in them."""
+    assert stem_of_name(name) == stem
+
+
+def in_data(data: bytes, *ranges: tuple[int, int], **more: bool) -> list[str]:
+    """The names that ranges of a file hold; without ranges, all of it."""
+    found = names_in_data(BytesIO(data), ranges or [(0, len(data))], **more)
+    assert not any(one.demanded for one in found)
+    return [one.name for one in found]
+
+
+def test_names_that_end_a_string() -> None:
+    """They are found in the ranges alone, sorted, where nothing but a folder is before them."""
+    data = b"libnvrtc.so.12\0/a/libcufft.so.11\0libfoo.so.1\0mylibcublas.so.12\0libcurand.so.10 \0"
+    assert in_data(data) == ["libcufft.so.11", "libnvrtc.so.12"]
+    assert in_data(data, (0, 15)) == ["libnvrtc.so.12"]
+    assert in_data(data, (15, 19), (5, 0)) == ["libcufft.so.11"]
+    assert in_data(b"nvrtc64_120_0.dll\0") == []
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le"])
+def test_names_of_dlls(encoding: str) -> None:
+    """In strings of one byte or two for each character, wherever they begin."""
+
+    def strings(*texts: str, before: bytes = b"") -> list[str]:
+        return in_data(before + "".join(f"{text}\0" for text in texts).encode(encoding), dlls=True)
+
+    names = ["cublas64_13.dll", "nvrtc64_120_0.dll"]
+    for padding in (b"", b"x", b"y" * 300, b"z" * 301, b"\0", b"\0\0\0", b"\x00\xd8\x00\xd8"):
+        assert strings("\0" + names[1], names[0], "foo.dll", "x nvrtc64_112_0.dll", before=padding) == names
+    assert strings(f"C:\\cuda\\{names[1]}", f"./{names[0]}") == names
+    assert strings(".dll", f"/{'x' * 30}{names[0]}") == []
+    long = "nvJitLink" + "_%d" * 8 + ".dll"
+    assert strings(f"\0{long}") == [long]
 
 
 @pytest.mark.parametrize("coding", ["utf-8", "UTF8", "latin_1", "ISO-8859-1", "us-ascii"])
