@@ -27,6 +27,7 @@ enum { THREADS = 3, STEPS = 20, SIZE = 256 };
 
 static CUcontext primary;
 static int rounds = 3;
+static pthread_barrier_t done;
 
 /* Numbers that a host function adds in the order in which it is called. */
 typedef struct {
@@ -163,6 +164,7 @@ static void *all(void *unused) {
     OK(cuStreamDestroy(stream));
   }
   OK(cuEventDestroy(last));
+  pthread_barrier_wait(&done); /* freeing holds up the other threads, which open their gates themselves */
   OK(cuMemFreeHost(host));
   OK(cuMemFreeHost(word));
   OK(cuMemFree(memory));
@@ -172,6 +174,7 @@ static void *all(void *unused) {
 /* Schedules begin while the threads are at work. */
 static void in_threads(bool scheduled) {
   pthread_t threads[THREADS];
+  TRUE(!pthread_barrier_init(&done, NULL, THREADS));
   for (int at = 0; at < THREADS; at++) TRUE(!pthread_create(&threads[at], NULL, all, NULL));
   for (int at = 0; at < rounds; at++) {
     if (scheduled) OK(cudalinkStartSchedule((uint64_t)at, NULL, 0, 1));
@@ -179,6 +182,7 @@ static void in_threads(bool scheduled) {
   }
   for (int at = 0; at < THREADS; at++) pthread_join(threads[at], NULL);
   cudalinkEndSchedule();
+  pthread_barrier_destroy(&done);
 }
 
 int main(int count, char **arguments) {
