@@ -146,10 +146,13 @@ def _stacks_of_threads(text: str) -> Iterator[str]:
     frames = sys._current_frames()  # noqa: SLF001
     named = set(map(int, re.findall(r"\bthread (\d+)", text)))
     for thread in threading.enumerate():
-        if thread.native_id in named and thread.ident in frames:
+        # Python may know the main thread of a forked process by the number of the one that forked it
+        number = os.getpid() if thread is threading.main_thread() else thread.native_id
+        if number in named and thread.ident in frames:
             stack = traceback.extract_stack(frames[thread.ident])
-            yield f"thread {thread.native_id} ({thread.name}) waits in:"
-            yield from (f"  {one.filename}:{one.lineno} in {one.name}" for one in stack if _tells(one.filename))
+            telling = (one for one in stack if _tells(one.filename) and one.filename != threading.__file__)
+            yield f"thread {number} ({thread.name}) waits in:"
+            yield from (f"  {one.filename}:{one.lineno} in {one.name}" for one in telling)
 
 
 def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequence[str]) -> Violation:
@@ -165,7 +168,7 @@ def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequ
         text=f"deadlock: {note.get('what', '')}",
         call=str(note.get("call", "")),
         native_stack=tuple(frames) if is_native else (),
-        python_stack=tuple(python_stack) or (() if is_native else tuple(frames[::-1])),
+        python_stack=() if stacks or is_native else tuple(python_stack or frames[::-1]),
         history=tuple(stacks),
         advice=str(note.get("fix", "")),
         fix=str(note.get("fix", "")),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .session.xdist import HandOver
     from .watch.causes import Causes
     from .watch.check import Reporter
+    from .watch.deadlocks import Deadlocks
     from .watch.descendants import Descendants
     from .watch.event_file import EventFile
     from .watch.jitlink_contract import JitLinkContractCheck
@@ -35,6 +36,7 @@ __all__ = [
     "CAUSES",
     "COPIES",
     "CURRENT_TEST",
+    "DEADLOCKS",
     "DESCENDANTS",
     "EVENT_FILE",
     "FAULTS",
@@ -83,6 +85,7 @@ BACKENDS: Final[Key[Backends]] = Key("backends", "conditions.backends:Backends")
 CAUSES: Final[Key[Causes]] = Key("causes", "watch.causes:Causes")
 COPIES: Final[Key[Copies]] = Key("copies", "isolation.copies:Copies")
 CURRENT_TEST: Final[Key[CurrentTest]] = Key("current-test", "run:CurrentTest")
+DEADLOCKS: Final[Key[Deadlocks]] = Key("deadlocks", "watch.deadlocks:Deadlocks")
 DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "watch.descendants:Descendants")
 EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.event_file:EventFile")
 FAULTS: Final[Key[RunFaults]] = Key("faults", "conditions.faults:RunFaults")

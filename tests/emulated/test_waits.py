@@ -466,3 +466,37 @@ ok(cuda.cuCtxSynchronize())
 assert read() == 8
 """
     )
+
+
+#: A test with a deadlock, and one that comes after it.
+SUITE = """
+from tests.planted import deadlocks
+
+def test_broken():
+    deadlocks.BROKEN["free_beside_a_pageable_copy"]()
+
+def test_mended():
+    deadlocks.MENDED["free_beside_a_pageable_copy"]()
+"""
+
+
+@pytest.mark.parametrize("checks", ["lifetimes=fail", "lifetimes=off"])
+def test_a_deadlock_fails_its_test(run_pytest, pytester, toolchain, checks: str) -> None:
+    """The message says who waits for what, and where each thread is; the session goes on."""
+    toolchain("13.0")
+    pytester.makepyfile(SUITE)
+    result = run_pytest("-p", "no:cacheprovider", "--cudalink-driver=13.0", f"--cudalink-checks={checks}")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*cudalink: 1 deadlock during this test's call:",
+            (
+                "*deadlock: thread * waits in cuMemcpyDtoH_v2 for the context, which thread * holds in cuMemFree_v2; "
+                "thread * waits in cuMemFree_v2 for the value at 0x*, which nobody writes"
+            ),
+            "*thread * (MainThread) waits in:",
+            "* in free_beside_a_pageable_copy",
+            "*thread * (Thread-* (run)) waits in:",
+            "*Write the value before cuMemFree_v2, or in a thread that waits for none of these.",
+        ]
+    )

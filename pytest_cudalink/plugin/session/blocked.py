@@ -17,6 +17,7 @@ __all__ = ["apply", "lines"]
 #: What is off without a part, and the values of the settings that ask for nothing of it.
 _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "lifetimes": ("lifetime checks are off", {"lifetime": "off"}),
+    "deadlocks": ("deadlocks in the emulated driver fail no test", {}),
     "order": ("the order of accesses is not checked", {"order": "off"}),
     "jitlink-contract": ("checks of nvJitLink's contract are off", {"jitlink_contract": "off"}),
     "sticky": ("checks of the contexts after each test are off", {"sticky": "off"}),

@@ -18,6 +18,7 @@ from .. import marker, settings
 from ..conditions import backends
 from ..parts import (
     CAUSES,
+    DEADLOCKS,
     DESCENDANTS,
     EVENT_FILE,
     FAULT_SWEEP,
@@ -217,6 +218,7 @@ def _start_driver(run: Run) -> None:
     run.part(LOADED_MODULES)
     if run.settings.lifetime.value != "off":
         run.part(LIFETIMES)  # after the causes, so that a violation fails a test that these skip
+    run.part(DEADLOCKS)
     if run.settings.order.value != "off":
         run.part(ORDER)
     if emulation.faults:
