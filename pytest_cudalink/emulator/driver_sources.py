@@ -253,7 +253,7 @@ def _symbol_rows(symbols: Iterable[str], since: dict[str, int]) -> Iterator[str]
         rows_of.setdefault(symbol, []).append(row)
         firsts.setdefault(symbol, at)
     for symbol in symbols:
-        at_entry = any("given" not in row for row in rows_of.get(symbol, ()))
+        at_entry = any("given" not in row for row in rows_of.get(symbol, ())) * (1 + ("Synchronize" in symbol))
         held = sum(1 << at for at, calls in enumerate(locks.values()) if symbol in calls)
         facts = (since.get(symbol, 0), firsts.get(symbol, 0), int(at_entry), held, int(symbol in refused))
         yield f'[SYM_{symbol}] = {{"{symbol}", {", ".join(map(str, facts))}}},'

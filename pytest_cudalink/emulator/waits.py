@@ -141,7 +141,7 @@ def _row(row: Mapping[str, Any], symbols: Collection[str], locks: Collection[str
     if missing := [name for name in ("calls", "waits_for", "promised") if name not in row]:
         msg = f"a row of {', '.join(row.get('calls', ())) or 'no call'} has no {missing[0]!r}; add it"
         raise ValueError(msg)
-    given = {}
+    given: dict[str, Any] = {}
     for name, value in row.get("given", {}).items():
         _known([name], _CONDITIONS, "condition")
         if type(value) is not _CONDITIONS[name]:

@@ -155,7 +155,8 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   }
   CUresult guarded = cl_call_guard ? cl_call_guard(symbol) : CUDA_SUCCESS;
   if (guarded) return cl_noted(line, guarded, "not permitted while a stream is captured");
-  if (!cl_symbols[symbol].waits_at_entry) return -1;
+  int waits = cl_symbols[symbol].at_entry;
+  if (!waits || (waits == WAITS_BY_ITSELF && !cl_wait_watch)) return -1;
   sticky = wait_by(cl_wait_row(symbol, NULL));
   return sticky ? sticky : -1;
 }

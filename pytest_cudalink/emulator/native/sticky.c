@@ -56,11 +56,13 @@ CUresult cl_sticky_answer(Sym symbol) {
   return atomic_load(&was_reset) && !makes_context(symbol) ? CUDA_ERROR_INVALID_CONTEXT : code;
 }
 
+static atomic_bool gave_up; /* ever: asking for the thread's own costs more */
 static _Thread_local bool given_up;
 
-void cl_give_up_call(void) { given_up = true; }
+void cl_give_up_call(void) { gave_up = given_up = true; }
 
 CUresult cl_take_given_up(void) {
+  if (!gave_up) return CUDA_SUCCESS;
   bool taken = given_up;
   given_up = false;
   return taken ? CUDA_ERROR_LAUNCH_TIMEOUT : CUDA_SUCCESS;

@@ -8,11 +8,13 @@
 #include "names.inc"
 #undef SYMBOL_IDS_ONLY
 
+enum { WAITS_AT_ENTRY = 1, WAITS_BY_ITSELF }; /* `at_entry` */
+
 typedef struct {
   const char *name;
   int since;               /* driver version that introduced it; 0 where the headers do not say */
   unsigned char waits;     /* for unfinished work: number of its first row in waits.inc, from 1; 0: it does not */
-  bool waits_at_entry;     /* whatever its arguments are */
+  unsigned char at_entry;  /* whatever its arguments are */
   unsigned char held_up;   /* by the locks of data/emulator/waits.toml, one bit each */
   bool refuses_host_calls; /* whatever its arguments are */
 } Symbol;
