@@ -10,9 +10,10 @@ __all__ = ["libraries"]
 _NATIVE = Path(__file__).parent / "native"
 #: C that several parts are compiled with.
 _SHARED = Path(__file__).parent.parent / "native"
-#: The handlers of fatal signals, and the list of the loaded objects.
+#: The handlers of fatal signals; the list of the loaded objects; the frames of threads, and the guard of gates.
 _LIBRARIES = {
     "libcudalink-last-words.so": (_NATIVE / "last_words.c",),
+    "libcudalink-gates.so": (_NATIVE / "gates.c",),
     "libcudalink-loads.so": (_NATIVE / "loads.c", _SHARED / "loaded_object.c"),
 }
 

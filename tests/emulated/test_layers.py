@@ -28,7 +28,7 @@ SHARED = Path(emulator.__file__).parents[1] / "native"
 BASE = "abi"
 LIBRARIES = ("alias", "absent")
 #: The files of the libraries that look at the process.
-LOADER_ORDER = ["last_words", "loads"]
+LOADER_ORDER = ["gates", "last_words", "loads"]
 
 
 def code(file: Path) -> str:

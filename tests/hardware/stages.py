@@ -73,6 +73,7 @@ STAGES = (
     Stage("guard-rails", "Guard rails on this driver", "tests", ("tests/driver/test_guardrails_gpu.py",)),
     Stage("doctor", "What `cudalink doctor` says", "program", ("tests.hardware.doctor",)),
     Stage("sticky", "Errors that stay", "tests", ("tests/driver/test_sticky_gpu.py",)),
+    Stage("no-wait", "Hidden waits, found by closed gates", "program", ("tests.hardware.no_wait",)),
     Stage("bench-linker", "Speed of links", "benchmark", ("benchmarks/linker.py", "--rounds=15")),
     Stage("bench-sticky", "Cost of the guard", "benchmark", ("benchmarks/sticky.py", "--rounds=3")),
 )

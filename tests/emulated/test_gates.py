@@ -1,0 +1,209 @@
+"""Closed gates on an emulated driver, which honours them as a GPU does: what waits, who is named, and what goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.planted.expected_waits import WAITS
+
+__all__ = ()
+
+Check = Callable[..., str]
+
+HEAD = """
+import json, time
+from pytest_cudalink.loader import gates
+"""
+#: Runs each function of a table of hidden waits within closed gates; prints what was found in each.
+PLANTED = """
+from tests.planted import hidden_waits
+gates._STILL = 0.02
+found = {{}}
+for name, function in hidden_waits.{table}.items():
+    watches = []
+    def hot():
+        watches.append(gates.ClosedGates())
+        return watches[-1].closed()
+    function(hot)
+    found[name] = [[one.call, one.python_stack, one.native_stack] for watch in watches for one in watch.found]
+print(json.dumps(found))
+"""
+#: A context with memory, and a watch over calls.
+READY = """
+made, memory, other = c_void_p(), c_uint64(), c_uint64()
+ok(cuda.cuInit(0))
+ok(cuda.cuDevicePrimaryCtxRetain(byref(made), 0))
+ok(cuda.cuCtxSetCurrent(made))
+ok(cuda.cuMemAlloc_v2(byref(memory), c_size_t(64)))
+ok(cuda.cuMemAlloc_v2(byref(other), c_size_t(64)))
+"""
+
+
+def test_planted_waits(check: Check) -> None:
+    """Each call that waits is named with the line of Python and the frames of the driver."""
+    found = json.loads(check(HEAD + PLANTED.format(table="WAITS")))
+    assert found.keys() == WAITS.keys()
+    assert len(found) == 20
+    for name, waits in found.items():
+        if name in ("large_batch_sent", "stack_enlarged", "first_use_of_a_kernel"):
+            continue  # the emulated driver does not wait in them
+        assert len(waits) == 1, name
+        ((call, python, native),) = waits
+        assert call == WAITS[name]
+        assert any(line.endswith(f" in {name}") for line in python), python
+        assert native[0].startswith("libcuda.so")
+        assert any(line.endswith(f" {call}") for line in native)
+
+
+def test_sound_twins(check: Check) -> None:
+    """The twins that do not wait have no finding."""
+    assert json.loads(check(HEAD + PLANTED.format(table="SOUND"))) == {name: [] for name in WAITS}
+
+
+#: By name: a program, and the calls that it finds.
+PROGRAMS = {
+    "allowed": (
+        """
+watch = gates.ClosedGates(allowed=["cuMemFree_v2"])
+with watch.closed():
+    ok(cuda.cuMemFree_v2(memory))
+    time.sleep(0.03)
+    ok(cuda.cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "holds Python's lock": (
+        """
+gates._SILENT = 50
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(PyDLL("libcuda.so.1").cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "another thread waits": (
+        """
+import threading
+def wait():
+    ok(cuda.cuCtxSetCurrent(made))
+    ok(cuda.cuMemFree_v2(memory))
+watch = gates.ClosedGates()
+with watch.closed():
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+""",
+        ["cuMemFree_v2"],
+    ),
+    "a stream of the program": (
+        """
+stream = c_void_p()
+ok(cuda.cuStreamCreate(byref(stream), 1))
+watch = gates.ClosedGates(streams=[stream.value])
+with watch.closed():
+    ok(cuda.cuStreamSynchronize(stream))
+""",
+        ["cuStreamSynchronize"],
+    ),
+    "the stream of the thread": (
+        """
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuStreamSynchronize(c_void_p(2)))
+""",
+        ["cuStreamSynchronize"],
+    ),
+    "no context yet": (
+        """
+ok(cuda.cuCtxSetCurrent(None))
+ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuDevicePrimaryCtxRetain(byref(made), 0))
+    ok(cuda.cuCtxSetCurrent(made))
+    ok(cuda.cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
+    "time that is spent elsewhere": (
+        """
+watch = gates.ClosedGates()
+with watch.closed():
+    time.sleep(0.1)
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        pass
+""",
+        [],
+    ),
+    "a capture": (
+        """
+stream, graph = c_void_p(), c_void_p()
+ok(cuda.cuStreamCreate(byref(stream), 0))
+ok(cuda.cuStreamBeginCapture_v2(stream, 0))
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuMemsetD8Async(memory, c_uint(1), c_size_t(64), stream))
+ok(cuda.cuStreamEndCapture(stream, byref(graph)))
+""",
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize(("program", "calls"), PROGRAMS.values(), ids=list(PROGRAMS))
+def test_programs(check: Check, program: str, calls: list[str]) -> None:
+    """Whoever waits is named, whatever does not wait is not, and everything ends."""
+    shown = check(f"{HEAD}gates._STILL = 0.02\n{READY}{program}\nprint(json.dumps([one.call for one in watch.found]))")
+    assert json.loads(shown) == calls
+
+
+def test_leaves_nothing_behind(check: Check) -> None:
+    """A second watch makes no further stream or memory, and after it nothing waits."""
+    program = """
+gates._STILL = 0.02
+driver = control.attach(cuda)
+alive = []
+for _ in range(2):
+    with gates.ClosedGates().closed():
+        ok(cuda.cuMemsetD8Async(memory, c_uint(1), c_size_t(64), None))
+    alive.append(driver.alive())
+assert alive[0] == alive[1], alive
+ok(cuda.cuCtxSynchronize())
+"""
+    check(HEAD + READY + program)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "reason"),
+    [
+        ("cuStreamWaitValue32", "without cuStreamWaitValue32"),
+        ("cuStreamIsCapturing", "cuStreamWaitValue32_v2 answers 1"),
+    ],
+)
+def test_no_gates(check: Check, hidden: str, reason: str) -> None:
+    """A driver in which no gate can stand is refused with the reason, and the program goes on."""
+    program = f"""
+class Driver:
+    def __getattr__(self, name):
+        if name.startswith({hidden!r}):
+            raise AttributeError(name)
+        if name.startswith("cuStreamWaitValue32"):
+            return lambda *arguments: 1
+        return getattr(cuda, name)
+gates.ctypes.CDLL = lambda name: Driver() if name.startswith("libcuda.so") else cuda
+gates._native.cache_clear()
+gates._native = lambda: cuda
+try:
+    with gates.ClosedGates().closed():
+        raise AssertionError
+except gates.NoGatesError as error:
+    print(json.dumps(str(error)))
+ok(cuda.cuCtxSynchronize())
+"""
+    if hidden == "cuStreamIsCapturing":
+        program = program.replace(repr(hidden), repr("no such function"))
+    assert reason in json.loads(check(HEAD + READY + program))

@@ -1,0 +1,25 @@
+"""Which call of each hidden wait must be named; nothing here opens the driver."""
+
+#: By function of `hidden_waits`, the driver function that waits in it.
+WAITS = {
+    "buffer_freed": "cuMemFree_v2",
+    "managed_buffer_freed": "cuMemFree_v2",
+    "staging_freed": "cuMemFreeHost",
+    "pages_unregistered": "cuMemHostUnregister",
+    "result_to_pageable_memory": "cuMemcpyDtoHAsync_v2",
+    "number_read_back": "cuMemcpyDtoH_v2",
+    "parameters_sent": "cuMemcpyHtoD_v2",
+    "pinned_parameters_sent": "cuMemcpyHtoD_v2",
+    "large_batch_sent": "cuMemcpyHtoDAsync_v2",
+    "staged_by_the_driver": "cuMemcpyAsync",
+    "pinned_memory_cleared": "cuMemsetD8_v2",
+    "managed_memory_cleared": "cuMemsetD32_v2",
+    "copied_from_managed_memory": "cuMemcpy",
+    "array_destroyed": "cuArrayDestroy",
+    "stack_enlarged": "cuCtxSetLimit",
+    "module_loaded": "cuModuleLoadData",
+    "module_unloaded": "cuModuleUnload",
+    "first_use_of_a_kernel": "cuKernelGetFunction",
+    "event_awaited": "cuEventSynchronize",
+    "stream_drained": "cuStreamSynchronize",
+}
