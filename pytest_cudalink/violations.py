@@ -1,4 +1,4 @@
-"""A broken rule of CUDA's contract, whichever check noticed it: lifetimes, order, or that of nvJitLink's calls."""
+"""A broken rule, whichever check noticed it: lifetimes, order, waits, or the contract of nvJitLink's calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Violation(NamedTuple):
     Attributes
     ----------
     check : str
-        The check that noticed it: ``"lifetimes"``, ``"order"``, ``"deadlock"`` or ``"jitlink-contract"``.
+        The check that noticed it: ``"lifetimes"``, ``"order"``, ``"wait"``, ``"deadlock"`` or ``"jitlink-contract"``.
     number : int
         Number of the violation among those of its check and process, from 1.
     handle : int

@@ -9,7 +9,8 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import starmap
 from typing import Any, NamedTuple
 
@@ -17,7 +18,17 @@ from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 from ..violations import Violation
 
-__all__ = ["STAYS", "Alive", "DriverControl", "Injected", "ScheduledWork", "SweptCall", "attach", "violation_of"]
+__all__ = [
+    "STAYS",
+    "Alive",
+    "DriverControl",
+    "Injected",
+    "ScheduledWork",
+    "SweptCall",
+    "attach",
+    "telling_frames",
+    "violation_of",
+]
 
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
@@ -106,6 +117,11 @@ def _telling(lines: Sequence[str]) -> list[str]:
     return python or [line[1:] for line in lines if line.startswith("n")]
 
 
+def telling_frames(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a Python stack that help to find the code of a test."""
+    return [line for line in lines if _tells(line.rpartition(":")[0])]
+
+
 def _process_of(note: Mapping[str, Any]) -> dict[str, str]:
     """The members of a violation that say where it happened."""
     test = str(note.get("test", ""))
@@ -176,6 +192,21 @@ def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequ
     )
 
 
+def _wait_violation(note: Mapping[str, Any], python_stack: Sequence[str]) -> Violation:
+    """Return a call that waits where a test forbids it."""
+    from .no_wait import violation_of_wait  # most runs forbid no waits
+
+    found = violation_of_wait(
+        str(note.get("call", "")),
+        waits_for=str(note.get("option", "")),
+        number=int(note.get("violation", 0)),
+        python_stack=python_stack,
+        native_stack=tuple(map(str, note.get("stack", ()))),
+    )
+    where = _process_of(note)
+    return found._replace(process=where["process"], test=where["test"])
+
+
 def violation_of(
     note: Mapping[str, Any], *, python_stack: Sequence[str] = (), creator: Sequence[str] = ()
 ) -> Violation:
@@ -198,6 +229,8 @@ def violation_of(
         return _order_violation(note)
     if text("object") == "deadlock":
         return _deadlock(note, python_stack, creator)
+    if text("object") == "wait":
+        return _wait_violation(note, python_stack)
     kind, number, rule, what = text("object"), int(note.get("number", 0)), text("option"), text("what")
     verb, advice, fix = _RULES.get(rule, _RULE_OF_MEMORY)
     made = list(map(str, note.get("made", ())))
@@ -681,6 +714,39 @@ class DriverControl:
         A pair that nothing orders is a violation of the check ``"order"``, whether it ran in a bad order or not.
         """
         self._library.cudalinkCheckOrder(on)
+
+    @property
+    def knows_waits(self) -> bool:
+        """Whether this driver knows which calls wait; that of an older pytest-cudalink does not."""
+        return hasattr(self._library, "cudalinkNoWait")
+
+    @contextmanager
+    def no_wait(self, thread: int, allowed: Collection[str] = ()) -> Iterator[None]:
+        """Let each call of a thread that waits for unfinished work be a violation of the check ``"wait"`` in a block.
+
+        A call counts whether or not any work is pending, by ``data/emulator/waits.toml``.
+
+        Parameters
+        ----------
+        thread : int
+            As `threading.get_native_id` returns it; 0 for all.
+        allowed : collection of str
+            Symbols of functions that may wait.
+
+        Raises
+        ------
+        MemoryError
+            If the driver has no memory for the block.
+        """
+        names = (ctypes.c_char_p * len(allowed))(*(name.encode() for name in allowed))
+        number = self._library.cudalinkNoWait(ctypes.c_int64(thread), names, ctypes.c_size_t(len(names)))
+        if not number:
+            msg = "no memory for a block in which no call may wait"
+            raise MemoryError(msg)
+        try:
+            yield
+        finally:
+            self._library.cudalinkEndNoWait(number)
 
     def own_notes(self, path: str, above: str) -> None:
         """Let forked processes leave notes in a file; this one's violations go to the collection, if there is one.

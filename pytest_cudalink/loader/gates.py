@@ -32,6 +32,8 @@ _LOOK, _STILL, _RETURNS = 0.004, 0.05, 0.1
 #: Milliseconds after which C opens the gates, because Python does not run.
 _SILENT: Final = 200
 _STACK_SIZE: Final = 16384
+#: Frames of a call that are kept; those of an interpreter have no end.
+_FRAMES: Final = 16
 
 
 class NoGatesError(RuntimeError):
@@ -114,15 +116,15 @@ class _Driver:
         try:
             self._library = ctypes.CDLL(_DRIVER)
         except OSError as error:
-            msg = f"found no CUDA driver: {error}"
+            msg = f"no CUDA driver: {error}"
             raise NoGatesError(msg) from error
         if hasattr(self._library, "cudalinkAbsentDriver"):
-            msg = "found no CUDA driver: --cudalink-driver=absent hides it"
+            msg = "no CUDA driver: --cudalink-driver=absent hides it"
             raise NoGatesError(msg)
         names = ("cuStreamWaitValue32_v2", "cuStreamWaitValue32")
         self._gate = next((name for name in names if hasattr(self._library, name)), "")
         if not self._gate:
-            msg = "found a driver without cuStreamWaitValue32"
+            msg = "a driver without cuStreamWaitValue32"
             raise NoGatesError(msg)
         self.must("cuInit", 0)
 
@@ -181,27 +183,38 @@ class _Driver:
         Where there is no context, that is the primary one of the first device.
         """
         current = self.made("cuCtxGetCurrent")
-        found, retained = [current] if current else [], []
+        found, retained = [current] if current and self.number(current) >= 0 else [], []
         count, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
         self.must("cuDeviceGetCount", ctypes.byref(count))
+        if not count.value:
+            msg = "no device"
+            raise NoGatesError(msg)
         for device in range(count.value):
             self.do("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
-            if active.value or (device == 0 and not current):
+            if active.value or (device == 0 and not found):
                 found.append(self.made("cuDevicePrimaryCtxRetain", device))
                 retained.append(device)
         return list(dict.fromkeys(found)), retained
 
+    def number(self, context: int) -> int:
+        """Return the number of a context, which no other has, not even one of the same handle; -1 if it is destroyed.
+
+        Drivers before CUDA 12.0 have no numbers: 0.
+        """
+        number = ctypes.c_uint64()
+        if not hasattr(self._library, "cuCtxGetId"):
+            return 0
+        return -1 if self.do("cuCtxGetId", context, ctypes.byref(number)) else number.value
+
     def place(self, context: int) -> _Place:
         """Return the gates of the current context."""
-        number = ctypes.c_uint64()  # a context that was destroyed may have had the same handle
-        if hasattr(self._library, "cuCtxGetId"):  # since CUDA 12.0
-            self.must("cuCtxGetId", context, ctypes.byref(number))
-        if (context, number.value) not in _places:
+        number = self.number(context)
+        if (context, number) not in _places:
             with self.minding_no_capture():
                 word = self.made("cuMemHostAlloc", 4096, _PORTABLE)
                 streams = tuple(self.made("cuStreamCreate", flags) for flags in (0, _NON_BLOCKING))
-            _places[context, number.value] = _Place(word, (*streams, _LEGACY))
-        return _places[context, number.value]
+            _places[context, number] = _Place(word, (*streams, _LEGACY))
+        return _places[context, number]
 
 
 class ClosedGates:
@@ -228,7 +241,7 @@ class ClosedGates:
     def __init__(self, streams: Collection[int] = (), allowed: Collection[str] = ()) -> None:
         self.found: list[FoundWait] = []
         if _native() is None:
-            msg = "found no native library of pytest-cudalink for this platform"
+            msg = "no native library of pytest-cudalink for this platform"
             raise NoGatesError(msg)
         self._driver = _Driver()
         self._streams, self._allowed = streams, allowed
@@ -352,4 +365,4 @@ class ClosedGates:
             lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}")
             frame = frame.f_back
         first = next(at for at, line in enumerate(frames) if line.startswith("libcuda.so"))
-        self.found.append(FoundWait(call, tuple(reversed(lines)), frames[first:]))
+        self.found.append(FoundWait(call, tuple(reversed(lines)), frames[first : first + _FRAMES]))

@@ -26,6 +26,7 @@ from .fixtures import (
     force_backend,
     guard_rails,
     linker_factory,
+    no_wait,
     nvjitlink_contract,
     system_toolkit,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "force_backend",
     "guard_rails",
     "linker_factory",
+    "no_wait",
     "nvjitlink_contract",
     "system_toolkit",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
@@ -31,6 +31,7 @@ __all__ = [
     "Cudalink",
     "EmulatedDriver",
     "FakeVersions",
+    "Forbidding",
     "LinkerFactory",
     "SystemToolkitFactory",
     "audit_wheel",
@@ -44,6 +45,7 @@ __all__ = [
     "force_backend",
     "guard_rails",
     "linker_factory",
+    "no_wait",
     "nvjitlink_contract",
     "system_toolkit",
 ]
@@ -61,6 +63,14 @@ class LinkerFactory(Protocol):
     """Type of the fixture ``linker_factory``."""
 
     def __call__(self, *object_codes: ObjectCode, options: LinkerOptions | None = ..., **keywords: Any) -> Linker: ...
+
+
+class Forbidding(Protocol):
+    """Type of the fixture ``no_wait``."""
+
+    def __call__(
+        self, *, allow: Sequence[str] = ..., streams: Sequence[object] = ...
+    ) -> AbstractContextManager[None]: ...
 
 
 class SystemToolkitFactory(Protocol):
@@ -426,6 +436,32 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> BrokenRules:
             _skip_unemulated(pytestconfig)
         _skip(pytestconfig, "lifetime checks", f"--cudalink-checks=lifetimes={run.settings.lifetime}")
     return BrokenRules(run, found)
+
+
+@pytest.fixture
+def no_wait(pytestconfig: pytest.Config) -> Forbidding:
+    """Let no driver call wait for unfinished work in a block: ``with no_wait():``; the test fails if one does.
+
+    ``no_wait(allow=["cuMemFree"])`` allows functions by their names in cuda.h. ``streams=[stream]`` names streams of
+    the test: on a real GPU, a call that waits for one of them alone is not seen otherwise. The marker's ``no_wait`` is
+    for the whole body of a test.
+    """
+    from .parts import NO_WAIT
+
+    check = _run_of(pytestconfig).part(NO_WAIT)
+
+    def forbid(*, allow: Sequence[str] = (), streams: Sequence[object] = ()) -> AbstractContextManager[None]:
+        from ..emulator.no_wait import allowed_symbols
+
+        return check.forbidden(allowed_symbols(allow), [_handle(stream) for stream in streams])
+
+    return forbid
+
+
+def _handle(stream: Any) -> int:
+    """Return the handle of a stream: a number, or an object with `__cuda_stream__`."""
+    given = stream.__cuda_stream__()[1] if hasattr(stream, "__cuda_stream__") else stream
+    return int(getattr(given, "value", given) or 0)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ __all__ = [
     "MARKER",
     "asks",
     "check",
+    "forbids_waits",
     "forces_driver",
     "isolates",
     "parametrize",
@@ -28,17 +29,19 @@ __all__ = [
 #: Signature and explanation, as ``pytest --markers`` shows them.
 MARKER: Final = (
     "cudalink(*, ctk=None, driver=None, nvjitlink=None, arch=None, gpu=None, otherwise='skip', backend=None, "
-    "isolate=False, policy='strict-major'): "
+    "isolate=False, no_wait=False, policy='strict-major'): "
     "ctk, driver and nvjitlink are version specifiers such as '>=13.2' ('13' means any 13.x), arch is 'sm_90' or a "
     "specifier of the compute capability such as '>=9.0', gpu=True needs a real device. Where one of them does not "
     "hold, the test is skipped, or otherwise='xfail', or otherwise=Raises(CODE or exception, match=...): then it runs "
     "all the same and must fail in exactly that way. backend='driver' or 'nvjitlink' forces what links; 'each' runs "
-    "the test on both. isolate=True runs it in its own process. policy names the dispatch table whose cases the "
+    "the test on both. isolate=True runs it in its own process. "
+    "no_wait=True fails it if its body calls a driver function that waits for unfinished work; a list names those that "
+    "may, such as no_wait=['cuMemFree']. policy names the dispatch table whose cases the "
     f"fixture dispatch_case runs through: {', '.join(POLICIES)}."
 )
 
 _REQUIREMENTS: Final = ("ctk", "driver", "nvjitlink", "arch", "gpu")
-_KEYWORDS: Final = (*_REQUIREMENTS, "otherwise", "backend", "isolate", "policy")
+_KEYWORDS: Final = (*_REQUIREMENTS, "otherwise", "backend", "isolate", "no_wait", "policy")
 #: Name of the parameter by which a test runs on both backends.
 EACH: Final = "cudalink_backend"
 #: Fixtures that only link tests ask for.
@@ -70,6 +73,7 @@ def _faults(mark: pytest.Mark) -> Iterable[str]:
         yield f"backend={keywords['backend']!r}: write one of {', '.join(map(repr, MARKER_BACKENDS))}"
     if not isinstance(keywords.get("isolate", False), bool):
         yield f"isolate={keywords['isolate']!r}: write True or False"
+    yield from _faults_of_no_wait(keywords.get("no_wait", False))
     if not keywords.keys().isdisjoint(_REQUIREMENTS):
         from ..environment.requirements import parse
 
@@ -84,6 +88,21 @@ def _faults(mark: pytest.Mark) -> Iterable[str]:
         otherwise = keywords["otherwise"]
         if not isinstance(otherwise, Raises) and otherwise not in ("skip", "xfail"):
             yield f"otherwise={otherwise!r}: write 'skip', 'xfail' or Raises(...), from pytest_cudalink import Raises"
+
+
+def _faults_of_no_wait(given: object) -> Iterable[str]:
+    """Yield what is wrong with the value of ``no_wait``."""
+    if isinstance(given, bool):
+        return
+    if not isinstance(given, (list, tuple)) or not all(isinstance(name, str) for name in given):
+        yield f"no_wait={given!r}: write True, False or a list of driver functions that may wait, as ['cuMemFree']"
+        return
+    from ..emulator.no_wait import allowed_symbols
+
+    try:
+        allowed_symbols(given)
+    except ValueError as error:
+        yield f"no_wait: {error}"
 
 
 def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[str]:
@@ -113,6 +132,22 @@ def forces_driver(items: Iterable[pytest.Item]) -> bool:
     return any(item.stash[PLAN].backend == "driver" for item in items if PLAN in item.stash)
 
 
+def forbids_waits(items: Iterable[pytest.Item]) -> bool:
+    """Whether the plan of any test forbids calls that wait."""
+    from .items.plan import PLAN
+
+    return any(PLAN in item.stash and item.stash[PLAN].no_wait is not None for item in items)
+
+
+def _allowed(given: bool | Collection[str]) -> frozenset[str] | None:
+    """Return the plan's `no_wait` of the marker's."""
+    if isinstance(given, bool):
+        return frozenset() if given else None
+    from ..emulator.no_wait import allowed_symbols
+
+    return allowed_symbols(given)
+
+
 def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
     from ..environment.requirements import parse
     from .items.plan import MarkerPlan
@@ -129,6 +164,7 @@ def _plan(item: pytest.Item, marks: Sequence[pytest.Mark]) -> MarkerPlan:
         otherwise=keywords.get("otherwise", "skip"),
         backend=backend,
         isolate=keywords.get("isolate", False),
+        no_wait=_allowed(keywords.get("no_wait", False)),
         by_option=by_option,
     )
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .watch.lifetimes import Lifetimes
     from .watch.mismatches import Mismatches
     from .watch.native_links import LoadedModules, NativeLinks
+    from .watch.no_wait import NoWait
     from .watch.order import Order
     from .watch.provenance import Provenance
     from .watch.sticky import StickyGuard
@@ -50,6 +51,7 @@ __all__ = [
     "MARKED_TESTS",
     "MISMATCHES",
     "NATIVE_LINKS",
+    "NO_WAIT",
     "ORDER",
     "PROVENANCE",
     "RECORD_FILE",
@@ -101,6 +103,7 @@ LOADED_MODULES: Final[Key[LoadedModules]] = Key("loaded-modules", "watch.native_
 MARKED_TESTS: Final[Key[MarkedTests]] = Key("marked-tests", "items.runtest:MarkedTests")
 MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "watch.mismatches:Mismatches")
 NATIVE_LINKS: Final[Key[NativeLinks]] = Key("native-links", "watch.native_links:NativeLinks")
+NO_WAIT: Final[Key[NoWait]] = Key("no-wait", "watch.no_wait:NoWait")
 ORDER: Final[Key[Order]] = Key("order", "watch.order:Order")
 PROVENANCE: Final[Key[Provenance]] = Key("provenance", "watch.provenance:Provenance")
 RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "records.record_file:RecordFile")

@@ -48,8 +48,6 @@ def test_planted_waits(check: Check) -> None:
     assert found.keys() == WAITS.keys()
     assert len(found) == 20
     for name, waits in found.items():
-        if name in ("large_batch_sent", "stack_enlarged", "first_use_of_a_kernel"):
-            continue  # the emulated driver does not wait in them
         assert len(waits) == 1, name
         ((call, python, native),) = waits
         assert call == WAITS[name]

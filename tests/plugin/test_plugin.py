@@ -255,6 +255,7 @@ def test_switched_off(pytester) -> None:
 OFF = {
     "lifetimes": ("lifetime checks are off", "lifetime", "fail", "off"),
     "order": ("the order of accesses is not checked", "order", "fail", "off"),
+    "no-wait": ("calls that wait fail no test that forbids it", None, None, None),
     "jitlink-contract": ("checks of nvJitLink's contract are off", "jitlink_contract", "strict", "off"),
     "sticky": ("checks of the contexts after each test are off", "sticky", "stop", "off"),
     "require": ("nothing is required of the run", "require", "driver", "none"),

@@ -20,6 +20,8 @@ class MarkerPlan(NamedTuple):
     otherwise: Literal["skip", "xfail"] | Raises = "skip"
     backend: Backend | None = None
     isolate: bool = False
+    #: Symbols of the driver functions that may wait in the test, where no other may.
+    no_wait: frozenset[str] | None = None
     #: Whether the backend is one of both on which ``--force-backend=each`` runs the test, and no marker names one.
     by_option: bool = False
 

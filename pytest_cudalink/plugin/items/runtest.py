@@ -6,13 +6,14 @@ import sys
 import traceback
 import unittest
 from collections.abc import Generator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pytest
 
 from .. import pytest_private
 from ..conditions import backends, run_driver
-from ..parts import LEDGER
+from ..parts import LEDGER, NO_WAIT
 from . import missing_driver
 from .plan import PLAN, MarkerPlan
 
@@ -86,7 +87,9 @@ class MarkedTests:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
         documented = item.stash.get(_DOCUMENTED, None)
-        with missing_driver.skips(item.config):
+        allowed = item.stash.get(PLAN, MarkerPlan()).no_wait
+        waits = self._run.part(NO_WAIT).forbidden(allowed) if allowed is not None else nullcontext()
+        with missing_driver.skips(item.config), waits:
             if documented is None or vars(item).get("runtest") is _nothing:
                 return (yield)
             try:

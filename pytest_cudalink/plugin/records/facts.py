@@ -21,6 +21,7 @@ __all__ = ["VIOLATIONS", "Counts", "Facts", "fail", "fail_with", "is_unsupported
 VIOLATIONS: Final = {
     "lifetimes": ("lifetime violation", "lifetime violations", "cudalink.violations"),
     "order": ("unordered pair of accesses", "unordered pairs of accesses", "cudalink.order"),
+    "wait": ("hidden wait", "hidden waits", "cudalink.waits"),
     "deadlock": ("deadlock", "deadlocks", "cudalink.deadlock"),
     "jitlink-contract": (
         "violation of nvJitLink's contract",

@@ -19,6 +19,7 @@ _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "lifetimes": ("lifetime checks are off", {"lifetime": "off"}),
     "deadlocks": ("deadlocks in the emulated driver fail no test", {}),
     "order": ("the order of accesses is not checked", {"order": "off"}),
+    "no-wait": ("calls that wait fail no test that forbids it", {}),
     "jitlink-contract": ("checks of nvJitLink's contract are off", {"jitlink_contract": "off"}),
     "sticky": ("checks of the contexts after each test are off", {"sticky": "off"}),
     "require": ("nothing is required of the run", {"require": "none"}),

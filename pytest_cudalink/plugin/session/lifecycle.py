@@ -30,6 +30,7 @@ from ..parts import (
     LOADED_MODULES,
     MARKED_TESTS,
     NATIVE_LINKS,
+    NO_WAIT,
     ORDER,
     PROVENANCE,
     RECORD_FILE,
@@ -310,6 +311,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         run.part(MARKED_TESTS)
         # a plan can be the first to steer, before pytest says which test that is for
         run.follow()
+    if planned and marker.forbids_waits(items):
+        run.part(NO_WAIT)
     run.collected = True
     # a worker of xdist that dies is replaced by xdist
     shared = run.settings.tests.value == "restarted" and not run.is_worker

@@ -1,0 +1,97 @@
+"""The check of waits: calls of the driver that wait for unfinished work where a test forbids it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..parts import LEDGER
+from .violation_check import ViolationCheck
+
+if TYPE_CHECKING:
+    from ...violations import Violation
+    from ..run import Run
+
+__all__ = ["NoWait"]
+
+
+class NoWait(ViolationCheck):
+    """Reports each call that waits in a block of a thread: by the table on an emulated driver, else by closed gates.
+
+    Parameters
+    ----------
+    run : Run
+    """
+
+    name, title, handle = "wait", "cudalink no_wait", "block"
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run, "fail")
+        self._seen: list[Violation] = []
+        driver = run.emulated
+        self._driver = driver if driver is not None and driver.knows_waits else None
+        if self._driver is not None:
+            self._driver.start_watching()
+            run.config.add_cleanup(self._driver.stop_watching)
+
+    @contextmanager
+    def forbidden(self, allowed: Collection[str] = (), streams: Collection[int] = ()) -> Iterator[None]:
+        """Let no call of this thread wait during a block; skip the test if nothing here can tell.
+
+        Parameters
+        ----------
+        allowed : collection of str
+            Symbols of the functions that may.
+        streams : collection of int
+            Streams of the test that get a gate, too.
+        """
+        if self._driver is not None:
+            with self._driver.no_wait(threading.get_native_id(), allowed):
+                yield
+            return
+        from ...emulator.control import telling_frames
+        from ...emulator.no_wait import violation_of_wait
+        from ...loader import gates
+
+        try:
+            watch = gates.ClosedGates(streams, allowed)
+            closed = watch.closed()
+            closed.__enter__()
+        except gates.NoGatesError as error:
+            self._run.part(LEDGER).test.missing = "gates in streams"
+            reason = f"cudalink: no_wait needs a driver in whose streams gates can stand (found {error})"
+            raise pytest.skip.Exception(reason, _use_item_location=True) from None
+        try:
+            yield
+        finally:
+            closed.__exit__(None, None, None)
+            for found in watch.found:
+                one = violation_of_wait(
+                    found.call,
+                    number=len(self._starts),
+                    python_stack=telling_frames(found.python_stack),
+                    native_stack=found.native_stack,
+                    seen=True,
+                )
+                self._seen.append(one)
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        known = self._driver.violations if self._driver is not None else ()
+        return (*self._seen, *(one for one in known if one.check == self.name))
+
+    def consume(self, violations: tuple[Violation, ...]) -> None:
+        self._seen = [one for one in self._seen if one not in violations]
+        if self._driver is not None:
+            self._driver.consume(violations)
+
+    @property
+    def handle_count(self) -> int:
+        return 0
+
+    def maker(self, violation: Violation) -> None:
+        """A call has no handle that another test could have created."""

@@ -1,0 +1,266 @@
+"""Tests that forbid calls which wait, by the table and by gates: the marker, the fixture, and what a finding says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.emulator.no_wait import allowed_symbols, violation_of_wait
+from pytest_cudalink.emulator.waits import table
+from tests.planted.expected_waits import WAITS
+
+__all__ = ()
+
+#: Lets the check close gates, as on a GPU, although the driver is an emulated one.
+GATES = """
+from pytest_cudalink.emulator.control import DriverControl
+from pytest_cudalink.loader import gates
+
+DriverControl.knows_waits = False
+gates._STILL = 0.02
+"""
+#: What the tests below call.
+HEAD = """
+import pytest
+from tests.planted import hidden_waits
+from tests.planted.order_bugs import Pieces, call
+
+def free():
+    with Pieces():
+        call("cuMemFree_v2", hidden_waits.device())
+        call("cuCtxSynchronize")
+"""
+SUITE = f"""{HEAD}
+@pytest.fixture
+def memory():
+    with Pieces():
+        yield hidden_waits.device()
+
+@pytest.mark.cudalink(no_wait=True)
+def test_marked(memory):
+    call("cuMemFree_v2", memory)
+
+@pytest.mark.cudalink(no_wait=True)
+def test_sound():
+    pass
+
+@pytest.mark.cudalink(no_wait=["cuMemFree", "cuCtxSynchronize"])
+def test_allowed():
+    free()
+
+@pytest.mark.cudalink(no_wait=False)
+def test_lifted(no_wait):
+    free()
+
+def test_block(no_wait):
+    hidden_waits.stream_drained(no_wait)
+
+def test_sound_block(no_wait):
+    hidden_waits.SOUND["buffer_freed"](no_wait)
+
+def test_allowed_in_a_block(no_wait):
+    hidden_waits.buffer_freed(lambda: no_wait(allow=["cuMemFree"]))
+
+@pytest.fixture
+def waits():
+    free()
+    yield
+    free()
+
+@pytest.mark.cudalink(no_wait=True)
+def test_fixtures_may_wait(waits):
+    pass
+
+def test_unknown(no_wait):
+    with pytest.raises(ValueError, match="the driver has no function 'cudaFree'; did you mean 'cuMemFree'"):
+        no_wait(allow=["cudaFree"])
+"""
+OPTIONS = ("-p", "no:cacheprovider", "-p", "no:randomly", "--cudalink-driver=13.0")
+
+
+def lines_of(shown: str, name: str) -> list[str]:
+    """The report of one failed test."""
+    return shown.partition(f"_ {name} _")[2].partition("\n_____")[0].splitlines()
+
+
+@pytest.mark.parametrize("conftest", ["", GATES], ids=["table", "gates"])
+def test_suite(run_pytest, pytester, toolchain, conftest: str) -> None:
+    """A wait within the body or block fails the test with call, site, reason and change; nothing else does."""
+    toolchain("13.0")
+    pytester.makeconftest(conftest)
+    pytester.makepyfile(SUITE)
+    result = run_pytest(*OPTIONS, "-rA", "--cudalink-report=found.jsonl")
+    result.assert_outcomes(passed=7, failed=2)
+    shown = lines_of(result.stdout.str(), "test_marked")
+    assert "cudalink: 1 hidden wait during this test's call:" in shown
+    assert "cuMemFree waits for unfinished work, which no_wait forbids" in shown
+    assert any(line.endswith(" in test_marked") for line in shown), shown
+    assert any("libcuda.so.1" in line and line.endswith(" cuMemFree_v2") for line in shown), shown
+    assert 'Call cuMemFreeAsync instead, or allow it: no_wait=["cuMemFree"].' in shown
+    assert "cuStreamSynchronize waits for" in "\n".join(lines_of(result.stdout.str(), "test_block"))
+    records = [json.loads(line) for line in Path("found.jsonl").read_text(encoding="utf-8").splitlines()]
+    noted = [record for record in records if record["event"] == "violation"]
+    assert [(one["check"], one["call"]) for one in noted] == [
+        ("wait", "cuMemFree_v2"),
+        ("wait", "cuStreamSynchronize"),
+    ]
+
+
+#: Runs each function of a table of hidden waits while no call may wait; prints what was found in each.
+PLANTED = """
+import json, threading
+from tests.planted import hidden_waits
+driver = control.attach(cuda)
+driver.start_watching()
+found = {{}}
+for name, function in hidden_waits.{table}.items():
+    function(lambda: driver.no_wait(threading.get_native_id()))
+    found[name] = [[one.call, one.python_stack, one.native_stack] for one in driver.violations]
+    driver.consume(driver.violations)
+driver.stop_watching()
+print(json.dumps(found))
+"""
+
+
+def test_planted_waits(check: Callable[..., str]) -> None:
+    """The table finds the call of each planted wait, as gates do, and none in the twins."""
+    found = json.loads(check(PLANTED.format(table="WAITS")))
+    assert {name: [call for call, *_ in waits] for name, waits in found.items()} == {
+        name: [call] for name, call in WAITS.items()
+    }
+    for name, ((_, python, native),) in found.items():
+        assert any(line.endswith(f" in {name}") for line in python), python
+        assert native[0].startswith("libcuda.so")
+    assert json.loads(check(PLANTED.format(table="SOUND"))) == {name: [] for name in WAITS}
+
+
+def test_no_gates(run_pytest, pytester, toolchain) -> None:
+    """Where no gate can stand, the tests are skipped with the reason, and counted; none passes."""
+    toolchain("13.0")
+    pytester.makeconftest(
+        f"{GATES}\ndef refuse(*_):\n    raise gates.NoGatesError('cuStreamWaitValue32_v2 answers 801')\n"
+        "gates._Driver.close = refuse\n"
+    )
+    pytester.makepyfile(
+        f"{HEAD}\n@pytest.mark.cudalink(no_wait=True)\ndef test_marked(): free()\n"
+        "def test_block(no_wait):\n    with no_wait(): free()\n"
+    )
+    result = run_pytest(*OPTIONS, "-rs")
+    result.assert_outcomes(skipped=2)
+    reason = (
+        "cudalink: no_wait needs a driver in whose streams gates can stand (found cuStreamWaitValue32_v2 answers 801)"
+    )
+    assert reason in result.stdout.str()
+
+
+def test_blocked(run_pytest, pytester, toolchain) -> None:
+    """``-p no:cudalink-no-wait`` turns the check off, and the summary says so."""
+    toolchain("13.0")
+    pytester.makeconftest(GATES)
+    pytester.makepyfile(f"{HEAD}\n@pytest.mark.cudalink(no_wait=True)\ndef test_marked(): free()\n")
+    result = run_pytest(*OPTIONS, "-p", "no:cudalink-no-wait")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*calls that wait fail no test that forbids it: -p no:cudalink-no-wait"])
+
+
+def test_wrong_markers(run_pytest, pytester) -> None:
+    """A wrong value is a usage error that names the test, and the nearest function."""
+    known = "write True, False or a list of driver functions that may wait, as ['cuMemFree']"
+    faults = {
+        "'cuMemFree'": f"no_wait='cuMemFree': {known}",
+        "[1]": f"no_wait=[1]: {known}",
+        "['cuMemFre']": "no_wait: the driver has no function 'cuMemFre'; did you mean 'cuMemFree'?",
+        "['x']": "no_wait: the driver has no function 'x'; give a name of cuda.h, such as 'cuMemFree'",
+    }
+    tests = [f"@pytest.mark.cudalink(no_wait={given})\ndef test_{at}(): pass\n" for at, given in enumerate(faults)]
+    pytester.makepyfile("import pytest\n" + "".join(tests))
+    result = run_pytest("-p", "no:cacheprovider")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    for at, fault in enumerate(faults.values()):
+        assert f"test_{at}: @pytest.mark.cudalink {fault}" in result.stderr.str()
+
+
+def test_allowed_symbols() -> None:
+    """A name of cuda.h allows every form of a function, and so does a symbol; nothing else is allowed."""
+    forms = {"cuMemcpy", "cuMemcpy_ptds"}
+    assert allowed_symbols(["cuMemcpy"]) == forms
+    assert allowed_symbols(["cuMemcpy_ptds"]) == forms
+    assert allowed_symbols(["cuMemFree_v2"]) == {"cuMemFree", "cuMemFree_v2"}
+    assert allowed_symbols([]) == frozenset()
+
+
+def test_each_row_reads() -> None:
+    """Each call of the table has a sentence for what it waits for, what is documented, and a change."""
+    for row in table().waits:
+        for call in row.calls:
+            found = violation_of_wait(call, waits_for=row.waits_for)
+            why, fix = found.advice.splitlines()
+            assert why.startswith("It waits for ")
+            assert "(an H100, driver 580.159.04). CUDA's documentation" in why
+            assert fix == found.fix
+            assert fix.endswith(f', or allow it: no_wait=["{call.partition("_v")[0]}"].')
+
+
+#: By call and what it waits for: what is said of that.
+ADVICE = {
+    ("cuMemFree_v2", "context"): (
+        (
+            "It waits for all streams of the context (an H100, driver 580.159.04). CUDA's documentation: may "
+            "synchronize implicitly, except for memory of cuMemAllocAsync (CUDA Driver API 13.0, cuMemFree)."
+        ),
+        'Call cuMemFreeAsync instead, or allow it: no_wait=["cuMemFree"].',
+    ),
+    ("cuMemFreeHost", "context"): (
+        (
+            "It waits for all streams of the context (an H100, driver 580.159.04). CUDA's documentation does not say "
+            "so: another driver may not wait."
+        ),
+        'Call it elsewhere, or allow it: no_wait=["cuMemFreeHost"].',
+    ),
+    ("cuMemcpyDtoH_v2_ptds", ""): (
+        (
+            "It waits for all that new work in the legacy stream would wait for (an H100, driver 580.159.04). CUDA's "
+            "documentation promises this wait for some of its arguments."
+        ),
+        'Call cuMemcpyDtoHAsync instead, or allow it: no_wait=["cuMemcpyDtoH"].',
+    ),
+    ("cuMemcpyDtoHAsync_v2", "stream"): (
+        (
+            "It waits for all that new work in its stream would wait for (an H100, driver 580.159.04). CUDA's "
+            "documentation promises this wait for some of its arguments."
+        ),
+        'Copy between pinned memory and the device instead, or allow it: no_wait=["cuMemcpyDtoHAsync"].',
+    ),
+    ("", ""): (
+        (
+            "It waits for work that was not done (an H100, driver 580.159.04). CUDA's documentation does not say so: "
+            "another driver may not wait."
+        ),
+        "Call it elsewhere.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "waits_for"), ADVICE)
+def test_advice(call: str, waits_for: str) -> None:
+    """What all rows of a call agree on is said: the promise, and the call that does not wait."""
+    found = violation_of_wait(call, waits_for=waits_for)
+    assert found.advice.splitlines() == list(ADVICE[call, waits_for])
+    assert found.fix == ADVICE[call, waits_for][1]
+
+
+def test_seen() -> None:
+    """What a gate has shown is said instead of a recording."""
+    found = violation_of_wait(
+        "cuKernelGetFunction", python_stack=["a.py:1 in f"], native_stack=["x"], number=3, seen=True
+    )
+    assert found.advice.startswith(
+        "It waits for all streams of the context (it came back when a gate in a stream opened). CUDA's documentation: "
+    )
+    assert (found.check, found.number, found.rule, found.call) == ("wait", 3, "no_wait", "cuKernelGetFunction")
+    assert (found.python_stack, found.native_stack) == (("a.py:1 in f",), ("x",))
+    assert found.text == "cuKernelGetFunction waits for unfinished work, which no_wait forbids"
+    assert violation_of_wait("").text == "a call of the driver waits for unfinished work, which no_wait forbids"
