@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-__all__ = ["ClosedGates", "FoundWait", "NoGatesError", "call_of", "thread_stack"]
+__all__ = ["LONGEST", "ClosedGates", "FoundWait", "NoGatesError", "call_of", "thread_stack"]
 
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-gates.so"
 _DRIVER: Final = "libcuda.so.1"
@@ -29,6 +29,8 @@ _INNER: Final = ("libcudalink-gates.", "libc.", "libpthread.", "libgcc_s.", "ld-
 _LEGACY, _PER_THREAD, _NON_BLOCKING, _PORTABLE, _RELAXED = 1, 2, 1, 3, 2
 #: Seconds: between two looks; for which a thread that waits stands still; in which it goes on once the gates open.
 _LOOK, _STILL, _RETURNS = 0.004, 0.05, 0.1
+#: Seconds after which the gates open, because the block may ask in a loop for the end of work behind them.
+LONGEST: Final = 10.0
 #: Milliseconds after which C opens the gates, because Python does not run.
 _SILENT: Final = 200
 _STACK_SIZE: Final = 16384
@@ -90,12 +92,14 @@ def thread_stack(thread: int) -> tuple[str, ...]:
 def call_of(frames: Sequence[str]) -> str | None:
     """Return the driver function that may wait, by native frames: the outermost of the driver that has a name.
 
-    None where the driver is not at work, or where it has called another library, such as the compiler of PTX.
+    None where the driver is not at work, where it has called another library, such as the compiler of PTX, or where it
+    is asked whether work has ended: a loop that asks seems to stand still.
     """
     ours = [at for at, frame in enumerate(frames) if frame.startswith("libcuda.so")]
     if not ours or any(not frame.startswith(_INNER) for frame in frames[: ours[0]]):
         return None
-    return next((name for at in reversed(ours) if (name := frames[at].partition(" ")[2])), "")
+    name = next((name for at in reversed(ours) if (name := frames[at].partition(" ")[2])), "")
+    return None if name.startswith(("cuEventQuery", "cuStreamQuery")) else name
 
 
 class _Place(NamedTuple):
@@ -231,6 +235,8 @@ class ClosedGates:
     ----------
     found : list of FoundWait
         The call that waited; the gates stay open after it.
+    gave_up : bool
+        Whether the block took so long that the gates were opened before its end.
 
     Raises
     ------
@@ -240,6 +246,7 @@ class ClosedGates:
 
     def __init__(self, streams: Collection[int] = (), allowed: Collection[str] = ()) -> None:
         self.found: list[FoundWait] = []
+        self.gave_up = False
         if _native() is None:
             msg = "no native library of pytest-cudalink for this platform"
             raise NoGatesError(msg)
@@ -305,7 +312,8 @@ class ClosedGates:
     def _watch(self) -> None:
         """Look until the block ends, or until a call has waited."""
         native = _native()
-        before, since = self._at(), time.monotonic()
+        began = time.monotonic()
+        before, since = self._at(), began
         while not self._ended.wait(_LOOK):
             if self._guard:
                 native.cudalinkGuardBeat(self._guard)
@@ -313,6 +321,10 @@ class ClosedGates:
                     # the thread gives Python's lock away at the end of its call, and is still in that line
                     self._note(tuple(opened.decode(errors="replace").splitlines()))
                     return
+            if time.monotonic() - began > LONGEST:
+                self.gave_up = True
+                self._open()
+                return
             now = self._at()
             if now != before:
                 before, since = now, time.monotonic()

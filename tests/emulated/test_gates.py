@@ -137,6 +137,20 @@ with watch.closed():
 """,
         [],
     ),
+    "a loop that asks for the end of work": (
+        """
+gates.LONGEST = 0.1
+event = c_void_p()
+ok(cuda.cuEventCreate(byref(event), 0))
+watch = gates.ClosedGates()
+with watch.closed():
+    ok(cuda.cuEventRecord(event, None))
+    while cuda.cuEventQuery(event):
+        pass
+assert watch.gave_up
+""",
+        [],
+    ),
     "a capture": (
         """
 stream, graph = c_void_p(), c_void_p()

@@ -156,6 +156,28 @@ def test_no_gates(run_pytest, pytester, toolchain) -> None:
     assert reason in result.stdout.str()
 
 
+def test_long_block(run_pytest, pytester, toolchain) -> None:
+    """A block that asks for work behind the gates ends, and a warning says that nothing was proven from then on."""
+    toolchain("13.0")
+    pytester.makeconftest(f"{GATES}\ngates.LONGEST = 0.1\n")
+    pytester.makepyfile(f"""{HEAD}
+from ctypes import byref, c_void_p
+from tests.planted.order_bugs import cuda
+
+def test_it(no_wait):
+    with Pieces() as pieces, no_wait():
+        event = pieces.event()
+        call("cuEventRecord", event, None)
+        while cuda.cuEventQuery(event):
+            pass
+""")
+    result = run_pytest(*OPTIONS)
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        ["*cudalink: no_wait opened the gates after 0 s, because the block had not ended, and*"]
+    )
+
+
 def test_blocked(run_pytest, pytester, toolchain) -> None:
     """``-p no:cudalink-no-wait`` turns the check off, and the summary says so."""
     toolchain("13.0")
@@ -263,4 +285,8 @@ def test_seen() -> None:
     assert (found.check, found.number, found.rule, found.call) == ("wait", 3, "no_wait", "cuKernelGetFunction")
     assert (found.python_stack, found.native_stack) == (("a.py:1 in f",), ("x",))
     assert found.text == "cuKernelGetFunction waits for unfinished work, which no_wait forbids"
+    unknown = violation_of_wait("cuLaunchKernelX", seen=True).advice
+    assert "On an H100, driver 580.159.04, this call waits only where a stream holds about 1,020 pieces of" in unknown
+    assert "1,020" not in found.advice
+    assert "1,020" not in violation_of_wait("cuLaunchKernelX").advice
     assert violation_of_wait("").text == "a call of the driver waits for unfinished work, which no_wait forbids"

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..parts import LEDGER
+from .check import Seen
 from .violation_check import ViolationCheck
 
 if TYPE_CHECKING:
     from ...violations import Violation
     from ..run import Run
+    from .check import Phase
 
 __all__ = ["NoWait"]
 
@@ -32,6 +34,8 @@ class NoWait(ViolationCheck):
     def __init__(self, run: Run) -> None:
         super().__init__(run, "fail")
         self._seen: list[Violation] = []
+        self._number = 0
+        self._gave_up = False
         driver = run.emulated
         self._driver = driver if driver is not None and driver.knows_waits else None
         if self._driver is not None:
@@ -69,10 +73,12 @@ class NoWait(ViolationCheck):
             yield
         finally:
             closed.__exit__(None, None, None)
+            self._gave_up = self._gave_up or watch.gave_up
             for found in watch.found:
+                self._number += 1
                 one = violation_of_wait(
                     found.call,
-                    number=len(self._starts),
+                    number=self._number,
                     python_stack=telling_frames(found.python_stack),
                     native_stack=found.native_stack,
                     seen=True,
@@ -88,6 +94,18 @@ class NoWait(ViolationCheck):
         self._seen = [one for one in self._seen if one not in violations]
         if self._driver is not None:
             self._driver.consume(violations)
+
+    def sections(self, phase: Phase) -> Iterator[Seen]:
+        yield from super().sections(phase)
+        if self._gave_up:
+            from ...loader import gates
+
+            self._gave_up = False
+            text = (
+                f"cudalink: no_wait opened the gates after {gates.LONGEST:.0f} s, because the block had not ended, and "
+                "saw no call after that; make the block shorter, and do not ask in a loop for the end of its work"
+            )
+            yield Seen(self.title, text, "warn")
 
     @property
     def handle_count(self) -> int:
