@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 import unittest
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -89,6 +91,36 @@ def reported(run: Run, report: object) -> object:
         SimpleNamespace(pytest_make_collect_report=make, pytest_runtest_makereport=make), "makes"
     )
     return run.config.hook
+
+
+class Forbidding:
+    """The check of waits: keeps when a body began and ended that may not wait, and what is allowed in it."""
+
+    def __init__(self) -> None:
+        self.seen = []
+
+    @contextmanager
+    def forbidden(self, allowed: frozenset[str]) -> Iterator[None]:
+        self.seen.append(sorted(allowed))
+        try:
+            yield
+        finally:
+            self.seen.append("end")
+
+
+@pytest.mark.parametrize("error", [None, ValueError("x"), SKIP])
+@pytest.mark.parametrize("allowed", [None, frozenset(), frozenset({"cuMemFree"})])
+def test_no_wait(run, allowed: frozenset[str] | None, error: BaseException | None) -> None:
+    """Waits are forbidden in the body of a test whose plan says so, however it ends, and in none of its fixtures."""
+    check, item = Forbidding(), item_of(run, MarkerPlan(no_wait=allowed))
+    run.config.pluginmanager.register(check, "cudalink-no-wait")
+    assert end(run, item, "setup") is None
+    assert check.seen == []
+    assert end(run, item, "call", error) is error
+    expected = [] if allowed is None else [sorted(allowed), "end"]
+    assert check.seen == expected
+    assert end(run, item, "teardown") is None
+    assert check.seen == expected
 
 
 @pytest.mark.parametrize(
