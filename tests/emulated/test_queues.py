@@ -466,9 +466,10 @@ assert cuda.cuStreamSynchronize(apart) == 700
 
 
 def test_memory_of_a_graph_that_waits(gates: Check) -> None:
-    """It is allocated for callers from the launch on: its stream can free it, and the graph is not launched twice."""
+    """It is allocated for callers from the launch on: it counts, its stream can free it, and nobody launches it twice."""
     gates(
         """
+used = c_uint64()
 for gated in (True, False):
     graph, executable, there = c_void_p(), c_void_p(), c_uint64()
     ok(cuda.cuStreamBeginCapture_v2(apart, 2))
@@ -481,6 +482,8 @@ for gated in (True, False):
     for _ in range(3):
         ok(cuda.cuGraphLaunch(executable, apart))
         assert cuda.cuGraphLaunch(executable, apart) == 1
+        ok(cuda.cuDeviceGetGraphMemAttribute(0, 0, byref(used)))
+        assert used.value == (32 << 20 if gated else 64 << 20)
         ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
         ok(cuda.cuMemFreeAsync(there, apart))
         assert cuda.cuMemFreeAsync(there, apart) == 1

@@ -214,7 +214,10 @@ static CUresult claim(const Graph *graph) {
     GraphMemory *memory = graph->nodes[at]->memory;
     switch (graph->nodes[at]->parameters.type) {
       case NODE_CHILD: result = claim(graph->nodes[at]->parameters.child.graph); break;
-      case NODE_ALLOCATE: memory->live = memory->freed_in != memory->owner; break;
+      case NODE_ALLOCATE:
+        memory->live = memory->freed_in != memory->owner;
+        cl_graph_memory_use(memory);
+        break;
       case NODE_FREE:
         if (memory->freed_in == memory->owner) break;
         if (!memory->live) return CUDA_ERROR_INVALID_VALUE;
