@@ -75,6 +75,33 @@ def test_sound_test(sweep) -> None:
     result.stdout.fnmatch_lines(["fault sweep: 10 runs of 1 test, 0 findings"])
 
 
+def test_error_of_a_refused_call(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A call that the emulated driver refuses explains a later error; nothing that this error's frames hold leaks."""
+    pytester.makepyfile(
+        """
+        import ctypes
+        import os
+        cuda = ctypes.CDLL("libcuda.so.1")
+        def ok(result): assert result == 0, f"CUDA error {result}"
+        class Buffer:
+            def __init__(self):
+                self.at = ctypes.c_uint64()
+                ok(cuda.cuMemAlloc_v2(ctypes.byref(self.at), ctypes.c_size_t(64)))
+            def __del__(self): cuda.cuMemFree_v2(self.at)
+        def test():
+            ok(cuda.cuInit(0))
+            context = ctypes.c_void_p()
+            ok(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+            ok(cuda.cuCtxSetCurrent(context))
+            assert cuda.cuCheckpointProcessLock(os.getpid(), None) == 801
+            buffer = Buffer()
+            ok(cuda.cuCtxSynchronize())
+        """
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuCtxSynchronize")
+    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
+
+
 def test_functions_and_budget(sweep) -> None:
     """A user may choose functions, limit the runs of a test, or share them; the summary says what is left out."""
     options = ("--cudalink-fault-sweep=cuMemAlloc,cuMemFree", "-ocudalink_fault_budget=5")

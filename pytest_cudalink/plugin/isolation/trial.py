@@ -13,6 +13,8 @@ import pytest
 from ...jitlink import jitlink_calls
 from ...loader.contexts import STICKY_ERRORS
 from .. import pytest_private
+from ..parts import CAUSES
+from ..run import run_of
 from ..settings import COMPILER, LINKER
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ def under_fault(
         witness = _watched(item)
     finally:
         driver.end_sweep()
+    run_of(item.config).part(CAUSES).forget_errors()
     for name in ("last_exc", "last_value", "last_traceback", "last_type"):
         vars(sys).pop(name, None)  # pytest keeps the failure, whose frames keep the objects of the test alive
     gc.collect()

@@ -183,6 +183,10 @@ class Causes(Check):
         self._forget()
         del self._known[:-_ERRORS_KEPT]
 
+    def forget_errors(self) -> None:
+        """Keep no error, whose frames keep the objects of its test alive."""
+        self._known.clear()
+
     def sections(self, phase: Phase) -> Iterator[Seen]:
         """Explain the report of a phase that failed; a phase that did not fail stays as it is."""
         found = self._of(phase.error, phase.nodeid, phase.report)
