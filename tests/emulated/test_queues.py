@@ -466,7 +466,7 @@ assert cuda.cuStreamSynchronize(apart) == 700
 
 
 def test_memory_of_a_graph_that_waits(gates: Check) -> None:
-    """It is allocated for callers from the launch on: it counts, its stream can free it, and nobody launches it twice."""
+    """It is allocated for callers from the launch on: it counts, its stream can free it, none launches it twice."""
     gates(
         """
 used = c_uint64()

@@ -10,7 +10,7 @@ def test_free():
     device = Device()
     device.set_current()
     stream = device.create_stream()
-    source, target, result = (device.memory_resource.allocate(64, stream=stream) for _ in range(3))
+    source, target = (device.memory_resource.allocate(64, stream=stream) for _ in range(2))
     driver.cuMemsetD8Async(int(source.handle), 7, 64, stream.handle)
     target.copy_from(source, stream=stream)
     del source  # its memory can be given out again
