@@ -43,6 +43,23 @@ _RELEASES: Final = re.compile(r"Free|Destroy|Unload|Release|Unmap|Unregister|Unb
 _OWNERS: Final = re.compile(r"Ctx|Graph|Pool|Module|Library|UserObject")
 #: Lines of a stack that tell two places apart.
 _SITE_LINES: Final = 3
+#: The names, behind cudaError, of codes that the runtime calls otherwise than the driver (driver_types.h).
+_RUNTIME_NAMES: Final = {
+    2: "MemoryAllocation",
+    3: "InitializationError",
+    4: "CudartUnloading",
+    46: "DevicesUnavailable",
+    200: "InvalidKernelImage",
+    201: "DeviceUninitialized",
+    205: "MapBufferObjectFailed",
+    206: "UnmapBufferObjectFailed",
+    209: "NoKernelImageForDevice",
+    216: "DeviceAlreadyInUse",
+    400: "InvalidResourceHandle",
+    500: "SymbolNotFound",
+    708: "SetOnActiveProcess",
+    719: "LaunchFailure",
+}
 #: Words before a number that make an error code of it.
 _CODE: Final = (
     r"(?:\b|cuda|driver)(?:error|code|status|result|returned|answered|failed|assert)"
@@ -388,8 +405,7 @@ def _names(text: str, fault: FailedCall) -> bool:
     plain = re.sub(r"_v\d+$", "", fault.call.function)
     words = re.sub(r"^CUDA_ERROR_", "", way.name).replace("_", " ")
     spoken = re.sub(r"\s+", " ", text).lower()
-    # the runtime's names: cudaErrorMemoryAllocation is none of the driver's words, and CUDAError nothing at all
-    runtime = {2: "cudaerrormemoryallocation", 1: "cudaerrorinvalidvalue"}.get(way.code)
+    runtime = f"cudaError{_RUNTIME_NAMES.get(way.code) or words.replace(' ', '')}"
     if any(one.lower() in spoken for one in (way.name, words, way.words, plain, runtime) if one):
         return True
     return re.search(_CODE.format(way.code), spoken) is not None

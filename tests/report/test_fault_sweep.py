@@ -70,6 +70,34 @@ def test_raising_with_its_cause(said: str) -> None:
     assert kinds(SweptTrial("failed", CALLS[:2], said)) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "driver", "runtime"),
+    [
+        (1, "CUDA_ERROR_INVALID_VALUE", "cudaErrorInvalidValue"),
+        (2, "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"),
+        (3, "CUDA_ERROR_NOT_INITIALIZED", "cudaErrorInitializationError"),
+        (4, "CUDA_ERROR_DEINITIALIZED", "cudaErrorCudartUnloading"),
+        (46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "cudaErrorDevicesUnavailable"),
+        (200, "CUDA_ERROR_INVALID_IMAGE", "cudaErrorInvalidKernelImage"),
+        (201, "CUDA_ERROR_INVALID_CONTEXT", "cudaErrorDeviceUninitialized"),
+        (205, "CUDA_ERROR_MAP_FAILED", "cudaErrorMapBufferObjectFailed"),
+        (206, "CUDA_ERROR_UNMAP_FAILED", "cudaErrorUnmapBufferObjectFailed"),
+        (209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "cudaErrorNoKernelImageForDevice"),
+        (216, "CUDA_ERROR_CONTEXT_ALREADY_IN_USE", "cudaErrorDeviceAlreadyInUse"),
+        (400, "CUDA_ERROR_INVALID_HANDLE", "cudaErrorInvalidResourceHandle"),
+        (500, "CUDA_ERROR_NOT_FOUND", "cudaErrorSymbolNotFound"),
+        (700, "CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress"),
+        (708, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE", "cudaErrorSetOnActiveProcess"),
+        (719, "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorLaunchFailure"),
+    ],
+)
+def test_raising_with_the_name_of_the_runtime(code: int, driver: str, runtime: str) -> None:
+    """The CUDA runtime has other names for some codes of the driver; that of another code names nothing."""
+    fault = ALLOCATE._replace(way=MEMORY._replace(code=code, name=driver, words="what it means"))
+    assert kinds(SweptTrial("failed", CALLS[:2], f"CUDAError: {runtime}: it failed"), fault) == []
+    assert kinds(SweptTrial("failed", CALLS[:2], "CUDAError: cudaErrorUnknown"), fault) == ["no-cause"]
+
+
 @pytest.mark.parametrize("said", ["", "KeyError: 2", "RuntimeError: something failed", "error 20", "CUDAError"])
 def test_raising_without_its_cause(said: str) -> None:
     """A test that fails and does not name the error has hidden it."""
