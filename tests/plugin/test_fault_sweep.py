@@ -102,6 +102,20 @@ def test_error_of_a_refused_call(pytester: pytest.Pytester, run_pytest, toolkit)
     result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
 
 
+def test_repeating_a_file_outside_of_the_root(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """The ID of a test of another folder, such as of --pyargs, names no file; the command does."""
+    root = pytester.mkdir("root")
+    file = pytester.mkdir("other") / "test_it.py"
+    file.write_text(
+        "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+        "def test(): cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))\n",
+        encoding="utf-8",
+    )
+    options = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=2:1")
+    result = run_pytest(*options, f"--rootdir={root}", str(file))
+    result.stdout.fnmatch_lines([f"  repeat: pytest '{file}::test' {' '.join(options)}"])
+
+
 def test_functions_and_budget(sweep) -> None:
     """A user may choose functions, limit the runs of a test, or share them; the summary says what is left out."""
     options = ("--cudalink-fault-sweep=cuMemAlloc,cuMemFree", "-ocudalink_fault_budget=5")

@@ -37,6 +37,7 @@ class Copies:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._paths: list[str] = []
+        self._files: dict[str, str] = {}
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-copies-", ignore_cleanup_errors=True)
         self._server: processes.ServerProcess | None = None
         self._servers = 0
@@ -46,6 +47,8 @@ class Copies:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._paths = list(dict.fromkeys(str(item.path) for item in session.items))
+        # the ID of a test names no file where that is not below the root, such as with --pyargs
+        self._files = {item.nodeid: str(item.path) for item in session.items if item.nodeid.startswith("::")}
 
     def __call__(
         self, item: pytest.Item, asked: Sequence[Mapping[str, Any]]
@@ -92,7 +95,7 @@ class Copies:
             for name, setting in (("device", settings.device), ("faults", settings.faults))
             if setting.source == "option"
         ]
-        return " ".join([f"pytest '{nodeid}'", driver, *others, option])
+        return " ".join([f"pytest '{self._files.get(nodeid, '')}{nodeid}'", driver, *others, option])
 
     def record(self, **finding: Any) -> None:
         """Write what was found to the record of the run, if it has one; parameters as of `FindingRecord`."""
