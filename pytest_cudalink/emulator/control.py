@@ -47,6 +47,7 @@ _API = (
     "PyUnicode_AsUTF8",
     "Py_IncRef",
     "Py_DecRef",
+    "PyGILState_Check",
 )
 _PYTHON = (ctypes.c_void_p * len(_API))(
     *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _API)

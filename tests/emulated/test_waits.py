@@ -500,3 +500,23 @@ def test_a_deadlock_fails_its_test(run_pytest, pytester, toolchain, checks: str)
             "*Write the value before cuMemFree_v2, or in a thread that waits for none of these.",
         ]
     )
+
+
+def test_a_wait_under_pythons_lock_is_named(check: Check) -> None:
+    """A host function in Python cannot begin while the thread that waits for it holds Python's lock."""
+    check(
+        GATES
+        + """
+driver = control.attach(cuda)
+driver.start_watching()
+called = []
+function = HOST(lambda _: called.append(1))
+ok(cuda.cuLaunchHostFunc(apart, function, None))
+assert PyDLL("libcuda.so.1").cuStreamSynchronize(apart) == 702
+ok(cuda.cuStreamSynchronize(apart))
+assert called == [1]
+(one,) = driver.violations
+assert "waits in cuStreamSynchronize for a host function, which does not return" in one.text
+driver.stop_watching()
+"""
+    )

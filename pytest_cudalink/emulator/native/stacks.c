@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ typedef struct {
   const char *(*text)(void *object);
   void (*keep)(void *object);
   void (*drop)(void *object);
+  int (*holds)(void);
 } Python;
 
 static _Atomic(const Python *) python;
@@ -87,6 +89,11 @@ static char *python_lines(void) {
   api->restore(type, value, trace); /* also drops what failed above */
   api->release(held);
   return lines;
+}
+
+bool cl_holds_python(void) {
+  const Python *api = atomic_load(&python);
+  return api && api->thread_state() && api->holds();
 }
 
 void cl_note_stack(Stack *stack) {

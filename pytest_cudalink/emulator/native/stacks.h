@@ -2,6 +2,7 @@
 #ifndef CUDALINK_STACKS_H
 #define CUDALINK_STACKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "events.h"
@@ -17,6 +18,8 @@ typedef struct {
 /* Notes where this thread is. Never under a lock: it may wait for Python's, and Python may free what destroys a state.
  */
 void cl_note_stack(Stack *stack);
+/* Whether this thread holds Python's lock, as far as is known. */
+bool cl_holds_python(void);
 void cl_free_stack(Stack *stack);
 /* Adds the native frames to an event as a list with this name, as far as they fit into `room` bytes. */
 void cl_event_frames(EventLine *line, const char *name, const Stack *stack, int skipped, size_t room);

@@ -104,7 +104,14 @@ void cl_wait_for_locks(Sym symbol) {
 /* -- waiting -- */
 
 void cl_waiter_begin(Waiter *waiter, const Work *work) {
-  *waiter = (Waiter){.next = waiters, .thread = this_thread(), .call = cl_called(), .work = work, .given_up = given_up};
+  *waiter = (Waiter){
+      .next = waiters,
+      .thread = this_thread(),
+      .call = cl_called(),
+      .work = work,
+      .holds_python = cl_holds_python(),
+      .given_up = given_up,
+  };
   waiters = waiter;
   steps++;
 }
@@ -130,8 +137,9 @@ void cl_engine_rests(bool rests) {
 
 /* -- deadlocks -- */
 
-/* Whether a thread sleeps until another one of this process wakes it. */
-static bool sleeps_for_ever(pid_t thread) {
+/* Whether a thread sleeps until another one of this process wakes it; `or_asks`: or for a time, as who waits for
+   Python's lock. */
+static bool sleeps_for_others(pid_t thread, bool or_asks) {
   char path[48], text[160] = "";
   snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)thread);
   int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -143,7 +151,7 @@ static bool sleeps_for_ever(pid_t thread) {
   if (at == text || call != SYS_futex) return false;
   unsigned long long arguments[4]; /* the word, the operation, its value, the timeout */
   for (int argument = 0; argument < 4; argument++) arguments[argument] = strtoull(at, &at, 16);
-  return arguments[1] & FUTEX_PRIVATE_FLAG && !arguments[3];
+  return arguments[1] & FUTEX_PRIVATE_FLAG && (or_asks || !arguments[3]);
 }
 
 static bool waits_here(pid_t thread) {
@@ -164,6 +172,10 @@ static const Work *root_of(const Work *work) {
     earlier = found ? cl_pending : earlier->behind;
   }
   return work;
+}
+
+static bool is_host(const Work *work) {
+  return work->parameters.type == NODE_HOST || work->parameters.type == WORK_CALLBACK;
 }
 
 static bool is_gate(const Work *work) { return work->parameters.type == NODE_MEMORY_OPERATIONS; }
@@ -188,19 +200,23 @@ static bool may_be_opened_outside(void) {
   return shared;
 }
 
+/* Whether who waits for a host function of Python has the lock that this needs. */
+static bool holds_back_python(void) {
+  bool holds = false;
+  for (const Waiter *waiter = waiters; waiter && !holds; waiter = waiter->next)
+    holds = waiter->holds_python && waiter->work && is_host(root_of(waiter->work));
+  return holds;
+}
+
 static bool everybody_waits(void) {
   DIR *threads = opendir("/proc/self/task");
-  bool all = threads && !cl_working && !may_be_opened_outside();
-  for (const struct dirent *one; all && (one = readdir(threads));) {
+  bool all = threads && !cl_working && !may_be_opened_outside(), python = holds_back_python();
+  for (const struct dirent *one = all ? readdir(threads) : NULL; all && one; one = readdir(threads)) {
     pid_t thread = (pid_t)strtol(one->d_name, NULL, 10);
-    all = !thread || waits_here(thread) || sleeps_for_ever(thread);
+    all = !thread || waits_here(thread) || sleeps_for_others(thread, python);
   }
   if (threads) closedir(threads);
   return all;
-}
-
-static bool is_host(const Work *work) {
-  return work->parameters.type == NODE_HOST || work->parameters.type == WORK_CALLBACK;
 }
 
 static int describe_work(const Work *root, char *text, size_t size) {

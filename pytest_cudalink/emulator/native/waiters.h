@@ -32,6 +32,7 @@ struct Waiter {
   const Work *work;
   unsigned locks;
   const Context *context;
+  bool holds_python; /* Python's lock, so that no other thread can run Python */
   unsigned given_up; /* how often waiting was given up before */
 };
 
