@@ -254,6 +254,7 @@ def test_switched_off(pytester) -> None:
 
 OFF = {
     "lifetimes": ("lifetime checks are off", "lifetime", "fail", "off"),
+    "deadlocks": ("deadlocks in the emulated driver fail no test", None, None, None),
     "order": ("the order of accesses is not checked", "order", "fail", "off"),
     "no-wait": ("calls that wait fail no test that forbids it", None, None, None),
     "jitlink-contract": ("checks of nvJitLink's contract are off", "jitlink_contract", "strict", "off"),
