@@ -213,6 +213,8 @@ def _run(chosen: Sequence[tuple[Judged, Mutant]], jobs: int, until: float) -> It
     following = given = 0
     while given < len(chosen):
         if following and time.monotonic() > until:
+            if not waiting:
+                return
             chosen = chosen[:following]
         while following < len(chosen) and len(waiting) < jobs:
             waiting[_judge(*chosen[following])] = following

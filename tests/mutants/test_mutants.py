@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import os
 import tomllib
 
 import pytest
 
+from . import __main__ as program
 from .__main__ import CONFIGURATION, SURVIVORS, judged_modules, survivors
 from .operators import mutants
 
@@ -78,3 +80,17 @@ def test_every_listed_survivor_is_a_mutant() -> None:
     modules = judged_modules(tomllib.loads(CONFIGURATION.read_text(encoding="utf-8")))
     known = {one.key(mutant) for one in modules for mutant in one.mutants}
     assert set(survivors(SURVIVORS.read_text(encoding="utf-8"))) <= known
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_is_out_of_time(jobs: int, monkeypatch) -> None:
+    """What has begun is judged, and nothing else."""
+
+    def judge(*_: object) -> int:
+        if child := os.fork():
+            return child
+        os._exit(0)
+
+    monkeypatch.setattr(program, "_judge", judge)
+    chosen = [(number, number) for number in range(3)]
+    assert list(program._run(chosen, jobs, until=0.0)) == [(number, number, False) for number in range(jobs)]
