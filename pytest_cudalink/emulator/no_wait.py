@@ -23,6 +23,7 @@ _WORDS: Final = {
     "context": "all streams of the context",
     "device": "all streams of all contexts",
 }
+_PINNED: Final = "Copy between pinned memory and the device instead"
 _RECORDING: Final = "an H100, driver 580.159.04"
 
 
@@ -99,9 +100,11 @@ def violation_of_wait(
         documented = "CUDA's documentation promises this wait for some of its arguments."
     else:
         documented = "CUDA's documentation does not say so: another driver may not wait."
-    change = f"Call {instead} instead" if instead else "Call it elsewhere"
-    if name.startswith("cuMemcpy") and not instead:
-        change = "Copy between pinned memory and the device instead"
+    change = f"Call {_plain(instead)} instead" if instead else "Call it elsewhere"
+    if name.startswith("cuMemcpy"):  # the asynchronous form waits, too, where memory is pageable
+        change = f"Call {_plain(instead)} with pinned memory instead" if instead else _PINNED
+    elif any(instead in row.calls and row.loading != "eager" for row in table().waits):
+        change = f"Call {instead} before, where a wait does no harm"
     fix = f'{change}, or allow it: no_wait=["{name}"].' if name else f"{change}."
     what = f"waits for {waited}"
     return Violation(

@@ -247,7 +247,7 @@ ADVICE = {
             "It waits for all that new work in the legacy stream would wait for (an H100, driver 580.159.04). CUDA's "
             "documentation promises this wait for some of its arguments."
         ),
-        'Call cuMemcpyDtoHAsync instead, or allow it: no_wait=["cuMemcpyDtoH"].',
+        'Call cuMemcpyDtoHAsync with pinned memory instead, or allow it: no_wait=["cuMemcpyDtoH"].',
     ),
     ("cuMemcpyDtoHAsync_v2", "stream"): (
         (

@@ -86,7 +86,7 @@ def row(**members: Any) -> dict[str, Any]:
         (row(waits_fro="context"), "there is no member 'waits_fro'; did you mean 'waits_for'?"),
         (row(waits_for="contexts"), "there is no value of 'waits_for' 'contexts'; did you mean 'context'?"),
         (row(promised=None), "a row of cuMemFree_v2 has no 'promised'; add it"),
-        (row(given={"memroy": ["device"]}), "there is no condition 'memroy'; did you mean 'memory'?"),
+        (row(given={"memo": ["device"]}), "there is no condition 'memo'; did you mean 'memory'?"),
         (row(given={"memory": ["devise"]}), "there is no kind of memory 'devise'; did you mean 'device'?"),
         (row(given={"first": 1}), "the condition 'first' is 1; expected a value of type bool"),
         (row(given={"limit": "CU_LIMIT_STACK"}), "there is no limit 'CU_LIMIT_STACK'; did you mean"),
