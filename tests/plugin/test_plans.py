@@ -19,7 +19,7 @@ NEEDS_PARAMETERS = (
     "backend='each' needs a test that pytest can parametrize, which the methods of a unittest.TestCase are not; write "
     "a function or a plain class"
 )
-KEYWORDS = "ctk, driver, nvjitlink, arch, gpu, otherwise, backend, isolate, policy"
+KEYWORDS = "ctk, driver, nvjitlink, arch, gpu, otherwise, backend, isolate, no_wait, policy"
 
 
 def mark(*args: object, name: str = "cudalink", **kwargs: object) -> SimpleNamespace:

@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "memory.h"
 #include "stacks.h"
 #include "streams.h"
 #include "violations.h"
@@ -186,18 +185,12 @@ static const MemoryOperation *operation_at(const Work *gate) {
   return all->count ? &all->list[gate->position < all->count ? gate->position : 0] : NULL;
 }
 
-/* Whether another process may write the value of a gate: memory that a program registers may be shared. */
+/* Whether another process may open a gate that a call waits for. */
 static bool may_be_opened_outside(void) {
-  bool shared = false;
-  for (const Waiter *waiter = waiters; waiter && !shared; waiter = waiter->next) {
-    const Work *root = waiter->work ? root_of(waiter->work) : NULL;
-    const MemoryOperation *operation = root && is_gate(root) ? operation_at(root) : NULL;
-    if (!operation) continue;
-    const Block *block = cl_block_lock(operation->address);
-    shared = block && block->origin == FROM_REGISTRATION;
-    cl_block_unlock();
-  }
-  return shared;
+  bool outside = false;
+  for (const Waiter *waiter = waiters; waiter && !outside; waiter = waiter->next)
+    outside = waiter->work && root_of(waiter->work)->outside;
+  return outside;
 }
 
 /* Whether who waits for a host function of Python has the lock that this needs. */

@@ -16,6 +16,21 @@ static CUresult use(GraphMemory *memory) {
   return CUDA_SUCCESS;
 }
 
+/* Memory that a program registers may be shared with other processes. */
+static bool is_registered(CUdeviceptr address) {
+  const Block *block = cl_block_lock(address);
+  bool registered = block && block->origin == FROM_REGISTRATION;
+  cl_block_unlock();
+  return registered;
+}
+
+static CUresult operate(Work *work) {
+  const OperationsNode *all = &work->parameters.operations;
+  CUresult result = cl_do_operations(all->count, all->list, &work->position);
+  if (result == CUDA_ERROR_NOT_READY) work->outside = is_registered(all->list[work->position].address);
+  return result;
+}
+
 static CUresult perform(Work *work) {
   NodeParameters *parameters = &work->parameters;
   const FillNode *fill = &parameters->fill;
@@ -29,8 +44,7 @@ static CUresult perform(Work *work) {
     case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
     case WORK_CALLBACK: work->callback(work->handle, cl_sticky_error(), host->data); return CUDA_SUCCESS;
     case NODE_ALLOCATE: return LOCKED(use(work->handle));
-    case NODE_MEMORY_OPERATIONS:
-      return cl_do_operations(parameters->operations.count, parameters->operations.list, &work->position);
+    case NODE_MEMORY_OPERATIONS: return operate(work);
     case WORK_FREE: return cl_free_in_order(parameters->address);
     default: return CUDA_SUCCESS;
   }
