@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "queues.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -349,13 +348,8 @@ __attribute__((destructor)) static void end_engine(void) {
 enum { LATE_WAKE_UP = 200000, HOST_LOOK = 2000000, HOST_LOOP = 100000000, SLEEPING_LOOKS = 25 };
 
 static bool is_asleep(pid_t thread) {
-  char path[48], text[256] = "";
-  snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  ssize_t size = read(file, text, sizeof text - 1);
-  close(file);
-  const char *end = size > 0 ? strrchr(text, ')') : NULL; /* of the thread's name */
+  char text[256];
+  const char *end = cl_read_task(thread, "stat", text, sizeof text) ? strrchr(text, ')') : NULL; /* of its name */
   return end && end[1] && end[2] == 'S';
 }
 

@@ -136,17 +136,22 @@ void cl_engine_rests(bool rests) {
 
 /* -- deadlocks -- */
 
+bool cl_read_task(pid_t thread, const char *name, char *text, size_t size) {
+  char path[48];
+  snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)thread, name);
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t length = file < 0 ? 0 : read(file, text, size - 1);
+  if (file >= 0) close(file);
+  text[length > 0 ? length : 0] = 0;
+  return length > 0;
+}
+
 /* Whether a thread sleeps until another one of this process wakes it; `or_asks`: or for a time, as who waits for
    Python's lock. */
 static bool sleeps_for_others(pid_t thread, bool or_asks) {
-  char path[48], text[160] = "";
-  snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)thread);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return false;
-  ssize_t size = read(file, text, sizeof text - 1);
-  close(file);
-  char *at = text;
-  long call = size > 0 ? strtol(text, &at, 10) : -1;
+  char text[160], *at = text;
+  if (!cl_read_task(thread, "syscall", text, sizeof text)) return false;
+  long call = strtol(text, &at, 10);
   if (at == text || call != SYS_futex) return false;
   unsigned long long arguments[4]; /* the word, the operation, its value, the timeout */
   for (int argument = 0; argument < 4; argument++) arguments[argument] = strtoull(at, &at, 16);

@@ -59,4 +59,7 @@ void cl_waiters_forget(void);
 /* Waits until no other thread holds up a call. Under no lock. */
 void cl_wait_for_locks(Sym symbol);
 
+/* Reads what the kernel says of a thread of this process: "stat", "syscall". */
+bool cl_read_task(pid_t thread, const char *name, char *text, size_t size);
+
 #endif

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...violations import Violation
     from ..run import Run
 
-__all__ = ["ViolationCheck"]
+__all__ = ["DriverCheck", "ViolationCheck"]
 
 
 class ViolationCheck(Check):
@@ -125,3 +125,36 @@ class ViolationCheck(Check):
             text = "\n\n".join(self._described(one, nodeid) for one in new)
             number = counted(len(new), *VIOLATIONS[self.name][:2])
             yield Seen(self.title, text, self._verdict, f"cudalink: {number} {when}:\n{text}")
+
+
+class DriverCheck(ViolationCheck):
+    """A check whose source is the emulated driver, and whose violations need no handle of an earlier test.
+
+    Parameters
+    ----------
+    run : Run
+    mode : str
+
+    Attributes
+    ----------
+    driver : DriverControl
+    """
+
+    def __init__(self, run: Run, mode: str) -> None:
+        assert run.emulated is not None  # (`lifecycle` has looked)
+        super().__init__(run, mode)
+        self.driver = run.emulated
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        return tuple(one for one in self.driver.violations if one.check == self.name)
+
+    def consume(self, violations: tuple[Violation, ...]) -> None:
+        self.driver.consume(violations)
+
+    @property
+    def handle_count(self) -> int:
+        return 0
+
+    def maker(self, violation: Violation) -> None:
+        """The violation has its own call sites."""
