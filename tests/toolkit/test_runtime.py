@@ -6,7 +6,7 @@ import pytest
 
 LATER = """
 import ctypes
-from cuda.bindings import driver, runtime as rt
+from cuda.bindings import __version__, driver, runtime as rt
 
 OK, INVALID = rt.cudaError_t.cudaSuccess, rt.cudaError_t.cudaErrorInvalidValue
 SM = rt.cudaDevResourceType.cudaDevResourceTypeSm
@@ -34,20 +34,26 @@ def test_split():
     assert (counts(parts), made, counts([rest])) == ([16, 16], 2, [100])
     assert rt.cudaDevSmResourceSplitByCount(2, None, 0, 16) == (INVALID, None, None, None)
 
+# bindings before 13.3 take one structure of a group
+takes_many = tuple(map(int, __version__.split(".")[:2])) >= (13, 3)
+
 def test_split_into_groups():
     group = rt.cudaDevSmResourceGroupParams()
     group.coscheduledSmCount = 8
-    parts, rest = value(rt.cudaDevSmResourceSplit(1, whole(), 0, [group]))
+    only = [group] if takes_many else group
+    parts, rest = value(rt.cudaDevSmResourceSplit(1, whole(), 0, only))
     assert (group.smCount, counts(parts), counts([rest])) == (128, [128], [4])
+    group.smCount = 7
+    error, *_ = rt.cudaDevSmResourceSplit(1, whole(), 0, only)
+    assert error != OK and group.smCount == 7
+    if not takes_many:
+        return
     two = [rt.cudaDevSmResourceGroupParams() for _ in "ab"]
     two[0].smCount, two[1].smCount = 16, 32
     parts, rest = value(rt.cudaDevSmResourceSplit(2, whole(), 0, two))
     assert (counts(parts), counts([rest])) == ([16, 32], [84])
     for groups in (None, []):
         assert rt.cudaDevSmResourceSplit(1, whole(), 0, groups) == (INVALID, None, None)
-    group.smCount = 7
-    error, *_ = rt.cudaDevSmResourceSplit(1, whole(), 0, [group])
-    assert error != OK and group.smCount == 7
 
 def test_green_contexts():
     description, context = green()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any, Final, cast
 
@@ -245,11 +245,14 @@ class Runtime:
         return answer
 
     def _split_multiprocessors(self, count: int, resource: Any, flags: int, groups: Any) -> tuple[Any, ...]:
-        """Split multiprocessors; a group that asks for no number of them learns in its structure how many it got."""
+        """Split multiprocessors; a group that asks for no number of them learns in its structure how many it got.
+
+        Bindings before 13.3 take one structure, later ones a sequence of them.
+        """
         ours = self._to_driver(groups)
         answer = self._forward("cuDevSmResourceSplit", count, resource, flags, ours)
         size = self._table["structures"]["CU_DEV_SM_RESOURCE_GROUP_PARAMS"][1]
-        for given, made in zip(groups or (), ours or (), strict=True):
+        for given, made in zip(_sequence(groups), _sequence(ours), strict=True):
             ctypes.memmove(given.getPtr(), made.getPtr(), size)
         return answer
 
@@ -404,3 +407,10 @@ def _copied(make: Callable[[], Any], size: int, value: Any) -> Any:
     made = make()
     ctypes.memmove(made.getPtr(), value.getPtr(), size)
     return made
+
+
+def _sequence(given: Any) -> Sequence[Any]:
+    """Return the structures that were given: several, one or none."""
+    if given is None:
+        return ()
+    return given if isinstance(given, list | tuple) else (given,)
