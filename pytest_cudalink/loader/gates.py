@@ -76,6 +76,21 @@ def _native() -> Any:
     return found
 
 
+def run_delay(thread: int) -> float:
+    """Return the seconds for which a thread could have run and got no processor; 0 where the kernel does not say.
+
+    Parameters
+    ----------
+    thread : int
+        As `threading.get_native_id` returns it.
+    """
+    try:
+        # proc(5): time on a processor, time on the run queue, and time slices
+        return int(Path(f"/proc/self/task/{thread}/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def thread_stack(thread: int) -> tuple[str, ...]:
     """Return the native frames of a thread, innermost first; empty if it gives none.
 
@@ -313,7 +328,7 @@ class ClosedGates:
         """Look until the block ends, or until a call has waited."""
         native = _native()
         began = time.monotonic()
-        before, since = self._at(), began
+        before, since, delay = (0, 0), began, 0.0
         while not self._ended.wait(_LOOK):
             if self._guard:
                 native.cudalinkGuardBeat(self._guard)
@@ -326,12 +341,13 @@ class ClosedGates:
                 self._open()
                 return
             now = self._at()
-            if now != before:
-                before, since = now, time.monotonic()
-            elif time.monotonic() - since >= _STILL:
-                if self._judge(now):
-                    return
-                before, since = self._at(), time.monotonic()
+            if now == before and time.monotonic() - since < _STILL:
+                continue
+            delayed = run_delay(self._native_thread) - delay
+            # a thread that has no processor stands still, too
+            if now == before and delayed < _STILL / 2 and self._judge(now):
+                return
+            before, since, delay = self._at(), time.monotonic(), delay + delayed
 
     def _judge(self, before: tuple[int, int]) -> bool:
         """Open the gates if a thread that stands still is in a call of the driver; return whether that call waited."""

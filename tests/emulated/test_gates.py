@@ -82,6 +82,18 @@ with watch.closed():
 """,
         ["cuCtxSynchronize"],
     ),
+    "on a busy machine": (
+        """
+counted = iter(range(1000))
+gates.run_delay = lambda thread: min(next(counted), 4)  # four looks at a thread that gets no processor
+watch = gates.ClosedGates()
+with watch.closed():
+    began = time.monotonic()
+    ok(cuda.cuCtxSynchronize())
+assert time.monotonic() - began > 4 * gates._STILL
+""",
+        ["cuCtxSynchronize"],
+    ),
     "another thread waits": (
         """
 import threading
