@@ -321,15 +321,19 @@ def test_the_emulated_driver_waits_as_the_h100(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_row_on_the_emulated_driver(tmp_path: Path) -> None:
-    """At least 99 % of the rows have the recorded answers, also of those that were held back."""
-    recorded = waits.of(waits.recorded()[H100])
-    whole = asked(tmp_path, "--jobs=3", "--seconds=1200")
-    assert sum(1 for _ in waits.rows(whole)) == sum(1 for _ in waits.rows(waits.recorded()[H100]))
-    differing = waits.compare(whole, recorded).differences
-    again = asked_rows(tmp_path, {item_of(kind, row) for kind, row, *_ in differing if kind != ENDLESS})
-    found = waits.compare(waits.merged([whole, again]), recorded)
+def test_every_fifth_row_on_the_emulated_driver(tmp_path: Path) -> None:
+    """At least 99 % of them have the recorded answers, also of those that were held back.
+
+    `python -m tests.hardware.waits` below `cudalink driver run` asks all, in over a minute.
+    """
+    recording = waits.recorded()[H100]
+    chosen = [item_of(kind, row) for kind, row in waits.rows(recording) if kind != ENDLESS][::5]
+    whole = asked_rows(tmp_path, chosen)
+    differing = waits.compare(whole, waits.of(recording)).differences
+    again = asked_rows(tmp_path, {item_of(kind, row) for kind, row, *_ in differing})
+    found = waits.compare(waits.merged([whole, again]), waits.of(recording))
     different = "\n".join(str(one[1:]) for one in found.differences)
     assert all(found.share(part) >= 99 for part in waits.PARTS), different
     # what needs a kernel, or a graph with one
-    assert found.left_out < 120
+    assert found.left_out < 40
+    assert found.total.total() > 1000
