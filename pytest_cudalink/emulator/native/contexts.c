@@ -171,7 +171,10 @@ EXPORTED(cuDevicePrimaryCtxRetain, (Context **context, CUdevice device), primary
 static CUresult release_primary(CUdevice device, unsigned *left) {
   Context *own = &primary[device];
   CUresult result = CUDA_SUCCESS;
-  if (own->references == 1) cl_finish(own);
+  pthread_mutex_lock(&lock);
+  bool last = own->references == 1;
+  pthread_mutex_unlock(&lock);
+  if (last) cl_finish(own);
   pthread_mutex_lock(&lock);
   if (!own->references) result = CUDA_ERROR_INVALID_CONTEXT;
   else if (--own->references == 0 && !own->dead) mark_dead(own);
