@@ -31,17 +31,10 @@ static Scope *innermost;
 static unsigned last_number;
 static uint64_t violation_number;
 
-static uint64_t mixed(uint64_t hash, const void *bytes, size_t count) {
-  for (size_t at = 0; at < count; at++) hash = (hash ^ ((const unsigned char *)bytes)[at]) * 0x100000001b3; /* FNV-1a */
-  return hash;
-}
-
 static uint64_t site_of(Sym symbol) {
   Stack stack;
   cl_note_stack(&stack);
-  uint64_t hash = mixed(0xcbf29ce484222325, &symbol, sizeof symbol);
-  if (stack.python) hash = mixed(hash, stack.python, strlen(stack.python));
-  else hash = mixed(hash, stack.frames, (size_t)stack.depth * sizeof *stack.frames);
+  uint64_t hash = cl_hash_stack(cl_hash(0, &symbol, sizeof symbol), &stack);
   cl_free_stack(&stack);
   return hash;
 }

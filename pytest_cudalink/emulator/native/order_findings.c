@@ -62,20 +62,10 @@ static unsigned named_count;
 
 void cl_forget_findings(void) { named_count = 0; }
 
-static uint64_t mixed(uint64_t hash, const void *bytes, size_t count) {
-  for (size_t at = 0; at < count; at++) hash = (hash ^ ((const unsigned char *)bytes)[at]) * 0x100000001b3; /* FNV-1a */
-  return hash;
-}
-
-static uint64_t hash_of(uint64_t hash, const Site *site) {
-  if (!site) return hash;
-  if (site->stack.python) return mixed(hash, site->stack.python, strlen(site->stack.python));
-  return mixed(hash, site->stack.frames, (size_t)site->stack.depth * sizeof *site->stack.frames);
-}
-
 static bool is_new(const Finding *pair) {
-  uint64_t hash = mixed(0xcbf29ce484222325, pair->kinds, sizeof pair->kinds);
-  hash = hash_of(hash_of(hash, pair->sites[0]), pair->sites[1]);
+  uint64_t hash = cl_hash(0, pair->kinds, sizeof pair->kinds);
+  for (unsigned at = 0; at < 2; at++)
+    if (pair->sites[at]) hash = cl_hash_stack(hash, &pair->sites[at]->stack);
   for (unsigned at = 0; at < named_count && at < NAMED; at++)
     if (named[at] == hash) return false;
   named[named_count++ % NAMED] = hash;

@@ -106,6 +106,17 @@ void cl_free_stack(Stack *stack) {
   stack->python = NULL;
 }
 
+uint64_t cl_hash(uint64_t hash, const void *bytes, size_t count) {
+  if (!hash) hash = 0xcbf29ce484222325; /* FNV-1a */
+  for (size_t at = 0; at < count; at++) hash = (hash ^ ((const unsigned char *)bytes)[at]) * 0x100000001b3;
+  return hash;
+}
+
+uint64_t cl_hash_stack(uint64_t hash, const Stack *stack) {
+  if (stack->python) return cl_hash(hash, stack->python, strlen(stack->python));
+  return cl_hash(hash, stack->frames, (size_t)stack->depth * sizeof *stack->frames);
+}
+
 static int describe_frame(void *frame, char *text, size_t size) {
   Dl_info where;
   const char *file = "?";

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "events.h"
 
@@ -21,6 +22,10 @@ void cl_note_stack(Stack *stack);
 /* Whether this thread holds Python's lock, as far as is known. */
 bool cl_holds_python(void);
 void cl_free_stack(Stack *stack);
+/* Adds bytes to a hash, which begins with 0. */
+uint64_t cl_hash(uint64_t hash, const void *bytes, size_t count);
+/* Adds a place in the program to a hash: its lines of Python, or the native frames if there are none. */
+uint64_t cl_hash_stack(uint64_t hash, const Stack *stack);
 /* Adds the native frames to an event as a list with this name, as far as they fit into `room` bytes. */
 void cl_event_frames(EventLine *line, const char *name, const Stack *stack, int skipped, size_t room);
 /* Adds the innermost lines of Python, or the native frames if there are none. */
