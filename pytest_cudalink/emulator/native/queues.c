@@ -48,12 +48,8 @@ void cl_on_work(WorkRunner *runner, WorkStarter *starter) {
 }
 
 static void make_conditions(void) {
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&changed, &attributes);
-  pthread_cond_init(&wanted, &attributes);
-  pthread_condattr_destroy(&attributes);
+  cl_condition_make(&changed);
+  cl_condition_make(&wanted);
 }
 
 /* A forked child has no engine, and its driver is not initialized: nothing of the parent's work will be done there. */
@@ -249,23 +245,14 @@ void cl_progress(void) { progress(); }
 
 enum { FIRST_LOOK = 20000, LAST_LOOK = 1000000 }; /* nanoseconds between two looks at values */
 
-static void wait_at_most(pthread_cond_t *condition, long nanoseconds) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += nanoseconds;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
-  cl_streams_wait(condition, &until);
-}
-
 /* Waits until something changed, or for a time that doubles with every look at a value that stays away. */
 static void rest(pthread_cond_t *condition, long *nanoseconds) {
   if (!gates.first) {
-    if (is_engine) cl_streams_wait(condition, NULL);
-    else wait_at_most(condition, DEADLOCK_LOOK);
+    if (is_engine) cl_streams_wait(condition);
+    else cl_streams_wait_at_most(condition, DEADLOCK_LOOK);
     return;
   }
-  wait_at_most(condition, *nanoseconds);
+  cl_streams_wait_at_most(condition, *nanoseconds);
   *nanoseconds = *nanoseconds * 2 < LAST_LOOK ? *nanoseconds * 2 : LAST_LOOK;
 }
 
@@ -275,7 +262,7 @@ enum { IDLE_LOOK = 100000000, IDLE_LOOKS = 10 };
  */
 static void watch_idleness(unsigned *looks) {
   uint64_t before = moves;
-  wait_at_most(&wanted, IDLE_LOOK);
+  cl_streams_wait_at_most(&wanted, IDLE_LOOK);
   *looks = moves == before ? *looks + 1 : 0;
   if (*looks < IDLE_LOOKS || !scheduler || !cl_pending) return;
   cl_hurry_all();
@@ -339,7 +326,7 @@ __attribute__((destructor)) static void end_engine(void) {
   cl_streams_lock();
   ending = true;
   pthread_cond_broadcast(&wanted);
-  while (engines && !calling) cl_streams_wait(&changed, NULL);
+  while (engines && !calling) cl_streams_wait(&changed);
   cl_streams_unlock(CUDA_SUCCESS);
 }
 
@@ -368,7 +355,7 @@ static void hand_over(Work *work) {
   put(&calls, work);
   call_engine();
   while (!work->done && asleep < SLEEPING_LOOKS && !(host_thread && is_in_loop())) {
-    wait_at_most(&changed, HOST_LOOK);
+    cl_streams_wait_at_most(&changed, HOST_LOOK);
     asleep = host_thread && is_asleep(host_thread) ? asleep + 1 : 0;
   }
   if (!--work->holders && work->done) cl_work_drop(work);
@@ -445,7 +432,7 @@ void cl_wait_for(Work *work) {
   if (waiter.call) cl_waiter_end(&waiter);
   if (waiter.call && cl_is_given_up(&waiter)) cl_give_up_call();
   if (!--work->holders && work->done) cl_work_drop(work);
-  if (scheduler && scheduler->is_late()) wait_at_most(&changed, LATE_WAKE_UP);
+  if (scheduler && scheduler->is_late()) cl_streams_wait_at_most(&changed, LATE_WAKE_UP);
 }
 
 void cl_drain(Stream *stream) {

@@ -61,9 +61,23 @@ __attribute__((constructor)) static void watch(void) {
   pthread_key_create(&own_key, drop_own);
 }
 
-void cl_streams_wait(pthread_cond_t *condition, const struct timespec *until) {
-  if (until) pthread_cond_timedwait(condition, &lock, until);
-  else pthread_cond_wait(condition, &lock);
+void cl_condition_make(pthread_cond_t *condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
+void cl_streams_wait(pthread_cond_t *condition) { pthread_cond_wait(condition, &lock); }
+
+void cl_streams_wait_at_most(pthread_cond_t *condition, long nanoseconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_nsec += nanoseconds;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  pthread_cond_timedwait(condition, &lock, &until);
 }
 
 /* -- what the next node depends on -- */

@@ -92,8 +92,11 @@ struct Deferred {
   Deferred *next;
 };
 void cl_defer(Deferred *call);
-/* Waits for a condition, without the lock meanwhile; until a time (CLOCK_MONOTONIC), if it is not NULL. */
-void cl_streams_wait(pthread_cond_t *condition, const struct timespec *until);
+/* A condition for the two below. */
+void cl_condition_make(pthread_cond_t *condition);
+/* Waits for a condition, without the lock meanwhile. */
+void cl_streams_wait(pthread_cond_t *condition);
+void cl_streams_wait_at_most(pthread_cond_t *condition, long nanoseconds);
 
 /* Under the lock: the stream of a handle, a default one too; NULL if there is none. */
 Stream *cl_stream(const void *handle);

@@ -34,15 +34,7 @@ static pid_t this_thread(void) {
   return (pid_t)syscall(SYS_gettid);
 } /* gettid is younger than the glibc of our wheels */
 
-static void make_condition(void) {
-  pthread_condattr_t attributes;
-  pthread_condattr_init(&attributes);
-  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init(&released, &attributes);
-  pthread_condattr_destroy(&attributes);
-}
-
-__attribute__((constructor)) static void prepare(void) { make_condition(); }
+__attribute__((constructor)) static void prepare(void) { cl_condition_make(&released); }
 
 void cl_waiters_forget(void) {
   for (; holders; holders = holders->next) atomic_fetch_sub(&cl_guarded, 1);
@@ -50,7 +42,7 @@ void cl_waiters_forget(void) {
   for (unsigned at = 0; at < ENGINES; at++) resting[at] = 0;
   cl_working = 0;
   naming = false;
-  make_condition();
+  cl_condition_make(&released);
 }
 
 void cl_hold(Holder *holder, unsigned locks, const Context *context) {
@@ -68,8 +60,8 @@ void cl_let_go(Holder *holder) {
   pthread_cond_broadcast(&released);
 }
 
-static const Holder *find_holder(unsigned locks, const Context *context) {
-  pid_t thread = this_thread();
+/* Who holds up a call of a thread. */
+static const Holder *find_holder(unsigned locks, const Context *context, pid_t thread) {
   for (const Holder *holder = holders; holder; holder = holder->next)
     if (holder->locks & locks && holder->context == context && holder->thread != thread) return holder;
   return NULL;
@@ -81,18 +73,13 @@ void cl_wait_for_locks(Sym symbol) {
   CUresult state;
   const Context *context = cl_context(&state);
   cl_streams_lock();
-  if (find_holder(locks, context)) {
+  if (find_holder(locks, context, this_thread())) {
     Waiter waiter;
     cl_waiter_begin(&waiter, NULL);
     waiter.locks = locks;
     waiter.context = context;
-    while (find_holder(locks, context)) {
-      struct timespec until;
-      clock_gettime(CLOCK_MONOTONIC, &until);
-      until.tv_nsec += DEADLOCK_LOOK;
-      until.tv_sec += until.tv_nsec / 1000000000;
-      until.tv_nsec %= 1000000000;
-      cl_streams_wait(&released, &until);
+    while (find_holder(locks, context, waiter.thread)) {
+      cl_streams_wait_at_most(&released, DEADLOCK_LOOK);
       cl_look_for_deadlock();
     }
     cl_waiter_end(&waiter);
@@ -166,15 +153,21 @@ static bool waits_here(pid_t thread) {
   return false;
 }
 
-/* The first work that is not done of all that a work waits for. */
+static bool is_before(const Work *earlier, const Work *work) {
+  for (size_t at = 0; at < earlier->dependent_count; at++)
+    if (earlier->dependents[at] == work) return true;
+  return false;
+}
+
+/* A work that is not done, waits for nothing, and must be done before another. What is before a work was submitted
+   earlier, so that one walk back finds it; the works of a graph alone stand before the one that begins them. */
 static const Work *root_of(const Work *work) {
-  for (const Work *earlier = cl_pending; earlier;) {
-    size_t at = 0;
-    while (at < earlier->dependent_count && earlier->dependents[at] != work) at++;
-    bool found = at < earlier->dependent_count;
-    if (found) work = earlier;
-    earlier = found ? cl_pending : earlier->behind;
-  }
+  const Work *after;
+  do {
+    after = work;
+    for (const Work *earlier = cl_newest; earlier; earlier = earlier->before)
+      if (is_before(earlier, work)) work = earlier;
+  } while (work != after);
   return work;
 }
 
@@ -208,13 +201,13 @@ static bool holds_back_python(void) {
 
 static bool everybody_waits(void) {
   DIR *threads = opendir("/proc/self/task");
-  bool all = threads && !cl_working && !may_be_opened_outside(), python = holds_back_python();
+  bool all = threads && !cl_working, python = all && holds_back_python();
   for (const struct dirent *one = all ? readdir(threads) : NULL; all && one; one = readdir(threads)) {
     pid_t thread = (pid_t)strtol(one->d_name, NULL, 10);
     all = !thread || waits_here(thread) || sleeps_for_others(thread, python);
   }
   if (threads) closedir(threads);
-  return all;
+  return all && !may_be_opened_outside();
 }
 
 static int describe_work(const Work *root, char *text, size_t size) {
@@ -228,8 +221,7 @@ static int describe(const Waiter *waiter, char *text, size_t size) {
   int length = snprintf(text, size, "thread %d waits in %s for ", (int)waiter->thread, waiter->call);
   if (length < 0 || (size_t)length >= size) return length;
   if (waiter->work) return length + describe_work(root_of(waiter->work), text + length, size - (size_t)length);
-  const Holder *holder = holders;
-  while (holder && !(holder->locks & waiter->locks && holder->context == waiter->context)) holder = holder->next;
+  const Holder *holder = find_holder(waiter->locks, waiter->context, waiter->thread);
   return length + snprintf(text + length, size - (size_t)length, "the context, which thread %d holds in %s",
                            holder ? (int)holder->thread : 0, holder ? holder->call : "a call");
 }
