@@ -14,18 +14,11 @@ from ctypes import byref, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 from typing import Any, Final, Self
 
 from tests.emulated.cu import small_ptx
+from tests.planted import twins
 from tests.planted.order_bugs import HostFunction, Pieces, call, cuda
 
 SIZE: Final = 256
-BROKEN: Final[dict[str, Callable[[], None]]] = {}
-MENDED: Final[dict[str, Callable[[], None]]] = {}
-
-
-def planted(function: Callable[[bool], None]) -> Callable[[bool], None]:
-    """Enter a function with a deadlock, and its twin without it: it is called with whether it is mended."""
-    BROKEN[function.__name__] = lambda: function(False)
-    MENDED[function.__name__] = lambda: function(True)
-    return function
+BROKEN, MENDED, planted = twins()
 
 
 class Gates(Pieces):

@@ -8,10 +8,11 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 from typing import Any, Final, Self
+
+from tests.planted import twins
 
 cuda: Any = ctypes.CDLL("libcuda.so.1")
 
@@ -116,15 +117,7 @@ ONES, TWOS = b"\1" * SIZE, b"\2" * SIZE
 
 # -- the bugs
 
-BROKEN: Final[dict[str, Callable[[], None]]] = {}
-MENDED: Final[dict[str, Callable[[], None]]] = {}
-
-
-def planted(function: Callable[[bool], None]) -> Callable[[bool], None]:
-    """Enter a function with a bug, and its twin without it: it is called with whether it is mended."""
-    BROKEN[function.__name__] = lambda: function(False)
-    MENDED[function.__name__] = lambda: function(True)
-    return function
+BROKEN, MENDED, planted = twins()
 
 
 @planted
