@@ -180,7 +180,7 @@ def audit(path: str | Path) -> Audit:
     Raises
     ------
     AuditError
-        If the path does not exist, is not a wheel, folder or ELF file, or contains no ELF file.
+        If the path does not exist, is not a wheel, folder or library, or is a folder in which nothing can be audited.
     """
     return _audit(scan_path(path))
 
@@ -201,7 +201,7 @@ def audit_on_index(wanted: str, index: str | None = None, tell: Callable[[str], 
     Raises
     ------
     AuditError
-        If the index has no such wheel, it cannot be read, or it contains no library.
+        If the index has no such wheel, or it cannot be read.
     """
     from .index import open_on_index
 
@@ -211,8 +211,9 @@ def audit_on_index(wanted: str, index: str | None = None, tell: Callable[[str], 
 
 
 def _audit(scan: Scan) -> Audit:
-    if not (scan.elves or scan.opened or scan.ltoir or scan.findings):
-        msg = f"{scan.path}: no shared library in it, and nothing that opens CUDA: pure Python, or not a wheel"
+    pure = not (scan.elves or scan.opened or scan.ltoir or scan.findings)
+    if pure and not (scan.path.endswith(".whl") and _own_metadata(scan)):
+        msg = f"{scan.path}: has no library, nothing that opens CUDA and no METADATA; give a wheel, or a folder of one"
         raise AuditError(msg)
     return _judge(scan)
 

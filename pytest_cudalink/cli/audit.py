@@ -108,7 +108,7 @@ def misfit(options: argparse.Namespace) -> str:
 
 def _lines(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Iterator[str]:
     windows = any(file.path.lower().endswith((".dll", ".pyd")) for file in found.files)
-    files = counted(len(found.files), "DLL" if windows else "ELF file")
+    files = counted(len(found.files), "DLL" if windows else "ELF file") if found.files else "no library"
     unread = any(finding.kind == "unreadable" for finding in found.findings)
     known = ", as far as it can be read" if unread else ""
     yield f"{found.path}: {files}; loads with {_spoken(found.majors)}{known}"

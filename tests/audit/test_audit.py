@@ -293,12 +293,21 @@ def test_table_and_exit_codes(cuda, tmp_path, capsys) -> None:
     assert "not a wheel" in capsys.readouterr().err
 
 
-def test_pure_wheel(tmp_path) -> None:
-    """A wheel without any library is an error, not a pass."""
+@pytest.mark.parametrize("require", [(), ("--require", "11,12,13,none")])
+def test_pure_wheel(require, make_wheel, capsys) -> None:
+    """A wheel that has nothing to do with CUDA passes, also beside others that need CUDA; none is a special case."""
+    path = make_wheel("x-1-py3-none-any.whl", {"x/a.py": b"print(1)\n"}, "nvidia-cuda-runtime==99")
+    assert main(["audit", str(path), *require]) == 0
+    assert capsys.readouterr().out == (f"{path}: no library; loads with CUDA 11, CUDA 12, CUDA 13, no CUDA at all\n")
+
+
+def test_nothing_to_audit(cuda, tmp_path) -> None:
+    """A folder of sources, and an archive that only ends in .whl, are errors: nothing was audited."""
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree/a.py").write_text("", encoding="utf-8")
-    with pytest.raises(AuditError, match="no shared library in it"):
-        audit(wheel(tmp_path / "x.whl", tmp_path / "tree"))
+    for path in (tmp_path / "tree", wheel(tmp_path / "x.whl", tmp_path / "tree")):
+        with pytest.raises(AuditError, match="has no library, nothing that opens CUDA and no METADATA; give a wheel"):
+            audit(path)
 
 
 def test_json(cuda, tmp_path, capsys) -> None:
