@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 from ..plurals import counted
 from ..progress import progress
 from ..report.safe_text import line as safe
-from . import audit_device_code, audit_environment
+from . import audit_device_code, audit_environment, audit_output
+from .audit_output import Answer, Output
 from .paths import any_path
 
 if TYPE_CHECKING:
-    from ..audit import Audit, Need
+    from ..audit import Audit, AuditFinding, Need
 
 __all__ = ["DESCRIPTION", "configure", "misfit", "run"]
 
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--require", metavar="MAJORS", help="fail unless the wheel loads with these CUDA majors: 12,13, say, or none"
     )
     parser.add_argument("--symbols", action="store_true", help="also show the undefined symbols")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    audit_output.configure(parser)
     audit_environment.configure(parser)
     audit_device_code.configure(parser)
 
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
         return 2
     required = [major.strip() for major in (options.require or "").split(",") if major.strip()]
-    code, answers = 0, []
+    code, output = 0, Output(options.format)
     wanted: Path | str
     for wanted in (*options.paths, *options.from_index):
         try:
@@ -72,17 +72,14 @@ def run(options: argparse.Namespace) -> int:
                 found = audit(wanted) if isinstance(wanted, Path) else audit_on_index(wanted, options.index, step.say)
             lacking = found.lacking(required)
         except (AuditError, OSError) as error:
-            sys.stderr.write(f"cudalink audit: {safe(error)}\n")
+            output.fail(error)
             code = 2
             continue
-        if options.json:
-            answers.append({**found.to_json(), "lacking": lacking})
-        else:
-            sys.stdout.writelines(f"{safe(line)}\n" for line in _lines(found, lacking, symbols=options.symbols))
-        if found.errors or lacking:
+        answer = _answer(found, lacking, symbols=options.symbols, local=isinstance(wanted, Path))
+        output.add(answer)
+        if answer.errors:
             code = max(code, 1)
-    if options.json:
-        sys.stdout.write(json.dumps(answers, indent=2) + "\n")
+    output.end()
     return code
 
 
@@ -106,7 +103,27 @@ def misfit(options: argparse.Namespace) -> str:
     return audit_device_code.misfit(options)
 
 
-def _lines(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Iterator[str]:
+def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool, local: bool) -> Answer:
+    findings = [(one, (f"{one.kind}: {one.path}", one.text)) for one in found.findings]
+    required = []
+    for major, libraries in lacking.items():
+        name = "without CUDA" if major == "none" else f"with CUDA {major}"
+        required.append(("required", f"cannot be loaded {name}, because of {', '.join(libraries)}"))
+    errors = [shown for one, shown in findings if one.severity == "error"] + required
+    notes = [shown for one, shown in findings if one.severity == "note"]
+    lines = [
+        *_lines(found, symbols=symbols),
+        *(f"  {one.kind}{_note(one)}: {one.path}: {one.text}" for one in found.findings),
+        *(f"  {title}: {text}" for title, text in required),
+    ]
+    return Answer(found.path if local else "", lines, {**found.to_json(), "lacking": lacking}, errors, notes)
+
+
+def _note(finding: AuditFinding) -> str:
+    return "" if finding.severity == "error" else " (note)"
+
+
+def _lines(found: Audit, *, symbols: bool) -> Iterator[str]:
     windows = any(file.path.lower().endswith((".dll", ".pyd")) for file in found.files)
     files = counted(len(found.files), "DLL" if windows else "ELF file") if found.files else "no library"
     unread = any(finding.kind == "unreadable" for finding in found.findings)
@@ -123,12 +140,6 @@ def _lines(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) 
         if file.rpaths:
             yield f"  {file.path}  RPATH {':'.join(file.rpaths)}"
     yield from _needs(found)
-    for finding in found.findings:
-        note = "" if finding.severity == "error" else " (note)"
-        yield f"  {finding.kind}{note}: {finding.path}: {finding.text}"
-    for major, libraries in lacking.items():
-        name = "without CUDA" if major == "none" else f"with CUDA {major}"
-        yield f"  required: cannot be loaded {name}, because of {', '.join(libraries)}"
 
 
 def _needs(found: Audit) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..plurals import and_more, counted
 from ..progress import progress
 from ..report.safe_text import line as safe
+from .audit_output import Answer, Output
 
 if TYPE_CHECKING:
     from ..audit.device_code import DeviceCode, DeviceImage, ImageGroup
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"cudalink audit: {safe(error)}\n")
         return 2
     rows = gpus or list(dict.fromkeys([*_ROWS, *required]))
-    code, answers = 0, []
+    code, output = 0, Output(options.format)
     for path in options.paths:
         try:
             with progress(f"auditing {path.name}") as step:
@@ -108,22 +108,22 @@ def run(options: argparse.Namespace) -> int:
                 step.say("assembling PTX" if toolchain else "")
                 assembled = list(_assembled(path, toolchain)) if toolchain else []
         except (OSError, ToolchainError, ValueError, WorkerError) as error:  # AuditError is a ValueError
-            sys.stderr.write(f"cudalink audit: {safe(error)}\n")
+            output.fail(error)
             code = 2
             continue
         failures = found.failures(dict.fromkeys([*gpus, *required]), drivers)
         if required and not found.groups:
             failures.append(found.absence(required))
-        if options.json:
-            answers.append(_plain(found, rows, drivers, failures, assembled))
-        else:
-            empty = toolchain is not None and not assembled
-            sys.stdout.writelines(f"{safe(line)}\n" for line in _text(found, rows, drivers, failures, assembled))
-            sys.stdout.write("  assembled: no PTX is there\n" if empty else "")
-        if failures or found.faults or any(one.fails for one in assembled):
+        lines = list(_text(found, rows, drivers, failures, assembled))
+        if toolchain is not None and not assembled:
+            lines.append("  assembled: no PTX is there")
+        errors = [(f"unreadable: {fault.path}", fault.text) for fault in found.faults]
+        errors += [("device code", failure) for failure in failures]
+        errors += [(f"{one.outcome}: {one.path}", _refused(one)) for one in assembled if one.fails]
+        output.add(Answer(str(path), lines, _plain(found, rows, drivers, failures, assembled), errors))
+        if errors:
             code = max(code, 1)
-    if options.json:
-        sys.stdout.write(json.dumps(answers, indent=2) + "\n")
+    output.end()
     return code
 
 
@@ -299,9 +299,12 @@ def _assembly(assembled: Sequence[Assembled]) -> Iterable[str]:
     for one in assembled:
         if one.outcome == "assembled":
             continue
-        target = f"PTX {_dotted(one.image.ptx_isa)} for {one.image.arch}"
-        yield f"    {one.outcome}: {one.path}: {target}, on {one.arch}"
+        yield f"    {one.outcome}: {one.path}: {_refused(one)}"
         yield from (f"      {line}" for line in one.log.splitlines()[:_MOST_LINES])
+
+
+def _refused(one: Assembled) -> str:
+    return f"PTX {_dotted(one.image.ptx_isa)} for {one.image.arch}, on {one.arch}"
 
 
 _OUTCOMES: Final = ("failed", "crashed", "unfinished", "incomplete", "not tried", "assembled")

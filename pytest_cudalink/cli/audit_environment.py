@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..progress import progress
 from ..report.safe_text import line
+from .audit_output import Answer, Output
 
 if TYPE_CHECKING:
     from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
@@ -21,7 +21,7 @@ _MOST_NEEDS: Final = 6
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the option; ``--json`` is that of ``cudalink audit``."""
+    """Add the option."""
     parser.add_argument(
         "--environment",
         nargs="?",
@@ -44,16 +44,19 @@ def run(options: argparse.Namespace) -> int:
         return 2
     from ..audit.environment import AuditError, audit_environment
 
+    output = Output(options.format)
     try:
         with progress("auditing the environment"):
             found = audit_environment(None if options.environment is True else options.environment)
     except (AuditError, OSError) as error:
-        sys.stderr.write(f"cudalink audit: {line(error)}\n")
+        output.fail(error)
         return 2
-    if options.json:
-        sys.stdout.write(json.dumps(found.to_json(), indent=2) + "\n")
-    else:
-        sys.stdout.writelines(f"{one}\n" for one in _lines(found))
+    findings = [(one.severity, (f"{one.severity}: {one.kind}", f"{one.text}; {one.fix}")) for one in found.findings]
+    errors = [shown for severity, shown in findings if severity == "conflict"]
+    errors += [(f"not readable: {one.path}", one.text) for one in found.unreadable]
+    notes = [shown for severity, shown in findings if severity == "note"]
+    output.add(Answer("", list(_lines(found)), found.to_json(), errors, notes))
+    output.end(single=True)
     return found.exit_code
 
 
@@ -78,7 +81,7 @@ def _finding(finding: EnvironmentFinding) -> Iterator[str]:
     for claim in finding.needs[:_MOST_NEEDS]:
         yield f"  needs  {_need(claim)}"
     if len(finding.needs) > _MOST_NEEDS:
-        yield f"  needs  {len(finding.needs) - _MOST_NEEDS} more; --json lists them"
+        yield f"  needs  {len(finding.needs) - _MOST_NEEDS} more; --format=json lists them"
     if finding.there:
         yield f"  there  {line(finding.there)}"
     yield f"  do     {line(finding.fix)}"

@@ -171,7 +171,7 @@ def _audit() -> Callable[[Subject, bytes], Outcome]:
     folder = tempfile.TemporaryDirectory()
     wheel = Path(folder.name, "x-1-py3-none-any.whl")
     parser = make_parser(["audit"])  # once: it takes longer than an audit of such a wheel
-    modes: tuple[list[str], ...] = ([], ["--gpu=sm_90"], ["--device-code", "--json"])
+    modes: tuple[list[str], ...] = ([], ["--gpu=sm_90"], ["--device-code", "--format=json"])
     wanted = [parser.parse_args(["audit", str(wheel), *mode]) for mode in modes]
 
     def use(_: Subject, data: bytes) -> Outcome:

@@ -311,9 +311,9 @@ def test_nothing_to_audit(cuda, tmp_path) -> None:
 
 
 def test_json(cuda, tmp_path, capsys) -> None:
-    """``--json`` prints one object for each path, with everything that was found."""
+    """``--format=json`` prints one object for each path, with everything that was found."""
     path = user(tmp_path / "libuse.so", cuda, "libcudart.so.12")
-    assert main(["audit", "--json", "--require", "13", str(path)]) == 1
+    assert main(["audit", "--format=json", "--require", "13", str(path)]) == 1
     (answer,) = json.loads(capsys.readouterr().out)
     assert answer["majors"] == ["12"]
     assert answer["libraries"] == {"libcudart.so.12": ["libuse.so"]}

@@ -32,7 +32,9 @@ def user(cuda_library, built) -> Path:
     return built("libuse.so", {cuda_library("libcudart.so.13", "cudaMalloc"): "cudaMalloc"})
 
 
-@pytest.mark.parametrize("options", [(), ("--symbols",), ("--require", "12"), ("--gpu", "A100"), ("--device-code",)])
+@pytest.mark.parametrize(
+    "options", [(), ("--format=github",), ("--symbols",), ("--require", "12"), ("--gpu", "A100"), ("--device-code",)]
+)
 def test_names_in_a_wheel_are_shown_as_text(options, user, make_wheel, capsys) -> None:
     """The names of files reach the output with visible escapes, each in one line."""
     path = make_wheel("x-1-py3-none-any.whl", {f"{NAME}.so": user, f"{NAME}.ptx": PTX.encode()})
@@ -143,6 +145,82 @@ def test_invalid_requirement_of_the_index(capsys) -> None:
     said = capsys.readouterr().err
     assert said.startswith("cudalink audit: not a requirement: Expected ")
     assert "^" not in said
+
+
+# -- annotations
+
+ESCAPED = re.compile(r"::(error|notice) (?:file=([^,:]*),)?title=([^:,]*)::(.*)")
+
+
+def annotations(text: str) -> list[tuple[str, str, str, str]]:
+    """Level, file, title and text of each annotation, read as the runner of GitHub Actions reads them."""
+    found = [match.groups("") for line in text.splitlines() if (match := ESCAPED.fullmatch(line))]
+    return [tuple(re.sub("%([0-9A-F]{2})", lambda hit: chr(int(hit[1], 16)), part) for part in one) for one in found]
+
+
+def test_annotations(user, make_wheel, tmp_path, monkeypatch, capsys) -> None:
+    """Each error is annotated on its wheel, the text is a group, and the job summary has the verdict of each wheel."""
+    summary = tmp_path / "summary.md"
+    summary.write_text("# before\n", encoding="utf-8")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    monkeypatch.chdir(tmp_path)
+    make_wheel("x-1-py3-none-any.whl", {"x/100%,a:b.so": user})
+    make_wheel("y-1-py3-none-any.whl", {"y/a.py": b""})
+
+    code = main(["audit", "x-1-py3-none-any.whl", "y-1-py3-none-any.whl", "--require=12", "--format=github"])
+
+    said = capsys.readouterr().out
+    assert code == 1
+    verdict = "x-1-py3-none-any.whl: 1 ELF file; loads with CUDA 13"
+    assert f"::group::{verdict}\n  x/100%,a:b.so  needs libcudart.so.13" in said
+    first, second = annotations(said)
+    assert first[:3] == ("error", "x-1-py3-none-any.whl", "undeclared: x/100%,a:b.so")
+    assert "no requirement brings nvidia-cuda-runtime: write " in first[3]
+    assert second[2:] == ("required", "cannot be loaded with CUDA 12, because of libcudart.so.13")
+    written = summary.read_text(encoding="utf-8")
+    assert written.startswith("# before\n### cudalink audit\n")
+    assert f"| fails | {verdict} |\n" in written
+    assert "| passes | y-1-py3-none-any.whl: no library; loads with" in written
+    assert "- **undeclared: x/100%,a:b.so**: wants cudaMalloc of CUDA 13.0" in written
+
+
+def test_names_give_no_commands(user, make_wheel, tmp_path, monkeypatch, capsys) -> None:
+    """The runner obeys no name in a wheel: neither a command of its own, nor one inside an annotation, nor markup."""
+    summary = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    names = ("::stop-commands::x.so", "##[stop-commands]x.so", "x/a\n::error::x.so", "x/<b>|`.so")
+    path = make_wheel("x-1-py3-none-any.whl", dict.fromkeys(names, user))
+
+    assert main(["audit", str(path), "--format=github"]) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    commands = [line.split("::")[1].split(" ")[0] for line in lines if line.lstrip().startswith("::")]
+    assert commands[:2] == ["group", "endgroup"]
+    assert set(commands[2:]) == {"error"}
+    assert not [line for line in lines if "##[" in line and not line.startswith("::")]
+    assert not [line for line in lines if line.startswith("::error::")]
+    assert "<b>" not in summary.read_text(encoding="utf-8")
+
+
+def test_annotations_of_what_cannot_be_audited(tmp_path, monkeypatch, capsys) -> None:
+    """A path that cannot be audited is annotated, too; a summary that cannot be written changes no exit code."""
+    assert main(["audit", str(tmp_path / "none.whl"), "--format=github"]) == 2
+    ((level, _, title, text),) = annotations(capsys.readouterr().err)
+    assert (level, title) == ("error", "cudalink audit")
+    assert text.endswith("there is no such file; give a wheel, a folder or a shared library")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
+    (tmp_path / "k.ptx").write_text(PTX, encoding="utf-8")
+    assert main(["audit", str(tmp_path / "k.ptx"), "--device-code", "--format=github"]) == 0
+    ((_, _, _, text),) = annotations(capsys.readouterr().err)
+    assert text.endswith(": Is a directory; expected a file that can be written")
+
+
+def test_annotations_of_device_code(user, tmp_path, capsys) -> None:
+    """What a driver refuses is annotated."""
+    assert main(["audit", str(user), "--require-archs", "80", "--format=github"]) == 1
+    assert ("error", str(user), "device code", "no device code; expected code for sm_80") in annotations(
+        capsys.readouterr().out
+    )
 
 
 # -- assembling

@@ -251,10 +251,10 @@ def test_planted_floor(cuda_library, built, make_wheel, capsys) -> None:
 
 
 def test_json(cuda_library, built, make_wheel, capsys) -> None:
-    """``--json`` has every need with its evidence, and the requirement to write."""
+    """``--format=json`` has every need with its evidence, and the requirement to write."""
     cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion")
     library = built("libx.so", {cudart: "cudaGetDriverEntryPointByVersion"})
-    assert main(["audit", "--json", str(make_wheel("x_cu12-1-py3-none-any.whl", {"libx.so": library}))]) == 1
+    assert main(["audit", "--format=json", str(make_wheel("x_cu12-1-py3-none-any.whl", {"libx.so": library}))]) == 1
     (answer,) = json.loads(capsys.readouterr().out)
     (symbols,) = (one for one in answer["needs"] if one["how"] == "symbols")
     assert (symbols["stem"], symbols["major"], symbols["floor"]) == ("libcudart", 12, [12, 5])

@@ -617,10 +617,15 @@ def test_command(made, capsys) -> None:
         "  there  nvidia-nvjitlink-cu12 12.8.93 (…/nvidia_nvjitlink_cu12-12.8.93.dist-info)",
         f"  do     python -m pip --python {made.prefix} install 'nvidia-nvjitlink-cu12>=12.9'",
     ]
-    assert main(["audit", "--json", "--environment", str(made.prefix)]) == 1
+    assert main(["audit", "--format=json", "--environment", str(made.prefix)]) == 1
     content = json.loads(capsys.readouterr().out)
     assert content["verdict"].startswith("1 conflict: ")
     assert content["findings"][0]["kind"] == "version"
+    assert main(["audit", "--format=github", "--environment", str(made.prefix)]) == 1
+    said = capsys.readouterr().out
+    assert (
+        "\n::error title=conflict%3A version::nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1); python" in said
+    )
     assert main(["audit"]) == 2
     assert main(["audit", "x.whl", "--environment", str(made.prefix)]) == 2
 

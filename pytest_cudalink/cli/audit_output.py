@@ -1,0 +1,136 @@
+"""The forms in which ``cudalink audit`` answers: text, JSON, and the annotations and job summary of GitHub Actions."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..plurals import and_more
+from ..report.safe_text import line as safe
+from ..report.safe_text import markdown
+
+__all__ = ["Answer", "Output", "configure"]
+
+_FORMS: Final = ("text", "json", "github")
+#: Findings of one answer in the job summary; GitHub refuses a summary of more than 1 MiB.
+_MOST_SUMMARIZED: Final = 50
+#: In a property of a workflow command, and in its message, where only the first three are escaped.
+_ESCAPED: Final = {"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The audit of one wheel, folder, library or environment, in every form.
+
+    Attributes
+    ----------
+    path : str
+        Empty for what is not a file of this machine.
+    lines : sequence of str
+        For people. The first one is the verdict.
+    plain : object
+        For programs.
+    errors, notes : sequence of (str, str)
+        Title and text of each finding that fails the command, and of each that does not.
+    """
+
+    path: str
+    lines: Sequence[str]
+    plain: Any
+    errors: Sequence[tuple[str, str]] = ()
+    notes: Sequence[tuple[str, str]] = ()
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the option."""
+    parser.add_argument(
+        "--format",
+        choices=_FORMS,
+        default="text",
+        help="print text, JSON, or annotations for GitHub Actions; github also appends to the job summary, if "
+        "GITHUB_STEP_SUMMARY names a file (default: text)",
+    )
+
+
+class Output:
+    """What the command prints, in one form."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._answers: list[Answer] = []
+
+    def add(self, answer: Answer) -> None:
+        """Print an answer; JSON waits for `end`."""
+        self._answers.append(answer)
+        if self._form == "text":
+            sys.stdout.writelines(f"{safe(line)}\n" for line in answer.lines)
+        elif self._form == "github":
+            sys.stdout.writelines(f"{line}\n" for line in _commands(answer))
+
+    def fail(self, error: object) -> None:
+        """Print to stderr why there is no answer."""
+        github = self._form == "github"
+        sys.stderr.write(f"{_command('error', 'cudalink audit', safe(error)) if github else _said(error)}\n")
+
+    def end(self, *, single: bool = False) -> None:
+        """Print JSON: a list, or the single answer. Append the job summary."""
+        if self._form == "json":
+            plain = [answer.plain for answer in self._answers]
+            sys.stdout.write(json.dumps(plain[0] if single else plain, indent=2) + "\n")
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if self._form == "github" and summary and self._answers:
+            try:
+                with Path(summary).open("a", encoding="utf-8") as file:
+                    file.write(_summary(self._answers))
+            except OSError as error:
+                self.fail(f"GITHUB_STEP_SUMMARY is {summary!r}: {error.strerror}; expected a file that can be written")
+
+
+def _said(error: object) -> str:
+    return f"cudalink audit: {safe(error)}"
+
+
+def _commands(answer: Answer) -> list[str]:
+    """The answer as lines for the runner: the text as a group that can be opened, and an annotation per finding."""
+    verdict, *lines = map(safe, answer.lines)
+    return [
+        f"::group::{_escaped(verdict)}",
+        *(_inert(line) for line in lines),
+        "::endgroup::",
+        *(_command("error", title, text, answer.path) for title, text in answer.errors),
+        *(_command("notice", title, text, answer.path) for title, text in answer.notes),
+    ]
+
+
+def _command(level: str, title: str, text: str, path: str = "") -> str:
+    file = f"file={_escaped(safe(path), ':,')}," if path else ""
+    return f"::{level} {file}title={_escaped(safe(title), ':,')}::{_escaped(safe(text))}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    return "".join(_ESCAPED[char] if char in f"%\r\n{more}" else char for char in text)
+
+
+def _inert(line: str) -> str:
+    """A line that the runner shows; it would obey a name in a wheel such as ``::stop-commands::x.so``."""
+    line = line.replace("##[", "#\\x23[")
+    return line.replace("::", ":\\x3a", 1) if line.lstrip().startswith("::") else line
+
+
+def _summary(answers: Sequence[Answer]) -> str:
+    rows = [f"| {'fails' if answer.errors else 'passes'} | {markdown(safe(answer.lines[0]))} |" for answer in answers]
+    parts = ["### cudalink audit", "", "| verdict | audited |", "|---|---|", *rows, ""]
+    for answer in answers:
+        findings = [*answer.errors, *((f"{title} (note)", text) for title, text in answer.notes)]
+        parts += [
+            f"- **{markdown(safe(title))}**: {markdown(safe(text))}" for title, text in findings[:_MOST_SUMMARIZED]
+        ]
+        if more := and_more(len(findings) - _MOST_SUMMARIZED):
+            parts.append(f"-{more}")
+    return "\n".join([*parts, "", ""])
