@@ -61,6 +61,57 @@ def test_data(finding: catalog.Finding) -> None:
     assert not set(finding.bad) & set(finding.good)
 
 
+def test_what_no_thread_names_has_a_text_to_send() -> None:
+    """A finding without a thread has one, and so have two whose threads do not name the cause."""
+    unfiled = {one.id for one in FINDINGS if one.upstream.startswith("not found")}
+    assert unfiled <= {one.id for one in FINDINGS if one.issue}
+    assert {one.id for one in FINDINGS if one.issue} - unfiled == {"cuda-core-begin-capture", "numba-cuda-lineinfo"}
+
+
+@pytest.mark.parametrize("finding", [one for one in FINDINGS if one.issue], ids=lambda finding: finding.id)
+def test_text_to_send(finding: catalog.Finding, capsys: pytest.CaptureFixture[str]) -> None:
+    """It has every part, the reproducer and output of the session, and no word that only this project uses."""
+    assert catalog.main([finding.id]) == 0
+    text = capsys.readouterr().out
+    parts = [
+        "Why it matters",
+        "Versions",
+        "To reproduce",
+        "Expected",
+        "Seen",
+        "Contract",
+        "Proposed fix",
+        "Searched before",
+    ]
+    assert re.findall(r"^### (.*)", text, re.MULTILINE) == parts
+    assert all(one.strip() for one in re.split(r"^### .*", text, flags=re.MULTILINE))
+    steps = sessions.environment_steps(finding.session)
+    commands = re.findall(r"^\$ (?!pip install)(.*)", text, re.MULTILINE)
+    assert len(commands) == 1
+    (shown,) = [printed for _, command, printed in steps if command.endswith(commands[0]) and printed in text][:1] or [
+        ""
+    ]
+    assert shown or (finding.issue is not None and finding.issue.log in text)
+    shown_files = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert shown_files == [
+        one.read_text(encoding="utf-8")
+        for one in finding.files
+        if one.name in text.partition("```python")[0] + commands[0]
+    ]
+    assert any(all(f"'{package}'" in text for package in RELEASES[name]) for name, *_ in steps)
+    words = r"\]\((?!https://)|bundled linker|guard rail|atlas|emulated driver|\{\w+\}|tests[./]|docs/"
+    assert re.findall(words, re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)) == []
+
+
+def test_list_of_texts_to_send(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a name, each finding to send has a line; a name that is not one of them ends with code 2."""
+    assert catalog.main([]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == sum(one.issue is not None for one in FINDINGS)
+    with pytest.raises(SystemExit, match="2"):
+        catalog.main(["cuda-core-pool-crash"])
+    assert "cuda-core-pool-crash: not a finding to send; expected some of " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("finding", FINDINGS, ids=IDS)
 def test_what_needs_no_driver_is_shown_without_one(finding: catalog.Finding) -> None:
     """A reproducer runs on an emulated driver only where the finding says why; no other uses this project."""
