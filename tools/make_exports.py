@@ -5,7 +5,8 @@
 The metapackage ``cuda-toolkit`` says which wheels belong to a release; a library that is numbered like CUDA itself
 also has its release in its version. A wheel that no toolkit requires belongs to the release of the wheel before it.
 Of each wheel for Linux on x86-64 only so much is fetched and inflated as the dynamic symbols of its libraries need:
-64 KiB, or the whole library where a tool has moved its strings to the end. A release or wheel that cannot be read is
+64 KiB, or the whole library where a tool has moved its strings to the end. What the folder has already is not read
+again: an empty folder as ``--out`` gets every wheel read. A release or wheel that cannot be read is
 written down, with the reason. C++ names (``_Z…``) are left out: they are not meant to be called by others, and the
 symbols of templates come and go with the compiler. The newest wheel of each major is compared with that for aarch64.
 
@@ -246,11 +247,32 @@ def _read(file: IndexedFile, stems: tuple[str, ...]) -> Read:
     return Read(found, trouble)
 
 
-class _Reader:
-    """Reads every wheel once, several at a time."""
+def _known(content: dict[str, Any]) -> dict[str, tuple[str, Exports]]:
+    """Path and exports of a library, without C++ names, by version of the wheels that one major of a file has."""
+    found: dict[str, tuple[str, Exports]] = {}
+    changes = {change["wheel"]: change for change in content["changes"]}
+    names: frozenset[str] = frozenset()
+    properties: dict[str, Any] = {}
+    for version in dict.fromkeys(version for group in content["wheels"].values() for version in group):
+        if version not in content["unread"]:
+            properties |= changes.get(version, {})
+            change = changes.get(version, {})
+            names = names.union(change.get("added", ())).difference(change.get("removed", ()))
+            exports = Exports(names, tuple(properties.get("nodes", ())), properties["soname"])
+            found[version] = properties["file"], exports
+    return found
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
+
+class _Reader:
+    """Reads every wheel once, several at a time, and takes those that the files know from there."""
+
+    def __init__(self, pool: ThreadPoolExecutor, known: dict[str, dict[str, Any]]) -> None:
         self._pool = pool
+        self._known: dict[tuple[str, str], dict[str, tuple[str, Exports]]] = defaultdict(dict)
+        for stem, content in known.items():
+            for one in content["majors"].values():
+                for version, read in _known(one).items():
+                    self._known[one["distribution"], version][stem] = read
         self._stems: dict[str, tuple[str, ...]] = defaultdict(tuple)
         for stem, library in LIBRARIES.items():
             for name in library.distributions.values():
@@ -260,13 +282,16 @@ class _Reader:
     def start(self, name: str, files: list[IndexedFile]) -> None:
         """Read wheels of one package in the background."""
         for file in files:
+            known = self._known.get((name, str(file.version)), {}) if file.fits("x86_64") else {}
             if file.name not in self._reads:
-                self._reads[file.name] = self._pool.submit(_read, file, self._stems[name])
+                missing = tuple(stem for stem in self._stems[name] if stem not in known)
+                self._reads[file.name] = known, self._pool.submit(_read, file, missing) if missing else None
 
     def result(self, file: IndexedFile) -> Read:
         """What was read from a wheel."""
-        read: Read = self._reads[file.name].result()
-        return read
+        known, reading = self._reads[file.name]
+        read = reading.result() if reading else Read({}, {})
+        return Read(known | read.found, read.trouble)
 
 
 def _c_names(exports: Exports) -> frozenset[str]:
@@ -310,8 +335,12 @@ def _aarch64(newest: IndexedFile, other: IndexedFile, stem: str, reader: _Reader
     return {"wheel": str(other.version), **difference}
 
 
-def make(index: str, *, jobs: int = 4) -> dict[str, dict[str, Any]]:
-    """Return the content of every file of ``data/exports/``, by stem, read from a package index."""
+def make(index: str, *, jobs: int = 4, known: dict[str, dict[str, Any]] | None = None) -> dict[str, dict[str, Any]]:
+    """Return the content of every file of ``data/exports/``, by stem, read from a package index.
+
+    Wheels in `known`, which is such a content, are not read again.
+    """
+    known = known or {}
     required = _requirements(index)
     files: dict[str, list[IndexedFile]] = {}
     for name in sorted({name for library in LIBRARIES.values() for name in library.distributions.values()}):
@@ -322,7 +351,7 @@ def make(index: str, *, jobs: int = 4) -> dict[str, dict[str, Any]]:
             files[name] = []
     result: dict[str, dict[str, Any]] = {stem: {"library": stem, "majors": {}} for stem in LIBRARIES}
     with ThreadPoolExecutor(jobs) as pool:
-        reader = _Reader(pool)
+        reader = _Reader(pool, known)
         plans = {}
         for stem, library in LIBRARIES.items():
             for major, name in library.distributions.items():
@@ -330,9 +359,12 @@ def make(index: str, *, jobs: int = 4) -> dict[str, dict[str, Any]]:
                 wheels = list(dict.fromkeys(file for group in plan.wheels.values() for file in group))
                 same = {file.version: file for file in _per_version(files[name], "aarch64")}
                 pair = [(file, same[file.version]) for file in wheels if file.version in same][-1:]
-                plans[stem, major] = plan, wheels, pair
-                reader.start(name, [*wheels, *(other for _, other in pair)])
-        for (stem, major), (plan, wheels, pair) in plans.items():
+                before = known.get(stem, {"majors": {}})["majors"].get(str(major), {"aarch64": []})["aarch64"]
+                if [one["wheel"] for one in before] != [str(other.version) for _, other in pair]:
+                    before = []
+                plans[stem, major] = plan, wheels, pair, before
+                reader.start(name, [*wheels, *(other for _, other in pair if not before)])
+        for (stem, major), (plan, wheels, pair, before) in plans.items():
             changes, unread = _changes(wheels, stem, reader)
             result[stem]["majors"][str(major)] = {
                 "distribution": LIBRARIES[stem].distributions[major],
@@ -344,7 +376,7 @@ def make(index: str, *, jobs: int = 4) -> dict[str, dict[str, Any]]:
                 "unassigned": list(plan.unassigned),
                 "missing": plan.missing,
                 "unread": unread,
-                "aarch64": [_aarch64(newest, other, stem, reader) for newest, other in pair],
+                "aarch64": before or [_aarch64(newest, other, stem, reader) for newest, other in pair],
                 "changes": changes,
             }
     return result
@@ -362,7 +394,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=DATA, help="folder to write (default: the package's)")
     parser.add_argument("--jobs", type=int, default=4, help="wheels that are read at a time")
     options = parser.parse_args(arguments)
-    made = make(options.index, jobs=options.jobs)
+    files = [options.out / f"{stem}.json" for stem in LIBRARIES]
+    known = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files if file.exists()}
+    made = make(options.index, jobs=options.jobs, known=known)
     options.out.mkdir(parents=True, exist_ok=True)
     code = 0
     for stem, content in made.items():

@@ -216,6 +216,24 @@ def test_command_twice(index, tmp_path, capsys) -> None:
     assert "bytes fetched" in capsys.readouterr().err
 
 
+def test_only_new_wheels_are_read(index, libraries, tmp_path) -> None:
+    """A second make into the same folder reads the wheels that came since, and writes what a first one would."""
+    assert make_exports.main([f"--index={index.url}", f"--out={tmp_path / 'again'}"]) == 0
+    for machine in ("x86_64", "aarch64"):
+        content = {"nvidia/foo/lib/libfoo.so.13": libraries["13.1.2"]}
+        index.add("nvidia-foo", "13.2.4", content, machine=machine)
+    index.add_toolkit("13.2.0", "nvidia-foo==13.2.4.*")
+    index.sent.clear()
+    assert make_exports.main([f"--index={index.url}", f"--out={tmp_path / 'again'}"]) == 0
+    assert {name for name in index.sent if "foo" in name} == {
+        f"nvidia_foo-13.2.4-py3-none-manylinux2014_{machine}.whl" for machine in ("x86_64", "aarch64")
+    }
+    assert make_exports.main([f"--index={index.url}", f"--out={tmp_path / 'first'}"]) == 0
+    again, first = ((tmp_path / name / "libfoo.json").read_bytes() for name in ("again", "first"))
+    assert again == first
+    assert json.loads(first)["majors"]["13"]["changes"][-1] == {"wheel": "13.2.4", "removed": ["fooUpdate"]}
+
+
 def test_server_without_ranges(index) -> None:
     """Whole files are fetched, and their hashes checked."""
     right = make_exports.make(index.url)
