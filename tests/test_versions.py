@@ -134,6 +134,8 @@ def test_architectures_of_releases() -> None:
     assert "sm_101a" in known_architectures(CudaVersion(12, 9))
     assert "sm_101a" not in known_architectures(CudaVersion(13, 0))
     assert "sm_110a" in known_architectures(CudaVersion(13, 0))
+    assert "sm_107f" not in known_architectures(CudaVersion(13, 3))
+    assert "sm_107f" in known_architectures(CudaVersion(13, 4))
     assert "sm_100f" not in known_architectures(CudaVersion(12, 8))
     assert "sm_100f" in known_architectures(CudaVersion(12, 9))
     assert "sm_100a" in known_architectures(CudaVersion(12, 8))

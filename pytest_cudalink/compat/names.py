@@ -104,6 +104,7 @@ ARCHITECTURES: tuple[tuple[int, tuple[int, int], tuple[int, int] | None, str], .
     (100, (12, 8), None, "af"),
     (101, (12, 8), (13, 0), "af"),
     (103, (12, 9), None, "af"),
+    (107, (13, 4), None, "af"),
     (110, (13, 0), None, "af"),
     (120, (12, 8), None, "af"),
     (121, (12, 9), None, "af"),
