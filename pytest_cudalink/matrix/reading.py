@@ -185,7 +185,7 @@ class _Reader:
         if _depth(self.content) > _MOST_DEPTH:
             raise CellsError([f"{path}:1: tables or lists are nested more than {_MOST_DEPTH} deep"])
         self.lines = lines.lines(text)
-        self.faults: list[tuple[int, str]] = []
+        self.faults: dict[tuple[int, str], None] = {}  # each once, in the order of their discovery
         self.cells: dict[str, Cell] = {}
         self.taken: dict[str, str] = {}
         self.toolkits: dict[str, tuple[str, ...]] = {}
@@ -214,7 +214,7 @@ class _Reader:
         """Add a fault of a key."""
         line = lines.line_of(self.lines, place) or 1
         where = ": ".join([f"{self.path}:{line}", *filter(None, [".".join(map(_quoted, place))]), text])
-        self.faults.append((line, safe_text.line(where, _MOST_BYTES)))
+        self.faults[line, safe_text.line(where, _MOST_BYTES)] = None
 
     def unknown(self, place: lines.Path, given: Iterable[str], known: Iterable[str]) -> None:
         """Add a fault for every unknown key, with the nearest known one."""
@@ -316,7 +316,10 @@ class _Reader:
                 self.fault(naming, f"{name!r} and {first!r} have the same folder {folder!r} in nox; rename one of them")
                 return
         for key, text in _conflicts(values):
-            self.fault((*place, key), text)
+            here, default = (*place, key), ("defaults", key)
+            # what no bare cell can inherit is one fault for all of them
+            inherited = values.kind == "bare" and here not in self.lines and default in self.lines and key != "kind"
+            self.fault(default if inherited else here, text)
         values = self.filled(place, values)
         packages: tuple[str, ...] = ()
         try:
@@ -502,11 +505,10 @@ class _Reader:
 def _over(base: CellValues, given: _Given) -> CellValues:
     """Return values of a table over those of a wider one; lists and tables that add up are joined."""
     values: dict[str, Value] = {}
-    if given.values.get("kind", base.kind) == "bare":
+    if base.kind != "bare" and given.values.get("kind") == "bare":
         values = {name: key.default for name, key in KEYS.items() if key.only in ("test", "pytest")}
         values["install"] = "wheel"
-        if base.kind != "bare":
-            values["hidden"] = tuple(dict.fromkeys([*USUAL_PLACES, *base.hidden]))
+        values["hidden"] = tuple(dict.fromkeys([*USUAL_PLACES, *base.hidden]))
     for name, value in given.values.items():
         before = values.get(name, base.value(name))
         if KEYS[name].adds and isinstance(value, Mapping) and isinstance(before, Mapping):

@@ -274,10 +274,19 @@ def test_bare_cells(cells) -> None:
     assert (b.runs_pytest, b.tests, b.values.hidden) == (True, ("--pyargs", "m"), ())
     assert b.environment("r")["CUDALINK_PROVENANCE"] == "wheels"
     assert (c.ctk, c.tests) == ("13.0", ("t",))
-    bare = '[defaults]\nkind = "bare"\nimports = ["m"]\nextras = ["x"]\nbackend = "driver"\nhidden = ["/odd/cuda"]\n'
-    for found in cells(bare + '[cells.a]\n[cells.b]\nkind = "bare"\n').values():
-        assert (found.values.extras, found.values.backend, found.values.install) == ((), "auto", "wheel")
-        assert found.values.hidden == ("/odd/cuda",)
+
+
+def test_bare_defaults(cells) -> None:
+    """Settings beside `kind = "bare"` reach the cells that can have them, and are a fault, once, where none can."""
+    bare = '[defaults]\nkind = "bare"\nhidden = ["/odd/cuda"]\nbackend = "driver"\n'
+    bare_cells = '[cells.a]\n{}\n[cells.b]\nkind = "bare"\n{}\n'
+    for found in cells(bare + 'command = "pytest"\n' + bare_cells.format("", "")).values():
+        assert (found.values.backend, found.values.install, found.values.hidden) == ("driver", "wheel", ("/odd/cuda",))
+    backend, extras = cells(bare + 'extras = ["x"]\n' + bare_cells.format(*2 * ['imports = ["m"]']))
+    assert backend.startswith("4: defaults.backend: is a setting of the plugin")
+    assert extras.startswith("5: defaults.extras: is not for kind = 'bare'")
+    of_the_cell = "3: cells.a.backend: 'driver' cannot be forced where driver = 'absent'"
+    assert cells('[defaults]\nbackend = "driver"\n[cells.a]\ndriver = "absent"\n') == [of_the_cell]
 
 
 def test_defaults_of_a_cell(cells) -> None:
