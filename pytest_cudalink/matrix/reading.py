@@ -223,7 +223,8 @@ class _Reader:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-                self.fault((*place, key), f"unknown key; {hint}")
+                package = f" A package of that name is 'packages.{key}'." if near and place == _OF_PACKAGES else ""
+                self.fault((*place, key), f"unknown key; {hint}{package}")
 
     # --- values
 
@@ -532,7 +533,14 @@ def _packages_of(place: lines.Path, table: Mapping[str, object], known: Iterable
     if place != _OF_PACKAGES:
         return {}
     names = list(known)
-    return {key: value for key, value in table.items() if not difflib.get_close_matches(key, names, 1, cutoff=0.8)}
+    return {key: value for key, value in table.items() if not _is_misspelt(key, names)}
+
+
+def _is_misspelt(key: str, names: Iterable[str]) -> bool:
+    """Return whether a key looks like a name with a slip of the keyboard, unlike ``cython`` and ``pythonnet``."""
+    # the first letter is seldom wrong, and a slip seldom adds two
+    alike = [name for name in names if name[:1] == key[:1] and abs(len(name) - len(key)) <= 1]
+    return bool(difflib.get_close_matches(key, alike, 1, cutoff=0.8))
 
 
 def _conflicts(values: CellValues) -> Iterator[tuple[str, str]]:

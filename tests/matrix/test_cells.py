@@ -237,6 +237,21 @@ def test_packages_are_axes(cells) -> None:
     assert other["12.9-0.4.0"].environment("r")["A"] == "0.4.0"
 
 
+@pytest.mark.parametrize("package", ["cython", "ipython", "pythonnet", "gtest", "webdriver"])
+def test_packages_that_are_named_like_a_key(package, cells) -> None:
+    """A package that looks like a key, but not like a slip of the keyboard, is a package of `[axes.packages]`."""
+    assert list(cells(f'[axes.packages]\n{package} = ["1.0", "2.0"]\n')) == [f"{package}-1.0", f"{package}-2.0"]
+
+
+def test_package_that_looks_like_a_slip(cells) -> None:
+    """The fault says how to name it, and so named it is a package."""
+    (fault,) = cells('[axes.packages]\nctk = ["13.0"]\ndrivers = ["1.0"]\n')
+    assert fault == (
+        "3: axes.packages.drivers: unknown key; did you mean 'driver'? A package of that name is 'packages.drivers'."
+    )
+    assert list(cells('[axes.packages]\npackages.drivers = ["1.0"]\n')) == ["drivers-1.0"]
+
+
 def test_what_a_cell_hides_and_where_its_libraries_come_from(cells) -> None:
     """Keys that are no setting of the plugin reach the run in one variable, and the report as axes."""
     one = cells(
