@@ -82,6 +82,11 @@ class Copies:
                     yield start + number, end, _found(folder / f"reports-{number}")
 
     @property
+    def folder(self) -> str:
+        """The temporary folder, which is removed after the last test."""
+        return self._scratch.name
+
+    @property
     def refusal(self) -> str:
         """Why no process can run the tests; empty if one can."""
         return self._server.refusal if self._server is not None else ""

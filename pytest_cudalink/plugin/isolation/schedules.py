@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,6 +17,7 @@ import pytest
 from ...plurals import counted
 from ...report.schedules import Asked, ScheduleFailure, Work, by_kind, parse, shrink
 from ..parts import COPIES, LEDGER
+from ..run import from_controller
 from ..settings import Setting
 from .copies import RunsAgain, show
 
@@ -67,6 +71,8 @@ class Schedules(RunsAgain):
         self._run = run
         self._option: Asked = parse(run.settings.schedules.value)
         self._copies = run.part(COPIES)
+        #: The folder in which each worker of xdist notes what it has found, because it may crash.
+        self.notes: str = from_controller(run.config).get("schedules") or self._copies.folder
         self._failures: list[ScheduleFailure] = []
         self.failing: list[str] = []
         self._tests = self._runs = 0
@@ -77,6 +83,13 @@ class Schedules(RunsAgain):
 
     def again(self, item: pytest.Item) -> None:
         """Run a test under schedules."""
+        known = len(self._failures)
+        self._run_late(item)
+        if self._run.is_worker:
+            with suppress(OSError), (Path(self.notes) / self._run.worker).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(self.as_json(known)) + "\n")
+
+    def _run_late(self, item: pytest.Item) -> None:
         clean = self._trial(item, _Asked(0, (), told=False))
         if clean is None or clean.kind or clean.outcome != "passed":
             why = self._copies.refusal if clean is None else f"{clean.outcome} in a process of its own"
@@ -134,10 +147,10 @@ class Schedules(RunsAgain):
 
     # -- what they found
 
-    def as_json(self) -> dict[str, Any]:
-        """Return everything for the process that adds up."""
+    def as_json(self, first: int = 0) -> dict[str, Any]:
+        """Return everything for the process that adds up; of the failures those from a number on."""
         return {
-            "failures": [one.as_json() for one in self._failures],
+            "failures": [one.as_json() for one in self._failures[first:]],
             "counts": [self._tests, self._runs, self._cut],
             "left": dict(self._left),
         }
@@ -150,6 +163,15 @@ class Schedules(RunsAgain):
         self._cut += cut
         self._runs += runs
         self._left.update(given["left"])
+
+    def add_notes(self, worker: str) -> None:
+        """Add what a worker of xdist has noted before it died."""
+        noted: list[dict[str, Any]] = []
+        with suppress(OSError, ValueError):  # it ran no test, or the end of the process cut the last line
+            for line in (Path(self.notes) / worker).read_text(encoding="utf-8").splitlines():
+                noted.append(json.loads(line))  # noqa: PERF401 (the lines before a cut one count)
+        if noted:
+            self.add({**noted[-1], "failures": [one for given in noted for one in given["failures"]]})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

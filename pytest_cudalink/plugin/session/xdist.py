@@ -53,6 +53,8 @@ def configure_node(node: Any, wake: Callable[[pytest.Config], object]) -> None:
             "settings": {name: tuple(setting) for name, setting in run.settings.items()},
             "withheld": run.withheld,
         }
+        if (schedules := run.get(SCHEDULES)) is not None:
+            given["schedules"] = schedules.notes
     elif not config.pluginmanager.hasplugin(_LISTENER):
         config.pluginmanager.register(_Listener(config, wake), _LISTENER)
     node.workerinput["cudalink"] = given
@@ -122,7 +124,7 @@ class HandOver:
         }
 
     def pytest_testnodedown(self, node: Any) -> None:
-        """Take what a worker handed over when it ended; one that crashed has only noted what its sweep found.
+        """Take what a worker handed over when it ended; one that crashed has only noted some of it.
 
         Raises
         ------
@@ -142,6 +144,8 @@ class HandOver:
             faults.lose(self._run)
             if (sweep := self._run.get(FAULT_SWEEP)) is not None:
                 sweep.add_notes(node.gateway.id)
+            if (schedules := self._run.get(SCHEDULES)) is not None:
+                schedules.add_notes(node.gateway.id)
             return
         self._run.late_header = self._run.late_header or given["late_header"]
         self._run.new_processes.update(given["new_processes"])
