@@ -1,6 +1,6 @@
 """What a matrix of many cells costs, from measured figures and published prices. ``scale.toml`` has both.
 
-``docs/explanation/scale.md`` shows ``blocks``. ``--measure cell|report`` prints new figures for ``scale.toml``.
+``docs/explanation/side-by-side.md`` shows ``blocks``. ``--measure cell|report`` prints new figures for ``scale.toml``.
 
 cell: the environment of a cell, with an empty and with a full cache of uv, and what lies on the disk. report: records
 of a thousand cells of five hundred tests, written, merged and rendered.

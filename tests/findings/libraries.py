@@ -1,7 +1,7 @@
 """Run released versions of other libraries on emulated drivers, and write what each test of them did.
 
 ``nox -s finding-libraries [-- LIBRARY ...]`` calls it. Its results are docs/findings/libraries.json, which
-docs/findings/libraries.md shows. `tests/findings/libraries.toml` lists the releases.
+docs/findings/index.md shows. `tests/findings/libraries.toml` lists the releases.
 """
 
 from __future__ import annotations

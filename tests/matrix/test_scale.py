@@ -1,4 +1,4 @@
-"""The page on scale has the measured figures and the published prices."""
+"""The section on a thousand cells has the measured figures and the published prices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "explanation" / "scale.md"
+PAGE = ROOT / "docs" / "explanation" / "side-by-side.md"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A target that a library publishes in its own wheel: the example of docs/how-to/own-linker.md, installed."""
+"""A target that a library publishes in its own wheel: the example of docs/how-to/force-a-backend.md, installed."""
 
 from __future__ import annotations
 
