@@ -24,7 +24,6 @@ from pytest_cudalink.emulator import waits
 from tests.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS, save
 
 __all__ = [
-    "ASKED_ONCE",
     "PARTS",
     "RECORDED",
     "Row",
@@ -58,12 +57,6 @@ _HOLDS_UP: Final = {
 #: How an answer begins that is none.
 _NOT_ASKED: Final = ("cannot be asked", "hangs", "ends its process")
 _OF_CONTEXT: Final = ("blocking", "non-blocking", "legacy", "per-thread", "per-thread of another thread")
-
-#: What the H200 answered once, and the H100 never: the call was slow under one of two loadings.
-ASKED_ONCE: Final = {
-    ("cuMemPoolDestroy", "", "blocking", "per-thread of another thread"),
-    ("cuMemGetInfo_v2", "cuMemFree_v2 managed", "non-blocking", "non-blocking"),
-}
 
 Row = dict[str, Any]
 

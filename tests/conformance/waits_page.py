@@ -54,8 +54,7 @@ def asking() -> dict[str, dict[str, bool]]:
                 name = f"{row['call']} {row['given']}".strip()
                 for loading, answer in waits.answers(row).items():
                     before = found.setdefault(name, {})
-                    key = (row["call"], "", row["stream"], row["place"])
-                    before[loading] = before.get(loading, False) or (answer == "waits" and key not in waits.ASKED_ONCE)
+                    before[loading] = before.get(loading, False) or answer == "waits"
     return found
 
 

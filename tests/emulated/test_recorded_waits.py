@@ -25,9 +25,7 @@ H100, H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"
 def test_the_table_says_what_a_gpu_answered(device: str, count: int) -> None:
     """Every row that the table's writers knew agrees, and of those that were held back at most one does not."""
     tally = waits.compare(waits.recorded()[device])
-    different = [row for _, row, *_ in tally.differences if not waits.is_held_back(row)]
-    found = {(row["call"], row.get("waiting", ""), row["stream"], row["place"]) for row in different}
-    assert found == (waits.ASKED_ONCE if device == H200 else set())
+    assert [row for _, row, *_ in tally.differences if not waits.is_held_back(row)] == []
     assert tally.total.total() == count
     assert tally.total["held back"] > 2000
     assert tally.total["held back"] - tally.equal["held back"] <= 1
@@ -35,10 +33,10 @@ def test_the_table_says_what_a_gpu_answered(device: str, count: int) -> None:
 
 
 def test_two_gpus_answer_alike() -> None:
-    """The H100 and the H200 agree on every row but those that were asked once."""
+    """The H100 and the H200 agree on every row."""
     tally = waits.compare(waits.recorded()[H200], waits.of(waits.recorded()[H100]))
     assert tally.left_out == 0
-    assert len(tally.differences) == len(waits.ASKED_ONCE)
+    assert tally.differences == []
 
 
 def test_a_row_is_asked_again_by_its_words(tmp_path: Path) -> None:
@@ -321,13 +319,13 @@ def test_the_emulated_driver_waits_as_the_h100(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_fifth_row_on_the_emulated_driver(tmp_path: Path) -> None:
+def test_every_tenth_row_on_the_emulated_driver(tmp_path: Path) -> None:
     """At least 99 % of them have the recorded answers, also of those that were held back.
 
     `python -m tests.hardware.waits` below `cudalink driver run` asks all, in over a minute.
     """
     recording = waits.recorded()[H100]
-    chosen = [item_of(kind, row) for kind, row in waits.rows(recording) if kind != ENDLESS][::5]
+    chosen = [item_of(kind, row) for kind, row in waits.rows(recording) if kind != ENDLESS][::10]
     whole = asked_rows(tmp_path, chosen)
     differing = waits.compare(whole, waits.of(recording)).differences
     again = asked_rows(tmp_path, {item_of(kind, row) for kind, row, *_ in differing})
@@ -335,5 +333,5 @@ def test_every_fifth_row_on_the_emulated_driver(tmp_path: Path) -> None:
     different = "\n".join(str(one[1:]) for one in found.differences)
     assert all(found.share(part) >= 99 for part in waits.PARTS), different
     # what needs a kernel, or a graph with one
-    assert found.left_out < 40
-    assert found.total.total() > 1000
+    assert found.left_out < 20
+    assert found.total.total() > 500
