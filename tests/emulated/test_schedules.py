@@ -493,7 +493,7 @@ def test_schedules_keep_the_order(programs: int, schedules: int) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize("thousands", [1, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("thousands", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_orders_of_schedules(thousands: int) -> None:
     """A checker that knows the rules alone forbids none of the orders; `checkers orders` makes a million."""
     assert checkers.orders(thousands) == []
