@@ -25,6 +25,7 @@ __all__ = [
     "Injected",
     "ScheduledWork",
     "SweptCall",
+    "UnpromisedWait",
     "attach",
     "telling_frames",
     "violation_of",
@@ -110,6 +111,13 @@ _RULE_OF_MEMORY = (
 def _tells(filename: str) -> bool:
     """Whether a frame of this file helps to find the code that caused a violation."""
     return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
+
+
+def _stacks(text: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the lines of Python in what ``cl_write_stack`` wrote, outermost first, and the native frames."""
+    lines = text.decode(errors="replace").splitlines()
+    python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
+    return tuple(python[::-1]), tuple(line[1:] for line in lines if line.startswith("n"))
 
 
 def _telling(lines: Sequence[str]) -> list[str]:
@@ -373,6 +381,40 @@ class _ScheduledWork(ctypes.Structure):
     )
 
 
+class UnpromisedWait(NamedTuple):
+    """A call that waits although CUDA's documentation does not promise it.
+
+    Attributes
+    ----------
+    number : int
+        From 1, in the order of such calls.
+    row : int
+        Number of its row in ``data/emulator/waits.toml``, from 1; 0 for a copy that reads pageable memory before it
+        returns.
+    function : str
+        Its symbol.
+    pending : bool
+        Whether anything was unfinished.
+    python_stack : tuple of str
+        Lines of Python, outermost first.
+    native_stack : tuple of str
+        Native frames, innermost first.
+    """
+
+    number: int
+    row: int
+    function: str
+    pending: bool
+    python_stack: tuple[str, ...]
+    native_stack: tuple[str, ...]
+
+
+class _UnpromisedWait(ctypes.Structure):
+    """``UnpromisedWait`` of promises.h."""
+
+    _fields_ = (("row", ctypes.c_uint32), ("pending", ctypes.c_uint32), ("function", ctypes.c_char_p))
+
+
 class DriverControl:
     """The emulated driver of this process. Made by `attach`."""
 
@@ -405,6 +447,10 @@ class DriverControl:
         library.cudalinkScheduledCount.restype = ctypes.c_uint32
         library.cudalinkScheduledWork.argtypes = [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
         library.cudalinkScheduledWork.restype = ctypes.c_size_t
+        library.cudalinkLeaveOutWaits.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        library.cudalinkUnpromisedCount.restype = ctypes.c_uint32
+        library.cudalinkUnpromisedWait.argtypes = [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
+        library.cudalinkUnpromisedWait.restype = ctypes.c_size_t
         self._lock = threading.Lock()
         #: Numbers of the faults that were injected here; 0 for one that was refused.
         self.injected: list[int] = []
@@ -673,8 +719,7 @@ class DriverControl:
     def _scheduled(self, number: int) -> ScheduledWork:
         facts, text = _ScheduledWork(), ctypes.create_string_buffer(_STACK_SIZE)
         has_stack = self._library.cudalinkScheduledWork(number, ctypes.byref(facts), text, _STACK_SIZE)
-        lines = text.value.decode(errors="replace").splitlines() if has_stack else []
-        python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
+        python, native = _stacks(text.value) if has_stack else ((), ())
         return ScheduledWork(
             number=facts.number,
             kind=facts.kind.decode(),
@@ -685,9 +730,36 @@ class DriverControl:
             started=facts.started,
             ended=facts.ended,
             call=(facts.call or b"").decode(),
-            python_stack=tuple(python[::-1]),
-            native_stack=tuple(line[1:] for line in lines if line.startswith("n")),
+            python_stack=python,
+            native_stack=native,
         )
+
+    def leave_out_waits(self, numbers: Sequence[int] | None = None) -> None:
+        """Let calls not wait from now on where CUDA's documentation promises no wait, until `keep_waits`.
+
+        That shows under a schedule alone, for which call this before `start_schedule`.
+
+        Parameters
+        ----------
+        numbers : sequence of int, optional
+            The calls that do not wait, by `UnpromisedWait.number`. Without it, none of them does.
+        """
+        array = (ctypes.c_uint32 * len(numbers or ()))(*(numbers or ()))
+        if self._library.cudalinkLeaveOutWaits(array, len(array), numbers is None):
+            raise MemoryError
+
+    def keep_waits(self) -> None:
+        """Let calls wait again as on the recorded GPUs."""
+        self._library.cudalinkKeepWaits()
+
+    def unpromised_waits(self) -> list[UnpromisedWait]:
+        """Return the calls since `leave_out_waits` that wait although CUDA's documentation does not promise it."""
+        return [self._unpromised(number) for number in range(1, self._library.cudalinkUnpromisedCount() + 1)]
+
+    def _unpromised(self, number: int) -> UnpromisedWait:
+        facts, text = _UnpromisedWait(), ctypes.create_string_buffer(_STACK_SIZE)
+        self._library.cudalinkUnpromisedWait(number, ctypes.byref(facts), text, _STACK_SIZE)
+        return UnpromisedWait(number, facts.row, facts.function.decode(), bool(facts.pending), *_stacks(text.value))
 
     def start_watching(self) -> None:
         """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`.

@@ -53,6 +53,7 @@ FLOORS = (
         "stream_queries",
         "stream_events",
         "no_wait",
+        "promises",
     ),
     ("tools", "coredumps"),
     (
@@ -270,9 +271,11 @@ def _waits() -> str:
     lines = ["/* Made by driver_sources.py from data/emulator/waits.toml. */"]
     lines += ["static const struct { Sym call; WaitRow row; } waiting_calls[] = {"]
     locks = list(_read("waits.toml")["locks"])
+    rows = _read("waits.toml")["wait"]
     for call, row in _waiting_calls():
         given = row.get("given", {})
-        members = [f".waits_for = WAITS_FOR_{row['waits_for'].upper()}"]
+        members = [f".number = {rows.index(row) + 1}, .waits_for = WAITS_FOR_{row['waits_for'].upper()}"]
+        members += [".promised = true"] if row["promised"] and not row.get("may") else []
         # those that synchronize wait inside
         members += [".by_itself = true"] if "Synchronize" in call else []
         members += [".given = true"] if given else []

@@ -10,9 +10,9 @@ from typing import Final
 
 from ..tables import read_table
 from ..violations import Violation
-from .waits import base_of, table
+from .waits import DOCUMENTED, Wait, base_of, table
 
-__all__ = ["allowed_symbols", "violation_of_wait"]
+__all__ = ["allowed_symbols", "sentences_of_row", "violation_of_wait"]
 
 #: What a call waits for, by `Wait.waits_for`.
 _WORDS: Final = {
@@ -24,6 +24,10 @@ _WORDS: Final = {
     "device": "all streams of all contexts",
 }
 _PINNED: Final = "Copy between pinned memory and the device instead"
+_PAGEABLE: Final = (
+    "CUDA's documentation: might be synchronous with respect to the host between device memory and pageable memory "
+    f"({DOCUMENTED})."
+)
 _RECORDING: Final = "an H100, driver 580.159.04"
 
 
@@ -62,6 +66,32 @@ def allowed_symbols(names: Collection[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _documented(row: Wait | None) -> str:
+    if row is None or not row.promised:
+        return "CUDA's documentation does not say so: another driver may not wait."
+    return f"CUDA's documentation: {row.promised} ({row.source})."
+
+
+def sentences_of_row(number: int, call: str) -> tuple[str, str, str]:
+    """Return for what a call waits, what CUDA's documentation says about that, and what to do instead of relying on it.
+
+    Parameters
+    ----------
+    number : int
+        Of the row, from 1; 0 for a copy that reads pageable memory before it returns.
+    call : str
+        Its symbol.
+    """
+    row = table().waits[number - 1] if number else None
+    if row is None:
+        waits, documented = "It reads pageable memory before it returns", _PAGEABLE
+    else:
+        waits, documented = f"It waits for {_WORDS[row.waits_for]}", _documented(row)
+    place = "behind" if call.startswith("cuMemcpy") else "before"
+    fix = f"fix  Wait {place} {_plain(call)}, by cuStreamSynchronize or by cuEventSynchronize for an event."
+    return f"{waits} ({_RECORDING}).", documented, fix
+
+
 def violation_of_wait(
     call: str,
     *,
@@ -92,14 +122,10 @@ def violation_of_wait(
     why = f"It waits for {waited} ({'it came back when a gate in a stream opened' if seen else _RECORDING})."
     if seen and not rows:
         why += f" On {_RECORDING}, this call waits only where a stream holds about 1,020 pieces of unfinished work."
-    promises = {(row.promised, row.source) for row in rows}
-    promised, source = promises.pop() if len(promises) == 1 else ("", "")
-    if promised:
-        documented = f"CUDA's documentation: {promised} ({source})."
-    elif len(rows) > 1 and any(row.promised for row in rows):
+    if len({(row.promised, row.source) for row in rows}) > 1:
         documented = "CUDA's documentation promises this wait for some of its arguments."
     else:
-        documented = "CUDA's documentation does not say so: another driver may not wait."
+        documented = _documented(rows[0] if rows else None)
     change = f"Call {_plain(instead)} instead" if instead else "Call it elsewhere"
     if name.startswith("cuMemcpy"):  # the asynchronous form waits, too, where memory is pageable
         change = f"Call {_plain(instead)} with pinned memory instead" if instead else _PINNED

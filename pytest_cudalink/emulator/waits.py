@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from ..tables import read_table
 
-__all__ = ["Wait", "WaitTable", "base_of", "read_waits", "table"]
+__all__ = ["DOCUMENTED", "Wait", "WaitTable", "base_of", "read_waits", "table"]
 
-_DOCUMENTED: Final = 'CUDA Driver API 13.0, "API synchronization behavior"'
+#: Where most promises stand.
+DOCUMENTED: Final = 'CUDA Driver API 13.0, "API synchronization behavior"'
 _ASYNC: Final = "{}Async"
 _MEMORY: Final = ("pageable", "pinned", "managed", "device", "pool")
 #: The type of each condition.
@@ -24,7 +25,7 @@ _CONDITIONS: Final[dict[str, type]] = {
     "limit": str,
     "first": bool,
 }
-_MEMBERS: Final = ("calls", "given", "loading", "waits_for", "holds", "promised", "source", "instead")
+_MEMBERS: Final = ("calls", "given", "loading", "waits_for", "holds", "promised", "may", "source", "instead")
 _WAITS_FOR: Final = ("own", "stream", "legacy", "event", "context", "device")
 
 
@@ -45,6 +46,8 @@ class Wait(NamedTuple):
         The locks that the call holds while it waits.
     promised : str
         What CUDA's documentation says about this wait; empty if it says nothing.
+    may : bool
+        Whether it says only that the call may wait.
     source : str
         Where it says that.
     instead : str
@@ -57,8 +60,14 @@ class Wait(NamedTuple):
     waits_for: str
     holds: tuple[str, ...]
     promised: str
+    may: bool
     source: str
     instead: str
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether a program may rely on this wait."""
+        return bool(self.promised) and not self.may
 
     def applies(self, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> bool:
         """Whether a call waits by this row.
@@ -151,6 +160,9 @@ def _row(row: Mapping[str, Any], symbols: Collection[str], locks: Collection[str
     if "limit" in given:
         _known([given["limit"]], read_table("emulator/enums.toml")["CUlimit"], "limit")
     _known([row["waits_for"]], _WAITS_FOR, "value of 'waits_for'")
+    if type(row.get("may", False)) is not bool:
+        msg = f"'may' of a row of {', '.join(row['calls'])} is {row['may']!r}; expected true or false"
+        raise ValueError(msg)
     if "loading" in row:
         _known([row["loading"]], ("lazy", "eager"), "value of 'loading'")
     if row.get("instead", _ASYNC) != _ASYNC:
@@ -162,7 +174,8 @@ def _row(row: Mapping[str, Any], symbols: Collection[str], locks: Collection[str
         row["waits_for"],
         tuple(_known(row.get("holds", ()), locks, "lock")),
         row["promised"],
-        row.get("source", _DOCUMENTED if row["promised"] else ""),
+        row.get("may", False),
+        row.get("source", DOCUMENTED if row["promised"] else ""),
         row.get("instead", ""),
     )
 

@@ -312,8 +312,9 @@ OPTIONS: Final = (
         "schedules",
         "run each test again under this NUMBER of schedules, in which what it queues on an emulated driver happens "
         "late, in any order that CUDA allows; fail the run for tests that then fail, crash, hang or break a rule; "
-        ":SEED repeats the schedules of a run, and 1:SEED@OPERATIONS a failure",
-        metavar="NUMBER[:SEED[@OPERATIONS]]",
+        ":SEED repeats the schedules of a run, and 1:SEED@OPERATIONS a failure; with +promised, calls wait only where "
+        "CUDA's documentation promises it",
+        metavar="NUMBER[:SEED[@OPERATIONS]][+promised]",
         fault=_schedules_fault,
         bare="200",
         inherited=False,

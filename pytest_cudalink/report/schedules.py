@@ -22,6 +22,7 @@ KINDS: Final = {
     "hang": "the test did not end",
     "violation": "a rule of the driver was broken",
     "failed": "the test failed",
+    "unpromised": "the test relies on a wait that CUDA does not promise",
 }
 #: Seeds are smaller.
 LIMIT_SEED: Final = 2**63
@@ -49,16 +50,20 @@ class Asked(NamedTuple):
         Of the first; None for any.
     displaced : tuple of int or None
         The only operations that may be displaced; None for all.
+    promised : bool
+        Whether calls wait only where CUDA's documentation promises it.
     """
 
     number: int
     seed: int | None = None
     displaced: tuple[int, ...] | None = None
+    promised: bool = False
 
     def __str__(self) -> str:
         """Return how the option has it."""
         seed = "" if self.seed is None else f":{self.seed}"
-        return f"{self.number}{seed}" + ("" if self.displaced is None else f"@{_ranges(self.displaced)}")
+        displaced = "" if self.displaced is None else f"@{_ranges(self.displaced)}"
+        return f"{self.number}{seed}{displaced}" + "+promised" * self.promised
 
     @property
     def seeds(self) -> Iterator[int]:
@@ -106,6 +111,24 @@ class Work(NamedTuple):
         return cls(number, function, stream, tuple(stack), *rest)
 
 
+class Reliance(NamedTuple):
+    """A wait without which a test fails, and which nobody promises.
+
+    Attributes
+    ----------
+    function : str
+        Symbol of the function that waits.
+    stack : tuple of str
+        Lines of Python that called it, innermost first, or else native frames.
+    sentences : tuple of str
+        What it waits for, what CUDA's documentation says, and the fix.
+    """
+
+    function: str
+    stack: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+
 def parse(text: str) -> Asked:
     """Read what the option asks for.
 
@@ -114,15 +137,16 @@ def parse(text: str) -> Asked:
     ValueError
         Says what is expected.
     """
-    match = re.fullmatch(r"(\d{1,7})(?::(\d{1,19})(?:@([\d,-]+))?)?", text, re.ASCII)
+    match = re.fullmatch(r"(\d{1,7})(?::(\d{1,19})(?:@([\d,-]+))?)?(\+promised)?", text, re.ASCII)
     if match and 1 <= int(match[1]) <= _LIMIT_SCHEDULES and int(match[2] or 0) < LIMIT_SEED:
         displaced = None if match[3] is None else _numbers(match[3])
         if displaced != ():
-            return Asked(int(match[1]), None if match[2] is None else int(match[2]), displaced)
+            return Asked(int(match[1]), None if match[2] is None else int(match[2]), displaced, bool(match[4]))
     msg = (
         f"expected a number of schedules, 1 to {_LIMIT_SCHEDULES}, then :SEED (0 to {LIMIT_SEED - 1}) to choose their "
-        "seeds, then @NUMBERS to displace only these operations, such as 200, 200:7 or 1:7@3,5-6; put paths of tests "
-        "before the option, or write --cudalink-schedules=200"
+        "seeds, then @NUMBERS to displace only these operations, then +promised to wait only where CUDA promises it, "
+        "such as 200, 200:7, 1:7@3,5-6 or 200+promised; put paths of tests before the option, or write "
+        "--cudalink-schedules=200"
     )
     raise ValueError(msg)
 
@@ -223,6 +247,8 @@ class ScheduleFailure:
         Whether it failed again with the same seed.
     number : int
         Under how many seeds the test fails, for this cause or another.
+    waits : tuple of Reliance
+        Waits that it relies on.
     """
 
     nodeid: str
@@ -235,11 +261,12 @@ class ScheduleFailure:
     least: bool = True
     repeats: bool = True
     number: int = 1
+    waits: tuple[Reliance, ...] = ()
 
     @property
     def asked(self) -> Asked:
         """The schedule that repeats it."""
-        return Asked(1, self.seed, self.displaced if self.repeats and self.displaced else None)
+        return Asked(1, self.seed, self.displaced if self.repeats and self.displaced else None, bool(self.waits))
 
     def as_json(self) -> dict[str, Any]:
         """Return it for another process."""
@@ -249,7 +276,8 @@ class ScheduleFailure:
     def from_json(cls, given: Mapping[str, Any]) -> ScheduleFailure:
         """Return what another process has found."""
         works = tuple(map(Work.from_json, given["works"]))
-        return cls(**{**given, "displaced": tuple(given["displaced"]), "works": works})
+        waits = tuple(Reliance(name, tuple(stack), tuple(lines)) for name, stack, lines in given["waits"])
+        return cls(**{**given, "displaced": tuple(given["displaced"]), "works": works, "waits": waits})
 
     def operations(self, root: str = "") -> list[OperationRecord]:
         """Return the rows of its timeline for a record; parameter as of `lines`."""
@@ -283,6 +311,10 @@ class ScheduleFailure:
                 f"  it passed when it ran under seed {self.seed} again: something other than the driver changes "
                 "between the runs, such as threads of the test"
             )
+        for wait in self.waits:
+            place = site_of(wait.stack, root) or "a place that is not known"
+            found.append(f"  relies on an undocumented wait: {wait.function}, called at {place}")
+            found += [f"    {sentence}" for sentence in wait.sentences]
         late = [work for work in self.works if work.number in self.displaced]
         if late:
             fewest = "" if self.least else " (fewer may do: the search took too long)"

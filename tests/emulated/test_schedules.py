@@ -439,6 +439,100 @@ assert driver.violations == ()
     )
 
 
+def test_waits_that_nobody_promises_are_left_out(schedules: Check) -> None:
+    """Work stays pending over a call whose wait is left out; the others wait, and each is listed with its place."""
+    schedules(
+        """
+from pytest_cudalink.emulator.waits import table
+host = pinned()
+ok(cuda.cuMemsetD8_v2(c_uint64(memory), 5, c_size_t(64)))
+def work():
+    memset(host, 1, 64)
+    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(host), c_uint64(memory), c_size_t(64), apart))
+def free():
+    return cuda.cuMemFree_v2(c_uint64(allocate(64)))
+def after(left_out, call):
+    driver.leave_out_waits(left_out)
+    driver.start_schedule(late)
+    work()
+    ok(call())
+    done = string_at(host, 1) == b"\\x05"
+    driver.end_schedule()
+    driver.keep_waits()
+    return done
+late = next(seed for seed in seeds() if not work() and driver.scheduled_work()[0].delay is None)
+assert after([], free) and not after(None, free)
+one, = driver.unpromised_waits()
+assert (one.number, one.function, one.pending) == (1, "cuMemFree_v2", True)
+assert "cuMemFree_v2" in table().waits[one.row - 1].calls and table().waits[one.row - 1].given == {
+    "memory": ("device", "managed")}
+assert one.python_stack[-1].endswith("in free") and one.native_stack
+assert [after(numbers, lambda: free() or free()) for numbers in ([1], [2], [1, 2])] == [True, True, False]
+assert [one.pending for one in driver.unpromised_waits()] == [True, True]
+assert after(None, cuda.cuCtxSynchronize) and not driver.unpromised_waits()
+driver.start_schedule(late)
+work()
+ok(free())
+assert string_at(host, 1) == b"\\x05"
+"""
+    )
+
+
+def test_copies_of_pageable_memory_without_their_waits(schedules: Check) -> None:
+    """They are pending as those of pinned memory are: a source may be read late, and a result is there late."""
+    schedules(
+        """
+page, large, seen = pageable(64), pageable(4 << 20), set()
+into = allocate(4 << 20)
+for seed in range(60):
+    driver.leave_out_waits()
+    driver.start_schedule(seed)
+    memset(page, 7, 64)
+    ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(memory), c_void_p(page), c_size_t(64), apart))
+    memset(page, 8, 64)
+    memset(large, 7, 4 << 20)
+    ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(into), c_void_p(large), c_size_t(4 << 20), other))
+    memset(large, 8, 4 << 20)
+    ok(cuda.cuCtxSynchronize())
+    driver.keep_waits()
+    seen.add((read(), read(into)))
+    driver.leave_out_waits()
+    memset(page, 1, 64)
+    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(page), c_uint64(memory), c_size_t(64), apart))
+    early = string_at(page, 1)[0]
+    ok(cuda.cuStreamSynchronize(apart))
+    seen.add(early if early == 0xd7 else early == string_at(page, 1)[0])
+    assert [bool(one.row) for one in driver.unpromised_waits()] == [True]
+assert seen == {(7, 7), (7, 8), (8, 7), (8, 8), 0xd7, True}, seen
+"""
+    )
+
+
+def test_a_context_that_dies_without_waiting(schedules: Check) -> None:
+    """Work of a context that is destroyed is not done if the wait for it is left out."""
+    schedules(
+        """
+host = pinned()
+def destroyed(left_out, seed):
+    made = c_void_p()
+    ok(cuda.cuCtxCreate_v2(byref(made), 0, 0))
+    mine, memory = stream(1), allocate(64)
+    ok(cuda.cuMemsetD8_v2(c_uint64(memory), 5, c_size_t(64)))
+    driver.leave_out_waits(left_out)
+    driver.start_schedule(seed)
+    memset(host, 1, 64)
+    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(host), c_uint64(memory), c_size_t(64), mine))
+    ok(cuda.cuCtxDestroy_v2(made))
+    ok(cuda.cuCtxSetCurrent(context))
+    driver.end_schedule()
+    driver.keep_waits()
+    return string_at(host, 1)[0]
+assert {destroyed([], seed) for seed in range(30)} == {5}
+assert {destroyed(None, seed) for seed in range(30)} == {5, 0xd7}
+"""
+    )
+
+
 def test_a_forked_child_has_no_schedule(schedules: Check) -> None:
     """It has none of its parent's work; the parent goes on."""
     schedules(

@@ -73,6 +73,24 @@ def test_each_wait_names_a_call_that_exists_instead() -> None:
     assert not [name for name in found.values() if name not in functions]
 
 
+def test_what_may_wait_is_not_promised() -> None:
+    """A program can rely on a wait only where the documentation says that there is one, not that there may be."""
+    table = waits.table()
+    found = {
+        (call, *facts.values()): row.is_promised
+        for call, facts in (
+            ("cuCtxSynchronize", {}),
+            ("cuMemFreeHost", {}),
+            ("cuMemFree_v2", {"memory": "device"}),
+            ("cuMemcpyDtoH_v2", {"to": "pageable", "source": "device"}),
+            ("cuMemcpyDtoHAsync_v2", {"to": "pageable", "source": "device"}),
+        )
+        if (row := table.row_of(call, facts))
+    }
+    assert [*found.values()] == [True, False, False, True, False]
+    assert all(row.may == row.promised.startswith(("may ", "might ", "loading a kernel may ")) for row in table.waits)
+
+
 def row(**members: Any) -> dict[str, Any]:
     """A table of one row."""
     whole = {"calls": ["cuMemFree_v2"], "waits_for": "context", "promised": "", **members}
@@ -85,6 +103,7 @@ def row(**members: Any) -> dict[str, Any]:
         (row(calls=["cuMemFre_v2"]), "there is no call 'cuMemFre_v2'; did you mean 'cuMemFree_v2'?"),
         (row(waits_fro="context"), "there is no member 'waits_fro'; did you mean 'waits_for'?"),
         (row(waits_for="contexts"), "there is no value of 'waits_for' 'contexts'; did you mean 'context'?"),
+        (row(may=1), "'may' of a row of cuMemFree_v2 is 1; expected true or false"),
         (row(promised=None), "a row of cuMemFree_v2 has no 'promised'; add it"),
         (row(given={"memo": ["device"]}), "there is no condition 'memo'; did you mean 'memory'?"),
         (row(given={"memory": ["devise"]}), "there is no kind of memory 'devise'; did you mean 'device'?"),
@@ -98,7 +117,7 @@ def row(**members: Any) -> dict[str, Any]:
 )
 def test_a_wrong_row_is_refused(content: dict[str, Any], message: str) -> None:
     """The message names the nearest word that is known."""
-    with pytest.raises(ValueError, match="there is no|has no|the condition") as caught:
+    with pytest.raises(ValueError, match="there is no|has no|the condition|expected true") as caught:
         waits.read_waits(content)
     assert message in str(caught.value)
 

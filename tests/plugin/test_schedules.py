@@ -243,13 +243,66 @@ def test_hang(run) -> None:
     )
 
 
+#: The host reads a result behind the freeing of other memory, and another one with no reason at all.
+FREED = """
+def test_freed(queue):
+    other = c_uint64()
+    call("cuMemAlloc_v2", byref(other), c_size_t(64))
+    queue.fill(7)
+    queue.read()
+    {}
+    call("cuMemFree_v2", other)
+    value = queue.value
+    assert value == 7
+"""
+
+
+def test_undocumented_wait(run) -> None:
+    """A test that relies on a wait which CUDA does not promise passes, and fails where only promised ones are kept."""
+    test = FREED.format("")
+    result = run(test, "--cudalink-schedules=6:7+promised", "--cudalink-report=run.jsonl")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "schedules: 6 runs of 1 test from seed 7, 1 failure",
+            "unpromised: test_it.py::test_freed under * of 6 schedules: AssertionError: assert 0 == 7",
+            "  repeat: * --cudalink-schedules=1:*@*+promised",
+            "  relies on an undocumented wait: cuMemFree_v2, called at *error_paths.py:* in call < test_it.py:* in *",
+            "    It waits for all streams of the context (an H100, driver 580.159.04).",
+            "    CUDA's documentation: may synchronize implicitly, except for memory of cuMemAllocAsync (*).",
+            "    fix  Wait before cuMemFree, by cuStreamSynchronize or by cuEventSynchronize for an event.",
+            "  seed * with 1 of 2 operations displaced; time is in calls of the driver:",
+        ]
+    )
+    (found,) = failures(result)
+    again = run(test, f"--cudalink-schedules={found['asked']}")
+    assert failures(again) == [{**found, "number": "1"}]
+    assert timeline(again) == timeline(result)
+
+
+def test_failures_with_and_without_waits(run) -> None:
+    """What fails with all waits, too, relies on none; of a process that dies, the clean run tells the waits."""
+    died = FREED.format("").replace("assert value == 7", "value == 7 or os._exit(3)")
+    result = run(
+        EARLY + died + FREED.format("queue.wait()").replace("freed", "sound"), "--cudalink-schedules=3:7+promised"
+    )
+    found = {one["name"]: (one["kind"], one["asked"].endswith("+promised")) for one in failures(result)}
+    assert found == {"test_early": ("failed", False), "test_freed": ("unpromised", True)}
+    result.stdout.fnmatch_lines(
+        [
+            "unpromised: test_it.py::test_freed under * of 3 schedules: the process ended with exit code 3",
+            "  relies on an undocumented wait: cuMemFree_v2, called at *error_paths.py:* in call < test_it.py:* in *",
+        ]
+    )
+
+
 PLANTED = """
 import sys
 import pytest
 sys.path.insert(0, {root!r})
-from tests.planted import order_bugs
-@pytest.mark.parametrize("name", order_bugs.{twins})
-def test(name): order_bugs.{twins}[name]()
+from tests.planted import {module}
+@pytest.mark.parametrize("name", {module}.{twins})
+def test(name): {module}.{twins}[name]()
 """
 
 
@@ -258,7 +311,7 @@ def test_planted_bugs(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """Of the twenty planted bugs of order all are found but two, which no schedule can show: no byte is wrong."""
     from tests.planted.expected_order import ORDER
 
-    pytester.makepyfile(test_it=PLANTED.format(root=str(ROOT), twins="BROKEN"))
+    pytester.makepyfile(test_it=PLANTED.format(root=str(ROOT), module="order_bugs", twins="BROKEN"))
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=20:1")
     result.assert_outcomes(passed=20)
     found = {match["nodeid"].partition("[")[2].rstrip("]") for match in FAILURE.finditer(str(result.stdout))}
@@ -268,7 +321,26 @@ def test_planted_bugs(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
 @pytest.mark.slow
 def test_mended_twins(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """No mended twin of a planted bug fails under any schedule."""
-    pytester.makepyfile(test_it=PLANTED.format(root=str(ROOT), twins="MENDED"))
+    pytester.makepyfile(test_it=PLANTED.format(root=str(ROOT), module="order_bugs", twins="MENDED"))
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=20:1")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["schedules: 400 runs of 20 tests from seed 1, 0 failures"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("twins", ["BROKEN", "MENDED"])
+def test_planted_reliances(pytester: pytest.Pytester, run_pytest, toolkit, twins: str) -> None:
+    """Each program that relies on an undocumented wait passes with it, and is found with its call; its twin never."""
+    from tests.planted.expected_waits import RELIES
+
+    pytester.makepyfile(test_it=PLANTED.format(root=str(ROOT), module="undocumented_waits", twins=twins))
+    assert run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=20:1").ret == 0
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=20:1+promised")
+    result.assert_outcomes(passed=len(RELIES))
+    found = re.findall(
+        r"^unpromised: \S+\[(\w+)\] .*\n  repeat: .*\n  relies on an undocumented wait: (\w+),",
+        str(result.stdout),
+        re.MULTILINE,
+    )
+    assert dict(found) == (RELIES if twins == "BROKEN" else {})
+    assert len(failures(result)) == len(found)

@@ -14,6 +14,7 @@ from pytest_cudalink.report.schedules import (
     KINDS,
     LIMIT_SEED,
     Asked,
+    Reliance,
     ScheduleFailure,
     Work,
     by_kind,
@@ -49,6 +50,8 @@ failures = st.builds(
     st.text(),
     st.booleans(),
     st.booleans(),
+    st.integers(1, 9),
+    st.sampled_from(((), (Reliance("cuMemFree_v2", ("/root/own.py:1 in f",), ("It waits.",)),))),
 )
 
 
@@ -57,7 +60,11 @@ failures = st.builds(
 
 @given(
     st.builds(
-        Asked, st.integers(1, 1_000_000), seeds, st.one_of(st.none(), numbers.filter(bool).map(sorted).map(tuple))
+        Asked,
+        st.integers(1, 1_000_000),
+        seeds,
+        st.one_of(st.none(), numbers.filter(bool).map(sorted).map(tuple)),
+        st.booleans(),
     )
 )
 def test_option_and_back(asked: Asked) -> None:
@@ -70,13 +77,16 @@ def test_option() -> None:
     assert parse("200") == Asked(200)
     assert parse("1:7@3,5-6,4") == Asked(1, 7, (3, 4, 5, 6))
     assert str(Asked(1, 7, (1, 2, 4, 5, 6))) == "1:7@1,2,4-6"
+    assert parse("20+promised") == Asked(20, promised=True)
     assert list(Asked(3, LIMIT_SEED - 1).seeds) == [LIMIT_SEED - 1, 0, 1]
 
 
 TOO_MUCH = ("1000001", f"5:{LIMIT_SEED}", "5:1@1000000")
 
 
-@pytest.mark.parametrize("text", ["0", "x", "-1", "5:", "5:1@", "5:1@3-2", "5:1@1,,2", "5:1@0", "5@1", "٣", *TOO_MUCH])
+@pytest.mark.parametrize(
+    "text", ["0", "x", "-1", "5:", "5:1@", "5:1@3-2", "5:1@1,,2", "5:1@0", "5@1", "٣", "5+promise", *TOO_MUCH]
+)
 def test_wrong_option(text: str) -> None:
     """What cannot be read says what is expected."""
     with pytest.raises(ValueError, match=r"^expected a number of schedules, 1 to 1000000, then :SEED .* such as 200"):
@@ -136,7 +146,7 @@ def test_rows(found: tuple[Work, ...], displaced: set[int]) -> None:
 def test_lines(failure: ScheduleFailure) -> None:
     """Any failure can be shown; a line of the timeline is at most as wide as its parts."""
     first, *_ = failure.lines("/root", 200)
-    assert first.startswith(f"{failure.kind}: {failure.nodeid} under 1 of 200 schedules: ")
+    assert first.startswith(f"{failure.kind}: {failure.nodeid} under {failure.number} of 200 schedules: ")
 
 
 @given(failures)
@@ -176,6 +186,20 @@ def test_words() -> None:
         "  >   assert x",
         "  E   old",
     ]
+
+
+def test_words_of_a_wait() -> None:
+    """A wait that a test relies on stands before the timeline, with its place; the command leaves such waits out."""
+    wait = Reliance("cuMemFree_v2", ("/p/t.py:9 in f", "/p/t.py:4 in test"), ("It waits.", "fix  Wait before."))
+    failure = replace(FAILURE, kind="unpromised", waits=(wait, wait._replace(stack=())))
+    assert failure.lines("/p", 200)[1:6] == [
+        "  relies on an undocumented wait: cuMemFree_v2, called at t.py:9 in f < t.py:4 in test",
+        "    It waits.",
+        "    fix  Wait before.",
+        "  relies on an undocumented wait: cuMemFree_v2, called at a place that is not known",
+        "    It waits.",
+    ]
+    assert str(failure.asked) == "1:7@3+promised"
 
 
 def test_words_of_a_crash() -> None:

@@ -110,7 +110,7 @@ static CUresult free_later(const void *handle, CUdeviceptr address) {
  * (CUDA Programming Guide, stream-ordered memory allocator). */
 static void note_order_of_free(CUdeviceptr address) {
   const Block *block = cl_block_lock(address);
-  const Context *behind = block ? block->context : NULL;
+  const Context *behind = block && !cl_left_out() ? block->context : NULL;
   cl_block_unlock();
   cl_touch_freed(address, behind);
 }

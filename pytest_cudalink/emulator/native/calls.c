@@ -22,6 +22,7 @@ CallBarrier *cl_call_barrier;
 _Atomic(CallEnd *) cl_call_end;
 _Atomic(CallWatch *) cl_call_watch;
 _Atomic(WaitWatch *) cl_wait_watch;
+_Atomic(WaitJudge *) cl_wait_judge;
 _Thread_local bool cl_in_host_function;
 _Thread_local unsigned cl_stream_form;
 
@@ -96,11 +97,22 @@ bool cl_take_waited(void) {
   return taken;
 }
 
+static _Thread_local bool left_out;
+
+bool cl_waits_by(const WaitRow *row) {
+  WaitJudge *judge = cl_wait_judge;
+  left_out = judge && !(row && row->promised) && !judge(called, row);
+  return !left_out;
+}
+
+bool cl_left_out(void) { return left_out; }
+
 static CUresult wait_by(const WaitRow *row) {
+  left_out = false;
   if (!row || cl_in_host_function) return CUDA_SUCCESS;
   WaitWatch *watch = cl_wait_watch;
   if (watch) watch(called, row);
-  if (row->by_itself || !cl_call_barrier) return CUDA_SUCCESS;
+  if (row->by_itself || !cl_call_barrier || !cl_waits_by(row)) return CUDA_SUCCESS;
   cl_call_barrier(row);
   waited = true;
   CUresult answer = cl_take_given_up();

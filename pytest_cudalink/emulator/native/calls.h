@@ -91,6 +91,14 @@ extern CallBarrier *cl_call_barrier;
 typedef void WaitWatch(Sym symbol, const WaitRow *row);
 extern _Atomic(WaitWatch *) cl_wait_watch;
 
+/* Asked before a call waits for which CUDA's documentation promises no wait: whether it does. The row is NULL where a
+   call reads pageable memory before it returns. Under no lock. NULL: all of them wait. */
+typedef bool WaitJudge(Sym symbol, const WaitRow *row);
+extern _Atomic(WaitJudge *) cl_wait_judge;
+/* Whether this thread's call waits by a row, and whether it last did not. */
+bool cl_waits_by(const WaitRow *row);
+bool cl_left_out(void);
+
 /* Waits for what this thread's call waits for, given these facts; returns what it must answer then. Under no lock. */
 CUresult cl_wait_by_table(const WaitFacts *facts);
 /* The same for a call that waits by itself, and for which `cl_any_pending` is true while somebody watches. */

@@ -160,11 +160,12 @@ static void drop_all(void) {
   cl_memory_drop();
 }
 
-/* Holds everything and finds the places of a box that is not empty; drop_all is the caller's to call. */
+/* Holds everything and finds the places of a box that is not empty; drop_all is the caller's to call. There were places
+   when the copy was submitted: an array may be destroyed since. */
 static CUresult hold_places(const Box *box, Places *places) {
   CUresult result = find_places(box, places);
   hold_all();
-  if (result) return result;
+  if (result) return CUDA_ERROR_ILLEGAL_ADDRESS;
   bool there = has_bytes(places->from.base, places->from.bytes) && has_bytes(places->to.base, places->to.bytes);
   return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
@@ -292,7 +293,7 @@ CUresult cl_run_fill(CUdeviceptr to, uint32_t value, size_t width, size_t pitch,
   CUresult result = size_of_fill(to, width, pitch, count, rows, &size);
   if (result || !size) return result;
   hold_all();
-  bool there = has_bytes(to, size);
+  bool there = cl_is_device_address(to) ? has_bytes(to, size) : cl_held_within(to, size);
   if (there) fill_rows(to, value, width, pitch, count, rows);
   drop_all();
   return there ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;

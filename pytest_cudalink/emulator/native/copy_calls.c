@@ -261,7 +261,8 @@ static CUresult do_in_order(const Box *box, const void *stream, int form, bool *
   WaitFacts facts = facts_of(box);
   int waits = copy_waits[form][facts.source][facts.to];
   const WaitRow *row = cl_called_row(&facts);
-  if (row && waits == WAITS_STAGED) waits = WAITS_CALLER; /* it is too large */
+  if ((row || waits == WAITS_STAGED) && !cl_waits_by(row)) waits = WAITS_STREAM;
+  else if (row && waits == WAITS_STAGED) waits = WAITS_CALLER; /* it is too large */
   *queued = waits != WAITS_CALLER;
   if (waits == WAITS_STAGED) return LOCKED(stage(box, stream));
   if (waits == WAITS_STREAM) {

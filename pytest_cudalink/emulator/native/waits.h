@@ -13,7 +13,9 @@ typedef enum { MEMORY_PAGEABLE, MEMORY_PINNED, MEMORY_DEVICE, MEMORY_MANAGED, ME
 enum { WAITS_FOR_OWN, WAITS_FOR_STREAM, WAITS_FOR_LEGACY, WAITS_FOR_EVENT, WAITS_FOR_CONTEXT, WAITS_FOR_DEVICE };
 
 typedef struct {
+  unsigned char number; /* in the file, from 1 on */
   unsigned char waits_for;
+  bool promised;                    /* by CUDA's documentation, which does not only say that it may */
   bool by_itself;                   /* the function waits, not whoever looks here */
   bool given;                       /* there are conditions: */
   unsigned char holds;              /* locks, one bit each */

@@ -7,6 +7,7 @@
 
 #include "calls.h"
 #include "config.h"
+#include "device_addresses.h"
 #include "memory.h"
 #include "safe_memory.h"
 #include "shared_memory.h"
@@ -31,11 +32,12 @@ static bool is_there(const char *start, size_t size) {
   return true;
 }
 
-static bool is_pinned(uintptr_t address) {
+/* Pageable memory is the host's, too: a copy of it stays pending only where unpromised waits are left out. */
+static bool is_of_host(uintptr_t address) {
   const Block *block = cl_block_lock(address);
-  bool pinned = block && block->place == ON_HOST;
+  bool of_host = block ? block->place == ON_HOST : !cl_is_device_address(address);
   cl_block_unlock();
-  return pinned;
+  return of_host;
 }
 
 /* The bytes from the first one to the last one. */
@@ -53,7 +55,7 @@ static bool is_same(const Range *range, const char *read) {
 }
 
 Watch *cl_watch_copy(const Range *memory, bool reads) {
-  Watch *watch = cl_config()->lifetime && is_pinned(memory->start) ? calloc(1, sizeof *watch) : NULL;
+  Watch *watch = cl_config()->lifetime && is_of_host(memory->start) ? calloc(1, sizeof *watch) : NULL;
   if (!watch) return NULL;
   *watch = (Watch){.number = ++last_copy, .call = cl_called(), .memory = *memory, .reads = reads};
   cl_note_stack(&watch->stack);

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from ...plurals import counted
-from ...report.schedules import Asked, ScheduleFailure, Work, by_kind, parse, shrink
+from ...report.schedules import Asked, Reliance, ScheduleFailure, Work, by_kind, parse, shrink
 from ..parts import COPIES, LEDGER
 from ..run import from_controller
 from ..settings import Setting
@@ -50,7 +50,9 @@ class _Asked(NamedTuple):
 
     seed: int
     displaced: Sequence[int] | None
-    told: bool
+    told: bool = False
+    promised: bool = False
+    left_out: Sequence[int] | None = ()
 
 
 class Schedules(RunsAgain):
@@ -90,7 +92,8 @@ class Schedules(RunsAgain):
                 file.write(json.dumps(self.as_json(known)) + "\n")
 
     def _run_late(self, item: pytest.Item) -> None:
-        clean = self._trial(item, _Asked(0, (), told=False))
+        promised = self._option.promised
+        clean = self._trial(item, _Asked(0, (), promised=promised))
         if clean is None or clean.kind or clean.outcome != "passed":
             why = self._copies.refusal if clean is None else f"{clean.outcome} in a process of its own"
             self._left[clean.detail if clean is not None and not clean.outcome else why] += 1
@@ -98,7 +101,10 @@ class Schedules(RunsAgain):
         if not clean.works:
             self._left["nothing that they queue can be late"] += 1
             return
-        asked = [_Asked(seed, self._option.displaced, told=False) for seed in self._option.seeds]
+        asked = [
+            _Asked(seed, self._option.displaced, promised=promised, left_out=None if promised else ())
+            for seed in self._option.seeds
+        ]
         trials: dict[int, _Trial] = {}
         hangs = 0
         for number, trial in self._trials(item, asked, clean):
@@ -119,20 +125,33 @@ class Schedules(RunsAgain):
 
     def _failure(self, item: pytest.Item, seed: int, trial: _Trial, clean: _Trial) -> ScheduleFailure:
         """Return the failure under a seed, with few displaced operations."""
+        promised = self._option.promised
 
-        def fails(displaced: Sequence[int], *, told: bool = False) -> _Trial | None:
-            one = self._trial(item, _Asked(seed, displaced, told=told), clean)
+        def fails(displaced: Sequence[int], left_out: Sequence[int] | None, *, told: bool = False) -> _Trial | None:
+            one = self._trial(item, _Asked(seed, displaced, told, promised, left_out), clean)
             return one if one is not None and one.kind == trial.kind else None
 
         # a crash leaves no list of what was displaced
         displaced = trial.late or self._option.displaced or tuple(range(1, len(clean.works) + _SPARE))
-        seen = fails(displaced, told=True)
+        # what fails where all calls wait relies on none of them
+        left_out: Sequence[int] | None = None if promised and fails(displaced, ()) is None else ()
+        seen = fails(displaced, left_out, told=True)
         if seen is None:
             return _failure(item, seed, trial, clean, repeats=False)
         until = time.monotonic() + _SEARCH
-        displaced, least = shrink(displaced, lambda tried: fails(tried) is not None, lambda: time.monotonic() > until)
-        seen = fails(displaced, told=True) or seen
-        return _failure(item, seed, seen, clean, displaced=displaced, least=least)
+
+        def spent() -> bool:
+            return time.monotonic() > until
+
+        displaced, least = shrink(displaced, lambda tried: fails(tried, left_out) is not None, spent)
+        waits: tuple[Reliance, ...] = ()
+        if left_out is None:
+            passed = [one.number for one in seen.waits if one.pending] or [one.number for one in clean.waits]
+            left_out, _ = shrink(passed, lambda tried: fails(displaced, tried) is not None, spent)
+            known = {one.number: one for one in (*clean.waits, *seen.waits)}
+            waits = tuple(_reliance(known[number]) for number in left_out)
+        seen = fails(displaced, left_out, told=True) or seen
+        return _failure(item, seed, seen, clean, displaced=displaced, least=least, waits=waits)
 
     def _trial(self, item: pytest.Item, asked: _Asked, clean: _Trial | None = None) -> _Trial | None:
         """Run a test once under a schedule; None where no process can."""
@@ -209,12 +228,29 @@ class Schedules(RunsAgain):
         return [*found, *self.failing]
 
 
+class _Wait(NamedTuple):
+    """A call that waits although nobody promises it, as `trial.under_schedule` returns it."""
+
+    number: int
+    row: int
+    function: str
+    stack: Sequence[str]
+    pending: bool
+
+
+def _reliance(wait: _Wait) -> Reliance:
+    from ...emulator.no_wait import sentences_of_row
+
+    return Reliance(wait.function, tuple(wait.stack), sentences_of_row(wait.row, wait.function))
+
+
 def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: Any) -> ScheduleFailure:
     """Return what was seen; a process that died leaves no list of its operations."""
     works = trial.works or tuple(
         work._replace(submitted=None, started=None, ended=None, ended_in="") for work in clean.works
     )
-    return ScheduleFailure(item.nodeid, trial.kind, trial.detail, seed, works=works, text=trial.text, **how)
+    kind = "unpromised" if how.get("waits") else trial.kind
+    return ScheduleFailure(item.nodeid, kind, trial.detail, seed, works=works, text=trial.text, **how)
 
 
 class _Trial:
@@ -246,6 +282,7 @@ class _Trial:
         self.place: str = given.get("place", "")
         self.works = tuple(map(Work.from_json, given.get("works", ())))
         self.late = tuple(given.get("late", ()))
+        self.waits = [_Wait(*one) for one in given.get("waits", ())]
         self.violations: Counter[str] = Counter(given.get("violations", ()))
         self.kind = self.detail = ""
         new = self.violations - (clean.violations if clean is not None else Counter())

@@ -18,7 +18,7 @@ from ..run import run_of
 from ..settings import COMPILER, LINKER
 
 if TYPE_CHECKING:
-    from ...emulator.control import DriverControl
+    from ...emulator.control import DriverControl, ScheduledWork, UnpromisedWait
     from ...violations import Violation
 
 __all__ = ["prepare", "under_fault", "under_schedule"]
@@ -85,7 +85,14 @@ def under_fault(
 
 
 def under_schedule(
-    item: pytest.Item, driver: DriverControl, *, seed: int, displaced: Sequence[int] | None, told: bool
+    item: pytest.Item,
+    driver: DriverControl,
+    *,
+    seed: int,
+    displaced: Sequence[int] | None,
+    told: bool,
+    promised: bool,
+    left_out: Sequence[int] | None,
 ) -> dict[str, Any]:
     """Run a test while its queued work happens when a seed says.
 
@@ -98,14 +105,21 @@ def under_schedule(
         Numbers of the operations that may be late; None for all.
     told : bool
         Whether anybody reads the test's own failure, which is slow to write.
+    promised : bool
+        Whether calls are counted that wait although nobody promises it.
+    left_out : sequence of int or None
+        Numbers of those that do not wait; None for all.
     """
     if not told:
         pytest_private.shorten_failures(item)
+    if promised:
+        driver.leave_out_waits(left_out)
     driver.start_schedule(seed, displaced)
     try:
         witness = _watched(item)
     finally:
         driver.end_schedule()
+        driver.keep_waits()
     # those of a run that is as it should be are read where nothing was displaced, and nowhere else
     wanted = witness.outcome == "failed" or witness.violations or displaced == []
     works = driver.scheduled_work() if wanted else []
@@ -120,7 +134,7 @@ def under_schedule(
                 work.number,
                 work.function,
                 f"stream {work.stream}" if work.stream else "no stream",
-                [*work.python_stack[::-1], *([] if work.python_stack else work.native_stack)],
+                _innermost_first(work),
                 _caller(work.native_stack) if work.python_stack else "",
                 work.submitted,
                 work.started or None,
@@ -130,7 +144,16 @@ def under_schedule(
             for work in works
         ],
         "late": [work.number for work in works if work.displaced],
+        "waits": [
+            [one.number, one.row, one.function, _innermost_first(one), one.pending]
+            for one in (driver.unpromised_waits() if promised and wanted else ())
+        ],
     }
+
+
+def _innermost_first(call: ScheduledWork | UnpromisedWait) -> list[str]:
+    """Return the lines of Python that led to a call, or the native frames if there are none."""
+    return [*call.python_stack[::-1]] or [*call.native_stack]
 
 
 def _caller(stack: Sequence[str]) -> str:

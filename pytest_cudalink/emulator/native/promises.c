@@ -1,0 +1,93 @@
+/* Waits that CUDA's documentation does not promise: each is counted, and left out or not. */
+#include "promises.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calls.h"
+#include "locks.h"
+#include "stacks.h"
+#include "work_order.h"
+
+typedef struct {
+  UnpromisedWait wait;
+  Stack stack;
+} Entry;
+
+/* All of it under the lock of the streams. */
+static Entry *entries;
+static uint32_t entry_count, entry_room;
+static uint32_t *wanted; /* numbers of those that are left out */
+static size_t wanted_count;
+static bool all_wanted;
+
+static bool is_wanted(uint32_t number) {
+  size_t at = 0;
+  while (at < wanted_count && wanted[at] != number) at++;
+  return all_wanted || at < wanted_count;
+}
+
+/* Room for one more, or false. */
+static bool has_room(void) {
+  if (entry_count < entry_room) return true;
+  uint32_t room = entry_room ? 2 * entry_room : 64;
+  Entry *grown = realloc(entries, room * sizeof *grown);
+  if (!grown) return false;
+  entries = grown;
+  entry_room = room;
+  return true;
+}
+
+static bool judge(Sym symbol, const WaitRow *row) {
+  Stack stack;
+  cl_note_stack(&stack); /* never under the lock */
+  cl_streams_lock();
+  bool kept = has_room();
+  UnpromisedWait wait = {row ? row->number : 0, cl_pending != NULL, cl_symbols[symbol].name};
+  if (kept) entries[entry_count++] = (Entry){wait, stack};
+  bool waits = !kept || !is_wanted(entry_count);
+  cl_streams_unlock(CUDA_SUCCESS);
+  if (!kept) cl_free_stack(&stack);
+  return waits;
+}
+
+int cudalinkLeaveOutWaits(const uint32_t *numbers, size_t count, int all) {
+  uint32_t *copy = malloc(count * sizeof *copy + 1);
+  if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (count) memcpy(copy, numbers, count * sizeof *copy);
+  cl_streams_lock();
+  while (entry_count) cl_free_stack(&entries[--entry_count].stack);
+  free(wanted);
+  wanted = copy;
+  wanted_count = count;
+  all_wanted = all;
+  atomic_store(&cl_wait_judge, judge);
+  return cl_streams_unlock(CUDA_SUCCESS);
+}
+
+void cudalinkKeepWaits(void) { atomic_store(&cl_wait_judge, NULL); }
+
+uint32_t cudalinkUnpromisedCount(void) {
+  cl_streams_lock();
+  uint32_t count = entry_count;
+  cl_streams_unlock(CUDA_SUCCESS);
+  return count;
+}
+
+size_t cudalinkUnpromisedWait(uint32_t number, UnpromisedWait *out, char *stack, size_t size) {
+  cl_streams_lock();
+  bool known = number && number <= entry_count;
+  if (known) *out = entries[number - 1].wait;
+  size_t needed = known ? cl_write_stack(&entries[number - 1].stack, stack, size) : 0;
+  cl_streams_unlock(CUDA_SUCCESS);
+  return needed;
+}
+
+/* A forked child has none of the work. */
+static void forget(void) {
+  entry_count = 0; /* not freed: another thread may have been at it */
+  atomic_store(&cl_wait_judge, NULL);
+}
+
+__attribute__((constructor)) static void watch_forks(void) { cl_forget_in_children(forget); }
