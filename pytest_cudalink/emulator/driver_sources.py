@@ -50,6 +50,7 @@ FLOORS = (
         "schedule",
         "graphs",
         "capture",
+        "room",
         "stream_queries",
         "stream_events",
         "no_wait",
@@ -267,7 +268,7 @@ def _waiting_calls() -> list[tuple[str, dict[str, Any]]]:
 
 
 def _waits() -> str:
-    """waits.inc: the calls that wait, with their conditions."""
+    """waits.inc: the calls that wait, with their conditions, and the room in streams."""
     lines = ["/* Made by driver_sources.py from data/emulator/waits.toml. */"]
     lines += ["static const struct { Sym call; WaitRow row; } waiting_calls[] = {"]
     locks = list(_read("waits.toml")["locks"])
@@ -288,7 +289,8 @@ def _waits() -> str:
         members += [f".has_limit = true, .limit = {given['limit']}"] if "limit" in given else []
         members += [f".has_first = true, .first = {str(given['first']).lower()}"] if "first" in given else []
         lines.append(f"  {{SYM_{call}, {{{', '.join(members)}}}}},")
-    return "\n".join([*lines, "};", ""])
+    rooms = [f"[ROOM_{name.upper()}] = {number}" for name, number in _read("waits.toml")["room"].items()]
+    return "\n".join([*lines, "};", f"static const unsigned short rooms[] = {{{', '.join(rooms)}}};", ""])
 
 
 def _images() -> str:

@@ -102,10 +102,20 @@ class Wait(NamedTuple):
 
 
 class WaitTable(NamedTuple):
-    """The rows, and by lock the calls of other threads that are held up while somebody holds it."""
+    """Which calls wait for what.
+
+    Attributes
+    ----------
+    waits : tuple of Wait
+    locks : mapping
+        By lock the calls of other threads that are held up while somebody holds it.
+    room : mapping
+        By ``"work"``, ``"copy"`` and ``"staged"`` how much unfinished work a stream takes behind the first.
+    """
 
     waits: tuple[Wait, ...]
     locks: Mapping[str, frozenset[str]]
+    room: Mapping[str, int]
 
     def row_of(self, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> Wait | None:
         """Return the row by which a call waits, or None; the parameters are those of `Wait.applies`."""
@@ -137,11 +147,12 @@ def read_waits(content: Mapping[str, Any]) -> WaitTable:
     """
     exported = read_table("emulator/functions.toml")["symbols"].values()
     symbols = frozenset(name for names in exported for name in names)
-    _known(content, ("locks", "wait"), "member")
+    _known(content, ("locks", "room", "wait"), "member")
     locks = {name: frozenset(_known(calls, symbols, "call")) for name, calls in content["locks"].items()}
     return WaitTable(
         tuple(_row(row, symbols, locks) for row in content["wait"]),
         MappingProxyType(locks),
+        MappingProxyType({**content["room"]}),
     )
 
 

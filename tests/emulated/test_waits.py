@@ -94,7 +94,11 @@ def test_what_may_wait_is_not_promised() -> None:
 def row(**members: Any) -> dict[str, Any]:
     """A table of one row."""
     whole = {"calls": ["cuMemFree_v2"], "waits_for": "context", "promised": "", **members}
-    return {"locks": {"context": ["cuMemAlloc_v2"]}, "wait": [{k: v for k, v in whole.items() if v is not None}]}
+    return {
+        "locks": {"context": ["cuMemAlloc_v2"]},
+        "room": {},
+        "wait": [{k: v for k, v in whole.items() if v is not None}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -537,5 +541,63 @@ assert called == [1]
 (one,) = driver.violations
 assert "waits in cuStreamSynchronize for a host function, which does not return" in one.text
 driver.stop_watching()
+"""
+    )
+
+
+def test_a_full_stream_takes_no_more(check: Check) -> None:
+    """A call waits for room where very much is unfinished: not a host function, and not in another stream."""
+    check(
+        GATES
+        + """
+gate = Gate(apart)
+for _ in range(1020):
+    ok(fill(apart))
+call = HOST(lambda data: None)
+assert not [1 for _ in range(9) if cuda.cuLaunchHostFunc(apart, call, None)]
+ok(fill(other))
+assert waits(gate, lambda: fill(apart))
+ok(cuda.cuStreamSynchronize(apart))
+gate = Gate(apart)
+for _ in range(1020):
+    ok(fill(apart))
+event = c_void_p()
+ok(cuda.cuEventCreate(byref(event), 2))
+assert waits(gate, lambda: cuda.cuEventRecord(event, apart))
+"""
+    )
+
+
+def test_a_full_stream_can_be_a_deadlock(check: Check) -> None:
+    """The thread that would open the gate waits for room behind it: this is named, and the calls go on."""
+    check(
+        GATES
+        + """
+from pytest_cudalink.emulator import control
+driver = control.attach(cuda)
+driver.start_watching()
+gate = Gate(apart)
+found = [fill(apart) for _ in range(1030)]
+assert found[:1020] == [0] * 1020 and found[1020] == 702, found[1015:]
+one, = driver.violations
+assert one.check == "deadlock" and "waits in cuMemsetD8Async for the value at" in one.text + one.what, one
+"""
+    )
+
+
+def test_a_full_stream_is_no_hidden_wait(check: Check) -> None:
+    """What waits because a stream is full waits for no unfinished work by itself."""
+    check(
+        NO_WAIT
+        + """
+number = no_wait()
+word = c_uint.from_address(pinned)
+ok(cuda.cuStreamWaitValue32_v2(apart, c_uint64(pinned), 1, 0))
+for at in range(1021):
+    if at == 1020:
+        threading.Timer(0.05, lambda: setattr(word, "value", 1)).start()
+    ok(cuda.cuMemsetD8Async(c_uint64(memory), 1, c_size_t(64), apart))
+cuda.cudalinkEndNoWait(number)
+assert not found()
 """
     )

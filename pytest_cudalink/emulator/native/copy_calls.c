@@ -264,6 +264,8 @@ static CUresult do_in_order(const Box *box, const void *stream, int form, bool *
   if ((row || waits == WAITS_STAGED) && !cl_waits_by(row)) waits = WAITS_STREAM;
   else if (row && waits == WAITS_STAGED) waits = WAITS_CALLER; /* it is too large */
   *queued = waits != WAITS_CALLER;
+  if (*queued) result = cl_make_room(stream, waits == WAITS_STAGED ? ROOM_STAGED : ROOM_COPY);
+  if (result) return result;
   if (waits == WAITS_STAGED) return LOCKED(stage(box, stream));
   if (waits == WAITS_STREAM) {
     Watch *watch = watch_box(box);
@@ -359,9 +361,10 @@ static CUresult fill_in_order(const FillNode *fill, const void *stream, int form
   if (pending) tell_of_filling(fill);
   if (pending && cl_must_wait(stream)) {
     result = cl_check_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
+    bool queued = fill_waits[form][memory_at(fill->to)] == WAITS_STREAM;
+    if (!result && queued) result = cl_make_room(stream, ROOM_WORK);
     if (result) return result;
-    if (fill_waits[form][memory_at(fill->to)] == WAITS_STREAM)
-      return cl_submit(stream, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
+    if (queued) return cl_submit(stream, &(NodeParameters){.type = NODE_FILL, .fill = *fill});
     result = LOCKED(drain(stream, cl_called_row(&(WaitFacts){.memory = memory_at(fill->to)})));
   }
   if (!result) result = cl_fill(fill->to, fill->value, fill->element, fill->pitch, fill->width, fill->height);

@@ -150,6 +150,7 @@ static void done(Work *work, CUresult result) {
   cl_stick(result);
   if (scheduler) scheduler->done(work);
   cl_pending_remove(work);
+  if (work->in) work->in->depth--;
   Stream *stream = work->last_of;
   if (stream) {
     stream->last = NULL;

@@ -129,7 +129,8 @@ static CUresult record(void *handle, const Context *current, const void *stream_
 static CUresult event_record(void *event, const void *stream, unsigned flags) {
   CUresult state;
   const Context *current = cl_context(&state);
-  return LOCKED(record(event, current, stream, flags));
+  CUresult result = cl_make_room(stream, ROOM_WORK);
+  return result ? result : LOCKED(record(event, current, stream, flags));
 }
 EXPORTED(cuEventRecord, (Event *event, Stream *stream), event_record(event, stream, 0))
 EXPORTED(cuEventRecordWithFlags, (Event *event, Stream *stream, unsigned flags), event_record(event, stream, flags))

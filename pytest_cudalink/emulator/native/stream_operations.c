@@ -101,6 +101,8 @@ static CUresult operate(const void *stream, unsigned count, const MemoryOperatio
   unsigned done = 0;
   if (!captured && !cl_must_wait(stream)) result = do_at_once(stream, count, list, &done);
   if (!captured && done == count) return result;
+  result = captured ? CUDA_SUCCESS : cl_make_room(stream, ROOM_WORK);
+  if (result) return result;
   NodeParameters parameters = {.type = NODE_MEMORY_OPERATIONS};
   parameters.operations =
       (OperationsNode){cl_context_in(stream), count - done, (MemoryOperation *)(uintptr_t)(list + done), 0};

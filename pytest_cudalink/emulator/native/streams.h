@@ -51,6 +51,7 @@ struct Stream {
   bool dead;           /* its context is */
   bool destroyed;      /* it has no handle, and is freed when its work is done */
   Work *last;          /* of its work that is not done */
+  unsigned depth;      /* works of it that are not done, but for those that call the host */
   struct Clock *clock; /* what happens before its next work; NULL: nothing, or order is not checked */
   unsigned chain;      /* in clocks; 0: none yet */
   Capture *capture;    /* that it takes part in */

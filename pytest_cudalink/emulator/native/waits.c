@@ -6,9 +6,11 @@
 
 #include "abi.h"
 
-#include "waits.inc" /* waiting_calls */
+#include "waits.inc" /* waiting_calls, rooms */
 
 enum { COUNT = sizeof waiting_calls / sizeof *waiting_calls };
+
+unsigned cl_room_for(Room what) { return rooms[what]; }
 
 bool cl_loads_eagerly(void) {
   const char *wanted = getenv("CUDA_MODULE_LOADING");

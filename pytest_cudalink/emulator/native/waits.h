@@ -34,6 +34,11 @@ typedef struct {
   bool first; /* nobody has used the library in this context */
 } WaitFacts;
 
+/* What takes room in a stream, each up to another depth of it. */
+typedef enum { ROOM_WORK, ROOM_COPY, ROOM_STAGED } Room;
+/* How much unfinished work a stream takes behind the first before a call waits that gives it more. */
+unsigned cl_room_for(Room what);
+
 /* The row by which a call waits; NULL if it does not. NULL instead of facts: only rows without conditions. */
 const WaitRow *cl_wait_row(Sym symbol, const WaitFacts *facts);
 /* Whether CUDA_MODULE_LOADING says that kernels are loaded with their library. */

@@ -97,6 +97,10 @@ void cl_work_append(Work *work, Stream *stream) {
   if (stream->last) stream->last->last_of = NULL;
   stream->last = work;
   work->last_of = stream;
+  int type = work->parameters.type;
+  if (type == NODE_HOST || type == WORK_CALLBACK || type == NODE_EMPTY) return;
+  work->in = stream;
+  stream->depth++;
 }
 
 void cl_event_follow(Event *event, Work *work) {

@@ -27,6 +27,7 @@ struct Work {
   void (*end)(Work *); /* called when it is done, under the lock; NULL: nothing */
   struct Op *op;       /* in the order that is checked; NULL: none */
   Stream *last_of;     /* the stream that has nothing behind it; NULL: none */
+  Stream *in;          /* the stream in which it takes room; NULL: none */
   uint64_t stream;     /* the number of its stream; 0: none */
   unsigned unmet;      /* works that must be done before; one more until it is started */
   unsigned holders;    /* threads that wait for it */
