@@ -191,6 +191,20 @@ def test_read_the_docs_builds_what_the_session_builds() -> None:
     assert f"Programming Language :: Python :: {python}" in PYPROJECT["project"]["classifiers"]
 
 
+@pytest.mark.slow
+def test_read_the_docs_installs_what_the_pages_import(tmp_path) -> None:
+    """The site is built in an environment that has only what the file installs, none of the packages of the tests."""
+    content = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
+    python = str(tmp_path / "venv" / "bin" / "python")
+    subprocess.run(["uv", "venv", "-q", "--python", sys.executable, str(tmp_path / "venv")], check=True)
+    for line in content["build"]["jobs"]["install"]:
+        words = shlex.split(line.removeprefix("python -m pip "))
+        subprocess.run(["uv", "pip", *words, "-q", "--python", python], check=True, cwd=ROOT)
+    build = ("-m", "sphinx", "-q", "-W", "-b", "dummy", "-d", str(tmp_path / "read"), "docs", str(tmp_path / "written"))
+    done = subprocess.run([python, *build], check=False, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_addresses_and_links() -> None:
     """Forms and policies lead to this repository, and to pages that exist in it."""
     policies = [ROOT / "SECURITY.md", ROOT / "CODE_OF_CONDUCT.md", *(ROOT / ".github").rglob("*.*")]
