@@ -228,11 +228,11 @@ def _gitlab(options: argparse.Namespace, file: Path) -> int:
     return 0
 
 
-def _some(options: argparse.Namespace, file: Path) -> list[Cell]:
-    """Return the cells of the file that --tags and --shard select."""
+def _some(options: argparse.Namespace, file: Path, *, none: bool = False) -> list[Cell]:
+    """Return the cells of the file that --tags and --shard select; with `none`, as `tagged` has it."""
     from ..matrix import load_cells
 
-    cells = tagged(load_cells(file), options.tags, file)
+    cells = tagged(load_cells(file), options.tags, file, none=none)
     if options.shard is None:
         return cells
     from ..matrix.shards import shard
@@ -261,7 +261,7 @@ def _shard_of(text: str) -> tuple[int, int]:
 def _github(options: argparse.Namespace, file: Path) -> int:
     from ..matrix.ci import github_matrix
 
-    cells = _some(options, file)
+    cells = _some(options, file, none=True)
     seconds = _seconds(options) if len(cells) > options.jobs else {}
     matrix = github_matrix(cells, Path(), options.gpu_runner, options.jobs, seconds)
     text = json.dumps(matrix, separators=(",", ":"))

@@ -355,6 +355,18 @@ def test_another_build_of_the_plugin_is_explained(runner, tmp_path) -> None:
         assert "CUDALINK_GPU_RUNNER" in changes["cudalink.yml"].content
 
 
+@pytest.mark.parametrize("ci", ["github", "gitlab"])
+def test_cells_that_init_writes_are_chosen(ci, tmp_path, monkeypatch, capsys) -> None:
+    """No cell has the tag of the night, which the pipelines leave out; a run for that tag alone is still refused."""
+    changes = {change.path.name: change.content for change in adopt.plan_changes(tmp_path, "nox", ci)}
+    monkeypatch.chdir(tmp_path)
+    Path("cells.toml").write_text(changes["cells.toml"], encoding="utf-8")
+    assert cli.main(["matrix", ci, "--file", "cells.toml", "--tags", "!nightly,!gpu"]) == 0
+    assert "ctk-13.0" in capsys.readouterr().out
+    assert cli.main(["matrix", ci, "--file", "cells.toml", "--tags", "nightly"]) == 2
+    assert "no cell of cells.toml has the tags 'nightly'" in capsys.readouterr().err
+
+
 def test_gitlab(tmp_path, capsys, monkeypatch) -> None:
     """The child pipeline has a job for each cell, and a report that runs whatever happened."""
     changes = {str(change.path): change for change in adopt.plan_changes(tmp_path, "nox", "gitlab")}
