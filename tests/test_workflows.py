@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import json
+import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from pytest_cudalink.cli import main
 from tests import check_written_ci
+from tests.expressions import Payload, expressions, fill, truth
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -74,6 +79,279 @@ def chosen(words: list[str]) -> tuple[list[str], list[str]]:
         elif option in names:
             names[option].append(word)
     return names["-s"], names["-t"]
+
+
+def event(name: str, ref: str, **payload: Any) -> dict[str, Any]:
+    """What GitHub says of an event."""
+    ref_name = ref.split("/", 2)[2]
+    return {"event_name": name, "ref": ref, "ref_name": ref_name, "token": "secret", "event": Payload(payload)}
+
+
+def pull_request(action: str, *, fork: bool, label: str | None = None) -> dict[str, Any]:
+    """What GitHub says of a pull request."""
+    request = Payload(head=Payload(repo=Payload(fork=fork)))
+    return event(
+        "pull_request", "refs/pull/7/merge", action=action, pull_request=request, label=label and Payload(name=label)
+    )
+
+
+#: What starts workflows, by name.
+EVENTS = {
+    "push": event("push", "refs/heads/main"),
+    "push elsewhere": event("push", "refs/heads/topic"),
+    "pull request": pull_request("synchronize", fork=False),
+    "pull request of a fork": pull_request("opened", fork=True),
+    "label gpu": pull_request("labeled", fork=False, label="gpu"),
+    "label gpu of a fork": pull_request("labeled", fork=True, label="gpu"),
+    "label docs": pull_request("labeled", fork=False, label="docs"),
+    "every week": event("schedule", "refs/heads/main"),
+    "by hand": event("workflow_dispatch", "refs/heads/main"),
+    "tag v0.1.0rc1": event("push", "refs/tags/v0.1.0rc1"),
+    "tag v0.1.0": event("push", "refs/tags/v0.1.0"),
+    "tag nightly": event("push", "refs/tags/nightly"),
+}
+#: The jobs that run where every job succeeds and the repository has a runner with a GPU.
+JOBS = {
+    "push": {"ci": "quick gate plugin", "docs": "html"},
+    "pull request": {"ci": "quick gate plugin", "docs": "html"},
+    "pull request of a fork": {"ci": "quick gate plugin", "docs": "html"},
+    "label gpu": {"gpu": "cells"},
+    "label gpu of a fork": {"gpu": ""},
+    "label docs": {"gpu": ""},
+    "every week": {"matrix": "report slow plugins field campaigns atlas links"},
+    "by hand": {"gpu": "cells", "matrix": "report slow plugins field campaigns atlas links"},
+    "tag v0.1.0rc1": {"release": "build try"},
+    "tag v0.1.0": {"release": "build publish announce"},
+}
+
+
+def starts(content: dict[Any, Any], github: dict[str, Any]) -> bool:
+    """Whether an event starts a workflow; YAML 1.1 reads "on" as true."""
+    events = content[True]
+    if (name := github["event_name"]) not in events:
+        return False
+    wanted = events[name] or {}
+    if name == "pull_request":
+        return github["event"]["action"] in wanted.get("types", ["opened", "synchronize", "reopened"])
+    if name == "push" and wanted:
+        patterns = wanted.get("tags" if github["ref"].startswith("refs/tags/") else "branches", [])
+        return any(fnmatch.fnmatch(github["ref_name"], pattern) for pattern in patterns)
+    return True
+
+
+class Evaluated:
+    """A workflow in a run: each expression has its value.
+
+    Parameters
+    ----------
+    content : dict
+    github : dict
+        What GitHub says of the event.
+    variables : dict
+        Those of the repository.
+    outputs : dict
+        Those of the steps with an ID.
+    inputs : dict, optional
+        Those of a workflow that another one calls.
+
+    Attributes
+    ----------
+    jobs : dict
+        For each job that ran, every combination of its matrix, with the values in place of the expressions.
+    seen : set of str
+        The expressions that had a value.
+    """
+
+    def __init__(
+        self,
+        content: dict[Any, Any],
+        github: dict[str, Any],
+        variables: Mapping[str, str],
+        outputs: Mapping[str, str],
+        inputs: Mapping[str, str] | None = None,
+    ) -> None:
+        self.seen: set[str] = set()
+        self.jobs: dict[str, list[dict[str, Any]]] = {}
+        names = {"github": {**github, "workflow": content["name"]}, "vars": Payload(variables)}
+        names["inputs"] = Payload(inputs or {})
+        names["functions"] = {"always": lambda: True, "success": lambda: True, "cancelled": lambda: False}
+        self.concurrency = self.of(content["concurrency"], names)
+        names["env"] = self.of(content.get("env", {}), names)
+        needs: dict[str, Any] = {}
+        for name, job in content["jobs"].items():
+            needed = [job["needs"]] if isinstance(job.get("needs"), str) else job.get("needs", [])
+            ran = all(needs[one]["result"] == "success" for one in needed)
+            functions = {**names["functions"], "success": lambda ran=ran: ran}
+            of_job = {**names, "needs": {one: needs[one] for one in needed}, "functions": functions}
+            needs[name] = {"result": "skipped", "outputs": {}}
+            if not self.holds(job.get("if", "success()"), of_job):
+                continue
+            steps = {step["id"]: {"outputs": outputs} for step in job["steps"] if "id" in step}
+            found = self.of(job.get("outputs", {}), {**of_job, "steps": steps})
+            needs[name] = {"result": "success", "outputs": found}
+            self.jobs[name] = [
+                self.job(job, {**of_job, "matrix": values, "strategy": {"job-index": float(index)}})
+                for index, values in enumerate(self.variants(job, of_job))
+            ]
+
+    def variants(self, job: dict[str, Any], names: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The combinations of a job's matrix, which an expression may make."""
+        matrix = job.get("strategy", {}).get("matrix", {})
+        return self.of(matrix, names)["include"] if isinstance(matrix, str) else variants(job)
+
+    def job(self, job: dict[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+        """A job and its steps for one combination of its matrix."""
+        names = {**names, "runner": {"os": "Linux", "arch": "X64"}}
+        names["env"] = {**names["env"], **self.of(job.get("env", {}), names)}
+        steps = []
+        for step in job["steps"]:
+            own = {**names, "env": {**names["env"], **self.of(step.get("env", {}), names)}}
+            if self.holds(step.get("if", "success()"), own):
+                steps.append({**self.of({key: step[key] for key in step if key != "if"}, own), "env": own["env"]})
+        others = {key: value for key, value in job.items() if key not in ("steps", "if", "outputs", "strategy")}
+        return {**self.of(others, names), "steps": steps}
+
+    def of(self, value: Any, names: Mapping[str, Any]) -> Any:
+        """A part of the workflow with values in place of expressions."""
+        if isinstance(value, dict):
+            return {key: self.of(one, names) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.of(one, names) for one in value]
+        if not isinstance(value, str):
+            return value
+        self.seen.update(expressions(value))
+        return fill(value, names)
+
+    def holds(self, condition: str, names: Mapping[str, Any]) -> bool:
+        """Whether the condition of a job or step holds."""
+        self.seen.add("".join(expressions(condition)) or condition)
+        return truth(condition, names)
+
+
+def written(value: Any, key: str = "") -> Iterator[str]:
+    """Yield the expressions of a part of a workflow; a condition is one without braces, too."""
+    if isinstance(value, dict | list):
+        for name, one in value.items() if isinstance(value, dict) else ((key, one) for one in value):
+            yield from written(one, str(name))
+    elif isinstance(value, str):
+        yield from expressions(value) if "${{" in value or key != "if" else [value]
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_jobs_of_an_event(name) -> None:
+    """An event starts the workflows that are for it, and only a tag of a candidate or release reaches an index."""
+    ran = {}
+    for path in WORKFLOWS:
+        if starts(content := workflow(path), EVENTS[name]):
+            ran[path.stem] = " ".join(Evaluated(content, EVENTS[name], {"CUDALINK_GPU_RUNNER": "gpu"}, {}).jobs)
+            if path.stem == "gpu":
+                assert Evaluated(content, EVENTS[name], {}, {}).jobs == {}
+    assert ran == JOBS.get(name, {})
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_expression_has_a_value(path) -> None:
+    """Each is evaluated in some event, uses only what its context has, and none leaves an empty text."""
+    content, seen = workflow(path), set()
+    for github in EVENTS.values():
+        if not starts(content, github):
+            continue
+        run = Evaluated(content, github, {"CUDALINK_GPU_RUNNER": "our-gpu"}, {})
+        seen |= run.seen
+        assert run.concurrency["group"].startswith(path.stem)
+        assert run.concurrency["cancel-in-progress"] is (github["event_name"] == "pull_request" and path.stem != "gpu")
+        uploads = []
+        for job in itertools.chain(*run.jobs.values()):
+            assert job["runs-on"] in ("our-gpu" if path.stem == "gpu" else "ubuntu-latest", "ubuntu-latest")
+            uploads += [step["with"]["name"] for step in job["steps"] if "upload-artifact" in step.get("uses", "")]
+            for step in job["steps"]:
+                assert "" not in {*step["env"].values(), *step.get("with", {}).values()}
+                if "actions/cache" in step.get("uses", ""):
+                    assert re.fullmatch(r"cudalink-Linux-X64-[0-9a-f]{64}", step["with"]["key"])
+        assert len(uploads) == len(set(uploads))  # GitHub refuses the second artifact of a name
+    assert seen >= set(written(content))
+
+
+#: A cell with a name that another artifact might have, one of each sort.
+CELLS = """[cells.report]
+runs-on = ["big"]
+[cells.a]
+[cells.b]
+tags = ["nightly"]
+[cells.g]
+driver = "real"
+gpu = true
+"""
+TAGGED = {
+    "push": (EVENTS["push"], "gpu,fast", {}, {"report": ["big"], "a": ["ubuntu-latest"], "g": ["gpu", "fast"]}),
+    "no GPU": (EVENTS["push"], "", {}, {"report": ["big"], "a": ["ubuntu-latest"]}),
+    "fork": (EVENTS["pull request of a fork"], "gpu", {}, {"report": ["big"], "a": ["ubuntu-latest"]}),
+    "call": (EVENTS["every week"], "gpu", {"tags": "nightly"}, {"b": ["ubuntu-latest"]}),
+    "no cell": (EVENTS["pull request of a fork"], "gpu", {}, {}),
+}
+
+
+@pytest.mark.parametrize("case", TAGGED)
+def test_expressions_of_what_init_writes(case, tmp_path, monkeypatch, capfd) -> None:
+    """The command of its first job chooses the cells, and every expression of the jobs has a value for each of them."""
+    github, gpu_runner, inputs, machines = TAGGED[case]
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "cells.toml").write_text(CELLS if machines else "[cells.g]\ngpu = true\n")
+    content = workflow(ROOT / "docs" / "examples" / "written" / "github.yml")
+    variables = {"CUDALINK_GPU_RUNNER": gpu_runner} if gpu_runner else {}
+
+    def run(outputs: dict[str, str]) -> Evaluated:
+        return Evaluated(content, github, variables, outputs, inputs)
+
+    (step,) = [step for step in run({"any": "false", "matrix": ""}).jobs["cells"][0]["steps"] if "run" in step]
+    (_, *words) = step["run"].split("cudalink ", 1)
+    options = [re.sub(r"\$(\w+)", lambda found: step["env"][found[1]], word) for word in shlex.split(words[0])]
+    monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
+    monkeypatch.chdir(tmp_path)
+    assert main(options) == 0, capfd.readouterr()
+    outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text(encoding="utf-8").splitlines())
+    done = run(outputs)
+    jobs = {job["name"]: job for job in done.jobs.get("test", [])}
+    assert {name: job["runs-on"] for name, job in jobs.items()} == machines
+    assert ("report" in done.jobs) == bool(machines)
+    uploads = [step["with"] for job in itertools.chain(*done.jobs.values()) for step in job["steps"] if "with" in step]
+    names = [given["name"] for given in uploads if "name" in given]
+    assert len(set(names)) == len(machines) + bool(machines)
+    # the report takes all records, and not itself
+    patterns = [given["pattern"] for given in uploads if "pattern" in given]
+    assert [fnmatch.filter(names, pattern) for pattern in patterns] == [names[:-1]] * bool(machines)
+    if case == "push":
+        assert done.seen >= set(written(content)) - {"inputs.tags"}
+
+
+@pytest.mark.parametrize("tag", ["v0.1.0rc1", "v0.1.0"])
+def test_commands_of_a_release(tag, tmp_path) -> None:
+    """Those that are no session run as written: the check of the version, and the release with all of its files."""
+    run = Evaluated(workflow(ROOT / ".github" / "workflows" / "release.yml"), EVENTS[f"tag {tag}"], {}, {})
+    for name in (f"pytest_cudalink-{tag[1:]}.tar.gz", "pytest_cudalink-1-any.whl"):
+        for folder in ("dist", "files"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / name).touch()
+    (tmp_path / "gh").write_text('#!/bin/sh\nprintf "%s\\n" "$@" >said\n', encoding="utf-8")
+    (tmp_path / "gh").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag, "GITHUB_REPOSITORY": "owner/name"}
+
+    def commands_of(job: str, word: str) -> list[int]:
+        steps = [step for one in run.jobs.get(job, []) for step in one["steps"] if step.get("run", "").startswith(word)]
+        command = ("bash", "--noprofile", "--norc", "-eo", "pipefail", "-c")  # as GitHub starts it
+        return [
+            subprocess.run([*command, step["run"]], env=env, cwd=tmp_path, check=False).returncode for step in steps
+        ]
+
+    assert commands_of("build", "test ") == [0]
+    env["GITHUB_REF_NAME"] = "v0.1.1"
+    assert commands_of("build", "test ") == [1]
+    env["GITHUB_REF_NAME"] = tag
+    assert commands_of("announce", "gh ") == ([] if "rc" in tag else [0])
+    if "rc" not in tag:
+        said = (tmp_path / "said").read_text(encoding="utf-8").splitlines()
+        assert said[:3] == ["release", "create", tag]
+        assert {f"files/pytest_cudalink-{tag[1:]}.tar.gz", "files/pytest_cudalink-1-any.whl", "owner/name"} < set(said)
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS, TEMPLATE], ids=lambda path: path.stem)
