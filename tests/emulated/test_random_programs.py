@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cudalink.recorder.answers import ENDS
+from pytest_cudalink.recorder.execute import execute, layouts
 from tests.conformance.programs import compare as comparer
 from tests.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
-from tests.conformance.programs.execute import execute
 from tests.conformance.programs.generate import generate
-from tests.conformance.programs.layouts import LAYOUTS
 from tests.conformance.programs.record import load, save
 
 GOALS = tomllib.loads((Path(comparer.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
@@ -202,6 +202,8 @@ def test_table_is_sound() -> None:
     symbols = {function.symbol for function in FUNCTIONS}
     assert {maker for text in MAKERS.values() for maker in text.split()} <= symbols
     assert set(MAKERS) == set(KINDS)
+    ends = {one.symbol: place for one in FUNCTIONS for place, word in enumerate(one.parameters) if word[0] == "~"}
+    assert ends == ENDS
     assert {function.group for function in FUNCTIONS} == {name for _, groups in THEMES.values() for name in groups}
 
 
@@ -213,7 +215,7 @@ def test_layouts_are_those_of_the_header(headers, tmp_path) -> None:
             f'_Static_assert(offsetof({name}, {field}) == {offset}, "{name}.{field}");\n'
             for field, (offset, _) in fields.items()
         )
-        for name, (size, fields) in LAYOUTS.items()
+        for name, (size, fields) in layouts().items()
     ]
     source = tmp_path / "layouts.c"
     source.write_text('#include <stddef.h>\n#include "cuda.h"\n' + "".join(lines), encoding="utf-8")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 # ruff: noqa: E501, SIM905 (a function is a line, and names are words)
 
-__all__ = ["CONTEXT_CHANGING", "FUNCTIONS", "KINDS", "LAUNCHES", "MAKERS", "THEMES", "WAITING", "Function"]
+__all__ = ["FUNCTIONS", "KINDS", "MAKERS", "THEMES", "WAITING", "Function"]
 
 #: Kinds of handles, and the letter of those that are small numbers.
 KINDS = {
@@ -562,17 +562,4 @@ WAITING = frozenset(
     "cuMemcpyDtoD_v2 cuMemcpyPeer cuMemcpy2D_v2 cuMemcpy2DUnaligned_v2 cuMemcpy3D_v2 cuMemcpy3DPeer cuMemFree_v2 "
     "cuMemFreeHost cuMemHostUnregister cuMemPoolDestroy cuCtxDestroy_v2 cuCtxDetach cuDevicePrimaryCtxReset_v2 "
     "cuDevicePrimaryCtxRelease_v2 cuDeviceGraphMemTrim cuMemPoolTrimTo".split()
-)
-
-#: A difference in one of these changes what all later calls mean.
-CONTEXT_CHANGING = frozenset(
-    "cuInit cuCtxCreate_v2 cuCtxCreate_v3 cuCtxCreate_v4 cuCtxDestroy_v2 cuCtxPushCurrent_v2 cuCtxPopCurrent_v2 "
-    "cuCtxSetCurrent cuCtxAttach cuCtxDetach cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease_v2 "
-    "cuDevicePrimaryCtxReset_v2 cuThreadExchangeStreamCaptureMode cuDeviceSetMemPool cuMemSetMemPool".split()
-)
-
-#: What runs kernels on a real driver, and answers 801 on an emulated one after its checks.
-LAUNCHES = frozenset(
-    "cuLaunchKernel cuLaunchKernelEx cuLaunchCooperativeKernel cuGraphLaunch cuLaunch cuLaunchGrid "
-    "cuLaunchGridAsync".split()
 )

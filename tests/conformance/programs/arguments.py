@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .images import IMAGES, KERNELS
+from pytest_cudalink.recorder.images import KERNELS
+
+from .images import IMAGES
 
 if TYPE_CHECKING:
     from .generate import Generator

@@ -19,18 +19,18 @@ import argparse
 import ctypes
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .api import CONTEXT_CHANGING, FUNCTIONS, LAUNCHES
-from .execute import WAITED, Answer, Program, execute
+from pytest_cudalink.recorder.answers import Difference, Result, compare, references
+from pytest_cudalink.recorder.execute import WAITED, Answer, Program, execute
+
+from .images import image
 from .record import load, seeds_of
 
 __all__ = [
@@ -49,52 +49,6 @@ __all__ = [
 ]
 
 RECORDED = Path(__file__).parent / "recorded"
-NOT_READY = 600
-#: Handles that a call ends, by symbol: the positions of their arguments.
-_DESTROYS = {
-    function.symbol: [place for place, word in enumerate(function.parameters) if word[0] == "~"]
-    for function in FUNCTIONS
-    if any(word[0] == "~" for word in function.parameters)
-}
-#: Functions whose handles lie in the object that they are given: functions of a module, nodes of a graph.
-_LOOKS_UP = re.compile(r"Get(Function|Kernel|Module|Library|Global|Level|Plane)|Enumerate|GraphAdd|GetNodes|GetRoot")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A call that the two drivers answer otherwise.
-
-    Attributes
-    ----------
-    seed : int
-    call : int
-        Its number in the program.
-    symbol : str
-    real, ours : object
-        Codes, or where these are equal the values.
-    shape : str
-        What kinds of arguments the call has.
-    """
-
-    seed: int
-    call: int
-    symbol: str
-    real: str
-    ours: str
-    shape: str
-
-
-@dataclass
-class Result:
-    """The comparison of one program."""
-
-    seed: int
-    theme: str
-    counted: int = 0
-    equal: int = 0
-    left_out: int = 0
-    early: int = 0  # calls that waited for a gate on the real driver, and did not on the emulated one
-    differences: list[Difference] = field(default_factory=list)
 
 
 @dataclass
@@ -117,49 +71,6 @@ class Tally:
         return 100 * self.equal_programs / max(self.programs, 1)
 
 
-def _references(argument: Any) -> Iterator[int]:
-    """Numbers of the calls whose values an argument uses."""
-    if isinstance(argument, str):
-        if argument[:1] == "$":
-            yield int(argument[1:].partition("+")[0].partition(".")[0])
-    elif isinstance(argument, list):
-        for one in argument:
-            yield from _references(one)
-    elif isinstance(argument, dict):
-        for one in argument.values():
-            yield from _references(one)
-
-
-def _dead(program: Program) -> list[tuple[set[int], set[int]]]:
-    """For each call the earlier calls whose handles were destroyed by then, and those whose handles lay in them."""
-    destroyed: set[int] = set()
-    inside: set[int] = set()
-    found = []
-    for number, call in enumerate(program):
-        found.append((set(destroyed), set(inside)))
-        ended = {one for place in _DESTROYS.get(call[0], ()) for one in _references(call[place + 1 : place + 2])}
-        if ended - destroyed:
-            destroyed |= ended
-            for earlier, one in enumerate(program[:number]):
-                if _LOOKS_UP.search(one[0]) and (destroyed | inside) & set(_references(one[1:])):
-                    inside.add(earlier)
-            inside -= destroyed
-    return found
-
-
-def _alike(real: Any, ours: Any, dead: set[int]) -> bool:
-    """Whether values are equal; the name of a handle that is gone equals any: addresses come back by chance."""
-    if isinstance(real, list) and isinstance(ours, list):
-        return len(real) == len(ours) and all(_alike(*pair, dead) for pair in zip(real, ours, strict=True))
-    named = [one for one in (real, ours) if isinstance(one, str) and one[:1] == "="]
-    return real == ours or any(int(one[1:].partition(".")[0]) in dead for one in named)
-
-
-def _same(real: list[Any], ours: list[Any], dead: set[int]) -> bool:
-    """Whether answers are equal: values count only where the call succeeded."""
-    return bool(real[0] == ours[0]) and (real[0] != 0 or _alike(real, ours, dead))
-
-
 def shape(call: list[Any], answers: list[Answer]) -> str:
     """The kinds of a call's arguments, in short: live, failed or stale handles, small numbers, names of structures."""
     return " ".join(_word(one, answers) for one in call[1:])
@@ -171,7 +82,7 @@ def _word(argument: Any, answers: list[Answer]) -> str:
     if isinstance(argument, str):
         if argument[0] != "$":
             return argument if argument[0] in "!&" else {"@": "host", "'": "text"}[argument[0]]
-        number = next(_references(argument))
+        number = next(references(argument))
         answer = answers[number] if number < len(answers) else None
         return "handle" if answer and answer[0] == 0 else "NULL$"
     if argument[0] in ("o", "io"):
@@ -179,71 +90,6 @@ def _word(argument: Any, answers: list[Answer]) -> str:
     if argument[0] == "S":
         return str(argument[1]).removeprefix("CUDA_")
     return {"A": "array", "L": "list", "P": "parameters", "F": "float", "M": "bytes"}[argument[0]]
-
-
-def compare(  # noqa: C901, PLR0912 (the rules of what counts, in their order)
-    seed: int, theme: str, program: Program, real: list[Answer], ours: list[Answer]
-) -> Result:
-    """The comparison of one program's answers."""
-    result = Result(seed, theme)
-    program = [[symbol.partition("@")[0], *arguments] for symbol, *arguments in program]  # in whichever thread
-    dead = _dead(program)
-    spoilt: set[int] = set()
-    for number, call in enumerate(program):
-        theirs = real[number] if number < len(real) else None
-        own = ours[number] if number < len(ours) else None
-        if theirs and own and WAITED in (theirs[-1], own[-1]):
-            # calls that wait although no page of CUDA says so are counted apart; a wait of ours alone is a difference
-            result.early += own[-1] != WAITED
-            if theirs[-1] == WAITED:
-                own = [one for one in own if one != WAITED]
-            theirs = [one for one in theirs if one != WAITED]
-        if theirs and theirs[0] == "signal":
-            # the real driver died: whatever an emulated one answers is better
-            break
-        needed = {one for argument in call[1:] for one in _references(argument)}
-        if needed & (spoilt | dead[number][1]):
-            # a handle that lay in a destroyed object may be alive again by chance, as an address that came back
-            spoilt.add(number)
-            result.left_out += 1
-            if call[0] in CONTEXT_CHANGING:
-                break
-            continue
-        if theirs is None or own is None:
-            spoilt.add(number)
-            result.left_out += 1
-            if number >= len(real) or number >= len(ours):
-                break
-            continue
-        if call[0] in LAUNCHES and theirs[0] == 0 and own[0] == 801:
-            result.left_out += 1
-            continue
-        if theirs[0] == NOT_READY and own[0] == 0 and theme != "order":
-            # how fast hardware is; work of an emulated driver is done when a call returns
-            result.left_out += 1
-            continue
-        result.counted += 1
-        if _same(theirs, own, dead[number][0] | dead[number][1]):
-            result.equal += 1
-            continue
-        codes = theirs[0] != own[0]
-        result.differences.append(
-            Difference(
-                seed,
-                number,
-                call[0],
-                str(theirs[0]) if codes else json.dumps(theirs[1:]),
-                str(own[0] if own[0] != "signal" else own[1]) if codes else json.dumps(own[1:]),
-                shape(call, real),
-            )
-        )
-        spoilt.add(number)
-        if codes:
-            # one driver changed its handles and the other did not
-            spoilt |= needed
-            if call[0] in CONTEXT_CHANGING or own[0] == "signal":
-                break
-    return result
 
 
 #: Parts of the programs: functions of the first release, order behind gates, and all others.
@@ -311,7 +157,7 @@ def _worker(source: str, target: str) -> int:
     """Replay programs of a file on the libcuda of this process."""
     library = ctypes.CDLL("libcuda.so.1")
     given = json.loads(Path(source).read_text(encoding="utf-8"))
-    rows = ([seed, execute(program, library, waits=frozenset(waits))] for seed, program, waits in given)
+    rows = ([seed, execute(program, library, waits=frozenset(waits), images=image)] for seed, program, waits in given)
     with Path(target).open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return 0
@@ -335,7 +181,7 @@ def shrink(
     program, real, ours = program[:last], real[:last], ours[:last]
     number = last - 2
     while number >= 0:
-        if not any(number in set(_references(call[1:])) for call in program[number + 1 :]):
+        if not any(number in set(references(call[1:])) for call in program[number + 1 :]):
             shorter = _without(program, number)
             kept = [_renamed(one, number) for place, one in enumerate(real) if place != number]
             expected = [_renamed(one, number) for place, one in enumerate(ours) if place != number]
@@ -407,8 +253,9 @@ def show(program: Program, real: list[Answer], ours: list[Answer], result: Resul
         print(f"{mark} ${number:<3} {call[0]}({', '.join(map(_text, call[1:]))}) -> {answers}")
 
 
-def _print_groups(results: list[Result], name: str, limit: int) -> None:
+def _print_groups(results: list[Result], programs: list[Any], name: str, limit: int) -> None:
     """Print groups of differences, most frequent first, each with shapes and seeds."""
+    asked = {one[0]: one for one in programs}
     groups: dict[tuple[str, str, str], list[Difference]] = {}
     for one in (one for result in results for one in result.differences if name.lower() in one.symbol.lower()):
         groups.setdefault((one.symbol, one.real[:60], one.ours[:60]), []).append(one)
@@ -418,7 +265,8 @@ def _print_groups(results: list[Result], name: str, limit: int) -> None:
         print(f"{len(several):5} {symbol}: {real} -> {ours}")
         shapes: dict[str, list[Difference]] = {}
         for one in several:
-            shapes.setdefault(one.shape, []).append(one)
+            _, _, program, answers = asked[one.seed]
+            shapes.setdefault(shape(program[one.call], answers), []).append(one)
         for text, members in sorted(shapes.items(), key=lambda item: -len(item[1]))[:3]:
             seeds = ", ".join(f"{one.seed}:{one.call}" for one in members[:4])
             print(f"        {len(members):4} ({text})  seed:call {seeds}")
@@ -454,7 +302,7 @@ def main() -> int:  # noqa: C901, PLR0912 (one branch for each option)
             print("no difference")
             return 1
         program, real, ours, _ = found
-        show(program, real, ours, Result(0, "", differences=[Difference(0, len(program) - 1, "", "", "", "")]))
+        show(program, real, ours, Result(0, "", differences=[Difference(0, len(program) - 1, "", "", "")]))
         return 0
     if options.other:
         again = {one[0]: one for one in load(options.other)["programs"]}
@@ -481,7 +329,7 @@ def main() -> int:  # noqa: C901, PLR0912 (one branch for each option)
         print(f"  {theme:10} {both.call_share:6.2f} % calls  {both.program_share:5.1f} % of {both.programs} programs")
     if early := sum(result.early for result in results):
         print(f"{early} calls waited for a gate on the real driver alone")
-    _print_groups(results, options.function, options.limit)
+    _print_groups(results, programs, options.function, options.limit)
     return 0
 
 

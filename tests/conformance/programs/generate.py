@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
+from pytest_cudalink.recorder.execute import Program
+
 from . import arguments
 from .api import FUNCTIONS, KINDS, MAKERS, THEMES, WAITING, Function
-from .execute import Program
 
 __all__ = ["Generator", "Handle", "generate"]
 

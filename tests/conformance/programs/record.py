@@ -1,6 +1,6 @@
 """Record programs from the libcuda of this machine: ``python -m tests.conformance.programs.record OUT.json.xz``.
 
-It needs nothing but the standard library and the folder ``tests/``. It stops at a limit with what it has.
+It needs nothing but a checkout. It stops at a limit with what it has.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from .execute import execute
+from pytest_cudalink.recorder.execute import execute
+
 from .generate import generate
+from .images import image
 
 __all__ = ["load", "main", "record", "save", "seeds_of"]
 
@@ -56,7 +58,7 @@ def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, 
             if time.monotonic() > deadline:
                 break
             theme, program = generate(seed, length)
-            answers = execute(program, library, seconds=20)
+            answers = execute(program, library, seconds=20, images=image)
             file.write(json.dumps([seed, theme, program, answers], separators=(",", ":")) + "\n")
             file.flush()
 

@@ -44,12 +44,14 @@ import os
 import signal
 import struct
 import time
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+from ..tables import read_table
 from .images import image
-from .layouts import LAYOUTS
 
-__all__ = ["Answer", "Program", "execute", "run"]
+__all__ = ["Answer", "Program", "execute", "layouts", "run"]
 
 Program = list[list[Any]]
 Answer = list[Any] | None
@@ -80,6 +82,21 @@ SETTLED, PATIENCE = (0.05, 0.01), (0.4, 3.0)
 WAITED = "waited"
 
 
+@cache
+def layouts() -> dict[str, tuple[int, dict[str, tuple[int, str]]]]:
+    """Return the structures: size, and of each field its offset and its letter of `struct`."""
+    return {
+        name: (
+            one["size"],
+            {
+                field: (int(offset), letter)
+                for field, offset, letter in (word.rsplit(":", 2) for word in one["fields"].split())
+            },
+        )
+        for name, one in read_table("recorder/layouts.toml").items()
+    }
+
+
 class Alias(Exception):  # noqa: N818 (no error: the call is left out)
     """A handle was destroyed, and its value belongs to another object now."""
 
@@ -87,8 +104,9 @@ class Alias(Exception):  # noqa: N818 (no error: the call is left out)
 class Machine:
     """The memory of one program and what its handles are called."""
 
-    def __init__(self, library: ctypes.CDLL) -> None:
+    def __init__(self, library: ctypes.CDLL, images: Callable[[str], bytes] = image) -> None:
         self.library = library
+        self.image = images
         self.libc = ctypes.CDLL(None)
         self.host = mmap.mmap(-1, HOST_BYTES)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.host))
@@ -128,7 +146,7 @@ class Machine:
         if sign == "&":
             return ctypes.cast(getattr(self.libc, rest), ctypes.c_void_p).value or 0
         if sign == "!":
-            return self.buffer(image(rest))
+            return self.buffer(self.image(rest))
         return self.buffer(rest.encode() + b"\0")
 
     def known(self, text: str) -> int:
@@ -177,12 +195,12 @@ class Machine:
 
     def structures(self, several: list[Any]) -> int:
         """Address of structures that lie in a row; their fields to read are noted."""
-        total = sum(LAYOUTS[one[1]][0] for one in several)
+        total = sum(layouts()[one[1]][0] for one in several)
         filler = b"\0" if any(one[2] for one in several) or not any(len(one) > 3 for one in several) else b"\xee"
         data = bytearray(filler * total)
         start, reads = 0, []
         for one in several:
-            size, fields = LAYOUTS[one[1]]
+            size, fields = layouts()[one[1]]
             for name, value in one[2].items():
                 offset, letter = fields[name]
                 if letter == "f":
@@ -343,15 +361,17 @@ def run(
     program: Program,
     library: ctypes.CDLL,
     pipe: int,
+    *,
     skip: frozenset[int] = frozenset(),
     waits: frozenset[int] | None = None,
+    images: Callable[[str], bytes] = image,
 ) -> None:
     """Run a program in this process; every answer is a line of JSON.
 
     Calls to skip answer None. `waits` are the calls that waited for a gate when the program was recorded: all gates are
     open behind them, and each other call gets more time, because a busy machine is no gate.
     """
-    machine = Machine(library)
+    machine = Machine(library, images)
     if waits is not None:
         machine.settled, machine.patience = SETTLED[1], PATIENCE[1]
     if any(call[0][0] == "!" for call in program):
@@ -372,8 +392,10 @@ def execute(
     program: Program,
     library: ctypes.CDLL,
     seconds: int = 20,
+    *,
     skip: frozenset[int] = frozenset(),
     waits: frozenset[int] | None = None,
+    images: Callable[[str], bytes] = image,
 ) -> list[Answer]:
     """The answers of a program that runs in a forked child; a parent must not have initialized the library."""
     reading, writing = os.pipe()
@@ -386,7 +408,7 @@ def execute(
             silent = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silent, stream)
-            run(program, library, writing, skip, waits)
+            run(program, library, writing, skip=skip, waits=waits, images=images)
         except BaseException as error:  # noqa: BLE001 (a mistake of ours must be seen in the recording)
             os.write(writing, json.dumps(["error", repr(error)]).encode() + b"\n")
         finally:

@@ -1,0 +1,1 @@
+"""Questions to a libcuda, real or emulated, and how its answers differ from those of recorded drivers."""
