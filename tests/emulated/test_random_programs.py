@@ -18,7 +18,8 @@ from pytest_cudalink.recorder.execute import execute, layouts
 from tests.conformance.programs import compare as comparer
 from tests.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
 from tests.conformance.programs.generate import generate
-from tests.conformance.programs.record import load, save
+from pytest_cudalink.recorder.questions import save
+from tests.conformance.programs.record import load
 
 GOALS = tomllib.loads((Path(comparer.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
 #: Seeds from here on were not looked at while differences were mended.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import lzma
 import os
 import signal
 import sys
@@ -18,7 +17,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from pytest_cudalink.recorder import questions
 from pytest_cudalink.recorder.execute import execute
+from pytest_cudalink.recorder.questions import save
 
 from .generate import generate
 from .images import image
@@ -36,16 +37,12 @@ def seeds_of(text: str) -> list[int]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A recording: its driver, and of each program the seed, theme, calls and answers."""
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        found: dict[str, Any] = json.load(file)
-        return found
-
-
-def save(path: Path, recording: dict[str, Any]) -> None:
-    """Write a recording, compressed."""
-    with lzma.open(path, "wt", encoding="utf-8", preset=6) as file:
-        json.dump(recording, file, separators=(",", ":"))
+    """A recording: its driver, and of each program the seed, theme, calls and answers, with those of the package."""
+    found = questions.load(path)
+    if name := found.pop("and", ""):
+        more = questions.load(questions.RECORDED.with_name(name))["programs"]
+        found["programs"] = sorted([*found["programs"], *more], key=lambda row: int(row[0]))
+    return found
 
 
 def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, folder: str, length: int) -> None:
