@@ -10,11 +10,10 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pytest_cudalink.recorder.images import TEXTS
-from pytest_cudalink.recorder.questions import RECORDED, load, save
+from pytest_cudalink.recorder.questions import RECORDED, save
 from tests.conformance.programs import compare, record
 
 __all__ = ["main"]
@@ -33,7 +32,9 @@ def _images(argument: Any) -> Iterator[str]:
 
 
 def _shown(program: list[Any], answers: list[Any]) -> set[tuple[str, str]]:
-    return {(call[0].partition("@")[0], str(answer[0])) for call, answer in zip(program, answers, strict=False) if answer}
+    return {
+        (call[0].partition("@")[0], str(answer[0])) for call, answer in zip(program, answers, strict=False) if answer
+    }
 
 
 def _chosen(programs: list[Any]) -> list[Any]:

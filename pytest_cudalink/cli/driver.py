@@ -18,7 +18,7 @@ from ..progress import progress
 from ..words import read_words
 from .completion import offer
 from .names import add_verbs
-from .paths import STDOUT, output_file
+from .paths import STDOUT, any_path, output_file, wrong_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,6 +86,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
     start.add_argument(
         "command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="run this program with its arguments"
     )
+    ask = verbs.add_parser(
+        "record",
+        help="ask a driver what it answers, and compare",
+        description="Ask the driver of this machine, or a stand-in for it, about 300 questions, and show which of "
+        "NVIDIA's samples it passes and how its answers differ from those of a recorded driver. Each question runs "
+        "in its own process, so a driver that dies or hangs loses one. It needs no network and no compiler.",
+    )
+    ask.add_argument(
+        "--driver",
+        type=any_path,
+        metavar="FILE",
+        help="ask this library, and the libnvidia-ml.so.1 in its folder, instead of the driver of this machine",
+    )
+    ask.add_argument(
+        *("-o", "--output"),
+        type=output_file,
+        metavar="FILE",
+        help="write versions, devices and answers as JSON, without host name, serial number, UUID or address; - is "
+        "stdout",
+    )
+    ask.add_argument("--against", type=any_path, metavar="FILE", help="compare with this recording instead")
+    ask.add_argument(
+        "--answers",
+        type=any_path,
+        metavar="FILE",
+        help="ask nothing, and grade the answers of this recording",
+    )
+    ask.add_argument(
+        "--seconds", type=float, default=100, metavar="N", help="end after about this time (default: %(default)s)"
+    )
     info = verbs.add_parser("info", help="show the driver of this machine, and which drivers can be emulated")
     info.add_argument("--json", action="store_true", help="print JSON")
 
@@ -95,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
     from ..emulator import EmulatorError
 
     try:
-        return _run(options) if options.verb == "run" else _info(options)
+        return {"run": _run, "record": _record, "info": _info}[options.verb](options)
     except EmulatorError as error:
         sys.stderr.write(f"cudalink driver: {error}\n")
         return 2
@@ -143,6 +173,39 @@ def _run(options: argparse.Namespace) -> int:
     _show_refusals(noted)
     fails = _show_violations(noted) and options.checks != "report"
     return end_like(code) if code else int(fails)
+
+
+def _record(options: argparse.Namespace) -> int:
+    """Ask, write and grade; exit code 1 if a sample that every driver must pass fails."""
+    from ..recorder import grade
+    from ..recorder.record import RecorderError, record
+
+    for name, expected in {"driver": "a library", "against": "a recording", "answers": "a recording"}.items():
+        path = getattr(options, name)
+        if path and (wrong := wrong_file(path, expected)):
+            sys.stderr.write(f"cudalink driver record: --{name} {wrong}; correct the path\n")
+            return 2
+    try:
+        other = grade.read(options.against) if options.against else grade.carried()
+        if options.answers:
+            recording = grade.read(options.answers)
+        else:
+            with progress("asking the driver") as step:
+                recording = record(options.driver, options.seconds, step.say)
+    except RecorderError as error:
+        sys.stderr.write(f"cudalink driver record: {error}\n")
+        return 2
+    found = grade.grade(recording, other)
+    text = "\n".join(grade.lines(recording, other, found)) + "\n"
+    if options.output == STDOUT:
+        sys.stderr.write(text)
+        sys.stdout.write(json.dumps(recording) + "\n")
+    else:
+        sys.stdout.write(text)
+        if options.output:
+            options.output.parent.mkdir(parents=True, exist_ok=True)
+            options.output.write_text(json.dumps(recording) + "\n", encoding="utf-8")
+    return int(bool(found.failed))
 
 
 def _show_refusals(noted: Iterable[Mapping[str, Any]]) -> None:

@@ -9,6 +9,7 @@ table that it was made from. Arguments:
 ``"@0"``, ``"@4096"``           an address in the program's host memory
 ``"&abs"``                      a function of the C library
 ``"!linked"``                   an image
+``"#linked"``                   its size in bytes
 ``"'text"``                     a text
 ``["o", F]``, ``["o", F, n]``   room for one value or `n`, of letter F
 ``["io", F, v]``                the same, holding a value before
@@ -26,6 +27,9 @@ answers with a word. In a program with such steps a query that answers 600 is as
 "behind a closed gate". A call that does not come back while a gate is closed has "waited" at the end of its answer, and
 all gates are opened for it.
 
+``["!process", [call, ...]]`` runs calls in another process, if the library has a method `elsewhere`, and answers with
+their answers; there ``"^3"`` stands for the bytes that call 3 of this program gave, ``"^fd3"`` for the descriptor.
+
 Letters are those of `struct`, and ``h`` a new handle, ``H`` one that may be known (both with a letter for handles that
 are small numbers and not addresses), ``s`` a text by pointer, ``c`` a text in place, ``X`` bytes and ``x`` a number
 that no two machines share. An answer is ``[code, value, ...]``; a handle is ``0``, ``"new"``, ``"=3.1"`` or ``"?"``,
@@ -36,6 +40,7 @@ given to another object meanwhile. A death is the last answer: ``["signal", "SIG
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import ctypes
 import faulthandler
 import json
@@ -75,6 +80,7 @@ _SIZES = {
     "H2": 2,
 }
 _MASK = (1 << 64) - 1
+_GATES = ("!clear", "!open", "!read")
 _QUERIES = ("cuStreamQuery", "cuEventQuery", "cuEventElapsedTime", "cuEventElapsedTime_v2")
 #: How long work that nothing holds up may take on hardware, and here, in seconds; and how long a call there without a
 #: gate, and here, where the machine may be busy.
@@ -101,7 +107,7 @@ class Alias(Exception):  # noqa: N818 (no error: the call is left out)
     """A handle was destroyed, and its value belongs to another object now."""
 
 
-class Machine:
+class Interpreter:
     """The memory of one program and what its handles are called."""
 
     def __init__(self, library: ctypes.CDLL, images: Callable[[str], bytes] = image) -> None:
@@ -118,7 +124,8 @@ class Machine:
         # of programs about order: two threads, and the gates that streams were told to wait for
         self.threads: list[concurrent.futures.ThreadPoolExecutor] = []
         self.gates: list[int] = []
-        self.settled, self.patience = SETTLED[0], PATIENCE[0]
+        self.settled = SETTLED[0]
+        self.patience: float | None = PATIENCE[0]
 
     def buffer(self, data: bytes | int) -> int:
         """Address of new memory, aligned to 128 as a tensor map must be, that lives as long as the program."""
@@ -145,8 +152,9 @@ class Machine:
             return self.base + int(rest)
         if sign == "&":
             return ctypes.cast(getattr(self.libc, rest), ctypes.c_void_p).value or 0
-        if sign == "!":
-            return self.buffer(self.image(rest))
+        if sign in "!#":
+            code = self.image(rest)
+            return self.buffer(code) if sign == "!" else len(code)
         return self.buffer(rest.encode() + b"\0")
 
     def known(self, text: str) -> int:
@@ -189,6 +197,8 @@ class Machine:
             if letter == "f":
                 return self.buffer(struct.pack(f"<{len(argument[2])}f", *argument[2]))
             return self.buffer(b"".join(struct.pack("<Q", self.number(one))[:size] for one in argument[2]))
+        if kind == "B":
+            return self.buffer(bytes.fromhex(argument[1]))
         assert kind == "P", kind
         places = [self.buffer(struct.pack("<QQQQ", self.number(one), 0, 0, 0)) for one in argument[1]]
         return self.buffer(struct.pack(f"<{len(places)}Q", *places))
@@ -286,6 +296,23 @@ class Machine:
         names = ["-" if one == filler else self.name(call, place, letter, one) for one in numbers]
         return (letter[1:], numbers[0], kind == "h"), names[0] if count == 1 else names
 
+    def given(self, argument: Any) -> Any:
+        """What another process gets for an argument: bytes and file descriptors of this one in place of their names."""
+        if isinstance(argument, list):
+            return [self.given(one) for one in argument]
+        if isinstance(argument, dict):
+            return {key: self.given(one) for key, one in argument.items()}
+        if not isinstance(argument, str) or argument[:1] != "^":
+            return argument
+        found = self.values[int(argument[1:].removeprefix("fd"))]
+        data = found[0][1] if found and found[0] else b"\0" * 64
+        if not argument.startswith("^fd"):
+            return ["B", data.hex()]
+        descriptor = int.from_bytes(data[:4], "little")
+        with contextlib.suppress(OSError):
+            os.set_inheritable(descriptor, True)  # noqa: FBT003
+        return descriptor
+
     def step(self, symbol: str, arguments: list[int]) -> Answer:
         """The answer of a step that is no call."""
         address = arguments[0]
@@ -311,7 +338,12 @@ class Machine:
         return bool(closed)
 
     def called(
-        self, symbol: str, function: Any, arguments: list[Any], thread: concurrent.futures.Executor, patience: float
+        self,
+        symbol: str,
+        function: Any,
+        arguments: list[Any],
+        thread: concurrent.futures.Executor,
+        patience: float | None,
     ) -> tuple[int, bool]:
         """The code of a call in a thread, and whether it waited for a gate."""
         future, waited = thread.submit(function, *arguments), False
@@ -332,6 +364,8 @@ class Machine:
         """The answer of one call."""
         self.outs = []
         self.values.append([])
+        if call[0] == "!process":
+            return [0, self.library.elsewhere(self.given(call[1]))]
         try:
             arguments = [self.argument(one) for one in call[1:]]
         except Alias:
@@ -371,20 +405,22 @@ def run(
     Calls to skip answer None. `waits` are the calls that waited for a gate when the program was recorded: all gates are
     open behind them, and each other call gets more time, because a busy machine is no gate.
     """
-    machine = Machine(library, images)
+    interpreter = Interpreter(library, images)
     if waits is not None:
-        machine.settled, machine.patience = SETTLED[1], PATIENCE[1]
-    if any(call[0][0] == "!" for call in program):
-        machine.threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(2)]
+        interpreter.settled, interpreter.patience = SETTLED[1], PATIENCE[1]
+    if not any(call[0] in _GATES for call in program):
+        interpreter.patience = None
+    if interpreter.patience or any("@" in call[0] for call in program):
+        interpreter.threads = [concurrent.futures.ThreadPoolExecutor(1) for _ in range(2)]
     for number, call in enumerate(program):
         if number in skip:
-            machine.values.append([])
+            interpreter.values.append([])
             answer: Answer = None
         else:
             known = waits is not None and number in waits
-            answer = machine.call(number, call, 0.05 if known else None)
+            answer = interpreter.call(number, call, 0.05 if known else None)
             if known:
-                machine.open(machine.gates)
+                interpreter.open(interpreter.gates)
         os.write(pipe, json.dumps(answer, separators=(",", ":")).encode() + b"\n")
 
 

@@ -1,17 +1,54 @@
-"""The questions: recorded programs with the answers of a real driver, and samples that every driver must pass."""
+"""The questions: samples that every driver must pass, and recorded programs with the answers of a real driver."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-__all__ = ["RECORDED", "load", "save"]
+from ..tables import read_table
+from .execute import Program
+
+__all__ = ["GROUPS", "RECORDED", "DriverQuestion", "load", "questions", "save", "versions"]
 
 _DATA: Final = Path(__file__).parents[1] / "data" / "recorder"
 #: Programs, each a list of seed, theme, calls and the answers of this driver; `tools/choose_questions.py` writes it.
 RECORDED: Final = _DATA / "driver-580.159.04.json.xz"
+#: In the order in which they are asked.
+GROUPS: Final = ("samples", "nvml", "two", "programs")
+
+
+class DriverQuestion(NamedTuple):
+    """A program that a driver is asked to run.
+
+    Attributes
+    ----------
+    group : str
+        One of `GROUPS`.
+    name : str
+        Of a recorded program its seed.
+    calls : Program
+        As `execute` takes them.
+    source : str
+        The page or sample of NVIDIA's that a must-pass question is from; empty for recorded programs.
+    values : dict of str to list
+        The answer that the source promises for a call, by its number; of the other calls it is ``[0, ...]``.
+    devices : int
+        How many it needs, and sees.
+    least_cuda : str
+        The first CUDA version that has its functions; empty if every driver has them.
+    """
+
+    group: str
+    name: str
+    calls: Program
+    source: str = ""
+    values: dict[str, list[Any]] = {}  # noqa: RUF012 (never changed)
+    devices: int = 1
+    least_cuda: str = ""
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -25,3 +62,30 @@ def save(path: Path, recording: dict[str, Any]) -> None:
     """Write a recording, compressed."""
     with lzma.open(path, "wt", encoding="utf-8", preset=9) as file:
         json.dump(recording, file, separators=(",", ":"))
+
+
+@cache
+def questions() -> tuple[DriverQuestion, ...]:
+    """Return every question, those first that show most."""
+    samples = [
+        DriverQuestion(
+            one.get("group", "samples"),
+            one["name"],
+            [json.loads(line) for line in one["calls"].splitlines() if line],
+            one["source"],
+            one.get("values", {}),
+            one.get("devices", 1),
+            one.get("least_cuda", ""),
+        )
+        for one in read_table("recorder/samples.toml")["sample"]
+    ]
+    programs = [DriverQuestion("programs", str(seed), calls) for seed, _, calls, _ in load(RECORDED)["programs"]]
+    return tuple(sorted([*samples, *programs], key=lambda one: GROUPS.index(one.group)))
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return what tells a sample, by name, from one that had other calls; a seed always means the same program."""
+    return {
+        one.name: hashlib.sha256(json.dumps(one.calls).encode()).hexdigest()[:8] for one in questions() if one.source
+    }

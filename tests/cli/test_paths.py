@@ -22,6 +22,7 @@ _NEEDED: Final = {
     ("stubs", "build"): ["-o", "made"],
     ("stubs", "generate"): ["-o", "made"],
     ("report",): ["records"],
+    ("driver", "record"): ["--answers", "file"],
 }
 #: The argument that a command needs besides the option that is tried.
 _ARGUMENT: Final = {
@@ -39,6 +40,7 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
     # an existing file is written again
     **{("report", name): {"file"} for name in ("--html", "--junit", "--markdown", "--save")},
     ("driver run", "--events"): {"file"},
+    ("driver record", "--output"): {"file"},
     # read only with --shard; a file that is no record is passed over
     **{(f"matrix {verb}", "--records"): {"folder", "file"} for verb in ("list", "github", "gitlab")},
 }

@@ -1,0 +1,286 @@
+"""Asking a driver: the emulated one, libraries that die, and what a recording tells of its machine."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import emulator
+from pytest_cudalink.cli import main
+from pytest_cudalink.recorder import grade, record
+from pytest_cudalink.recorder.images import TEXTS
+from pytest_cudalink.recorder.questions import GROUPS, DriverQuestion, questions, versions
+from pytest_cudalink.tables import read_table
+from tests.compiled import compile_c
+
+#: A driver with a device, as far as a description asks; what is between the lines differs from test to test.
+STAND_IN = """
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+int cuInit(unsigned f) {{ {init}; return 0; }}
+int cuDriverGetVersion(int *v) {{ *v = 13000; return 0; }}
+int cuDeviceGetCount(int *n) {{ *n = {devices}; return 0; }}
+int cuDeviceGetName(char *s, int n, int d) {{ s[0] = 'X'; s[1] = 0; return 0; }}
+int cuDeviceTotalMem_v2(size_t *n, int d) {{ *n = 1 << 20; return 0; }}
+int cuDeviceGetAttribute(int *v, int k, int d) {{ *v = k; return 0; }}
+int cuMemAlloc_v2(void *p, size_t n) {{ {allocate}; return 0; }}
+"""
+
+
+def stand_in(tmp_path: Path, *, init: str = "", devices: int = 1, allocate: str = "") -> Path:
+    source = STAND_IN.format(init=init, devices=devices, allocate=allocate)
+    return compile_c(tmp_path / "libcuda.so.1", source)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, *several: DriverQuestion) -> None:
+    """Let these be all questions."""
+    for module in (record, grade):
+        monkeypatch.setattr(module, "questions", lambda: several)
+
+
+ALLOCATES = DriverQuestion(
+    "samples", "allocates", [["cuInit", 0], ["cuMemAlloc_v2", ["o", "x"], 16], ["cuInit", 0]], "a page"
+)
+BEGINS = DriverQuestion("samples", "begins", [["cuInit", 0]], "a page")
+
+
+def test_questions_name_their_sources() -> None:
+    """Every must-pass question says which sample or page it is from, and values are those of its calls."""
+    samples = [one for one in questions() if one.group != "programs"]
+    assert len(samples) >= 40
+    assert {one.group for one in questions()} == set(GROUPS)
+    assert len({one.name for one in questions()}) == len(questions())
+    for one in samples:
+        assert re.match(r"cuda-samples v|CUDA Driver API |CUDA C\+\+ Programming Guide |NVML API, ", one.source), one
+        assert all(int(number) < len(one.calls) for number in one.values), one.name
+        assert (one.devices == 2) == (one.group == "two"), one.name
+
+
+def test_programs_fit_every_device() -> None:
+    """The recorded programs load no code for one architecture, and wait for no gate."""
+    for one in questions():
+        if one.group == "programs":
+            assert set(re.findall(r'"!(\w+)"', json.dumps(one.calls))) <= set(TEXTS), one.name
+
+
+def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
+    """The driver dies in one call: the question ends there, and the next one is asked."""
+    asked(monkeypatch, ALLOCATES, BEGINS)
+
+    found = record.record(stand_in(tmp_path, allocate="abort()"))
+
+    assert found["answers"] == {"samples": {"allocates": [[0], ["signal", "SIGABRT"]], "begins": [[0]]}}
+    assert found["ended"] == {}
+    graded = grade.grade(found, grade.carried())
+    assert graded.failed == {"allocates": "cuMemAlloc_v2 ends the process with SIGABRT"}
+    assert graded.passed == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ({"init": "abort()"}, "cannot be asked: it ends its process with SIGABRT; name another library"),
+        ({"init": "_exit(3)"}, "cannot be asked: it ends its process with 3; name another library"),
+        ({"devices": 0}, "the driver shows no device: cuInit answers 0; a recording needs a device"),
+    ],
+)
+def test_a_library_that_cannot_be_asked(tmp_path, capsys, made, why) -> None:
+    """Whatever it does to its process, the command says it in one sentence."""
+    file = stand_in(tmp_path, **made)
+
+    assert main(["driver", "record", f"--driver={file}"]) == 2
+
+    assert why in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_library(tmp_path, capsys) -> None:
+    file = tmp_path / "libcuda.so.1"
+    file.write_text("text")
+
+    assert main(["driver", "record", f"--driver={file}"]) == 2
+
+    assert "cannot be asked" in capsys.readouterr().err
+
+
+def test_nvml_alone_is_asked_about_nvml(monkeypatch, tmp_path) -> None:
+    """A stand-in for NVML needs no libcuda."""
+    shuts = DriverQuestion("nvml", "shuts", [["nvmlInit_v2"], ["nvmlShutdown"]], "a page")
+    asked(monkeypatch, BEGINS, shuts)
+    source = """
+    int nvmlInit_v2(void) { return 0; }
+    int nvmlSystemGetDriverVersion(char *t, unsigned n) { t[0] = '7'; t[1] = 0; return 0; }
+    """
+
+    found = record.record(compile_c(tmp_path / "libnvidia-ml.so.1", source))
+
+    assert found["driver"] == "7"
+    assert found["answers"] == {"nvml": {"shuts": [[0], ["missing"]]}}
+    assert grade.grade(found, grade.carried()).failed == {"shuts": "nvmlShutdown is missing"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ([[0], [0, 7]], ""),
+        ([[0], [0, 8]], "cuDeviceGet gives [8]; expected [7]"),
+        ([[3]], "cuInit answers 3; expected 0"),
+        ([[0], [101, "-"]], "cuDeviceGet answers 101; expected 0"),
+        ([[0], None], "cuDeviceGet was not reached"),
+        ([[0]], "cuDeviceGet was not reached"),
+    ],
+)
+def test_a_sample_fails_at_its_first_wrong_answer(answers, why) -> None:
+    question = DriverQuestion("samples", "q", [["cuInit", 0], ["cuDeviceGet", ["o", "i"], 0]], "a page", {"1": [0, 7]})
+    assert grade.failure(question, answers) == why
+
+
+def test_any_answer_where_the_documentation_leaves_it_open() -> None:
+    question = DriverQuestion("samples", "q", [["cuInit", 0]], "a page", {"0": []})
+    assert grade.failure(question, [[217]]) == ""
+
+
+def test_a_function_that_a_driver_is_too_old_for(monkeypatch) -> None:
+    """What came with a later release than the driver's is no failure."""
+    newer = BEGINS._replace(least_cuda="13.0")
+    asked(monkeypatch, newer)
+    told = {"driver": "", "cuda": "12.9", "answers": {"samples": {"begins": [["missing"]]}}}
+    assert grade.grade(told, grade.carried()) == grade.Grade()
+    assert grade.grade({**told, "cuda": "13.0"}, grade.carried()).failed == {"begins": "cuInit is missing"}
+
+
+def test_the_grade_in_words(monkeypatch) -> None:
+    """Share, functions that differ, questions without an answer, and how a process ended."""
+    other = DriverQuestion("programs", "7", [["cuInit", 0], ["cuMemAlloc_v2", ["o", "x"], 16]])
+    asked(monkeypatch, ALLOCATES, BEGINS, other)
+    about = {"driver": "1.2", "cuda": "13.0", "devices": [{"name": "X", "arch": "sm_90"}] * 2, "seconds": 3}
+    ended = {"samples": "ends its process with 1"}
+    told = {**about, "ended": ended, "answers": {"samples": {"begins": [[0]]}, "programs": {"7": [[0], [2, "-"]]}}}
+    known = {**about, "devices": [], "answers": {"programs": {"7": [[0], [0, "x"]]}}}
+
+    assert grade.lines(told, known, grade.grade(told, known)) == [
+        "driver 1.2 (CUDA 13.0) with 2 times X, sm_90",
+        "asked: 2 questions in 3 s",
+        "the driver ends its process with 1, asked for samples",
+        "not answered: 1 question",
+        "must pass: 1 of 1 sample",
+        "equal to driver 1.2 (CUDA 13.0) with no device in 50.00 % of 2 answers",
+        "  cuMemAlloc_v2: 1, such as 2 for 0",
+    ]
+
+
+def test_answers_to_other_questions_are_left_out(tmp_path) -> None:
+    """A sample whose calls changed since is not graded by its old answers; recorded programs never change."""
+    (name, known), *_ = versions().items()
+    file = tmp_path / "recording.json"
+    about = {"driver": "", "cuda": "", "devices": [], "seconds": 0, "ended": {}}
+    content = {**about, "samples": {name: known, "gone": "1"}, "answers": {"samples": {name: [[0]], "gone": [[0]]}}}
+    file.write_text(json.dumps(content))
+    assert grade.read(file)["answers"] == {"samples": {name: [[0]]}}
+    content["samples"][name] = "old"
+    file.write_text(json.dumps(content))
+    assert grade.read(file)["answers"] == {"samples": {}}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"samples": {}, "answers": []}'])
+def test_a_file_that_is_no_recording(tmp_path, capsys, text) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(text)
+
+    assert main(["driver", "record", f"--answers={file}"]) == 2
+
+    assert "is not a recording of a driver" in capsys.readouterr().err
+
+
+def test_a_new_process_opens_what_this_one_shares(monkeypatch) -> None:
+    """Memory by its IPC handle, and physical memory by its file descriptor, on the emulated driver."""
+    chosen = [one for one in questions() if one.name in ("simpleIPC", "memMapIPCDrv")]
+    asked(monkeypatch, *chosen)
+    on_emulated(monkeypatch, "h100")
+
+    found = record.record()
+
+    assert grade.grade(found, grade.carried()).failed == {}
+    assert len(found["answers"]["samples"]) == 2
+
+
+def test_two_devices(monkeypatch) -> None:
+    """Their questions need two devices, and are not asked of one; kernels apart, the emulated driver passes them."""
+    asked(monkeypatch, *(one for one in questions() if one.group == "two"))
+    on_emulated(monkeypatch, "h100:2")
+
+    found = grade.grade(record.record(), grade.carried())
+
+    assert found.failed == {"simpleP2P": "cuLaunchKernel answers 801; expected 0"}
+    assert found.passed >= 6
+    on_emulated(monkeypatch, "h100")
+    assert record.record()["answers"] == {}
+
+
+def on_emulated(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+    """Let the processes that ask find an emulated driver."""
+    for name, value in emulator.emulation_for("13.0", release="580.159.04", device=device).environment().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="module")
+def emulated() -> dict:
+    """The recording of an emulated driver with one device, as the recorded machine had."""
+    with pytest.MonkeyPatch.context() as patch:
+        on_emulated(patch, "h100")
+        return record.record(seconds=600)
+
+
+@pytest.mark.slow
+def test_the_emulated_driver_is_graded(emulated) -> None:
+    """It fails the samples that need a kernel's result, and no other; it answers as the real driver does."""
+    found = grade.grade(emulated, grade.carried())
+    assert found.lost == 0
+    assert all(re.match(r"cu\w*Launch\w* answers 801; expected 0", why) for why in found.failed.values()), found.failed
+    assert found.passed >= 30
+    assert found.counted > 10_000
+    assert found.share > 99.5
+    assert emulated["ended"] == {}
+
+
+@pytest.mark.slow
+def test_a_recording_does_not_name_its_machine(emulated) -> None:
+    """It has no host, user, folder, UUID, address on a bus or serial number, and only known keys."""
+    text = json.dumps(emulated)
+    for private in (socket.gethostname(), getpass.getuser(), str(Path.cwd()), str(Path.home()), sys.prefix, "/tmp"):
+        assert not re.search(rf"\b{re.escape(private)}\b", text), private
+    assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-|GPU-|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}", text)
+    assert set(emulated) == {
+        *("samples", "date", "machine", "driver", "cuda", "init", "devices", "seconds", "ended", "answers")
+    }
+    for device in emulated["devices"]:
+        assert set(device) == {"name", "arch", "memory", "attributes"}
+        named = {str(number) for number, _ in _private_attributes()}
+        assert not named & set(device["attributes"])
+    words = {word for word in _texts(emulated["answers"]) if not re.match(r"=\d|@\d", word)}
+    known = {text for one in read_table("emulator/errors.toml").values() for text in _texts(one)}
+    names = {one["name"] for one in emulated["devices"]}
+    kernels = {"plain", "small", "wide", "scale", "new", "-", "?", "x", "f", "", "cuInit"}
+    assert {word for word in words - known - names - kernels if not word.startswith("CUDA_")} <= set(
+        emulated["samples"]
+    )
+
+
+def _private_attributes() -> list[tuple[int, str]]:
+    """The attributes whose names say that they are a place: a bus, a domain, a device's identity, a memory node."""
+    base = read_table("emulator/devices.toml")["base"]
+    return [(number, name) for name, (number, _) in base.items() if "pci_" in name or name.endswith("numa_id")]
+
+
+def _texts(value: object) -> set[str]:
+    """Every text in a value."""
+    if isinstance(value, str):
+        return {value}
+    several = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {text for one in several for text in _texts(one)}
