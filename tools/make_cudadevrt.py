@@ -1,9 +1,7 @@
-"""Measure which nvJitLink links which libcudadevrt.a, and write data/cudadevrt.toml. Needs an index, and no GPU.
+"""Measure which nvJitLink links which libcudadevrt.a, and write data/cudadevrt.toml. Needs no GPU.
 
-    python -m tools.make_cudadevrt [FOLDER]
-
-Installs the newest wheel of nvJitLink and of the CUDA runtime of each release into FOLDER (default: a folder in the
-temporary directory), and links a kernel that calls ``cudaGetLastError`` with each pair, each in its own process.
+`tools.new_release` runs it with the toolchain of each release. A kernel that calls ``cudaGetLastError`` is linked with
+each pair, each in its own process.
 """
 
 from __future__ import annotations
@@ -12,15 +10,13 @@ import ctypes
 import json
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink.compat import exports
-from pytest_cudalink.versions import CudaVersion
+from pytest_cudalink.toolchains import Toolchain
 
-__all__ = ["ARCHITECTURES", "link", "main"]
+__all__ = ["ARCHITECTURES", "link", "write"]
 
 TABLE = Path(__file__).resolve().parent.parent / "pytest_cudalink/data/cudadevrt.toml"
 #: The newest that every nvJitLink has, and one that CUDA 13 no longer has. The archive has code of each.
@@ -40,9 +36,7 @@ _PTX = """.version 8.0
 }}
 """
 _HEAD = """\
-# Which libcudadevrt.a each nvJitLink links, measured with the newest wheels of each release by
-#
-#     python -m tools.make_cudadevrt
+# Which libcudadevrt.a each nvJitLink links, measured with the toolchain of each release by `nox -s new-release`.
 #
 # A kernel that calls cudaGetLastError was linked with the archive for {archs}.
 # [links] has a row for each release of nvJitLink: the code of the call that refuses the archive (0: it links), by
@@ -79,20 +73,6 @@ def link(nvjitlink: str, archive: str, arch: str) -> tuple[int, str]:
     return code, log.value.decode(errors="replace").strip()
 
 
-def _files(folder: Path, stem: str, pattern: str) -> Iterator[tuple[CudaVersion, str, Path]]:
-    """Release, wheel and file of each release that has wheels."""
-    for major, distribution in exports.distributions(stem).items():
-        for release in exports.releases(stem, major):
-            version = exports.wheel_versions(stem, release)[-1]
-            target = folder / f"{stem}-{release}"
-            if not target.exists():
-                wheel = f"{distribution}=={version}"
-                install = ("pip", "install", "--quiet", "--no-deps", "--target", str(target), wheel)
-                subprocess.run(["uv", *install], check=True)  # noqa: S607
-            for file in sorted(target.rglob(pattern))[:1]:  # the runtime's wheels have the archive from 12.9 on
-                yield release, version, file
-
-
 def _measured(nvjitlink: Path, archive: Path) -> list[list[Any]]:
     """Architecture, code and log of each link of a pair, in a separate process: some inputs end one."""
     words = [sys.executable, __file__, "--link", str(nvjitlink), str(archive)]
@@ -101,28 +81,33 @@ def _measured(nvjitlink: Path, archive: Path) -> list[list[Any]]:
     return [*lines, ["", done.returncode, "the process ended"]] if done.returncode else lines
 
 
-def main(folder: Path) -> int:
-    """Measure every pair and write the table; returns 1 if a pair's code depends on architecture or options."""
-    linkers = sorted(_files(folder, "libnvJitLink", "libnvJitLink.so.*"))
-    archives = sorted(_files(folder, "libcudart", "libcudadevrt.a"))
-    rows, logs, differ = [], {}, 0
-    for release, _, nvjitlink in linkers:
+def _wheel(chain: Toolchain, package: str) -> str:
+    """The version of a package in a toolchain."""
+    return next(version for name, version in chain.packages.items() if name.removesuffix("-cu12") == package)
+
+
+def write(chains: Sequence[Toolchain]) -> list[str]:
+    """Measure every pair and write the table; returns a sentence for each pair whose code depends on architecture."""
+    archives = [chain for chain in chains if (chain.lib / "libcudadevrt.a").exists()]  # the wheels have it from 12.9 on
+    rows, logs, differ = [], {}, []
+    for chain in chains:
         codes = []
-        for other, _, archive in archives:
-            found = _measured(nvjitlink, archive)
+        for other in archives:
+            archive = other.lib / "libcudadevrt.a"
+            found = _measured(chain.library("nvJitLink"), archive)
             if len({code for *_, code, _ in found}) > 1:
-                differ = 1
-                sys.stderr.write(f"nvJitLink {release}, libcudadevrt.a {other}: {found}\n")
+                differ.append(f"nvJitLink {chain.version}, libcudadevrt.a {other.version}: {found}")
             code, log = max((code, log) for *_, code, log in found)
-            codes.append(f'"{other}" = {code}')
+            codes.append(f'"{other.version}" = {code}')
             if code:
-                logs[f"{release} {other}"] = log.splitlines()[0].replace(str(archive), "libcudadevrt.a") if log else ""
-        rows.append(f'"{release}" = {{ {", ".join(codes)} }}')
+                first = log.splitlines()[0].replace(str(archive), "libcudadevrt.a") if log else ""
+                logs[f"{chain.version} {other.version}"] = first
+        rows.append(f'"{chain.version}" = {{ {", ".join(codes)} }}')
     lines = [
         _HEAD.format(archs=" and ".join(ARCHITECTURES)),
         "[wheels]",
-        f"nvjitlink = {json.dumps([version for _, version, _ in linkers])}",
-        f"runtime = {json.dumps([version for _, version, _ in archives])}",
+        f"nvjitlink = {json.dumps([_wheel(chain, 'nvidia-nvjitlink') for chain in chains])}",
+        f"runtime = {json.dumps([_wheel(chain, 'nvidia-cuda-runtime') for chain in archives])}",
         "",
         "[links]",
         *rows,
@@ -135,9 +120,6 @@ def main(folder: Path) -> int:
     return differ
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--link"]:
-        for one in ARCHITECTURES:
-            sys.stdout.write(json.dumps([one, *link(sys.argv[2], sys.argv[3], one)]) + "\n")
-    else:
-        sys.exit(main(Path(sys.argv[1] if sys.argv[1:] else Path(tempfile.gettempdir()) / "cudadevrt")))
+if __name__ == "__main__":  # as `_measured` starts it: --link NVJITLINK ARCHIVE
+    for one in ARCHITECTURES:
+        sys.stdout.write(json.dumps([one, *link(sys.argv[2], sys.argv[3], one)]) + "\n")

@@ -1,19 +1,15 @@
 """Make `enums.toml` from the headers of CUDA: the enumerators of cuda.h with their numbers.
 
-    python -m tools.make_enums HEADERS/12.0 HEADERS/12.9 HEADERS/13.0 HEADERS/13.5
-
-Each argument is a folder, named after a release, that the wheel of its runtime was unpacked into
-(``nvidia-cuda-runtime-cu12`` or ``nvidia-cuda-runtime``), as ``cudalink toolchain add`` does. The C compiler says what
-a name stands for. Where releases disagree, as on the end of an enumeration, the newest one counts.
+`tools.new_release` runs it with the toolchain of each release. The C compiler says what a name stands for. Where
+releases disagree, as on the end of an enumeration, the newest one counts.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pytest_cudalink.native import compiler
@@ -58,13 +54,12 @@ def numbers(include: Path, names: list[str]) -> dict[str, int]:
     return {name: int(number) for name, number in map(str.split, output.splitlines())}
 
 
-def main() -> int:
-    """Write the table."""
+def write(folders: Iterable[Path]) -> None:
+    """Write the table from folders with headers, each named after its release."""
     types: dict[str, dict[str, int]] = {}
     seen: set[str] = set()
-    folders = sorted(map(Path, sys.argv[1:]), key=lambda folder: tuple(map(int, folder.name.split("."))))
-    folders.reverse()
-    for folder in folders:
+    newest_first = sorted(folders, key=lambda folder: tuple(map(int, folder.name.split("."))), reverse=True)
+    for folder in newest_first:
         (header,) = folder.rglob("cuda.h")
         known = dict.fromkeys(declared(header.parent))
         values = numbers(header.parent, [name for _, name in known])
@@ -72,13 +67,7 @@ def main() -> int:
             if name not in seen:
                 types.setdefault(type_, {})[name] = values[name]
         seen.update(values)
-    lines = [ABOUT.format(last=folders[0].name)]
+    lines = [ABOUT.format(last=newest_first[0].name)]
     for type_, names in sorted(types.items()):
         lines += [f"[{type_}]", *(f"{name} = {number}" for name, number in names.items()), ""]
     OUT.write_text("\n".join(lines), encoding="utf-8")
-    sys.stdout.write(f"{len(types)} types, {sum(map(len, types.values()))} names\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

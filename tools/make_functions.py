@@ -1,12 +1,9 @@
 """Make `functions.toml` from the headers of CUDA: every function with the versions that introduced it.
 
-    python -m tools.make_functions HEADERS/12.0 HEADERS/12.1 … HEADERS/13.5
-
-Each argument is a folder, named after a release, that the wheel of its runtime was unpacked into
-(``nvidia-cuda-runtime-cu12`` or ``nvidia-cuda-runtime``). Two facts come from the headers: the files Typedefs.h name
-each function with its versions, as ``PFN_NAME_vVERSION`` and ``PFN_NAME_vVERSION_ptds``; the others say which symbols
-exist. That version number N of a function is the symbol ``NAME`` for N = 1 and ``NAME_vN`` from then on, and which
-symbol a per-thread stream gets, was measured: the rule gives all 9,030 answers of cuGetProcAddress_v2 that were
+`tools.new_release` runs it with the toolchain of each release. Two facts come from the headers: the files Typedefs.h
+name each function with its versions, as ``PFN_NAME_vVERSION`` and ``PFN_NAME_vVERSION_ptds``; the others say which
+symbols exist. That version number N of a function is the symbol ``NAME`` for N = 1 and ``NAME_vN`` from then on, and
+which symbol a per-thread stream gets, was measured: the rule gives all 9,030 answers of cuGetProcAddress_v2 that were
 recorded from driver 580.159.04.
 
 A driver exports the names of its own release's headers, but for those of `OF_OTHER_SYSTEMS` and `NOT_EXPORTED`, and
@@ -18,7 +15,7 @@ the other releases follow the rule.
 from __future__ import annotations
 
 import re
-import sys
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -189,9 +186,9 @@ def symbols_of(first: dict[str, int]) -> list[str]:
     return lines
 
 
-def main() -> int:
-    """Write the table."""
-    headers = Headers(list(map(Path, sys.argv[1:])))
+def write(folders: Iterable[Path]) -> None:
+    """Write the table from folders with headers, each named after its release."""
+    headers = Headers(list(folders))
     functions = functions_of(headers)
     lines = [
         "# Made by tools/make_functions.py, which names the sources.",
@@ -219,9 +216,3 @@ def main() -> int:
         "",
     ]
     OUT.write_text("\n".join(lines), encoding="utf-8")
-    sys.stdout.write(f"{len(functions)} functions, {len(headers.first)} symbols\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

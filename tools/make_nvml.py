@@ -5,13 +5,15 @@
 HEADERS is a folder of files named ``nvml-MAJOR.MINOR.h``, one for each minor of CUDA (the wheels nvidia-nvml-dev-cu12
 and nvidia-nvml-dev have them); EXPORTS a folder of files named ``MAJOR.MINOR.txt`` with the names that the
 libnvidia-ml.so.1 of a driver of that minor exports, one a line: 525.147.05, 535.261.03 and 550.163.01 of Debian's
-non-free packages, and 580.159.04.
+non-free packages, and 580.159.04. `tools.new_release` adds the header of a new minor to what is there.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 __all__ = ["main"]
@@ -55,6 +57,16 @@ def minor_of(file: Path) -> Minor:
     """Return the minor that a file is named after."""
     major, minor = map(int, file.stem.removeprefix("nvml-").split("."))
     return major, minor
+
+
+def add(release: str, header: Path) -> list[str]:
+    """Add the functions that the header of a new minor is the first to declare to the table; returns their names."""
+    given = declared(header)
+    known = tomllib.loads(OUT.read_text(encoding="utf-8"))["functions"]
+    new = {name: [release, given[name]] for name in sorted(given.keys() - known.keys() - {"nvmlErrorString"})}
+    lines = [f"{name} = {json.dumps(row)}" for name, row in sorted((known | new).items())]
+    OUT.write_text("\n".join([ABOUT, "[functions]", *lines, ""]), encoding="utf-8")
+    return list(new)
 
 
 def main() -> int:

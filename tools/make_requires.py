@@ -1,7 +1,7 @@
 """Write ``data/requires.toml``: what NVIDIA's packages require of each other, read from the package index.
 
-Run ``python -m tools.make_requires`` after a release of NVIDIA's. With ``--check``, as each week, it writes nothing and
-ends with 1 if the file differs from the index. The newest version of each counts, which an installer takes.
+`tools.new_release` runs it. With ``--check``, as each week, it writes nothing and ends with 1 if the file differs from
+the index. The newest version of each counts, which an installer takes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def written(table: Mapping[str, Sequence[str]]) -> str:
     lines = [
         "# The packages of NVIDIA that the newest version of each package requires; extras do not count, nor does",
         "# NVRTC for cuBLAS, whose older versions do not require it. pytest_cudalink/audit/declared.py reads it.",
-        "# Made by `python -m tools.make_requires` from the package index; do not edit.",
+        "# Made by `nox -s new-release` from the package index; do not edit.",
         "",
     ]
     lines += [f"{package} = {json.dumps(ones)}" for package, ones in table.items()]

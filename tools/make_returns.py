@@ -1,16 +1,14 @@
 """Make `returns.toml` from the headers of CUDA: the errors that the documentation of each function lists.
 
-    python -m tools.make_returns HEADERS/11.8 HEADERS/12.9 HEADERS/13.5
-
-Each argument is a folder, named after a release, that the wheels of its runtime and of NVRTC were unpacked into, as
-``cudalink toolchain add`` does. Their cuda.h and nvrtc.h document a function above its declaration; of a function with
-several releases the newest one counts.
+`tools.new_release` runs it with the toolchain of a release, whose cuda.h and nvrtc.h document a function above its
+declaration. What older headers said stays in the table where the newer ones do not document the function: it has 11.8,
+12.9 and 13.5 so far.
 """
 
 from __future__ import annotations
 
 import re
-import sys
+import tomllib
 from pathlib import Path
 
 from pytest_cudalink.emulator import faults
@@ -57,23 +55,13 @@ def listed_by_nvrtc(header: str) -> tuple[dict[str, list[int]], dict[str, int]]:
     return found, numbers
 
 
-def main() -> int:
-    """Write the table."""
-    folders = sorted(map(Path, sys.argv[1:]), key=lambda folder: tuple(map(int, folder.name.split("."))))
-    table: dict[str, list[int]] = {}
-    numbers: dict[str, int] = {}
-    for folder in folders:
-        (header,), (of_nvrtc,) = folder.rglob("cuda.h"), folder.rglob("nvrtc.h")
-        table.update(listed(header.read_text(encoding="utf-8")))
-        compiler, codes = listed_by_nvrtc(of_nvrtc.read_text(encoding="utf-8"))
-        table.update(compiler)
-        numbers.update(codes)
+def write(folder: Path) -> None:
+    """Add the headers in a folder, which is named after their release, to the table."""
+    known = tomllib.loads(OUT.read_text(encoding="utf-8"))
+    (header,), (of_nvrtc,) = folder.rglob("cuda.h"), folder.rglob("nvrtc.h")
+    compiler, codes = listed_by_nvrtc(of_nvrtc.read_text(encoding="utf-8"))
+    numbers = known.pop("nvrtcResult") | codes
+    table = known | listed(header.read_text(encoding="utf-8")) | compiler
     lines = [f"{function} = {codes}\n" for function, codes in sorted(table.items())]
     lines += ["\n[nvrtcResult]\n", *(f"{name} = {number}\n" for name, number in numbers.items())]
-    OUT.write_text(ABOUT.format(last=folders[-1].name) + "".join(lines), encoding="utf-8")
-    sys.stdout.write(f"{len(table)} functions\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    OUT.write_text(ABOUT.format(last=folder.name) + "".join(lines), encoding="utf-8")

@@ -1,12 +1,11 @@
 """Write ``toolchains.toml``: for each CUDA release the newest wheels of its minor version, with their hashes.
 
-``uv pip compile --generate-hashes`` asks the package index; run ``python -m tools.make_toolchains`` again when NVIDIA
-publishes a release. With ``--sizes`` it writes nothing, and prints the bytes that each release of the file downloads.
+``uv pip compile --generate-hashes`` asks the package index; `tools.new_release` runs it for a release. As a program,
+this prints the bytes that each release of the file downloads.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -19,17 +18,13 @@ from pytest_cudalink.compat.package_index import default_index, files_of
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "pytest_cudalink" / "data" / "toolchains.toml"
 MACHINES = ("x86_64", "aarch64")
-KNOWN = tomllib.loads((ROOT / "pytest_cudalink/data/releases.toml").read_text(encoding="utf-8"))
-#: Releases with wheels: no other one stands in for them.
-RELEASES = tuple(release for release, known in KNOWN["releases"].items() if "stand-in" not in known)
+EXTRAS = TARGET.with_name("toolkit_extras.toml")
 #: What the layout "libs" has, and what "ctk" has in addition.
 LIBS = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime")
 CTK = {
     12: ("nvidia-cuda-nvcc", "nvidia-cuda-cccl"),
     13: ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-cccl"),
 }
-#: CCCL follows its own versions since CUDA 13.3.
-RENUMBERED = {("nvidia-cuda-cccl", f"13.{minor}"): f"13.3.{minor}" for minor in (3, 4, 5)}
 HEAD = """\
 # The wheels of each CUDA release: exact versions and the sha256 of every file of that version (one per platform).
 # "libs" is what every toolchain has; "ctk" comes in addition for `--layout ctk`.
@@ -37,9 +32,20 @@ HEAD = """\
 """
 
 
+def series(name: str, release: str) -> str:
+    """What the versions of a package begin with in a release: 13.3.5 for CCCL of 13.5, which has its own numbers."""
+    versions = tomllib.loads(EXTRAS.read_text(encoding="utf-8"))["versions"]
+    lines = (
+        line for one in versions if one.startswith(f"{release}.") for ones in versions[one].values() for line in ones
+    )
+    pins = [line.partition("==")[2] for line in lines if line.startswith(f"{name}==")]
+    numbered = not pins or any(one.startswith(f"{release}.") for one in pins)
+    return release if numbered else ".".join(pins[-1].split(".")[:3])
+
+
 def resolve(names: tuple[str, ...], release: str, toolkit: str = "") -> list[tuple[str, str, list[str]]]:
     """Newest version of each package within a release, with hashes; with a toolkit, what that metapackage pins."""
-    wanted = "".join(f"{name}=={RENUMBERED.get((name, release), release)}.*\n" for name in names)
+    wanted = "".join(f"{name}=={series(name, release)}.*\n" for name in names)
     if toolkit:
         wanted += f"cuda-toolkit[cudart,nvjitlink,nvrtc]=={toolkit}\n"
     command = ["uv", "pip", "compile", "-q", "--generate-hashes", "--no-header", "--no-annotate", "-"]
@@ -73,26 +79,32 @@ def downloads(layouts: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask the index and write the file, or print the sizes."""
-    parser = argparse.ArgumentParser(description="The wheels of each CUDA release.")
-    parser.add_argument("--sizes", action="store_true", help="print what each release downloads, and write nothing")
-    if parser.parse_args(arguments).sizes:
-        libs, ctk = downloads(["libs"]), downloads(["libs", "ctk"])
-        for release, size in libs.items():
-            sys.stdout.write(f"{release}: libs {size / 1e6:.0f} MB, ctk {ctk[release] / 1e6:.0f} MB\n")
-        return 0
-    lines = [HEAD]
-    for release in RELEASES:
-        major = int(release.partition(".")[0])
-        suffix = "-cu12" if major == 12 else ""
-        ((_, toolkit, _),) = resolve(("cuda-toolkit",), release)
-        lines += [f'[releases."{release}"]', f'toolkit = "{".".join(toolkit.split(".")[:3])}"', ""]
-        for part, names in (("libs", LIBS), ("ctk", CTK[major])):
-            packages = tuple(name + suffix for name in names)
-            found = resolve(packages, release, toolkit if part == "libs" else "")
-            lines += block(f'releases."{release}".{part}', found)
-    TARGET.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+def entry(release: str) -> str:
+    """What the file has of a release."""
+    major = int(release.partition(".")[0])
+    suffix = "-cu12" if major == 12 else ""
+    ((_, toolkit, _),) = resolve(("cuda-toolkit",), release)
+    lines = [f'[releases."{release}"]', f'toolkit = "{".".join(toolkit.split(".")[:3])}"', ""]
+    for part, names in (("libs", LIBS), ("ctk", CTK[major])):
+        packages = tuple(name + suffix for name in names)
+        found = resolve(packages, release, toolkit if part == "libs" else "")
+        lines += block(f'releases."{release}".{part}', found)
+    return "\n".join(lines) + "\n"
+
+
+def write(release: str) -> None:
+    """Ask the index for a release, and write its entry; the others stay as they are."""
+    _, *entries = re.split(r'^(?=\[releases\."[\d.]+"\]$)', TARGET.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    table = {one.split('"')[1]: one.rstrip() + "\n\n" for one in entries} | {release: entry(release)}
+    ordered = [table[one] for one in sorted(table, key=lambda one: tuple(map(int, one.split("."))))]
+    TARGET.write_text(HEAD + "\n" + "".join(ordered).rstrip() + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    """Print what each release downloads."""
+    libs, ctk = downloads(["libs"]), downloads(["libs", "ctk"])
+    for release, size in libs.items():
+        sys.stdout.write(f"{release}: libs {size / 1e6:.0f} MB, ctk {ctk[release] / 1e6:.0f} MB\n")
     return 0
 
 

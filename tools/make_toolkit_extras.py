@@ -1,7 +1,7 @@
 """Write ``toolkit_extras.toml``: what each extra of each version of cuda-toolkit requires, read from the package index.
 
-Run ``python -m tools.make_toolkit_extras`` after a new release of cuda-toolkit. With ``--check``, as each week, it
-writes nothing and ends with 1 if the file differs from the index. The doctor takes a wheel's release from the file.
+`tools.new_release` runs it. With ``--check``, as each week, it writes nothing and ends with 1 if the file differs from
+the index. The doctor takes a wheel's release from the file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def written(table: Mapping[str, Mapping[str, list[str]]]) -> str:
     """The table as the text of the data file."""
     lines = [
         "# What each extra of cuda-toolkit requires, by version of cuda-toolkit, without markers.",
-        "# Made by `python -m tools.make_toolkit_extras` from the package index; do not edit.",
+        "# Made by `nox -s new-release` from the package index; do not edit.",
     ]
     for version, extras in table.items():
         lines += ["", f'[versions."{version}"]']

@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 Layout = Literal["libs", "ctk"]
-#: What `add` downloads for a release, from the smallest to the largest; `python -m tools.make_toolchains --sizes` adds
+#: What `add` downloads for a release, from the smallest to the largest; `python -m tools.make_toolchains` adds
 #: up the wheels of each on the package index (2026-11-23).
 DOWNLOADS: Final[dict[Layout, str]] = {"libs": "44 to 133 MB", "ctk": "65 to 235 MB"}
 

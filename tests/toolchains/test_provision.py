@@ -317,7 +317,7 @@ def test_what_a_release_downloads(monkeypatch, capsys) -> None:
 
     before = make_toolchains.TARGET.read_bytes()
     monkeypatch.setattr(make_toolchains, "files_of", files)
-    assert make_toolchains.main(["--sizes"]) == 0
+    assert make_toolchains.main() == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == list(map(str, toolchains.releases()))
     assert {"12.9: libs 6 MB, ctk 10 MB", "13.0: libs 6 MB, ctk 14 MB"} <= set(lines)

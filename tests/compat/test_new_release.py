@@ -1,0 +1,152 @@
+"""The command for a new CUDA release: it gives back a release that was taken out of the tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import make_exports, make_nvml, new_release
+from tools.nvrtc_facts import Facts
+
+ROOT = Path(__file__).parents[2]
+NEWEST, BEFORE = "13.5", "13.4"
+DATA = Path("pytest_cudalink/data")
+EXPORTS = ("libnvJitLink", "libcudart", "libnvvm")  # a few kilobytes of each wheel
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory) -> Path:
+    """The parts of the checkout that the command reads and writes, without the newest release."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("pytest_cudalink", "tools", "matrices"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    without_newest(folder)
+    return folder
+
+
+def edit(file: Path, *replacements: tuple[str, str]) -> None:
+    """Replace patterns, each of which must be there."""
+    text = file.read_text(encoding="utf-8")
+    for pattern, new in replacements:
+        text, count = re.subn(pattern, new, text, flags=re.MULTILINE)
+        assert count, (file, pattern)
+    file.write_text(text, encoding="utf-8")
+
+
+def without_newest(folder: Path) -> None:
+    """Take the newest release out of every table that the command writes."""
+    data, escaped = folder / DATA, re.escape(NEWEST)
+    edit(data / "toolkit_extras.toml", (rf'\n\[versions\."{escaped}\.(?s:.*)', ""))
+    edit(data / "toolchains.toml", (rf'\n\[releases\."{escaped}"\](?s:.*)', ""))
+    for name in ("releases.toml", "architectures.toml", "device_code.toml", "emulator/images.toml"):
+        edit(data / name, (rf"^(#.*to ){escaped}\b", rf"\g<1>{BEFORE}"))
+    edit(data / "releases.toml", (rf'^"{escaped}" = .*\n', ""))
+    edit(data / "emulator/functions.toml", (rf'^"{escaped}" = \[(?s:.*?)^\]\n', ""), (r"^cuTensorMapSetAlloc.*\n", ""))
+    edit(data / "emulator/enums.toml", (rf"to {escaped}:", f"to {BEFORE}:"), (r"^CU_TARGET_COMPUTE_12.*\n", ""))
+    edit(data / "emulator/returns.toml", (rf"to {escaped},", f"to {BEFORE},"), (r"^cuTensorMapSetAlloc.*\n", ""))
+    edit(data / "emulator/nvml_names.toml", (rf'^\w+ = \["{escaped}".*\n', ""))
+    edit(data / "cudadevrt.toml", (rf'^"{escaped}" = .*\n', ""), (rf', "{escaped}" = \d', ""))
+    edit(folder / "pytest_cudalink/compat/names.py", (r"^    \(\(13, 5\).*\n", ""))
+    edit(folder / "matrices/compat.json", (rf'"{escaped}": \{{', '"x": {'))
+    for stem in EXPORTS:
+        file = data / "exports" / f"{stem}.json"
+        content = json.loads(file.read_text(encoding="utf-8"))
+        major = content["majors"]["13"]
+        gone = major["wheels"].pop(NEWEST)
+        major["changes"] = [one for one in major["changes"] if one["wheel"] not in gone]
+        major["aarch64"] = [{"wheel": "13.4.92"}]
+        file.write_text(make_exports._text(content), encoding="utf-8")
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    """The content of each file that the command writes."""
+    data = [*(folder / DATA).rglob("*.toml"), *(folder / DATA / "exports").glob("*.json")]
+    files = [*data, folder / "matrices/compat.json", folder / "pytest_cudalink/compat/names.py"]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+@pytest.mark.slow  # it needs the package index, and the toolchain of each release
+def test_a_release_comes_back(checkout) -> None:
+    """Every part writes what is there, byte for byte, for the newest release that the tables have."""
+    there = tables(ROOT)
+    assert sum(there[name] != content for name, content in tables(checkout).items()) == 16
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-m", "tools.new_release", NEWEST]
+    done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [name for name, content in tables(checkout).items() if there[name] != content] == []
+    assert done.stdout.startswith("A person must decide:\n- releases.toml: driver 610.10.01 is the branch that follows")
+    for said in ("emulator/functions.toml: 13.5 has 2", "emulator/nvml_names.toml: 13.5 has 8"):
+        assert f"\n- {said} new functions" in done.stdout
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch) -> Path:
+    """A copy of the tables, which the parts in this process write."""
+    shutil.copytree(ROOT / DATA, tmp_path / "data")
+    monkeypatch.setattr(new_release, "DATA", tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_architectures_come_and_go(data) -> None:
+    """A new number gets a row, one that is missing is dropped, and other suffixes are a person's decision."""
+    known = new_release._table("architectures.toml")["architectures"]
+    now = {int(number): row.get("suffixes", "") for number, row in known.items() if "dropped" not in row}
+    assert new_release._architectures("13.6", now) == []
+    del now[75]
+    said = new_release._architectures("13.6", now | {90: "af", 130: "af"})
+    assert [one.partition("sm_")[2].split()[0] for one in said] == ["90", "130", "75:"]
+    assert 'sm_90 has suffixes "a"; NVRTC compiles for "af"' in said[0]
+    text = (data / "architectures.toml").read_text(encoding="utf-8")
+    assert text.endswith('121 = { since = "12.9", suffixes = "af" }\n130 = { since = "13.6", suffixes = "af" }\n')
+    assert '75 = { since = "12.0", dropped = "13.6" }\n80 = ' in text
+
+
+def test_facts_of_a_release(data, monkeypatch) -> None:
+    """A release gets its row, a guessed driver, and the number of its LTO-IR; an unknown ELF header is named."""
+    found = Facts((9, 6), (2, 140), 68, {90: "a", 100: "af"}, {90: 65, 100: 66})
+    monkeypatch.setattr("tools.nvrtc_facts.facts_of", lambda _: found)
+    monkeypatch.setattr(new_release.toolchains, "add", lambda _: new_release.toolchains.installed()[0])
+    monkeypatch.setattr("tools.make_names.main", lambda: 0)
+    monkeypatch.setattr(new_release, "_architectures", lambda *_: [])
+    said = new_release.facts("13.6")
+    assert said[0].startswith("releases.toml: driver 615.10.01 is the branch that follows in order: which one do the ")
+    assert said[1:] == ["emulator/images.toml: cubins of 13.6 have an EI_OSABI that the table lacks (sm_100: 66)"]
+    releases = (data / "releases.toml").read_text(encoding="utf-8")
+    assert '"13.6" = { driver = "615.10.01", ptx-isa = [9, 6], nvvm-ir = [2, 140] }\n\n# Oldest driver' in releases
+    assert "13.1 and 13.3 to 13.6: the branch that follows" in releases
+    assert '\n68 = "13.6"\n' in (data / "device_code.toml").read_text(encoding="utf-8")
+    assert new_release.facts("13.6") == said[1:]  # a second time the driver is known
+
+
+def test_functions_of_nvml_are_added(data, monkeypatch) -> None:
+    """A header adds the functions that no row has."""
+    header = data / "nvml.h"
+    declaration = "nvmlReturn_t DECLDIR {}({});\n"
+    header.write_text(
+        declaration.format("nvmlInit_v2", "void") + declaration.format("nvmlNew", "nvmlDevice_t a, int *b")
+    )
+    monkeypatch.setattr(make_nvml, "OUT", data / "emulator/nvml_names.toml")
+    before = new_release._table("emulator/nvml_names.toml")["functions"]
+    assert make_nvml.add("13.6", header) == ["nvmlNew"]
+    assert new_release._table("emulator/nvml_names.toml")["functions"] == before | {"nvmlNew": ["13.6", "dp"]}
+
+
+def test_an_unknown_release(data, monkeypatch, capsys) -> None:
+    """A release that the index does not have, and a word that is not one, end with a sentence; nothing is written."""
+    monkeypatch.setattr("tools.make_toolkit_extras.main", lambda _: 0)
+    before = {file: file.read_bytes() for file in data.rglob("*.toml")}
+    wanted = r"the package index has no cuda-toolkit 13\.77; its newest is 13\.5\.0; check the number"
+    with pytest.raises(SystemExit, match=wanted):
+        new_release.main(["13.77", "--only", "pins"])
+    with pytest.raises(SystemExit, match="2"):
+        new_release.main(["newest"])
+    assert "newest" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in data.rglob("*.toml")} == before

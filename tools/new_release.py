@@ -1,0 +1,285 @@
+"""Bring a CUDA release into the tables of the checkout: ``nox -s new-release -- 13.6``. RELEASING.md has the steps.
+
+Each part is a process, because a part reads what the one before it wrote. All read wheels on the package index, by
+ranges where that is enough, and toolchains; none needs a GPU. Where the checkout has the release already, the parts
+write what is there, or what an update of the release changed. At the end stands what a person must decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_cudalink import toolchains
+from pytest_cudalink.toolchains import Toolchain
+from pytest_cudalink.versions import CudaVersion
+
+__all__ = ["PARTS", "main"]
+
+ROOT: Final = Path(__file__).parent.parent
+DATA: Final = ROOT / "pytest_cudalink" / "data"
+#: Files whose comments name the newest release that they were read off.
+_NAMES_NEWEST: Final = ("architectures.toml", "device_code.toml", "releases.toml", "emulator/images.toml")
+
+
+def _key(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads((DATA / name).read_text(encoding="utf-8"))
+
+
+def _rows(name: str, header: str, rows: dict[str, str], key: Callable[[str], Any]) -> None:
+    """Write rows into a table of a data file, by key, in order; comments and other tables stay."""
+    file = DATA / name
+    before, head, rest = file.read_text(encoding="utf-8").partition(f"\n{header}\n")
+    body, blank, after = rest.partition("\n\n")
+    found = {line.partition(" = ")[0]: line for line in body.rstrip("\n").split("\n")} | rows
+    lines = [found[one] for one in sorted(found, key=lambda one: key(one.strip('"')))]
+    file.write_text(f"{before}{head}{chr(10).join(lines)}{blank or chr(10)}{after}", encoding="utf-8")
+
+
+def _previous(release: str) -> str:
+    """The newest release that the tables knew before this one."""
+    known: list[str] = [*_table("releases.toml")["releases"]]
+    return max((one for one in known if _key(one) < _key(release)), key=_key)
+
+
+def _chains() -> list[Toolchain]:
+    """The toolchain of each release, fetched where it is missing, oldest first."""
+    return [toolchains.add(release) for release in toolchains.releases()]
+
+
+# --- the parts; each returns what a person must decide
+
+
+def pins(release: str) -> list[str]:
+    """Write what cuda-toolkit and NVIDIA's packages require, and the wheels of the toolchain with their hashes."""
+    from . import make_requires, make_toolchains, make_toolkit_extras
+
+    before = _table("toolkit_extras.toml")["versions"]
+    make_toolkit_extras.main([])
+    versions = _table("toolkit_extras.toml")["versions"]
+    own = [one for one in versions if one.startswith(f"{release}.")]
+    if not own:
+        known = max(versions, key=_key)
+        sys.exit(f"the package index has no cuda-toolkit {release}; its newest is {known}; check the number")
+    make_requires.main([])
+    make_toolchains.write(release)
+    older = [one for one in before if not one.startswith(f"{release}.")][-1]
+    decisions = [
+        f"toolkit_extras.toml: [{extra}] of cuda-toolkit {own[-1]} is new and requires {', '.join(lines)}: "
+        "does a library of it belong into cuda_libraries.toml, tools/make_exports.py or the guard rails?"
+        for extra, lines in versions[own[-1]].items()
+        if extra not in versions[older]
+    ]
+    return decisions + [
+        f"toolkit_extras.toml: cuda-toolkit {own[-1]} no longer has [{extra}]: does a page or a cell ask for it?"
+        for extra in versions[older]
+        if extra not in versions[own[-1]]
+    ]
+
+
+def facts(release: str) -> list[str]:
+    """Write what the release's NVRTC says of itself: PTX ISA, NVVM IR, LTO-IR and architectures; then names.py."""
+    from . import make_names
+    from .nvrtc_facts import facts_of
+
+    found = facts_of(toolchains.add(release).library("nvrtc"))
+    previous = _previous(release)
+    decisions = []
+    known = _table("releases.toml")["releases"]
+    driver = known.get(release, {}).get("driver")
+    if driver is None:
+        branch = int(known[previous]["driver"].partition(".")[0]) + 5
+        driver = f"{branch}.10.01"
+        decisions.append(
+            f"releases.toml: driver {driver} is the branch that follows in order: which one do the Release Notes name "
+            f'for CUDA {release} (table "CUDA Toolkit and Corresponding Driver Versions")?'
+        )
+    row = f'{{ driver = "{driver}", ptx-isa = {list(found.ptx_isa)}, nvvm-ir = {list(found.nvvm_ir)} }}'
+    _rows("releases.toml", "[releases]", {f'"{release}"': f'"{release}" = {row}'}, _key)
+    formats = _table("device_code.toml")["ltoir-format"]
+    if str(found.ltoir_format) not in formats:
+        new = {str(found.ltoir_format): f'{found.ltoir_format} = "{release}"'}
+        _rows("device_code.toml", "[ltoir-format]", new, int)
+    decisions += _architectures(release, found.architectures)
+    decisions += _osabi(release, found.osabi)
+    for name in _NAMES_NEWEST:
+        text = (DATA / name).read_text(encoding="utf-8")
+        said = re.sub(rf"(?m)^(#.* to ){re.escape(previous)}\b", rf"\g<1>{release}", text)
+        (DATA / name).write_text(said, encoding="utf-8")
+    make_names.main()
+    return decisions
+
+
+def _architectures(release: str, found: dict[int, str]) -> list[str]:
+    """Write the rows of the architectures that came or went with a release."""
+    known = _table("architectures.toml")["architectures"]
+    rows, decisions = {}, []
+    for number, letters in found.items():
+        suffixes = f', suffixes = "{letters}"' if letters else ""
+        if str(number) not in known:
+            rows[str(number)] = f'{number} = {{ since = "{release}"{suffixes} }}'
+            decisions.append(
+                f"architectures.toml: sm_{number} is new: which GPUs have it (gpus.toml), is it of Tegra "
+                "(device_code.toml), and is it worth an emulated device (emulator/devices.toml)?"
+            )
+        elif known[str(number)].get("suffixes", "") != letters:
+            said = known[str(number)].get("suffixes", "")
+            decisions.append(f'architectures.toml: sm_{number} has suffixes "{said}"; NVRTC compiles for "{letters}"')
+    for number, row in known.items():
+        if int(number) not in found and _key(row.get("dropped", "999")) > _key(release) >= _key(row["since"]):
+            parts = [f"{key} = {value!r}".replace("'", '"') for key, value in (row | {"dropped": release}).items()]
+            rows[number] = f"{number} = {{ {', '.join(parts)} }}"
+            decisions.append(
+                f"architectures.toml: NVRTC {release} no longer compiles for sm_{number}: was it renamed, and which "
+                "driver is the last for it (device_code.toml, dropped-since)?"
+            )
+    _rows("architectures.toml", "[architectures]", rows, int)
+    return decisions
+
+
+def _osabi(release: str, found: dict[int, int]) -> list[str]:
+    """Return a sentence if cubins have a header that no driver of the table takes."""
+    known = [one for one in _table("emulator/images.toml")["elf"] if _key(one["since"]) <= _key(release)]
+    wrong = sorted(
+        f"sm_{arch}: {osabi}"
+        for arch, osabi in found.items()
+        if not any(one["osabi"] == osabi and one["from-arch"] <= arch for one in known)
+    )
+    if not wrong:
+        return []
+    return [f"emulator/images.toml: cubins of {release} have an EI_OSABI that the table lacks ({', '.join(wrong)})"]
+
+
+def exports(release: str) -> list[str]:
+    """Write what the libraries of the release export, read from the wheels that the tables lack."""
+    from . import make_exports
+
+    decisions = ["data/exports: a wheel could not be read; its reason stands above"] if make_exports.main([]) else []
+    for stem in make_exports.LIBRARIES:
+        majors = json.loads((DATA / "exports" / f"{stem}.json").read_text(encoding="utf-8"))["majors"]
+        content = majors.get(release.partition(".")[0])
+        wheels = content["wheels"].get(release, []) if content else []
+        if not wheels:
+            decisions.append(f"data/exports/{stem}.json has no wheel of {release}: was its package renamed or dropped?")
+            continue
+        gone = [name for one in content["changes"] if one["wheel"] in wheels for name in one.get("removed", ())]
+        if gone:
+            decisions.append(
+                f"data/exports/{stem}.json: {release} no longer exports {', '.join(gone[:5])}"
+                f"{f' and {len(gone) - 5} more' if len(gone) > 5 else ''}: is that an entry for known_bad.toml?"
+            )
+    return decisions
+
+
+def entry_points(release: str) -> list[str]:
+    """Write the driver's functions, enumerators and documented errors, and the functions of NVML, from headers."""
+    from . import make_enums, make_functions, make_nvml, make_returns
+
+    folders = [chain.path for chain in _chains()]
+    make_functions.write(folders)
+    make_enums.write(folders)
+    make_returns.write(toolchains.find(release).path)
+    pin = _table("toolkit_extras.toml")["versions"]
+    (wanted,) = [pin[one]["nvml"] for one in pin if one.startswith(f"{release}.")][-1]
+    with tempfile.TemporaryDirectory() as folder:
+        install = ("pip", "install", "-q", "--no-deps", "--target", folder, wanted)
+        subprocess.run(["uv", *install], check=True)  # noqa: S607
+        (header,) = Path(folder).rglob("nvml.h")
+        make_nvml.add(release, header)
+    nvml = [name for name, (since, *_) in _table("emulator/nvml_names.toml")["functions"].items() if since == release]
+    driver = [one for one in _table("emulator/functions.toml")["symbols"].get(release, []) if not one.endswith("sz")]
+    return [
+        f"emulator/{file}: {release} has {len(names)} new functions, which the emulated library exports and does not "
+        f"perform: {', '.join(names[:8])}{', …' if len(names) > 8 else ''}; is one of them worth more?"
+        for file, names in (("functions.toml", driver), ("nvml_names.toml", nvml))
+        if names
+    ]
+
+
+def archives(_release: str) -> list[str]:
+    """Write which nvJitLink links which libcudadevrt.a."""
+    from . import make_cudadevrt
+
+    return [f"cudadevrt.toml: the code depends on the architecture: {one}" for one in make_cudadevrt.write(_chains())]
+
+
+def texts(release: str) -> list[str]:
+    """Write compat.json; returns the pages, tests and settings that name the release before."""
+    from . import export_json
+
+    export_json.main()
+    previous = re.escape(_previous(release))
+    pattern = re.compile(rf"(\b12\.0 to |\bCUDA |==|-|\"){previous}\b")
+    command = ("git", "ls-files")
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+    kept = (
+        "pytest_cudalink/data/",
+        "matrices/",
+        "docs/hardware/",
+        "docs/findings/",
+        "tests/data/",
+        "tests/conformance",
+    )
+    hits = []
+    for name in listed:
+        if name.endswith((".md", ".py", ".toml", ".c", ".h")) and not name.startswith(kept) and (ROOT / name).is_file():
+            text = (ROOT / name).read_text(encoding="utf-8")
+            numbers = [str(at) for at, line in enumerate(text.splitlines(), 1) if pattern.search(line)]
+            hits += [f"{name}:{','.join(numbers)}"] if numbers else []
+    first = f"texts: these lines name {_previous(release)}; which of them mean the newest release?"
+    return [first, *hits] if hits else []
+
+
+#: In their order; each reads what those before it wrote.
+PARTS: Final[dict[str, Callable[[str], list[str]]]] = {
+    "pins": pins,
+    "facts": facts,
+    "exports": exports,
+    "entry-points": entry_points,
+    "archives": archives,
+    "texts": texts,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts, and print what a person must decide; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="nox -s new-release --", description=__doc__.partition("\n")[0])
+    parser.add_argument("release", help="such as 13.6")
+    parser.add_argument("--only", action="append", choices=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}")
+    options = parser.parse_args(arguments)
+    try:
+        release = str(CudaVersion.parse(options.release))
+    except ValueError as error:
+        parser.error(str(error))
+    if options.only and len(options.only) == 1:
+        with contextlib.redirect_stdout(sys.stderr):
+            decisions = PARTS[options.only[0]](release)
+        sys.stdout.writelines(f"{line}\n" for line in decisions)
+        return 0
+    decisions = []
+    for part in options.only or PARTS:
+        sys.stderr.write(f"{part}\n")
+        command = [sys.executable, "-m", "tools.new_release", release, "--only", part]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            return done.returncode
+        decisions += done.stdout.splitlines()
+    sys.stdout.write("\n".join(["A person must decide:", *(f"- {one}" for one in decisions), ""]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

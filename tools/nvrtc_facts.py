@@ -1,0 +1,84 @@
+"""What one release's NVRTC writes and knows, read off its output: PTX ISA, NVVM IR, architectures and ELF headers."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Facts", "facts_of"]
+
+_SOURCE = b'extern "C" __global__ void kernel(float *out) { *out = 1; }'
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a release's NVRTC says of itself.
+
+    Attributes
+    ----------
+    ptx_isa, nvvm_ir : tuple of int
+        Versions in the PTX and in the LTO-IR that it writes.
+    ltoir_format : int
+        Number of the format of its LTO-IR.
+    architectures : dict
+        The letters that may follow the number of each architecture.
+    osabi : dict
+        ``EI_OSABI`` of the cubins for each architecture.
+    """
+
+    ptx_isa: tuple[int, int]
+    nvvm_ir: tuple[int, int]
+    ltoir_format: int
+    architectures: dict[int, str]
+    osabi: dict[int, int]
+
+
+def facts_of(library: Path) -> Facts:
+    """Return the facts of an NVRTC, which stays loaded: a process asks one release.
+
+    Raises
+    ------
+    RuntimeError
+        If NVRTC refuses what every release does.
+    """
+    for builtins in library.parent.glob("libnvrtc-builtins.so.*"):  # the library of 13.0 has no RUNPATH
+        ctypes.CDLL(str(builtins))
+    nvrtc = ctypes.CDLL(str(library))
+    count = c_int()
+    nvrtc.nvrtcGetNumSupportedArchs(byref(count))
+    numbers = (c_int * count.value)()
+    nvrtc.nvrtcGetSupportedArchs(numbers)
+    known = sorted(numbers)
+    letters = {one: "".join(x for x in "af" if _compiled(nvrtc, "CUBIN", f"-arch=sm_{one}{x}")) for one in known}
+    ptx = _compiled(nvrtc, "PTX", f"-arch=compute_{known[-1]}")
+    ltoir = _compiled(nvrtc, "LTOIR", f"-arch=sm_{known[-1]}", "-dlto")
+    version = re.search(rb"\.version (\d+)\.(\d+)", ptx)
+    if version is None or not ltoir:
+        msg = f"{library} compiled no PTX or no LTO-IR for sm_{known[-1]}; ask it with another program"
+        raise RuntimeError(msg)
+    cubins = {one: _compiled(nvrtc, "CUBIN", f"-arch=sm_{one}") for one in known}
+    return Facts(
+        (int(version[1]), int(version[2])),
+        (ltoir[6], ltoir[7]),
+        ltoir[5],
+        letters,
+        {one: cubin[7] for one, cubin in cubins.items() if cubin},
+    )
+
+
+def _compiled(nvrtc: ctypes.CDLL, kind: str, *options: str) -> bytes:
+    """What NVRTC makes of a kernel; empty if it refuses."""
+    program, size = c_void_p(), c_size_t()
+    nvrtc.nvrtcCreateProgram(byref(program), _SOURCE, b"kernel.cu", 0, None, None)
+    words = (c_char_p * len(options))(*(one.encode() for one in options))
+    code = b""
+    if not nvrtc.nvrtcCompileProgram(program, len(options), words):
+        getattr(nvrtc, f"nvrtcGet{kind}Size")(program, byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        getattr(nvrtc, f"nvrtcGet{kind}")(program, buffer)
+        code = buffer.raw[: size.value]
+    nvrtc.nvrtcDestroyProgram(byref(program))
+    return code
