@@ -23,7 +23,6 @@ import nox
 sys.path.insert(0, str(Path(__file__).parent))
 
 # from the checkout: nothing is installed yet
-from pytest_cudalink.compat import exports
 from pytest_cudalink.matrix.nox import sessions as define_cells
 from tools.nox_sessions import (
     BASE,
@@ -165,28 +164,6 @@ def valgrind(session: nox.Session) -> None:
         session.run("pytest", "tests/emulated/test_lifetimes.py", "-k", "valgrind", env=env)
         names = [name for name, library in RELEASES["libraries"].items() if library.get("lifetimes")]
         run_libraries(session, names, "-k", "valgrind", **env)
-
-
-@nox.session
-def atlas(session: nox.Session) -> None:
-    """Measure which CUDA release links what another one made, for matrices/atlas.json; -- --check only compares.
-
-    -- --check --short compares three releases, which the tests need anyway.
-    """
-    install(session)
-    if "--short" in session.posargs:
-        session.run("cudalink", "toolchain", "add", "12.9", "13.0", "13.2")
-        session.run("python", "-m", "tools.make_atlas", *session.posargs)
-        return
-    releases = [str(release) for release in exports.releases("libnvJitLink", 12) + exports.releases("libnvJitLink", 13)]
-    session.run("cudalink", "toolchain", "add", *releases)
-    folder = Path(session.create_tmp()) / "nvfatbin"
-    for major, distribution in exports.distributions("libnvfatbin").items():
-        for release in exports.releases("libnvfatbin", major):
-            wheel = f"{distribution}=={exports.wheel_versions('libnvfatbin', release)[-1]}"
-            target = ("--no-deps", "--target", str(folder / str(release)))
-            session.run("uv", "pip", "install", "-q", *target, wheel, external=True)
-    session.run("python", "-m", "tools.make_atlas", "--nvfatbin", str(folder), *session.posargs)
 
 
 @nox.session

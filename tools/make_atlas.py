@@ -3,7 +3,8 @@
 Each release compiles two units to every kind, for every architecture that it knows. The nvJitLink of every release
 links them; the emulated driver of every release links them, and loads what the producer's own nvJitLink linked. Each
 consumer is one process that loads its library once. Each link of nvJitLink runs in a forked child, because an input
-that the library does not know can end the process, and because it remembers some refusals.
+that the library does not know can end the process, and because it remembers some refusals. What a run does not measure
+stays in the file; what only a GPU can say of a release is marked there until one is asked.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import platform
 import re
 import string
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +29,7 @@ from typing import Any, Final
 
 from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.can_link import run_job, wrong_image
-from pytest_cudalink.compat import atlas
+from pytest_cudalink.compat import atlas, exports
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.linker import sample
@@ -37,21 +39,31 @@ from pytest_cudalink.versions import CudaVersion
 
 __all__ = [
     "ARCHITECTURES",
+    "FILE",
+    "NOT_ASKED",
     "WORKER",
     "Question",
     "content_of",
     "differences",
     "emulator_differences",
+    "fetch",
     "main",
     "measure",
     "text_of",
+    "unasked",
     "with_real",
 ]
 
 #: Performs the steps of the atlas, in batches.
 WORKER: Final = Path(__file__).with_name("atlas_worker.py")
 ARCHITECTURES: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
+FILE: Final = matrices_dir() / "atlas.json"
+#: The wheels that have no place in a toolchain, by release; kept for the next run.
+_WHEELS: Final = Path(__file__).parent.parent / ".cudalink" / "wheels"
 _WORKS: Final = AtlasAnswer("works")
+_NOT_LINKED: Final = AtlasAnswer("not-made", text="nvJitLink does not link it")
+#: What only a GPU can say, and none has said.
+NOT_ASKED: Final = AtlasAnswer("not-made", text="no GPU was asked yet")
 #: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
 _SHORT_RELEASES: Final = ("12.9", "13.0", "13.2")
 _SHORT_KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin")
@@ -96,8 +108,9 @@ def measure(
     folder: Path,
     kinds: Iterable[str] = atlas.KINDS,
     architectures: Iterable[str] = ARCHITECTURES,
-    nvfatbin: Path | None = None,
+    wheels: Path | None = None,
     *,
+    new: str = "",
     progress: Callable[[str], object] = lambda _text: None,
 ) -> Answers:
     """Return the answers of nvJitLink and of the emulated drivers for every pair of releases.
@@ -109,9 +122,10 @@ def measure(
     folder : Path
         Where inputs and images are written, and stay.
     kinds, architectures : iterable of str
-    nvfatbin : Path, optional
-        A folder with the nvFatbin wheel of each release that has one, unpacked in a folder of the release's name.
-        Without it, fatbins are not measured.
+    wheels : Path, optional
+        What `fetch` made. Without it, fatbins are not measured.
+    new : str, optional
+        The only release whose code and whose libraries are asked about.
     progress : callable
         Called with a text before each part.
 
@@ -122,8 +136,8 @@ def measure(
     RuntimeError
         If a job ended with an exception in Python.
     """
-    bench = _Bench(folder, releases, tuple(architectures), nvfatbin)
-    wanted = [kind for kind in kinds if nvfatbin or not kind.startswith("fatbin")]
+    bench = _Bench(folder, releases, tuple(architectures), wheels)
+    wanted = [kind for kind in kinds if wheels or not kind.startswith("fatbin")]
     pairs = [(p, c, arch, kind) for c in releases for arch in bench.architectures for kind in wanted for p in releases]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         progress("compiling")
@@ -139,6 +153,9 @@ def measure(
             jobs: dict[str, dict[Question, dict[str, Any]]] = {}
             for producer, consumer, arch, kind in pairs:
                 if device not in (None, arch.rstrip("af")):
+                    continue
+                # what a producer's own nvJitLink links is what a new driver loads
+                if new and new not in (producer, consumer) and (producer, step) != (consumer, "nvjitlink"):
                     continue
                 question = Question(step, kind, arch, producer, consumer)
                 missing = made[producer, arch, kind] or bench.missing(question, answers)
@@ -160,12 +177,12 @@ class _Bench:
     """Inputs and images of one measurement, in one folder."""
 
     def __init__(
-        self, folder: Path, releases: Sequence[str], architectures: tuple[str, ...], nvfatbin: Path | None
+        self, folder: Path, releases: Sequence[str], architectures: tuple[str, ...], wheels: Path | None
     ) -> None:
         self.folder = folder
         self.architectures = architectures
         self.chains = {release: toolchains.find(release) for release in releases}
-        self.nvfatbin = nvfatbin
+        self.wheels = wheels or folder
 
     def made(self, producer: str, arch: str) -> Path:
         return self.folder / "inputs" / producer / arch
@@ -189,7 +206,7 @@ class _Bench:
             ]
             parts += [(arch, _COMPILED), (arch, ("linked-cubin",))]
             fatbins = tuple(kind for kind in atlas.KINDS if kind.startswith("fatbin"))
-            library = next((self.nvfatbin or folder).glob(f"{producer}/**/libnvfatbin.so.*"), None)
+            library = next(self.wheels.glob(f"libnvfatbin-{producer}/**/libnvfatbin.so.*"), None)
             if library:
                 jobs.append({**job, "step": "fatbins", "library": str(library), "units": list(relocatable)})
                 parts.append((arch, fatbins))
@@ -273,6 +290,18 @@ class _Bench:
                 raise RuntimeError(one["fault"])
         answers: list[dict[str, Any]] = said["answers"]
         return answers
+
+
+def fetch(folder: Path, stem: str, releases: Iterable[str]) -> None:
+    """Unpack the newest wheel with a library of each release that has one into ``STEM-RELEASE``, unless it is there."""
+    for release in releases:
+        version = CudaVersion.parse(release)
+        target = folder / f"{stem}-{release}"
+        numbers = exports.wheel_versions(stem, version)
+        if numbers and not target.exists():
+            wheel = f"{exports.distributions(stem)[version.major]}=={numbers[-1]}"
+            install = ("pip", "install", "-q", "--no-deps", "--target", str(target), wheel)
+            subprocess.run(["uv", *install], check=True)  # noqa: S607
 
 
 def _answer(question: Question, said: Mapping[str, Any], image: Path) -> AtlasAnswer:
@@ -421,6 +450,27 @@ def with_real(found: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
     return content_of(kept, found.wheels, found.measured, [real])
 
 
+def unasked(answers: Answers, releases: Sequence[str], real: Sequence[atlas.RealDriver]) -> Answers:
+    """Return an answer for each question to a real driver that none was asked yet, or that cannot be asked."""
+    kinds = {(question.kind, question.arch) for question in answers if question.step == "real-run"}
+    result: Answers = {}
+    for kind, arch in kinds:
+        for producer in releases:
+            own = answers[Question("nvjitlink", kind, arch, producer, producer)]
+            missing = own if own.status == "not-made" else None
+            for one in real:
+                loads = kind == "linked-cubin" or own.works
+                result[Question("real-driver", kind, arch, producer, one.cuda)] = missing or NOT_ASKED
+                load = Question("real-load", kind, arch, producer, one.cuda)
+                result[load] = missing or (NOT_ASKED if loads else _NOT_LINKED)
+            for consumer in releases:
+                linked = answers[Question("nvjitlink", kind, arch, producer, consumer)]
+                run = Question("real-run", kind, arch, producer, consumer)
+                not_run = linked if linked.status == "not-made" else _NOT_LINKED
+                result[run] = NOT_ASKED if linked.works else not_run
+    return {question: answer for question, answer in result.items() if question not in answers}
+
+
 def emulator_differences(found: Atlas) -> list[str]:
     """Return a sentence for each link or load that a real driver answers otherwise than the emulated one."""
     answers = answers_of(found)
@@ -438,11 +488,11 @@ def emulator_differences(found: Atlas) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and write, or compare; returns 1 if the file differs from fresh answers."""
     parser = argparse.ArgumentParser(prog="python -m tools.make_atlas", description=__doc__.partition("\n")[0])
-    parser.add_argument("releases", nargs="*", metavar="RELEASE", help="default: all installed ones")
-    parser.add_argument("--file", type=Path, default=matrices_dir() / "atlas.json", help="default: %(default)s")
+    parser.add_argument("releases", nargs="*", metavar="RELEASE", help="default: all that have wheels")
+    parser.add_argument("--file", type=Path, default=FILE, help="default: %(default)s")
     parser.add_argument("--kind", action="append", choices=atlas.KINDS, help="default: all")
     parser.add_argument("--arch", action="append", help=f"default: {', '.join(ARCHITECTURES)}")
-    parser.add_argument("--nvfatbin", type=Path, metavar="FOLDER", help="RELEASE/ with the wheel of each release")
+    parser.add_argument("--new", metavar="RELEASE", default="", help="only what it makes, and what its libraries read")
     parser.add_argument("--folder", type=Path, help="keep inputs and images there")
     parser.add_argument("--check", action="store_true", help="compare the file with fresh answers; write nothing")
     short = f"only {', '.join((*_SHORT_RELEASES, *_SHORT_KINDS, *_SHORT_ARCHITECTURES))}; with --check or --show"
@@ -459,14 +509,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         whole_file.write(options.file, text_of(content))
         sys.stdout.write("".join(f"{one}\n" for one in emulator_differences(atlas.atlas_of(content))))
         return 0
-    every = [str(one) for one in sorted({one.version for one in toolchains.installed()})]
+    every = [str(one) for one in toolchains.releases()]
     releases = options.releases or (_SHORT_RELEASES if options.short else every)
+    for release in releases:
+        toolchains.add(release)
     with tempfile.TemporaryDirectory(prefix="cudalink-atlas-") as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         kinds = options.kind or (_SHORT_KINDS if options.short else atlas.KINDS)
         architectures = options.arch or (_SHORT_ARCHITECTURES if options.short else ARCHITECTURES)
-        answers = measure(releases, folder, kinds, architectures, options.nvfatbin, progress=_say)
+        wheels = _WHEELS if any(kind.startswith("fatbin") for kind in kinds) else None
+        if wheels:
+            fetch(wheels, "libnvfatbin", releases)
+        answers = measure(releases, folder, kinds, architectures, wheels, new=options.new, progress=_say)
     if options.show:
         sys.stdout.write("".join(f"{question}: {answer}\n" for question, answer in answers.items()))
         return 0
@@ -476,9 +531,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return bool(wrong)
     before = _read(options.file) if options.file.exists() else None
     real: tuple[atlas.RealDriver, ...] = ()
-    if before and list(before.releases) == list(releases):
+    if before and set(before.releases) <= set(releases):
+        known = answers_of(before)
+        if known == known | answers:
+            return 0
+        answers = known | answers
         real = before.real
-        answers |= {one: answer for one, answer in answers_of(before).items() if one.step.startswith("real")}
+        answers |= unasked(answers, releases, real)
     measured = {
         "date": datetime.now(UTC).date().isoformat(),
         "command": "nox -s atlas",

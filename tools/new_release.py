@@ -216,6 +216,22 @@ def archives(_release: str) -> list[str]:
     return [f"cudadevrt.toml: the code depends on the architecture: {one}" for one in make_cudadevrt.write(_chains())]
 
 
+def atlas(release: str) -> list[str]:
+    """Measure what the release links and makes, for the atlas."""
+    from pytest_cudalink.compat.atlas import atlas_of
+
+    from . import atlas_differences, make_atlas
+
+    make_atlas.main(["--new", release])
+    found = atlas_differences.contradictions(atlas_of(json.loads(make_atlas.FILE.read_text(encoding="utf-8"))))
+    unexplained = [one for one in found if one.reason is None]
+    asked = f"atlas.json: what only a GPU can say of {release} has the text {make_atlas.NOT_ASKED.text!r}"
+    return [
+        f"{asked}: is there a machine for `python -m tools.atlas_on_gpu`?",
+        *(f"contradictions.toml: {one}: why does the rule stay?" for one in unexplained),
+    ]
+
+
 def texts(release: str) -> list[str]:
     """Write compat.json; returns the pages, tests and settings that name the release before."""
     from . import export_json
@@ -250,6 +266,7 @@ PARTS: Final[dict[str, Callable[[str], list[str]]]] = {
     "exports": exports,
     "entry-points": entry_points,
     "archives": archives,
+    "atlas": atlas,
     "texts": texts,
 }
 

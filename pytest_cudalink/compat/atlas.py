@@ -39,7 +39,7 @@ STATUSES: Final[Mapping[str, str]] = {
     "refused": "an error code",
     "wrong": "success, but no result, or a wrong one",
     "crashed": "the process ended",
-    "not-made": "there is nothing to ask: the producer cannot make it, or the consumer has no such device",
+    "not-made": "no answer: the producer cannot make it, the consumer has no such device, or no GPU was asked yet",
 }
 
 

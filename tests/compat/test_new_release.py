@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tools import make_exports, make_nvml, new_release
+from pytest_cudalink.compat.atlas import Atlas, atlas_of
+from tools import make_atlas, make_exports, make_nvml, new_release
 from tools.nvrtc_facts import Facts
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,16 @@ def without_newest(folder: Path) -> None:
         major["changes"] = [one for one in major["changes"] if one["wheel"] not in gone]
         major["aarch64"] = [{"wheel": "13.4.92"}]
         file.write_text(make_exports._text(content), encoding="utf-8")
+    found = atlas_in(folder)
+    answers = make_atlas.answers_of(found).items()
+    older = {one: answer for one, answer in answers if NEWEST not in (one.producer, one.consumer)}
+    wheels = {release: one for release, one in found.wheels.items() if release != NEWEST}
+    content = make_atlas.content_of(older, wheels, found.measured, found.real)
+    (folder / "matrices/atlas.json").write_text(make_atlas.text_of(content), encoding="utf-8")
+
+
+def atlas_in(folder: Path) -> Atlas:
+    return atlas_of(json.loads((folder / "matrices/atlas.json").read_text(encoding="utf-8")))
 
 
 def tables(folder: Path) -> dict[str, bytes]:
@@ -85,6 +96,15 @@ def test_a_release_comes_back(checkout) -> None:
     assert done.stdout.startswith("A person must decide:\n- releases.toml: driver 610.10.01 is the branch that follows")
     for said in ("emulator/functions.toml: 13.5 has 2", "emulator/nvml_names.toml: 13.5 has 8"):
         assert f"\n- {said} new functions" in done.stdout
+    assert "\n- contradictions.toml" not in done.stdout
+    known, measured = make_atlas.answers_of(atlas_in(ROOT)), make_atlas.answers_of(atlas_in(checkout))
+    assert list(atlas_in(checkout).wheels) == list(atlas_in(ROOT).wheels)
+    assert known.keys() == measured.keys()
+    different = {one for one, answer in measured.items() if known[one] != answer}
+    # a GPU was asked about these, and is not here
+    assert {measured[one] for one in different} == {make_atlas.NOT_ASKED}
+    assert {one.step for one in different} == {"real-driver", "real-load", "real-run"}
+    assert all(NEWEST in (one.producer, one.consumer) for one in different)
 
 
 @pytest.fixture
