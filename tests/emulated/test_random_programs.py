@@ -15,10 +15,10 @@ import pytest
 
 from pytest_cudalink.recorder.answers import ENDS
 from pytest_cudalink.recorder.execute import execute, layouts
+from pytest_cudalink.recorder.questions import save
 from tests.conformance.programs import compare as comparer
 from tests.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
 from tests.conformance.programs.generate import generate
-from pytest_cudalink.recorder.questions import save
 from tests.conformance.programs.record import load
 
 GOALS = tomllib.loads((Path(comparer.__file__).parent / "goals.toml").read_text(encoding="utf-8"))

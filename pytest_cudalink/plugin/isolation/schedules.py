@@ -87,8 +87,8 @@ class Schedules(RunsAgain):
         """Run a test under schedules."""
         known = len(self._failures)
         self._run_late(item)
-        if self._run.is_worker:
-            with suppress(OSError), (Path(self.notes) / self._run.worker).open("a", encoding="utf-8") as file:
+        if worker := self._run.worker:
+            with suppress(OSError), (Path(self.notes) / worker).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(self.as_json(known)) + "\n")
 
     def _run_late(self, item: pytest.Item) -> None:
