@@ -238,6 +238,34 @@ def test_baseline(sweep, pytester: pytest.Pytester) -> None:
     other.stdout.fnmatch_lines([f"not found any more in these tests, and can leave known.txt: {line}"])
 
 
+def test_hidden_waits_join_the_baseline(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A call on an error path that waits where `no_wait` forbids it is a finding, and passes once it is known."""
+    pytester.makepyfile(
+        test_it=f"""{HEAD}
+from tests.planted import hidden_waits
+from tests.planted.order_bugs import DriverError, Pieces, call
+
+@pytest.mark.cudalink(no_wait=["cuCtxSynchronize"])
+def test_hot():
+    with Pieces():
+        memory = hidden_waits.device()
+        try:
+            call("cuStreamQuery", None)
+        except DriverError:
+            call("cuMemFree_v2", memory)
+            raise
+"""
+    )
+    options = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuStreamQuery")
+    found = run_pytest(*options)
+    assert found.ret == 1
+    found.stdout.fnmatch_lines(["violation: cuStreamQuery (call *) failed *: *no_wait, noticed by cuMemFree_v2: *"])
+    baseline = "-ocudalink_fault_baseline=known.txt"
+    assert [run_pytest(*options, baseline).ret for _ in range(2)] == [0, 0]
+    (line,) = pytester.path.joinpath("known.txt").read_text(encoding="utf-8").splitlines()[1:]
+    assert line.startswith("violation cuStreamQuery ")
+
+
 def test_going_on_after_an_interruption(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """An interrupted sweep goes on with its own functions, and sweeps no test twice; what it found counts."""
     pytester.makepyfile(
