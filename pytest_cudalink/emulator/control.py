@@ -781,6 +781,13 @@ class DriverControl:
             self._library.cudalinkSetPython(None)
             self._hook = None
 
+    def find_messenger(self) -> None:
+        """Name deadlocks at once although a thread that now reads, if there is one, may go on.
+
+        In a worker of pytest-xdist that is the thread which hands on messages of the controller.
+        """
+        self._library.cudalinkFindMessenger()
+
     def check_order(self, *, on: bool) -> None:
         """Compare the accesses of streams and the host from now on, or no longer; what was done so far is forgotten.
 

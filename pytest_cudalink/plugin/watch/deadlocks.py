@@ -27,3 +27,5 @@ class Deadlocks(DriverCheck):
         if run.settings.lifetime.value == "off":  # else the check of lifetimes watches, until it hands over
             self.driver.start_watching()
             run.config.add_cleanup(self.driver.stop_watching)
+        if run.is_worker:
+            self.driver.find_messenger()
