@@ -186,14 +186,15 @@ def test_other_systems_get_pure_python(system: str, monkeypatch) -> None:
 
 
 def test_citation() -> None:
-    """CITATION.cff has what its format requires, and the version of the newest section of the changelog."""
+    """CITATION.cff has what its format requires, and version and date of the newest section of the changelog."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     project = PYPROJECT["project"]
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
     assert citation["license"] == project["license"]
     assert citation["repository-code"] == project["urls"]["Source"]
-    released = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert citation["version"] == (released[0] if released else "0.1.0")
+    sections = re.findall(r"^## (\S+) \((\S+)\)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    version, date = sections[0] if sections else ("0.1.0", "None")
+    assert (citation["version"], str(citation.get("date-released"))) == (version, date)
 
 
 def test_fragments_of_the_changelog() -> None:
