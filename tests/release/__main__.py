@@ -160,11 +160,9 @@ def run_steps(session: Session, work: Path, *, short: bool, built: bool) -> None
         if (python := places.find_python(version)) is None:
             session.leave_out(f"Python {version}", f"there is none here; 'uv python install {version}' brings one")
             continue
-        # the oldest takes all that the extra brings, the others only what the test needs
-        extra = "[cu13]" if version == PYTHONS[0] else ""
         folder = work / f"python{version}"
-        session.step(f"Python {version}", places.bare_environment, python, wheels[here], folder, extra)
-        if extra:
+        session.step(f"Python {version}", places.bare_environment, python, wheels[here], folder)
+        if version == PYTHONS[0]:
             session.step("SBOM", describe_parts, folder / "bin" / "python", files[0])
     if reason := debian.missing():
         session.leave_out("an old glibc, and the other machine", reason)

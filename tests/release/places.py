@@ -80,11 +80,17 @@ def _smoke(python: Path, folder: Path) -> str:
     return run(python, *words, folder / SMOKE.name, cwd=folder, env=env).strip().splitlines()[-1]
 
 
-def bare_environment(python: str, wheel: Path, folder: Path, extra: str) -> str:
-    """Install the wheel and nothing of a checkout, ask the doctor and run the smoke test; its last line is returned."""
+def _by_name(wheel: Path, extra: str = "") -> tuple[str | Path, ...]:
+    """Words of uv by which it finds the wheel among the published files, as on an index: by name, version and tags."""
+    version = wheel.name.split("-")[1]
+    return "--find-links", wheel.parent, "--only-binary=pytest-cudalink", f"pytest-cudalink{extra}=={version}"
+
+
+def bare_environment(python: str, wheel: Path, folder: Path) -> str:
+    """Install as the README says, ask the doctor and run the smoke test; its last line is returned."""
     run("uv", "venv", "-q", "--clear", "--python", python, folder)
     installed = folder / "bin" / "python"
-    _uv("--python", installed, f"pytest-cudalink{extra} @ {wheel.as_uri()}", *NEEDS)
+    _uv("--python", installed, *_by_name(wheel, "[cu13]"), *NEEDS)
     # 1: other CUDA of this machine does not fit, which is not the wheel's fault
     verdict = run(folder / "bin" / "cudalink", "doctor", cwd=folder, codes=(0, 1))
     if "erdict" not in verdict:
@@ -184,7 +190,7 @@ def other_machine(wheel: Path, system: Path, work: Path, qemu: str) -> str:
     (venv / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n", encoding="utf-8")
     python = venv / "bin" / "python"
     _script(python, qemu, "-0", python, "-L", system, home / "python3.11")
-    _uv("--target", site, *_for("aarch64"), f"pytest-cudalink @ {wheel.as_uri()}", *NEEDS)
+    _uv("--target", site, *_for("aarch64"), *_by_name(wheel), *NEEDS)
     _steer_worker(site / "pytest_cudalink", qemu, "-L", system)
     machine = run(python, "-c", "import platform; print(platform.machine(), *platform.libc_ver())").strip()
     return f"{machine}: {_smoke(python, work / 'smoke')}"
