@@ -43,15 +43,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = add_verbs(parser)
     start = verbs.add_parser("run", help="run a program on an emulated driver")
     version = start.add_argument(
-        "--version", required=True, metavar="VERSION", help="choose the CUDA version of the driver, such as 13.0"
+        "--version",
+        required=True,
+        metavar="VERSION",
+        help="choose the CUDA version of the driver, such as 13.0, or a FILE.json of cudalink driver record",
     )
     offer(version, _versions)
     start.add_argument("--release", help="let NVML report this driver release (default: the first of that version)")
     start.add_argument(
         "--device",
         metavar="DEVICE[:NUMBER][,memory=SIZE]",
-        help="choose the devices, such as h100, sm_90, h100:2 (two of them), h100,memory=8GiB, or none; known: "
-        f"{', '.join(names.EMULATED_DEVICES)} (default: {names.DEFAULT_ARCHITECTURE})",
+        help="choose the devices, such as h100, sm_90, h100:2 (two of them), h100,memory=8GiB, FILE.json or none; "
+        f"known: {', '.join(names.EMULATED_DEVICES)} (default: {names.DEFAULT_ARCHITECTURE})",
     )
     start.add_argument(
         "--checks",

@@ -19,7 +19,7 @@ from ..compat.architectures import ARCHITECTURES, dropped_by
 from ..compat.releases import DRIVER_RELEASES, STAND_INS
 from ..compat.wheels import NVJITLINK, installed_wheels
 from ..versions import CudaVersion
-from .devices import Devices, parse_devices
+from .devices import Devices, parse_devices, recorded
 
 __all__ = [
     "MMAP_THRESHOLD",
@@ -45,7 +45,7 @@ PERTURB_BYTE: Final = 0xA5
 MMAP_THRESHOLD: Final = 3072 * 1024
 TRIM_THRESHOLD: Final = 1 << 30
 _VARIABLES: Final = (
-    *("VERSION", "RELEASE", "ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY"),
+    *("VERSION", "RELEASE", "ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY", "PROFILE"),
     *("NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS", "LIFETIME"),
 )
 
@@ -168,6 +168,7 @@ class Emulation(NamedTuple):
             "CUDALINK_EMULATOR_DEVICE": self.devices.model,
             "CUDALINK_EMULATOR_DEVICES": str(self.devices.number),
             "CUDALINK_EMULATOR_DEVICE_MEMORY": str(self.devices.memory or ""),
+            "CUDALINK_EMULATOR_PROFILE": f"{self.devices.profile}{self.devices.recording}",
             "CUDALINK_EMULATOR_NVJITLINK": str(self.nvjitlink or ""),
             "CUDALINK_EMULATOR_NVJITLINK_OLD": str(self.nvjitlink_old or ""),
             "CUDALINK_EMULATOR_WORKER": str(worker.program()),
@@ -210,7 +211,8 @@ def emulation_for(
     Parameters
     ----------
     version : str or CudaVersion
-        ``"12.0"`` to ``"13.5"``.
+        ``"12.0"`` to ``"13.5"``; or the file of a driver that `cudalink driver record` recorded, whose version, release
+        and devices are those of the emulated driver where no other is given.
     release : str, optional
         Driver release that NVML answers; by default the one that the version came with.
     device : str
@@ -223,6 +225,12 @@ def emulation_for(
     EmulatorError
         If a value is out of range, with the known ones; if the file of `events` cannot be written to, with the reason.
     """
+    if isinstance(version, str) and version.endswith(".json"):
+        try:
+            told = recorded(Path(version).absolute())
+        except ValueError as error:
+            raise EmulatorError(str(error), "version") from error
+        device, version, release = device or version, told["cuda"], release or told["driver"] or None
     try:
         wanted = CudaVersion.parse(version) if isinstance(version, str) else version
     except ValueError as error:
@@ -296,6 +304,8 @@ def from_environment(environment: Mapping[str, str]) -> Emulation | None:
             value["DEVICE"],
             int(value["DEVICES"] or 1),
             int(value["DEVICE_MEMORY"] or 0),
+            recording=value["PROFILE"].rpartition(";")[2],
+            profile="".join(value["PROFILE"].rpartition(";")[:2]),
         ),
         nvjitlink=nvjitlink,
         nvjitlink_old=nvjitlink_old,

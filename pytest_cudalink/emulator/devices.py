@@ -1,19 +1,26 @@
-"""The devices of an emulated driver, as users write them: ``h100``, ``sm_90:2``, ``h100:2,memory=8GiB``, ``none``."""
+"""The devices of an emulated driver, such as ``h100``, ``sm_90:2``, ``h100:2,memory=8GiB``, ``none``, ``FILE.json``."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from ..compat import names
 from ..words import read_words
 
-__all__ = ["NO_DEVICE", "Devices", "parse_devices"]
+__all__ = ["NO_DEVICE", "Devices", "parse_devices", "recorded"]
 
 #: How a driver without a device is written.
 NO_DEVICE: Final = "none"
 _WORDS: Final = {"": ("DEVICE[:NUMBER]",), "memory": ("SIZE",)}
+_NO_RECORDING: Final = (
+    "{} shows no driver with a device; expected a file that cudalink driver record -o FILE wrote next to a GPU"
+)
+#: A file, and how many devices.
+_RECORDING: Final = re.compile(r"(.+\.json)(?::(.*))?")
 _UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
@@ -30,17 +37,23 @@ class Devices(NamedTuple):
         0 for a driver without a device.
     memory : int
         Bytes of each device; 0 for what the model has, at most half of the machine's memory.
+    recording : str
+        Path of the file of `cudalink driver record` whose first device they are; empty for a device of ours.
+    profile : str
+        That device for the native library: ``"NAME;MEMORY;ATTRIBUTE=VALUE,...;"``.
     """
 
     arch: str = names.DEFAULT_ARCHITECTURE
     model: str = ""
     number: int = 1
     memory: int = 0
+    recording: str = ""
+    profile: str = ""
 
     def __str__(self) -> str:
         number = f":{self.number}" if self.number > 1 else ""
         memory = f",memory={self.memory}B" if self.memory else ""
-        return f"{self.model or self.arch}{number}{memory}" if self.number else NO_DEVICE
+        return f"{self.recording or self.model or self.arch}{number}{memory}" if self.number else NO_DEVICE
 
 
 def parse_devices(text: str) -> Devices:
@@ -52,21 +65,64 @@ def parse_devices(text: str) -> Devices:
         If a word is unknown, or a number or a size out of range; the message says what is expected.
     """
     words = read_words(text, _WORDS)
+    file = _RECORDING.fullmatch(words.get("", ""))
+    if file:
+        devices = _recorded(Path(file[1]).absolute())
+        return devices._replace(number=_number(file[2]) or devices.number, memory=_bytes(words.get("memory", "")))
     device, _, number = words.get("", "").partition(":")
     if device == NO_DEVICE and not number:
         return Devices(number=0)
     model = device if device in names.EMULATED_DEVICES else ""
     arch = names.EMULATED_DEVICES.get(device, device or names.DEFAULT_ARCHITECTURE)
     if arch not in names.EMULATED_ARCHITECTURES:
-        known = (*names.EMULATED_DEVICES, *names.EMULATED_ARCHITECTURES, NO_DEVICE)
+        known = (*names.EMULATED_DEVICES, *names.EMULATED_ARCHITECTURES, NO_DEVICE, "FILE.json")
         near = difflib.get_close_matches(device, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         msg = f"there is no emulated device {device!r}; expected {', '.join(known)}{hint}"
         raise ValueError(msg)
-    if number and not (re.fullmatch(r"\d{1,4}", number, re.ASCII) and 1 <= int(number) <= names.LIMIT_DEVICES):
-        msg = f"the number of devices is {number!r}; expected 1 to {names.LIMIT_DEVICES}, or {NO_DEVICE} for no device"
+    return Devices(arch, model, _number(number) or 1, _bytes(words.get("memory", "")))
+
+
+def _number(text: str | None) -> int:
+    """Return a number of devices; 0 if none is given."""
+    if text and not (re.fullmatch(r"\d{1,4}", text, re.ASCII) and 1 <= int(text) <= names.LIMIT_DEVICES):
+        msg = f"the number of devices is {text!r}; expected 1 to {names.LIMIT_DEVICES}, or {NO_DEVICE} for no device"
         raise ValueError(msg)
-    return Devices(arch, model, int(number or 1), _bytes(words.get("memory", "")))
+    return int(text or 0)
+
+
+def recorded(file: Path) -> dict[str, Any]:
+    """Return the content of a file of `cudalink driver record`.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a file.
+    """
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return {"cuda": str(found["cuda"]), "driver": str(found["driver"]), "devices": list(found["devices"])}
+    except OSError as error:
+        msg = f"{file} cannot be read: {error.strerror}; correct the path"
+        raise ValueError(msg) from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(_NO_RECORDING.format(file)) from error
+
+
+def _recorded(file: Path) -> Devices:
+    """Return the devices of a file of `cudalink driver record`: the first, and as many as are equal to it."""
+    several = recorded(file)["devices"]
+    try:
+        device, arch = several[0], str(several[0]["arch"])
+        attributes = ",".join(f"{int(number)}={int(value)}" for number, value in device["attributes"].items())
+        name = re.sub(r"[^ -:<-~]", "?", device["name"])
+        profile = f"{name};{int(device['memory'])};{attributes};"
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(_NO_RECORDING.format(file)) from error
+    if arch not in names.EMULATED_ARCHITECTURES:
+        msg = f"{file} is of {arch}, which cannot be emulated; expected {', '.join(names.EMULATED_ARCHITECTURES)}"
+        raise ValueError(msg)
+    return Devices(arch, number=several.count(device), recording=str(file), profile=profile)
 
 
 def _bytes(size: str) -> int:

@@ -249,16 +249,17 @@ OPTIONS: Final = (
     ),
     Option(
         "driver",
-        "choose the driver that this process sees: real, absent, or an emulated driver of a VERSION such as 12.9; "
-        "auto takes the real driver, and emulates one of the toolkit's version if there is none and a test forces the "
-        "driver backend",
+        "choose the driver that this process sees: real, absent, or an emulated driver of a VERSION such as 12.9 or "
+        "of the FILE.json of cudalink driver record; auto takes the real driver, and emulates one of the toolkit's "
+        "version if there is none and a test forces the driver backend",
         default="auto",
         metavar=f"{{{','.join(names.DRIVER_WORDS)},VERSION}}",
         fault=_driver_fault,
     ),
     Option(
         "device",
-        "choose the devices of an emulated driver, such as h100, sm_90, h100:2 (two of them) or h100,memory=8GiB; "
+        "choose the devices of an emulated driver, such as h100, sm_90, h100:2 (two of them), h100,memory=8GiB, or "
+        "FILE.json of cudalink driver record; "
         f"none emulates a driver without a device; known: {', '.join(names.EMULATED_DEVICES)}",
         default=names.DEFAULT_ARCHITECTURE,
         metavar="DEVICE[:NUMBER][,memory=SIZE]",

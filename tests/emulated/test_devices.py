@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from textwrap import dedent
 
@@ -193,3 +195,90 @@ def test_options_of_pytest(pytester, run_pytest) -> None:
     done = run_pytest("--cudalink-driver=13.0", "--cudalink-device=h300")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines(["*--cudalink-device is 'h300' (from option); *; did you mean h200[?]"])
+
+
+#: What `cudalink driver record` writes of two devices with few multiprocessors, and an attribute of a later driver.
+RECORDED = {
+    "cuda": "12.8",
+    "driver": "570.86.10",
+    "devices": [{"name": "Strange; GPU", "arch": "sm_90", "memory": 1 << 30, "attributes": {"16": 77, "200": 5}}] * 2,
+}
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """The path of such a file."""
+    path = tmp_path / "driver.json"
+    path.write_text(json.dumps(RECORDED), encoding="utf-8")
+    return path
+
+
+def test_a_recorded_device_is_emulated(recorded, monkeypatch) -> None:
+    """Name, memory and attributes are the file's, what it lacks is the model's, and children get them, too."""
+    monkeypatch.chdir(recorded.parent)
+    planned = emulation_for("13.0", device="driver.json")
+    assert (planned.devices.arch, planned.devices.number) == ("sm_90", 2)
+    assert str(planned.devices) == f"{recorded}:2"
+    assert from_environment(planned.environment()) == planned
+    assert emulation_for("13.0", device=str(planned.devices)) == planned
+    program = """
+    import ctypes
+    cuda = ctypes.CDLL("libcuda.so.1")
+    number, name, memory = ctypes.c_int(), ctypes.create_string_buffer(64), ctypes.c_size_t()
+    cuda.cuInit(0)
+    for attribute in (16, 200, 75, 1):
+        assert cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, 1) == 0
+        print(number.value)
+    cuda.cuDeviceGetName(name, 64, 1)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), 1)
+    print(name.value.decode(), memory.value)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, **planned.environment()},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["77", "5", "9", "1024", "Strange?", "GPU", str(1 << 30)]
+
+
+def test_a_recorded_driver_is_emulated(recorded) -> None:
+    """Version, release and devices are the file's, unless others are given."""
+    planned = emulation_for(str(recorded))
+    assert (str(planned.version), planned.release, planned.devices.number) == ("12.8", "570.86.10", 2)
+    other = emulation_for(str(recorded), device="l4", release="570.1")
+    assert (str(other.version), other.release, str(other.devices)) == ("12.8", "570.1", "l4")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"devices": []}, "shows no driver with a device; expected a file that cudalink driver record -o FILE wrote"),
+        ({"devices": [{"name": "X"}]}, "shows no driver with a device"),
+        ({"devices": [{**RECORDED["devices"][0], "attributes": {"16": "x"}}]}, "shows no driver with a device"),
+        ({"devices": 5}, "shows no driver with a device"),
+        (
+            {"devices": [{**RECORDED["devices"][0], "arch": "sm_50"}]},
+            "is of sm_50, which cannot be emulated; expected sm_70",
+        ),
+    ],
+)
+def test_recordings_without_a_device_that_can_be_emulated(recorded, changes, complaint) -> None:
+    """The error names the file, why, and what is expected."""
+    recorded.write_text(json.dumps({**RECORDED, **changes}), encoding="utf-8")
+    for option in ({"version": "13.0", "device": str(recorded)}, {"version": str(recorded)}):
+        with pytest.raises(EmulatorError, match=f"{re.escape(str(recorded))} {re.escape(complaint)}"):
+            emulation_for(**option)
+
+
+def test_a_recording_that_is_not_there(tmp_path) -> None:
+    for parameter, option in (
+        ("device", {"version": "13.0", "device": f"{tmp_path}/x.json:2"}),
+        ("version", {"version": f"{tmp_path}/x.json"}),
+    ):
+        with pytest.raises(
+            EmulatorError, match=r"x\.json cannot be read: No such file or directory; correct"
+        ) as raised:
+            emulation_for(**option)
+        assert raised.value.parameter == parameter

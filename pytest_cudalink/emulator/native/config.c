@@ -87,6 +87,7 @@ static void read_config(void) {
            config.arch);
     config.device = "";
   }
+  config.profile = copy_env("CUDALINK_EMULATOR_PROFILE");
   config.device_memory = memory_env("CUDALINK_EMULATOR_DEVICE_MEMORY");
   config.devices = limited_env("CUDALINK_EMULATOR_DEVICES", 1, DEVICES_MAX);
   config.nvjitlink = copy_env("CUDALINK_EMULATOR_NVJITLINK");

@@ -11,6 +11,7 @@ typedef struct {
   int version;               /* 13000 */
   int arch;                  /* 90 */
   const char *device;        /* name of a device in devices.toml; empty: the first one of the architecture */
+  const char *profile;       /* of a recorded device: "name;memory;attribute=value,...;"; empty: that of devices.toml */
   size_t device_memory;      /* bytes; 0: what the device has, as far as half of the machine's memory goes */
   int devices;               /* how many */
   const char *nvjitlink;     /* path of the libnvJitLink that links; empty: none was found */

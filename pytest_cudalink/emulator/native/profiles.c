@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,8 +13,13 @@
 #include "devices.inc" /* device_profiles, base_attributes */
 #include "enums.inc"
 
+enum { PAGE = 2 << 20, /* of a device */ RECORDED_MAX = 255 };
+
 static const struct device_profile *chosen = &device_profiles[0];
 static size_t memory;
+/* A recorded device: its attributes count for more than those of devices.toml. */
+static struct device_profile recorded;
+static struct attribute recorded_attributes[RECORDED_MAX + 1];
 
 /* The memory of this machine, or of the group of processes that may use less. */
 static size_t machine_memory(void) {
@@ -28,7 +34,21 @@ static size_t machine_memory(void) {
   return (size_t)most;
 }
 
-enum { PAGE = 2 << 20 }; /* of a device */
+/* Take a recorded device from the configuration: "name;memory;attribute=value,...;"; Python wrote it. */
+static void take_recorded(const char *text) {
+  static char name[96];
+  char *end;
+  recorded = *chosen;
+  snprintf(name, sizeof name, "%.*s", (int)strcspn(text, ";"), text);
+  text += strcspn(text, ";");
+  recorded.name = name;
+  recorded.memory = strtoull(*text ? text + 1 : text, &end, 10);
+  for (size_t at = 0; at < RECORDED_MAX && *end == (at ? ',' : ';'); at++) {
+    recorded_attributes[at].number = (int)strtol(end + 1, &end, 10);
+    if (*end == '=') recorded_attributes[at].value = (int)strtol(end + 1, &end, 10);
+  }
+  chosen = &recorded;
+}
 
 static void choose(void) {
   const struct device_profile *end = device_profiles + sizeof device_profiles / sizeof *device_profiles;
@@ -38,6 +58,7 @@ static void choose(void) {
       chosen = one;
       found = true;
     }
+  if (*cl_config()->profile) take_recorded(cl_config()->profile);
   size_t half = machine_memory() / 2 / PAGE * PAGE;
   memory = cl_config()->device_memory ? cl_config()->device_memory : chosen->memory < half ? chosen->memory : half;
 }
@@ -65,9 +86,12 @@ static bool look_up(const struct attribute *table, int number, int *value) {
 }
 
 bool cl_profile_attribute(int attribute, int *value) {
-  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *value = profile()->arch / 10;
-  else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) *value = profile()->arch % 10;
-  else return look_up(profile()->attributes, attribute, value) || look_up(base_attributes, attribute, value);
+  const struct device_profile *own = profile();
+  if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) *value = own->arch / 10;
+  else if (attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) *value = own->arch % 10;
+  else
+    return look_up(recorded_attributes, attribute, value) || look_up(own->attributes, attribute, value) ||
+           look_up(base_attributes, attribute, value);
   return true;
 }
 

@@ -299,7 +299,7 @@ def _emulation(settings: Settings, version: str) -> Emulation:
     try:
         return emulator.emulation_for(
             version,
-            device=settings.device.value,
+            device="" if settings.device.source == "default" else settings.device.value,
             lifetime=settings.lifetime.value,
             events=Path(events).absolute() if events else None,
             faults=settings.faults.value,
