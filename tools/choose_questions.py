@@ -1,19 +1,27 @@
-"""Choose the recorded programs that the package carries: ``python -m tools.choose_questions``.
+"""Choose the recorded programs that the package carries: ``python -m tools.choose_questions RECORDING.json ...``.
 
 `cudalink driver record` asks them, so few programs must show as many pairs of function and code as the whole recording
-does. They come first that show most, because a slow driver may not reach the last. Programs with gates or with device
-code for one architecture stay in the tests: what they answer depends on the machine. The two files share no program.
+of the tests does. Those come first that show most, as a slow driver may not reach the last. These stay in the tests:
+programs with gates, with device code for one architecture, or with attributes that tell one machine from another.
+
+Each file is what `cudalink driver record -o` wrote; the package carries the first of each device. Only programs that
+all of them answer are chosen, and files of one device, and the tests' recording of it, in the same way. Without files
+all programs can be chosen, for a driver to be recorded. No program is in the package and in the tests.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from itertools import permutations
+from pathlib import Path
 from typing import Any
 
+from pytest_cudalink.recorder import answers, questions
+from pytest_cudalink.recorder.asking import PRIVATE
 from pytest_cudalink.recorder.images import TEXTS
-from pytest_cudalink.recorder.questions import RECORDED, save
 from tests.conformance.programs import compare, record
 
 __all__ = ["main"]
@@ -31,40 +39,64 @@ def _images(argument: Any) -> Iterator[str]:
             yield from _images(one)
 
 
-def _shown(program: list[Any], answers: list[Any]) -> set[tuple[str, str]]:
-    return {
-        (call[0].partition("@")[0], str(answer[0])) for call, answer in zip(program, answers, strict=False) if answer
-    }
+def _fits(program: list[Any], told: list[Any]) -> bool:
+    """Whether every machine with this driver can be asked a program."""
+    private = any(call[0] == "cuDeviceGetAttribute" and call[2] in PRIVATE for call in program)
+    dies = any(one and one[0] == "signal" for one in told)
+    return set(_images(program)) <= set(TEXTS) and not private and not dies
 
 
-def _chosen(programs: list[Any]) -> list[Any]:
-    """Return the programs that show every pair, those first that show most."""
-    asked = {
-        entry[0]: _shown(entry[2], entry[3])
-        for entry in programs
-        if set(_images(entry[2])) <= set(TEXTS) and not any(one and one[0] == "signal" for one in entry[3])
-    }
-    seen = Counter(pair for pairs in asked.values() for pair in pairs)
+def _shown(program: list[Any], told: list[Any]) -> set[tuple[str, str]]:
+    both = zip(program, told, strict=False)
+    return {(call[0].partition("@")[0], str(answer[0])) for call, answer in both if answer}
+
+
+def _chosen(programs: list[Any], fitting: list[Any]) -> list[Any]:
+    """Return the programs that show every pair of those that fit, those first that show most."""
+    asked = {entry[0]: _shown(entry[2], entry[3]) for entry in programs}
+    seen = Counter(pair for entry in fitting for pair in _shown(entry[2], entry[3]))
     left = {pair for pair, number in seen.items() if number >= _LEAST}
-    order = []
-    while left:
+    by_seed, order = {entry[0]: entry for entry in programs}, []
+    while asked and left:
         best = max(asked, key=lambda seed: (len(asked[seed] & left), -seed))
+        if not asked[best] & left:
+            break
         left -= asked.pop(best)
-        order.append(best)
-    by_seed = {entry[0]: entry for entry in programs}
-    return [by_seed[seed] for seed in order]
+        order.append(by_seed[best])
+    return order
+
+
+def _stable(entry: list[Any], device: str, recordings: list[dict[str, Any]]) -> bool:
+    """Whether all recordings have answers to a program, and those of one device the same, whichever is asked first."""
+    told: dict[str, list[list[Any]]] = {device: [entry[3]]}
+    for one in recordings:
+        said = one["answers"]["programs"].get(str(entry[0]))
+        if said is None:
+            return False
+        told.setdefault(one["devices"][0]["name"], []).append(said)
+    return not any(
+        answers.compare(entry[0], "programs", entry[2], *pair).differences
+        for several in told.values()
+        for pair in permutations(several, 2)
+    )
 
 
 def main() -> int:
-    """Write both files."""
-    path = compare.RECORDED / RECORDED.name
+    """Write the files of the package and of the tests."""
+    path = compare.RECORDED / "driver-580.159.04.json.xz"
     recording = record.load(path)
-    chosen = _chosen(recording["programs"])
+    recordings = [json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]]
+    fitting = [one for one in recording["programs"] if _fits(one[2], one[3])]
+    chosen = _chosen([one for one in fitting if _stable(one, recording["device"], recordings)], fitting)
     seeds = {entry[0] for entry in chosen}
+    questions.save(questions.PROGRAMS, [entry[:3] for entry in chosen])
+    for one in reversed(recordings):  # the first of a device stays
+        told = {seed: said for seed, said in one["answers"]["programs"].items() if int(seed) in seeds}
+        name = f"driver-{one['driver']}-{compare.profile(one['devices'][0]['name'])}.json.xz"
+        questions.save(questions.PROGRAMS.with_name(name), {**one, "answers": {**one["answers"], "programs": told}})
     rest = [entry for entry in recording["programs"] if entry[0] not in seeds]
-    save(RECORDED, {**recording, "programs": chosen})
-    save(path, {**recording, "programs": rest, "and": RECORDED.name})
-    sys.stdout.write(f"{len(chosen)} programs, {RECORDED.stat().st_size} bytes; {len(rest)} stay in the tests\n")
+    questions.save(path, {**recording, "programs": rest, "and": questions.RECORDED[0].name})
+    sys.stdout.write(f"{len(chosen)} programs; {len(rest)} stay in the tests\n")
     return 0
 
 

@@ -189,7 +189,7 @@ def _record(options: argparse.Namespace) -> int:
             sys.stderr.write(f"cudalink driver record: --{name} {wrong}; correct the path\n")
             return 2
     try:
-        other = grade.read(options.against) if options.against else grade.carried()
+        other = grade.read(options.against) if options.against else None
         if options.answers:
             recording = grade.read(options.answers)
         else:
@@ -198,6 +198,7 @@ def _record(options: argparse.Namespace) -> int:
     except RecorderError as error:
         sys.stderr.write(f"cudalink driver record: {error}\n")
         return 2
+    other = other or grade.carried(recording)
     found = grade.grade(recording, other)
     text = "\n".join(grade.lines(recording, other, found)) + "\n"
     if options.output == STDOUT:

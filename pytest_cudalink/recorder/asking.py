@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from .execute import execute
 
-__all__ = ["main"]
+__all__ = ["PRIVATE", "main"]
 
 #: Seconds of one question.
 _QUESTION: Final = 20
 #: Attributes that tell one machine from another: where the device is on the PCI bus, and next to which memory.
-_PRIVATE: Final = frozenset((33, 34, 50, 131, 134, 139, 140))
+PRIVATE: Final = frozenset((33, 34, 50, 131, 134, 139, 140))
 _ATTRIBUTES: Final = 160
 _DEVICES: Final = 16
 
@@ -82,7 +82,7 @@ def _device(asked: _Asked, device: int) -> dict[str, Any]:
     attributes = {
         str(number): value.value
         for number in range(1, _ATTRIBUTES)
-        if number not in _PRIVATE and not asked.cuDeviceGetAttribute(ctypes.byref(value), number, device)
+        if number not in PRIVATE and not asked.cuDeviceGetAttribute(ctypes.byref(value), number, device)
     }
     return {
         "name": text.value.decode("utf-8", "replace"),

@@ -65,13 +65,15 @@ class Grade:
         return sorted(several, key=lambda entry: (-entry[1], entry[0]))
 
 
-def carried() -> dict[str, Any]:
-    """Return the recording that the package carries, as `record` would have written it."""
-    recording = load(RECORDED)
-    answers = {str(seed): told for seed, _, _, told in recording["programs"]}
-    about = {name: recording[name] for name in ("driver", "cuda", "date")}
-    device = {"name": recording["device"], "arch": recording["arch"]}
-    return {**about, "devices": [device], "answers": {"programs": answers}}
+def carried(recording: dict[str, Any]) -> dict[str, Any]:
+    """Return the recording of the package that is nearest to another: of its device or architecture, else the first."""
+    several = [_current(load(path)) for path in RECORDED]
+    own = (recording["devices"] or [{}])[0]
+    for key in ("name", "arch"):
+        for one in several:
+            if one["devices"][0][key] == own.get(key):
+                return one
+    return several[0]
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def read(path: Path) -> dict[str, Any]:
         If it cannot be read.
     """
     try:
-        return _current(json.loads(path.read_text(encoding="utf-8")))
+        return _current(load(path) if path.suffix == ".xz" else json.loads(path.read_text(encoding="utf-8")))
     except KeyError as error:
         reason = f"it has no {error}"
     except (ValueError, TypeError, AttributeError) as error:

@@ -12,11 +12,13 @@ from typing import Any, Final, NamedTuple
 from ..tables import read_table
 from .execute import Program
 
-__all__ = ["GROUPS", "RECORDED", "DriverQuestion", "load", "questions", "save", "versions"]
+__all__ = ["GROUPS", "PROGRAMS", "RECORDED", "DriverQuestion", "load", "questions", "save", "versions"]
 
 _DATA: Final = Path(__file__).parents[1] / "data" / "recorder"
-#: Programs, each a list of seed, theme, calls and the answers of this driver; `tools/choose_questions.py` writes it.
-RECORDED: Final = _DATA / "driver-580.159.04.json.xz"
+#: Programs, each a list of seed, theme and calls; `tools/choose_questions.py` writes them and the recordings.
+PROGRAMS: Final = _DATA / "programs.json.xz"
+#: What `record` returned for drivers with a device.
+RECORDED: Final = (_DATA / "driver-580.159.04-h100.json.xz", _DATA / "driver-580.159.04-h200.json.xz")
 #: In the order in which they are asked.
 GROUPS: Final = ("samples", "nvml", "two", "programs")
 
@@ -51,15 +53,14 @@ class DriverQuestion(NamedTuple):
     least_cuda: str = ""
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Return a recording: its driver, and of each program the seed, theme, calls and answers."""
+def load(path: Path) -> Any:
+    """Return the content of a compressed file."""
     with lzma.open(path, "rt", encoding="utf-8") as file:
-        found: dict[str, Any] = json.load(file)
-        return found
+        return json.load(file)
 
 
-def save(path: Path, recording: dict[str, Any]) -> None:
-    """Write a recording, compressed."""
+def save(path: Path, recording: Any) -> None:
+    """Write a compressed file."""
     with lzma.open(path, "wt", encoding="utf-8", preset=9) as file:
         json.dump(recording, file, separators=(",", ":"))
 
@@ -79,7 +80,7 @@ def questions() -> tuple[DriverQuestion, ...]:
         )
         for one in read_table("recorder/samples.toml")["sample"]
     ]
-    programs = [DriverQuestion("programs", str(seed), calls) for seed, _, calls, _ in load(RECORDED)["programs"]]
+    programs = [DriverQuestion("programs", str(seed), calls) for seed, _, calls in load(PROGRAMS)]
     return tuple(sorted([*samples, *programs], key=lambda one: GROUPS.index(one.group)))
 
 

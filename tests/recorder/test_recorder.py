@@ -15,7 +15,7 @@ from pytest_cudalink import emulator
 from pytest_cudalink.cli import main
 from pytest_cudalink.recorder import grade, record
 from pytest_cudalink.recorder.images import TEXTS
-from pytest_cudalink.recorder.questions import GROUPS, DriverQuestion, questions, versions
+from pytest_cudalink.recorder.questions import GROUPS, RECORDED, DriverQuestion, questions, versions
 from pytest_cudalink.tables import read_table
 from tests.compiled import compile_c
 
@@ -78,7 +78,7 @@ def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
 
     assert found["answers"] == {"samples": {"allocates": [[0], ["signal", "SIGABRT"]], "begins": [[0]]}}
     assert found["ended"] == {}
-    graded = grade.grade(found, grade.carried())
+    graded = grade.grade(found, grade.carried(found))
     assert graded.failed == {"allocates": "cuMemAlloc_v2 ends the process with SIGABRT"}
     assert graded.passed == 1
 
@@ -122,7 +122,7 @@ def test_nvml_alone_is_asked_about_nvml(monkeypatch, tmp_path) -> None:
 
     assert found["driver"] == "7"
     assert found["answers"] == {"nvml": {"shuts": [[0], ["missing"]]}}
-    assert grade.grade(found, grade.carried()).failed == {"shuts": "nvmlShutdown is missing"}
+    assert grade.grade(found, grade.carried(found)).failed == {"shuts": "nvmlShutdown is missing"}
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,41 @@ def test_a_function_that_a_driver_is_too_old_for(monkeypatch) -> None:
     newer = BEGINS._replace(least_cuda="13.0")
     asked(monkeypatch, newer)
     told = {"driver": "", "cuda": "12.9", "answers": {"samples": {"begins": [["missing"]]}}}
-    assert grade.grade(told, grade.carried()) == grade.Grade()
-    assert grade.grade({**told, "cuda": "13.0"}, grade.carried()).failed == {"begins": "cuInit is missing"}
+    known = {"answers": {}}
+    assert grade.grade(told, known) == grade.Grade()
+    assert grade.grade({**told, "cuda": "13.0"}, known).failed == {"begins": "cuInit is missing"}
+
+
+def test_the_recording_of_the_nearest_device() -> None:
+    """A driver is compared with the recording of its device, else of its architecture, else with the first."""
+    named = {
+        ("NVIDIA H200", "sm_90"): "NVIDIA H200",
+        ("NVIDIA GH200", "sm_90"): "NVIDIA H100 80GB HBM3",
+        ("NVIDIA L4", "sm_89"): "NVIDIA H100 80GB HBM3",
+    }
+    for (name, arch), expected in named.items():
+        assert grade.carried({"devices": [{"name": name, "arch": arch}]})["devices"][0]["name"] == expected
+    assert grade.carried({"devices": []})["devices"][0]["name"] == "NVIDIA H100 80GB HBM3"
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_real_drivers_pass(path) -> None:
+    """What the package carries of real drivers passes all that every driver must pass, and answers every program."""
+    told = grade.read(path)
+    found = grade.grade(told, told)
+    assert found.failed == {}
+    assert found.passed >= 39
+    assert found.share == 100
+    assert not {str(number) for number, _ in _private_attributes()} & set(told["devices"][0]["attributes"])
+    assert len(told["answers"]["programs"]) == sum(one.group == "programs" for one in questions())
+
+
+def test_work_that_is_not_done_is_no_difference(monkeypatch) -> None:
+    """How soon work is done differs from run to run, whichever driver was slower."""
+    asked(monkeypatch, DriverQuestion("programs", "1", [["cuInit", 0], ["cuEventQuery", 0]]))
+    done, pending = ({"cuda": "", "answers": {"programs": {"1": [[0], [code]]}}} for code in (0, 600))
+    for pair in ((done, pending), (pending, done)):
+        assert grade.grade(*pair).differences == []
 
 
 def test_the_grade_in_words(monkeypatch) -> None:
@@ -206,7 +239,7 @@ def test_a_new_process_opens_what_this_one_shares(monkeypatch) -> None:
 
     found = record.record()
 
-    assert grade.grade(found, grade.carried()).failed == {}
+    assert grade.grade(found, grade.carried(found)).failed == {}
     assert len(found["answers"]["samples"]) == 2
 
 
@@ -215,7 +248,8 @@ def test_two_devices(monkeypatch) -> None:
     asked(monkeypatch, *(one for one in questions() if one.group == "two"))
     on_emulated(monkeypatch, "h100:2")
 
-    found = grade.grade(record.record(), grade.carried())
+    told = record.record()
+    found = grade.grade(told, grade.carried(told))
 
     assert found.failed == {"simpleP2P": "cuLaunchKernel answers 801; expected 0"}
     assert found.passed >= 6
@@ -240,7 +274,7 @@ def emulated() -> dict:
 @pytest.mark.slow
 def test_the_emulated_driver_is_graded(emulated) -> None:
     """It fails the samples that need a kernel's result, and no other; it answers as the real driver does."""
-    found = grade.grade(emulated, grade.carried())
+    found = grade.grade(emulated, grade.carried(emulated))
     assert found.lost == 0
     assert all(re.match(r"cu\w*Launch\w* answers 801; expected 0", why) for why in found.failed.values()), found.failed
     assert found.passed >= 30

@@ -42,6 +42,7 @@ __all__ = [
     "compare",
     "main",
     "part_of",
+    "profile",
     "replay",
     "shape",
     "shrink",
@@ -113,7 +114,7 @@ def tally(results: list[Result], part: str) -> Tally:
     return found
 
 
-def _profile(device: str) -> str:
+def profile(device: str) -> str:
     """The emulated device of a recorded one: ``"h100"`` for ``"NVIDIA H100 80GB HBM3"``."""
     from pytest_cudalink.compat import names
 
@@ -130,7 +131,7 @@ def _environment(cuda: str, driver: str, device: str) -> tuple[tuple[str, str], 
 
 def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -> dict[int, list[Answer]]:
     """What the emulated driver of a recording's version answers to some of its programs, by seed."""
-    environment = dict(_environment(recording["cuda"], recording["driver"], _profile(recording["device"])))
+    environment = dict(_environment(recording["cuda"], recording["driver"], profile(recording["device"])))
     with tempfile.TemporaryDirectory() as folder:
         running = []
         for job in range(processes):

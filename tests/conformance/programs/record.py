@@ -38,9 +38,10 @@ def seeds_of(text: str) -> list[int]:
 
 def load(path: Path) -> dict[str, Any]:
     """A recording: its driver, and of each program the seed, theme, calls and answers, with those of the package."""
-    found = questions.load(path)
+    found: dict[str, Any] = questions.load(path)
     if name := found.pop("and", ""):
-        more = questions.load(questions.RECORDED.with_name(name))["programs"]
+        answers = questions.load(questions.PROGRAMS.with_name(name))["answers"]["programs"]
+        more = [[*one, answers[str(one[0])]] for one in questions.load(questions.PROGRAMS)]
         found["programs"] = sorted([*found["programs"], *more], key=lambda row: int(row[0]))
     return found
 
