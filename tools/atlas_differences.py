@@ -14,6 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from pytest_cudalink.can_link import ALL_KINDS
 from pytest_cudalink.can_link.rules import Prediction, predictions
 from pytest_cudalink.compat.architectures import known_architectures
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid
@@ -132,7 +133,7 @@ def reproducer(producer: str, consumer: str, kind: str, step: str, arch: str) ->
     """Return the command that measures one pair."""
     if step.startswith("real"):
         return "python -m tools.atlas_on_gpu run atlas.tar.xz --out real.json"
-    if kind.startswith("fatbin"):  # only that session has nvFatbin
+    if kind not in ALL_KINDS:  # only that session has what makes the others
         releases = " ".join(dict.fromkeys((producer, consumer)))
         return f"nox -s atlas -- {releases} --kind {kind} --arch {arch} --show"
     library = "nvjitlink" if step == "nvjitlink" else "driver"
@@ -153,12 +154,17 @@ class Reason:
     allows: bool
     because: str
 
+    @staticmethod
+    def kinds_of(one: Contradiction) -> set[str]:
+        """Return the words that name the kind of a contradiction in a row: its own, and what is in it."""
+        return {one.kind, contents_of(one.kind)}
+
     def covers(self, one: Contradiction) -> bool:
         """Whether the row is about a contradiction."""
         return (
             one.prediction.rule in self.rules
             and one.step.removeprefix("real-") in self.steps
-            and contents_of(one.kind) in self.kinds
+            and not self.kinds_of(one).isdisjoint(self.kinds)
             and one.prediction.works == self.allows
             and _WHERE[self.where](one.producer, one.consumer)
         )

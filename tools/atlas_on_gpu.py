@@ -23,7 +23,7 @@ from pytest_cudalink.can_link import NO_KERNEL, run_job
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.linker import sample
-from tools.make_atlas import WORKER, answers_of, code_name
+from tools.make_atlas import WORKER, answers_of, code_name, units_of
 
 __all__ = ["main", "prepare", "run"]
 
@@ -54,8 +54,7 @@ def prepare(folder: Path, measured: Path, file: Path, arch: str = ARCH) -> None:
             continue
         producer, kind, same = question.producer, question.kind, question.producer == question.consumer
         image = f"nvjitlink/{question.consumer}/{arch}/{producer}.{kind}"
-        units = ("whole",) if kind == "linked-cubin" else ("main", "user")
-        inputs = [f"inputs/{producer}/{arch}/{unit}.{kind}" for unit in units]
+        inputs = [f"inputs/{producer}/{arch}/{unit}.{kind}" for unit in units_of(kind)]
         not_made = asdict(answer) if answer.status == "not-made" else None
         base = {"kind": kind, "arch": arch, "producer": producer}
         no_image = not_made or (asdict(AtlasAnswer("not-made", text="nvJitLink does not link it")))

@@ -1,4 +1,4 @@
-"""The steps of `pytest_cudalink.can_link.worker` that only the atlas takes: fatbins, kernels that run, and batches.
+"""The steps of `pytest_cudalink.can_link.worker` that only the atlas takes: what other libraries make, runs, batches.
 
 Run as a file, with the job as JSON in the only argument; prints the answer as JSON. A batch loads the library once and
 answers in forked children.
@@ -50,6 +50,55 @@ def make_fatbins(job: dict[str, Any]) -> dict[str, Any]:
             call("nvFatbinGet", handle, fatbin)
             call("nvFatbinDestroy", byref(handle))
             Path(job["folder"], f"{unit}.fatbin-{kind}").write_bytes(fatbin.raw)
+    return {"ok": True}
+
+
+#: What nvJitLink merges by ``-r``: the kind of its inputs, and what it is asked for.
+_MERGED = {
+    "merged-cubin": ("cubin", "Cubin"),
+    "merged-lto-cubin": ("ltoir", "Cubin"),
+    "merged-ltoir": ("ltoir", "LTOIR"),
+}
+
+
+def merge(job: dict[str, Any]) -> dict[str, Any]:
+    """Merge both units with the producer's own nvJitLink into code that can be linked again."""
+    source, result = _MERGED[job["kind"]]
+    inputs = [str(Path(job["folder"], f"{unit}.{source}")) for unit in ("main", "user")]
+    if not Path(inputs[0]).exists():
+        raise _Failure("nvrtcCompileProgram", 0, "nothing was compiled")
+    if result == "LTOIR" and not hasattr(ctypes.CDLL(job["library"]), "nvJitLinkGetLinkedLTOIR"):
+        raise _Failure("nvJitLinkGetLinkedLTOIR", 0, "the library does not have it")
+    image = str(Path(job["folder"], f"merged.{job['kind']}"))
+    done: dict[str, Any] = _WORKER["link_nvjitlink"](
+        {**job, "kind": source, "inputs": inputs, "options": ["-r"], "result": result, "image": image}
+    )
+    return done
+
+
+def compile_with_nvvm(job: dict[str, Any]) -> dict[str, Any]:
+    """Compile the unit ``user`` with libNVVM, and put NVRTC's LTO-IR of ``main`` next to it."""
+    folder = Path(job["folder"])
+    if not (folder / "main.ltoir").exists():
+        raise _Failure("nvrtcCompileProgram", 0, "nothing was compiled")
+    nvvm = ctypes.CDLL(job["library"])
+    program, size = c_void_p(), c_size_t()
+    text = job["text"].encode()
+    words = (c_char_p * 2)(f"-arch={job['arch'].replace('sm', 'compute')}".encode(), b"-gen-lto")
+
+    def call(name: str, *arguments: Any) -> None:
+        if code := getattr(nvvm, name)(*arguments):
+            raise _Failure(name, code)
+
+    call("nvvmCreateProgram", byref(program))
+    call("nvvmAddModuleToProgram", program, text, c_size_t(len(text)), b"user")
+    call("nvvmCompileProgram", program, 2, words)
+    call("nvvmGetCompiledResultSize", program, byref(size))
+    code = ctypes.create_string_buffer(size.value)
+    call("nvvmGetCompiledResult", program, code)
+    call("nvvmDestroyProgram", byref(program))
+    (folder / "user.nvvm-ltoir").write_bytes(code.raw[: size.value])
+    (folder / "main.nvvm-ltoir").write_bytes((folder / "main.ltoir").read_bytes())
     return {"ok": True}
 
 
@@ -136,7 +185,14 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-_STEPS = {**_WORKER["STEPS"], "fatbins": make_fatbins, "run": run, "batch": batch}
+_STEPS = {
+    **_WORKER["STEPS"],
+    "fatbins": make_fatbins,
+    "nvvm": compile_with_nvvm,
+    "merge": merge,
+    "run": run,
+    "batch": batch,
+}
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.can_link import run_job, wrong_image
 from pytest_cudalink.compat import atlas, exports
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
+from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.linker import sample
 from pytest_cudalink.report import whole_file
@@ -51,12 +52,21 @@ __all__ = [
     "measure",
     "text_of",
     "unasked",
+    "units_of",
     "with_real",
 ]
 
 #: Performs the steps of the atlas, in batches.
 WORKER: Final = Path(__file__).with_name("atlas_worker.py")
-ARCHITECTURES: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
+#: The architectures of each kind.
+_MOST: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
+_MORE: Final = ("sm_100f", "sm_103", "sm_110", "sm_121")
+_FEW: Final = ("sm_90", "sm_100", "sm_120")
+ARCHITECTURES: Final = {
+    **dict.fromkeys(("ptx", "ltoir", "cubin"), (*_MOST, *_MORE)),
+    **dict.fromkeys(("linked-cubin", "fatbin-ptx", "fatbin-cubin", "fatbin-ltoir"), _MOST),
+    **dict.fromkeys(("nvvm-ltoir", "merged-cubin", "merged-lto-cubin", "merged-ltoir"), _FEW),
+}
 FILE: Final = matrices_dir() / "atlas.json"
 #: The wheels that have no place in a toolchain, by release; kept for the next run.
 _WHEELS: Final = Path(__file__).parent.parent / ".cudalink" / "wheels"
@@ -66,7 +76,7 @@ _NOT_LINKED: Final = AtlasAnswer("not-made", text="nvJitLink does not link it")
 NOT_ASKED: Final = AtlasAnswer("not-made", text="no GPU was asked yet")
 #: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
 _SHORT_RELEASES: Final = ("12.9", "13.0", "13.2")
-_SHORT_KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin")
+_SHORT_KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin", "merged-cubin", "merged-lto-cubin", "merged-ltoir")
 _SHORT_ARCHITECTURES: Final = ("sm_90",)
 #: The units of each kind: an executable cubin is one.
 _UNITS: Final = {
@@ -75,6 +85,34 @@ _UNITS: Final = {
     "whole": sample.WHOLE_SOURCE,
 }
 _COMPILED: Final = ("ptx", "ltoir", "cubin")
+#: Who did not make something although the compiler did, by step.
+_MAKERS: Final = {
+    "compile": "compiler does not make it",
+    "fatbins": "nvFatbin does not take it",
+    "nvvm": "libNVVM does not make it",
+    "merge": "nvJitLink does not make it",
+}
+_FATBINS: Final = tuple(kind for kind in atlas.KINDS if kind.startswith("fatbin"))
+_MERGED: Final = tuple(kind for kind in atlas.KINDS if kind.startswith("merged"))
+#: Kinds, and the library that makes them, which is in no toolchain.
+_OTHER_LIBRARIES: Final = {**dict.fromkeys(_FATBINS, "libnvfatbin"), "nvvm-ltoir": "libnvvm"}
+#: The unit "user" for libNVVM; it has no pointers, so that every dialect of NVVM IR reads it.
+_NVVM_IR: Final = """\
+target triple = "nvptx64-nvidia-cuda"
+target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64:64-v16:\
+16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
+define float @user_transform(float %x) {
+  %square = fmul float %x, %x
+  %triple = fmul float %x, 3.0
+  %sum = fadd float %square, %triple
+  %y = fadd float %sum, -1.0
+  %positive = fcmp ogt float %y, 0.0
+  %clipped = select i1 %positive, float %y, float 0.0
+  ret float %clipped
+}
+!nvvmir.version = !{!0}
+!0 = !{i32 2, i32 0}
+"""
 _NVJITLINK_CODES: Final = (
     *("SUCCESS", "UNRECOGNIZED_OPTION", "MISSING_ARCH", "INVALID_INPUT", "PTX_COMPILE", "NVVM_COMPILE", "INTERNAL"),
     *("THREADPOOL", "UNRECOGNIZED_INPUT", "FINALIZE", "NULL_INPUT", "INCOMPATIBLE_OPTIONS", "INCORRECT_INPUT_TYPE"),
@@ -107,7 +145,7 @@ def measure(
     releases: Sequence[str],
     folder: Path,
     kinds: Iterable[str] = atlas.KINDS,
-    architectures: Iterable[str] = ARCHITECTURES,
+    architectures: Sequence[str] = (),
     wheels: Path | None = None,
     *,
     new: str = "",
@@ -121,9 +159,11 @@ def measure(
         CUDA releases whose toolchains are installed.
     folder : Path
         Where inputs and images are written, and stay.
-    kinds, architectures : iterable of str
+    kinds : iterable of str
+    architectures : sequence of str, optional
+        Default: for each kind those of `ARCHITECTURES`.
     wheels : Path, optional
-        What `fetch` made. Without it, fatbins are not measured.
+        What `fetch` made. Without it, fatbins and libNVVM's LTO-IR are not measured.
     new : str, optional
         The only release whose code and whose libraries are asked about.
     progress : callable
@@ -136,9 +176,17 @@ def measure(
     RuntimeError
         If a job ended with an exception in Python.
     """
-    bench = _Bench(folder, releases, tuple(architectures), wheels)
-    wanted = [kind for kind in kinds if wheels or not kind.startswith("fatbin")]
-    pairs = [(p, c, arch, kind) for c in releases for arch in bench.architectures for kind in wanted for p in releases]
+    wanted = [kind for kind in kinds if wheels or kind not in _OTHER_LIBRARIES]
+    asked = {kind: tuple(architectures or ARCHITECTURES[kind]) for kind in wanted}
+    bench = _Bench(folder, releases, asked, wheels)
+    pairs = [
+        (p, c, arch, kind)
+        for c in releases
+        for arch in bench.architectures
+        for kind in wanted
+        if arch in asked[kind]
+        for p in releases
+    ]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         progress("compiling")
         made = {key: answer for answers in pool.map(bench.make, releases) for key, answer in answers.items()}
@@ -166,7 +214,8 @@ def measure(
             return jobs
 
         list(pool.map(lambda one: ask("nvjitlink", one[1], one[0]), possible("nvjitlink").items()))
-        for device in dict.fromkeys(arch.rstrip("af") for arch in bench.architectures):
+        devices = dict.fromkeys(arch.rstrip("af") for arch in bench.architectures)
+        for device in (one for one in devices if one in EMULATED_ARCHITECTURES):
             for step in ("driver", "load"):
                 jobs = possible(step, device).items()
                 list(pool.map(lambda one, step=step, device=device: ask(step, one[1], one[0], device), jobs))
@@ -177,10 +226,11 @@ class _Bench:
     """Inputs and images of one measurement, in one folder."""
 
     def __init__(
-        self, folder: Path, releases: Sequence[str], architectures: tuple[str, ...], wheels: Path | None
+        self, folder: Path, releases: Sequence[str], asked: Mapping[str, tuple[str, ...]], wheels: Path | None
     ) -> None:
         self.folder = folder
-        self.architectures = architectures
+        self.asked = asked
+        self.architectures = tuple(dict.fromkeys(arch for archs in asked.values() for arch in archs))
         self.chains = {release: toolchains.find(release) for release in releases}
         self.wheels = wheels or folder
 
@@ -192,24 +242,30 @@ class _Bench:
 
     def make(self, producer: str) -> dict[tuple[str, str, str], AtlasAnswer | None]:
         """Make every kind for every architecture; returns why not, or None, by producer, architecture and kind."""
-        nvrtc = str(self.chains[producer].library("nvrtc"))
+        chain = self.chains[producer]
         relocatable = {name: source for name, source in _UNITS.items() if name != "whole"}
+        fatbins, nvvm = (self.library(stem, producer) for stem in ("libnvfatbin", "libnvvm"))
         jobs: list[dict[str, Any]] = []
         parts: list[tuple[str, tuple[str, ...]]] = []
         for arch in self.architectures:
             folder = self.made(producer, arch)
             folder.mkdir(parents=True, exist_ok=True)
-            job: dict[str, Any] = {"step": "compile", "library": nvrtc, "arch": arch, "folder": str(folder)}
-            jobs += [
-                {**job, "kinds": _COMPILED, "units": relocatable},
-                {**job, "kinds": ["linked-cubin"], "units": {"whole": _UNITS["whole"]}},
-            ]
-            parts += [(arch, _COMPILED), (arch, ("linked-cubin",))]
-            fatbins = tuple(kind for kind in atlas.KINDS if kind.startswith("fatbin"))
-            library = next(self.wheels.glob(f"libnvfatbin-{producer}/**/libnvfatbin.so.*"), None)
-            if library:
-                jobs.append({**job, "step": "fatbins", "library": str(library), "units": list(relocatable)})
-                parts.append((arch, fatbins))
+            base = {"arch": arch, "folder": str(folder)}
+            job: dict[str, Any] = {**base, "step": "compile", "library": str(chain.library("nvrtc"))}
+            link = {**base, "step": "merge", "library": str(chain.library("nvJitLink"))}
+            link["suffix"] = producer.replace(".", "_")
+            possible: dict[tuple[str, ...], dict[str, Any]] = {
+                _COMPILED: {**job, "kinds": _COMPILED, "units": relocatable},
+                ("linked-cubin",): {**job, "kinds": ["linked-cubin"], "units": {"whole": _UNITS["whole"]}},
+                _FATBINS: {**base, "step": "fatbins", "library": fatbins, "units": list(relocatable)},
+                ("nvvm-ltoir",): {**base, "step": "nvvm", "library": nvvm, "text": _NVVM_IR},
+                **{(kind,): {**link, "kind": kind} for kind in _MERGED},
+            }
+            for kinds, one in possible.items():
+                # what others are made of is always compiled
+                if one["library"] and (kinds == _COMPILED or any(arch in self.asked.get(kind, ()) for kind in kinds)):
+                    jobs.append(one)
+                    parts.append((arch, kinds))
         result: dict[tuple[str, str, str], AtlasAnswer | None] = {
             (producer, arch, kind): AtlasAnswer("not-made", text="the producing release has no nvFatbin")
             for arch in self.architectures
@@ -219,11 +275,17 @@ class _Bench:
             missing = None
             if not said["ok"]:
                 what = "compiler does not know the architecture"
-                if job["step"] == "fatbins" and result[producer, arch, "ptx"] is None:
-                    what = "nvFatbin does not take it"
+                if kinds != _COMPILED and result[producer, arch, "ptx"] is None:
+                    what = _MAKERS[job["step"]]
+                    if said["call"]:
+                        what += f": {said['call']} answers {said['code']}" if said["code"] else f": no {said['call']}"
                 missing = AtlasAnswer("not-made", text=f"the producing release's {what}")
             result.update({(producer, arch, kind): missing for kind in kinds})
         return result
+
+    def library(self, stem: str, release: str) -> str:
+        """Return the path of a library that is in no toolchain; empty if the release does not have it."""
+        return str(next(self.wheels.glob(f"{stem}-{release}/**/{stem}.so*"), ""))
 
     def missing(self, question: Question, answers: Answers) -> AtlasAnswer | None:
         """Return why a question cannot be asked, or None."""
@@ -242,8 +304,7 @@ class _Bench:
     def job(self, question: Question) -> dict[str, Any]:
         """Return what the worker does for a question."""
         folder, consumer = self.made(question.producer, question.arch), question.consumer
-        units = ("whole",) if question.kind == "linked-cubin" else ("main", "user")
-        inputs = [str(folder / f"{unit}.{question.kind}") for unit in units]
+        inputs = [str(folder / f"{unit}.{question.kind}") for unit in units_of(question.kind)]
         image = self.image(question)
         if question.step == "load":
             own = Question("nvjitlink", question.kind, question.arch, question.producer, question.producer)
@@ -290,6 +351,11 @@ class _Bench:
                 raise RuntimeError(one["fault"])
         answers: list[dict[str, Any]] = said["answers"]
         return answers
+
+
+def units_of(kind: str) -> tuple[str, ...]:
+    """Return the units of a kind: an executable or a merged image is one."""
+    return ("whole",) if kind == "linked-cubin" else ("merged",) if kind in _MERGED else ("main", "user")
 
 
 def fetch(folder: Path, stem: str, releases: Iterable[str]) -> None:
@@ -452,9 +518,10 @@ def with_real(found: Atlas, result: Mapping[str, Any]) -> dict[str, Any]:
 
 def unasked(answers: Answers, releases: Sequence[str], real: Sequence[atlas.RealDriver]) -> Answers:
     """Return an answer for each question to a real driver that none was asked yet, or that cannot be asked."""
-    kinds = {(question.kind, question.arch) for question in answers if question.step == "real-run"}
+    archs = {question.arch for question in answers if question.step == "real-run"}
+    kinds = {(question.kind, question.arch) for question in answers if question.step == "nvjitlink"}
     result: Answers = {}
-    for kind, arch in kinds:
+    for kind, arch in ((kind, arch) for kind, arch in kinds if arch in archs):
         for producer in releases:
             own = answers[Question("nvjitlink", kind, arch, producer, producer)]
             missing = own if own.status == "not-made" else None
@@ -491,7 +558,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("releases", nargs="*", metavar="RELEASE", help="default: all that have wheels")
     parser.add_argument("--file", type=Path, default=FILE, help="default: %(default)s")
     parser.add_argument("--kind", action="append", choices=atlas.KINDS, help="default: all")
-    parser.add_argument("--arch", action="append", help=f"default: {', '.join(ARCHITECTURES)}")
+    parser.add_argument("--arch", action="append", help="default: those of the kind in the file")
     parser.add_argument("--new", metavar="RELEASE", default="", help="only what it makes, and what its libraries read")
     parser.add_argument("--folder", type=Path, help="keep inputs and images there")
     parser.add_argument("--check", action="store_true", help="compare the file with fresh answers; write nothing")
@@ -517,11 +584,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         kinds = options.kind or (_SHORT_KINDS if options.short else atlas.KINDS)
-        architectures = options.arch or (_SHORT_ARCHITECTURES if options.short else ARCHITECTURES)
-        wheels = _WHEELS if any(kind.startswith("fatbin") for kind in kinds) else None
-        if wheels:
-            fetch(wheels, "libnvfatbin", releases)
-        answers = measure(releases, folder, kinds, architectures, wheels, new=options.new, progress=_say)
+        architectures = options.arch or (_SHORT_ARCHITECTURES if options.short else ())
+        for stem in {_OTHER_LIBRARIES[kind] for kind in kinds if kind in _OTHER_LIBRARIES}:
+            fetch(_WHEELS, stem, releases)
+        answers = measure(releases, folder, kinds, architectures, _WHEELS, new=options.new, progress=_say)
     if options.show:
         sys.stdout.write("".join(f"{question}: {answer}\n" for question, answer in answers.items()))
         return 0

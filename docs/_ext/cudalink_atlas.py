@@ -46,6 +46,10 @@ KINDS = {
     "fatbin-ptx": "fatbin with PTX",
     "fatbin-cubin": "fatbin with a relocatable cubin",
     "fatbin-ltoir": "fatbin with LTO-IR",
+    "nvvm-ltoir": "LTO-IR of NVRTC and libNVVM",
+    "merged-cubin": "incrementally linked cubin",
+    "merged-lto-cubin": "cubin of an incremental LTO link",
+    "merged-ltoir": "linked LTO-IR",
 }
 MARKS = {"works": "✓", "not-made": "-"}
 CLASSES = {status: f"atlas-{status}" for status in ("works", "refused", "wrong", "crashed", "not-made")}
@@ -108,7 +112,7 @@ def drawn(atlas: Atlas, grid: Grid, archs: Sequence[str], known: dict[tuple[str,
     return (
         f'<div class="table-wrapper" tabindex="0" role="region" aria-label="{escape(title)}, {grid.kind}, {where}">'
         f'<table class="atlas" data-library="{library}" data-rest="{grid.kind} --arch {grid.arch}">'
-        f"<caption>{where}: rows: made by NVRTC of the release; columns: {what} of the release</caption>"
+        f"<caption>{where}: rows: made by the release; columns: {what} of the release</caption>"
         f'<thead><tr><th scope="col"><span>made by</span></th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         f'<p class="atlas-said" aria-live="polite"></p>{legend(atlas, grid, name, known)}'
@@ -147,7 +151,7 @@ def html(text: str) -> nodes.raw:
 
 
 class AtlasGrids(Directive):
-    """The grids of one kind, step by step; architectures with equal grids share one."""
+    """The grids of one kind, step by step, without those that nobody was asked; equal architectures share one."""
 
     required_arguments = 1
 
@@ -157,6 +161,7 @@ class AtlasGrids(Directive):
         result: list[nodes.Node] = []
         for step, (title, _, _) in STEPS.items():
             grids = [grid for grid in atlas.grids if (grid.kind, grid.step) == (kind, step)]
+            grids = [grid for grid in grids if any(one.status != "not-made" for *_, one in cells(atlas, grid))]
             if not grids:
                 continue
             section = nodes.section(ids=[f"{kind}-{step}"])
@@ -174,7 +179,8 @@ class AtlasGrids(Directive):
 
 def short(answer: AtlasAnswer) -> str:
     """An answer in a word or two, for a small table."""
-    return {"works": "links", "crashed": answer.name}.get(answer.status, f"{answer.status}, {answer.code}")
+    words = {"works": "links", "crashed": answer.name, "not-made": "-"}
+    return words.get(answer.status, f"{answer.status}, {answer.code}")
 
 
 def ranges(releases: Sequence[str], chosen: Sequence[str]) -> str:

@@ -26,6 +26,10 @@ _NAMES: Final = {
     "fatbin-ptx": "fatbins with PTX",
     "fatbin-cubin": "fatbins with relocatable cubins",
     "fatbin-ltoir": "fatbins with LTO-IR",
+    "nvvm-ltoir": "LTO-IR of NVRTC and libNVVM",
+    "merged-cubin": "incrementally linked cubins",
+    "merged-lto-cubin": "cubins of an incremental LTO link",
+    "merged-ltoir": "linked LTO-IR",
 }
 _REAL: Final = {"nvjitlink": "real-run", "driver": "real-driver", "load": "real-load"}
 

@@ -38,7 +38,7 @@ class Failure(Exception):  # noqa: N818 (an answer, not an error)
 
 
 def _input_type(kind: str, types: dict[str, int]) -> int:
-    return types["fatbin" if kind.startswith("fatbin") else kind.removeprefix("linked-")]
+    return types["fatbin" if kind.startswith("fatbin") else kind.rpartition("-")[2]]
 
 
 def _compile(nvrtc: Any, source: str, unit: str, arch: str, kind: str) -> bytes:
@@ -74,7 +74,7 @@ def compile_units(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def link_nvjitlink(job: dict[str, Any]) -> dict[str, Any]:
-    """Link with one nvJitLink; 12.0 to 12.2 have the names with a suffix only."""
+    """Link with one nvJitLink; 12.0 to 12.2 have the names with a suffix only. A job may ask for more than a cubin."""
     library = ctypes.CDLL(job["library"])
     handle, size = c_void_p(), c_size_t()
 
@@ -91,7 +91,7 @@ def link_nvjitlink(job: dict[str, Any]) -> dict[str, Any]:
                 log = text.value.decode(errors="replace")
             raise Failure(f"nvJitLink{name}", code, log)
 
-    words = [f"-arch={job['arch']}", *(["-lto"] if job["kind"].endswith("ltoir") else [])]
+    words = [f"-arch={job['arch']}", *(["-lto"] if job["kind"].endswith("ltoir") else []), *job.get("options", ())]
     call("Create", byref(handle), c_uint(len(words)), (c_char_p * len(words))(*(word.encode() for word in words)))
     # nvJitLink keeps pointers to names, and 12.0 and 12.1 to cubins, until it completes
     inputs = [(Path(path).read_bytes(), Path(path).name.encode()) for path in job["inputs"]]
@@ -99,9 +99,10 @@ def link_nvjitlink(job: dict[str, Any]) -> dict[str, Any]:
         kind = _input_type(job["kind"], _NVJITLINK_INPUTS)
         call("AddData", handle, kind, data, c_size_t(len(data)), name)
     call("Complete", handle)
-    call("GetLinkedCubinSize", handle, byref(size))
+    result = job.get("result", "Cubin")
+    call(f"GetLinked{result}Size", handle, byref(size))
     image = ctypes.create_string_buffer(size.value)
-    call("GetLinkedCubin", handle, image)
+    call(f"GetLinked{result}", handle, image)
     function("Destroy")(byref(handle))
     Path(job["image"]).write_bytes(image.raw[: size.value])
     return {"ok": True}

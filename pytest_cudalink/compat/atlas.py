@@ -20,8 +20,13 @@ __all__ = ["FORMAT", "KINDS", "STATUSES", "STEPS", "Atlas", "AtlasAnswer", "Grid
 
 FORMAT: Final = 1
 
-#: What a release makes: relocatable PTX, LTO-IR and cubins, an executable cubin, and fatbins of its own nvFatbin.
-KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin", "fatbin-ptx", "fatbin-cubin", "fatbin-ltoir")
+#: What a release makes: relocatable PTX, LTO-IR and cubins, an executable cubin, and fatbins of its own nvFatbin; one
+#: unit of NVRTC's LTO-IR with one of libNVVM's; and what its own nvJitLink merges by ``-r``: cubins into a cubin,
+#: LTO-IR into a cubin or into LTO-IR.
+KINDS: Final = (
+    *("ptx", "ltoir", "cubin", "linked-cubin", "fatbin-ptx", "fatbin-cubin", "fatbin-ltoir"),
+    *("nvvm-ltoir", "merged-cubin", "merged-lto-cubin", "merged-ltoir"),
+)
 
 #: What was done with it, each with its meaning.
 STEPS: Final[Mapping[str, str]] = {

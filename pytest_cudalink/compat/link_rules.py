@@ -36,8 +36,8 @@ _DRIVERS: Final = ("driver", "real-driver")
 
 
 def contents_of(kind: str) -> str:
-    """Return the kind of code in a fatbin, such as ``"ptx"`` for ``"fatbin-ptx"``; any other kind as it is."""
-    return kind.removeprefix("fatbin-")
+    """Return the kind of code in a fatbin, such as ``"ptx"`` for ``"fatbin-ptx"``, or in what a linker merged."""
+    return kind.rpartition("-")[2] if kind.startswith(("fatbin-", "merged-", "nvvm-")) else kind
 
 
 def header_needs(producer: CudaVersion, kind: str) -> Needs:

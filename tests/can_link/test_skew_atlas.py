@@ -89,7 +89,7 @@ def test_a_crash_is_one_answer(tmp_path) -> None:
 def test_an_exception_in_python_is_no_answer(tmp_path) -> None:
     """A job that raises in Python stops the measurement, with its traceback."""
     toolchains.add("13.0")
-    bench = make_atlas._Bench(tmp_path, ["13.0"], ("sm_90",), None)
+    bench = make_atlas._Bench(tmp_path, ["13.0"], {"ptx": ("sm_90",)}, None)
     with pytest.raises(RuntimeError, match="KeyError: 'library'"):
         bench._batch([{"step": "nvjitlink"}], "", each=1)
 

@@ -99,7 +99,7 @@ def test_a_condition_that_is_not_decided_counts_as_met() -> None:
     versions = {"numba": "0.62.1", "nvidia-nvjitlink-cu12": "12.8.93", "nvidia-cuda-nvrtc": "13.0.88"}
     both = known_bad.known_bad(versions)
     assert {one.id: one.open_conditions() for one in both} == {
-        "nvjitlink-12-8-cubins-of-13": ("for sm_100, sm_120", "if it links cubin"),
+        "nvjitlink-12-8-cubins-of-13": ("for sm_100, sm_100f, sm_120", "if it links cubin"),
         "numba-driver-580": ("on drivers >=580",),
     }
     assert met(versions, arch="sm_90", driver="575.51.03") == set()
