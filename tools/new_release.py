@@ -275,12 +275,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the parts, and print what a person must decide; returns the exit code."""
     parser = argparse.ArgumentParser(prog="nox -s new-release --", description=__doc__.partition("\n")[0])
     parser.add_argument("release", help="such as 13.6")
+    parser.add_argument("--dry-run", action="store_true", help="list what a new major would break, with invented data")
     parser.add_argument("--only", action="append", choices=PARTS, metavar="PART", help=f"of {', '.join(PARTS)}")
     options = parser.parse_args(arguments)
     try:
         release = str(CudaVersion.parse(options.release))
+        if options.dry_run and release in _table("releases.toml")["releases"]:
+            parser.error(
+                f"CUDA {release} is in the tables; --dry-run expects a release that does not exist, such as 14.0"
+            )
     except ValueError as error:
         parser.error(str(error))
+    if options.dry_run:
+        from .new_major import main as list_breaks
+
+        return list_breaks(release)
     if options.only and len(options.only) == 1:
         with contextlib.redirect_stdout(sys.stderr):
             decisions = PARTS[options.only[0]](release)

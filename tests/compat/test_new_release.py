@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.compat.atlas import Atlas, atlas_of
-from tools import make_atlas, make_exports, make_nvml, new_release
+from tools import make_atlas, make_exports, make_nvml, new_major, new_release
 from tools.nvrtc_facts import Facts
 
 ROOT = Path(__file__).parents[2]
@@ -170,3 +170,81 @@ def test_an_unknown_release(data, monkeypatch, capsys) -> None:
         new_release.main(["newest"])
     assert "newest" in capsys.readouterr().err
     assert {file: file.read_bytes() for file in data.rglob("*.toml")} == before
+
+
+def test_places_that_name_majors() -> None:
+    """The lists of majors, packages and SONAMEs by major, and comparisons of a major are found; docstrings are not."""
+    found = list(new_major.places())
+    files = {one.partition(":")[0].removeprefix("pytest_cudalink/") for one in found}
+    assert files >= {
+        *("audit/libraries.py", "can_link/questions.py", "cli/demo.py", "cli/stubs.py", "compat/wheels.py"),
+        *("data/cuda_libraries.toml", "data/stubs_catalog.toml", "emulator/__init__.py", "emulator/native/config.c"),
+        *("environment/facts.py", "guardrails/repair.py", "linker/causes.py", "linker/dispatch.py", "matrix/adopt.py"),
+        *("plugin/conditions/nvjitlink.py", "stubs/catalog.py", "stubs/generator.py", "stubs/native/adapters.h"),
+        *("toolchains/__init__.py", "toolchains/system_toolkit.py", "versions.py", "matrices/dispatch.toml"),
+        *("pyproject.toml", "tools/make_exports.py", "tools/make_requires.py", "tools/make_toolchains.py"),
+    }
+    texts = [one.split(": ", 1)[1] for one in found]
+    assert 'MAJORS: Final = ("11", "12", "13", "none")' in texts
+    assert not [one for one in texts if one.startswith(("#", '"""', "/*"))]
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("x = (11, 12, 13)", True),
+        ('x = {"12": 1, "13": 2}', True),
+        ("x = {12: 1, 14: 2}", True),
+        ("if version.major < 13: pass", True),
+        ('x = f"nvidia-nvjitlink-cu12=={y}"', True),
+        ('x = "libcudart.so.12"', True),
+        ('"""A docstring of libcudart.so.12 and nvidia-x-cu12."""', False),
+        ("x = (1, 12, 13)", False),
+        ("x = (12, *y, 11)", False),
+        ("if version.minor < 13: pass", False),
+        ("if version.major < 3: pass", False),
+    ],
+)
+def test_what_names_a_major(code, found) -> None:
+    """A collection of majors alone, a comparison with one, and a word with one; a docstring is no code."""
+    assert [*new_major._of_python([code])][:1] == [1] * found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ('cu13 = ["cuda-bindings>=13"]', True),
+        ('x = ["cuda-toolkit<14"]', True),
+        ('majors = ["11", "12", "13"]', True),
+        ("  int major = 13, minor = 0;", True),
+        ('names = ["libnvrtc.so.13"] # x', True),
+        ("# cu13, majors 12, 13", False),
+        ("x = 1; /* libcudart.so.12 */", False),
+        ('"12.0" = "13.0"', False),
+        ('x = ["rich>=13"]', False),
+    ],
+)
+def test_what_names_a_major_in_other_files(line, found) -> None:
+    """Tables and C: the same words; comments do not count."""
+    assert bool([*new_major._of_text([line])]) is found
+
+
+@pytest.mark.slow
+def test_dry_run_of_a_major(capsys) -> None:
+    """Everything that a minor gets and 14.0 would not is named with what it says; nothing is written."""
+    before = tables(ROOT)
+    assert new_release.main(["14.0", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    named = re.findall(r"^- (\S+?)[,:] ", said.partition("\n\n")[0], re.MULTILINE)
+    assert named == [
+        *("releases.toml", "tools/make_toolchains.py", "tools/make_exports.py", "data/exports", "cuda_libraries.toml"),
+        *("audit/libraries.py", "stubs/generator.py", "stubs_catalog.toml", "pyproject.toml", "pyproject.toml"),
+        "matrix/adopt.py",
+    ]
+    assert "(GeneratorError: headers 14: expected the CUDA major that callers are compiled with: 11, 12 or 13)" in said
+    assert "\n- pytest_cudalink/versions.py:93: package = " in said
+    assert new_major.broken("13.7") == {}
+    assert tables(ROOT) == before
+    with pytest.raises(SystemExit, match="2"):
+        new_release.main(["13.5", "--dry-run"])
+    assert "CUDA 13.5 is in the tables; --dry-run expects a release that does not exist" in capsys.readouterr().err
