@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email import message_from_bytes
 from functools import cache
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final, Literal
 
 from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
@@ -26,12 +26,12 @@ from packaging.version import Version
 from ..compat import exports
 from ..tables import read_table
 from ..versions import CudaVersion
-from .contradictions import parse_requirement
+from .contradictions import common_version, parse_requirement
 from .findings import AuditFinding
 from .needs import Need
 from .targets import InstallTarget, targets_of
 
-__all__ = ["Declared", "Lack", "find_lack", "judge_needs", "read_requirements", "requirement_for", "requirements_for"]
+__all__ = ["Declared", "Lack", "find_lack", "judge_needs", "read_requirements", "requirements_for"]
 
 _TOOLKIT: Final = "cuda-toolkit"
 #: A version that every later release stays below.
@@ -40,6 +40,7 @@ _LATER: Final = Version("9999")
 _MOST_REQUIREMENTS: Final = 2000
 _MOST_EXTRAS: Final = 200
 _SHOWN: Final = 3
+_HAS_MAJOR: Final = re.compile(r"-cu\d+$")
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> D
             requirements.append(parse_requirement(str(line)))
         except ValueError:
             invalid.append(str(line))
-    extra_ones = [one for one in requirements if "extra" in str(one.marker or "")]
+    extra_ones = [one for one in requirements if "extra" in str(one.marker)]
 
     def holding(extra: str) -> tuple[Requirement, ...]:
         """The requirements of an extra, and of those that it requires of the wheel itself."""
@@ -157,14 +158,29 @@ def _toolkit_extras() -> dict[str, dict[str, list[Requirement]]]:
 def _brought(requirement: Requirement, distribution: str) -> dict[str, SpecifierSet | None]:
     """The specifiers that a requirement of cuda-toolkit leads to, by its version; None for one without the package."""
     brought: dict[str, SpecifierSet | None] = {}
-    for version, extras in _toolkit_extras().items():
-        if requirement.specifier.contains(version, prereleases=True):
-            chosen = extras if "all" in requirement.extras else requirement.extras & extras.keys()
-            lines = [one for extra in chosen for one in extras[extra]]
+    for version in _toolkit_extras():
+        if requirement.specifier.contains(version):
+            lines = _lines(requirement, version)
             found = [str(one.specifier) for one in lines if one.name == distribution]
-            reached = found or distribution in _reached(one.name for one in lines)
+            reached = distribution in _reached(one.name for one in lines)
             brought[version] = SpecifierSet(",".join(found)) if reached else None
     return brought
+
+
+def _lines(requirement: Requirement, version: str) -> list[Requirement]:
+    """What a version of cuda-toolkit requires for the extras of a requirement."""
+    extras = _toolkit_extras()[version]
+    chosen = extras if "all" in requirement.extras else requirement.extras & extras.keys()
+    return [one for extra in chosen for one in extras[extra]]
+
+
+def _brings_later(requirement: Requirement, distribution: str) -> bool:
+    """Whether a requirement accepts only a cuda-toolkit newer than its table, which brings the package as the last."""
+    version = common_version([str(requirement.specifier)]) or "0"
+    known = [one for one in _toolkit_extras() if one.partition(".")[0] == version.partition(".")[0]]
+    if not known or Version(version) < Version(known[-1]) or _brought(requirement, distribution):
+        return False
+    return distribution in _reached(one.name for one in _lines(requirement, known[-1]))
 
 
 def find_lack(
@@ -189,44 +205,43 @@ def find_lack(
     wheel : str, optional
         First version that does, where not every one of its release does.
     """
-    requirements = tuple(requirements)
-    relevant = [one for one in requirements if canonicalize_name(one.name) in (distribution, _TOOLKIT)]
-    direct = [one.specifier for one in relevant if canonicalize_name(one.name) == distribution]
-    toolkits = [_brought(one, distribution) for one in relevant if canonicalize_name(one.name) == _TOOLKIT]
+    named = [(canonicalize_name(one.name), one) for one in requirements]
+    direct = [one.specifier for name, one in named if name == distribution]
+    toolkits = [_brought(one, distribution) for name, one in named if name == _TOOLKIT]
     toolkits = [brought for brought in toolkits if any(one is not None for one in brought.values())]
-    itself = bool(direct or toolkits)
-    if not itself:
-        if distribution not in _reached(canonicalize_name(one.name) for one in requirements):
+    if any(name == _TOOLKIT and _brings_later(one, distribution) for name, one in named):
+        return None
+    indirect = not direct and not toolkits
+    if indirect:
+        if distribution not in _reached(name for name, _ in named):
             return Lack("undeclared")
         direct = [SpecifierSet()]
 
     def allowed(version: str) -> bool:
-        return all(one.contains(version, prereleases=True) for one in direct) and all(
-            any(one is not None and one.contains(version, prereleases=True) for one in brought.values())
-            for brought in toolkits
+        return all(one.contains(version) for one in direct) and all(
+            any(one is not None and one.contains(version) for one in brought.values()) for brought in toolkits
         )
 
     allowing = [version for version in versions if allowed(version)]
-    low = tuple(
-        version
-        for version in allowing
-        if (floor is not None and versions[version] < floor)
-        or (wheel is not None and Version(version) < Version(wheel))
-    )
+    low = tuple(version for version in allowing if _is_old(version, versions[version], floor, wheel))
     high = tuple(version for version in allowing if below is not None and versions[version] >= below)
-    if versions and len(low) == len(allowing):
-        return Lack("pin", low) if allowing or _binding(direct, toolkits) else None
+    if len(low) == len(allowing):
+        is_later = not allowing and not toolkits and _is_later(direct, versions)
+        return None if is_later else Lack("pin", low)
     if low:
         return Lack("floor", low)
     if high:
         return Lack("ceiling", high)
     # a package with the major in its name stays what it is
-    open_ended = not re.search(r"-cu\d+$", distribution) and itself and direct and not toolkits
-    if open_ended and all(one.contains(_LATER) for one in direct):
+    may_change = not (indirect or toolkits or _HAS_MAJOR.search(distribution))
+    if may_change and all(one.contains(_LATER) for one in direct):
         return Lack("ceiling")
-    if not direct:
-        return _without(toolkits)
-    return None
+    return None if direct else _without(toolkits)
+
+
+def _is_old(version: str, release: CudaVersion, floor: CudaVersion | None, wheel: str | None) -> bool:
+    """Whether a version of a package is before the first release, or the first version, that does."""
+    return (floor is not None and release < floor) or (wheel is not None and Version(version) < Version(wheel))
 
 
 def _reached(names: Iterable[str]) -> list[str]:
@@ -247,37 +262,9 @@ def _without(toolkits: list[dict[str, SpecifierSet | None]]) -> Lack | None:
     return Lack("ceiling" if later else "floor", tuple(f"{_TOOLKIT} {version}" for version in without))
 
 
-def _binding(direct: list[SpecifierSet], toolkits: list[dict[str, SpecifierSet | None]]) -> bool:
-    """Whether requirements that allow no known version are wrong, and not only newer than what is known."""
-    return bool(toolkits) or not all(one.contains(_LATER) for one in direct)
-
-
-def requirement_for(
-    stem: str, major: int, floor: CudaVersion | None = None, wheel: str | None = None
-) -> tuple[str, ...]:
-    """The requirements that bring a library: on NVIDIA's package, and on cuda-toolkit; () if none is known.
-
-    Parameters
-    ----------
-    stem : str
-    major : int
-    floor : CudaVersion, optional
-        First release that does.
-    wheel : str, optional
-        First version of NVIDIA's package that does; the default is the first one of the release.
-    """
-    distribution = _distribution(stem, major)
-    if distribution is None:
-        return ()
-    versions = [
-        version for release in exports.releases(stem, major) for version in exports.wheel_versions(stem, release)
-    ]
-    after = max(map(Version, versions)).release[0] + 1
-    answers = [f"{distribution}{_from(stem, floor, wheel)}<{after}"]
-    extra = _extra_of(distribution)
-    if extra:
-        answers.append(f"cuda-toolkit[{extra}]>={floor or f'{major}.0'},<{major + 1}")
-    return tuple(answers)
+def _is_later(direct: Iterable[SpecifierSet], versions: Iterable[str]) -> bool:
+    """Whether specifiers accept a version newer than all that are known."""
+    return common_version([*map(str, direct), f">{max(versions, key=Version)}"]) is not None
 
 
 def _distribution(stem: str, major: int) -> str | None:
@@ -287,35 +274,30 @@ def _distribution(stem: str, major: int) -> str | None:
 
 def requirements_for(needs: Iterable[Need]) -> dict[str, tuple[str, ...]]:
     """The requirements that bring each needed library of NVIDIA's wheels, by library and major."""
+    return {f"{group.stem} (CUDA {group.major})": group.suggestion for group in _groups(needs)}
+
+
+def _groups(needs: Iterable[Need]) -> list[_Group]:
+    """The needs of each library of NVIDIA's wheels and each major."""
     grouped: dict[tuple[str, int], list[Need]] = {}
     for need in needs:
         grouped.setdefault((need.stem, need.major), []).append(need)
-    answers = {
-        f"{stem} (CUDA {major})": _Group(stem, major, "", tuple(needed)).suggestion
+    return [
+        _Group(stem, major, distribution, tuple(needed))
         for (stem, major), needed in grouped.items()
-    }
-    return {library: answer for library, answer in answers.items() if answer}
-
-
-def _from(stem: str, floor: CudaVersion | None, wheel: str | None) -> str:
-    """The lower bound of a requirement; the release itself where the wheels are numbered like CUDA."""
-    if floor is None:
-        return ""
-    versions = exports.wheel_versions(stem, floor)
-    first = wheel or next(iter(versions), str(floor))
-    every = not versions or first == versions[0]
-    return f">={floor}," if every and first.startswith(f"{floor}") else f">={first},"
+        if (distribution := _distribution(stem, major)) is not None
+    ]
 
 
 @cache
-def _extra_of(distribution: str) -> str | None:
+def _extra_of(distribution: str) -> str:
     """The extra of cuda-toolkit whose purpose is a package: the one that requires the fewest others with it."""
     found: dict[str, int] = {}
     for extras in _toolkit_extras().values():
         for extra, lines in extras.items():
             if any(one.name == distribution for one in lines):
                 found[extra] = len(lines)
-    return min(found, key=lambda extra: (found[extra], extra), default=None)
+    return min(found, key=lambda extra: (found[extra], extra))
 
 
 def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collection[str] = ()) -> list[AuditFinding]:
@@ -328,33 +310,15 @@ def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collect
     dependent : collection of str
         Files that need a library of another wheel, which may require CUDA's libraries itself.
     """
-    grouped: dict[tuple[str, int], list[Need]] = {}
-    for need in needs:
-        grouped.setdefault((need.stem, need.major), []).append(need)
+    groups = _groups(needs)
     # files for several majors, of which a machine needs one
     several = len({need.major for need in needs if need.how != "opened" and need.stem != "libcuda"}) > 1
     findings = []
-    for (stem, major), needed in grouped.items():
-        distribution = _distribution(stem, major)
-        if distribution is None or distribution == declared.name or _alternative(needed, grouped, declared):
-            continue
-        excused = several or all(need.path in dependent for need in needed)
-        findings += _Group(stem, major, distribution, tuple(needed)).findings(declared, excused=excused)
+    for group in groups:
+        if group.distribution != declared.name and not group.has_alternative(groups, declared):
+            excused = several or all(need.path in dependent for need in group.needs)
+            findings += group.findings(declared, excused=excused)
     return findings
-
-
-def _alternative(needed: list[Need], grouped: Mapping[tuple[str, int], list[Need]], declared: Declared) -> bool:
-    """Whether a library is only opened, and the same one of another major is linked or declared."""
-    if any(need.how != "opened" for need in needed):
-        return False
-    stem, major = needed[0].stem, needed[0].major
-    for (other, another), needs in grouped.items():
-        if other == stem and another != major:
-            distribution = _distribution(stem, another)
-            linked = any(need.how != "opened" for need in needs)
-            if linked or (distribution and find_lack(declared.always, distribution, {}) is None):
-                return True
-    return False
 
 
 @dataclass(frozen=True)
@@ -379,24 +343,69 @@ class _Group:
         return max(self.needs, key=lambda need: (need.floor or (0, 0), need.how == "symbols", need.demanded))
 
     @property
-    def suggestion(self) -> tuple[str, ...]:
-        floor = self.decisive.floor
-        least = exports.releases(self.stem, self.major)[:1] if self.stem in exports.libraries() else ()
-        numbered = re.search(r"-cu\d+$", self.distribution or _distribution(self.stem, self.major) or "")
-        if floor is None or (*least, floor)[0] == floor:
-            # a package without the major in its name may have the releases of an earlier one
-            floor = None if numbered else next(iter(least), None)
-        return requirement_for(self.stem, self.major, floor, self.decisive.wheel)
+    def below(self) -> CudaVersion | None:
+        """The first release that no longer has every function."""
+        return min((need.below for need in self.needs if need.below is not None), default=None)
+
+    @property
+    def versions(self) -> dict[str, CudaVersion]:
+        """The versions of NVIDIA's package, each with its release: of two, the first one, as it has what that needs."""
+        found: dict[str, CudaVersion] = {}
+        for release in exports.releases(self.stem, self.major):
+            for version in exports.wheel_versions(self.stem, release):
+                found.setdefault(version, release)
+        return found
+
+    @property
+    def suggestion(self) -> tuple[str, str]:
+        """The requirements that bring the library: on NVIDIA's package, and on cuda-toolkit."""
+        versions, below = self.versions, self.below
+        old = [
+            one for one, release in versions.items() if _is_old(one, release, self.decisive.floor, self.decisive.wheel)
+        ]
+        gone = [one for one, release in versions.items() if below is not None and release >= below]
+        end = min(gone, key=Version, default=max(map(Version, versions)).major + 1)
+        # a package without the major in its name may have the releases of an earlier one
+        bound = f">={self._start()}," if old or not _HAS_MAJOR.search(self.distribution) else ""
+        toolkit = f"{_TOOLKIT}[{_extra_of(self.distribution)}]>={self._toolkit(old)},<{below or self.major + 1}"
+        return f"{self.distribution}{bound}<{end}", toolkit
+
+    def _start(self) -> str:
+        """The first version of NVIDIA's package that does; only its release where that says the same."""
+        floor = self.decisive.floor or exports.releases(self.stem, self.major)[0]
+        wheels = exports.wheel_versions(self.stem, floor) or (str(floor),)
+        first = self.decisive.wheel or wheels[0]
+        return str(floor) if first == wheels[0] and first.startswith(f"{floor}.") else first
+
+    def _toolkit(self, old: Collection[str]) -> str:
+        """The first version of cuda-toolkit from which on all bring the library, and none brings an old version."""
+        start = str(self.decisive.floor or f"{self.major}.0")
+        known = [one for one in _toolkit_extras() if one.startswith(f"{self.major}.")]
+        for version, following in pairwise(known):
+            lines = _toolkit_extras()[version].get(_extra_of(self.distribution), [])
+            bounds = [one.specifier for one in lines if one.name == self.distribution]
+            brings_old = any(bound.contains(one) for bound in bounds for one in old)
+            if Version(version) >= Version(start) and (brings_old or not bounds):
+                start = following.removesuffix(".0")
+        return start
 
     def lack(self, requirements: Iterable[Requirement]) -> Lack | None:
         """What is wrong with requirements."""
-        versions: dict[str, CudaVersion] = {}
-        for release in exports.releases(self.stem, self.major):
-            for version in exports.wheel_versions(self.stem, release):
-                versions.setdefault(version, release)  # a wheel of two releases has what the first one needs
-        below = min((need.below for need in self.needs if need.below is not None), default=None)
+        decisive = self.decisive
         return find_lack(
-            requirements, self.distribution, versions, floor=self.decisive.floor, below=below, wheel=self.decisive.wheel
+            requirements, self.distribution, self.versions, floor=decisive.floor, below=self.below, wheel=decisive.wheel
+        )
+
+    @property
+    def is_opened(self) -> bool:
+        """Whether no file needs the library but by opening it."""
+        return all(need.how == "opened" for need in self.needs)
+
+    def has_alternative(self, groups: Iterable[_Group], declared: Declared) -> bool:
+        """Whether the library is only opened, and the same one of another major is linked or declared."""
+        others = [one for one in groups if one.stem == self.stem and one.major != self.major]
+        return self.is_opened and any(
+            not one.is_opened or one.lack(declared.always) != Lack("undeclared") for one in others
         )
 
     def findings(self, declared: Declared, *, excused: bool) -> list[AuditFinding]:
@@ -406,23 +415,23 @@ class _Group:
         if lack is None:
             return []
         if lack.kind != "undeclared":
-            return [self._finding(lack, "", severity)]
+            return [self._finding(lack, "", severity, declared)]
         by_extra = {extra: self.lack((*declared.always, *added)) for extra, added in declared.extras.items()}
         declaring = {extra: one for extra, one in by_extra.items() if one is None or one.kind != "undeclared"}
         if not declaring:
-            return [self._finding(lack, "", "note" if excused else severity, followed=declared.followed)]
+            return [self._finding(lack, "", "note" if excused else severity, declared)]
         faults: dict[Lack, list[str]] = {}
         for extra, one in declaring.items():
             if one is not None:
                 faults.setdefault(one, []).append(extra)
-        return [self._finding(one, f" of extra {', '.join(extras)}", severity) for one, extras in faults.items()]
+        return [
+            self._finding(one, f" of extra {', '.join(extras)}", severity, declared) for one, extras in faults.items()
+        ]
 
-    def _finding(
-        self, lack: Lack, where: str, severity: Literal["error", "note"], *, followed: bool = True
-    ) -> AuditFinding:
+    def _finding(self, lack: Lack, where: str, severity: Literal["error", "note"], declared: Declared) -> AuditFinding:
         shown = ", ".join(lack.versions[:_SHOWN]) + (" and more" if len(lack.versions) > _SHOWN else "")
         what = {
-            "undeclared": f"no requirement{where} brings {self.distribution}{'' if followed else ' directly'}",
+            "undeclared": f"no requirement{where} brings {self.distribution}{'' if declared.followed else ' directly'}",
             "floor": f"the requirements{where} allow {self.distribution} {shown}",
             "ceiling": f"the requirements{where} allow later majors of {self.distribution}",
             "pin": f"no version of {self.distribution} that the requirements{where} allow is new enough",
@@ -433,7 +442,7 @@ class _Group:
             what = f"the requirements{where} allow {self.distribution} {shown}, which no longer has it"
         elif lack.kind == "pin" and lack.versions:
             what = f"the requirements{where} allow only {self.distribution} {shown}"
-        write = f": write {' or '.join(repr(one) for one in self.suggestion)}" if self.suggestion else ""
+        write = f": write {' or '.join(repr(one) for one in self.suggestion)}"
         decisive = self.decisive
         return AuditFinding(
             decisive.path, lack.kind, f"{decisive.evidence}, and {what}{write}", severity, self.suggestion

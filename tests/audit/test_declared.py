@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,9 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.audit.declared import find_lack, judge_needs, read_requirements, requirement_for
+from pytest_cudalink.audit.declared import Declared, find_lack, judge_needs, read_requirements, requirements_for
 from pytest_cudalink.audit.needs import Need
+from pytest_cudalink.audit.targets import targets_of
 from pytest_cudalink.cli import main
 from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion
@@ -52,7 +54,6 @@ def kinds(
         (("nvidia-nvjitlink-cu12==12.8.93",), ["pin"]),
         (("nvidia-nvjitlink-cu12==12.9.86",), []),
         (("nvidia-nvjitlink-cu12<12",), ["pin"]),
-        (("nvidia-nvjitlink-cu12>=12.99",), []),  # newer than what is known
         (("nvidia-nvjitlink-cu12>=12.5", "nvidia-nvjitlink-cu12>=12.9"), []),
         (("nvidia-nvjitlink-cu12>=12.9; sys_platform == 'win32'",), ["undeclared"]),
         (("nvidia-nvjitlink-cu12>=12.9; sys_platform == 'linux'",), []),
@@ -64,6 +65,26 @@ def kinds(
         (("cuda-toolkit[all]==12.9.*",), []),
         (("cuda-toolkit==12.9.*",), ["undeclared"]),
         (("cuda-toolkit[nvjitlink]==12.*", "nvidia-nvjitlink-cu12>=12.9"), []),
+        (("cuda-toolkit[nvjitlink]>=12.9", "nvidia-nvjitlink-cu12>=12.9"), []),
+        (("other[nvjitlink]==12.9.*",), ["undeclared"]),
+        (("nvidia-nvjitlink-cu12!=12.9.*",), ["pin"]),
+        (("nvidia-nvjitlink-cu12==12.8.1000",), ["pin"]),
+        (("nvidia-nvjitlink-cu12>=12.99", "cuda-toolkit[nvjitlink]==12.9.*"), ["pin"]),
+        # newer than the tables, which know nothing against it
+        (("nvidia-nvjitlink-cu12>=12.99",), []),
+        (("nvidia-nvjitlink-cu12>=12.99,<13",), []),
+        (("nvidia-nvjitlink-cu12>=12.99", "nvidia-nvjitlink-cu12<13"), []),
+        (("cuda-toolkit[nvjitlink]==12.99.*",), []),
+        (("cuda-toolkit[cusparse]==12.99.*",), []),
+        (("cuda-toolkit[all]==12.99.*",), []),
+        (("cuda-toolkit[nvrtc]==12.99.*",), ["undeclared"]),
+        (("cuda-toolkit[nvjitlink]==12.7.*",), ["undeclared"]),  # never published
+        (("cuda-toolkit[nvjitlink]==12.9.1.5",), ["undeclared"]),
+        (("other[nvjitlink]==12.99.*",), ["undeclared"]),
+        (("cuda-toolkit[nvjitlink]==11.*",), ["undeclared"]),
+        (("cuda-toolkit[nvjitlink]==12.9.*,<12",), ["undeclared"]),
+        (("cuda-toolkit[nvjitlink]!=12.*,!=13.*",), ["undeclared"]),
+        (("cuda-toolkit[nvrtc]==12.99.*", "cuda-toolkit[nvjitlink]==12.99.*"), []),
     ],
 )
 def test_requirements(requires: tuple[str, ...], found: list[str]) -> None:
@@ -83,12 +104,24 @@ def test_requirements(requires: tuple[str, ...], found: list[str]) -> None:
         ("cuda-toolkit[cufft]==13.2.2", []),  # which requires nvJitLink, too
         ("cuda-toolkit[cufft]>=13.2,<14", ["floor"]),  # 13.2.0 does not
         ("cuda-toolkit[nvjitlink]==13.0.0", ["pin"]),
+        ("nvidia-nvjitlink>=13.1; nvidia-nvjitlink<14", []),
+        ("nvidia-nvjitlink>=13.1; nvidia-nvjitlink>=13.2", ["ceiling"]),
+        ("nvidia-nvjitlink>=13.1; cuda-toolkit[nvjitlink]==13.*", []),
     ],
 )
 def test_requirements_of_cuda_13(requires: str, found: list[str]) -> None:
-    """A package without the major in its name needs a ceiling."""
+    """A package without the major in its name needs a ceiling, be it that of another requirement."""
     needs = [need(major=13, floor="13.1")]
-    assert kinds(needs, requires, name="x") == [(kind, "error") for kind in found]
+    assert kinds(needs, *requires.split("; "), name="x") == [(kind, "error") for kind in found]
+
+
+def test_first_version_within_a_release() -> None:
+    """Where the first wheel of a release lacks the function, requirements that allow it are too low."""
+    needs = [need("libcusolver", 13, "13.2", wheel="12.2.0.1")]
+    first, second = exports.wheel_versions("libcusolver", CudaVersion(13, 2))[:2]
+    assert second == "12.2.0.1"
+    for version, found in ((first, [("floor", "error")]), (second, [])):
+        assert kinds(needs, f"nvidia-cusolver>={version},<13", name="x") == found
 
 
 def test_removed_symbol() -> None:
@@ -98,6 +131,13 @@ def test_removed_symbol() -> None:
     for release, found in ((CudaVersion(12, 0), []), (CudaVersion(12, 3), [("ceiling", "error")])):
         first = exports.wheel_versions("libcufft", release)[0]
         assert kinds(needs, f"nvidia-cufft-cu12=={first}") == found
+
+
+def test_a_version_between_known_ones() -> None:
+    """Requirements on a version that nobody knows are sound only if it is newer than all that are known."""
+    versions = {"9.0": CudaVersion(12, 0), "10.0": CudaVersion(12, 1)}
+    for specifier, sound in (("==9.5", False), ("==10.5", True), (">10.0", True), ("<9", False)):
+        assert (find_lack([Requirement(f"x-cu12{specifier}")], "x-cu12", versions) is None) is sound
 
 
 def test_extras() -> None:
@@ -139,8 +179,8 @@ def test_a_floor_holds_for_requirements_of_requirements() -> None:
 
 def test_what_is_followed_is_said() -> None:
     """Where the requirements of a requirement are not known, the sentence is about the direct ones."""
-    for line, said in (("nvidia-cufile-cu12", "cu12:"), ("numpy", "cu12 directly:")):
-        (finding,) = judge_needs([need()], read_requirements(metadata(line)))
+    for line, said in (("nvidia-cufile-cu12", "cu12:"), ("nvidia-cufile-cu12 numpy", "cu12 directly:")):
+        (finding,) = judge_needs([need()], read_requirements(metadata(*line.split())))
         assert f"no requirement brings nvidia-nvjitlink-{said} write" in finding.text
 
 
@@ -155,35 +195,186 @@ def test_severity() -> None:
     assert kinds([need()], dependent={"x.so"}) == [("undeclared", "note")]
     assert kinds([need()], "nvidia-nvjitlink-cu12", dependent={"x.so"}) == [("floor", "error")]
     assert kinds([need(), need(major=13, floor="13.0")]) == [("undeclared", "note")] * 2
-    assert kinds([need(), need(major=13, floor=None, how="opened")], "nvidia-nvjitlink-cu12>=12.9") == []
     assert kinds([need("libcuda", 13, "13.1"), need("libcudnn", 12, None, "linked")]) == []
+    assert kinds([need("libcuda", 13, "13.1"), need()]) == [("undeclared", "error")]
+    assert kinds([need(), need("libcudnn", 13, None, "opened")]) == [("undeclared", "error")]
     assert kinds([need()], name="nvidia-nvjitlink-cu12") == []
+    elsewhere = replace(need(how="linked", floor=None), path="y.so")
+    assert kinds([need(), elsewhere], dependent={"x.so"}) == [("undeclared", "error")]
+    assert kinds([opened, replace(opened, demanded=True)]) == [("undeclared", "error")]
+    assert kinds([need(how="opened")], "nvidia-nvjitlink-cu12==12.8.93") == [("pin", "note")]
+    assert kinds([need(), need(major=13, floor=None, how="opened")]) == [("undeclared", "error")]
 
 
 @pytest.mark.parametrize(
-    ("stem", "major", "floor", "wheel", "requirements"),
+    ("others", "requires", "found"),
     [
-        ("libnvJitLink", 12, "12.9", None, ("nvidia-nvjitlink-cu12>=12.9,<13", "cuda-toolkit[nvjitlink]>=12.9,<13")),
-        ("libnvJitLink", 13, None, None, ("nvidia-nvjitlink<14", "cuda-toolkit[nvjitlink]>=13.0,<14")),
-        ("libcudart", 12, "12.5", "12.5.39", ("nvidia-cuda-runtime-cu12>=12.5,<13", "cuda-toolkit[cudart]>=12.5,<13")),
-        ("libcusolver", 13, "13.2", "12.2.0.1", ("nvidia-cusolver>=12.2.0.1,<13", "cuda-toolkit[cusolver]>=13.2,<14")),
-        ("libcusparse", 12, "12.1", None, ("nvidia-cusparse-cu12>=12.0.2.55,<13", "cuda-toolkit[cusparse]>=12.1,<13")),
-        ("libcuda", 12, "12.4", None, ()),
-        ("libcudnn", 12, None, None, ()),
+        ([], (), ["note"]),
+        ([need(floor=None, how="linked")], ("nvidia-nvjitlink-cu12",), []),
+        ([need(floor=None, how="linked"), need(floor=None, how="opened")], ("nvidia-nvjitlink-cu12",), []),
+        (
+            [need(floor=None, how=how, major=major) for how in ("linked", "opened") for major in (12, 13)],
+            ("nvidia-nvjitlink-cu12",),
+            ["note"],
+        ),
+        ([need(floor=None, how="opened")], ("nvidia-nvjitlink-cu12",), []),
+        ([need(floor=None, how="opened")], ("nvidia-nvjitlink-cu12==12.8.93",), []),
+        ([need(floor=None, how="opened")], (), ["note", "note"]),
+        ([need("libcudart", floor=None, how="linked")], ("nvidia-cuda-runtime-cu12",), ["note"]),
     ],
 )
-def test_suggestions(
-    stem: str, major: int, floor: str | None, wheel: str | None, requirements: tuple[str, ...]
-) -> None:
-    """The requirement to write, in the numbers of NVIDIA's package and of cuda-toolkit; the audit accepts it."""
-    release = CudaVersion.parse(floor) if floor else None
-    suggested = requirement_for(stem, major, release, wheel)
-    assert suggested == requirements
-    for line in suggested[:1]:
-        assert kinds([need(stem, major, floor, "symbols", wheel=wheel)], line, name="x") == []
+def test_a_library_of_either_major(others: list[Need], requires: tuple[str, ...], found: list[str]) -> None:
+    """A library that is only opened is not missed where the same one of another major is linked or required."""
+    needs = [*others, need(major=13, floor=None, how="opened")]
+    assert kinds(needs, *requires) == [("undeclared", severity) for severity in found]
+
+
+NVJITLINK = "'nvidia-nvjitlink-cu12>=12.9,<13' or 'cuda-toolkit[nvjitlink]>=12.9,<13'"
+
+
+@pytest.mark.parametrize(
+    ("requires", "said"),
+    [
+        ("", "no requirement brings nvidia-nvjitlink-cu12"),
+        (
+            "nvidia-nvjitlink-cu12",
+            "the requirements allow nvidia-nvjitlink-cu12 12.0.76, 12.0.140, 12.1.55 and more",
+        ),
+        (
+            "nvidia-nvjitlink-cu12>=12.6.77",
+            "the requirements allow nvidia-nvjitlink-cu12 12.6.77, 12.6.85, 12.8.61 and more",
+        ),
+        ("nvidia-nvjitlink-cu12>=12.6.85", "the requirements allow nvidia-nvjitlink-cu12 12.6.85, 12.8.61, 12.8.93"),
+        ("nvidia-nvjitlink-cu12==12.8.*", "the requirements allow only nvidia-nvjitlink-cu12 12.8.61, 12.8.93"),
+        (
+            "nvidia-nvjitlink-cu12<12",
+            "no version of nvidia-nvjitlink-cu12 that the requirements allow is new enough",
+        ),
+        (
+            "cuda-toolkit[nvjitlink]>=12.9.2,<13.0.1",
+            "the requirements allow cuda-toolkit 13.0.0, which does not bring nvidia-nvjitlink-cu12",
+        ),
+        (
+            "nvidia-nvjitlink-cu12>=12.8.93; extra == 'b'",
+            "the requirements of extra a, b allow nvidia-nvjitlink-cu12 12.8.93",
+        ),
+    ],
+)
+def test_words(requires: str, said: str) -> None:
+    """A finding says which versions the requirements allow, three at most, and the requirements to write."""
+    lines = [requires, requires.replace("'b'", "'a'"), "numpy; extra == 'c'"] if "extra" in requires else [requires]
+    declared = read_requirements(metadata(*filter(None, lines), extras=("a", "b", "c")))
+    (finding,) = judge_needs([need()], declared)
+    assert finding.text == f"wants something of CUDA 12.9, and {said}: write {NVJITLINK}"
+    assert finding.path == "x.so"
+
+
+@pytest.mark.parametrize(
+    ("needed", "requires", "kind", "said"),
+    [
+        (need("libcufile", floor=None), "cuda-toolkit[cufile]>=12.6.2,<12.8", "floor",
+         "allow cuda-toolkit 12.6.2, which does not bring nvidia-cufile-cu12: "),
+        (need(major=13, floor="13.1"), "nvidia-nvjitlink>=13.1", "ceiling", "allow later majors of nvidia-nvjitlink: "),
+        (need("libcufft", floor="12.0", below=CudaVersion(12, 3)), "nvidia-cufft-cu12<11.0.13", "ceiling",
+         "allow nvidia-cufft-cu12 11.0.11.19, 11.0.12.1, which no longer has it: "),
+    ],
+)  # fmt: skip
+def test_words_of_bounds(needed: Need, requires: str, kind: str, said: str) -> None:
+    """The first release is too old, or a later one has another library, or no longer has the function."""
+    (finding,) = judge_needs([needed], read_requirements(metadata(requires, name="x")))
+    assert finding.kind == kind
+    assert f", and the requirements {said}" in finding.text
+
+
+def test_the_decisive_need() -> None:
+    """The finding names the highest floor, of equal ones the symbol, and the first release without some function."""
+    low, high = need(floor="12.8"), replace(need(), evidence="wants the newest")
+    jitify = replace(need(how="opened"), evidence="opens it", demanded=True)
+    for needs in ([low, high, jitify], [jitify, high, low], [high, replace(low, floor=None)]):
+        (finding,) = judge_needs(needs, read_requirements(metadata()))
+        assert finding.text.startswith("wants the newest, ")
+    needs = [need("libcufft", floor="12.0", below=CudaVersion(12, minor)) for minor in (4, 3)]
+    (finding,) = judge_needs(needs, read_requirements(metadata()))
+    assert finding.suggestion == ("nvidia-cufft-cu12<11.0.11.19", "cuda-toolkit[cufft]>=12.0,<12.3")
+
+
+# -- reading
+
+
+def test_read_requirements() -> None:
+    """Each requirement counts once, an extra adds those of the extras that it requires, and invalid lines are apart."""
+    lines = {
+        "b": "b; extra == 'one' or os_name == 'posix'",
+        "one": "one; extra == 'one'",
+        "two": "two; extra == 'two'",
+        "both": "both; extra == 'one' or extra == 'two'",
+        "other": "other[two]",
+        "all": "x[one, Two, a, q, z, all]; extra == 'all'",
+        "undefined": "d; os_name ~= 'x'",
+        "invalid": "???",
+    }
+    found = read_requirements(metadata(*lines.values(), extras=("all", "one"), name="X"))
+    b, one, two, both, other, everything = map(Requirement, [*lines.values()][:-2])
+    assert found == Declared(
+        "x", (b, other), {"all": (everything, two, both, one), "one": (one, both)}, ("???",), followed=False
+    )
+    assert read_requirements(b"") == Declared("", (), {})
+
+
+def test_requirements_hold_on_a_target() -> None:
+    """The markers are those of the target; the default is the newest Python on Linux of x86_64."""
+    (aarch64,) = targets_of("x-1-cp312-cp312-manylinux_2_28_aarch64.whl")
+    newest = targets_of("")[-1]
+    assert (newest.minor, newest.machine) == (max(one.minor for one in targets_of("")), "x86_64")
+    text = metadata(
+        "old; python_version == '3.12' and platform_machine == 'aarch64'",
+        f"new; python_version == '3.{newest.minor}' and platform_machine == 'x86_64' and sys_platform == 'linux'",
+    )
+    assert [one.name for one in read_requirements(text).always] == ["new"]
+    assert [one.name for one in read_requirements(text, aarch64).always] == ["old"]
 
 
 LIBRARIES = [(stem, major) for stem in exports.libraries() for major in exports.distributions(stem)]
+
+
+@pytest.mark.parametrize(
+    ("stem", "major", "floor", "wheel", "suggested"),
+    [
+        ("libnvJitLink", 12, "12.9", None, "nvidia-nvjitlink-cu12>=12.9,<13 or cuda-toolkit[nvjitlink]>=12.9,<13"),
+        ("libnvJitLink", 12, "12.0", None, "nvidia-nvjitlink-cu12<13 or cuda-toolkit[nvjitlink]>=12.0,<13"),
+        ("libnvJitLink", 13, None, None, "nvidia-nvjitlink>=13.0,<14 or cuda-toolkit[nvjitlink]>=13.0,<14"),
+        ("libnvJitLink", 13, "13.99", None, "nvidia-nvjitlink>=13.99,<14 or cuda-toolkit[nvjitlink]>=13.99,<14"),
+        ("libcudart", 12, "12.5", "12.5.39", "nvidia-cuda-runtime-cu12>=12.5,<13 or cuda-toolkit[cudart]>=12.5,<13"),
+        ("libcusolver", 13, "13.2", "12.2.0.1", "nvidia-cusolver>=12.2.0.1,<13 or cuda-toolkit[cusolver]>=13.2.1,<14"),
+        ("libcusparse", 12, "12.1", None, "nvidia-cusparse-cu12>=12.0.2.55,<13 or cuda-toolkit[cusparse]>=12.1,<13"),
+        ("libnvfatbin", 12, None, None, "nvidia-nvfatbin-cu12<13 or cuda-toolkit[nvfatbin]>=12.4,<13"),
+        ("libcufile", 12, None, None, "nvidia-cufile-cu12<2 or cuda-toolkit[cufile]>=12.6.3,<13"),
+        ("libcuda", 12, "12.4", None, ""),
+        ("libcudnn", 12, None, None, ""),
+    ],
+)
+def test_suggestions(stem: str, major: int, floor: str | None, wheel: str | None, suggested: str) -> None:
+    """The requirement to write, in the numbers of NVIDIA's package and of cuda-toolkit."""
+    answer = requirements_for([need(stem, major, floor, "symbols", wheel=wheel)])
+    assert {library: " or ".join(lines) for library, lines in answer.items()} == (
+        {f"{stem} (CUDA {major})": suggested} if suggested else {}
+    )
+
+
+def test_the_audit_accepts_its_suggestions() -> None:
+    """Whatever function of whatever library a file calls, each suggested requirement has no fault."""
+    for stem, major in LIBRARIES:
+        names = {name for release in exports.releases(stem, major) for name in exports.symbols(stem, release)}
+        spans = {
+            (exports.since(stem, major, name), exports.until(stem, major, name), exports.first_wheel(stem, major, name))
+            for name in names
+        }
+        for floor, below, wheel in [(None, None, None), *spans]:
+            needs = [need(stem, major, floor and str(floor), "symbols", below=below, wheel=wheel)]
+            (finding,) = judge_needs(needs, read_requirements(metadata(name="x")))
+            assert len(finding.suggestion) == 2
+            for line in finding.suggestion:
+                assert kinds(needs, line, name="x") == [], (stem, floor, below, line)
 
 
 @pytest.mark.slow
