@@ -212,7 +212,7 @@ def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Instal
                     found[one.name] = replace(one, files=_files_of(site, site / name, one)) if files else one
                 unreadable += _not_utf_8(site / name)
             except (OSError, ValueError) as error:
-                reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+                reason = error.strerror if isinstance(error, OSError) else str(error)
                 missing = isinstance(error, FileNotFoundError)
                 text = "METADATA is missing; expected a file" if missing else reason
                 unreadable.append(Unreadable(str(site / name), f"{text}: install the distribution again"))
@@ -224,8 +224,8 @@ def _with_linked(sites: Sequence[Path]) -> list[Path]:
     found = list(sites)
     for site in sites:
         for pth in sorted(site.glob("*.pth")):
-            found += [folder for folder in _named_by_pth(pth) if folder.is_dir() and folder not in found]
-    return found
+            found += [folder for folder in _named_by_pth(pth) if folder.is_dir()]
+    return list(dict.fromkeys(found))
 
 
 def _named_by_pth(pth: Path) -> Iterator[Path]:
@@ -235,7 +235,7 @@ def _named_by_pth(pth: Path) -> Iterator[Path]:
         return
     for line in lines:
         text = line.strip()
-        if text and not text.startswith(("#", "import ", "import\t")) and "\0" not in text:
+        if text and not text.startswith(("#", "import ", "import\t")):
             yield pth.parent / text
 
 
@@ -259,7 +259,7 @@ def _read_one(folder: Path) -> Installed:
         msg = "Version in METADATA is missing; expected one such as 1.2.3"
         raise ValueError(msg)
     requires = [str(line) for line in headers.get_all("Requires-Dist") or ()]
-    if egg and not requires and folder.is_dir() and (folder / "requires.txt").is_file():
+    if egg and (folder / "requires.txt").is_file():
         requires = PathDistribution(folder).requires or []
     editable = _is_editable(folder)
     return Installed(
@@ -293,7 +293,7 @@ def _text(path: Path) -> str:
 
 def _is_editable(folder: Path) -> bool:
     try:
-        content = json.loads(_text(folder / "direct_url.json") or "{}")
+        content = json.loads(_text(folder / "direct_url.json"))
     except (ValueError, RecursionError):
         return False
     info = content.get("dir_info") if isinstance(content, dict) else None
@@ -315,13 +315,13 @@ def _files_of(site: Path, metadata: Path, one: Installed) -> tuple[str, ...]:
     if metadata.suffix == ".egg-info":
         # an installed one lists its files; one in a source tree is that of an editable install
         listed = metadata / "installed-files.txt"
-        if metadata.is_dir() and not listed.is_file() and site.name not in ("site-packages", "dist-packages"):
+        if metadata.is_dir() and not listed.is_file():
             sources.append(site)
-        base, entries = metadata, _text(listed).splitlines() if metadata.is_dir() else []
+        base, entries = metadata, _text(listed).splitlines()
     else:
         base, entries = site, list(_recorded(metadata / "RECORD"))
     for entry in entries:
-        if is_library(entry) and "\0" not in entry:
+        if is_library(entry):
             found.append(os.path.normpath(base / entry))
         elif entry.endswith(".pth") and "/" not in entry:
             sources += _named_by_pth(site / entry)
@@ -344,7 +344,7 @@ def _recorded(record: Path) -> Iterator[str]:
     wanted = [line for line in text.splitlines() if ".so" in line or ".pth" in line or "editable" in line
               or ".dll" in line or ".pyd" in line]  # fmt: skip
     try:
-        yield from (row[0] for row in csv.reader(wanted) if row)
+        yield from (row[0] for row in csv.reader(wanted))
     except csv.Error as error:
         msg = f"RECORD is invalid ({error}); expected lines of PATH,HASH,SIZE"
         raise ValueError(msg) from error
@@ -359,7 +359,7 @@ def _named_by_finder(finder: Path) -> Iterator[Path]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and os.path.isabs(node.value):  # noqa: PTH117
             path = Path(node.value)
-            if "\0" in node.value or len(path.parts) < 3:
+            if len(path.parts) < 3:
                 continue
             # a package is named by its folder or by its __init__.py
             yield path.parent if path.name == "__init__.py" else path

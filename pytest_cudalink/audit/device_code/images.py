@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from struct import Struct
 from typing import Final
 
@@ -138,7 +138,7 @@ def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage |
             yield UnreadImage(name, fault)
             continue
         nothing = True
-        for found in _in_file(name, data, unpack=unpack) if data else ():
+        for found in _in_file(name, data, unpack=unpack):
             nothing = False
             yield found
         if nothing and name.lower().endswith(_NAMED):
@@ -148,8 +148,7 @@ def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage |
 
 
 def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[DeviceImage | UnreadImage]:
-    suffix = name.rpartition("/")[2].rpartition(".")[2].lower() if "." in name else ""
-    text = f".{suffix}" not in _DOCUMENTS
+    text = PurePosixPath(name).suffix.lower() not in _DOCUMENTS
     places: scan.Sections | None = None
     room = _Room(max(_LEAST_UNPACKED, _MOST_RATIO * len(data)) if unpack else 0)
     count = group = 0
@@ -305,7 +304,7 @@ def _looked_into(image: DeviceImage, content: bytes) -> DeviceImage:
         needs = needs_for_nvvm_ir(version)
         arch = f"sm_{int.from_bytes(content[26:28], 'little') // 10}"
         producer = None if needs.newer_than or version < min(NVVM_IR.values()) else needs.version
-        return replace(image, arch=image.arch or arch, needs=needs, producer=producer, relocatable=True)
+        return replace(image, arch=image.arch or arch, needs=needs, producer=producer)
     return _of_cubin(image, content)
 
 
@@ -324,7 +323,7 @@ def _of_cubin(image: DeviceImage, content: bytes) -> DeviceImage:
         needs=seen.needs or image.needs,
         relocatable=content[16:18] == b"\1\0",  # ET_REL
         virtual_arch=_virtual_arch(content, flags),
-        note="; ".join(seen.problems) or image.note,
+        note="; ".join(seen.problems),
     )
 
 

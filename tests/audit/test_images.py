@@ -1,0 +1,331 @@
+"""What is read off the bytes of device code: fatbins, cubins, LTO-IR and PTX that are made or changed by hand."""
+
+from __future__ import annotations
+
+import struct
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, fatbin, found_in, images
+from pytest_cudalink.audit.device_code.images import needs_for_ltoir_format
+from pytest_cudalink.compat.releases import NVVM_IR, needs_for_ptx_isa
+from pytest_cudalink.versions import CudaVersion, Needs
+
+module = import_module("pytest_cudalink.audit.device_code.images")
+DATA = Path(__file__).parents[1] / "data" / "artifacts"
+OLD, NEW = ((DATA / release / "user.cubin").read_bytes() for release in ("12.9", "13.0"))
+PTX = b".version 8.4\n.target sm_80\n.address_size 64\n"
+CUBIN, LTOIR, TEXT = 2, 8, 1
+LZ4, ZSTD, SPECIFIC, FAMILY = 0x2000, 0x8000, 0x10_0000, 0x20_0000
+OF_13 = Needs(CudaVersion(13, 0))
+
+
+def entry(
+    kind: int, payload: bytes, *, arch: int = 80, version: tuple[int, int] = (1, 8), flags: int = 0, size: int = 0
+) -> bytes:
+    """An entry of a fatbin; `size` is that of the unpacked payload, and the version that of PTX or of the format."""
+    numbers = (kind, 0x101, 64, len(payload), len(payload), 0, version[1], version[0], arch, 0, 0, flags, 0, size)
+    return struct.pack("<HHIQIIHHIIIQQQ", *numbers) + payload
+
+
+def fatbin_of(*entries: bytes) -> bytes:
+    body = b"".join(entries)
+    return fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body
+
+
+def packed(content: bytes) -> bytes:
+    """An entry of PTX in a zstd frame."""
+    return entry(TEXT, zstandard.compress(content), version=(8, 0), flags=ZSTD, size=len(content))
+
+
+def ltoir(arch: int = 900, version: tuple[int, int] = (2, 1)) -> bytes:
+    """The header of LTO-IR, of a version of NVVM IR."""
+    return b"\xed\x43\x4e\x7f\x01\x41" + bytes(version) + bytes(8) + struct.pack("<I6xH", 64, arch)
+
+
+class Read:
+    """Reads bytes as the only file of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def everything(self, content: bytes, name: str = "x.bin", **options: bool) -> list[DeviceImage | UnreadImage]:
+        file = self.folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+        return list(found_in(self.folder, **options))
+
+    def one(self, content: bytes, name: str = "x.bin", **options: bool) -> DeviceImage:
+        (image,) = self.everything(content, name, **options)
+        assert isinstance(image, DeviceImage)
+        return image
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    return Read(tmp_path)
+
+
+def test_what_an_image_is_without_more() -> None:
+    """The defaults say nothing, and its bytes are not shown."""
+    image = DeviceImage("x", "ptx", "sm_90a")
+    assert image == DeviceImage("x", "ptx", "sm_90a", None, None, None, False, None, "", 0, 0, None, None, "")
+    assert (image.number, image.suffix, DeviceImage("x", "ptx", "").number) == (90, "a", 0)
+    assert "secret" not in repr(DeviceImage("x", "ptx", "", data=b"secret"))
+
+
+# -- files
+
+
+@pytest.mark.parametrize("name", ["x.ptx", "X.CUBIN", "x.fatbin", "x.ltoir", "x.bin", "ptx"])
+@pytest.mark.parametrize("content", [b"", b"nothing"])
+def test_files_that_promise_device_code(name: str, content: bytes, read: Read) -> None:
+    """A file whose name promises device code and that has none is a fault; of another file nobody expects some."""
+    fault = UnreadImage(name, "has no device code that can be read; expected some, as its name says: build it again")
+    assert read.everything(content, name) == ([fault] if "." in name and name != "x.bin" else [])
+    assert read.one(PTX, name).arch == "sm_80"
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"), [("a.py", True), ("a", True), ("v1.2/md", True), ("a.MD", False), ("a.ptx.txt", False)]
+)
+def test_names_of_documents(name: str, counts: bool, read: Read) -> None:
+    """PTX in a document is an example."""
+    assert bool(read.everything(PTX, name)) is counts
+
+
+def test_groups_and_places(read: Read) -> None:
+    """Images of one fatbin are a group, all loose ones another; each has its place, and a linker gets LTO-IR first."""
+    whole = fatbin_of(entry(TEXT, PTX), entry(LTOIR, ltoir()))
+    found = read.everything(b"data" + whole + NEW + whole + PTX)
+    second = 4 + len(whole) + len(NEW)
+    assert [(one.kind, one.at, one.group, one.relocatable) for one in found] == [
+        ("ptx", 4, 1, None), ("ltoir", 4, 1, True), ("cubin", 4 + len(whole), 0, True),
+        ("ptx", second, 2, None), ("ltoir", second, 2, True), ("ptx", second + len(whole), 0, None),
+    ]  # fmt: skip
+
+
+def test_too_many_images(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The images up to a bound are read, and the rest is named."""
+    monkeypatch.setattr(module, "_MOST_IMAGES", 2)
+    whole = fatbin_of(*[entry(TEXT, PTX)] * 2)
+    assert len(read.everything(whole)) == 2
+    found = read.everything(whole + whole)
+    assert [type(one) for one in found] == [DeviceImage, DeviceImage, UnreadImage]
+    assert found[-1] == UnreadImage("x.bin", "has more than 2 images; the rest was not read")
+
+
+def test_how_far_a_file_is_unpacked(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a bound, or to a multiple of its size; what just fits is unpacked, and what is not packed always is."""
+    content = PTX.ljust(4000)
+    whole = fatbin_of(packed(content), packed(content), entry(TEXT, PTX))
+    for least, ratio, first, second in (
+        (8000, 0, True, True),
+        (7999, 0, True, False),
+        (3999, 0, False, False),
+        (0, -(-8000 // len(whole)), True, True),
+        (0, 4000 // len(whole), False, False),
+    ):
+        monkeypatch.setattr(module, "_LEAST_UNPACKED", least)
+        monkeypatch.setattr(module, "_MOST_RATIO", ratio)
+        found = read.everything(whole)
+        assert [one.data is not None for one in found] == [first, second, True], (least, ratio)
+        assert {one.note for one in found if one.data is None} <= {"the images of this file would become too large"}
+    damaged = fatbin_of(packed(content).replace(b"\x28\xb5\x2f\xfd", bytes(4)), packed(content))
+    monkeypatch.setattr(module, "_LEAST_UNPACKED", 4000)
+    assert [one.data is not None for one in read.everything(damaged)] == [False, True]
+
+
+def test_what_headers_say(read: Read) -> None:
+    """Nothing is unpacked for somebody who only wants the headers; faults are no images."""
+    whole = fatbin_of(packed(PTX), entry(TEXT, PTX, version=(8, 0)))
+    (read.folder / "empty.ptx").touch()
+    assert len(read.everything(whole, unpack=False)) == 3
+    first, second = images(read.folder, unpack=False)
+    assert (first.arch, first.ptx_isa, first.packed, first.data, first.note) == ("sm_80", (8, 0), True, None, "")
+    assert first.needs == needs_for_ptx_isa((8, 0))
+    assert (second.ptx_isa, second.packed, second.data) == ((8, 4), False, PTX)
+
+
+def test_damaged_entry(read: Read) -> None:
+    """The place of the fatbin is named."""
+    whole = bytearray(fatbin_of(entry(TEXT, PTX), entry(TEXT, PTX)))
+    struct.pack_into("<Q", whole, 16 + 64 + len(PTX) + 8, 10_000)
+    image, fault = read.everything(b"data" + whole)
+    assert isinstance(image, DeviceImage)
+    assert isinstance(fault, UnreadImage)
+    assert fault.text.startswith("fatbin at byte 4: ")
+
+
+# -- images
+
+
+@pytest.mark.parametrize(
+    ("arch", "version", "needs"),
+    [(90, (1, 8), OF_13), (99, (1, 8), OF_13), (90, (1, 7), None), (100, (1, 8), None), (120, (1, 8), None)],
+)
+def test_form_of_a_packed_cubin(arch: int, version: tuple[int, int], needs: Needs | None, read: Read) -> None:
+    """CUDA 13 writes another form, which CUDA 12 writes from sm_100 on, too."""
+    image = read.one(fatbin_of(entry(CUBIN, b"?", arch=arch, version=version, flags=ZSTD, size=1000)))
+    assert (image.kind, image.arch, image.needs, image.packed) == ("cubin", f"sm_{arch}", needs, True)
+    assert image.note.startswith("it cannot be unpacked: ")
+
+
+def test_form_of_a_short_cubin(read: Read) -> None:
+    """What the bytes do not say stays as the header has it."""
+    image = read.one(fatbin_of(entry(CUBIN, NEW[:64], arch=89, flags=SPECIFIC)))
+    assert (image.arch, image.needs, image.data) == ("sm_89a", OF_13, NEW[:64])
+
+
+@pytest.mark.parametrize(
+    ("number", "needs"),
+    [
+        (1, Needs(CudaVersion(12, 0))),
+        (57, Needs(CudaVersion(12, 0))),
+        (58, Needs(CudaVersion(12, 0))),
+        (62, Needs(CudaVersion(12, 6))),
+        (63, Needs(CudaVersion(12, 6))),
+        (67, Needs(CudaVersion(13, 3))),
+        (99, Needs(CudaVersion(13, 3), newer_than=True)),
+    ],
+)
+def test_formats_of_ltoir(number: int, needs: Needs, read: Read) -> None:
+    """Packed LTO-IR names its format, which an interval of releases writes."""
+    assert needs_for_ltoir_format(number) == needs
+    image = read.one(fatbin_of(entry(LTOIR, b"?", version=(1, number), flags=ZSTD)))
+    assert (image.kind, image.arch, image.needs, image.relocatable) == ("ltoir", "sm_80", needs, True)
+
+
+def test_loose_ltoir(read: Read) -> None:
+    """A file of LTO-IR is one image; in other bytes only its header is known. A fatbin names the architecture."""
+    head = ltoir(arch=1030)
+    whole = head + b"\1" * 100
+    alone = read.one(whole)
+    assert (alone.kind, alone.arch, alone.data, alone.note) == ("ltoir", "sm_103", whole, "")
+    inside = read.one(b"data" + head + bytes(100))
+    assert (inside.arch, inside.data, inside.note) == (
+        "sm_103", None, "LTO-IR has no length, so that its end is not known",
+    )  # fmt: skip
+    assert read.one(fatbin_of(entry(LTOIR, head, arch=90, flags=SPECIFIC))).arch == "sm_90a"
+
+
+@pytest.mark.parametrize(
+    ("version", "needs", "producer"),
+    [
+        ((2, 50), Needs(CudaVersion(12, 0)), None),
+        ((2, 51), Needs(CudaVersion(12, 0)), CudaVersion(12, 0)),
+        ((2, 98), Needs(CudaVersion(13, 0)), CudaVersion(13, 0)),
+        ((9, 9), Needs(max(NVVM_IR), newer_than=True), None),
+    ],
+)
+def test_versions_of_ltoir(version: tuple[int, int], needs: Needs, producer: CudaVersion | None, read: Read) -> None:
+    """A version of NVVM IR that no table knows names no release that made it."""
+    image = read.one(ltoir(version=version))
+    assert (image.producer, image.needs) == (producer, needs)
+
+
+FACTS = b".version 8.4\n.target sm_80"
+COMPILER = b"Cuda compilation tools, release 12.6"
+COMMENT = b"// " + COMPILER + b", V12.6.20\n\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        (COMMENT, COMMENT),
+        (b"data\0" + COMMENT, COMMENT),
+        (b"data\n" + COMMENT, b"\n" + COMMENT),
+        (b"/" * 1020 + b"\0\n\r\n", b"\n\r\n"),
+        (b"data", b""),
+        (b"//" + b"x" * 1100 + b"\n", b"\n"),
+    ],
+)
+def test_comment_before_ptx(before: bytes, kept: bytes, read: Read) -> None:
+    """PTX begins with the comment that names its compiler, of which a kilobyte is read."""
+    image = read.one(before + PTX + b"\0data")
+    assert image.data == kept + PTX
+    assert image.at == len(before)
+    assert image.producer == (CudaVersion(12, 6) if COMMENT in before else None)
+    assert (image.arch, image.ptx_isa, image.needs) == ("sm_80", (8, 4), needs_for_ptx_isa((8, 4)))
+
+
+def test_most_of_a_loose_image(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than a bound is not kept of PTX, nor of a cubin."""
+    monkeypatch.setattr(fatbin, "MOST_UNPACKED", 1000)
+    assert len(read.one(PTX.ljust(5000)).data) == 1000
+    assert len(read.one(NEW).data) == 1000
+
+
+def test_ptx_that_cannot_be_read(read: Read) -> None:
+    """What the header of the entry says remains; NULs behind PTX are no part of it, and those behind a cubin are."""
+    image = read.one(fatbin_of(entry(TEXT, b"version 8.0\0\0", version=(8, 4), arch=90)))
+    assert (image.arch, image.ptx_isa, image.data) == ("sm_90", (8, 4), b"version 8.0")
+    assert image.note == "its .version and .target cannot be read"
+    for more, note in ((0, ""), (1, "its .version and .target cannot be read")):
+        far = b"//".ljust(65536 - len(FACTS) + more) + FACTS
+        assert read.one(fatbin_of(entry(TEXT, far))).note == note
+    for more, producer in ((0, CudaVersion(12, 6)), (1, None)):
+        far = b"//".ljust(4096 - len(COMPILER) + more) + COMPILER + b"\n" + PTX
+        assert read.one(fatbin_of(entry(TEXT, far))).producer == producer
+    assert read.one(fatbin_of(entry(CUBIN, NEW + bytes(8)))).data == NEW + bytes(8)
+    assert read.one(fatbin_of(entry(TEXT, PTX.replace(b"sm_80", b"compute_100f")))).arch == "sm_100f"
+
+
+def changed(cubin: bytes, flags: int, *, more: bytes = b"", kind: int = 1) -> bytes:
+    """A cubin with other flags and another type; more bytes stand behind it."""
+    return cubin[:16] + struct.pack("<H", kind) + cubin[18:48] + struct.pack("<I", flags) + cubin[52:] + more
+
+
+@pytest.mark.parametrize(
+    ("cubin", "arch", "virtual"),
+    [
+        (changed(OLD, 0x5A055A), "sm_90", "sm_90"),
+        (changed(OLD, 0x50055A), "sm_90", "sm_80"),
+        (changed(OLD, 0x00055A), "sm_90", None),
+        (changed(OLD, 0x590559), "sm_89", "sm_89"),
+        (changed(OLD, 0x5A0D5A), "sm_90a", "sm_90"),  # the flag for "a"
+        (changed(NEW, 0x6005A04), "sm_90", "sm_90"),
+        (changed(NEW, 0x6007804), "sm_120", "sm_90"),
+        (changed(NEW, 0x6005A04 | 0x800), "sm_90", "sm_90"),
+        (changed(NEW.replace(b"-arch sm_90 ", b"-arch sm_90a"), 0x6005A04), "sm_90a", "sm_90"),
+        (changed(NEW.replace(b"-arch sm_90 ", b"-arch sm_90f"), 0x6005A04), "sm_90f", "sm_90"),
+        (changed(NEW.replace(b"-arch sm_90 ", b"-arch sm_89a"), 0x6005A04), "sm_90", "sm_90"),
+        (changed(NEW.replace(b"NVIDIA Corp\0", b"NVIDIA Cor.\0"), 0x6005A04), "sm_90", None),
+    ],
+)  # fmt: skip
+def test_architecture_of_a_cubin(cubin: bytes, arch: str, virtual: str | None, read: Read) -> None:
+    """By its flags, whose places CUDA 13 has moved, and by the options in its notes."""
+    image = read.one(cubin)
+    assert (image.arch, image.virtual_arch) == (arch, virtual)
+
+
+def test_architecture_in_the_header_of_an_entry(read: Read) -> None:
+    """The header of the fatbin's entry goes before the notes of the cubin."""
+    for text in (b"-arch sm_90 ", b"-arch sm_90a"):
+        cubin = NEW.replace(b"-arch sm_90 ", text)
+        assert read.one(fatbin_of(entry(CUBIN, cubin, arch=90, flags=FAMILY))).arch == "sm_90f"
+
+
+def test_note_at_the_end_of_a_cubin(read: Read) -> None:
+    """The note that names the PTX architecture is read as long as its bytes are there."""
+    note = b"\xe8\x03\x00\x00NVIDIA Corp\0" + struct.pack("<HHH", 2, 75, 0)
+    without = NEW.replace(b"NVIDIA Corp\0", b"NVIDIA Cor.\0")
+    whole = [fatbin_of(entry(CUBIN, without + note[: len(note) - cut])) for cut in (0, 1)]
+    assert [read.one(one).virtual_arch for one in whole] == ["sm_75", None]
+
+
+@pytest.mark.parametrize(("kind", "relocatable"), [(1, True), (2, False), (0x101, False)])
+def test_what_a_linker_takes(kind: int, relocatable: bool, read: Read) -> None:
+    """A relocatable cubin must be linked first."""
+    assert read.one(changed(NEW, 0x6005A04, kind=kind)).relocatable is relocatable
+
+
+def test_what_the_inspection_adds(read: Read) -> None:
+    """The release that made a cubin, what it needs, and its problem."""
+    image = read.one(NEW)
+    assert (image.producer, image.needs, image.note) == (CudaVersion(13, 0), OF_13, "")
+    cut = read.one(fatbin_of(entry(CUBIN, NEW[:1500], arch=90)))
+    assert cut.note == "damaged cubin: section table ends at byte 1984, the image has 1500"

@@ -1,0 +1,405 @@
+"""Where an environment keeps its packages, and what its metadata says: prefixes of empty files; nothing runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink.audit import AuditError, installed
+from pytest_cudalink.audit.installed import (
+    Installed,
+    Place,
+    Unreadable,
+    find_place,
+    is_library,
+    read_distributions,
+)
+
+RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
+PACKAGES, THREADED = "lib/python3.12/site-packages", "lib/python3.13t/site-packages"
+LONG = "a" * 80
+SYSTEM = ["Lib/site-packages", "lib/python3.12/site-packages", "lib/python3/dist-packages"]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """Write a file below the prefix."""
+
+    def write(path: str, content: str | bytes = "") -> Path:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
+        return file
+
+    return write
+
+
+def read(site: Path, **options: bool) -> tuple[list[Installed], list[Unreadable]]:
+    """What is installed in a folder."""
+    return read_distributions(Place(site, (site,), "3.12"), **options)
+
+
+def files(site: Path) -> list[str]:
+    """The libraries of the only distribution of a folder, below it."""
+    ((one,), unreadable) = read(site)
+    assert unreadable == []
+    return [os.path.relpath(file, site) for file in one.files]
+
+
+# -- places
+
+
+def test_the_place_of_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders of `sys.path`, each once and in its order."""
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "x.zip").touch()
+    folders = [str(tmp_path / name) for name in ("b", "a", "b", "x.zip", "missing")]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *folders])
+    expected = Path(sys.prefix), (tmp_path / "b", tmp_path / "a"), RUNNING
+    assert find_place() == Place(*expected, windows=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(installed.sys, "platform", "win32")
+        assert find_place() == Place(*expected, windows=True)
+
+
+@pytest.mark.parametrize(
+    ("made", "target", "prefix", "sites", "python"),
+    [
+        ([f"{PACKAGES}/"], "", "", [PACKAGES], "3.12"),
+        ([f"{PACKAGES}/", "bin/python"], "bin/python", "", [PACKAGES], "3.12"),
+        (["Lib/site-packages/", "Scripts/python.exe"], "Scripts/python.exe", "", ["Lib/site-packages"], RUNNING),
+        (["Lib/site-packages/", "python.exe"], "python.exe", "", ["Lib/site-packages"], RUNNING),
+        ([f"{PACKAGES}/"], PACKAGES, "", [PACKAGES], "3.12"),
+        ([f"{THREADED}/"], THREADED, "", [THREADED], "3.13"),
+        (["v/site-packages/"], "v/site-packages", "v/site-packages", ["v/site-packages"], RUNNING),
+        (["v/dist-packages/"], "v/dist-packages", "v/dist-packages", ["v/dist-packages"], RUNNING),
+        (["v/x-1.dist-info/"], "v", "v", ["v"], RUNNING),
+        (["conda-meta/"], "", "", [], RUNNING),
+        (
+            ["lib/python3/dist-packages/", "local/lib/python3.11/dist-packages/", f"lib64/{THREADED[4:]}/"], "", "",
+            [f"lib64/{THREADED[4:]}", "local/lib/python3.11/dist-packages", "lib/python3/dist-packages"], "3.13",
+        ),
+        (
+            [f"lib/python{one}/site-packages/" for one in ("3.9", "3.13", "3.10", "3.11")], "", "",
+            [f"lib/python{one}/site-packages" for one in ("3.10", "3.11", "3.13", "3.9")], "3.10",
+        ),
+        (["lib/python3.12/site-packages/", "lib/pythonx/site-packages"], "", "", [PACKAGES], "3.12"),
+        ([f"site-packages/{PACKAGES}/"], "site-packages", "site-packages", [f"site-packages/{PACKAGES}"], "3.12"),
+    ],
+)  # fmt: skip
+def test_places(made: list[str], target: str, prefix: str, sites: list[str], python: str, write, tmp_path) -> None:
+    """A prefix, its Python or a folder of packages; a name that ends in a slash is a folder."""
+    for path in made:
+        write(f"{path}.keep" if path.endswith("/") else path)
+    windows = any(site.startswith("Lib") for site in sites)
+    expected = Place(tmp_path / prefix, tuple(tmp_path / site for site in sites), python, windows=windows)
+    assert find_place(tmp_path / target) == expected
+    assert expected.conda_meta == (tmp_path / "conda-meta" if made == ["conda-meta/"] else None)
+
+
+def test_one_folder_of_two_names(write, tmp_path: Path) -> None:
+    """Where lib64 is a link to lib, its packages are read once."""
+    write("lib/python3.12/site-packages/x")
+    (tmp_path / "lib64").symlink_to("lib")
+    assert find_place(tmp_path).sites == (tmp_path / "lib/python3.12/site-packages",)
+
+
+def test_no_place(tmp_path: Path) -> None:
+    """The message names what was given, and what is expected."""
+    expected = "expected lib/pythonX.Y/site-packages, Lib/site-packages or conda-meta in it"
+    give = "give a prefix, its Python or a site-packages folder"
+    for path, said in (
+        (tmp_path / "x", f"there is no such environment; {give}"),
+        (tmp_path, f"no environment; {expected}: {give}"),
+    ):
+        with pytest.raises(AuditError, match=f"^{re.escape(f'{path}: {said}')}$"):
+            find_place(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("home = {}/bin\ninclude-system-site-packages = true\n", SYSTEM),
+        ("# \udcff\n HOME={}/bin \nInclude-System-Site-Packages=TRUE", SYSTEM),
+        ("home = {}/bin\ninclude-system-site-packages = false\n", []),
+        ("home = {}/bin\n", []),
+        ("include-system-site-packages = true\n", []),
+        ("home = {}/bin\nhome =\ninclude-system-site-packages = true\n", []),
+    ],
+)  # fmt: skip
+def test_packages_of_the_system(
+    text: str, found: list[str], write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A virtual environment may use the packages of its Python, of the same version; never those where we run."""
+    for path in ("lib/python3.12/site-packages", "lib/python3.11/site-packages", "lib/python3/dist-packages"):
+        write(f"system/{path}/x")
+    write("system/Lib/site-packages/x")
+    monkeypatch.chdir(tmp_path / "system")
+    write("venv/lib/python3.12/site-packages/x")
+    write("venv/pyvenv.cfg", text.format(tmp_path / "system"))
+    own, *others = find_place(tmp_path / "venv").sites
+    assert own == tmp_path / "venv/lib/python3.12/site-packages"
+    assert sorted(str(one.relative_to(tmp_path / "system")) for one in others) == found
+
+
+# -- metadata
+
+
+def test_metadata(write, tmp_path: Path) -> None:
+    """Name, version, installer, requirements and whether it is editable; of two of a name the first counts."""
+    text = "Name: My_Package\nVersion:  1.0 \nRequires-Dist: a\nRequires-Dist: b; extra == 'c'\n\nName: no\n"
+    write("one/My_Package-1.0.dist-info/METADATA", text)
+    write("one/My_Package-1.0.dist-info/INSTALLER", f" UV{'v' * 50}\n")
+    write("one/My_Package-1.0.dist-info/direct_url.json", '{"dir_info": {"editable": true}}')
+    write("one/~y_package-1.0.dist-info/METADATA", "Name: left-behind\nVersion: 1\n")
+    write("one/notes.txt")
+    write("one/x.dist-info.bak/METADATA")
+    write("two/my.package-2.dist-info/METADATA", "Name: my.package\nVersion: 2\n")
+    write("two/other.dist-info/METADATA", f"Name: o{'x' * 201}\nVersion: {'1' * 300}\n")
+    folders = tmp_path / "one", tmp_path / "two"
+    found, unreadable = read_distributions(Place(tmp_path, folders, "3.12"))
+    path = str(tmp_path / "one/My_Package-1.0.dist-info")
+    first = Installed("my-package", "1.0", f"uv{'v' * 38}", path, ("a", "b; extra == 'c'"), (), editable=True)
+    other = Installed(f"o{'x' * 201}", "1" * 200, "", str(tmp_path / "two/other.dist-info"))
+    assert (found, unreadable) == ([first, other], [])
+    assert str(first) == "my-package 1.0"
+
+
+@pytest.mark.parametrize(
+    ("content", "editable"),
+    [
+        ('{"dir_info": {"editable": true}}', True),
+        ('{"dir_info": {"editable": false}}', False),
+        ('{"dir_info": {}}', False),
+        ('{"dir_info": [1]}', False),
+        ('{"url": "x"}', False),
+        ('["dir_info"]', False),
+        ("{", False),
+        ("[" * 100_000, False),
+        ('"\udcff"', False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_editable(content: str | None, editable: bool, write, tmp_path: Path) -> None:
+    """As direct_url.json says, if it is one."""
+    write("x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
+    if content is not None:
+        write("x-1.dist-info/direct_url.json", content)
+    ((one,), _) = read(tmp_path)
+    assert one.editable is editable
+
+
+def test_egg_info(write, tmp_path: Path) -> None:
+    """Setuptools writes a folder with requires.txt, and distutils wrote a file."""
+    write("one-1.egg-info/PKG-INFO", "Name: one\nVersion: 1\n")
+    write("one-1.egg-info/requires.txt", "a>=1\n\n[more]\nb\n")
+    write("two-2.egg-info", "Name: two\nVersion: 2\nRequires-Dist: c\n")
+    write("three-3.egg-info/PKG-INFO", "Name: three\nVersion: 3\nRequires-Dist: d\n")
+    write("three-3.egg-info/requires.txt", "e\n")
+    write("four-4.egg-info/PKG-INFO", "Name: four\nVersion: 4\n")
+    write("five-5.dist-info/METADATA", "Name: five\nVersion: 5\n")
+    write("five-5.dist-info/requires.txt", "f\n")
+    found, unreadable = read(tmp_path)
+    assert unreadable == []
+    assert [(str(one), one.requires) for one in found] == [
+        ("five 5", ()), ("four 4", ()), ("one 1", ("a>=1", 'b; extra == "more"')), ("three 3", ("d",)),
+        ("two 2", ("c",)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "METADATA is missing; expected a file"),
+        ("Version: 1\n", "Name in METADATA is ''; expected letters, digits, '.', '_' and '-'"),
+        ("Name: a b\nVersion: 1\n", "Name in METADATA is 'a b'; expected letters, digits, '.', '_' and '-'"),
+        (f"Name: {LONG}a!\nVersion: 1\n", f"Name in METADATA is '{LONG}'; expected letters, digits, '.', '_' and '-'"),
+        ("Name: x\n", "Version in METADATA is missing; expected one such as 1.2.3"),
+        ("Name: x\nVersion:\n", "Version in METADATA is missing; expected one such as 1.2.3"),
+    ],
+)  # fmt: skip
+def test_damaged_metadata(content: str | None, said: str, write, tmp_path: Path) -> None:
+    """The folder, the fault and what to do; the other distributions are read."""
+    write("x-1.dist-info/RECORD")
+    if content is not None:
+        write("x-1.dist-info/METADATA", content)
+    write("y-1.dist-info/METADATA", "Name: y\nVersion: 1\n")
+    found, unreadable = read(tmp_path)
+    assert [one.name for one in found] == ["y"]
+    assert unreadable == [Unreadable(str(tmp_path / "x-1.dist-info"), f"{said}: install the distribution again")]
+
+
+def test_metadata_that_cannot_be_opened(write, tmp_path: Path) -> None:
+    """The system's reason is given; so is that of a folder that cannot be listed."""
+    write("x-1.dist-info/METADATA/x")
+    write("y-1.dist-info", "Name: y\nVersion: 1\n")
+    place = Place(tmp_path, (tmp_path / "missing", tmp_path), "3.12")
+    found, unreadable = read_distributions(place, files=False)
+    assert [(os.path.relpath(one.path, tmp_path), one.text) for one in unreadable] == [
+        ("missing", "cannot be listed: No such file or directory"),
+        ("x-1.dist-info", "Is a directory: install the distribution again"),
+        ("y-1.dist-info", "Not a directory: install the distribution again"),
+    ]
+    assert found == []
+
+
+def test_metadata_that_is_not_utf_8(write, tmp_path: Path) -> None:
+    """The ASCII of it is read, and the first other byte is named."""
+    file = write("x-1.dist-info/METADATA", b"Name: x\nVersion: 1\nAuthor: \xe9\n")
+    found, unreadable = read(tmp_path)
+    assert [str(one) for one in found] == ["x 1"]
+    assert unreadable == [Unreadable(str(file), "not UTF-8 (byte 0xe9 at 27): install the distribution again")]
+
+
+# -- libraries
+
+
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        ("x.so", True), ("x.so.1", True), ("x.so.1.2.3.44", True), ("X.DLL", True), ("x.pyd", True),
+        ("a/b.abi3.so", True),
+        ("x.so.1.2.3.4.5", False), ("x.so.a", False), ("x.sol", False), ("x.dll.txt", False), ("xso", False),
+    ],
+)  # fmt: skip
+def test_names_of_libraries(name: str, library: bool) -> None:
+    assert is_library(name) is library
+
+
+def test_libraries_of_a_record(write, tmp_path: Path) -> None:
+    """Those that are there, each once, by their paths relative to the folder; quotes as in any CSV."""
+    rows = [
+        "x/a.so,sha256=x,1", '"x/b,c.so.1",,', "x/a.so,,", "../../lib/d.dll,,", "x/missing.so,,", "x/e.py,,",
+        "x/f.pyd,,",         "x/nul\0.so,,", "x/\udcff.so,,", "", "x/g.txt,so,",
+    ]  # fmt: skip
+    write("v/site/x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
+    write("v/site/x-1.dist-info/RECORD", "\n".join(rows))
+    for path in (
+        "v/site/x/a.so",
+        "v/site/x/b,c.so.1",
+        "lib/d.dll",
+        "v/site/x/e.py",
+        "v/site/x/f.pyd",
+        "v/site/x/folder.so/x",
+    ):
+        write(path)
+    assert files(tmp_path / "v/site") == ["x/a.so", "x/b,c.so.1", "../../lib/d.dll", "x/f.pyd"]
+    ((one,), _) = read(tmp_path / "v/site", files=False)
+    assert one.files == ()
+
+
+def test_damaged_record(write, tmp_path: Path) -> None:
+    """A RECORD that is no CSV is a fault of the distribution; one that is missing is not."""
+    write("x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
+    assert files(tmp_path) == []
+    write("x-1.dist-info/RECORD", '"' + "x.so" * 50_000)
+    _, (fault,) = read(tmp_path)
+    assert re.fullmatch(
+        r"RECORD is invalid \(.+\); expected lines of PATH,HASH,SIZE: install the distribution again", fault.text
+    )
+
+
+def test_installed_files_of_an_egg(write, tmp_path: Path) -> None:
+    """Their paths are relative to the folder of the metadata."""
+    write("site-packages/x-1.egg-info/PKG-INFO", "Name: x\nVersion: 1\n")
+    write("site-packages/x-1.egg-info/installed-files.txt", "../x/a.so\n../x/a.py\n")
+    write("site-packages/x/a.so")
+    write("site-packages/x/other.so")
+    assert files(tmp_path / "site-packages") == ["x/a.so"]
+    write("plain/x-1.egg-info/PKG-INFO", "Name: x\nVersion: 1\n")
+    write("plain/x-1.egg-info/installed-files.txt", "../x/a.so\n")
+    write("plain/x/a.so")
+    write("plain/x/other.so")
+    assert files(tmp_path / "plain") == ["x/a.so"]
+
+
+def test_eggs_in_a_source_tree(write, tmp_path: Path) -> None:
+    """Metadata that lists nothing is that of ``setup.py develop``, unless it lies where packages are installed."""
+    for name in ("source", "site-packages", "dist-packages"):
+        write(f"{name}/x.egg-info/PKG-INFO", "Name: x\nVersion: 1\n")
+        write(f"{name}/x/a.so")
+        assert files(tmp_path / name) == (["x/a.so"] if name == "source" else [])
+    write("file/x.egg-info", "Name: x\nVersion: 1\n")
+    write("file/x/a.so")
+    assert files(tmp_path / "file") == []
+
+
+def test_linked_folders(write, tmp_path: Path) -> None:
+    """The folders that path files name are searched for metadata; comments and code in them do not count."""
+    for name in ("one", "two", "three", "four", "five", "six"):
+        write(f"{name}/{name}.egg-info/PKG-INFO", f"Name: {name}\nVersion: 1\n")
+    lines = ["../one", f"  {tmp_path / 'two'}  ", "", "#../three", "import ../four", "import\t../five", "../s\0ix"]
+    lines += ["../missing", "../one", "../important", "../\udcff"]
+    write("one/broken.dist-info/RECORD")
+    write("important/x.egg-info/PKG-INFO", "Name: important\nVersion: 1\n")
+    write("site/x.pth", "\n".join(lines))
+    write("site/folder.pth/x")
+    for name in ("#../three", "import ../four", "import\t../five"):
+        write(f"site/{name}/wrong.egg-info/PKG-INFO", "Name: wrong\nVersion: 1\n")
+    found, unreadable = read(tmp_path / "site")
+    assert [one.name for one in found] == ["one", "two", "important"]
+    assert [os.path.relpath(one.path, tmp_path) for one in unreadable] == ["one/broken.dist-info"]
+    write("site/a.pth", "../important")
+    assert [one.name for one in read(tmp_path / "site")[0]] == ["important", "one", "two"]
+
+
+def test_source_tree_of_a_path_file(write, tmp_path: Path) -> None:
+    """A path file of the RECORD names the tree, or one library; those of others do not count."""
+    write("site/x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
+    write("site/x-1.dist-info/RECORD", "_x.pth,,\nx/no.pth,,\n_editable_impl_x.py,,\n")
+    write("site/_x.pth", "../tree\n\n../one.so\n../one.txt\n../site-packages\n../tree\n../folder.so\n../missing\n")
+    write("site/x/no.pth", "../../other\n")
+    write("site/_editable_impl_x.py", f"PATH = '{tmp_path}/other'")
+    tree = [f"tree/{folder}{name}.so" for folder in ("", "a/", "b/", "c/", "d/") for name in "abcd"]
+    others = ["tree/a.py", "one.txt", "site-packages/a.so", "other/a.so", "site/y/no.so"]
+    for path in (*others, *tree[::-1], "one.so", "folder.so/a.so"):
+        write(path)
+    assert files(tmp_path / "site") == [f"../{path}" for path in (*tree, "one.so", "folder.so/a.so")]
+
+
+def test_source_tree_of_a_finder(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finder of an editable install is parsed for absolute paths; a package is its folder."""
+    write("site/x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
+    write("site/x-1.dist-info/direct_url.json", json.dumps({"dir_info": {"editable": True}}))
+    write(
+        "site/x-1.dist-info/RECORD", "__editable___x_finder.py,,\nx/editable.py,,\nother.py,editable,\neditable.txt,,\n"
+    )
+    folder = str(tmp_path)
+    finder = [f"{folder}/a/__init__.py", f"{folder}/b", f"{folder}/c/\\0", "b/c/rel", "/", "/usr", 7, f"{folder}/d.so"]
+    write("site/__editable___x_finder.py", "\n".join(f"A = {one!r}" for one in finder).replace("\\\\0", "\\0"))
+    for name in ("x/editable.py", "other.py", "editable.txt"):
+        write(f"site/{name}", f"A = '{tmp_path}/no'")
+    for path in ("a/x.so", "b/x.so", "c/x.so", "no/x.so", "d.so", "cwd/b/c/rel/x.so"):
+        write(path)
+    monkeypatch.chdir(tmp_path / "cwd")
+    assert files(tmp_path / "site") == ["../a/x.so", "../b/x.so", "../d.so"]
+    short = write("short.py", "A = '/', '/usr', '/srv/x', '/srv/x/__init__.py', '/__init__.py'")
+    assert [*map(str, installed._named_by_finder(short))] == ["/srv/x", "/srv/x"]
+    write("site/__editable___x_finder.py", "def (")
+    assert files(tmp_path / "site") == []
+
+
+def test_folders_of_a_source_tree(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hidden ones, environments and caches are no part of the package; a huge tree is read to a bound."""
+    write("site/x-1.dist-info/METADATA", "Name: x\nVersion: 1\n")
+    write("site/x-1.dist-info/RECORD", "x.pth,,")
+    write("site/x.pth", "../tree")
+    for name in (".git", "__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "conda", "pkg"):
+        write(f"tree/{name}/a.so")
+    write("tree/venv/pyvenv.cfg")
+    write("tree/conda/conda-meta/x")
+    write("tree/pkg/sub/b.so")
+    write("tree/a.so")
+    assert files(tmp_path / "site") == ["../tree/a.so", "../tree/pkg/a.so", "../tree/pkg/sub/b.so"]
+    for most, found in ((12, 3), (11, 2), (10, 1), (9, 1), (8, 0)):
+        monkeypatch.setattr(installed, "_MOST_ENTRIES", most)
+        assert len(files(tmp_path / "site")) == found, most
