@@ -290,9 +290,15 @@ def _measured(
     # a wheel may have one file for each CUDA major, of which a program loads one; what is declared is reported by name
     served |= {
         stem for stem in absent for claim in declared
-        if claim.by == str(one) and claim.satisfied is None and stem.removeprefix("lib").lower() in claim.name
+        if claim.by == str(one) and claim.satisfied is None and _is_package_of(claim.name, stem)
     }  # fmt: skip
     return claims, [_unprovided(one, need, repair) for need in absent.values() if need.stem not in served]
+
+
+def _is_package_of(name: str, stem: str) -> bool:
+    """Whether a package brings a library, as far as its name or the table of exports tells."""
+    known = exports.distributions(stem).values() if stem in exports.libraries() else ()
+    return stem.removeprefix("lib").lower() in name or name in known
 
 
 def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, declared: Sequence[Claim]) -> Claim:
@@ -348,7 +354,8 @@ def _judged(claims: Iterable[Claim], repair: _Repair) -> Iterator[EnvironmentFin
         rest = [claim for claim in group if id(claim) not in paired]
         if wrong := [claim for claim in rest if claim.satisfied is False]:
             yield _wrong(name, wrong, rest, repair)
-        if missing := [claim for claim in rest if claim.satisfied is None]:
+        missing = [claim for claim in rest if claim.satisfied is None]
+        if missing and not paired:  # else a pair says that it is missing
             yield _missing(name, missing, repair)
 
 

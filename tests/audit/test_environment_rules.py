@@ -1,0 +1,423 @@
+"""What the audit of an environment says of packages and libraries that are made up: every finding, word for word."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_cudalink import probes
+from pytest_cudalink.audit import environment, providers
+from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding, audit_environment
+from pytest_cudalink.audit.installed import Unreadable
+from pytest_cudalink.audit.loadable import LoadableLibrary
+from pytest_cudalink.versions import CudaVersion
+from tests.audit.test_environment import Made
+
+JITLINK = "libnvJitLink.so.12"
+
+
+class Faked(Made):
+    """A prefix whose libraries have no content but what the test says that the loader would read of them."""
+
+    def __init__(self, prefix: Path) -> None:
+        super().__init__(prefix)
+        self.read: dict[str, LoadableLibrary | Exception] = {}
+
+    def put(self, path: str, *needed: str, content: bytes = b"", soname: str | None = None, **symbols: str) -> str:
+        """Write a library that needs others, and a symbol of some: ``put("x.so", "libcudart.so.12", cudaMalloc=…)``."""
+        file = self.site / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        undefined = tuple((symbol, library, library) for symbol, library in symbols.items())
+        self.read[str(file)] = LoadableLibrary(soname, needed, (), (), undefined, frozenset(), frozenset())
+        return path
+
+    def nvjitlink_wheel(self, version: str = "12.8.93", folder: str = "n") -> None:
+        """Install nvJitLink of CUDA 12."""
+        self.wheel("nvidia-nvjitlink-cu12", version, files=(self.put(f"{folder}/libnvJitLink.so.12"),))
+
+    def path(self, file: str) -> str:
+        return str(self.site / file)
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Faked:
+    made = Faked(tmp_path / "prefix")
+
+    def read(path: str) -> LoadableLibrary | None:
+        answer = made.read.get(path)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(environment, "read_dynamic", read)
+    monkeypatch.setattr(providers, "read_dynamic", read)
+    monkeypatch.setattr(providers, "_system_libraries", tuple)
+    monkeypatch.setenv("CONDA_OVERRIDE_CUDA", "13.0")
+    return made
+
+
+def told(found: EnvironmentAudit) -> list[str]:
+    """Everything that the findings say; ``@`` stands for the prefix."""
+    lines = []
+    for one in found.findings:
+        lines.append(f"{one.severity} {one.kind}: {one.text}")
+        lines += [f"needs {claim_line(claim)}" for claim in one.needs]
+        lines += [
+            f"{word} {text}" for word, text in (("there", one.there), ("do", one.fix), ("or", one.otherwise)) if text
+        ]
+    return [line.replace(found.prefix, "@").replace("/lib/python3.12/site-packages", "") for line in lines]
+
+
+def claim_line(one: Claim) -> str:
+    return f"{one}: {one.name}, {one.how}, {one.satisfied}, {Path(one.file).name}, {one.evidence}"
+
+
+CUDART, CUDART_13 = "libcudart.so.12", "libcudart.so.13"
+NEEDED = "wants cudaGetDriverEntryPointByVersion of CUDA 12.5"
+
+
+# -- measured
+
+
+def test_floors(made: Faked) -> None:
+    """The highest floor of a distribution counts, as the numbers of the package that brings the library say it."""
+    cusolver = "libcusolver.so.12"
+    made.wheel("nvidia-cuda-runtime-cu12", "12.4.127", files=(made.put("n/libcudart.so.12"),))
+    made.wheel(
+        "x", "1", "nvidia-cuda-runtime-cu12>=12.0",
+        files=(
+            made.put("x/a.so", CUDART, "libcuda.so.1", cudaMalloc=CUDART, cuDevSmResourceSplit="libcuda.so.1"),
+            made.put("x/b.so", CUDART, cudaGetDriverEntryPointByVersion=CUDART),
+            made.put("x/c.so", CUDART, cudaMalloc=CUDART),
+        ),
+    )  # fmt: skip
+    cublas = "libcublas.so.12"
+    made.wheel("own", "1", files=(made.put("o/libcublas.so.12"), made.put("o/a.so", cublas, cublasCreate_v2=cublas)))
+    made.wheel("nvidia-cusolver", "12.1.0.51", files=(made.put("n/libcusolver.so.12"),))
+    made.wheel("s", "1", "nvidia-cusolver", files=(made.put("s/a.so", cusolver, cusolverDnXpolar_bufferSize=cusolver),))
+    made.wheel("sound", "1", files=(made.put("s/b.so", cusolver, cusolverDnCreate=cusolver),))
+    found = made.audit()
+    assert told(found) == [
+        f"conflict floor: nvidia-cuda-runtime-cu12 is 12.4.127; expected >=12.5 (x 1): {NEEDED}; x declares >=12.0",
+        f"needs >=12.5 (x 1): nvidia-cuda-runtime-cu12, symbols, False, b.so, {NEEDED}; x declares >=12.0",
+        "there nvidia-cuda-runtime-cu12 12.4.127 (@/n/libcudart.so.12)",
+        "do python -m pip --python @ install 'nvidia-cuda-runtime-cu12>=12.0,>=12.5'",
+        (
+            "conflict floor: nvidia-cusolver is 12.1.0.51; expected >=12.2.0.1 (s 1): "
+            "wants cusolverDnXpolar_bufferSize of CUDA 13.2; s declares no bound"
+        ),
+        (
+            "needs >=12.2.0.1 (s 1): nvidia-cusolver, symbols, False, a.so, "
+            "wants cusolverDnXpolar_bufferSize of CUDA 13.2; s declares no bound"
+        ),
+        "there nvidia-cusolver 12.1.0.51 (@/n/libcusolver.so.12)",
+        "do python -m pip --python @ install 'nvidia-cusolver>=12.2.0.1,>=12.0.3.29'",
+    ]
+    (sound,) = (one for one in found.claims if one.by == "sound 1")
+    assert claim_line(sound).startswith(">=12.0.3.29 (sound 1): nvidia-cusolver, symbols, True, b.so, ")
+    assert sound.evidence.endswith("; sound declares no requirement on nvidia-cusolver")
+    assert found.files == 9
+
+
+def test_libraries_that_are_nowhere(made: Faked) -> None:
+    """Advice names NVIDIA's package where one is known, and the manager; a module that may be unused is a note."""
+    made.wheel("a", "1", files=(made.put("a/a.so", CUDART_13, CUDART_13, "libcuda.so.1"),))
+    made.wheel("b", "1", files=(made.put("b/b.so", "libnccl.so.2"),))
+    module = "c.cpython-312-x86_64-linux-gnu.so"
+    made.wheel("c", "1", files=(made.put(f"c/{module}", "libnccl.so.2"),))
+    made.wheel("d", "1", files=(made.put("d/d.abi3.so", CUDART_13),), installer="uv")
+    made.conda("e", "1", files=[os.path.relpath(made.path(made.put("e/e.so", CUDART_13)), made.prefix)])
+    where = "is missing; expected in the environment or the system"
+    assert told(made.audit()) == [
+        f"conflict unprovided: libcudart.so.13 {where}: a.so of a 1 is linked with it",
+        "needs any version (a 1): nvidia-cuda-runtime, linked, None, a.so, needs libcudart.so.13",
+        "do python -m pip --python @ install nvidia-cuda-runtime",
+        f"conflict unprovided: libnccl.so.2 {where}: b.so of b 1 is linked with it",
+        "needs any version (b 1): libnccl.so.2, linked, None, b.so, needs libnccl.so.2",
+        "do install the package that has libnccl.so.2, or a build of b for another CUDA release",
+        f"note unprovided: libnccl.so.2 {where}: {module} of c 1 is linked with it",
+        f"needs any version (c 1): libnccl.so.2, linked, None, {module}, needs libnccl.so.2",
+        "do nothing, if no program imports this module; else install the package that has libnccl.so.2",
+        f"conflict unprovided: libcudart.so.13 {where}: d.abi3.so of d 1 is linked with it",
+        "needs any version (d 1): nvidia-cuda-runtime, linked, None, d.abi3.so, needs libcudart.so.13",
+        "do uv pip install --python @ nvidia-cuda-runtime",
+        f"conflict unprovided: libcudart.so.13 {where}: e.so of e 1 is linked with it",
+        "needs any version (e 1): nvidia-cuda-runtime, linked, None, e.so, needs libcudart.so.13",
+        "do install the package that has libcudart.so.13, or a build of e for another CUDA release",
+    ]
+
+
+def test_what_is_declared_and_missing_is_said_once(made: Faked) -> None:
+    """By the name of the package, which need not have that of the library."""
+    made.wheel("a", "1", "nvidia-cuda-runtime", files=(made.put("a/a.so", CUDART_13),))
+    made.wheel("b", "1", "nvidia-nccl-cu13", files=(made.put("b/b.so", "libnccl.so.2"),))
+    made.wheel("c", "1", "nvidia-cuda-nvrtc", files=(made.put("c/c.so", CUDART_13),))
+    assert [one.text.partition(";")[0] for one in made.audit().findings] == [
+        "nvidia-cuda-nvrtc is missing", "nvidia-cuda-runtime is missing", "nvidia-nccl-cu13 is missing",
+        "libcudart.so.13 is missing",
+    ]  # fmt: skip
+
+
+def test_a_library_of_either_major_will_do(made: Faked) -> None:
+    """A distribution may have a file for each major, of which a program loads one."""
+    made.wheel("x", "1", files=(made.put("x/a.so", CUDART), made.put("x/b.so", CUDART_13)))
+    assert [one.text.partition(" ")[0] for one in made.audit().findings] == [CUDART_13]
+    made.wheel("nvidia-cuda-runtime-cu12", "12.4.127", files=(made.put("n/libcudart.so.12"),))
+    assert made.audit().findings == ()
+
+
+LTOIR = b"\xed\x43\x4e\x7f\x01\x41\x02\x5d" + bytes(8) + b"\x40\0\0\0" + bytes(6) + b"\x84\x03" + bytes(36)
+JITIFY = b"libnvJitLink.so.\0need at least version \0"
+
+
+def test_what_is_read_of_a_library(made: Faked) -> None:
+    """LTO-IR counts where nvJitLink is opened, and not in NVIDIA's own wheels; what cannot be read is named."""
+    names = b"\0libnvJitLink.so.12\0"
+    for name, content in (("both", names + LTOIR), ("alone", LTOIR), ("nvidia-x", names + LTOIR)):
+        made.wheel(name, "1", files=(made.put(f"{name}.so", content=content),))
+    made.wheel("program", "1", files=("program.so",))
+    (made.site / "program.so").write_bytes(names + LTOIR)
+    made.nvjitlink_wheel()
+    made.wheel("damaged", "1", files=(made.put("a.so"), made.put("b.so"), made.put("c.so", JITLINK)))
+    made.read[made.path("a.so")] = ValueError("its header is damaged")
+    made.read[made.path("b.so")] = PermissionError(13, "Permission denied", "b.so")
+    found = made.audit()
+    assert [claim_line(one) for one in found.claims] == [
+        (
+            ">=12.9 (both 1): nvidia-nvjitlink-cu12, ltoir, False, both.so, has LTO-IR of CUDA 12.9; both declares no "
+            "requirement on nvidia-nvjitlink-cu12"
+        )
+    ]
+    assert found.unreadable == (
+        Unreadable(made.path("a.so"), "its header is damaged: install damaged 1 again"),
+        Unreadable(made.path("b.so"), "Permission denied: install damaged 1 again"),
+    )
+
+
+# -- declared
+
+
+def test_pairs(made: Faked) -> None:
+    """Each bound from above, with those that contradict it; of those without a version a pair says enough."""
+    made.wheel("nvidia-cuda-nvrtc-cu12", "12.8.93")
+    made.wheel("torch", "2", "nvidia-cuda-nvrtc-cu12==12.8.93", "nvidia-cublas-cu12<12.5", installer="uv")
+    made.wheel("b", "1", "nvidia-cuda-nvrtc-cu12>=12.9", "nvidia-cublas-cu12>=12.6")
+    made.wheel("c", "1", "nvidia-cuda-nvrtc-cu12>=12.9.5", "nvidia-cublas-cu12")
+    made.wheel("d", "1", "nvidia-cuda-nvrtc-cu12<12.7")
+    made.wheel("f", "1", "nvidia-cufft==1", "nvidia-cufft==2")
+    nvrtc, none = "nvidia-cuda-nvrtc-cu12", "which no version satisfies"
+
+    def claim(versions: str, by: str, satisfied: str, name: str = nvrtc) -> str:
+        return f"needs {versions} ({by}): {name}, declared, {satisfied}, , Requires-Dist: {name}{versions}"
+
+    high = [claim(">=12.9", "b 1", "False"), claim(">=12.9.5", "c 1", "False")]
+    there = f"there {nvrtc} 12.8.93 (@/nvidia_cuda_nvrtc_cu12-12.8.93.dist-info)"
+    assert told(made.audit()) == [
+        f"conflict pair: nvidia-cublas-cu12 is missing; expected <12.5 (torch 2) and >=12.6 (b 1), {none}",
+        claim("<12.5", "torch 2", "None", "nvidia-cublas-cu12"),
+        claim(">=12.6", "b 1", "None", "nvidia-cublas-cu12"),
+        "do uv pip install --python @ --upgrade torch b",
+        "or put torch and b into separate environments",
+        f"conflict pair: {nvrtc} is 12.8.93; expected <12.7 (d 1) and >=12.9 (b 1), {none}",
+        claim("<12.7", "d 1", "False"),
+        *high,
+        claim("==12.8.93", "torch 2", "True"),
+        there,
+        "do python -m pip --python @ install --upgrade d b",
+        "or put d and b into separate environments",
+        f"conflict pair: {nvrtc} is 12.8.93; expected ==12.8.93 (torch 2) and >=12.9 (b 1), {none}",
+        claim("==12.8.93", "torch 2", "True"),
+        *high,
+        there,
+        "do uv pip install --python @ --upgrade torch b",
+        "or put torch and b into separate environments",
+        f"conflict pair: nvidia-cufft is missing; expected ==1 (f 1) and ==2 (f 1), {none}",
+        claim("==1", "f 1", "None", "nvidia-cufft"),
+        claim("==2", "f 1", "None", "nvidia-cufft"),
+        "do python -m pip --python @ install --upgrade f",
+    ]
+
+
+def test_a_pair_and_a_version(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A requirement that is in no pair is judged by itself; only so many specifiers are compared."""
+    made.wheel("nvidia-cuda-nvrtc-cu12", "12.8.93")
+    made.wheel("a", "1", "nvidia-cuda-nvrtc-cu12<12.5")
+    made.wheel("b", "1", "nvidia-cuda-nvrtc-cu12>=12.6")
+    made.wheel("c", "1", "nvidia-cuda-nvrtc-cu12!=12.8.93")
+    assert [one.kind for one in made.audit().findings] == ["pair", "version"]
+    monkeypatch.setattr(environment, "_MOST_SPECIFIERS", 2)
+    (finding,) = made.audit().findings
+    assert finding.text == "nvidia-cuda-nvrtc-cu12 is 12.8.93; expected <12.5 (a 1) and 1 more"
+
+
+def test_declared_and_measured(made: Faked) -> None:
+    """The measured floor is named first, and the command has all bounds, each once."""
+    made.wheel("nvidia-nvjitlink-cu12", "12.6.20", files=(made.put("n/libnvJitLink.so.12"),))
+    user = made.put("a/a.so", JITLINK, __nvJitLinkCreate_12_8=JITLINK)
+    made.wheel("a", "1", "nvidia-nvjitlink-cu12>=12.7,<13", files=(user,))
+    made.wheel("b", "1", "nvidia-nvjitlink-cu12>=12.8", "nvidia-cuda-nvrtc-cu12", installer="uv")
+    made.wheel("c", "1", "nvidia-nvjitlink-cu12", "nvidia-cuda-nvrtc-cu12>=12")
+    made.wheel("d", "1", "nvidia-cuda-nvrtc-cu12>=12")
+    wants = "wants __nvJitLinkCreate_12_8 of CUDA 12.8; a declares <13,>=12.7"
+    assert [line for line in told(made.audit()) if not line.startswith("needs")] == [
+        "conflict missing: nvidia-cuda-nvrtc-cu12 is missing; expected any version (b 1) and 2 more",
+        "do uv pip install --python @ 'nvidia-cuda-nvrtc-cu12>=12'",
+        f"conflict version: nvidia-nvjitlink-cu12 is 12.6.20; expected >=12.8 (a 1) and 2 more: {wants}",
+        "there nvidia-nvjitlink-cu12 12.6.20 (@/n/libnvJitLink.so.12)",
+        "do python -m pip --python @ install 'nvidia-nvjitlink-cu12<13,>=12.7,>=12.8'",
+    ]
+
+
+# -- several copies
+
+
+def test_copies(made: Faked) -> None:
+    """The owners of one file, two releases of one name, and two majors."""
+    made.wheel("b", "1", files=(made.put("n/libnvJitLink.so.12"),), installer="uv")
+    made.wheel("c", "2", files=("n/libnvJitLink.so.12",))
+    made.nvjitlink_wheel("12.6.20", "m")
+    old = made.put("conda/libnvJitLink.so.12")
+    made.conda("libnvjitlink", "12.9.86", files=[os.path.relpath(made.path(old), made.prefix)])
+    made.wheel("nvidia-nvjitlink", "13.0.88", files=(made.put("o/libnvJitLink.so.13"),))
+    made.wheel("unknown", "1", files=(made.put("p/libnvJitLink.so.12"),))
+    twelve = "CUDA 12.6 by nvidia-nvjitlink-cu12 12.6.20 and CUDA 12.9 by libnvjitlink 12.9.86"
+    assert told(made.audit()) == [
+        "conflict same-file: @/n/libnvJitLink.so.12 is installed by b 1 and c 2; expected one of them",
+        "there @/n/libnvJitLink.so.12",
+        "do uv pip uninstall --python @ b, then python -m pip --python @ install c==2",
+        (
+            f"conflict copies: libnvJitLink.so.12 is installed as {twelve}; "
+            "expected one release: which one a process gets depends on what loads first"
+        ),
+        "there @/m/libnvJitLink.so.12, @/conda/libnvJitLink.so.12",
+        "do keep one of libnvjitlink, nvidia-nvjitlink-cu12",
+        (
+            f"note copies: libnvJitLink is installed as CUDA 13.0 by nvidia-nvjitlink 13.0.88 and {twelve}; "
+            "expected one major, unless the programs that use them differ"
+        ),
+        "there @/o/libnvJitLink.so.13, @/m/libnvJitLink.so.12, @/conda/libnvJitLink.so.12",
+        "do nothing, if that is meant",
+    ]
+    made.wheel("again", "1", files=(old,))
+    (same, *_) = (one for one in made.audit().findings if one.kind == "same-file")
+    assert same.fix == (
+        f"python -m pip --python {made.prefix} uninstall again, then conda install --prefix {made.prefix} "
+        "libnvjitlink==12.9.86"
+    )
+
+
+# -- conda
+
+
+def test_conda(made: Faked) -> None:
+    """Its packages are installed by conda, the driver by hand; a wheel that uses them gets conda's command, too."""
+    made.conda("cuda-version", "12.8")
+    library, user = made.put("lib/libnvJitLink.so.12"), made.put("y/y.so", JITLINK, __nvJitLinkCreate_12_9=JITLINK)
+    made.conda("libnvjitlink", "12.8.93", files=[os.path.relpath(made.path(library), made.prefix)])
+    depends = "__cuda >=13.1", "__cuda >=13.2", "cuda-nvrtc >=12.9", "cuda-version >=12.9"
+    made.conda("y", "1", *depends, files=[os.path.relpath(made.path(user), made.prefix)])
+    wheel = made.put("x/x.so", JITLINK, __nvJitLinkCreate_12_9=JITLINK)
+    made.wheel("x", "1", files=(wheel,), installer="uv")
+    made.wheel("known-to-conda", "1", files=(user,), installer="conda")
+    made.wheel("unknown-to-conda", "1", files=(made.put("z.so"),), installer="conda")
+    found = made.audit()
+    wants = "wants __nvJitLinkCreate_12_9 of CUDA 12.9; x declares no requirement on libnvjitlink"
+    assert [line for line in told(found) if not line.startswith("needs")] == [
+        "conflict version: __cuda is missing; expected >=13.1 (y 1) and 1 more",
+        "there the driver",
+        "do install a driver of CUDA >=13.1 and >=13.2",
+        "conflict missing: cuda-nvrtc is missing; expected >=12.9 (y 1)",
+        "do conda install --prefix @ 'cuda-nvrtc >=12.9'",
+        "conflict version: cuda-version is 12.8; expected >=12.9 (y 1)",
+        "there cuda-version 12.8 (@/conda-meta/cuda-version-12.8-h0_0.json)",
+        "do conda install --prefix @ 'cuda-version >=12.9'",
+        f"conflict floor: libnvjitlink is 12.8.93; expected >=12.9 (x 1) and 1 more: {wants}",
+        "there libnvjitlink 12.8.93 (@/lib/libnvJitLink.so.12)",
+        "do conda install --prefix @ 'libnvjitlink >=12.9'",
+    ]
+    assert (found.distributions, found.files) == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("variable", "driver", "told"),
+    [
+        ("12.4", None, ["__cuda is missing"]),
+        ("13.2", None, []),
+        ("", "12.4", []),
+        (None, (12, 4), ["__cuda is missing"]),
+        (None, (13, 2), []),
+        (None, None, []),
+        (None, OSError("no"), []),
+    ],
+)
+def test_driver_of_conda(variable: str | None, driver: object, told: list[str], made: Faked, monkeypatch) -> None:
+    """``$CONDA_OVERRIDE_CUDA`` goes before the driver of this machine, as with conda; without both nothing is asked."""
+
+    def version() -> CudaVersion | None:
+        if isinstance(driver, Exception):
+            raise driver
+        return CudaVersion(*driver) if driver else None
+
+    monkeypatch.setattr(probes, "driver_version", version)
+    monkeypatch.delenv("CONDA_OVERRIDE_CUDA")
+    if variable is not None:
+        monkeypatch.setenv("CONDA_OVERRIDE_CUDA", variable)
+    made.conda("y", "1", "__cuda >=13.1")
+    assert [one.text.partition(";")[0] for one in made.audit().findings] == told
+
+
+# -- the whole
+
+
+def test_order(made: Faked) -> None:
+    """Requirements first, then libraries, copies and combinations that are known to fail."""
+    made.wheel("a", "1", "nvidia-cublas-cu12", files=(made.put("a.so", CUDART_13), made.put("n/libnvJitLink.so.12")))
+    made.wheel("b", "1", files=("n/libnvJitLink.so.12",))
+    made.wheel("cuda-core", "1.0.0")
+    made.wheel("cuda-bindings", "13.0.3")
+    kinds = ["missing", "unprovided", "same-file", "known-bad"]
+    assert list(dict.fromkeys(one.kind for one in made.audit().findings)) == kinds
+    declared = audit_environment(made.prefix, measure=False)
+    assert list(dict.fromkeys(one.kind for one in declared.findings)) == ["missing", "known-bad"]
+    assert declared.files == 0
+
+
+FINDING = EnvironmentFinding("missing", "conflict", "x is missing", (), "", "install x")
+NOTE = EnvironmentFinding("copies", "note", "two", (), "", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("findings", "unreadable", "files", "code", "verdict"),
+    [
+        ((), (), 0, 0, "no conflicts: 1 distribution, declared requirements only, in /p"),
+        ((NOTE,), (), 1, 0, "no conflicts: 1 distribution, 1 library measured, in /p"),
+        ((NOTE, FINDING), (), 2, 1, "1 conflict: 1 distribution, 2 libraries measured, in /p"),
+        ((FINDING, FINDING), (Unreadable("/f", "no"),), 0, 2,
+         "2 conflicts, 1 not readable: 1 distribution, declared requirements only, in /p"),
+    ],
+)  # fmt: skip
+def test_verdict(findings, unreadable, files: int, code: int, verdict: str) -> None:
+    """Notes are no conflicts; what cannot be read outweighs them."""
+    found = EnvironmentAudit("/p", "3.12", 1, (), findings, unreadable, files, 1.0)
+    assert (found.exit_code, found.verdict) == (code, verdict)
+    content = found.to_json()
+    assert (content["verdict"], content["exit_code"], content["prefix"]) == (verdict, code, "/p")
+    reasons = ["  x is missing: install x"] * len(found.conflicts) + ["  /f: no"] * len(unreadable)
+    if code:
+        with pytest.raises(AssertionError) as caught:
+            found.check()
+        assert str(caught.value) == "\n".join(["/p", *reasons])
+    else:
+        found.check()
+    assert found == EnvironmentAudit("/p", "3.12", 1, (), findings, unreadable, files, 2.0)
+
+
+def test_the_own_environment(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip needs no prefix for the environment that it runs in."""
+    made.wheel("a", "1", "nvidia-cublas-cu12")
+    monkeypatch.setattr(sys, "prefix", str(made.prefix))
+    assert made.audit().findings[0].fix == "python -m pip install nvidia-cublas-cu12"
