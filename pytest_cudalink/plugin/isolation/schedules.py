@@ -87,7 +87,7 @@ class Schedules(RunsAgain):
         """Run a test under schedules."""
         known = len(self._failures)
         self._run_late(item)
-        if worker := self._run.worker:
+        if self._run.is_worker and (worker := self._run.worker):
             with suppress(OSError), (Path(self.notes) / worker).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(self.as_json(known)) + "\n")
 
