@@ -12,7 +12,7 @@ from ..plurals import counted
 from ..progress import progress
 from ..report.safe_text import line as safe
 from . import audit_device_code, audit_environment, audit_output
-from .audit_output import Answer, Output
+from .audit_output import Answer, AuditOutput
 from .paths import any_path
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
         return 2
     required = [major.strip() for major in (options.require or "").split(",") if major.strip()]
-    code, output = 0, Output(options.format)
+    code, output = 0, AuditOutput(options.format)
     wanted: Path | str
     for wanted in (*options.paths, *options.from_index):
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..plurals import and_more, counted
 from ..progress import progress
 from ..report.safe_text import line as safe
-from .audit_output import Answer, Output
+from .audit_output import Answer, AuditOutput
 
 if TYPE_CHECKING:
     from ..audit.device_code import DeviceCode, DeviceImage, ImageGroup
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stderr.write(f"cudalink audit: {safe(error)}\n")
         return 2
     rows = gpus or list(dict.fromkeys([*_ROWS, *required]))
-    code, output = 0, Output(options.format)
+    code, output = 0, AuditOutput(options.format)
     for path in options.paths:
         try:
             with progress(f"auditing {path.name}") as step:

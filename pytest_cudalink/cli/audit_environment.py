@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..progress import progress
 from ..report.safe_text import line
-from .audit_output import Answer, Output
+from .audit_output import Answer, AuditOutput
 
 if TYPE_CHECKING:
     from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         return 2
     from ..audit.environment import AuditError, audit_environment
 
-    output = Output(options.format)
+    output = AuditOutput(options.format)
     try:
         with progress("auditing the environment"):
             found = audit_environment(None if options.environment is True else options.environment)

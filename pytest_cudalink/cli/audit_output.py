@@ -15,7 +15,7 @@ from ..plurals import and_more
 from ..report.safe_text import line as safe
 from ..report.safe_text import markdown
 
-__all__ = ["Answer", "Output", "configure"]
+__all__ = ["Answer", "AuditOutput", "configure"]
 
 _FORMS: Final = ("text", "json", "github")
 #: Findings of one answer in the job summary; GitHub refuses a summary of more than 1 MiB.
@@ -58,7 +58,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class Output:
+class AuditOutput:
     """What the command prints, in one form."""
 
     def __init__(self, form: str) -> None:

@@ -37,7 +37,7 @@ from pytest_cudalink.audit.device_code import (
     what_happens,
 )
 from pytest_cudalink.audit.device_code.assemble import assemble
-from pytest_cudalink.cli import audit_device_code, main
+from pytest_cudalink.cli import audit_device_code, audit_output, main
 from pytest_cudalink.compat.architectures import ARCHITECTURES
 from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
 from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
@@ -78,7 +78,7 @@ def command(*arguments: object) -> tuple[int, str]:
     """Exit code and output of ``cudalink audit`` for device code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("paths", nargs="+", type=Path)
-    parser.add_argument("--json", action="store_true")
+    audit_output.configure(parser)
     audit_device_code.configure(parser)
     out = io.StringIO()
     options = parser.parse_args([str(one) for one in arguments])
@@ -631,7 +631,7 @@ def test_table() -> None:
 
 
 def test_json() -> None:
-    code, out = command(SAMPLES / "size.fatbin", "--json", "--gpu", "L4", "--driver", "535")
+    code, out = command(SAMPLES / "size.fatbin", "--format=json", "--gpu", "L4", "--driver", "535")
     (found,) = json.loads(out)
     assert code == 1
     assert found["groups"][0]["answers"] == {"sm_89": {"12.2": "200"}}

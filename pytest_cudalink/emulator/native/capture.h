@@ -7,7 +7,6 @@
 #include "abi.h"
 #include "graphs.h"
 #include "streams.h"
-#include "waits.h"
 
 /* CUstreamCaptureMode */
 enum { CAPTURE_MODES = 3 };
@@ -17,8 +16,6 @@ enum { CAPTURE_MODES = 3 };
 CUresult cl_enter_stream(const void *handle, bool *captured);
 /* Whether new work of a stream has to wait for other work, so that it belongs into the queue. Takes the lock. */
 bool cl_must_wait(const void *handle);
-/* Waits until a stream has room for more work; a captured one has. Under no lock. */
-CUresult cl_make_room(const void *handle, Room what);
 /* Captures an operation, or puts it into the queue of the stream. Everything that the parameters point to is copied.
    Takes the lock. */
 CUresult cl_submit(const void *stream, const NodeParameters *parameters);

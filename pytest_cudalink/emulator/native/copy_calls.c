@@ -12,6 +12,7 @@
 #include "copies.h"
 #include "memory.h"
 #include "queues.h"
+#include "room.h"
 #include "sticky.h"
 #include "waiters.h"
 #include "watched_copies.h"

@@ -1,4 +1,6 @@
 /* Room in streams: one with very much unfinished work takes no more. */
+#include "room.h"
+
 #include "calls.h"
 #include "capture.h"
 #include "queues.h"

@@ -3,6 +3,7 @@
 #include "contexts.h"
 #include "happens_before.h"
 #include "queues.h"
+#include "room.h"
 #include "sticky.h"
 #include "streams.h"
 #include "synchronize.h"
