@@ -12,17 +12,17 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, Literal
 
-from ..compat.releases import needs_for_nvvm_ir, needs_for_ptx_isa
+from ..compat.releases import LATEST_KNOWN, needs_for_nvvm_ir, needs_for_ptx_isa
 from ..versions import CudaVersion, Needs
 from ._native import ReaderError, records
 
 __all__ = ["Artifact", "Kind", "ReaderError", "inspect", "read_words"]
 
-Kind = Literal["ptx", "ltoir", "cubin", "fatbin", "object", "library", "unknown"]
+Kind = Literal["ptx", "ltoir", "cubin", "tileir", "fatbin", "object", "library", "unknown"]
 
 #: ArtRecord of native/record.h, its kinds, its flags, and the letters in front of names.
 _RECORD: Final = Struct("<QQIIIIIIII")
-_KINDS: Final[tuple[Kind, ...]] = ("unknown", "ptx", "ltoir", "cubin", "fatbin", "object", "library")
+_KINDS: Final[tuple[Kind, ...]] = ("unknown", "ptx", "ltoir", "cubin", "fatbin", "object", "library", "tileir")
 _CONTAINERS: Final = frozenset({"fatbin", "object", "library"})
 _HAS_PROBLEM, _HAS_TARGET, _HAS_ARCH, _HAS_LINKAGE, _RELOCATABLE, _PACKED = 1, 2, 4, 8, 16, 32
 _KERNEL, _DEFINED, _UNDEFINED, _TEXT = "kb", "db", "u", "t"
@@ -35,14 +35,15 @@ class Artifact:
     Attributes
     ----------
     kind : str
-        ``"ptx"``, ``"ltoir"``, ``"cubin"``, ``"fatbin"``, ``"object"`` (a host object), ``"library"`` (an archive of
-        them) or ``"unknown"``.
+        ``"ptx"``, ``"ltoir"``, ``"cubin"``, ``"tileir"`` (bytecode of CUDA Tile), ``"fatbin"``, ``"object"`` (a host
+        object), ``"library"`` (an archive of them) or ``"unknown"``.
     size : int
         Bytes given.
     producer : CudaVersion or None
         The CUDA release whose tool wrote it, where the image says so.
     needs : Needs or None
-        The oldest CUDA release whose linker understands it. For a container, the newest that a part needs.
+        The oldest CUDA release whose linker understands it; of Tile IR, whose tileiras does. For a container, the
+        newest that a part needs.
     ptx_isa : tuple of int or None
         PTX ISA version of PTX.
     target : str or None
@@ -107,6 +108,8 @@ class Artifact:
             text += f", made by CUDA {self.producer}"
         elif self.needs and self.kind == "ptx" and self.ptx_isa:
             text += f", PTX ISA {self.ptx_isa[0]}.{self.ptx_isa[1]}"
+        elif self.needs and self.kind == "tileir":
+            text += f", for tileiras {'' if self.needs.newer_than else 'of '}{self.needs}"
         return text
 
 
@@ -241,6 +244,9 @@ def _needs(kind: Kind, version: tuple[int, int], producer: CudaVersion | None, *
         return needs_for_ptx_isa(version)
     if kind == "ltoir":
         return None if packed else needs_for_nvvm_ir(version)
+    if kind == "tileir":  # bytecode has the number of the first release that reads it
+        release = CudaVersion(*version)
+        return Needs(release) if release <= LATEST_KNOWN else Needs(LATEST_KNOWN, newer_than=True)
     return Needs(producer) if producer else None
 
 

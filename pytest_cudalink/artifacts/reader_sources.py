@@ -13,7 +13,7 @@ NATIVE = Path(__file__).parent / "native"
 #: The files of the reader, low to high: each includes only what stands before it, on its own floor or on a lower one.
 FLOORS = (
     ("bytes",),
-    ("elf_image", "containers", "ptx", "record"),
+    ("elf_image", "containers", "ptx", "record", "tileir"),
     ("attributes", "cuda_tables", "mercury"),
     ("cubin",),
     ("inspect",),

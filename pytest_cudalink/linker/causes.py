@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Refusal", "explain", "insufficient_driver", "not_emulated", "of_link_error"]
 
-_NAMES: Final = {"ptx": "PTX", "ltoir": "LTO-IR"}
+_NAMES: Final = {"ptx": "PTX", "ltoir": "LTO-IR", "tileir": "Tile IR"}
 #: The oldest PTX that a driver of CUDA 12 or later compiles.
 _OLDEST_PTX: Final = (2, 0)
 _LISTED: Final = 6

@@ -302,6 +302,72 @@ def test_unknown_nvvm_ir_is_newer() -> None:
     assert (found.producer, found.needs) == (None, Needs(CudaVersion(13, 5), newer_than=True))
 
 
+TILE = SAMPLES["tile/add-13.5.tileir"]
+
+
+@pytest.mark.parametrize("version", ["13.1", "13.3", "13.5"])
+def test_tile_ir(version: str) -> None:
+    """Bytecode of CUDA Tile has the number of the release whose tileiras reads it, and no architecture."""
+    found = inspect(SAMPLES[f"tile/add-{version}.tileir"])
+    assert (found.needs, found.arch, found.producer) == (Needs(CudaVersion.parse(version)), None, None)
+    assert found.describe() == f"tileir, for tileiras of CUDA {version}"
+
+
+@pytest.mark.parametrize("name", ["add", "add-plain"])
+def test_tile_ir_in_a_fatbin(name: str) -> None:
+    """An entry that nvFatbin added has the version of its bytecode also where it is packed, and no architecture."""
+    (part,) = inspect(SAMPLES[f"tile/{name}.fatbin"]).parts
+    assert (part.kind, part.needs, part.arch, part.problems) == ("tileir", Needs(CudaVersion(13, 3)), None, ())
+    assert part.compressed == (name == "add")
+
+
+@pytest.mark.parametrize(("major", "minor"), [(13, 255), (14, 0)])
+def test_tile_ir_that_no_known_release_reads(major: int, minor: int) -> None:
+    """A version that is not known yet is newer than the last known one."""
+    found = inspect(field(TILE, 8, "<H", minor << 8 | major))
+    assert found.problems == ()
+    assert found.needs is not None
+    assert found.needs.newer_than
+    assert found.describe().startswith("tileir, for tileiras newer than CUDA 13.")
+
+
+def test_a_cubin_of_tileiras() -> None:
+    """It is a cubin as others are, with its kernel."""
+    found = inspect(SAMPLES["tile/add.cubin"])
+    assert (found.kernels, found.arch, found.relocatable) == (("add",), "sm_90", False)
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        (TILE[:11], "Tile IR header ends at byte 12, the image has 11"),
+        (TILE[:7] + b"\1" + TILE[8:], "does not end with NUL"),
+        (field(TILE, 8, "<H", 13), "of version 13.0; the first one is 13.1"),
+        (field(TILE, 8, "<H", 9 << 8 | 12), "of version 12.9"),
+        (field(TILE, 10, "<H", 2), "unknown version tag 0x2"),
+        (field(TILE, 14, "<B", 0), "at byte 12 is aligned to 0 bytes"),
+        (field(TILE, 14, "<B", 3), "at byte 12 is aligned to 3 bytes"),
+        (TILE[:13] + b"\xff" * 9 + TILE[22:], "at byte 12 has no whole header"),
+        (TILE[:13], "at byte 12 has no whole header"),
+        (TILE[:300], "Tile IR section at byte"),
+        (TILE[:-1], "without the byte that ends it"),
+        (TILE[:12] + b"\0", "without a section of strings"),
+        (TILE + b"\0\0x", f"byte {len(TILE) + 2} stands behind the end"),
+    ],
+)
+def test_damaged_tile_ir(image: bytes, words: str) -> None:
+    """Tileiras 13.5 refuses each of these, too (measured 2026-11-24)."""
+    (problem,) = inspect(image).problems
+    assert problem.startswith("damaged tileir: ")
+    assert words in problem
+
+
+def test_tile_ir_that_may_be() -> None:
+    """The mark of a preview, and the zeros that a fatbin pads with, are no damage."""
+    assert inspect(field(TILE, 10, "<H", 1)).problems == ()
+    assert inspect(TILE + bytes(7)).problems == ()
+
+
 def test_damaged_ptx() -> None:
     """PTX with a NUL inside, or without a target, is not passed on."""
     assert "NUL at byte" in inspect(b".version 9.0\n.target sm_90\n\0.visible").problems[0]

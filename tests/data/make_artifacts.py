@@ -1,13 +1,17 @@
 """Make the sample images of tests/data/artifacts with the toolkit of the running environment.
 
 Run it once in an environment of each toolkit: ``python tests/data/make_artifacts.py``. The fatbins, objects and the
-library need nvcc on the PATH and are made by the environment whose toolkit has nvcc's release.
+library need nvcc on the PATH and are made by the environment whose toolkit has nvcc's release. The samples of CUDA Tile
+need ``cuda-tile==1.7.0`` and ``cuda-toolkit[tileiras,nvfatbin]==13.5.*``, of whose tileiras the folder is given:
+``python tests/data/make_artifacts.py …/nvidia/cu13``.
 """
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -53,7 +57,61 @@ def by_nvcc() -> None:
             )
 
 
+def by_cuda_tile(toolkit: Path) -> None:
+    import cuda.tile as ct
+    from cuda.tile import _compile
+    from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature, export_kernel
+
+    @ct.kernel
+    def add(a, b, c) -> None:
+        at = ct.bid(0)
+        sums = ct.load(a, index=(at,), shape=(16,)) + ct.load(b, index=(at,), shape=(16,))
+        ct.store(c, index=(at,), tile=sums)
+
+    _compile._SUPPORTED_VERSIONS = tuple(_compile.BytecodeVersion)  # cuda-tile 1.7.0 keeps 13.5 for its developers
+    array = ArrayConstraint(
+        ct.float32,
+        1,
+        index_dtype=ct.int32,
+        stride_lower_bound_incl=0,
+        alias_groups=(),
+        may_alias_internally=False,
+        stride_constant=(1,),
+    )
+    folder = OUT / "tile"
+    folder.mkdir(exist_ok=True)
+    for version in ("13.1", "13.3", "13.5"):
+        signature = KernelSignature([array] * 3, CallingConvention.cutile_python_v1(), symbol="add")
+        export_kernel(
+            add,
+            [signature],
+            folder / f"add-{version}.tileir",
+            gpu_code="sm_100",
+            output_format="tileir_bytecode",
+            bytecode_version=version,
+        )
+    code = (folder / "add-13.3.tileir").read_bytes()
+    (folder / "add.fatbin").write_bytes(tile_fatbin(toolkit, code))
+    (folder / "add-plain.fatbin").write_bytes(tile_fatbin(toolkit, code, b"-compress=false"))
+    command = [toolkit / "bin" / "tileiras", "--gpu-name=sm_90", folder / "add-13.1.tileir", "-o", folder / "add.cubin"]
+    subprocess.run(command, check=True)
+
+
+def tile_fatbin(toolkit: Path, code: bytes, *options: bytes) -> bytes:
+    library = ctypes.CDLL(str(toolkit / "lib" / "libnvfatbin.so.13"))
+    handle, size = ctypes.c_void_p(), ctypes.c_size_t()
+    assert not library.nvFatbinCreate(ctypes.byref(handle), (ctypes.c_char_p * len(options))(*options), len(options))
+    assert not library.nvFatbinAddTileIR(handle, code, ctypes.c_size_t(len(code)), b"add", b"-O3")
+    assert not library.nvFatbinSize(handle, ctypes.byref(size))
+    made = ctypes.create_string_buffer(size.value)
+    assert not library.nvFatbinGet(handle, made)
+    return made.raw
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        by_cuda_tile(Path(sys.argv[1]))
+        sys.exit()
     by_toolkit()
     if shutil.which("nvcc") and str(probes.nvjitlink_version()) == "13.0":
         (OUT / "nvcc").mkdir(exist_ok=True)

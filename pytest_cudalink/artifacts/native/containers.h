@@ -20,7 +20,8 @@ typedef struct {
  * words, and answers with an error. */
 bool art_ltoir_read(LtoIr *ltoir, Bytes image, Problem *problem);
 
-enum { FATBIN_PTX = 1, FATBIN_ELF = 2, FATBIN_LTOIR = 8 };
+/* Tile IR: as nvFatbinAddTileIR of 13.1 and 13.5 writes it. */
+enum { FATBIN_PTX = 1, FATBIN_ELF = 2, FATBIN_LTOIR = 8, FATBIN_TILEIR = 128 };
 
 /* Flags of an entry: packed by LZ4 or by zstd; for its architecture alone, as sm_90a; for a family, as sm_100f. */
 enum { FATBIN_LZ4 = 0x2000, FATBIN_ZSTD = 0x8000, FATBIN_EXACT = 0x100000, FATBIN_FAMILY = 0x200000 };

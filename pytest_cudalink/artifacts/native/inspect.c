@@ -8,10 +8,9 @@
 #include "cubin.h"
 #include "elf_image.h"
 #include "ptx.h"
+#include "tileir.h"
 
 enum { MACHINE_AT = 18, DEEPEST = 8 }; /* a library holds an object, which holds a fatbin, which holds a cubin */
-
-static const char *const kind_names[KIND_COUNT] = {"unknown", "ptx", "ltoir", "cubin", "fatbin", "object", "library"};
 
 typedef struct {
   Writer writer;
@@ -21,6 +20,12 @@ typedef struct {
 
 static void inspect(Inspection *inspection, Bytes image);
 
+const char *art_kind_name(ArtKind kind) {
+  static const char *const names[KIND_COUNT] = {"unknown", "ptx",    "ltoir",   "cubin",
+                                                "fatbin",  "object", "library", "tileir"};
+  return names[kind];
+}
+
 ArtKind art_kind(Bytes image) {
   uint32_t major, minor;
   if (art_begins(image, "\177ELF")) {
@@ -29,6 +34,7 @@ ArtKind art_kind(Bytes image) {
     return machine == EM_CUDA || machine == 0 ? KIND_CUBIN : KIND_OBJECT;
   }
   if (art_begins(image, LTOIR_MAGIC)) return KIND_LTOIR;
+  if (art_begins(image, TILEIR_MAGIC)) return KIND_TILEIR;
   if (art_begins(image, FATBIN_MAGIC)) return KIND_FATBIN;
   if (art_begins(image, AR_MAGIC)) return KIND_LIBRARY;
   return art_ptx_begins(image, &major, &minor) ? KIND_PTX : KIND_UNKNOWN;
@@ -91,6 +97,15 @@ static bool read_ltoir(Inspection *inspection, Bytes image, ArtRecord *record, P
   return true;
 }
 
+static bool read_tileir(Inspection *inspection, Bytes image, ArtRecord *record, Problem *problem) {
+  TileIr tileir;
+  (void)inspection;
+  if (!art_tileir_read(&tileir, image, problem)) return false;
+  record->version_major = tileir.major;
+  record->version_minor = tileir.minor;
+  return true;
+}
+
 /* Adds a name of a cubin. Symbols that share their names could make them longer than any file. */
 static bool keep_name(Inspection *inspection, Bytes image, ArtRecord *record, char what, const char *name,
                       Problem *problem) {
@@ -137,11 +152,15 @@ static void keep_entry(Inspection *inspection, const FatbinEntry *entry, ArtKind
   ArtRecord record = {
       .size = entry->payload.size,
       .kind = kind,
-      .flags = HAS_ARCH | (entry->packed ? PACKED : 0),
+      .flags = (kind == KIND_TILEIR ? 0 : HAS_ARCH) | (entry->packed ? PACKED : 0),
       .version_major = entry->isa_major,
       .version_minor = entry->isa_minor,
       .arch = entry->arch,
   };
+  if (kind == KIND_TILEIR) { /* its architecture is the oldest that the fatbin's tool knew: nothing of the code */
+    record.version_major = entry->isa_major >> 8;
+    record.version_minor = entry->isa_major & 0xff;
+  }
   art_record_end(&inspection->writer, art_record_begin(&inspection->writer), &record);
 }
 
@@ -150,6 +169,7 @@ static ArtKind kind_of(const FatbinEntry *entry) {
     case FATBIN_PTX: return KIND_PTX;
     case FATBIN_ELF: return KIND_CUBIN;
     case FATBIN_LTOIR: return KIND_LTOIR;
+    case FATBIN_TILEIR: return KIND_TILEIR;
     default: return KIND_UNKNOWN;
   }
 }
@@ -233,8 +253,8 @@ static bool read_library(Inspection *inspection, Bytes image, ArtRecord *record,
                                                ".nv_fatbin)");
 }
 
-static Read *const readers[KIND_COUNT] = {read_unknown, read_ptx,    read_ltoir,  read_cubin,
-                                          read_fatbin,  read_object, read_library};
+static Read *const readers[KIND_COUNT] = {read_unknown, read_ptx,    read_ltoir,   read_cubin,
+                                          read_fatbin,  read_object, read_library, read_tileir};
 
 static void inspect(Inspection *inspection, Bytes image) {
   Problem problem = {0};
@@ -252,7 +272,7 @@ static void inspect(Inspection *inspection, Bytes image) {
     return;
   }
   char text[PROBLEM_ROOM + 32];
-  snprintf(text, sizeof text, "damaged %s: %s", kind_names[kind], problem.text);
+  snprintf(text, sizeof text, "damaged %s: %s", art_kind_name(kind), problem.text);
   art_record_problem(&inspection->writer, place, kind, image.size, kind == KIND_UNKNOWN ? problem.text : text);
 }
 

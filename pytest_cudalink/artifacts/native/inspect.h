@@ -7,6 +7,8 @@
 
 #define ART_EXPORT __attribute__((visibility("default")))
 
+/* The word for a kind, which Python knows, too. */
+const char *art_kind_name(ArtKind kind);
 /* What an image is by its first bytes. */
 ArtKind art_kind(Bytes image);
 /* Writes what is found about an image into `out`, as records (record.h), and returns the bytes that this takes; if they

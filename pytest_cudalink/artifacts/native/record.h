@@ -15,6 +15,7 @@ typedef enum {
   KIND_FATBIN,
   KIND_OBJECT,
   KIND_LIBRARY,
+  KIND_TILEIR,
   KIND_COUNT
 } ArtKind;
 
@@ -31,7 +32,7 @@ typedef struct {
   uint64_t size, names; /* bytes of the image, and of its names here */
   uint32_t kind, flags;
   uint32_t release_major, release_minor; /* of the producer; 0.0: not known */
-  uint32_t version_major, version_minor; /* PTX ISA or NVVM IR */
+  uint32_t version_major, version_minor; /* PTX ISA, NVVM IR or Tile IR */
   uint32_t arch;
   uint32_t parts; /* records that follow, without theirs */
 } ArtRecord;

@@ -128,7 +128,7 @@ static void describe_version(char *out, size_t room, uint32_t major, uint32_t mi
 
 /* One image of the records: its kind, architecture, release and version, with "-" for what is not known. */
 static void describe_record(EventLine *line, const ArtRecord *record, const char *names) {
-  static const char *const kinds[KIND_COUNT] = {"unknown", "ptx", "ltoir", "cubin", "fatbin", "object", "library"};
+  const char *kind = art_kind_name(record->kind);
   char words[96], arch[TARGET_ROOM] = "-", release[24], version[24];
   describe_version(release, sizeof release, record->release_major, record->release_minor);
   describe_version(version, sizeof version, record->version_major, record->version_minor);
@@ -136,9 +136,9 @@ static void describe_record(EventLine *line, const ArtRecord *record, const char
     snprintf(version, sizeof version, record->flags & RELOCATABLE ? "relocatable" : "linked");
   if (record->flags & HAS_TARGET) snprintf(arch, sizeof arch, "%s", names);
   else if (record->flags & HAS_ARCH) snprintf(arch, sizeof arch, "sm_%u", record->arch);
-  if (record->flags & HAS_PROBLEM) snprintf(words, sizeof words, "%s damaged", kinds[record->kind]);
-  else if (record->parts) snprintf(words, sizeof words, "%s", kinds[record->kind]);
-  else snprintf(words, sizeof words, "%s %s %s %s", kinds[record->kind], arch, release, version);
+  if (record->flags & HAS_PROBLEM) snprintf(words, sizeof words, "%s damaged", kind);
+  else if (record->parts) snprintf(words, sizeof words, "%s", kind);
+  else snprintf(words, sizeof words, "%s %s %s %s", kind, arch, release, version);
   cl_event_text(line, NULL, words, sizeof words);
 }
 

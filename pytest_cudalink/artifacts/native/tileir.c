@@ -1,0 +1,66 @@
+/* Tile IR bytecode. */
+#include "tileir.h"
+
+#include <inttypes.h>
+
+enum {
+  HEADER = 12,
+  MAGIC_END = 7,
+  MAJOR_AT = 8,
+  MINOR_AT = 9,
+  TAG_AT = 10,
+  PREVIEW = 1,
+  FIRST_MAJOR = 13,
+  FIRST_MINOR = 1
+};
+enum { SECTION_END = 0, SECTION_STRINGS = 1, SECTION_ALIGNED = 0x80 };
+
+/* Seven bits in each byte, the lowest first; false if the number goes on behind the image, or is too long. */
+static bool read_number(Bytes image, uint64_t *at, uint64_t *number) {
+  *number = 0;
+  for (int shift = 0; shift < 63 && *at < image.size; shift += 7) {
+    uint8_t byte = image.at[(*at)++];
+    *number |= (uint64_t)(byte & 0x7f) << shift;
+    if (!(byte & 0x80)) return true;
+  }
+  return false;
+}
+
+/* Moves `at` from the first byte of a section to the one behind it. */
+static bool skip_section(Bytes image, uint64_t *at, Problem *problem) {
+  uint64_t start = *at, size, alignment = 1;
+  bool aligned = image.at[(*at)++] & SECTION_ALIGNED;
+  if (!read_number(image, at, &size) || (aligned && !read_number(image, at, &alignment)))
+    return art_damaged(problem, "the Tile IR section at byte %" PRIu64 " has no whole header", start);
+  if (!alignment || alignment & (alignment - 1))
+    return art_damaged(problem, "the Tile IR section at byte %" PRIu64 " is aligned to %" PRIu64 " bytes", start,
+                       alignment);
+  uint64_t over = *at % alignment;
+  uint64_t content = over ? art_end(*at, alignment - over) : *at;
+  Bytes section;
+  if (!art_span(image, content, size, &section))
+    return art_outside(problem, image, content, size, "Tile IR section at byte %" PRIu64, start);
+  *at = content + size;
+  return true;
+}
+
+bool art_tileir_read(TileIr *tileir, Bytes image, Problem *problem) {
+  if (image.size < HEADER) return art_outside(problem, image, 0, HEADER, "Tile IR header");
+  if (image.at[MAGIC_END]) return art_damaged(problem, "the magic of Tile IR does not end with NUL");
+  *tileir = (TileIr){image.at[MAJOR_AT], image.at[MINOR_AT]};
+  if (tileir->major < FIRST_MAJOR || (tileir->major == FIRST_MAJOR && tileir->minor < FIRST_MINOR))
+    return art_damaged(problem, "Tile IR of version %u.%u; the first one is %d.%d", tileir->major, tileir->minor,
+                       FIRST_MAJOR, FIRST_MINOR);
+  uint16_t tag = art_u16(image.at + TAG_AT);
+  if (tag & ~PREVIEW) return art_damaged(problem, "the Tile IR header has the unknown version tag 0x%x", tag);
+  bool strings = false;
+  uint64_t at = HEADER;
+  while (at < image.size && image.at[at] != SECTION_END) {
+    strings |= (image.at[at] & ~SECTION_ALIGNED) == SECTION_STRINGS;
+    if (!skip_section(image, &at, problem)) return false;
+  }
+  if (at == image.size) return art_damaged(problem, "Tile IR without the byte that ends it");
+  if (!strings) return art_damaged(problem, "Tile IR without a section of strings");
+  while (at < image.size && !image.at[at]) at++; /* a fatbin pads its payloads with zeros */
+  return at == image.size || art_damaged(problem, "byte %" PRIu64 " stands behind the end of Tile IR", at);
+}
