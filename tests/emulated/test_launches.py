@@ -113,7 +113,7 @@ assert launch(plain, one, one, 1) == 1
 
 
 def test_a_tile_kernel(check, toolkit) -> None:
-    """Its image requires the threads of its code, and a launch gives one, as cuTile does; another block is refused.
+    """Its image requires the threads of its code; a launch gives these or one, as cuTile does. Others are refused.
 
     cuTile's images have the language Tile IR; here it takes the place of an attribute that no launch needs.
     """
@@ -130,7 +130,8 @@ def test_a_tile_kernel(check, toolkit) -> None:
 required = kernel("required")
 assert launch(required, one, one) == launch_with(required, one, one) == 801
 assert "does not execute kernels" in last_event()["note"]
-assert launch(required, one, (8, 4, 2)) == 1
+assert launch(required, one, (8, 4, 2)) == 801
+assert launch(required, one, (2, 1, 1)) == launch(required, one, (64, 1, 1)) == 1
 """
     )
 

@@ -26,26 +26,21 @@ static bool read_number(Bytes image, uint64_t *at, uint64_t *number) {
   return false;
 }
 
-/* Moves `at` from the first byte of a section to the one behind it. */
-static bool skip_section(Bytes image, uint64_t *at, Problem *problem) {
-  uint64_t start = *at, size, alignment = 1;
-  bool aligned = image.at[(*at)++] & SECTION_ALIGNED;
-  if (!read_number(image, at, &size) || (aligned && !read_number(image, at, &alignment)))
+bool art_tileir_section(Bytes rest, uint64_t *at, Problem *problem) {
+  uint64_t used = 1, start = *at, size, alignment = 1;
+  bool aligned = rest.at[0] & SECTION_ALIGNED;
+  if (!read_number(rest, &used, &size) || (aligned && !read_number(rest, &used, &alignment)))
     return art_damaged(problem, "the Tile IR section at byte %" PRIu64 " has no whole header", start);
   if (!alignment || alignment & (alignment - 1))
     return art_damaged(problem, "the Tile IR section at byte %" PRIu64 " is aligned to %" PRIu64 " bytes", start,
                        alignment);
-  uint64_t over = *at % alignment;
-  uint64_t content = over ? art_end(*at, alignment - over) : *at;
-  Bytes section;
-  if (!art_span(image, content, size, &section))
-    return art_outside(problem, image, content, size, "Tile IR section at byte %" PRIu64, start);
-  *at = content + size;
+  uint64_t content = start + used, over = content % alignment;
+  *at = art_end(over ? art_end(content, alignment - over) : content, size);
   return true;
 }
 
 bool art_tileir_read(TileIr *tileir, Bytes image, Problem *problem) {
-  if (image.size < HEADER) return art_outside(problem, image, 0, HEADER, "Tile IR header");
+  if (image.size < TILEIR_HEADER) return art_outside(problem, image, 0, TILEIR_HEADER, "Tile IR header");
   if (image.at[MAGIC_END]) return art_damaged(problem, "the magic of Tile IR does not end with NUL");
   *tileir = (TileIr){image.at[MAJOR_AT], image.at[MINOR_AT]};
   if (tileir->major < FIRST_MAJOR || (tileir->major == FIRST_MAJOR && tileir->minor < FIRST_MINOR))
@@ -54,10 +49,13 @@ bool art_tileir_read(TileIr *tileir, Bytes image, Problem *problem) {
   uint16_t tag = art_u16(image.at + TAG_AT);
   if (tag & ~PREVIEW) return art_damaged(problem, "the Tile IR header has the unknown version tag 0x%x", tag);
   bool strings = false;
-  uint64_t at = HEADER;
+  uint64_t at = TILEIR_HEADER;
   while (at < image.size && image.at[at] != SECTION_END) {
     strings |= (image.at[at] & ~SECTION_ALIGNED) == SECTION_STRINGS;
-    if (!skip_section(image, &at, problem)) return false;
+    uint64_t start = at;
+    if (!art_tileir_section((Bytes){image.at + at, image.size - at}, &at, problem)) return false;
+    if (at > image.size)
+      return art_outside(problem, image, start, at - start, "Tile IR section at byte %" PRIu64, start);
   }
   if (at == image.size) return art_damaged(problem, "Tile IR without the byte that ends it");
   if (!strings) return art_damaged(problem, "Tile IR without a section of strings");

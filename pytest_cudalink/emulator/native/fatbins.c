@@ -55,6 +55,17 @@ FatbinEntry cl_fatbin_choice(Bytes fatbin, int arch, bool only_ptx) {
   return cubin.kind && !only_ptx ? cubin : ptx;
 }
 
+bool cl_fatbin_has(Bytes fatbin, uint32_t kind) {
+  FatbinEntry entry;
+  Problem problem;
+  Bytes body;
+  uint64_t at = 0, end = 0;
+  if (!art_fatbin_next(fatbin, &end, &body, &problem)) return false;
+  while (at < body.size && art_fatbin_entry(body, &at, &entry, &problem))
+    if (entry.kind == kind) return true;
+  return false;
+}
+
 /* -- unpacking -- */
 
 typedef int UnpackLz4(const char *from, char *to, int from_size, int to_size);

@@ -16,6 +16,8 @@ bool cl_jit_forced(void);
 /* Whether PTX is not compiled: CUDA_DISABLE_PTX_JIT or CUDA_DISABLE_JIT is 1. */
 bool cl_jit_disabled(void);
 
+/* Whether some entry is of a kind. */
+bool cl_fatbin_has(Bytes fatbin, uint32_t kind);
 /* The entry for an architecture: a cubin that runs on it, of the highest architecture, else PTX of the highest that can
    be compiled for it. What is in the image does not count, so one that is damaged or too new is taken all the same.
    `kind` is 0 where nothing fits. */

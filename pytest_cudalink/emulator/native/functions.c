@@ -36,14 +36,13 @@ static void read_bounds(Function *function, uint8_t attribute, const uint8_t *at
 /* Reads one section; false if memory is out. */
 static bool read_info(Function *function, const ElfSection *section, bool own) {
   const uint8_t *at = cl_elf_bytes(&function->module->elf, section), *end = at ? at + section->size : NULL;
-  bool tile = false;
   while (at && end - at >= 4) {
     uint8_t form = at[0], attribute = at[1];
     size_t size = form == INFO_SIZED ? art_u16(at + 2) : 0;
     at += 4;
     if (size > (size_t)(end - at)) return true;
     if (own && attribute != INFO_KPARAM) read_bounds(function, attribute, at, size);
-    if (own && attribute == INFO_LANGUAGE && size >= 4) tile = art_u32(at) == LANGUAGE_TILE_IR;
+    if (own && attribute == INFO_LANGUAGE && size >= 4) function->tile |= art_u32(at) == LANGUAGE_TILE_IR;
     if (own && attribute == INFO_KPARAM && size >= 12) {
       size_t ordinal = art_u16(at + 4);
       if (ordinal >= function->parameter_count) {
@@ -62,8 +61,6 @@ static bool read_info(Function *function, const ElfSection *section, bool own) {
     }
     at += size;
   }
-  /* the image has the threads of its code; who launches a tile kernel gives one, and the driver knows the rest */
-  for (int axis = 0; tile && axis < 3; axis++) function->required_block[axis] = 1;
   return true;
 }
 

@@ -17,6 +17,7 @@
 #include "events.h"
 #include "inspect.h"
 #include "ptx.h"
+#include "tileir.h"
 #include "images.inc" /* elf_formats */
 #include "releases.inc"
 
@@ -35,6 +36,7 @@ ImageKind cl_image_kind(const void *data, size_t size) {
     case KIND_FATBIN: return IMAGE_FATBIN;
     case KIND_LTOIR: return IMAGE_LTOIR;
     case KIND_LIBRARY: return IMAGE_ARCHIVE;
+    case KIND_TILEIR: return IMAGE_TILEIR;
     default: return begins_like_ptx(image) ? IMAGE_PTX : IMAGE_UNKNOWN;
   }
 }
@@ -85,12 +87,28 @@ static bool is_there(const char *data, size_t size) {
 }
 
 /* An ELF and a fatbin know their size, a text ends with NUL. Nothing is read that is not there. */
+/* The size of Tile IR, by the heads of its sections; that of its header where they do not lead to its end. */
+static uint64_t tileir_size(const char *data) {
+  uint64_t at = TILEIR_HEADER;
+  uint8_t head[TILEIR_SECTION_HEAD] = {0};
+  for (;;) {
+    size_t step = rest_of_page(data + at);
+    if (!cl_read_safely(data + at, head, sizeof head) &&
+        (step >= sizeof head || !cl_read_safely(data + at, head, step)))
+      return TILEIR_HEADER;
+    if (!head[0]) return at + 1;
+    Problem problem;
+    if (!art_tileir_section((Bytes){head, sizeof head}, &at, &problem) || at > IMAGE_LIMIT) return TILEIR_HEADER;
+  }
+}
+
 CUresult cl_copy_image(const void *data, void **copy, size_t *size) {
   uint8_t head[64] = {0};
   size_t step = rest_of_page(data);
   if (!cl_read_safely(data, head, sizeof head) && (step >= sizeof head || !cl_read_safely(data, head, step)))
     return CUDA_ERROR_INVALID_IMAGE;
   *size = (size_t)claimed_size(head);
+  if (!memcmp(head, TILEIR_MAGIC, sizeof TILEIR_MAGIC)) *size = (size_t)tileir_size(data);
   if (!*size) *size = cl_text_size(data);
   if (!*size || !is_there(data, *size)) return CUDA_ERROR_INVALID_IMAGE;
   *copy = malloc(*size);

@@ -10,7 +10,7 @@
 #include "abi.h"
 #include "elf_image.h"
 
-typedef enum { IMAGE_UNKNOWN, IMAGE_PTX, IMAGE_ELF, IMAGE_FATBIN, IMAGE_LTOIR, IMAGE_ARCHIVE } ImageKind;
+typedef enum { IMAGE_UNKNOWN, IMAGE_PTX, IMAGE_ELF, IMAGE_FATBIN, IMAGE_LTOIR, IMAGE_ARCHIVE, IMAGE_TILEIR } ImageKind;
 
 enum { ELF_CLASS_AT = 4, ELF_CLASS_64 = 2 };
 

@@ -157,6 +157,16 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
   return result == CUDA_ERROR_NO_BINARY_FOR_GPU ? CUDA_ERROR_INVALID_SOURCE : result;
 }
 
+enum { FIRST_WITH_TILEIR = 13010 };
+
+/* Nothing here compiles Tile IR: a driver that could is one without libnvidia-tileiras. An older one does not know it
+   (measured: tests/emulated/test_tile.py). */
+static CUresult compile_tileir(LinkText *text) {
+  if (cl_config()->version >= FIRST_WITH_TILEIR) return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+  text->error = strdup("error   : Binary format for key='0', ident='' is not recognized");
+  return CUDA_ERROR_INVALID_IMAGE;
+}
+
 /* What is in the image is looked at after the choice only, and what is no cubin is 200 at once (recorded:
    fatbins-580.159.04). */
 static CUresult load_fatbin(Module *module, const uint8_t *data, size_t size, const JitOptions *options,
@@ -164,6 +174,8 @@ static CUresult load_fatbin(Module *module, const uint8_t *data, size_t size, co
   FatbinEntry chosen = cl_fatbin_choice((Bytes){data, size}, cl_config()->arch, cl_jit_forced());
   void *image;
   size_t image_size;
+  if (!chosen.kind && cl_config()->version >= FIRST_WITH_TILEIR && cl_fatbin_has((Bytes){data, size}, FATBIN_TILEIR))
+    return compile_tileir(text);
   if (!chosen.kind) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   CUresult result = cl_fatbin_image(&chosen, &image, &image_size);
   if (!result) {
@@ -187,6 +199,7 @@ static CUresult load_copy(Module *module, const void *data, size_t size, const J
     case IMAGE_ELF: result = copy_image(module, data, size); break;
     case IMAGE_PTX: return compile(module, data, size, options, text);
     case IMAGE_FATBIN: result = load_fatbin(module, data, size, options, text); break;
+    case IMAGE_TILEIR: return compile_tileir(text);
     default: return CUDA_ERROR_INVALID_IMAGE;
   }
   /* a cubin must run on the target, too, that an option names (measured: test_options_of_loading) */

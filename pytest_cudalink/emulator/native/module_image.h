@@ -48,6 +48,7 @@ struct Function {
   int required_block[3], cluster[3]; /* 0: the image requires none */
   int max_cluster_rank;              /* 0: the image sets none */
   bool loaded;                       /* a function that is only enumerated is not */
+  bool tile;                         /* made by tileiras */
   bool explicit_cluster, non_portable_cluster;
   int cluster_policy;
   struct {
