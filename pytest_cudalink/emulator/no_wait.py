@@ -57,8 +57,7 @@ def allowed_symbols(names: Collection[str]) -> frozenset[str]:
     known, found = _symbols(), set[str]()
     for name in names:
         if _plain(name) not in known:
-            # the name of the runtime is near to that of the driver, but for its beginning
-            near = difflib.get_close_matches(re.sub("^cuda(?=[A-Z])", "cu", name), known, 1)
+            near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else "give a name of cuda.h, such as 'cuMemFree'"
             msg = f"the driver has no function {name!r}; {hint}"
             raise ValueError(msg)

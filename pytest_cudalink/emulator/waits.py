@@ -171,8 +171,9 @@ def _row(row: Mapping[str, Any], symbols: Collection[str], locks: Collection[str
     if "limit" in given:
         _known([given["limit"]], read_table("emulator/enums.toml")["CUlimit"], "limit")
     _known([row["waits_for"]], _WAITS_FOR, "value of 'waits_for'")
-    if type(row.get("may", False)) is not bool:
-        msg = f"'may' of a row of {', '.join(row['calls'])} is {row['may']!r}; expected true or false"
+    may = row.get("may", False)
+    if type(may) is not bool:
+        msg = f"'may' of a row of {', '.join(row['calls'])} is {may!r}; expected true or false"
         raise ValueError(msg)
     if "loading" in row:
         _known([row["loading"]], ("lazy", "eager"), "value of 'loading'")
@@ -185,7 +186,7 @@ def _row(row: Mapping[str, Any], symbols: Collection[str], locks: Collection[str
         row["waits_for"],
         tuple(_known(row.get("holds", ()), locks, "lock")),
         row["promised"],
-        row.get("may", False),
+        may,
         row.get("source", DOCUMENTED if row["promised"] else ""),
         row.get("instead", ""),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.emulator.no_wait import allowed_symbols, violation_of_wait
+from pytest_cudalink.emulator.no_wait import allowed_symbols, sentences_of_row, violation_of_wait
 from pytest_cudalink.emulator.waits import table
 from tests.planted.expected_waits import WAITS
 
@@ -214,6 +214,46 @@ def test_allowed_symbols() -> None:
     assert allowed_symbols([]) == frozenset()
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("cudaFree", "did you mean 'cuMemFree'?"),
+        ("cuMemcpyAsnc", "did you mean 'cuMemcpyAsync'?"),
+        ("x", "give a name of cuda.h, such as 'cuMemFree'"),
+    ],
+)
+def test_unknown_names(name: str, hint: str) -> None:
+    """A name that the driver does not have is an error with the nearest, also for a name of the runtime."""
+    with pytest.raises(ValueError, match="the driver has no function") as caught:
+        allowed_symbols(["cuMemFree", name])
+    assert str(caught.value) == f"the driver has no function {name!r}; {hint}"
+
+
+def test_sentences_of_a_row() -> None:
+    """They say for what a call waits, what is documented, and to wait behind a copy, or before anything else."""
+    rows = table().waits
+    known = {number: row.calls[0] for number, row in enumerate(rows, 1)}
+    free = next(number for number, call in known.items() if call == "cuMemFree_v2")
+    copies = [number for number, call in known.items() if call == "cuMemcpy2DAsync_v2"]
+    download = next(number for number, row in enumerate(rows, 1) if row.promised.startswith("might be synchronous"))
+    assert sentences_of_row(free, "cuMemFree_v2") == (
+        "It waits for all streams of the context (an H100, driver 580.159.04).",
+        f"CUDA's documentation: {rows[free - 1].promised} (CUDA Driver API 13.0, cuMemFree).",
+        "fix  Wait before cuMemFree, by cuStreamSynchronize or by cuEventSynchronize for an event.",
+    )
+    assert sentences_of_row(free + 1, "cuMemFreeHost")[1] == (
+        "CUDA's documentation does not say so: another driver may not wait."
+    )
+    for number in copies:
+        assert sentences_of_row(number, "cuMemcpyAsync")[2] == (
+            "fix  Wait behind cuMemcpyAsync, by cuStreamSynchronize or by cuEventSynchronize for an event."
+        )
+    assert sentences_of_row(0, "cuMemcpyHtoDAsync_v2")[:2] == (
+        "It reads pageable memory before it returns (an H100, driver 580.159.04).",
+        f"CUDA's documentation: {rows[download - 1].promised} ({rows[download - 1].source}).",
+    )
+
+
 def test_each_row_reads() -> None:
     """Each call of the table has a sentence for what it waits for, what is documented, and a change."""
     for row in table().waits:
@@ -256,6 +296,27 @@ ADVICE = {
         ),
         'Copy between pinned memory and the device instead, or allow it: no_wait=["cuMemcpyDtoHAsync"].',
     ),
+    ("cuLaunchKernel", ""): (
+        (
+            "It waits for all streams of the context (an H100, driver 580.159.04). CUDA's documentation: loading a "
+            "kernel may need to synchronize the context (CUDA C++ Programming Guide 13.0, Lazy Loading)."
+        ),
+        'Call cuKernelGetFunction before, where a wait does no harm, or allow it: no_wait=["cuLaunchKernel"].',
+    ),
+    ("cuModuleLoadData", ""): (
+        (
+            "It waits for all streams of the context (an H100, driver 580.159.04). CUDA's documentation does not say "
+            "so: another driver may not wait."
+        ),
+        'Call cuLibraryLoadData instead, or allow it: no_wait=["cuModuleLoadData"].',
+    ),
+    ("cuLibraryUnload", "device"): (
+        (
+            "It waits for all streams of all contexts (an H100, driver 580.159.04). CUDA's documentation does not say "
+            "so: another driver may not wait."
+        ),
+        'Call it elsewhere, or allow it: no_wait=["cuLibraryUnload"].',
+    ),
     ("", ""): (
         (
             "It waits for work that was not done (an H100, driver 580.159.04). CUDA's documentation does not say so: "
@@ -289,4 +350,6 @@ def test_seen() -> None:
     assert "On an H100, driver 580.159.04, this call waits only where a stream holds about 1,020 pieces of" in unknown
     assert "1,020" not in found.advice
     assert "1,020" not in violation_of_wait("cuLaunchKernelX").advice
+    assert (violation_of_wait("").number, violation_of_wait("").handle) == (0, 0)
+    assert violation_of_wait("cuMemFree_v2").what == "waits for all streams of the context"
     assert violation_of_wait("").text == "a call of the driver waits for unfinished work, which no_wait forbids"
