@@ -109,10 +109,10 @@ def main() -> int:
             return 1
         if not given["questions"]:
             write("described", _described(asked))
-        for name, calls in given["questions"]:
+        for name, calls, *aliases in given["questions"]:
             if time.monotonic() > deadline:
                 break
-            write(name, execute(calls, asked, seconds=_QUESTION))
+            write(name, execute(calls, asked, seconds=_QUESTION, aliases=bool(aliases and aliases[0])))
     return 0
 
 

@@ -110,9 +110,10 @@ class Alias(Exception):  # noqa: N818 (no error: the call is left out)
 class Interpreter:
     """The memory of one program and what its handles are called."""
 
-    def __init__(self, library: ctypes.CDLL, images: Callable[[str], bytes] = image) -> None:
+    def __init__(self, library: ctypes.CDLL, images: Callable[[str], bytes] = image, *, aliases: bool = True) -> None:
         self.library = library
         self.image = images
+        self.aliases = aliases
         self.libc = ctypes.CDLL(None)
         self.host = mmap.mmap(-1, HOST_BYTES)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.host))
@@ -169,7 +170,7 @@ class Interpreter:
         if isinstance(value, bytes):
             return self.buffer(value)
         named = self.names.get((space, value))
-        if owner and named and named[1] and named[0] != f"{call}.{place}":
+        if self.aliases and owner and named and named[1] and named[0] != f"{call}.{place}":
             raise Alias
         return (value + int(offset or 0)) & _MASK if value else 0
 
@@ -399,13 +400,15 @@ def run(
     skip: frozenset[int] = frozenset(),
     waits: frozenset[int] | None = None,
     images: Callable[[str], bytes] = image,
+    aliases: bool = True,
 ) -> None:
     """Run a program in this process; every answer is a line of JSON.
 
-    Calls to skip answer None. `waits` are the calls that waited for a gate when the program was recorded: all gates are
-    open behind them, and each other call gets more time, because a busy machine is no gate.
+    Calls to skip answer None, and with `aliases` those whose handle belongs to another object by now. `waits` are the
+    calls that waited for a gate when the program was recorded: all gates are open behind them, and each other call gets
+    more time, because a busy machine is no gate.
     """
-    interpreter = Interpreter(library, images)
+    interpreter = Interpreter(library, images, aliases=aliases)
     if waits is not None:
         interpreter.settled, interpreter.patience = SETTLED[1], PATIENCE[1]
     if not any(call[0] in _GATES for call in program):
@@ -432,6 +435,7 @@ def execute(
     skip: frozenset[int] = frozenset(),
     waits: frozenset[int] | None = None,
     images: Callable[[str], bytes] = image,
+    aliases: bool = True,
 ) -> list[Answer]:
     """The answers of a program that runs in a forked child; a parent must not have initialized the library."""
     reading, writing = os.pipe()
@@ -444,7 +448,7 @@ def execute(
             silent = os.open(os.devnull, os.O_RDWR)
             for stream in (0, 1, 2):
                 os.dup2(silent, stream)
-            run(program, library, writing, skip=skip, waits=waits, images=images)
+            run(program, library, writing, skip=skip, waits=waits, images=images, aliases=aliases)
         except BaseException as error:  # noqa: BLE001 (a mistake of ours must be seen in the recording)
             os.write(writing, json.dumps(["error", repr(error)]).encode() + b"\n")
         finally:

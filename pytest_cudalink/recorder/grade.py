@@ -34,12 +34,15 @@ class Grade:
         The comparison with the other driver, a result for each program.
     lost : int
         Questions without an answer: the time was over, or the process ended.
+    left_out : int
+        Answers of the other driver that were not compared: they depend on an answer that differs, or on time.
     """
 
     failed: dict[str, str] = field(default_factory=dict)
     passed: int = 0
     results: list[Result] = field(default_factory=list)
     lost: int = 0
+    left_out: int = 0
 
     @property
     def differences(self) -> list[Difference]:
@@ -143,7 +146,9 @@ def grade(recording: dict[str, Any], other: dict[str, Any]) -> Grade:
             continue
         known = other["answers"].get(question.group, {}).get(question.name)
         if known is not None:
-            result.results.append(compare(0, question.group, question.calls, known, answers))
+            compared = compare(0, question.group, question.calls, known, answers)
+            result.results.append(compared)
+            result.left_out += len(known) - compared.counted
         if not question.source or (
             question.least_cuda and version and version < CudaVersion.parse(question.least_cuda)
         ):
@@ -168,7 +173,8 @@ def lines(recording: dict[str, Any], other: dict[str, Any], found: Grade) -> lis
     text += [f"  {name}: {why} ({sources[name]})" for name, why in found.failed.items()]
     if not found.counted:
         return text
-    text.append(f"equal to {_name(other)} in {_percent(found.share)} of {found.counted:,} answers")
+    left = f", and {found.left_out:,} not compared" if found.left_out else ""
+    text.append(f"equal to {_name(other)} in {_percent(found.share)} of {found.counted:,} answers{left}")
     functions = found.functions()
     text += [f"  {symbol}: {number}, such as {way}" for symbol, number, way in functions[:_SHOWN]]
     if len(functions) > _SHOWN:

@@ -56,7 +56,7 @@ class _Asking:
         self, libraries: Libraries, share: Sequence[DriverQuestion], seconds: float, folder: str, name: str
     ) -> None:
         source, self._answers = Path(folder, f"{name}.in"), Path(folder, f"{name}.out")
-        asked = [(one.name, one.calls) for one in share]
+        asked = [(one.name, one.calls, not one.source) for one in share]  # samples use no handle that is gone
         source.write_text(json.dumps({**libraries._asdict(), "seconds": seconds, "questions": asked}), encoding="utf-8")
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH", ""))))
         environment = {**os.environ, "PYTHONPATH": path, "CUDA_CACHE_DISABLE": "1"}  # no compiled PTX from the disk

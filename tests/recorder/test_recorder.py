@@ -17,6 +17,7 @@ from pytest_cudalink.recorder import grade, record
 from pytest_cudalink.recorder.images import TEXTS
 from pytest_cudalink.recorder.questions import GROUPS, RECORDED, DriverQuestion, questions, versions
 from pytest_cudalink.tables import read_table
+from pytest_cudalink.versions import CudaVersion
 from tests.compiled import compile_c
 
 #: A driver with a device, as far as a description asks; what is between the lines differs from test to test.
@@ -61,6 +62,36 @@ def test_questions_name_their_sources() -> None:
         assert re.match(r"cuda-samples v|CUDA Driver API |CUDA C\+\+ Programming Guide |NVML API, ", one.source), one
         assert all(int(number) < len(one.calls) for number in one.values), one.name
         assert (one.devices == 2) == (one.group == "two"), one.name
+
+
+def _functions(calls: list) -> set[str]:
+    """The functions that calls name, also those of another process."""
+    inner = {name for call in calls if call[0] == "!process" for name in _functions(call[1])}
+    return inner | {call[0].partition("@")[0] for call in calls if call[0][0] != "!"}
+
+
+def test_samples_ask_for_functions_that_a_driver_has() -> None:
+    """`least_cuda` is the release that brought the last of a sample's functions."""
+    symbols = read_table("emulator/functions.toml")["symbols"]
+    since = {name: CudaVersion.parse(version) for version in symbols if version != "never" for name in symbols[version]}
+    for one in questions():
+        if one.group in ("samples", "two"):
+            newest = max(since[name] for name in _functions(one.calls))
+            assert newest == CudaVersion.parse(one.least_cuda or "12.0"), one.name
+
+
+def test_handles_of_a_stand_in_may_be_equal(monkeypatch, tmp_path) -> None:
+    """A sample uses no handle that is gone, so that equal values are no reason to leave out its calls."""
+    calls = [
+        ["cuMemAlloc_v2", ["o", "h"], 16],
+        ["cuMemAlloc_v2", ["o", "h"], 16],
+        ["cuDeviceGetAttribute", ["o", "i"], 1, "$0"],
+    ]
+    same = "*(size_t *)p = 1"
+    file = stand_in(tmp_path, allocate=same)
+    for source, last in (("a page", [0, 1]), ("", None)):
+        asked(monkeypatch, DriverQuestion("samples", "same", calls, source))
+        assert record.record(file)["answers"]["samples"]["same"][2] == last
 
 
 def test_programs_fit_every_device() -> None:
@@ -206,6 +237,9 @@ def test_the_grade_in_words(monkeypatch) -> None:
         "equal to driver 1.2 (CUDA 13.0) with no device in 50.00 % of 2 answers",
         "  cuMemAlloc_v2: 1, such as 2 for 0",
     ]
+    dead = {**told, "answers": {"programs": {"7": [["signal", "SIGABRT"]]}}}
+    last = "equal to driver 1.2 (CUDA 13.0) with no device in 0.00 % of 1 answers, and 1 not compared"
+    assert last in grade.lines(dead, known, grade.grade(dead, known))
 
 
 def test_answers_to_other_questions_are_left_out(tmp_path) -> None:
