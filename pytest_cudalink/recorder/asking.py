@@ -1,7 +1,7 @@
 """A process that asks a driver: ``python -m pytest_cudalink.recorder.asking QUESTIONS ANSWERS``.
 
-It is a program of its own, because a driver that was opened stays, and a stand-in may end whoever opens it. It never
-initializes the driver itself, but for the description: each question runs in a fork, which may die or hang.
+It is a program of its own, because a driver that was opened stays, and a stand-in may end whoever opens it. It opens a
+library only for the description: each question runs in a fork, which may die or hang.
 """
 
 from __future__ import annotations
@@ -29,23 +29,28 @@ _DEVICES: Final = 16
 
 
 class _Asked:
-    """The functions of both libraries, as one; what neither has is an AttributeError."""
+    """The functions of both libraries, as one; what neither has is an AttributeError.
+
+    A library is opened by its first use, in the fork that asks: threads that it starts would not be there after a fork.
+    """
 
     def __init__(self, cuda: str, nvml: str) -> None:
         self._names = {"cuda": cuda, "nvml": nvml}
-        self._cuda = ctypes.CDLL(cuda) if cuda else None
-        try:
-            self._nvml = ctypes.CDLL(nvml) if nvml else None
-        except OSError:
-            if not cuda:
-                raise
-            self._nvml = None  # a driver without NVML
+        self._opened: dict[str, ctypes.CDLL] = {}
 
     def __getattr__(self, name: str) -> Any:
-        library = self._nvml if name.startswith("nvml") else self._cuda
-        if library is None:
+        library = "nvml" if name.startswith("nvml") else "cuda"
+        path = self._names[library]
+        if not path:
             raise AttributeError(name)
-        return getattr(library, name)
+        if library not in self._opened:
+            try:
+                self._opened[library] = ctypes.CDLL(path)
+            except OSError as error:
+                if library == "nvml" and self._names["cuda"]:  # a driver without NVML
+                    raise AttributeError(name) from error
+                raise
+        return getattr(self._opened[library], name)
 
     def elsewhere(self, calls: list[Any]) -> list[Any]:
         """Return the answers to calls of another process, which inherits the file descriptors that may be inherited."""
@@ -102,13 +107,12 @@ def main() -> int:
             file.write(json.dumps(parts, separators=(",", ":")) + "\n")
             file.flush()
 
-        try:
-            asked: Any = _Asked(given["cuda"], given["nvml"])
-        except OSError as error:
-            write("error", str(error))
-            return 1
+        asked: Any = _Asked(given["cuda"], given["nvml"])
         if not given["questions"]:
-            write("described", _described(asked))
+            try:
+                write("described", _described(asked))
+            except OSError as error:
+                write("error", str(error))
         for name, calls, *aliases in given["questions"]:
             if time.monotonic() > deadline:
                 break

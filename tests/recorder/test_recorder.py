@@ -114,6 +114,22 @@ def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
     assert graded.passed == 1
 
 
+def test_a_library_whose_threads_answer(monkeypatch, tmp_path) -> None:
+    """A stand-in may start a thread when it is opened, as one in Go does; a fork of it would wait for ever."""
+    asked(monkeypatch, ALLOCATES)
+    threads = """
+    #include <pthread.h>
+    static volatile int wanted, given;
+    static void *serve(void *p) {{ for (;;) if (wanted) {{ wanted = 0; given = 1; }} else usleep(100); return p; }}
+    __attribute__((constructor)) static void begin(void) {{ pthread_t t; pthread_create(&t, NULL, serve, NULL); }}
+    """
+    monkeypatch.setattr(sys.modules[__name__], "STAND_IN", STAND_IN.replace("int cuInit", threads + "int cuInit", 1))
+
+    found = record.record(stand_in(tmp_path, allocate="wanted = 1; while (!given) usleep(100)"))
+
+    assert found["answers"]["samples"]["allocates"][1] == [0, "-"]
+
+
 @pytest.mark.parametrize(
     ("made", "why"),
     [
