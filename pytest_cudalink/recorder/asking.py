@@ -58,7 +58,10 @@ class _Asked:
             source, target = Path(folder, "in"), Path(folder, "out")
             source.write_text(json.dumps({**self._names, "seconds": _QUESTION, "questions": [["", calls]]}))
             command = [sys.executable, "-m", __spec__.name, str(source), str(target)]
-            subprocess.run(command, check=False, close_fds=False)  # noqa: S603 (ours)
+            done = subprocess.run(command, check=False, close_fds=False, capture_output=True, text=True)  # noqa: S603 (ours)
+            if done.returncode:
+                msg = f"the other process ended with {done.returncode}: {done.stderr[-300:]}"
+                raise RuntimeError(msg)
             (answers,) = (json.loads(line)[1] for line in target.read_text(encoding="utf-8").splitlines())
             return list(answers)
 
