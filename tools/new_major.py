@@ -158,14 +158,13 @@ def _of_python(lines: list[str]) -> Iterator[int]:
     tree = ast.parse("\n".join(lines))
     texts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        parts: list[ast.expr | None] = []
         if isinstance(node, ast.Compare):
             compared = [node.left, *node.comparators]
-            parts = compared if any("major" in ast.unparse(one) for one in compared) else []
-            if parts and any(isinstance(one, ast.Constant) and one.value in _MAJORS for one in parts):
+            constant = any(isinstance(one, ast.Constant) and one.value in _MAJORS for one in compared)
+            if constant and any("major" in ast.unparse(one) for one in compared):
                 yield node.lineno
         elif isinstance(node, ast.Tuple | ast.List | ast.Set | ast.Dict):
-            parts = node.keys if isinstance(node, ast.Dict) else [*node.elts]
+            parts = [*node.keys] if isinstance(node, ast.Dict) else [*node.elts]
             values = {one.value if isinstance(one, ast.Constant) else ... for one in parts}
             if len(values & _MAJORS) > 1 and values <= _MAJORS | {None, "none"}:
                 yield node.lineno

@@ -172,6 +172,7 @@ def test_an_unknown_release(data, monkeypatch, capsys) -> None:
     assert {file: file.read_bytes() for file in data.rglob("*.toml")} == before
 
 
+@pytest.mark.slow  # it parses the whole package
 def test_places_that_name_majors() -> None:
     """The lists of majors, packages and SONAMEs by major, and comparisons of a major are found; docstrings are not."""
     found = list(new_major.places())
