@@ -111,6 +111,56 @@ def test_forty_cells_again(tmp_path, nvvm) -> None:
     assert different == {}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "function", "linker", "code"),
+    [
+        ("12.9", "13.5", "13.5", 0),
+        ("13.5", "12.9", "13.5", 0),
+        ("12.9", "13.5", "13.4", 14),
+        ("13.5", "12.9", "13.4", 14),
+        ("13.0", "12.9", "13.0", 0),
+        ("13.0", "12.9", "12.9", 6),
+    ],
+)
+def test_lto_ir_of_two_releases(tmp_path, nvvm, kernel, function, linker, code) -> None:
+    """NvJitLink links what NVRTC and libNVVM of any two releases made if it is not older than either."""
+    made = ask(tmp_path, toolchains.add(kernel).library("nvrtc"), kernel, "sm_90", do="kernel ltoir", out="kernel")
+    assert (made, ask(tmp_path, nvvm[function], function, "sm_90", do="nvvm", out="function")) == (0, 0)
+    job = {"do": "link ltoir", "files": "kernel function", "out": "image"}
+    assert ask(tmp_path, toolchains.add(linker).library("nvJitLink"), linker, "sm_90", **job) == code
+    assert code or has_kernel((tmp_path / "image").read_bytes())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "members"),
+    [
+        ("sm_100f", {"sm_100", "sm_103", "sm_107"}),
+        ("sm_103f", {"sm_103", "sm_107"}),
+        ("sm_110f", {"sm_110"}),
+        ("sm_120f", {"sm_120", "sm_121"}),
+    ],
+)
+def test_members_of_a_family(tmp_path, family, members) -> None:
+    """PTX for a family links for its members that are not smaller, and for no other GPU."""
+    chain = toolchains.add("13.5")
+    for step in ("kernel", "function"):
+        assert ask(tmp_path, chain.library("nvrtc"), "13.5", family, do=f"{step} ptx", out=step) == 0
+    job = {"do": "link ptx", "files": "kernel function", "out": "image"}
+    archs = ("sm_90", "sm_100", "sm_103", "sm_107", "sm_110", "sm_120", "sm_121")
+    codes = {arch: ask(tmp_path, chain.library("nvJitLink"), "13.5", arch, **job) for arch in archs}
+    assert codes == {arch: 0 if arch in members else 4 for arch in archs}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("debug", "code"), [("i32 3, i32 1", 0), ("i32 3, i32 2", 0), ("i32 0, i32 0", 3)])
+@pytest.mark.parametrize("release", NVVM)
+def test_versions_in_nvvm_ir(tmp_path, nvvm, release, debug, code) -> None:
+    """LibNVVM refuses the version 0.0 of debug metadata, as numba-cuda-mlir wrote it (#218)."""
+    assert ask(tmp_path, nvvm[release], release, "sm_90", do="nvvm", out="x", debug=debug) == code
+
+
 @pytest.mark.parametrize(
     ("release", "answers"),
     [
