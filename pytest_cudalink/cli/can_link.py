@@ -71,7 +71,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="KIND",
         help="choose the kind of code, unless PRODUCER is a file: ptx, ltoir, cubin (relocatable), linked-cubin, "
-        "fatbin-ptx, fatbin-cubin or fatbin-ltoir",
+        "fatbin-ptx, fatbin-cubin, fatbin-ltoir, nvvm-ltoir (of libNVVM), merged-cubin, merged-lto-cubin or "
+        "merged-ltoir (linked by -r)",
     )
     offer(kind, lambda _: _kinds())
     arch = parser.add_argument("--arch", metavar="ARCH", help="link for this GPU (default: the file's, or sm_90)")
