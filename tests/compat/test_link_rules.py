@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cudalink.artifacts import inspect
 from pytest_cudalink.compat import atlas
-from pytest_cudalink.compat.link_rules import RELATIONS, evidence, expected, found_words, header_needs
+from pytest_cudalink.compat.link_rules import RELATIONS, contents_of, evidence, expected, found_words, header_needs
 from pytest_cudalink.versions import CudaVersion, Needs
 
 __all__ = ()
@@ -68,6 +68,19 @@ def test_needs_of_releases_without_wheels_or_number() -> None:
 def test_expected(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion, works: bool) -> None:
     """What the bundled linker lets through, and which images a driver is expected to load."""
     assert expected(step, kind, producer, consumer) is works
+
+
+@pytest.mark.parametrize(
+    ("kind", "contents"),
+    [
+        *((kind, kind) for kind in ("ptx", "ltoir", "cubin", "linked-cubin")),
+        *((f"fatbin-{kind}", kind) for kind in ("ptx", "ltoir", "cubin")),
+        *(("nvvm-ltoir", "ltoir"), ("merged-ltoir", "ltoir"), ("merged-cubin", "cubin"), ("merged-lto-cubin", "cubin")),
+    ],
+)
+def test_contents(kind: str, contents: str) -> None:
+    """A rule is of what a fatbin has in it, or what a linker made of its inputs; a linked cubin has its own rule."""
+    assert contents_of(kind) == contents
 
 
 def test_evidence_is_measured_or_extrapolated() -> None:
