@@ -62,12 +62,17 @@ def test_wheel_content(wheel: Path) -> None:
 
 @pytest.mark.slow
 def test_sdist_has_no_library_of_this_machine(tmp_path: Path) -> None:
-    """Nothing is compiled for an sdist: it is the same from every machine, and its wheels have only their libraries."""
+    """Nothing is compiled for an sdist: it is the same from every machine, and its wheels have only their libraries.
+
+    Its metadata has the version that Twine 6 reads, too, as in the action that publishes.
+    """
     command = ["uv", "build", "-q", "--sdist", "--out-dir", str(tmp_path), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     (sdist,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = archive.getnames()
+        metadata = archive.extractfile(min(names, key=lambda name: (not name.endswith("/PKG-INFO"), len(name))))
+        assert metadata.readline() == b"Metadata-Version: 2.4\n"
     assert any(name.endswith("/pytest_cudalink/emulator/native/link.c") for name in names)
     assert [name for name in names if re.search(r"/pytest_cudalink/[^/]+/(lib|generated)/", name)] == []
 
@@ -78,6 +83,7 @@ def test_wheel_metadata(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     (entry_points,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("entry_points.txt"))
     (metadata,) = (archive.read(name).decode() for name in archive.namelist() if name.endswith("METADATA"))
+    assert metadata.startswith("Metadata-Version: 2.4\n")
     assert "[pytest11]\ncudalink = pytest_cudalink.plugin" in entry_points
     assert "cudalink = pytest_cudalink.cli:main" in entry_points
     for extra in ("cu12", "cu13", "nox", "tox", "report", "audit"):
