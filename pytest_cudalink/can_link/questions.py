@@ -6,21 +6,28 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..compat.atlas import KINDS, Atlas, AtlasAnswer
+from ..compat.atlas import KINDS as LINKED_KINDS
+from ..compat.atlas import Atlas, AtlasAnswer
 from ..compat.documented import Statement, statements
 from ..compat.link_rules import ARCH, expected
 from ..compat.releases import PTX_ISA
+from ..compat.tileiras import tileiras
 from ..installers import install_command
 from ..versions import CudaVersion
 from .rules import Prediction, predictions
 
-__all__ = ["KINDS", "LIBRARIES", "Consumer", "Question", "Reply", "questions", "reply"]
+__all__ = ["KINDS", "LIBRARIES", "TILE", "Consumer", "Question", "Reply", "questions", "reply"]
+
+#: The kind that nothing links: tileiras compiles it.
+TILE: Final = "tileir"
+KINDS: Final = (*LINKED_KINDS, TILE)
 
 #: The libraries that read code, with their names in sentences.
-LIBRARIES: Final = {"nvjitlink": "nvJitLink", "driver": "the driver of CUDA"}
+LIBRARIES: Final = {"nvjitlink": "nvJitLink", "driver": "the driver of CUDA", "tileiras": "tileiras"}
 _NAMES: Final = {
     "ptx": "PTX",
     "ltoir": "LTO-IR",
+    "tileir": "Tile IR",
     "cubin": "relocatable cubins",
     "linked-cubin": "linked cubins",
     "fatbin-ptx": "fatbins with PTX",
@@ -41,7 +48,7 @@ class Consumer:
     Attributes
     ----------
     library : str
-        ``"nvjitlink"`` or ``"driver"``.
+        ``"nvjitlink"``, ``"driver"`` or ``"tileiras"``.
     release : CudaVersion
     """
 
@@ -59,7 +66,7 @@ class Question:
     Attributes
     ----------
     step : str
-        The step of the atlas: ``"nvjitlink"`` and ``"driver"`` link, ``"load"`` loads.
+        The step of the atlas: ``"nvjitlink"`` and ``"driver"`` link, ``"load"`` loads, ``"tileiras"`` compiles.
     kind, arch : str
     producer : CudaVersion
     consumer : Consumer
@@ -73,9 +80,10 @@ class Question:
 
     def sentence(self, *, works: bool) -> str:
         """Return the answer as a sentence."""
-        verb = "load" if self.step == "load" else "link"
+        verb = {"load": "load", "tileiras": "compile"}.get(self.step, "link")
         verb = f"{verb}s" if works else f"does not {verb}"
-        return f"{self.consumer} {verb} {_NAMES[self.kind]} of CUDA {self.producer}"
+        gpu = f" for {self.arch}" if self.kind == TILE else ""
+        return f"{self.consumer} {verb} {_NAMES[self.kind]} of CUDA {self.producer}{gpu}"
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,8 @@ class Reply:
     def sentence(self) -> str:
         """The answer in one sentence."""
         if self.works is None:
+            if self.question.kind == TILE:
+                return f"not known: {self.why_not}"
             guess = expected(*_key(self.question))
             return f"not known: {self.why_not}; by the rule alone, {self.question.sentence(works=guess)}"
         return f"{'yes' if self.works else 'no'}: {self.question.sentence(works=self.works)}"
@@ -136,6 +146,8 @@ def questions(producer: CudaVersion, consumers: tuple[Consumer, ...], kind: str,
 
 def reply(atlas: Atlas, question: Question) -> Reply:
     """Return what is known about a question."""
+    if question.kind == TILE:
+        return _tile_reply(question)
     answer = _ask(atlas, question)
     if answer is not None and answer.status == "not-made":
         why = f"CUDA {question.producer} cannot make {_NAMES[question.kind]} for {question.arch}"
@@ -151,6 +163,19 @@ def reply(atlas: Atlas, question: Question) -> Reply:
         _rules(question),
         () if answer is None or answer.works else tuple(_instead(atlas, question)),
     )
+
+
+def _tile_reply(one: Question) -> Reply:
+    known = tileiras()
+    answer = known.ask(one.producer, one.consumer.release, one.arch)
+    why = f"only {', '.join(map(str, known.releases))} were measured, as bytecode and as tileiras"
+    oldest = known.oldest(one.producer, one.arch)
+    wanted = f"'cuda-toolkit[nvcc,nvvm,tileiras]=={oldest}.*'"
+    instead = (f"take tileiras {oldest} or newer: {install_command(wanted)}",) if oldest else ()
+    served = [arch for arch, since in known.first.items() if since <= one.consumer.release]
+    if not oldest:
+        instead = (f"compile for a GPU that it knows: {', '.join(served)}",) if served else ()
+    return Reply(one, answer, "" if answer else why, (), (), (), () if answer is None or answer.works else instead)
 
 
 def _ask(

@@ -63,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="CONSUMER",
         help="name the library that reads the code: nvjitlink-13.2, driver-12.8, 13.2 for both, or this for both of "
-        "this environment",
+        "this environment; tileiras-13.4 for Tile IR",
     )
     offer(consumer, lambda _: _consumers())
     kind = parser.add_argument(
@@ -72,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help="choose the kind of code, unless PRODUCER is a file: ptx, ltoir, cubin (relocatable), linked-cubin, "
         "fatbin-ptx, fatbin-cubin, fatbin-ltoir, nvvm-ltoir (of libNVVM), merged-cubin, merged-lto-cubin or "
-        "merged-ltoir (linked by -r)",
+        "merged-ltoir (linked by -r), or tileir",
     )
     offer(kind, lambda _: _kinds())
     arch = parser.add_argument("--arch", metavar="ARCH", help="link for this GPU (default: the file's, or sm_90)")
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
         return _measure(options)
     try:
         code = _code(options)
-        consumers = _read_consumers(options.consumer)
+        consumers = _read_consumers(options.consumer, code.kind)
     except _WrongWordError as error:
         sys.stderr.write(f"cudalink can-link: {safe(str(error))}\n")
         return 2
@@ -169,6 +169,7 @@ def _release(text: str, what: str) -> CudaVersion:
 def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
     from ..artifacts import ReaderError, inspect
+    from ..can_link.questions import TILE
     from ..compat.link_rules import ARCH
     from ..plurals import counted
 
@@ -190,7 +191,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     telling = [one for one in leaves if one.producer or one.needs] or leaves
     leaf = next((one for one in telling if one.arch == arch), telling[0])
     inside = "linked-cubin" if leaf.kind == "cubin" and leaf.relocatable is False else str(leaf.kind)
-    own = inside if leaf is found or inside == "linked-cubin" else f"fatbin-{inside}"
+    own = inside if leaf is found or inside in ("linked-cubin", TILE) else f"fatbin-{inside}"
     release = leaf.producer or (leaf.needs.version if leaf.needs and not leaf.needs.newer_than else None)
     if release is None:
         msg = f"{path} ({found.describe()}) does not say which release made it; expected one that does; name a release"
@@ -203,9 +204,12 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     return _Code(release, own, arch or named, f"{path}: {leaf.describe()}{parts}; asked as {own} of CUDA {release}")
 
 
-def _read_consumers(text: str) -> tuple[Consumer, ...]:
-    from ..can_link.questions import LIBRARIES, Consumer
+def _read_consumers(text: str, kind: str = "") -> tuple[Consumer, ...]:
+    from ..can_link.questions import LIBRARIES, TILE, Consumer
 
+    if (kind == TILE) != text.startswith("tileiras-"):
+        msg = f"CONSUMER is {text!r}; only tileiras-RELEASE, such as tileiras-13.4, reads Tile IR, and nothing else"
+        raise _WrongWordError(msg)
     if text == _THIS:
         return _installed()
     library, dash, release = text.rpartition("-")
@@ -218,7 +222,7 @@ def _read_consumers(text: str) -> tuple[Consumer, ...]:
         msg = f"CONSUMER is {text!r}; expected a release such as 13.2, nvjitlink-13.2, driver-13.2 or this"
         raise _WrongWordError(f"{msg}{_near(text, _consumers())}")
     version = _release(release, "CONSUMER")
-    return tuple(Consumer(name, version) for name in ((library,) if dash else LIBRARIES))
+    return tuple(Consumer(name, version) for name in ((library,) if dash else ("nvjitlink", "driver")))
 
 
 def _installed() -> tuple[Consumer, ...]:
@@ -369,9 +373,13 @@ def _lines(atlas: Atlas, one: Reply) -> Iterable[str]:
 
 
 def _measured_by(atlas: Atlas, one: Reply) -> str:
+    from ..compat.tileiras import tileiras
+
     question = one.question
     wheels = atlas.wheels
     made, read = str(question.producer), str(question.consumer.release)
+    if question.step == "tileiras":
+        return tileiras().measured
     library = (
         f"nvJitLink {wheels[read]['nvjitlink']}" if question.step == "nvjitlink" else f"emulated driver of CUDA {read}"
     )
@@ -380,11 +388,14 @@ def _measured_by(atlas: Atlas, one: Reply) -> str:
 
 
 def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
+    from ..can_link.questions import TILE
+    from ..compat.tileiras import tileiras
+
     return {
         "producer": str(code.release),
         "kind": code.kind,
         "arch": code.arch,
-        "measured": dict(atlas.measured),
+        "measured": {"tileiras": tileiras().measured} if code.kind == TILE else dict(atlas.measured),
         "answers": [
             {
                 "consumer": one.question.consumer.library,

@@ -57,6 +57,57 @@ def test_driver(capsys: pytest.CaptureFixture[str]) -> None:
     assert "policy newer-driver-ok: works; nvJitLink 12.9 links: " in out
 
 
+#: What tileiras of each release said of bytecode, seen by hand in a shell: columns are releases 13.1 to 13.5.
+TILE = {
+    ("13.1", "sm_75"): "11111",
+    ("13.1", "sm_80"): "1    ",
+    ("13.1", "sm_90"): "11   ",
+    ("13.1", "sm_90a"): "11111",
+    ("13.1", "sm_121"): "     ",
+    ("13.2", "sm_100"): "3    ",
+    ("13.3", "sm_100"): "22   ",
+    ("13.4", "sm_100"): "223  ",
+    ("13.5", "sm_100"): "2233 ",
+    ("13.5", "sm_90"): "1133 ",
+}
+
+
+@pytest.mark.parametrize(("bytecode", "arch"), TILE)
+def test_tile_ir(capsys: pytest.CaptureFixture[str], bytecode: str, arch: str) -> None:
+    """Tileiras compiles bytecode of its own release and of older ones, for the GPUs that it knows."""
+    for minor, code in enumerate(TILE[bytecode, arch], 1):
+        exit_code, out, _ = said(capsys, bytecode, f"tileiras-13.{minor}", "tileir", "--arch", arch)
+        answer = f"tileiras answers {code}: " if code.strip() else "works (nvidia-cuda-tileiras 13.1.80, "
+        assert (exit_code, f"  measured    {answer}" in out) == (bool(code.strip()), True), out
+
+
+def test_tile_ir_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """A file says its version; what to do names the packages that tileiras needs, or the GPUs that it knows."""
+    file = DATA / "tile" / "add.fatbin"
+    code, out, _ = said(capsys, str(file), "tileiras-13.2", "--arch", "sm_100")
+    assert code == 1
+    assert "\nno: tileiras 13.2 does not compile Tile IR of CUDA 13.3 for sm_100\n" in out
+    install = install_command("'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'")
+    assert f"  instead     take tileiras 13.3 or newer: {install}\n" in out
+    _, out, _ = said(capsys, "13.1", "tileiras-13.3", "tileir", "--arch", "sm_90a")
+    assert "  instead     compile for a GPU that it knows: sm_80, sm_86, " in out
+    code, out, _ = said(capsys, "13.3", "tileiras-13.4", "tileir", "--json")
+    assert json.loads(out)["measured"]["tileiras"].startswith("nvidia-cuda-tileiras 13.1.80, ")
+
+
+def test_tile_ir_that_was_not_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown release, and a library that does not read Tile IR, are exit code 2."""
+    code, out, _ = said(capsys, "13.9", "tileiras-13.2", "tileir")
+    assert (code, out.splitlines()[0]) == (
+        2,
+        "not known: only 13.1, 13.2, 13.3, 13.4, 13.5 were measured, as bytecode and as tileiras",
+    )
+    for words in (("13.3", "nvjitlink-13.2", "tileir"), ("13.3", "this", "tileir"), ("13.3", "tileiras-13.3", "ptx")):
+        code, _, err = said(capsys, *words)
+        assert code == 2
+        assert "only tileiras-RELEASE, such as tileiras-13.4, reads Tile IR, and nothing else" in err
+
+
 def test_linked_cubins_are_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     """An executable cubin is loaded by a driver, and linked by nothing."""
     assert said(capsys, "12.9", "driver-13.0", "linked-cubin")[:2][0] == 0

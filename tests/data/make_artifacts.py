@@ -80,7 +80,7 @@ def by_cuda_tile(toolkit: Path) -> None:
     )
     folder = OUT / "tile"
     folder.mkdir(exist_ok=True)
-    for version in ("13.1", "13.3", "13.5"):
+    for version in ("13.1", "13.2", "13.3", "13.4", "13.5"):
         signature = KernelSignature([array] * 3, CallingConvention.cutile_python_v1(), symbol="add")
         export_kernel(
             add,
