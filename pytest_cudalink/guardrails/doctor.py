@@ -19,6 +19,7 @@ from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
 from ..compat import known_bad
 from ..compat.architectures import known_architectures
 from ..compat.releases import LATEST_KNOWN, ptx_isa_of
+from ..compat.tileiras import tileiras
 from ..linker import dispatch
 from ..plurals import and_more
 from ..probes import FIRST_USABLE_NVJITLINK
@@ -52,6 +53,8 @@ _PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx
 #: The libraries that every program of NVRTC and nvJitLink loads, in small letters as their headers are called.
 _CORE: Final = ("cudart", "nvrtc", "nvjitlink")
 _LINKER: Final = Item("dynamic-libs", "nvJitLink", "", "site-packages", "ctk", None, "")
+#: The wheels that cuda-tile takes together: tileiras first.
+_TILE_WHEELS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 _NO_LINK: Final = "nothing here links PTX or LTO-IR"
 
 Severity = Literal["incoherent", "unknown", "warning", "note"]
@@ -262,6 +265,7 @@ def examine(
     report.findings += conflicts.values()
     report.findings += [DoctorFinding("warning", f"{one.path}: {one.text}") for one in audit.unreadable]
     report.findings += _known_bad_findings(report, system)
+    report.findings += _tile_findings(report, system)
     installer = system.installer(report.items)
     report.findings = [replace(one, fix=worded(one.fix, installer)) for one in report.findings]
     return report
@@ -580,6 +584,33 @@ def _known_bad_findings(report: DoctorReport, system: System) -> Iterator[Doctor
         only = f"; only {', '.join(is_open)}" if is_open else ""
         severity: Severity = "note" if is_open else "warning"
         yield DoctorFinding(severity, f"known to fail: {one.text}{only}", otherwise=one.advice)
+
+
+def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    """Yield what cuda-tile lacks: tileiras, the wheels that tileiras calls, or a tileiras that knows the GPU."""
+    installed = system.versions()
+    if "cuda-tile" not in installed:
+        return
+    fix = "pip install 'cuda-tile[tileiras]'"
+    wheels = {name: installed.get(name) for name in _TILE_WHEELS}
+    releases = {CudaVersion(*map(int, one.split(".")[:2])) for one in wheels.values() if one}
+    complete = None not in wheels.values() and len(releases) == 1
+    program = None if complete else system.program("tileiras")
+    if program is None and wheels[_TILE_WHEELS[0]] is None:
+        text = "cuda-tile is installed, but tileiras, which compiles its kernels, is neither installed nor on the PATH"
+        yield DoctorFinding("warning", text, fix)
+    elif program is None and not complete:
+        found = ", ".join(f"{name} {one or 'is missing'}" for name, one in wheels.items())
+        text = f"cuda-tile takes tileiras only with nvcc and NVVM of the same release ({found})"
+        yield DoctorFinding("warning", text, fix)
+    elif complete and (arch := report.driver["arch"]):
+        (release,) = releases
+        since = tileiras().first.get(arch)
+        if since is None:
+            yield DoctorFinding("warning", f"no known tileiras compiles for {arch}, the device here")
+        elif since > release:
+            text = f"tileiras {release} does not compile for {arch}, the device here; {since} is the first that does"
+            yield DoctorFinding("warning", text, f"pip install 'cuda-toolkit[nvcc,nvvm,tileiras]>={since}'")
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:

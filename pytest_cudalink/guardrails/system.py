@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -158,6 +160,12 @@ class System:
     def versions(self) -> dict[str, str]:
         """The versions of the installed distributions."""
         return all_versions()
+
+    def program(self, name: str) -> str | None:
+        """The path of a program, where cuda-tile looks: the PATH, CUDA_HOME, CUDA_PATH and the usual toolkit."""
+        toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+        folders = [f"{folder}/bin" for folder in toolkits if folder]
+        return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
 
     def environment(self) -> EnvironmentAudit:
         """The audit of this environment by what its distributions declare: measuring its libraries takes seconds."""

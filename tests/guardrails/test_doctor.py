@@ -72,6 +72,7 @@ class Machine(System):
 
     audit = EnvironmentAudit("/prefix", "3.12", 0, (), (), (), 0, 0.0)
     installed: Mapping[str, str] = MappingProxyType({})
+    programs: tuple[str, ...] = ()
 
     def __init__(self, items: tuple[Item, ...], copies: tuple[Copy, ...], arch: str | None) -> None:
         self.items = {(item.kind, item.name): item for item in items}
@@ -97,6 +98,9 @@ class Machine(System):
 
     def versions(self) -> dict[str, str]:
         return dict(self.installed)
+
+    def program(self, name: str) -> str | None:
+        return f"/usr/bin/{name}" if name in self.programs else None
 
 
 def made(*items: Item, facts: DriverFacts, copies: tuple[Copy, ...] = (), arch: str | None = None) -> DoctorReport:
@@ -194,6 +198,50 @@ def test_versions_that_are_known_to_fail(monkeypatch, cuda, release, severity, e
         assert one.text.startswith("known to fail: numba 0.62 and older on drivers of CUDA 13: segmentation fault")
         assert one.text.endswith(end)
         assert one.otherwise.startswith("install numba 0.63 or newer")
+
+
+CUDA_TILE = {"cuda-tile": "1.7.0"}
+TILEIRAS = {"nvidia-cuda-tileiras": "13.2.86", "nvidia-cuda-nvcc": "13.2.78", "nvidia-nvvm": "13.2.86"}
+
+
+@pytest.mark.parametrize(
+    ("installed", "programs", "arch", "text"),
+    [
+        ({}, (), "sm_75", ""),
+        (TILEIRAS, (), "sm_75", ""),
+        (CUDA_TILE, (), "sm_89", "tileiras, which compiles its kernels, is neither installed nor on the PATH"),
+        (CUDA_TILE, ("tileiras",), "sm_75", ""),
+        (CUDA_TILE | TILEIRAS, (), "sm_89", ""),
+        (CUDA_TILE | TILEIRAS, (), None, ""),
+        (CUDA_TILE | TILEIRAS, (), "sm_90", "tileiras 13.2 does not compile for sm_90, the device here; 13.3 is the"),
+        (CUDA_TILE | TILEIRAS, (), "sm_75", "no known tileiras compiles for sm_75"),
+        (CUDA_TILE | TILEIRAS | {"nvidia-nvvm": "13.3.73"}, (), "sm_89", "nvidia-nvvm 13.3.73)"),
+        (CUDA_TILE | TILEIRAS | {"nvidia-nvvm": "13.3.73"}, ("tileiras",), "sm_89", ""),
+        (CUDA_TILE | {"nvidia-cuda-tileiras": "13.2.86"}, (), "sm_89", "nvidia-cuda-nvcc is missing"),
+    ],
+)
+def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> None:
+    """A missing tileiras, one that cuda-tile passes over, and one that does not know the GPU are warnings."""
+    monkeypatch.setattr(Machine, "installed", installed)
+    monkeypatch.setattr(Machine, "programs", programs)
+    report = made(*WHOLE, facts=given("13.0"), arch=arch)
+    found = [one for one in report.findings if "tileiras" in one.text]
+    assert [one.severity for one in found] == (["warning"] if text else [])
+    assert report.exit_code == 0
+    assert all(text in one.text and (one.fix or "no known" in one.text) for one in found)
+
+
+def test_where_programs_are_looked_for(monkeypatch, tmp_path: Path) -> None:
+    """The PATH counts, and the toolkit of CUDA_HOME."""
+    program = tmp_path / "bin" / "tileiras"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert System().program("tileiras") is None
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert System().program("tileiras") == str(program)
 
 
 def test_an_archive_that_nvjitlink_cannot_link() -> None:
