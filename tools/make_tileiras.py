@@ -38,7 +38,7 @@ def answers(folder: Path) -> tuple[str, dict[tuple[str, str], str]]:
     with tempfile.TemporaryDirectory() as work:
         for sample in sorted(SAMPLES.glob("*.tileir")):
             for arch in ARCHITECTURES:
-                command = [program, "--gpu-name", arch, sample, "-o", Path(work) / "cubin"]
+                command = [str(program), "--gpu-name", arch, str(sample), "-o", f"{work}/cubin"]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 error = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
                 found[sample.stem.removeprefix("add-"), arch] = error[0] if done.returncode else ""
