@@ -229,12 +229,12 @@ def _files(groups: Iterable[ImageGroup]) -> Iterable[str]:
 
 def _facts(images: Sequence[DeviceImage]) -> Iterable[str]:
     """What the images are: architectures, PTX ISA, toolkits; and what is not known of them."""
-    for kind, name in (("cubin", "cubins"), ("ptx", "PTX"), ("ltoir", "LTO-IR")):
+    for kind, name in (("cubin", "cubins"), ("ptx", "PTX"), ("ltoir", "LTO-IR"), ("tileir", "Tile IR")):
         chosen = [image for image in images if image.kind == kind]
         if not chosen:
             continue
         archs = ", ".join(sorted({image.arch for image in chosen}, key=_by_number))
-        line = f"    {name} for {archs}"
+        line = f"    {name} for {archs or 'every GPU that its compiler knows'}"
         isas = sorted({image.ptx_isa for image in chosen if image.ptx_isa})
         if isas:
             line += f"; PTX ISA {', '.join(map(_dotted, isas))}"

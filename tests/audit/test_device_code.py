@@ -185,6 +185,34 @@ def test_library_in_a_wheel(tmp_path) -> None:
     assert artifacts.inspect(found[-1].data).problems == ()
 
 
+TILE = Path(__file__).parents[1] / "data" / "artifacts" / "tile"
+
+
+@pytest.mark.parametrize(
+    ("arch", "driver", "outcome"),
+    [
+        ("sm_90", (13, 0), DriverOutcome.NOTHING_FITS),
+        ("sm_90", (13, 2), DriverOutcome.NOTHING_FITS),
+        ("sm_90", (13, 3), DriverOutcome.COMPILED),
+        ("sm_75", (13, 4), DriverOutcome.NOTHING_FITS),
+    ],
+)
+def test_tile_ir(tmp_path, arch, driver, outcome) -> None:
+    """Tile IR is found in fatbins and by itself, with the release that it needs; newer drivers compile it."""
+    packed, plain, code = ((TILE / name).read_bytes() for name in ("add.fatbin", "add-plain.fatbin", "add-13.3.tileir"))
+    found = list(images(wheel(tmp_path / "x.whl", a=packed, b=plain, c=code, d=b"?" + code)))
+    expected = ("tileir", "", Needs(CudaVersion(13, 3)), "")
+    assert [(one.kind, one.arch, one.needs, one.note) for one in found] == [expected] * 4
+    assert {what_happens([one], arch, CudaVersion(*driver)).outcome for one in found} == {outcome}
+
+
+def test_tile_ir_on_the_page(tmp_path) -> None:
+    """The audit names the kind and the release."""
+    path = wheel(tmp_path / "x.whl", a__fatbin=(TILE / "add.fatbin").read_bytes())
+    _, text = command("--device-code", path)
+    assert "    Tile IR for every GPU that its compiler knows; needs CUDA 13.3\n" in text
+
+
 def test_dll(tmp_path) -> None:
     """The section of a DLL whose name is .nv_fatb is read as that of an ELF file is."""
     code = (SAMPLES / "size.fatbin").read_bytes()

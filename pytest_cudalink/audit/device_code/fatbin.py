@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 __all__ = ["HEADER_SIZE", "MAGIC", "MOST_UNPACKED", "Entry", "Kind", "entries", "fatbin_size", "unpacked"]
 
-Kind = Literal["ptx", "cubin", "ltoir"]
+Kind = Literal["ptx", "cubin", "ltoir", "tileir"]
 
 MAGIC: Final = b"\x50\xed\x55\xba"
 HEADER_SIZE: Final = 16
@@ -21,7 +21,7 @@ _HEADER: Final = Struct("<IHHQ")
 #: Of an entry: kind, version of the header, its size, that of the payload, what of it is packed, (options), minor and
 #: major version, architecture, (name), flags, key of a scrambled payload, size when unpacked.
 _ENTRY: Final = Struct("<HHIQIIHHIIIQQQ")
-_KINDS: Final[dict[int, Kind]] = {1: "ptx", 2: "cubin", 8: "ltoir"}
+_KINDS: Final[dict[int, Kind]] = {1: "ptx", 2: "cubin", 8: "ltoir", 128: "tileir"}
 _LZ4, _ZSTD, _SCRAMBLED, _SPECIFIC, _FAMILY = 0x2000, 0x8000, 0x1_0000, 0x10_0000, 0x20_0000
 
 #: Most bytes that one payload is unpacked to; the largest of cuBLAS has 40 MB.
@@ -37,9 +37,10 @@ class Entry:
     ----------
     kind : str
     arch : str
-        Such as ``"sm_90a"``.
+        Such as ``"sm_90a"``; empty for Tile IR.
     version : tuple of int
-        PTX ISA of PTX; of a cubin, 1 and the ABI version; of LTO-IR, 1 and its format.
+        PTX ISA of PTX; of a cubin, 1 and the ABI version; of LTO-IR, 1 and its format; of Tile IR,
+        the version of its bytecode.
     packing : str
         ``"lz4"``, ``"zstd"`` or empty.
     scrambled : bool
@@ -73,7 +74,7 @@ def fatbin_size(data: Any, at: int) -> int:
 
 
 def entries(fatbin: memoryview) -> Iterator[Entry]:
-    """Yield the entries of PTX, cubins and LTO-IR of one fatbin.
+    """Yield the entries of PTX, cubins, LTO-IR and Tile IR of one fatbin.
 
     Raises
     ------
@@ -93,11 +94,12 @@ def entries(fatbin: memoryview) -> Iterator[Entry]:
         start = at + header
         payload = fatbin[start : start + (used if packing and used <= size else size)]
         if number in _KINDS:
+            tile = _KINDS[number] == "tileir"
             suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
             yield Entry(
                 kind=_KINDS[number],
-                arch=f"sm_{arch}{suffix}",
-                version=(major, minor),
+                arch="" if tile else f"sm_{arch}{suffix}",
+                version=divmod(major, 256) if tile else (major, minor),
                 packing=packing,
                 scrambled=bool(packing and flags & _SCRAMBLED),
                 size=whole if packing else size,

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final
 
 from ...artifacts import inspect
-from ...compat.releases import NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
+from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
 from ...tables import read_table
 from ...versions import CudaVersion, Needs
 from ..buffers import Buffer
@@ -47,9 +47,9 @@ class DeviceImage:
     path : str
         The file in the wheel or folder.
     kind : str
-        ``"ptx"``, ``"cubin"`` or ``"ltoir"``.
+        ``"ptx"``, ``"cubin"``, ``"ltoir"`` or ``"tileir"``.
     arch : str
-        What it was compiled for: ``"sm_90a"``, with all kinds.
+        What it was compiled for: ``"sm_90a"``, with all kinds but Tile IR, for which it is empty.
     ptx_isa : tuple of int or None
         Of PTX.
     producer : CudaVersion or None
@@ -210,8 +210,8 @@ def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, room: _Room) -> Itera
 def _of_entry(name: str, entry: fatbin.Entry, room: _Room) -> DeviceImage:
     content, note = room.unpacked(entry)
     image = _of_header(name, entry)
-    image = replace(image, packed=bool(entry.packing), note=note)
-    if content is None:
+    image = replace(image, packed=bool(entry.packing), note="" if entry.kind == "tileir" else note)
+    if content is None or entry.kind == "tileir":
         return image
     if entry.kind == "ptx":
         content = content.rstrip(b"\0")
@@ -224,10 +224,19 @@ def _of_header(name: str, entry: fatbin.Entry) -> DeviceImage:
         return DeviceImage(name, "ptx", entry.arch, ptx_isa=entry.version, needs=_of_ptx(entry.version))
     if entry.kind == "ltoir":
         return DeviceImage(name, "ltoir", entry.arch, needs=needs_for_ltoir_format(entry.version[1]))
+    if entry.kind == "tileir":
+        return _of_tileir(name, entry.version)
     image = DeviceImage(name, "cubin", entry.arch)
     if image.number < _FIRST_IN_NEW_FORM and entry.version[1] == _NEW_FORM:
         return replace(image, needs=Needs(CudaVersion(13, 0)))
     return image
+
+
+def _of_tileir(name: str, version: tuple[int, int]) -> DeviceImage:
+    """Tile IR by the version of its bytecode, which is the first release that reads it."""
+    release = CudaVersion(*version)
+    newest = min(release, LATEST_KNOWN)
+    return DeviceImage(name, "tileir", "", needs=Needs(newest, newer_than=release > newest))
 
 
 def _of_ptx(isa: tuple[int, int]) -> Needs | None:
@@ -252,6 +261,8 @@ def _table() -> dict[str, dict[str, str]]:
 
 def _loose(name: str, data: Buffer, piece: scan.Piece) -> DeviceImage:
     """The image that lies outside of fatbins."""
+    if piece.form == "tileir":
+        return _of_tileir(name, (data[piece.at + 8], data[piece.at + 9]))
     if piece.form == "ltoir":
         head = bytes(data[piece.at : piece.at + 28])
         content = bytes(data[piece.at : piece.at + piece.size]) if piece.size else None
@@ -277,7 +288,7 @@ def _with_comments(data: Buffer, at: int) -> int:
 _MOST_COMMENT: Final = 1024
 _COMMENT: Final = re.compile(rb"(?:[ \t]*//[^\n\0]*\n|[ \t\r]*\n)+\Z")
 #: Bytes of the header that is read of an image of each kind.
-_LEAST: Final[dict[Kind, int]] = {"ptx": 0, "cubin": 64, "ltoir": 28}
+_LEAST: Final[dict[Kind, int]] = {"ptx": 0, "cubin": 64, "ltoir": 28, "tileir": 12}
 _PTX_FACTS: Final = re.compile(rb"\.version[ \t]+(\d+)\.(\d+).*?\.target[ \t]+(?:sm|compute)_(\d{2,3}[af]?)", re.DOTALL)
 _PTX_RELEASE: Final = re.compile(rb"Cuda compilation tools, release (\d+)\.(\d+)")
 

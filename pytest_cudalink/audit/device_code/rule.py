@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from ...compat.architectures import ARCHITECTURES, parse_architecture
 from ...compat.releases import ptx_isa_of
+from ...compat.tileiras import tileiras
 from ...tables import read_table
 from ...versions import CudaVersion
 from .images import DeviceImage
@@ -67,7 +68,9 @@ def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) 
     4. Else the driver compiles the PTX for the highest architecture that is not newer than the GPU, of equal ones the
        last. If its ISA is too new, it is 222, though older PTX lies beside it. If it is for its architecture alone, and
        that is another one, it is 218.
-    5. Nothing of these: 209, CUDA_ERROR_NO_BINARY_FOR_GPU.
+    5. Else a driver from CUDA 13.1 on compiles Tile IR of no newer release, for the GPUs that tileiras of its release
+       knows (by cuda.h; a real 13.0 has 209).
+    6. Nothing of these: 209, CUDA_ERROR_NO_BINARY_FOR_GPU.
 
     Parameters
     ----------
@@ -88,6 +91,8 @@ def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) 
     if lto and not any(one.kind == "cubin" for one in images):
         return DriverAnswer(DriverOutcome.LINKED, max(lto, key=_specific))
     ptx = [one for one in reversed(images) if one.kind == "ptx" and _can_be_chosen(one, gpu)]
+    if not ptx and (tile := [one for one in images if one.kind == "tileir" and _compiles(one, gpu, driver)]):
+        return DriverAnswer(DriverOutcome.COMPILED, tile[0])
     if not ptx:
         return DriverAnswer(DriverOutcome.NOTHING_FITS)
     chosen = max(ptx, key=_specific)
@@ -99,6 +104,11 @@ def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) 
 def _can_be_chosen(ptx: DeviceImage, gpu: int) -> bool:
     """Whether a driver considers PTX for a GPU: also compute_90a for a newer one (recorded)."""
     return _same_family(ptx.number, gpu) if ptx.suffix == "f" else 0 < ptx.number <= gpu
+
+
+def _compiles(tile: DeviceImage, gpu: int, driver: CudaVersion) -> bool:
+    needs = tile.needs
+    return needs is not None and not needs.newer_than and tileiras().compiles(needs.version, driver, f"sm_{gpu}")
 
 
 def _is_read_by(ptx: DeviceImage, driver: CudaVersion) -> bool:

@@ -1,4 +1,4 @@
-"""Device code in the bytes of a file, found by what it begins with: fatbins, cubins, LTO-IR and PTX.
+"""Device code in the bytes of a file, found by what it begins with: fatbins, cubins, LTO-IR, Tile IR and PTX.
 
 What lies around it may be an ELF file, a DLL, an archive or anything else: it only gives the place a name. The time for
 a file follows from its size, whatever it claims.
@@ -21,6 +21,7 @@ from . import fatbin
 __all__ = ["Piece", "Sections", "pieces"]
 
 _LTOIR: Final = b"\xed\x43\x4e\x7f\x01"
+_TILEIR: Final = b"\x7fTileIR\0"
 _PTX: Final = b".version "
 _EM_CUDA: Final = 190
 _NOBITS: Final = 8
@@ -42,12 +43,12 @@ class Piece:
     Attributes
     ----------
     form : str
-        ``"fatbin"``, ``"cubin"``, ``"ltoir"`` or ``"ptx"``.
+        ``"fatbin"``, ``"cubin"``, ``"ltoir"``, ``"tileir"`` or ``"ptx"``.
     at, size : int
-        The size of LTO-IR that is not a whole file is not known: 0.
+        The size of LTO-IR and of Tile IR that is not a whole file is not known: 0.
     """
 
-    form: Literal["fatbin", "cubin", "ltoir", "ptx"]
+    form: Literal["fatbin", "cubin", "ltoir", "tileir", "ptx"]
     at: int
     size: int
 
@@ -58,6 +59,7 @@ def pieces(data: Buffer, *, text: bool) -> Iterator[Piece]:
         fatbin.MAGIC: _fatbin,
         elf.MAGIC: _cubin,
         _LTOIR: _ltoir,
+        _TILEIR: _tileir,
     }
     if text:
         readers[_PTX] = _ptx
@@ -98,6 +100,13 @@ def _ltoir(data: Buffer, at: int) -> Piece | None:
     if not 500 <= int.from_bytes(head[26:28], "little") <= 2000:
         return None
     return Piece("ltoir", at, len(data) if at == 0 else 0)
+
+
+def _tileir(data: Buffer, at: int) -> Piece | None:
+    head = data[at : at + 12]  # a major and minor version, and a tag of one bit
+    if len(head) < 12 or not 13 <= head[8] <= 99 or head[10] > 1 or head[11]:
+        return None
+    return Piece("tileir", at, len(data) if at == 0 else 0)
 
 
 def _ptx(data: Buffer, at: int) -> Piece | None:
