@@ -393,6 +393,9 @@ def test_sessions_and_paths_exist(path, sessions) -> None:
         for word in words:
             if word.endswith((".py", ".sh")) or word.startswith((".ci/", "tests/", "./.")):
                 assert (ROOT / word).is_file(), words
+            if re.fullmatch(r"(tests|tools)(\.\w+)+", word):
+                module = ROOT.joinpath(*word.split("."))
+                assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), words
         if any(word.endswith("noxfile.py") for word in words) or words[0] == "nox":
             names, tags = chosen(words)
             assert names or tags
