@@ -223,7 +223,7 @@ class _Reader:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-                package = f" A package of that name is 'packages.{key}'." if near and place == _OF_PACKAGES else ""
+                package = f" A package of that name is 'packages.{key}'." if place == _OF_PACKAGES else ""
                 self.fault((*place, key), f"unknown key; {hint}{package}")
 
     # --- values

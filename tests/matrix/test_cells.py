@@ -237,7 +237,7 @@ def test_packages_are_axes(cells) -> None:
     assert other["12.9-0.4.0"].environment("r")["A"] == "0.4.0"
 
 
-@pytest.mark.parametrize("package", ["cython", "ipython", "pythonnet", "gtest", "webdriver"])
+@pytest.mark.parametrize("package", ["cython", "ipython", "pythonxy", "pythia", "gtest"])
 def test_packages_that_are_named_like_a_key(package, cells) -> None:
     """A package that looks like a key, but not like a slip of the keyboard, is a package of `[axes.packages]`."""
     assert list(cells(f'[axes.packages]\n{package} = ["1.0", "2.0"]\n')) == [f"{package}-1.0", f"{package}-2.0"]
@@ -250,6 +250,7 @@ def test_package_that_looks_like_a_slip(cells) -> None:
         "3: axes.packages.drivers: unknown key; did you mean 'driver'? A package of that name is 'packages.drivers'."
     )
     assert list(cells('[axes.packages]\npackages.drivers = ["1.0"]\n')) == ["drivers-1.0"]
+    assert cells('[cells.a]\ndrivers = "1.0"\n') == ["2: cells.a.drivers: unknown key; did you mean 'driver'?"]
 
 
 def test_what_a_cell_hides_and_where_its_libraries_come_from(cells) -> None:
@@ -300,6 +301,10 @@ def test_bare_defaults(cells) -> None:
     backend, extras = cells(bare + 'extras = ["x"]\n' + bare_cells.format(*2 * ['imports = ["m"]']))
     assert backend.startswith("4: defaults.backend: is a setting of the plugin")
     assert extras.startswith("5: defaults.extras: is not for kind = 'bare'")
+    (own,) = cells(bare + 'imports = ["m"]\n[cells.a]\nbackend = "nvjitlink"\n')
+    assert own.startswith("7: cells.a.backend: is a setting of the plugin")
+    (steps,) = cells('[defaults]\nkind = "bare"\n[cells.a]\n')
+    assert steps.startswith("3: cells.a.kind: 'bare' needs imports")
     of_the_cell = "3: cells.a.backend: 'driver' cannot be forced where driver = 'absent'"
     assert cells('[defaults]\nbackend = "driver"\n[cells.a]\ndriver = "absent"\n') == [of_the_cell]
 
