@@ -133,8 +133,11 @@ def record(
     Raises
     ------
     RecorderError
-        If there is no driver, or it has no device.
+        If there is no driver, or it has no device, or this is not Linux.
     """
+    if not sys.platform.startswith("linux"):
+        msg = f"drivers are recorded on Linux only, where each question runs in a fork; this is {sys.platform}: use WSL"
+        raise RecorderError(msg)
     libraries, started = libraries_of(driver), time.monotonic()
     described, why = _ask(libraries, (), _DESCRIPTION - _GRACE, say)
     about = described.get("described")

@@ -114,6 +114,19 @@ def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
     assert graded.passed == 1
 
 
+@pytest.mark.slow
+def test_questions_that_the_time_does_not_allow(monkeypatch, tmp_path) -> None:
+    """A slow driver is asked the first questions; the others count as not answered."""
+    asked(monkeypatch, *(ALLOCATES._replace(name=str(number)) for number in range(40)))
+
+    found = record.record(stand_in(tmp_path, allocate="usleep(500000)"), seconds=2)
+
+    answered = found["answers"]["samples"]
+    assert 0 < len(answered) < 40
+    assert "0" in answered
+    assert grade.grade(found, grade.carried(found)).lost == 40 - len(answered)
+
+
 def test_a_library_whose_threads_answer(monkeypatch, tmp_path) -> None:
     """A stand-in may start a thread when it is opened, as one in Go does; a fork of it would wait for ever."""
     asked(monkeypatch, ALLOCATES)
@@ -145,6 +158,18 @@ def test_a_library_that_cannot_be_asked(tmp_path, capsys, made, why) -> None:
     assert main(["driver", "record", f"--driver={file}"]) == 2
 
     assert why in capsys.readouterr().err
+
+
+def test_another_system(monkeypatch, capsys) -> None:
+    """Where nothing can fork, the command says so."""
+    monkeypatch.setattr(record.sys, "platform", "win32")
+
+    assert main(["driver", "record"]) == 2
+
+    assert (
+        "drivers are recorded on Linux only, where each question runs in a fork; this is win32"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_file_that_is_no_library(tmp_path, capsys) -> None:
