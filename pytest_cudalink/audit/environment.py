@@ -175,7 +175,7 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
     claims = list(declared_claims(place, distributions, unreadable))
     claims += _by_conda(place, packages, unreadable)
     everything = _without_doubles(distributions, packages)
-    repair = _Repair(place, everything, claims)
+    repair = _Repair(place, everything)
     measured: list[Claim] = []
     findings: list[EnvironmentFinding] = []
     files = 0
@@ -298,14 +298,14 @@ def _measured(
 def _is_package_of(name: str, stem: str) -> bool:
     """Whether a package brings a library, as far as its name or the table of exports tells."""
     known = exports.distributions(stem).values() if stem in exports.libraries() else ()
-    return stem.removeprefix("lib").lower() in name or name in known
+    return stem.removeprefix("lib") in name or name in known
 
 
 def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, declared: Sequence[Claim]) -> Claim:
     owner, release = provider.owner, provider.release
     assert owner is not None  # checked by the caller
     assert release is not None
-    known = exports.wheel_versions(need.stem, floor) if need.stem in exports.libraries() else ()
+    known = exports.wheel_versions(need.stem, floor)
     oldest = known[0] if known else str(floor)
     first = need.wheel or oldest
     if is_numbered(need.stem) and first == oldest:  # every wheel of that release will do
@@ -320,7 +320,7 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
 
 def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFinding:
     library = need.evidence.removeprefix("needs ")
-    name = exports.distributions(need.stem).get(need.major, "") if need.stem in exports.libraries() else ""
+    name = exports.distributions(need.stem).get(need.major) if need.stem in exports.libraries() else None
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
     optional = not name and _EXTENSION.search(need.path) is not None
     return EnvironmentFinding(
@@ -382,12 +382,13 @@ def _contradicting(
 def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> EnvironmentFinding:
     there = repair.there(name, [*low, *high])
     owners = repair.roots([low[0], high[0]])
+    names = [one.name for one in owners]
     is_there = there.version if there else "missing"
     return EnvironmentFinding(
         "pair", "conflict",
         f"{name} is {is_there}; expected {low[0]} and {high[0]}, which no version satisfies",
         (*low, *high), repair.shown(there, [*low, *high]),
-        repair.upgrade(owners), f"put {' and '.join(owners)} into separate environments" if len(owners) > 1 else "",
+        repair.upgrade(owners), f"put {' and '.join(names)} into separate environments" if len(names) > 1 else "",
     )  # fmt: skip
 
 
@@ -398,7 +399,7 @@ def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -
     more = and_more(len(wrong) - 1)
     because = f": {first.evidence}" if measured else ""
     return EnvironmentFinding(
-        "floor" if measured and len(measured) == len(wrong) else "version", "conflict",
+        "floor" if len(measured) == len(wrong) else "version", "conflict",
         f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}",
         tuple(wrong), repair.shown(there, wrong), repair.require(name, group, there),
     )  # fmt: skip
@@ -465,12 +466,11 @@ def _known_to_fail(everything: Sequence[Installed]) -> Iterator[EnvironmentFindi
 class _Repair:
     """Commands of the package managers that own the distributions of an environment."""
 
-    def __init__(self, place: Place, everything: Sequence[Installed], claims: Sequence[Claim]) -> None:
+    def __init__(self, place: Place, everything: Sequence[Installed]) -> None:
         self._place = place
         self._python = {one.name: one for one in everything if one.manager != "conda"}
         self._conda = {one.name: one for one in everything if one.manager == "conda"}
         self._by_label = {str(one): one for one in everything}
-        self._because = {claim.by: claim.because for claim in claims if claim.because}
 
     def is_conda(self, claim: Claim) -> bool:
         """Whether a claim is about a conda package."""
@@ -487,17 +487,17 @@ class _Repair:
             return "the driver" if claims[0].name == "__cuda" else ""
         return f"{there} ({there.files[0] if there.files else there.path})"
 
-    def roots(self, claims: Sequence[Claim]) -> list[str]:
+    def roots(self, claims: Sequence[Claim]) -> list[Installed]:
         """The distributions that a user chose, above those of CUDA that made the claims."""
-        labels = [label for claim in claims for label in (claim.because or (claim.by,))[:1]]
-        return list(dict.fromkeys(self._by_label[label].name for label in labels if label in self._by_label))
+        labels = [(*claim.because, claim.by)[0] for claim in claims]
+        return [self._by_label[label] for label in dict.fromkeys(labels)]
 
-    def upgrade(self, names: Sequence[str]) -> str:
+    def upgrade(self, owners: Sequence[Installed]) -> str:
         """The command that lets the package manager choose other releases of distributions."""
-        manager = next((one.manager for name in names if (one := self._any(name))), "pip")
-        if manager == "conda":
+        names = [one.name for one in owners]
+        if owners[0].manager == "conda":
             return f"{self._prefix_command('conda update')} {' '.join(map(shlex.quote, names))}"
-        return self.install(manager, [*names], option="--upgrade ")
+        return self.install(owners[0].manager, names, option="--upgrade ")
 
     def require(self, name: str, claims: Sequence[Claim], there: Installed | None) -> str:
         """The command that installs a version which all claims accept."""
@@ -505,10 +505,10 @@ class _Repair:
             wanted = " and ".join(dict.fromkeys(claim.versions for claim in claims))
             return f"install a driver of CUDA {wanted}"
         bounds = ",".join(dict.fromkeys(claim.versions for claim in claims if claim.versions not in ("", "*")))
-        owner = there or next((self._by_label[c.by] for c in claims if c.by in self._by_label), None)
-        conda_owned = self.is_conda(claims[0])
-        manager = "conda" if conda_owned else owner.manager if owner else "pip"
-        return self.install(manager, [f"{name} {bounds}".strip() if conda_owned else f"{name}{bounds}"])
+        owner = there or self._by_label[claims[0].by]
+        return self.install(
+            owner.manager, [f"{name} {bounds}".strip() if self.is_conda(claims[0]) else f"{name}{bounds}"]
+        )
 
     def reinstall(self, owners: Sequence[Installed]) -> str:
         """The advice for two distributions that wrote the same file."""
@@ -527,9 +527,6 @@ class _Repair:
         if manager == "conda":
             return f"{self._prefix_command('conda install')} {quoted}"
         return f"{self._pip(manager, 'install')} {option}{quoted}"
-
-    def _any(self, name: str) -> Installed | None:
-        return self._python.get(name) or self._conda.get(name)
 
     def _prefix_command(self, command: str) -> str:
         return f"{command} --prefix {shlex.quote(str(self._place.prefix))}"

@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.audit import environment, providers
+from pytest_cudalink.audit import conda, environment, providers
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding, audit_environment
 from pytest_cudalink.audit.installed import Unreadable
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.versions import CudaVersion
 from tests.audit.test_environment import Made
 
+ARTIFACTS = Path(__file__).parents[1] / "data/artifacts"
 JITLINK = "libnvJitLink.so.12"
+
+LTOIR = b"\xed\x43\x4e\x7f\x01\x41\x02\x5d" + bytes(8) + b"\x40\0\0\0" + bytes(6) + b"\x84\x03" + bytes(36)
+JITIFY = b"libnvJitLink.so.\0need at least version \0" + (ARTIFACTS / "12.9/user.cubin").read_bytes()
 
 
 class Faked(Made):
@@ -93,19 +97,29 @@ def test_floors(made: Faked) -> None:
             made.put("x/a.so", CUDART, "libcuda.so.1", cudaMalloc=CUDART, cuDevSmResourceSplit="libcuda.so.1"),
             made.put("x/b.so", CUDART, cudaGetDriverEntryPointByVersion=CUDART),
             made.put("x/c.so", CUDART, cudaMalloc=CUDART),
+            made.put("x/d.so", CUDART, cudaGetDriverEntryPointByVersion=CUDART),
         ),
     )  # fmt: skip
     cublas = "libcublas.so.12"
     made.wheel("own", "1", files=(made.put("o/libcublas.so.12"), made.put("o/a.so", cublas, cublasCreate_v2=cublas)))
+    made.wheel(
+        "renamed", "1", files=(made.put("r/x.so", soname="libcufft.so.11"), made.put("r/a.so", "libcufft.so.11"))
+    )
     made.wheel("nvidia-cusolver", "12.1.0.51", files=(made.put("n/libcusolver.so.12"),))
-    made.wheel("s", "1", "nvidia-cusolver", files=(made.put("s/a.so", cusolver, cusolverDnXpolar_bufferSize=cusolver),))
+    made.wheel(
+        "s",
+        "1",
+        "nvidia-cuda-runtime-cu12>=12.1",
+        "nvidia-cusolver",
+        files=(made.put("s/a.so", cusolver, cusolverDnXpolar_bufferSize=cusolver),),
+    )
     made.wheel("sound", "1", files=(made.put("s/b.so", cusolver, cusolverDnCreate=cusolver),))
     found = made.audit()
     assert told(found) == [
         f"conflict floor: nvidia-cuda-runtime-cu12 is 12.4.127; expected >=12.5 (x 1): {NEEDED}; x declares >=12.0",
         f"needs >=12.5 (x 1): nvidia-cuda-runtime-cu12, symbols, False, b.so, {NEEDED}; x declares >=12.0",
         "there nvidia-cuda-runtime-cu12 12.4.127 (@/n/libcudart.so.12)",
-        "do python -m pip --python @ install 'nvidia-cuda-runtime-cu12>=12.0,>=12.5'",
+        "do python -m pip --python @ install 'nvidia-cuda-runtime-cu12>=12.1,>=12.0,>=12.5'",
         (
             "conflict floor: nvidia-cusolver is 12.1.0.51; expected >=12.2.0.1 (s 1): "
             "wants cusolverDnXpolar_bufferSize of CUDA 13.2; s declares no bound"
@@ -120,7 +134,8 @@ def test_floors(made: Faked) -> None:
     (sound,) = (one for one in found.claims if one.by == "sound 1")
     assert claim_line(sound).startswith(">=12.0.3.29 (sound 1): nvidia-cusolver, symbols, True, b.so, ")
     assert sound.evidence.endswith("; sound declares no requirement on nvidia-cusolver")
-    assert found.files == 9
+    assert sound.file == made.path("s/b.so")
+    assert found.files == 12
 
 
 def test_libraries_that_are_nowhere(made: Faked) -> None:
@@ -131,6 +146,7 @@ def test_libraries_that_are_nowhere(made: Faked) -> None:
     made.wheel("c", "1", files=(made.put(f"c/{module}", "libnccl.so.2"),))
     made.wheel("d", "1", files=(made.put("d/d.abi3.so", CUDART_13),), installer="uv")
     made.conda("e", "1", files=[os.path.relpath(made.path(made.put("e/e.so", CUDART_13)), made.prefix)])
+    made.wheel("f", "1", files=(made.put("f/f.so", "libcudart.so.11.0"),))
     where = "is missing; expected in the environment or the system"
     assert told(made.audit()) == [
         f"conflict unprovided: libcudart.so.13 {where}: a.so of a 1 is linked with it",
@@ -145,6 +161,9 @@ def test_libraries_that_are_nowhere(made: Faked) -> None:
         f"conflict unprovided: libcudart.so.13 {where}: d.abi3.so of d 1 is linked with it",
         "needs any version (d 1): nvidia-cuda-runtime, linked, None, d.abi3.so, needs libcudart.so.13",
         "do uv pip install --python @ nvidia-cuda-runtime",
+        f"conflict unprovided: libcudart.so.11.0 {where}: f.so of f 1 is linked with it",
+        "needs any version (f 1): libcudart.so.11.0, linked, None, f.so, needs libcudart.so.11.0",
+        "do install the package that has libcudart.so.11.0, or a build of f for another CUDA release",
         f"conflict unprovided: libcudart.so.13 {where}: e.so of e 1 is linked with it",
         "needs any version (e 1): nvidia-cuda-runtime, linked, None, e.so, needs libcudart.so.13",
         "do install the package that has libcudart.so.13, or a build of e for another CUDA release",
@@ -162,6 +181,13 @@ def test_what_is_declared_and_missing_is_said_once(made: Faked) -> None:
     ]  # fmt: skip
 
 
+def test_libraries_that_are_only_opened(made: Faked) -> None:
+    """That nothing brings them is no fault: the program may do without."""
+    for name, content in (("a", b"libnvJitLink.so.12\0" + LTOIR), ("b", JITIFY)):
+        made.wheel(name, "1", files=(made.put(f"{name}.so", content=content),))
+    assert made.audit().findings == ()
+
+
 def test_a_library_of_either_major_will_do(made: Faked) -> None:
     """A distribution may have a file for each major, of which a program loads one."""
     made.wheel("x", "1", files=(made.put("x/a.so", CUDART), made.put("x/b.so", CUDART_13)))
@@ -170,27 +196,28 @@ def test_a_library_of_either_major_will_do(made: Faked) -> None:
     assert made.audit().findings == ()
 
 
-LTOIR = b"\xed\x43\x4e\x7f\x01\x41\x02\x5d" + bytes(8) + b"\x40\0\0\0" + bytes(6) + b"\x84\x03" + bytes(36)
-JITIFY = b"libnvJitLink.so.\0need at least version \0"
-
-
 def test_what_is_read_of_a_library(made: Faked) -> None:
     """LTO-IR counts where nvJitLink is opened, and not in NVIDIA's own wheels; what cannot be read is named."""
     names = b"\0libnvJitLink.so.12\0"
-    for name, content in (("both", names + LTOIR), ("alone", LTOIR), ("nvidia-x", names + LTOIR)):
+    contents = {"both": names + LTOIR, "alone": LTOIR, "nvidia-x": names + LTOIR, "jitify": JITIFY}
+    for name, content in contents.items():
         made.wheel(name, "1", files=(made.put(f"{name}.so", content=content),))
     made.wheel("program", "1", files=("program.so",))
     (made.site / "program.so").write_bytes(names + LTOIR)
+    for name in ("libcufft", "package"):
+        library = made.put(f"conda/{name}.so", content=names + LTOIR)
+        made.conda(name, "1", files=[os.path.relpath(made.path(library), made.prefix)])
     made.nvjitlink_wheel()
     made.wheel("damaged", "1", files=(made.put("a.so"), made.put("b.so"), made.put("c.so", JITLINK)))
     made.read[made.path("a.so")] = ValueError("its header is damaged")
     made.read[made.path("b.so")] = PermissionError(13, "Permission denied", "b.so")
     found = made.audit()
+    says = "declares no requirement on nvidia-nvjitlink-cu12"
+    jitify = "opens libnvJitLink through jitify, which refuses one older than its build; built with CUDA 12.9"
     assert [claim_line(one) for one in found.claims] == [
-        (
-            ">=12.9 (both 1): nvidia-nvjitlink-cu12, ltoir, False, both.so, has LTO-IR of CUDA 12.9; both declares no "
-            "requirement on nvidia-nvjitlink-cu12"
-        )
+        f">=12.9 (both 1): nvidia-nvjitlink-cu12, ltoir, False, both.so, has LTO-IR of CUDA 12.9; both {says}",
+        f">=12.9 (jitify 1): nvidia-nvjitlink-cu12, opened, False, jitify.so, {jitify}; jitify {says}",
+        f">=12.9 (package 1): nvidia-nvjitlink-cu12, ltoir, False, package.so, has LTO-IR of CUDA 12.9; package {says}",
     ]
     assert found.unreadable == (
         Unreadable(made.path("a.so"), "its header is damaged: install damaged 1 again"),
@@ -198,7 +225,55 @@ def test_what_is_read_of_a_library(made: Faked) -> None:
     )
 
 
+def test_floors_that_nobody_can_judge(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of the system, or of a package that tells no release, is taken as it is."""
+    made.wheel("bundle", "1", files=(made.put("b/libnvJitLink.so.12"),))
+    user = made.put("x/x.so", JITLINK, CUDART, __nvJitLinkCreate_12_9=JITLINK, cudaGetDriverEntryPointByVersion=CUDART)
+    made.wheel("x", "1", files=(user,))
+    monkeypatch.setattr(providers, "_system_libraries", lambda: ("/usr/lib/libcudart.so.12",))
+    assert made.audit().findings == ()
+
+
+def test_the_release_that_is_asked_for_will_do(made: Faked) -> None:
+    """A floor is met by its own release; one that is newer than the table has its own number."""
+    made.nvjitlink_wheel("12.9.86")
+    made.wheel("x", "1", files=(made.put("x/x.so", JITLINK, __nvJitLinkCreate_12_9=JITLINK),))
+    assert made.audit().findings == ()
+    made.wheel("y", "1", files=(made.put("y/y.so", JITLINK, __nvJitLinkCreate_12_99=JITLINK),))
+    (finding,) = made.audit().findings
+    assert finding.text.startswith("nvidia-nvjitlink-cu12 is 12.9.86; expected >=12.99 (y 1): ")
+
+
+def test_an_installed_package_without_its_library(made: Faked) -> None:
+    """That the package is there does not bring the library."""
+    made.wheel("nvidia-cuda-runtime", "13.0.96")
+    made.wheel("a", "1", "nvidia-cuda-runtime", files=(made.put("a/a.so", CUDART_13),))
+    assert [one.kind for one in made.audit().findings] == ["unprovided"]
+
+
 # -- declared
+
+
+def test_packages_of_conda_do_not_serve_requirements_of_wheels(made: Faked) -> None:
+    """The other manager does not see them, and its command is the one to give."""
+    made.conda("cuda-nvrtc", "12.8")
+    made.wheel("x", "1", "cuda-nvrtc>=1")
+    (finding,) = made.audit().findings
+    assert finding.text == "cuda-nvrtc is missing; expected >=1 (x 1)"
+    assert finding.fix == f"python -m pip --python {made.prefix} install 'cuda-nvrtc>=1'"
+
+
+def test_rules_of_versions(made: Faked) -> None:
+    """Wheels and conda packages are compared by the rules of their own managers."""
+    made.conda("cuda-version", "12.8")
+    made.conda("y", "1", "cuda-version 12.8.*")
+    made.conda("z", "1", "cuda-version >=12.9")
+    made.wheel("nvidia-cublas-cu12", "12.8.4.1")
+    made.wheel("a", "1", "nvidia-cublas-cu12===12.8.4.1")
+    made.wheel("b", "1", "nvidia-cublas-cu12>=12.9")
+    assert [(one.kind, one.fix.partition(" --p")[0]) for one in made.audit().findings] == [
+        ("pair", "conda update"), ("pair", "python -m pip"),
+    ]  # fmt: skip
 
 
 def test_pairs(made: Faked) -> None:
@@ -310,7 +385,45 @@ def test_copies(made: Faked) -> None:
     )
 
 
+def test_order_of_copies(made: Faked) -> None:
+    """By path, and by library; conda removes a file of two of its packages."""
+    paths = [made.put(f"{name}/libnv{stem}.so.12") for name in "ba" for stem in ("rtc", "JitLink")]
+    inside = [os.path.relpath(made.path(path), made.prefix) for path in paths]
+    made.conda("one", "1", files=inside)
+    made.conda("two", "2", files=inside)
+    for name, stem in (("nvidia-cuda-nvrtc-cu12", "rtc"), ("nvidia-nvjitlink-cu12", "JitLink")):
+        made.wheel(name, "12.8.93", files=(made.put(f"new/libnv{stem}.so.12"),))
+        made.wheel(f"of-conda-{stem}", "12.6.20", files=(made.put(f"old/libnv{stem}.so.12"),), installer="conda")
+    lines = told(made.audit())
+    assert [line.partition(" is installed")[0] for line in lines if line.startswith("conflict")] == [
+        *(f"conflict same-file: @/{folder}/libnv{name}.so.12" for folder in "ab" for name in ("JitLink", "rtc")),
+        "conflict copies: libnvJitLink.so.12",
+        "conflict copies: libnvrtc.so.12",
+    ]
+    assert lines[2] == "do conda remove --prefix @ one, then conda install --prefix @ two==2"
+
+
+def test_combinations_that_are_known_to_fail(made: Faked) -> None:
+    """What is there is named in one order; of an entry that depends on the machine the rest is said."""
+    made.wheel("cuda-core", "1.0.0")
+    made.conda("cuda-bindings", "13.0.3")
+    made.wheel("numba", "0.61.2")
+    found = [one for one in made.audit().findings if one.kind == "known-bad"]
+    assert "cuda-bindings 13.0.3, cuda-core 1.0.0" in [one.there for one in found]
+    assert {one.severity: one.text.partition("; only ")[2] for one in found} == {
+        "conflict": "",
+        "note": "on drivers >=580",
+    }
+
+
 # -- conda
+
+
+def test_conda_packages_of_any_version(made: Faked) -> None:
+    """The command has no bound where none is asked for."""
+    made.conda("x", "1", "cuda-nvrtc", "cuda-nvrtc *")
+    (finding,) = made.audit().findings
+    assert finding.fix == f"conda install --prefix {made.prefix} cuda-nvrtc"
 
 
 def test_conda(made: Faked) -> None:
@@ -367,7 +480,34 @@ def test_driver_of_conda(variable: str | None, driver: object, told: list[str], 
     if variable is not None:
         monkeypatch.setenv("CONDA_OVERRIDE_CUDA", variable)
     made.conda("y", "1", "__cuda >=13.1")
-    assert [one.text.partition(";")[0] for one in made.audit().findings] == told
+    found = made.audit()
+    assert [one.text.partition(";")[0] for one in found.findings] == told
+    assert found.unreadable == ()
+
+
+def test_conda_records(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A damaged record is named; conda's rules are missed only where a package asks something of CUDA's."""
+    made.conda("x", "1", "libcurl >=8")
+    made.conda("damaged", "1").write_text("[]", encoding="utf-8")
+    monkeypatch.setitem(sys.modules, "rattler", None)
+    conda.rules.cache_clear()
+    try:
+        (fault,) = made.audit().unreadable
+    finally:
+        conda.rules.cache_clear()
+    assert Path(fault.path).name == "damaged-1-h0_0.json"
+
+
+def test_a_distribution_that_conda_knows(made: Faked) -> None:
+    """What conda installed is one package, by the files that its record lists; others are read by their metadata."""
+    for name in ("a.so", "b.so"):
+        made.put(name)
+    made.conda("x", "1", files=[os.path.relpath(made.path("a.so"), made.prefix)])
+    made.wheel("x-of-conda", "1", files=("a.so",), installer="conda")
+    assert (made.audit().distributions, made.audit().files) == (1, 1)
+    made.wheel("y", "1", files=("b.so",), installer="conda")
+    made.wheel("z", "1", files=("a.so",))
+    assert (made.audit().distributions, made.audit().files) == (3, 3)
 
 
 # -- the whole
@@ -381,9 +521,23 @@ def test_order(made: Faked) -> None:
     made.wheel("cuda-bindings", "13.0.3")
     kinds = ["missing", "unprovided", "same-file", "known-bad"]
     assert list(dict.fromkeys(one.kind for one in made.audit().findings)) == kinds
+    assert 0 <= made.audit().seconds < 600
     declared = audit_environment(made.prefix, measure=False)
     assert list(dict.fromkeys(one.kind for one in declared.findings)) == ["missing", "known-bad"]
     assert declared.files == 0
+
+
+def test_what_is_there_without_measuring(made: Faked) -> None:
+    """No libraries are looked for, be it of a wheel or of a conda package: the metadata is shown."""
+    made.nvjitlink_wheel()
+    made.conda("cuda-nvrtc", "12.8", files=[os.path.relpath(made.path(made.put("l/libnvrtc.so.12")), made.prefix)])
+    made.wheel("x", "1", "nvidia-nvjitlink-cu12>=12.9")
+    made.conda("y", "1", "cuda-nvrtc >=12.9")
+    lines = told(audit_environment(made.prefix, measure=False))
+    assert [line for line in lines if line.startswith("there")] == [
+        "there cuda-nvrtc 12.8 (@/conda-meta/cuda-nvrtc-12.8-h0_0.json)",
+        "there nvidia-nvjitlink-cu12 12.8.93 (@/nvidia_nvjitlink_cu12-12.8.93.dist-info)",
+    ]
 
 
 FINDING = EnvironmentFinding("missing", "conflict", "x is missing", (), "", "install x")
