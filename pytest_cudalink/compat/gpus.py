@@ -51,10 +51,10 @@ def architecture_of(name: str) -> str:
     known = {_MAKER.sub("", one.lower()): one for one in gpus()}
     wanted = _MAKER.sub("", text.lower())
     # a name may go on with the size of the memory and the form: "A100-SXM4-80GB"
-    found = known.get(wanted) or known.get(_MAKER.sub("", re.split(r"-?(?:sxm|pcie|nvl|\d+gb)", text.lower())[0]))
+    found = known.get(_MAKER.sub("", re.split(r"-?(?:sxm|pcie|nvl|\d+gb)", text.lower())[0]))
     if found is not None:
         return f"sm_{gpus()[found]}"
-    near = [known[one] for one in difflib.get_close_matches(wanted, known, 3, cutoff=0.6)]
+    near = [known[one] for one in difflib.get_close_matches(wanted, known, 3)]
     hint = f"did you mean {' or '.join(near)}?" if near else "give a name such as L4 or RTX 4090"
     msg = f"GPU {name!r} is unknown; {hint}; an architecture such as sm_{ARCHITECTURES[-1].number} does, too"
     raise ValueError(msg)
@@ -74,7 +74,7 @@ def driver_named(text: str) -> CudaVersion:
         If it is no driver's release, or that of a driver older than CUDA 12.0.
     """
     digits = re.fullmatch(r"[Rr]?(\d{1,4}(?:\.\d{1,4}){0,2})", text.strip(), re.ASCII)
-    releases = sorted(DRIVER_RELEASES)
+    releases = list(DRIVER_RELEASES)
     oldest, newest = releases[0], releases[-1]
     if digits is not None:
         numbers = tuple(int(one) for one in digits[1].split("."))
@@ -99,7 +99,7 @@ def drivers_in(text: str) -> tuple[CudaVersion, ...]:
     ValueError
         If a part of the range is not a driver, or no known driver is in it.
     """
-    chosen = sorted(DRIVER_RELEASES)
+    chosen = list(DRIVER_RELEASES)
     for part in text.split(","):
         match = re.fullmatch(r"\s*(>=|<=|==|>|<|)\s*(\S+)\s*", part)
         if match is None:
