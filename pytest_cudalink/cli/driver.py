@@ -76,8 +76,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     start.add_argument(
         "--faults",
         default=given["FAULTS"],
-        help="let calls fail: write FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a preset, separated by "
-        "semicolons",
+        help="let calls fail: write FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE, jit=CODE or the name of a preset, "
+        "separated by semicolons",
     )
     start.add_argument(
         "--toolchains",

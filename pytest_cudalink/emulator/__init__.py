@@ -117,7 +117,7 @@ class Emulation(NamedTuple):
     events : Path or None
         File that every event is appended to, one JSON object per line.
     faults : str
-        ``FUNCTION:NTH=CODE[@MILLISECONDS]`` and ``lost=CODE``, separated by semicolons.
+        ``FUNCTION:NTH=CODE[@MILLISECONDS]``, ``lost=CODE`` and ``jit=CODE``, separated by semicolons.
     """
 
     version: CudaVersion

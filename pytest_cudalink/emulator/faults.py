@@ -12,6 +12,7 @@ from ..tables import read_table
 from ..versions import CudaVersion
 
 __all__ = [
+    "OF_STATE",
     "Fault",
     "code_of",
     "listed_codes",
@@ -25,7 +26,9 @@ __all__ = [
     "words_of",
 ]
 
-_FORM = "FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a preset"
+#: Faults that are no calls: the device is lost, the compiler is missing.
+OF_STATE = ("lost", "jit")
+_FORM = "FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE, jit=CODE or the name of a preset"
 _LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds
 
 
@@ -36,7 +39,7 @@ class Fault:
     Attributes
     ----------
     function : str
-        Symbol of a driver function; ``"lost"`` for a device that is lost.
+        Symbol of a driver function; ``"lost"`` for a device that is lost, ``"jit"`` for a missing compiler.
     code : int
         CUresult to answer; 0 lets the call through, after the delay.
     nth : int
@@ -185,19 +188,19 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
     found = []
     for name in filter(None, map(str.strip, text.split(";"))):
         entry = presets().get(name, name)
-        match = re.fullmatch(r"(?:lost|(\w+):(\d{1,9}))=(\d{1,9}|CUDA_\w+)(?:@(\d{1,9}))?", entry, re.ASCII)
-        if match is None or (match[1] is None and match[4] is not None):
+        match = re.fullmatch(r"(?:(lost|jit)|(\w+):(\d{1,9}))=(\d{1,9}|CUDA_\w+)(?:@(\d{1,9}))?", entry, re.ASCII)
+        if match is None or (match[1] is not None and match[5] is not None):
             msg = (
                 f"the fault {entry!r} cannot be read; expected {_FORM}, separated by semicolons. Presets: "
                 f"{', '.join(presets())}"
             )
             raise ValueError(msg)
-        code = code_of(match[3] if match[3].startswith("CUDA_") else int(match[3]))
-        if match[1] is None:
-            found.append(Fault("lost", code))
+        code = code_of(match[4] if match[4].startswith("CUDA_") else int(match[4]))
+        if match[1] is not None:
+            found.append(Fault(match[1], code))
         else:
-            function = symbol_of(match[1], version)
-            found.append(Fault(function, code, int(match[2]), int(match[4] or 0) / 1000))
+            function = symbol_of(match[2], version)
+            found.append(Fault(function, code, int(match[3]), int(match[5] or 0) / 1000))
     if len(found) > LIMIT_FAULTS:
         msg = f"{len(found)} faults are too many; expected at most {LIMIT_FAULTS}"
         raise ValueError(msg)
@@ -207,8 +210,8 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
 def text_of(faults: tuple[Fault, ...] | list[Fault]) -> str:
     """Write faults as ``CUDALINK_EMULATOR_FAULTS`` has them, with symbols and numbers."""
     return ";".join(
-        f"lost={one.code}"
-        if one.function == "lost"
+        f"{one.function}={one.code}"
+        if one.function in OF_STATE
         else f"{one.function}:{one.nth}={one.code}" + (f"@{one.milliseconds}" if one.delay else "")
         for one in faults
     )

@@ -32,6 +32,7 @@ static struct {
   unsigned made;     /* number of the newest fault */
   Fault list[FAULTS];
   atomic_int lost; /* code that everything answers once the device is lost */
+  atomic_int jit;  /* code that everything answers that needs the compiler of the driver */
 } faults = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 __attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&faults.lock); }
@@ -53,7 +54,8 @@ static unsigned add_fault(const char *function, unsigned nth, int code, unsigned
   return number;
 }
 
-/* CUDALINK_EMULATOR_FAULTS: FUNCTION:NTH=CODE[@MILLISECONDS], separated by semicolons; "lost=CODE" loses the device. */
+/* CUDALINK_EMULATOR_FAULTS: FUNCTION:NTH=CODE[@MILLISECONDS], separated by semicolons; "lost=CODE" loses the device,
+   "jit=CODE" the compiler. */
 static void read_faults(void) {
   const char *text = getenv("CUDALINK_EMULATOR_FAULTS");
   char *copy = text ? strdup(text) : NULL, *rest = copy, *entry;
@@ -63,6 +65,7 @@ static void read_faults(void) {
     unsigned nth = 0, delay = 0;
     int code = 0;
     if (sscanf(entry, "lost=%d", &code) == 1) atomic_store(&faults.lost, code);
+    else if (sscanf(entry, "jit=%d", &code) == 1) atomic_store(&faults.jit, code);
     else if (sscanf(entry, "%127[^:]:%u=%d@%u", name, &nth, &code, &delay) >= 3) {
       if (!add_fault(name, nth, code, delay))
         fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: no function %s, or too many faults\n", name);
@@ -120,6 +123,11 @@ EXPORT void cudalinkClearFaults(void) {
 EXPORT int cudalinkDeviceLost(void) {
   pthread_once(&faults_once, read_faults);
   return atomic_load(&faults.lost);
+}
+
+CUresult cl_fault_of_jit(void) {
+  pthread_once(&faults_once, read_faults);
+  return atomic_load(&faults.jit);
 }
 
 bool cl_faults_active(void) { return atomic_load(&faults.active) > 0; }

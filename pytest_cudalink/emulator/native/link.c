@@ -10,6 +10,7 @@
 
 #include "abi.h"
 #include "caller.h"
+#include "faults.h"
 #include "calls.h"
 #include "config.h"
 #include "contexts.h"
@@ -64,6 +65,7 @@ static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_
   CUresult result = cl_check_context();
   if (result) return result;
   if (!out) return CUDA_ERROR_INVALID_VALUE;
+  if (cl_fault_of_jit()) return cl_fault_of_jit();
   JitOptions options = cl_device_options();
   result = cl_read_options(&options, FOR_LINK, count, keys, values);
   State *state = result ? NULL : calloc(1, sizeof *state);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "caller.h"
+#include "faults.h"
 #include "calls.h"
 #include "config.h"
 #include "containers.h"
@@ -147,6 +148,7 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
   int version;
   if (options->without_code) return CUDA_ERROR_INVALID_IMAGE;
   if (cl_jit_disabled()) return CUDA_ERROR_JIT_COMPILATION_DISABLED;
+  if (cl_fault_of_jit()) return cl_fault_of_jit();
   if (!cl_ptx_head(data, size, &version, &module->ptx_target)) module->ptx_target = 0;
   CUresult result = cl_compile(data, size, &options->link, &image, &image_size, text);
   if (result) cl_ptx_failure = result;

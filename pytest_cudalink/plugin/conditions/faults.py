@@ -42,7 +42,7 @@ def planned() -> tuple[str, ...]:
         found = faults.parse(emulation.faults, emulation.version)
     except ValueError:
         return ()
-    return tuple(faults.text_of((one,)) for one in found if one.function != "lost")
+    return tuple(faults.text_of((one,)) for one in found if one.function not in faults.OF_STATE)
 
 
 class RunFaults:
