@@ -168,10 +168,8 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
     began = time.monotonic()
     place = find_place(prefix)
     distributions, unreadable = read_distributions(place, files=measure)
-    packages: list[CondaPackage] = []
-    if place.conda_meta:
-        packages, damaged = conda.read_packages(place.prefix, files=measure)
-        unreadable += damaged
+    packages, damaged = conda.read_packages(place.prefix, files=measure)
+    unreadable += damaged
     claims = list(declared_claims(place, distributions, unreadable))
     claims += _by_conda(place, packages, unreadable)
     everything = _without_doubles(distributions, packages)
@@ -179,14 +177,13 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
     measured: list[Claim] = []
     findings: list[EnvironmentFinding] = []
     files = 0
-    if measure:
-        providers = Providers(everything)
-        for one in everything:
-            files += len(one.files)
-            claimed, unprovided = _measured(one, _needs(place, one, unreadable), providers, claims, repair)
-            measured += claimed
-            findings += unprovided
-        findings += _copies(providers, repair)
+    providers = Providers(everything)
+    for one in everything:  # which have no files unless those are measured
+        files += len(one.files)
+        claimed, unprovided = _measured(one, _needs(place, one, unreadable), providers, claims, repair)
+        measured += claimed
+        findings += unprovided
+    findings += _copies(providers, repair)
     claims += measured
     findings[:0] = _judged(claims, repair)
     findings += _known_to_fail(everything)

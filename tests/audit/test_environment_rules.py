@@ -271,9 +271,10 @@ def test_rules_of_versions(made: Faked) -> None:
     made.wheel("nvidia-cublas-cu12", "12.8.4.1")
     made.wheel("a", "1", "nvidia-cublas-cu12===12.8.4.1")
     made.wheel("b", "1", "nvidia-cublas-cu12>=12.9")
-    assert [(one.kind, one.fix.partition(" --p")[0]) for one in made.audit().findings] == [
-        ("pair", "conda update"), ("pair", "python -m pip"),
-    ]  # fmt: skip
+    assert [(one.kind, one.fix) for one in made.audit().findings] == [
+        ("pair", f"conda update --prefix {made.prefix} y z"),
+        ("pair", f"python -m pip --python {made.prefix} install --upgrade a b"),
+    ]
 
 
 def test_pairs(made: Faked) -> None:
@@ -394,7 +395,14 @@ def test_order_of_copies(made: Faked) -> None:
     for name, stem in (("nvidia-cuda-nvrtc-cu12", "rtc"), ("nvidia-nvjitlink-cu12", "JitLink")):
         made.wheel(name, "12.8.93", files=(made.put(f"new/libnv{stem}.so.12"),))
         made.wheel(f"of-conda-{stem}", "12.6.20", files=(made.put(f"old/libnv{stem}.so.12"),), installer="conda")
+        made.wheel(name.removesuffix("-cu12"), "13.0.88", files=(made.put(f"13/libnv{stem}.so.13"),))
     lines = told(made.audit())
+    assert [line.partition(" is installed")[0] for line in lines if line.startswith(("do keep", "note copies"))] == [
+        "do keep one of nvidia-nvjitlink-cu12, of-conda-jitlink, one",
+        "do keep one of nvidia-cuda-nvrtc-cu12, of-conda-rtc, one",
+        "note copies: libnvJitLink",
+        "note copies: libnvrtc",
+    ]
     assert [line.partition(" is installed")[0] for line in lines if line.startswith("conflict")] == [
         *(f"conflict same-file: @/{folder}/libnv{name}.so.12" for folder in "ab" for name in ("JitLink", "rtc")),
         "conflict copies: libnvJitLink.so.12",
@@ -410,10 +418,9 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
     made.wheel("numba", "0.61.2")
     found = [one for one in made.audit().findings if one.kind == "known-bad"]
     assert "cuda-bindings 13.0.3, cuda-core 1.0.0" in [one.there for one in found]
-    assert {one.severity: one.text.partition("; only ")[2] for one in found} == {
-        "conflict": "",
-        "note": "on drivers >=580",
-    }
+    (note,) = (one for one in found if one.severity == "note")
+    assert note.text.endswith("; only on drivers >=580")
+    assert all((one.severity, one.text[-1]) == ("conflict", ")") for one in found if one is not note)
 
 
 # -- conda
@@ -521,7 +528,8 @@ def test_order(made: Faked) -> None:
     made.wheel("cuda-bindings", "13.0.3")
     kinds = ["missing", "unprovided", "same-file", "known-bad"]
     assert list(dict.fromkeys(one.kind for one in made.audit().findings)) == kinds
-    assert 0 <= made.audit().seconds < 600
+    seconds = [made.audit().seconds for _ in range(3)]
+    assert all(0 <= one < 600 and round(one, 3) == one for one in seconds)
     declared = audit_environment(made.prefix, measure=False)
     assert list(dict.fromkeys(one.kind for one in declared.findings)) == ["missing", "known-bad"]
     assert declared.files == 0
