@@ -24,8 +24,9 @@ __all__ = [
 #: The CUDA majors that are distinguished, and a machine without any CUDA library.
 MAJORS: Final = ("11", "12", "13", "none")
 
+# auditwheel adds a hash after "-", PyTorch's own repair after "."
 _NAME = re.compile(
-    r"^(?P<stem>lib(?:nvidia-[a-z]+|\w+?(?:-builtins)?))(?:\.alt)?(?:-[0-9a-f]{6,})?\.so(?:\.(?P<version>[\d.]+))?$"
+    r"^(?P<stem>lib(?:nvidia-[a-z]+|\w+?(?:-builtins)?))(?:\.alt)?(?:[-.][0-9a-f]{6,})?\.so(?:\.(?P<version>[\d.]+))?$"
 )
 #: DLLs of CUDA: nvrtc64_120_0.dll, nvJitLink_130_0.dll, cudart64_12.dll, cublas64_13.dll, nvcuda.dll.
 _DLL = re.compile(r"(?P<stem>[a-z]\w*?)(?:64)?(?:_(?P<version>\d+)(?:_(?P<minor>\d+))?)?\.dll", re.IGNORECASE)
@@ -33,7 +34,7 @@ _DRIVER_DLLS = {"nvcuda": "libcuda.so.1", "nvml": "libnvidia-ml.so.1"}
 #: Libraries without CUDA functions: those of the system, the compilers and Python.
 _SYSTEM = re.compile(
     r"(?:lib(?:c|m|dl|rt|pthread|util|resolv|gcc_s|stdc\+\+|c\+\+|c\+\+abi|atomic|gomp|omp|z|python3[\d.]*)|ld-\S+)"
-    r"(?:-[0-9a-f]{6,})?\.so[\d.]*"
+    r"(?:[-.][0-9a-f]{6,})?\.so[\d.]*"
 )
 _SYSTEM_DLL = re.compile(
     r"(?:api-ms-|ext-ms-|kernel32|ntdll|user32|advapi32|shell32|ole32|ws2_32|msvc|vcruntime|ucrtbase|concrt|vcomp|"

@@ -127,13 +127,16 @@ def bundled(folder: Path, name: str) -> Path:
     return compile_c(folder / name, "int cudaMalloc(void) { return 0; }")
 
 
-def test_bundled_library(tmp_path) -> None:
-    """A library in the wheel is not a dependency; a mangled name is recognized."""
-    mangled = bundled(tmp_path / "tree/x.libs", "libcudart-d0da41ae.so.12.9.79")
+@pytest.mark.parametrize("name", ["libcudart-d0da41ae.so.12.9.79", "libcudart.faf08d9a.so.12"])
+def test_bundled_library(name, tmp_path) -> None:
+    """A library in the wheel is not a dependency; a name with a hash, as tools for wheels give it, is CUDA's."""
+    mangled = bundled(tmp_path / "tree/x.libs", name)
     compile_c(tmp_path / "tree/pkg/libuse.so", USES, str(mangled), "-Wl,-rpath,$ORIGIN/../x.libs")
     found = audit(tmp_path / "tree")
     assert found.majors == ("11", "12", "13", "none")
     assert found.libraries == {}
+    assert found.bundled == (f"x.libs/{name}",)
+    assert not [finding for finding in found.findings if finding.kind == "name"]
     dependency = next(d for file in found.files for d in file.dependencies)
     assert (dependency.library, dependency.majors, dependency.bundled) == (mangled.name, ("12",), True)
 
