@@ -192,7 +192,7 @@ def _opened(name: str, opened: list[OpenedLibrary], majors: tuple[int, ...], ins
         stem = stem_of_name(library)
         if stem is None or stem in inside:
             continue
-        named = [int(major) for major in majors_of(library) or ()]
+        named = [int(major) for major in majors_of(re.split(r"[/\\]", library)[-1]) or ()]
         fitting = [major for major in named if major in majors] or named or list(majors)
         if stem == "libcuda":
             fitting = [min(exports.sonames(stem))]

@@ -57,7 +57,7 @@ class OpenedLibrary(NamedTuple):
     name : str
         As it is written: ``"libnvrtc.so.12"``, ``"libnvrtc.so.%d"``.
     demanded : bool
-        Whether a Python source loads it by this name where no handler expects its absence.
+        Whether a Python source loads it by this name, without a folder, where no handler expects its absence.
     """
 
     name: str
@@ -224,8 +224,9 @@ class _Calls(ast.NodeVisitor):
         if function in _BY_NAME:
             argument = f"lib{argument}.so"
         if stem_of_name(argument):
-            # no requirement brings a file without a version in its name: the wheels have libcudart.so.12 only
-            certain = function in _BY_NAME or not argument.endswith(".so")
+            # no requirement brings a file without a version in its name: the wheels have libcudart.so.12 only. A file
+            # in a folder is that of a system's toolkit, or one that the program has found before
+            certain = function in _BY_NAME or not (argument.endswith(".so") or re.search(r"[/\\]", argument))
             self.names[argument] = self.names.get(argument) or (certain and not self._handled)
 
 

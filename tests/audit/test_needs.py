@@ -138,6 +138,9 @@ SOURCES = [
     ('with suppress(OSError):\n    pass\nCDLL("libcufile.so.0")', {("libcufile.so.0", True)}),
     ('f(CDLL("libnvrtc.so.12")), print("libnvrtc.so.13"), CDLL()', {("libnvrtc.so.12", True)}),
     ('CDLL("libnvrtc.so")', {("libnvrtc.so", False)}),
+    ('if exists(f"{folder}/libcudart.so.12"):\n    CDLL(f"{folder}/libcudart.so.12")',
+     {("{}/libcudart.so.12", False)}),
+    (r'WinDLL(r"C:\CUDA\nvrtc64_120_0.dll")', {(r"C:\CUDA\nvrtc64_120_0.dll", False)}),
     ('"libnvrtc.so.12"', set()),
     ('CDLL("libc.so.6")', set()),
 ]  # fmt: skip
@@ -149,6 +152,13 @@ def test_names_in_python(source: str, names: set[tuple[str, bool]], tmp_path) ->
     (tmp_path / "x.py").write_text(f"raise SystemExit\n{source}\n", encoding="utf-8")
     found = {(need.evidence.split()[1], need.demanded) for need in needs_of(tmp_path)}
     assert found == names
+
+
+@pytest.mark.parametrize("name", ["libnvrtc.so.12", "{f}/libnvrtc.so.12", r"C:/CUDA\\nvrtc64_120_0.dll"])
+def test_major_in_a_name(name, tmp_path) -> None:
+    """The file name says the major, in whatever folder the file lies."""
+    (tmp_path / "x.py").write_text(f'CDLL(f"{name}")\n', encoding="utf-8")
+    assert [(need.stem, need.major) for need in needs_of(tmp_path)] == [("libnvrtc", 12)]
 
 
 NAMED = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
