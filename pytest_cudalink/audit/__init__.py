@@ -400,7 +400,7 @@ def _findings(name: str, elf: LoadableLibrary) -> Iterator[AuditFinding]:
                 "CUDA's name finds it: rename it"
             )
             yield AuditFinding(name, "name", text)
-    for folder in elf.rpaths:
-        if folder.startswith("/"):
-            text = f"RPATH {folder} is a folder of the machine that built it: use $ORIGIN"
-            yield AuditFinding(name, "rpath", text)
+    folders = [folder for folder in elf.rpaths if folder.startswith("/")]
+    if folders:
+        text = f"RPATH names {listed(folders, 3)}, of the machine that built it: use $ORIGIN"
+        yield AuditFinding(name, "rpath", text, "note")
