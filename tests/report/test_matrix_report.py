@@ -116,7 +116,9 @@ def test_a_known_bad_combination_of_one_architecture(axes) -> None:
     linker, compiler = {"found": "12.8.93"}, {"found": "13.0.88"}
     versions = {"nvidia-nvjitlink-cu12": linker, "nvidia-cuda-nvrtc": compiler, "numba": {}}
     found = cell("c", {"t": "F"}, versions=versions, axes=axes).known_bad
-    assert [one.arch for one in found if one.arch] == ([("sm_100", "sm_120")] if axes == {"arch": "sm_120"} else [])
+    assert [one.arch for one in found if one.arch] == (
+        [("sm_100", "sm_100f", "sm_120")] if axes == {"arch": "sm_120"} else []
+    )
 
 
 def test_what_joined_runs_keep() -> None:

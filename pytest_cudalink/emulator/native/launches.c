@@ -20,7 +20,7 @@ static int device_has(int attribute) {
 CUresult cl_check_block(const unsigned sizes[3], const Function *function) {
   unsigned threads = cl_block_threads(sizes);
   if (!threads) return CUDA_ERROR_INVALID_VALUE;
-  /* who launches a tile kernel gives one thread or those of its code (measured: test_tile.py) */
+  /* who launches a tile kernel gives one thread or those of its code (measured: test_launches) */
   if (function->tile && threads == 1) return CUDA_SUCCESS;
   if (function->required_block[0])
     for (int axis = 0; axis < 3; axis++)

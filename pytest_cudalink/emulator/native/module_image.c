@@ -162,7 +162,7 @@ static CUresult compile(Module *module, const void *data, size_t size, const Jit
 enum { FIRST_WITH_TILEIR = 13010 };
 
 /* Nothing here compiles Tile IR: a driver that could is one without libnvidia-tileiras. An older one does not know it
-   (measured: tests/emulated/test_tile.py). */
+   (measured: test_loads). */
 static CUresult compile_tileir(LinkText *text) {
   if (cl_config()->version >= FIRST_WITH_TILEIR) return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
   text->error = strdup("error   : Binary format for key='0', ident='' is not recognized");
