@@ -14,7 +14,6 @@ from packaging.version import Version
 
 from pytest_cudalink.can_link import questions
 from pytest_cudalink.compat import atlas, known_bad
-from pytest_cudalink.linker import sample
 from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 from tests.findings import catalog, libraries
@@ -168,15 +167,6 @@ def test_the_cases_with_a_refused_input() -> None:
     for name, added, end in table:
         assert [str(one) for one in codes(name, "cuLinkAdd")] == added.split(", "), name
         assert codes(name, "cuLinkComplete") == [int(end)], name
-
-
-def test_the_reproducer_of_cut_inputs_has_the_cubin_that_crashed() -> None:
-    """Its source and length are those of the recorded question that ended with SIGSEGV."""
-    (text,) = (one.files[0].read_text(encoding="utf-8") for one in FINDINGS if one.id == "driver-cut-inputs")
-    answers = json.loads((catalog.DATA.parent / "driver-answers.json").read_text(encoding="utf-8"))["answers"]
-    assert f'b"""{sample.USER_SOURCE}"""' in text
-    assert "cubin[:200], 200" in text
-    assert answers["link a cubin cut at 200"]["end"] == "signal 11"
 
 
 def test_environments() -> None:
