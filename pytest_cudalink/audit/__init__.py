@@ -13,8 +13,10 @@ from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
-from ..plurals import listed
-from .declared import Declared, judge_needs, read_requirements, requirements_for
+from ..compat.gpus import drivers_in
+from ..plurals import counted, listed, plural
+from .declared import Declared, judge_needs, package_brought, read_requirements, requirements_for
+from .device_code.verdicts import ROWS, DeviceCode, grouped
 from .findings import AuditFinding
 from .libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol, majors_of, sought_part, stem_of
 from .loadable import LoadableLibrary
@@ -105,6 +107,8 @@ class Audit:
         ``"libnvJitLink (CUDA 12)"``.
     bundled : tuple of str
         CUDA libraries that the wheel contains.
+    device_code : DeviceCode or None
+        That of its libraries and files of device code. JSON has the answer of each driver on each GPU.
     """
 
     path: str
@@ -114,6 +118,7 @@ class Audit:
     needs: tuple[Need, ...] = ()
     suggestions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     bundled: tuple[str, ...] = ()
+    device_code: DeviceCode | None = None
 
     @property
     def libraries(self) -> dict[str, tuple[str, ...]]:
@@ -171,7 +176,10 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """The audit as plain data with the same names."""
-        return {**asdict(self), "libraries": self.libraries}
+        code = self.device_code
+        plain = asdict(replace(self, device_code=None))
+        groups = code.to_json(ROWS, drivers_in(">=525"))["groups"] if code else []
+        return {**plain, "libraries": self.libraries, "device_code": groups}
 
 
 def audit(path: str | Path) -> Audit:
@@ -256,7 +264,41 @@ def _judge(scan: Scan) -> Audit:
         for name, elf in scan.elves.items()
         if any(majors_of(one) is not None for one in (name.rpartition("/")[2], elf.soname or ""))
     )
-    return Audit(scan.path, tuple(files), tuple(findings), majors, needs, requirements_for(needs), bundled)
+    findings += _twice(files, bundled, next(iter(declared.values()), None))
+    code = grouped(scan.path, scan.images)
+    return Audit(scan.path, tuple(files), tuple(findings), majors, needs, requirements_for(needs), bundled, code)
+
+
+def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | None) -> Iterator[AuditFinding]:
+    """A note for each library that the wheel contains, and that another package brings, too."""
+    for name in bundled:
+        file_name = name.rpartition("/")[2]
+        stem = stem_of(file_name)
+        shared = set(majors_of(file_name) or ()) - {"none"}
+        users = [
+            (file.path, one.library)
+            for file in files
+            for one in file.dependencies
+            if not one.bundled and stem_of(one.library) == stem and shared & set(one.majors)
+        ]
+        packages = [
+            package
+            for major in sorted(shared)
+            if declared and (package := package_brought(declared, stem, int(major))) is not None
+        ]
+        if users:
+            path, library = users[0]
+            why = f"{path} needs {library}{_among(len(users) - 1)} of another package"
+        elif packages:
+            why = f"its requirements bring {packages[0]}, which has the library, too"
+        else:
+            continue
+        text = f"is a copy of {stem}, and {why}: a process may load both; leave the copy out of the wheel"
+        yield AuditFinding(name, "twice", text, "note")
+
+
+def _among(more: int) -> str:
+    return f", as {counted(more, 'other file')} {plural(more, 'does', 'do')}," if more else ""
 
 
 def _common_majors(files: list[FileAudit]) -> tuple[str, ...]:

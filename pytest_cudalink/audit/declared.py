@@ -31,7 +31,7 @@ from .findings import AuditFinding
 from .needs import Need
 from .targets import InstallTarget, targets_of
 
-__all__ = ["Declared", "Lack", "find_lack", "judge_needs", "read_requirements", "requirements_for"]
+__all__ = ["Declared", "Lack", "find_lack", "judge_needs", "package_brought", "read_requirements", "requirements_for"]
 
 _TOOLKIT: Final = "cuda-toolkit"
 #: A version that every later release stays below.
@@ -298,6 +298,16 @@ def _extra_of(distribution: str) -> str:
             if any(one.name == distribution for one in lines):
                 found[extra] = len(lines)
     return min(found, key=lambda extra: (found[extra], extra))
+
+
+def package_brought(declared: Declared, stem: str, major: int) -> str | None:
+    """NVIDIA's package of a library, where the requirements that always hold bring it; else None."""
+    distribution = _distribution(stem, major)
+    if distribution is None or distribution == declared.name:
+        return None
+    need = Need("", stem, major, None, "linked", "")
+    lack = _Group(stem, major, distribution, (need,)).lack(declared.always)
+    return None if lack == Lack("undeclared") else distribution
 
 
 def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collection[str] = ()) -> list[AuditFinding]:

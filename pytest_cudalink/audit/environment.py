@@ -27,6 +27,7 @@ from . import conda, contradictions
 from .buffers import buffer
 from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
+from .device_code.scan import pieces
 from .installed import Installed, Place, Unreadable, find_place, read_distributions
 from .libraries import majors_of
 from .loadable import read_dynamic
@@ -247,11 +248,9 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
                 scan.elves[name] = found
             if of_cuda:
                 continue
-            with open_regular(path) as stream:
-                with buffer(stream) as content:
-                    opens_jitlink = content.find(b"libnvJitLink") >= 0
-                ltoir = newest_ltoir(stream) if opens_jitlink else None
-                jitify = jitify_release(stream) if opens_jitlink else None
+            with open_regular(path) as stream, buffer(stream) as content:
+                found_code = list(pieces(content, text=False)) if content.find(b"libnvJitLink") >= 0 else []
+                ltoir, jitify = newest_ltoir(content, found_code), jitify_release(content, found_code)
             if ltoir is not None:
                 scan.ltoir[name] = ltoir
             if jitify is not None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import IO, Final
+from typing import Final
 
 from ..artifacts import inspect
 from ..compat.releases import needs_for_nvvm_ir
 from ..versions import CudaVersion, Needs
-from .buffers import Buffer, buffer
+from .buffers import Buffer
 from .device_code import fatbin, scan
 from .device_code.images import needs_for_ltoir_format
 
@@ -22,27 +22,25 @@ _REFUSAL: Final = b"need at least version "
 _ASKED: Final = 32
 
 
-def newest_ltoir(stream: IO[bytes]) -> Needs | None:
+def newest_ltoir(data: Buffer, pieces: Iterable[scan.Piece]) -> Needs | None:
     """What the newest LTO-IR in a file needs of nvJitLink; None for a file without LTO-IR."""
-    with buffer(stream) as data:
-        return max(_needs(data), default=None)
+    return max(_needs(data, pieces), default=None)
 
 
-def jitify_release(stream: IO[bytes]) -> CudaVersion | None:
+def jitify_release(data: Buffer, pieces: Iterable[scan.Piece]) -> CudaVersion | None:
     """The release that compiled a library which opens nvJitLink through jitify; None for others, or if none is named.
 
     jitify compares the nvJitLink that it opened with the release that it was built with. That release is a constant in
     machine code; the device code of the same library names the release of its compiler.
     """
-    with buffer(stream) as data:
-        if data.find(_REFUSAL) < 0:
-            return None
-        producers = islice((inspect(cubin).producer for cubin in _cubins(data)), _ASKED)
-        return max((one for one in producers if one is not None), default=None)
+    if data.find(_REFUSAL) < 0:
+        return None
+    producers = islice((inspect(cubin).producer for cubin in _cubins(data, pieces)), _ASKED)
+    return max((one for one in producers if one is not None), default=None)
 
 
-def _cubins(data: Buffer) -> Iterator[bytes]:
-    for piece in scan.pieces(data, text=False):
+def _cubins(data: Buffer, pieces: Iterable[scan.Piece]) -> Iterator[bytes]:
+    for piece in pieces:
         if piece.form == "fatbin":
             with memoryview(data) as whole, whole[piece.at : piece.at + piece.size] as view, suppress(ValueError):
                 for entry in fatbin.entries(view):
@@ -54,8 +52,8 @@ def _cubins(data: Buffer) -> Iterator[bytes]:
             yield bytes(data[piece.at : piece.at + piece.size])
 
 
-def _needs(data: Buffer) -> Iterator[Needs]:
-    for piece in scan.pieces(data, text=False):
+def _needs(data: Buffer, pieces: Iterable[scan.Piece]) -> Iterator[Needs]:
+    for piece in pieces:
         if piece.form == "ltoir":
             yield needs_for_nvvm_ir((data[piece.at + 6], data[piece.at + 7]))
         elif piece.form == "fatbin":

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Final, Literal
 
 from ..versions import CudaVersion, Needs
 from .budget import AuditError, Budget
+from .buffers import buffer
+from .device_code.images import DeviceImage, UnreadImage, in_file
+from .device_code.scan import pieces
 from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
 from .loadable import LoadableLibrary, data_ranges, is_elf, read_elf
@@ -19,12 +23,14 @@ from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, 
 from .pe import is_pe, pe_data_ranges, read_pe
 from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
 
-__all__ = ["Scan", "file_majors", "hinted_major", "scan_archive", "scan_path", "wheel_major"]
+__all__ = ["Scan", "completed", "file_majors", "hinted_major", "scan_archive", "scan_path", "wheel_major"]
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
 #: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.
 _HINT: Final = re.compile(r"(?<![a-z])cu(?:da)?[-_]?(1[1-9])(?![0-9]{2})")
 _EVERY: Final = tuple(int(major) for major in MAJORS if major != "none")
+#: The images of one file are unpacked to so many bytes; the rest follows from these.
+_MOST_IMAGES: Final = 8 << 20
 _MOST_TEXT: Final = 4 << 20
 #: Names of libraries in one file; the file of a real wheel that has the most, cuda.pathfinder's, has 200.
 _MOST_NAMES: Final = 1000
@@ -45,6 +51,8 @@ class Scan:
         What the newest LTO-IR in a file needs of nvJitLink, by the file's path.
     jitify : dict of str to CudaVersion
         The release that compiled a file which opens nvJitLink through jitify, by the file's path.
+    images : list of DeviceImage or UnreadImage
+        The device code in libraries and files of device code, without its bytes.
     metadata : dict of str to bytes
         The content of each METADATA file, by path.
     findings : list of AuditFinding
@@ -58,6 +66,7 @@ class Scan:
     opened: dict[str, tuple[OpenedLibrary, ...]] = field(default_factory=dict)
     ltoir: dict[str, Needs] = field(default_factory=dict)
     jitify: dict[str, CudaVersion] = field(default_factory=dict)
+    images: list[DeviceImage | UnreadImage] = field(default_factory=list)
     metadata: dict[str, bytes] = field(default_factory=dict)
     findings: list[AuditFinding] = field(default_factory=list)
     budget: Budget = field(default_factory=lambda: Budget(""))
@@ -152,13 +161,44 @@ def _read(scan: Scan, name: str, stream: IO[bytes]) -> None:
 
 
 def _read_device_code(scan: Scan, name: str, stream: IO[bytes]) -> None:
-    ltoir = newest_ltoir(stream)
-    if ltoir is not None:
-        scan.ltoir[name] = ltoir
-    if any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ())):
-        release = jitify_release(stream)
-        if release is not None:
-            scan.jitify[name] = release
+    with buffer(stream) as data:
+        found = list(pieces(data, text=True))
+        if not found:
+            return
+        scan.images += completed(in_file(name, data, found, room=_MOST_IMAGES))
+        ltoir = newest_ltoir(data, found)
+        if ltoir is not None:
+            scan.ltoir[name] = ltoir
+        if any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ())):
+            release = jitify_release(data, found)
+            if release is not None:
+                scan.jitify[name] = release
+
+
+def completed(images: Iterable[DeviceImage | UnreadImage]) -> list[DeviceImage | UnreadImage]:
+    """The images of a file, without their bytes; what a packed cubin does not say is taken from its neighbours.
+
+    The header of a packed cubin for sm_100 and later does not tell CUDA 12 from 13, but one compiler made a file.
+    """
+    completed: list[DeviceImage | UnreadImage] = []
+    seen: dict[int, DeviceImage] = {}
+    needs: set[Needs] = set()
+    headers: list[int] = []
+    for one in images:
+        if isinstance(one, DeviceImage) and one.kind == "cubin":
+            needs |= {one.needs} if one.needs else set()
+            if one.data is not None:
+                seen.setdefault(one.number, one)
+            else:
+                headers.append(len(completed))
+        completed.append(replace(one, data=None) if isinstance(one, DeviceImage) else one)
+    newest = max(needs, default=None)
+    for place in headers:
+        image = completed[place]
+        if newest is not None and isinstance(image, DeviceImage):
+            arch = image.arch if image.suffix or image.number not in seen else seen[image.number].arch
+            completed[place] = replace(image, arch=arch, needs=image.needs or newest, note="")
+    return completed
 
 
 def file_majors(scan: Scan, name: str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,14 +16,18 @@ from .audit_output import Answer, AuditOutput
 from .paths import any_path
 
 if TYPE_CHECKING:
-    from ..audit import Audit, AuditFinding, Need
+    from ..audit import Audit, AuditFinding, Dependency, Need
 
 __all__ = ["DESCRIPTION", "configure", "misfit", "run"]
 
+#: RPATHs that differ, and notes of one kind, that are shown.
+_MOST_RPATHS: Final = 3
+_MOST_NOTES: Final = 3
+
 DESCRIPTION: Final = (
     "Show which CUDA libraries a wheel needs and of which release at least, which file pulls each in, with which CUDA "
-    "majors the wheel loads, and whether its requirements install them. Exit code 1: there are findings other than "
-    "notes, or a required major is missing; 2: a path cannot be audited."
+    "majors the wheel loads, whether its requirements install them, and where its device code runs. "
+    "Exit code 1: there are findings other than notes, or a required major is missing; 2: a path cannot be audited."
 )
 
 
@@ -42,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require", metavar="MAJORS", help="fail unless the wheel loads with these CUDA majors: 12,13, say, or none"
     )
-    parser.add_argument("--symbols", action="store_true", help="also show the undefined symbols")
+    parser.add_argument("--symbols", action="store_true", help="show every file, undefined symbol and note")
     audit_output.configure(parser)
     audit_environment.configure(parser)
     audit_device_code.configure(parser)
@@ -113,14 +117,25 @@ def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool,
     notes = [shown for one, shown in findings if one.severity == "note"]
     lines = [
         *_lines(found, symbols=symbols),
-        *(f"  {one.kind}{_note(one)}: {one.path}: {one.text}" for one in found.findings),
+        *_findings(found.findings, most=len(found.findings) if symbols else _MOST_NOTES),
         *(f"  {title}: {text}" for title, text in required),
     ]
     return Answer(found.path if local else "", lines, {**found.to_json(), "lacking": lacking}, errors, notes)
 
 
-def _note(finding: AuditFinding) -> str:
-    return "" if finding.severity == "error" else " (note)"
+def _findings(findings: Sequence[AuditFinding], most: int) -> Iterator[str]:
+    """Every error, and the first notes of each kind."""
+    notes: dict[str, int] = {}
+    for one in findings:
+        if one.severity == "error":
+            yield f"  {one.kind}: {one.path}: {one.text}"
+        else:
+            notes[one.kind] = notes.get(one.kind, 0) + 1
+            if notes[one.kind] <= most:
+                yield f"  {one.kind} (note): {one.path}: {one.text}"
+    for kind, count in notes.items():
+        if count > most:
+            yield f"  {kind} (note): {count - most} more: --symbols shows all"
 
 
 def _lines(found: Audit, *, symbols: bool) -> Iterator[str]:
@@ -129,17 +144,52 @@ def _lines(found: Audit, *, symbols: bool) -> Iterator[str]:
     unread = any(finding.kind == "unreadable" for finding in found.findings)
     known = ", as far as it can be read" if unread else ""
     yield f"{found.path}: {files}; loads with {_spoken(found.majors)}{known}"
+    if symbols:
+        yield from _each_file(found)
+    else:
+        yield from _folded(found)
+    yield from _needs(found)
+    if found.device_code is not None:
+        yield from audit_device_code.served(found.device_code)
+
+
+def _each_file(found: Audit) -> Iterator[str]:
+    """Every file with every library that it needs and every symbol."""
     for file in found.files:
         for one in file.dependencies:
-            where = "brought along" if one.bundled else f"CUDA {', '.join(one.majors) or '(unknown)'}"
-            unreached = f"; no RPATH leads to {one.unreached}" if one.unreached else ""
-            count = counted(len(one.symbols), "symbol")
-            yield f"  {file.path}  needs {one.library}  ({where}; {count}{unreached})"
-            if symbols:
-                yield from (f"      {symbol}" for symbol in one.symbols)
+            yield f"  {file.path}  {_needed('needs', one)}"
+            yield from (f"      {symbol}" for symbol in one.symbols)
         if file.rpaths:
             yield f"  {file.path}  RPATH {':'.join(file.rpaths)}"
-    yield from _needs(found)
+
+
+def _folded(found: Audit) -> Iterator[str]:
+    """A line for each library, with the first of the files that need it; and the first few RPATHs."""
+    users: dict[tuple[str, str | None], list[tuple[str, Dependency]]] = {}
+    rpaths: dict[tuple[str, ...], list[str]] = {}
+    for file in found.files:
+        for one in file.dependencies:
+            users.setdefault((one.library, one.unreached), []).append((file.path, one))
+        if file.rpaths:
+            rpaths.setdefault(file.rpaths, []).append(file.path)
+    for group in users.values():
+        path, most = max(group, key=lambda user: len(user[1].symbols))
+        verb = "needs" if len(group) == 1 else "need"
+        yield f"  {path}{_and_files(len(group) - 1)}  {_needed(verb, most)}"
+    for folders, paths in list(rpaths.items())[:_MOST_RPATHS]:
+        yield f"  {paths[0]}{_and_files(len(paths) - 1)}  RPATH {':'.join(folders)}"
+    if len(rpaths) > _MOST_RPATHS:
+        yield f"  {counted(len(rpaths) - _MOST_RPATHS, 'more RPATH')}: --symbols shows every file"
+
+
+def _needed(verb: str, one: Dependency) -> str:
+    where = "brought along" if one.bundled else f"CUDA {', '.join(one.majors) or '(unknown)'}"
+    unreached = f"; no RPATH leads to {one.unreached}" if one.unreached else ""
+    return f"{verb} {one.library}  ({where}; {counted(len(one.symbols), 'symbol')}{unreached})"
+
+
+def _and_files(more: int) -> str:
+    return f" and {counted(more, 'more file')}" if more else ""
 
 
 def _needs(found: Audit) -> Iterator[str]:
@@ -147,15 +197,20 @@ def _needs(found: Audit) -> Iterator[str]:
     grouped: dict[tuple[str, int], list[Need]] = {}
     for need in found.needs:
         grouped.setdefault((need.stem, need.major), []).append(need)
+    opened: dict[tuple[str, str, str], list[int]] = {}
     for (stem, major), needs in grouped.items():
         floors = [need for need in needs if need.floor is not None]
-        what = f"{stem} of CUDA" if stem != "libcuda" else "a driver of CUDA"
         if floors:
             one = max(floors, key=lambda need: need.floor or (0, 0))
-            yield f"  {one.path}  needs at least {what} {one.floor}  ({one.evidence})"
-        opened = [need for need in needs if need.how == "opened" and not floors]
-        if opened and len(opened) == len(needs):
-            yield f"  {opened[0].path}  may open {what} {major}  ({opened[0].evidence})"
+            yield f"  {one.path}  needs at least {_of_cuda(stem)} {one.floor}  ({one.evidence})"
+        elif all(need.how == "opened" for need in needs):
+            opened.setdefault((needs[0].path, stem, needs[0].evidence), []).append(major)
+    for (path, stem, evidence), majors in opened.items():
+        yield f"  {path}  may open {_of_cuda(stem)} {', '.join(map(str, majors))}  ({evidence})"
+
+
+def _of_cuda(stem: str) -> str:
+    return "a driver of CUDA" if stem == "libcuda" else f"{stem} of CUDA"
 
 
 def _spoken(majors: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from ..toolchains import Toolchain
     from ..versions import CudaVersion
 
-__all__ = ["asked", "configure", "misfit", "run"]
+__all__ = ["asked", "configure", "misfit", "run", "served"]
 
-#: Rows of the table that is shown when no GPU is asked for: the architectures of data centres and desktops.
-_ROWS: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
 #: Most lines of nvJitLink's log, and most files of a group, that are shown.
 _MOST_LINES: Final = 6
 _MOST_PATHS: Final = 4
@@ -84,6 +82,7 @@ def misfit(options: argparse.Namespace) -> str:
 def run(options: argparse.Namespace) -> int:
     """Audit the device code of each path; returns the worst exit code."""
     from ..audit.device_code import device_code
+    from ..audit.device_code.verdicts import ROWS
     from ..compat.gpus import architecture_of, drivers_in
     from ..toolchains import ToolchainError
     from ..worker import WorkerError
@@ -99,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     except (ToolchainError, ValueError) as error:
         sys.stderr.write(f"cudalink audit: {safe(error)}\n")
         return 2
-    rows = gpus or list(dict.fromkeys([*_ROWS, *required]))
+    rows = gpus or list(dict.fromkeys([*ROWS, *required]))
     code, output = 0, AuditOutput(options.format)
     for path in options.paths:
         try:
@@ -125,6 +124,58 @@ def run(options: argparse.Namespace) -> int:
             code = max(code, 1)
     output.end()
     return code
+
+
+def served(found: DeviceCode) -> Iterator[str]:
+    """Two lines at most: the GPUs and drivers on which every file with device code runs, and those for some files."""
+    from ..audit.device_code.verdicts import ROWS
+    from ..compat.gpus import drivers_in
+
+    files = {path for group in found.groups if not group.for_linker for path in group.paths}
+    if not found.groups:
+        return
+    if not files:
+        yield f"  device code  in {counted(len({p for g in found.groups for p in g.paths}), 'file')}, for linkers only"
+        return
+    counts = {arch: found.served(arch, drivers_in(">=525")) for arch in ROWS}
+    whole = {arch: _drivers(count, len(files)) for arch, count in counts.items()}
+    part = {arch: _drivers(count, 1) for arch, count in counts.items()}
+    part = {arch: drivers for arch, drivers in part.items() if drivers != whole[arch]}
+    notes = {image.note for group in found.judged for image in group.images if image.kind == "cubin" and image.note}
+    missing = next((f": {note}" for note in sorted(notes) if "not installed" in note), "")
+    known = f"; as far as the headers of packed images say{missing}" if notes else ""
+    names = counted(len(files), "file")
+    if any(whole.values()) or not any(part.values()):
+        yield f"  device code  of {names} runs on {_ranges(whole) or f'none of {ROWS[0]} to {ROWS[-1]}'}{known}"
+    if any(part.values()):
+        yield f"  device code  of some of {names} runs on {_ranges(part)}{known}"
+
+
+def _drivers(counts: Mapping[CudaVersion, int], least: int) -> str:
+    """The drivers that take so many files, of those that know a GPU; empty if there is none."""
+    from ..compat.gpus import driver_branch
+
+    taking = [driver for driver, count in counts.items() if count >= least]
+    if not taking:
+        return ""
+    if len(taking) == len(counts):
+        return "every driver from 525 on"
+    return f"drivers from {driver_branch(taking[0])} on"
+
+
+def _ranges(drivers: Mapping[str, str]) -> str:
+    """The architectures with each range of drivers: ``"sm_75 to sm_90 with drivers from 580 on"``."""
+    found: dict[str, list[list[str]]] = {}
+    before = ""
+    for arch, text in drivers.items():
+        if text:
+            spans = found.setdefault(text, [])
+            if text == before:
+                spans[-1][1:] = [arch]
+            else:
+                spans.append([arch])
+        before = text
+    return ", ".join(f"{', '.join(map(' to '.join, spans))} with {text}" for text, spans in found.items())
 
 
 def _split(given: Iterable[str]) -> list[str]:

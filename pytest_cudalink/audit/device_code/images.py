@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -19,7 +19,7 @@ from . import fatbin, scan
 from .fatbin import Kind
 from .files import buffers
 
-__all__ = ["RELOCATABLE", "DeviceImage", "UnreadImage", "found_in", "images", "needs_for_ltoir_format"]
+__all__ = ["RELOCATABLE", "DeviceImage", "UnreadImage", "found_in", "images", "in_file", "needs_for_ltoir_format"]
 
 #: Files in which PTX would be an example, or the input of a compiler.
 _DOCUMENTS: Final = frozenset(
@@ -138,7 +138,7 @@ def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage |
             yield UnreadImage(name, fault)
             continue
         nothing = True
-        for found in _in_file(name, data, unpack=unpack):
+        for found in in_file(name, data, room=None if unpack else 0):
             nothing = False
             yield found
         if nothing and name.lower().endswith(_NAMED):
@@ -147,18 +147,33 @@ def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage |
             )
 
 
-def _in_file(name: str, data: Buffer, *, unpack: bool) -> Iterator[DeviceImage | UnreadImage]:
+def in_file(
+    name: str, data: Buffer, pieces: Iterable[scan.Piece] | None = None, *, room: int | None = None
+) -> Iterator[DeviceImage | UnreadImage]:
+    """Yield the images in the bytes of one file, and what cannot be read of it.
+
+    Parameters
+    ----------
+    name : str
+    data : Buffer
+    pieces : iterable of Piece, optional
+        Where its device code lies, if that is known.
+    room : int, optional
+        Bytes to which images are unpacked; of the others, the headers say all that is known.
+    """
     text = PurePosixPath(name).suffix.lower() not in _DOCUMENTS
+    pieces = scan.pieces(data, text=text) if pieces is None else pieces
+    room = max(_LEAST_UNPACKED, _MOST_RATIO * len(data)) if room is None else room
     places: scan.Sections | None = None
-    room = _Room(max(_LEAST_UNPACKED, _MOST_RATIO * len(data)) if unpack else 0)
+    unpacking = _Room(room)
     count = group = 0
-    for piece in scan.pieces(data, text=text):
+    for piece in pieces:
         if places is None:
             places = scan.Sections(data)
         section = places.name_at(piece.at)
         if piece.form == "fatbin":
             group += 1
-            found: Iterator[DeviceImage | UnreadImage] = _in_fatbin(name, data, piece, room)
+            found: Iterator[DeviceImage | UnreadImage] = _in_fatbin(name, data, piece, unpacking)
         else:
             found = iter([_loose(name, data, piece)])
         for one in found:

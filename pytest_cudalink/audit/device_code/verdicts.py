@@ -15,7 +15,10 @@ from ...versions import CudaVersion
 from .images import RELOCATABLE, DeviceImage, UnreadImage, found_in
 from .rule import DriverAnswer, DriverOutcome, what_happens
 
-__all__ = ["DeviceCode", "ImageGroup", "device_code", "plain"]
+__all__ = ["ROWS", "DeviceCode", "ImageGroup", "device_code", "grouped", "plain"]
+
+#: The architectures of data centres and desktops, which are shown where no GPU is asked for.
+ROWS: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
 
 #: What distinguishes files that hold the same code for several architectures: "kernel_sm80.cubin".
 _ARCH_IN_NAME: Final = re.compile(r"(?i)(?:sm|compute|arch|cc)[_-]?\d{2,3}[af]?(?![0-9a-z])")
@@ -75,6 +78,19 @@ class DeviceCode:
         """The answer for each group that a driver gets, the worst first."""
         found = [(group, group.answer(arch, driver)) for group in self.judged]
         return sorted(found, key=lambda one: -one[1].outcome.severity)
+
+    def served(self, arch: str, drivers: Iterable[CudaVersion]) -> dict[CudaVersion, int]:
+        """How many files are taken as a whole by each driver that knows a GPU."""
+        found: dict[CudaVersion, int] = {}
+        for driver in drivers:
+            refused: dict[str, bool] = {}
+            for group in self.judged:
+                outcome = group.answer(arch, driver).outcome
+                if outcome is not DriverOutcome.UNDRIVEN:
+                    refused |= {path: refused.get(path, False) or outcome.fails for path in group.paths}
+            if refused:
+                found[driver] = sum(not one for one in refused.values())
+        return found
 
     def failures(self, archs: Iterable[str], drivers: Iterable[CudaVersion], files: str = "*") -> list[str]:
         """A sentence for each group, architecture and outcome that fails, with the drivers on which it does."""
@@ -177,10 +193,15 @@ def device_code(path: str | Path, *, unpack: bool = True) -> DeviceCode:
     AuditError
         If there is no such file, or a wheel is damaged.
     """
+    return grouped(str(path), found_in(path, unpack=unpack))
+
+
+def grouped(path: str, images_and_faults: Iterable[DeviceImage | UnreadImage]) -> DeviceCode:
+    """Return the device code that consists of these images, which may come one by one."""
     fatbins: dict[tuple[str, int], list[DeviceImage]] = {}
     loose: dict[str, list[DeviceImage]] = {}
     faults = []
-    for found in found_in(path, unpack=unpack):
+    for found in images_and_faults:
         if isinstance(found, UnreadImage):
             faults.append(found)
         elif found.group:
@@ -193,7 +214,7 @@ def device_code(path: str | Path, *, unpack: bool = True) -> DeviceCode:
             loose.setdefault(name, []).extend(images)
         else:
             groups.append(images)
-    return DeviceCode(str(path), tuple(_joined([*groups, *loose.values()])), tuple(faults))
+    return DeviceCode(path, tuple(_joined([*groups, *loose.values()])), tuple(faults))
 
 
 def _is_loose(images: Sequence[DeviceImage]) -> bool:
