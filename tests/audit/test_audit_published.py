@@ -15,6 +15,7 @@ from pytest_cudalink.audit.declared import judge_needs, read_requirements
 from pytest_cudalink.audit.index import metadata_on_index
 from pytest_cudalink.audit.needs import Need
 from pytest_cudalink.versions import CudaVersion
+from tests.audit.field import PAGE, WHEELS, row
 
 FOLDER = os.environ.get("CUDALINK_AUDITED_WHEELS")
 pytestmark = [
@@ -86,6 +87,12 @@ def test_checked_by_hand(known: dict[str, object]) -> None:
 def test_sound(name: str) -> None:
     """No error in a wheel that is sound."""
     assert audit_on_index(name).errors == ()
+
+
+@pytest.mark.parametrize("name", WHEELS, ids=lambda name: "-".join(name.split("-")[:2]))
+def test_table_of_the_field(name: str) -> None:
+    """The row of each wheel on the page is what the audit finds."""
+    assert row(audit_on_index(name)) in PAGE.read_text("utf-8").splitlines()
 
 
 @pytest.mark.parametrize("version", ["26.2.1", "26.4.0", "26.6.0", "26.8.0"])

@@ -1,0 +1,42 @@
+"""The table of ten wheels in docs/how-to/audit-a-wheel.md: ``python -m tests.audit.field`` prints it."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_cudalink.audit import Audit, audit_on_index
+from pytest_cudalink.cli.audit_device_code import served
+
+__all__ = ["PAGE", "WHEELS", "row", "table"]
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/audit-a-wheel.md"
+WHEELS: list[str] = tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))["field"]["wheels"]
+
+
+def row(found: Audit) -> str:
+    """The row of a wheel: its verdict, its findings by kind, and where its device code runs."""
+    name, version = Path(found.path).name.split("-")[:2]
+    verdict = "fails" if found.errors else "passes"
+    majors = ", ".join(found.majors)
+    kinds = Counter(f"`{one.kind}`{'' if one.severity == 'error' else ' (note)'}" for one in found.findings)
+    findings = ", ".join(kind if count == 1 else f"{count} × {kind}" for kind, count in kinds.items()) or "–"
+    code = (
+        "; ".join(line.partition("device code  ")[2] for line in served(found.device_code)) if found.device_code else ""
+    )
+    return f"| {name.replace('_', '-')} {version} | {verdict} | {majors} | {findings} | {code or '–'} |"
+
+
+def table() -> Iterator[str]:
+    """The lines of the table, from the wheels of the index."""
+    yield "| wheel | verdict | loads with CUDA | findings | device code |"
+    yield "|---|---|---|---|---|"
+    for wheel in WHEELS:
+        yield row(audit_on_index(wheel))
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{line}\n" for line in table())
