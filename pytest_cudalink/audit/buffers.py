@@ -6,6 +6,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from typing import IO, Final
 
 from ..elf import Buffer
@@ -19,6 +20,9 @@ _IN_MEMORY: Final = 16 << 20
 @contextmanager
 def buffer(stream: IO[bytes]) -> Iterator[Buffer]:
     """Return all bytes of a stream, which is on a disk if they are many."""
+    if isinstance(stream, BytesIO):
+        yield stream.getvalue()  # no copy
+        return
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     if size <= _IN_MEMORY:

@@ -34,7 +34,7 @@ _FORMAT: Final = re.compile(r"_?(?:%|\{).*\.dll$", re.IGNORECASE)
 _BEFORE: Final = b"\0/\\"
 
 
-_OPENERS: Final = re.compile("|".join(sorted(_BY_FILE | _BY_NAME)).encode())
+_OPENERS: Final = tuple(name.encode() for name in sorted(_BY_FILE | _BY_NAME))
 _CERTAIN: Final = frozenset(name.encode() for name in _BY_NAME)
 #: File names in a source, whatever they are part of.
 _FILES: Final = re.compile(rb"lib[A-Za-z0-9_-]{2,40}\.so|[A-Za-z][A-Za-z0-9_-]{3,40}\.dll")
@@ -175,10 +175,11 @@ def _mentioned(source: bytes, rest: IO[bytes]) -> tuple[bool, bool]:
     tail = b""
     while source:
         data = tail + source
-        functions = set(_OPENERS.findall(data))
+        functions = {name for name in _OPENERS if name in data}
         opens = opens or bool(functions)
         certain = certain or bool(functions & _CERTAIN)
-        certain = certain or any(stem_of_name(match.decode()) for match in _FILES.findall(data))
+        if not certain and (b".so" in data or b".dll" in data):  # the pattern alone takes a second for 2,000 sources
+            certain = any(stem_of_name(match.decode()) for match in _FILES.findall(data))
         tail, source = data[-_LONGEST:], rest.read(_CHUNK)
     return opens, certain
 
