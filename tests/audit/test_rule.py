@@ -48,6 +48,13 @@ def test_in_any_order(code: str, arch: str, driver: CudaVersion, outcome: str, c
         assert (answer.image and answer.image.arch) == chosen
 
 
+def test_tile_ir_beside_ptx() -> None:
+    """The driver compiles PTX where there is some, and Tile IR elsewhere."""
+    both = [image("tileir", ""), image("ptx", "sm_90")]
+    found = {arch: what_happens(both, arch, NEW).image for arch in ("sm_90", "sm_80")}
+    assert {arch: one and one.kind for arch, one in found.items()} == {"sm_90": "ptx", "sm_80": "tileir"}
+
+
 def test_images_that_say_little() -> None:
     """PTX whose ISA cannot be read is too new for each driver; a cubin that names no release is of each."""
     assert str(what_happens([image("ptx", "sm_80", None)], "sm_80", NEW).outcome) == "222"

@@ -1,4 +1,6 @@
-import ctypes, mmap
+import ctypes
+import mmap
+
 from cuda.bindings import driver, nvrtc
 
 SOURCE = b"""extern "C" __device__ float user_transform(float x) {
