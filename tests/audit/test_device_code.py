@@ -9,6 +9,7 @@ import random
 import shutil
 import struct
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -204,6 +205,23 @@ def test_tile_ir(tmp_path, arch, driver, outcome) -> None:
     expected = ("tileir", "", Needs(CudaVersion(13, 3)), "")
     assert [(one.kind, one.arch, one.needs, one.note) for one in found] == [expected] * 4
     assert {what_happens([one], arch, CudaVersion(*driver)).outcome for one in found} == {outcome}
+
+
+def test_packed_tile_ir_is_read_by_its_header(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is unpacked, so that no package is missed."""
+    for name in ("lz4", "lz4.block", "zstandard"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (found,) = images(wheel(tmp_path / "x.whl", a=(TILE / "add.fatbin").read_bytes()))
+    assert (found.kind, found.note) == ("tileir", "")
+
+
+def test_tile_ir_of_a_release_that_nobody_knows(tmp_path) -> None:
+    """It needs a newer release than the newest known."""
+    code = bytearray((TILE / "add-13.3.tileir").read_bytes())
+    code[9] = 99
+    (found,) = images(wheel(tmp_path / "x.whl", a=bytes(code)))
+    assert found.needs is not None
+    assert found.needs.newer_than
 
 
 def test_tile_ir_on_the_page(tmp_path) -> None:

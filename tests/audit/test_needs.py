@@ -186,8 +186,11 @@ NAMED = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
         (b"# coding: " + b"a" * 900, "error", f"its encoding is '{'a' * 40}'"),
         (b"x = 1\n# coding: punycode\n", None, ""),
         (b"# a\n# b\n# coding: punycode\n", None, ""),
+        (b"print load_nvidia_dynamic_lib('cudart'), 'libfoo.so'\n", "error", "cannot read it"),
+        (b"print CDLL('cudart64_12.dll')\n", "error", "cannot read it"),
+        (b"print CDLL('libcudart.so.12'), 'libfoo.so'\n", "error", "cannot read it"),
     ],
-    ids=range(19),
+    ids=range(22),
 )
 def test_unreadable_sources(source: bytes, severity: str | None, said: str) -> None:
     """A source that may open a library, and that cannot be read, is an error if it can be one of CUDA's."""

@@ -55,6 +55,22 @@ def test_tile_ir_beside_ptx() -> None:
     assert {arch: one and one.kind for arch, one in found.items()} == {"sm_90": "ptx", "sm_80": "tileir"}
 
 
+@pytest.mark.parametrize(
+    ("needs", "driver", "outcome"),
+    [
+        (Needs(CudaVersion(13, 1)), NEW, "compiled"),
+        (Needs(CudaVersion(13, 1)), CudaVersion(13, 0), "209"),
+        (Needs(CudaVersion(13, 4)), CudaVersion(13, 3), "209"),
+        (Needs(CudaVersion(13, 1), newer_than=True), NEW, "209"),
+        (None, NEW, "209"),
+    ],
+)
+def test_tile_ir(needs: Needs | None, driver: CudaVersion, outcome: str) -> None:
+    """A driver compiles the Tile IR of releases that it knows, and none that names no release."""
+    tile = DeviceImage("x", "tileir", "", needs=needs)
+    assert str(what_happens([tile], "sm_90", driver).outcome) == outcome
+
+
 def test_images_that_say_little() -> None:
     """PTX whose ISA cannot be read is too new for each driver; a cubin that names no release is of each."""
     assert str(what_happens([image("ptx", "sm_80", None)], "sm_80", NEW).outcome) == "222"
