@@ -12,7 +12,14 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from pytest_cudalink.audit import audit
-from pytest_cudalink.audit.declared import Declared, find_lack, judge_needs, read_requirements, requirements_for
+from pytest_cudalink.audit.declared import (
+    Declared,
+    find_lack,
+    judge_needs,
+    package_brought,
+    read_requirements,
+    requirements_for,
+)
 from pytest_cudalink.audit.needs import Need
 from pytest_cudalink.audit.targets import targets_of
 from pytest_cudalink.cli import main
@@ -411,6 +418,25 @@ def test_found_exactly_when_an_allowed_version_lacks_the_symbol(data) -> None:
     if allowed:
         assert (lack is not None and bool(lack.versions)) == bool(without)
         assert set(lack.versions if lack else ()) <= set(without)
+
+
+@pytest.mark.parametrize(
+    ("stem", "major", "brought"),
+    [
+        ("libcudart", 13, "nvidia-cuda-runtime"),
+        ("libnvJitLink", 13, "nvidia-nvjitlink"),  # too old a one is one, too
+        ("libcublas", 13, None),
+        ("libnvrtc", 13, None),  # of an extra
+        ("libnothing", 13, None),
+    ],
+)
+def test_package_brought(stem: str, major: int, brought: str | None) -> None:
+    """A package of NVIDIA's that is required whatever is chosen, and is not the audited one."""
+    lines = ("nvidia-cuda-runtime>=13.0,<14", "nvidia-nvjitlink==13.0.*", "nvidia-cuda-nvrtc==13.*; extra == 'a'")
+    declared = read_requirements(metadata(*lines, extras=("a",)))
+    assert package_brought(declared, stem, major) == brought
+    own = read_requirements(metadata(*lines, extras=("a",), name=brought or "x"))
+    assert package_brought(own, stem, major) is None
 
 
 def test_planted_floor(cuda_library, built, make_wheel, capsys) -> None:
