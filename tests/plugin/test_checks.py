@@ -16,7 +16,7 @@ from pytest_cudalink.plugin.records import facts
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.watch.check import Check, Seen
 from pytest_cudalink.plugin.watch.mismatches import UnsteeredLinkWarning
-from pytest_cudalink.plugin.watch.violation_check import ViolationCheck
+from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck
 from pytest_cudalink.probes import libcuda
 from pytest_cudalink.violations import Violation
 from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
@@ -219,6 +219,24 @@ class Source(ViolationCheck):
 def violation(number: int, handle: int = 0, **more: str) -> Violation:
     """A violation of the check."""
     return Violation("lifetimes", number, handle, "rule", "what", f"text {number}", "cuLinkDestroy", (), **more)
+
+
+def test_a_check_of_the_driver_takes_its_own_violations() -> None:
+    """The driver has those of every check, and forgets those that were taken; none has a handle of an earlier test."""
+
+    class OfOrder(DriverCheck):
+        name, title, handle = "order", "T", "memory"
+
+    own, taken, run = violation(2)._replace(check="order"), [], begun()
+    driver = SimpleNamespace(violations=(violation(1), own), consume=taken.append)
+    run._emulated = driver
+    check = OfOrder(run, "fail")
+    assert (check.driver, check.mode, check.violations, check.handle_count) == (driver, "fail", (own,), 0)
+    check.consume((own,))
+    assert taken == [(own,)]
+    run._emulated = None
+    with pytest.raises(AssertionError):
+        OfOrder(run, "fail")
 
 
 def test_a_violation_in_lines() -> None:
