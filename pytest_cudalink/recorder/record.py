@@ -65,6 +65,7 @@ class _Asking:
         silent = subprocess.DEVNULL
         self._process = subprocess.Popen(  # noqa: S603 (ours)
             [sys.executable, "-m", f"{__package__}.asking", str(source), str(self._answers)],
+            cwd=folder,  # a stand-in may write files where it runs
             env=environment,
             stdin=silent,
             stdout=silent,

@@ -160,6 +160,18 @@ def test_a_library_that_cannot_be_asked(tmp_path, capsys, made, why) -> None:
     assert why in capsys.readouterr().err
 
 
+def test_what_a_library_leaves_behind(monkeypatch, tmp_path) -> None:
+    """A stand-in that writes a file where it runs leaves nothing in the user's folder, as FakeGPU does its report."""
+    file = stand_in(tmp_path, init='if (system("touch report.json")) abort()', devices=0)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    with pytest.raises(record.RecorderError, match="no device: cuInit answers 0"):
+        record.record(file)
+
+    assert [*Path.cwd().iterdir()] == []
+
+
 def test_another_system(monkeypatch, capsys) -> None:
     """Where nothing can fork, the command says so."""
     monkeypatch.setattr(record.sys, "platform", "win32")
