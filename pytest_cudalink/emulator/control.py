@@ -113,17 +113,21 @@ def _tells(filename: str) -> bool:
     return not filename.startswith("<frozen") and not any(part in filename for part in _RUNNERS)
 
 
-def _stacks(text: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the lines of Python in what ``cl_write_stack`` wrote, outermost first, and the native frames."""
-    lines = text.decode(errors="replace").splitlines()
+def _lines(text: ctypes.Array[ctypes.c_char]) -> list[str]:
+    """Return the lines that ``cl_write_stack`` wrote."""
+    return text.value.decode(errors="replace").splitlines()
+
+
+def _stacks(lines: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the lines of Python in those that ``cl_write_stack`` wrote, outermost first, and the native frames."""
     python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
     return tuple(python[::-1]), tuple(line[1:] for line in lines if line.startswith("n"))
 
 
 def _telling(lines: Sequence[str]) -> list[str]:
     """Return the lines of Python of a stack that the driver wrote, innermost first, or else its native frames."""
-    python = [line[1:] for line in lines if line.startswith("p") and _tells(line[1:].rpartition(":")[0])]
-    return python or [line[1:] for line in lines if line.startswith("n")]
+    python, native = _stacks(lines)
+    return [*python[::-1]] or [*native]
 
 
 def telling_frames(lines: Sequence[str]) -> list[str]:
@@ -664,7 +668,7 @@ class DriverControl:
         found: list[SweptCall] = []
         text, failed = ctypes.create_string_buffer(_STACK_SIZE), ctypes.c_int()
         while self._library.cudalinkSweptCall(len(found) + 1, text, _STACK_SIZE, ctypes.byref(failed)):
-            function, *lines = text.value.decode(errors="replace").splitlines()
+            function, *lines = _lines(text)
             objects = [line[1:].partition("+")[0] for line in lines if line.startswith("n")]
             caller = next((name for name in objects if not name.startswith("libcuda.so")), "")
             found.append(SweptCall(function, bool(failed.value), tuple(_telling(lines)), caller))
@@ -719,7 +723,7 @@ class DriverControl:
     def _scheduled(self, number: int) -> ScheduledWork:
         facts, text = _ScheduledWork(), ctypes.create_string_buffer(_STACK_SIZE)
         has_stack = self._library.cudalinkScheduledWork(number, ctypes.byref(facts), text, _STACK_SIZE)
-        python, native = _stacks(text.value) if has_stack else ((), ())
+        python, native = _stacks(_lines(text)) if has_stack else ((), ())
         return ScheduledWork(
             number=facts.number,
             kind=facts.kind.decode(),
@@ -759,7 +763,7 @@ class DriverControl:
     def _unpromised(self, number: int) -> UnpromisedWait:
         facts, text = _UnpromisedWait(), ctypes.create_string_buffer(_STACK_SIZE)
         self._library.cudalinkUnpromisedWait(number, ctypes.byref(facts), text, _STACK_SIZE)
-        return UnpromisedWait(number, facts.row, facts.function.decode(), bool(facts.pending), *_stacks(text.value))
+        return UnpromisedWait(number, facts.row, facts.function.decode(), bool(facts.pending), *_stacks(_lines(text)))
 
     def start_watching(self) -> None:
         """Collect violations, each with the Python stack of the call that caused it, until `stop_watching`.
@@ -887,7 +891,7 @@ class DriverControl:
         text = ctypes.create_string_buffer(_STACK_SIZE)
         if self._library.cudalinkCreator(state, text, _STACK_SIZE) == 0:
             return []
-        found = _telling(text.value.decode(errors="replace").splitlines())
+        found = _telling(_lines(text))
         return found if found and "+0x" in found[0] else found[::-1]
 
     def _notice(self, event: bytes) -> None:
