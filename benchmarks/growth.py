@@ -41,21 +41,12 @@ DATA = 'extern "C" __device__ unsigned char data[%d] = {1};\n' + KERNEL
 
 @dataclass(frozen=True)
 class Series:
-    """Links that differ in one quantity.
-
-    Attributes
-    ----------
-    name, unit : str
-    sizes : sequence of int
-        The quantity, in units.
-    make : callable
-        Returns the inputs for a quantity.
-    """
+    """Links that differ in one quantity."""
 
     name: str
     unit: str
-    sizes: Sequence[int]
-    make: Callable[[int], list[ObjectCode]]
+    sizes: Sequence[int]  # the quantity, in units
+    make: Callable[[int], list[ObjectCode]]  # returns the inputs for a quantity
 
 
 def compiled(source: str, kind: Any) -> ObjectCode:

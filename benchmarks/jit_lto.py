@@ -58,21 +58,11 @@ STATES = ("off", "new", "second process")
 
 @dataclass(frozen=True)
 class Variant:
-    """One way from the source to an image.
+    """One way from the source to an image."""
 
-    Attributes
-    ----------
-    release : str
-        Of NVRTC, which compiled, and of nvJitLink.
-    way : str
-        ``"single"``, ``"ptx"``, ``"cubin"``, ``"lto"``; ``"single again"``: the same image loaded a second time.
-    linker : str
-        ``"nvrtc"``: none, the image is NVRTC's; ``"nvjitlink"``; ``"driver"``.
-    """
-
-    release: str
-    way: str
-    linker: str
+    release: str  # of NVRTC, which compiled, and of nvJitLink
+    way: str  # "single", "ptx", "cubin", "lto"; "single again": the same image loaded a second time
+    linker: str  # "nvrtc": none, the image is NVRTC's; "nvjitlink"; "driver"
 
 
 def prepare(options: argparse.Namespace) -> int:

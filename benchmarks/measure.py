@@ -77,19 +77,10 @@ class Seconds(float):
 
 @dataclass(frozen=True)
 class Summary:
-    """The middle and the spread of some times, in seconds.
-
-    Attributes
-    ----------
-    median : float
-    low, high : float
-        The first and the third quartile.
-    least : float
-    rounds : int
-    """
+    """The middle and the spread of some times, in seconds."""
 
     median: float
-    low: float
+    low: float  # the first and the third quartile
     high: float
     least: float
     rounds: int
@@ -123,13 +114,8 @@ def rounds(actions: Mapping[str, Prepare], count: int, *, warm_up: int = 1) -> d
 
     Garbage is collected before and after: a collection would hit one action, and leave cold caches to the next.
 
-    Parameters
-    ----------
-    actions : mapping of str to callable
-        By name: prepares, and returns the action.
-    count : int
-    warm_up : int
-        Rounds before those that count.
+    `actions`: by name: prepares, and returns the action.
+    `warm_up`: rounds before those that count.
     """
     times: dict[str, list[float]] = {name: [] for name in actions}
     names = list(actions)
@@ -231,14 +217,9 @@ def _processor() -> str:
 class Report:
     """The figures of one benchmark: printed as they are reported, then written as JSON.
 
-    Parameters
-    ----------
-    name : str
-        Name of the benchmark.
-    title : str
-        One line about what is measured.
-    device : str, optional
-        Replaces the device of this process, for a benchmark that measures child processes on an emulated driver.
+    `name` of the benchmark.
+    `title`: one line about what is measured.
+    `device`: replaces the device of this process, for a benchmark that measures child processes on an emulated driver.
     """
 
     def __init__(self, name: str, title: str, *, device: str | None = None) -> None:

@@ -58,15 +58,9 @@ def add_distributions(folder: Path, number: int) -> Path:
 class Pytest:
     """Runs pytest on one folder, with only the plugins that are named.
 
-    Parameters
-    ----------
-    tests : Path
-    *paths : Path
-        Folders in front of the module search path.
-    expected : int
-        Exit code of a run.
-    cores : int, optional
-        On how many cores it may run; by default on all.
+    `paths`: folders in front of the module search path.
+    `expected`: exit code of a run.
+    `cores`: on how many cores it may run; by default on all.
     """
 
     def __init__(self, tests: Path, *paths: Path, expected: int = 0, cores: int | None = None) -> None:

@@ -146,20 +146,12 @@ AHEAD, EVEN, BEHIND = "ahead", "even", "behind"
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two rows that were measured in turn in one run.
+    """Two rows that were measured in turn in one run."""
 
-    Attributes
-    ----------
-    case, ours, theirs : str
-        What was measured, and the names of both sides.
-    our_row, their_row : mapping
-        As `measure.Report.row` keeps them.
-    """
-
-    case: str
+    case: str  # what was measured, and the names of both sides
     ours: str
     theirs: str
-    our_row: Mapping[str, Any]
+    our_row: Mapping[str, Any]  # as `measure.Report.row` keeps them
     their_row: Mapping[str, Any]
 
     @property

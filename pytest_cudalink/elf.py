@@ -132,10 +132,7 @@ def read_header(content: Buffer, at: int = 0) -> ElfHeader | None:
 def read_sections(content: Buffer, head: ElfHeader, at: int = 0) -> list[SectionHeader]:
     """Return the section headers of the file that begins at a place.
 
-    Raises
-    ------
-    ElfError
-        If they lie outside of the content.
+    Raises ElfError if they lie outside of the content.
     """
     if head.section_count and head.section_size != _SECTION.size:
         msg = f"its section headers have {head.section_size} bytes; expected {_SECTION.size}"
@@ -162,10 +159,7 @@ def _rows(layout: Struct, content: Buffer, at: int, count: int) -> Iterator[tupl
 class ElfImage:
     """What the dynamic loader reads of a library.
 
-    Raises
-    ------
-    ElfError
-        If the file is damaged; every method raises it, too.
+    Raises ElfError if the file is damaged; every method raises it, too.
     """
 
     def __init__(self, content: Buffer, head: ElfHeader) -> None:
@@ -194,12 +188,8 @@ class ElfImage:
     def symbols(self, *, undefined_as: re.Pattern[bytes] | None = None, files: Iterable[str] = ()) -> Iterator[Symbol]:
         """Yield the dynamic symbols that have a name.
 
-        Parameters
-        ----------
-        undefined_as : pattern, optional
-            Only undefined symbols whose names match, or which one of `files` must define.
-        files : iterable of str
-            SONAMEs.
+        `undefined_as`: only undefined symbols whose names match, or which one of `files` must define.
+        `files`: SONAMEs.
         """
         place = self._offset_of(DT_SYMTAB)
         size = max((one.size for one in read_sections(self._content, self.head) if one.kind == _SHT_DYNSYM), default=0)

@@ -13,27 +13,16 @@ __all__ = ["Installer", "install_command", "installer_here"]
 
 
 class Installer(NamedTuple):
-    """What installs packages into an environment.
+    """What installs packages into an environment."""
 
-    Attributes
-    ----------
-    name : str
-        ``"pip"``, ``"uv"`` or ``"conda"``.
-    option : str
-        Names the environment, with a space before; empty where it is the active one.
-    """
-
-    name: Literal["pip", "uv", "conda"] = "pip"
-    option: str = ""
+    name: Literal["pip", "uv", "conda"] = "pip"  # "pip", "uv" or "conda"
+    option: str = ""  # names the environment, with a space before; empty where it is the active one
 
 
 def installer_here(*, by_conda: bool = False) -> Installer:
     """Return what installs packages into the environment of this process: pip, or uv where it has no pip.
 
-    Parameters
-    ----------
-    by_conda : bool
-        Whether conda is preferred where it made the environment.
+    `by_conda`: whether conda is preferred where it made the environment.
     """
     prefix = Path(sys.prefix)
     if by_conda and (prefix / "conda-meta").is_dir():
@@ -48,12 +37,8 @@ def installer_here(*, by_conda: bool = False) -> Installer:
 def install_command(requirements: str, *, again: bool = False) -> str:
     """Return the command that installs requirements into this environment.
 
-    Parameters
-    ----------
-    requirements : str
-        In the words of a shell.
-    again : bool
-        Whether they are installed already, and damaged.
+    `requirements`: in the words of a shell.
+    `again`: whether they are installed already, and damaged.
     """
     found = installer_here()
     program, option = ("uv pip", "--reinstall") if found.name == "uv" else ("pip", "--force-reinstall")

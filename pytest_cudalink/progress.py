@@ -97,14 +97,9 @@ def progress(label: str, total: int | None = None, *, stream: TextIO | None = No
     The line is cleared when the body ends, also by an exception or Ctrl-C. Output of the body belongs after it. Nothing
     is written into a pipe, a file, a terminal with ``TERM=dumb``, or in a CI job. The line has no colour.
 
-    Parameters
-    ----------
-    label : str
-        What is done, such as ``"fetching toolchain 12.9"``.
-    total : int, optional
-        How much there is to do.
-    stream : text file, optional
-        Default ``sys.stderr``.
+    `label`: what is done, such as ``"fetching toolchain 12.9"``.
+    `total`: how much there is to do.
+    `stream`: default ``sys.stderr``.
     """
     line, out = _Line(label, total), stream or sys.stderr
     if not is_shown(out):

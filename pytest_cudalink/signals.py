@@ -10,10 +10,7 @@ __all__ = ["ending", "signal_name"]
 def signal_name(exit_code: int) -> str | None:
     """Return the name of the signal that ended a process, such as ``"SIGSEGV"``; None if no signal with a name did.
 
-    Parameters
-    ----------
-    exit_code : int
-        If a signal ended the process: negative, as Python has it, or above 128, as a shell has it.
+    `exit_code`: if a signal ended the process: negative, as Python has it, or above 128, as a shell has it.
     """
     number = -exit_code if exit_code < 0 else exit_code - 128
     return signal.Signals(number).name if number in set(signal.Signals) else None

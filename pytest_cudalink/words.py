@@ -11,18 +11,11 @@ __all__ = ["form", "read_words"]
 def read_words(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return the value of each key that a text names.
 
-    Parameters
-    ----------
-    text : str
-        Words such as ``key=value``, separated by commas. A value alone is that of the key ``""``; where there is no
-        such key, it is the value of every key that no other word names.
-    known : mapping
-        The values of each key; a value in capitals, such as ``SIZE``, stands for any.
-
-    Raises
-    ------
-    ValueError
-        If a word is unknown, with the nearest known one, or given twice. The message ends in what is expected.
+    `text`: words such as ``key=value``, separated by commas. A value alone is that of the key ``""``; where there is no
+    such key, it is the value of every key that no other word names.
+    `known`: the values of each key; a value in capitals, such as ``SIZE``, stands for any.
+    Raises ValueError if a word is unknown, with the nearest known one, or given twice. The message ends in what is
+    expected.
     """
     found: dict[str, str] = {}
     for word in filter(None, (part.strip() for part in text.split(","))):

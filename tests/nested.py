@@ -52,12 +52,8 @@ def with_plugins(*arguments: str, plugins: tuple[str, ...] = ()) -> list[str]:
 class Forks:
     """The process that forks; it ends with the ``with`` block.
 
-    Parameters
-    ----------
-    modules : sequence of str
-        What it imports before it forks.
-    env : mapping, optional
-        Its environment; the default is this process's.
+    `modules`: what it imports before it forks.
+    `env`: its environment; the default is this process's.
     """
 
     def __init__(self, modules: Sequence[str] = PYTEST, env: Mapping[str, str] | None = None) -> None:
@@ -97,13 +93,7 @@ class Forks:
 
 
 class NestedPytest:
-    """Runs pytest in the folder of a ``pytester``, with this plugin and those that are named; no other loads.
-
-    Parameters
-    ----------
-    pytester : pytest.Pytester
-    forks : Forks
-    """
+    """Runs pytest in the folder of a ``pytester``, with this plugin and those that are named; no other loads."""
 
     def __init__(self, pytester: pytest.Pytester, forks: Forks) -> None:
         self._folder = pytester.path

@@ -142,24 +142,12 @@ def starts(content: dict[Any, Any], github: dict[str, Any]) -> bool:
 class Evaluated:
     """A workflow in a run: each expression has its value.
 
-    Parameters
-    ----------
-    content : dict
-    github : dict
-        What GitHub says of the event.
-    variables : dict
-        Those of the repository.
-    outputs : dict
-        Those of the steps with an ID.
-    inputs : dict, optional
-        Those of a workflow that another one calls.
-
-    Attributes
-    ----------
-    jobs : dict
-        For each job that ran, every combination of its matrix, with the values in place of the expressions.
-    seen : set of str
-        The expressions that had a value.
+    `github`: what GitHub says of the event.
+    `variables`: those of the repository.
+    `outputs`: those of the steps with an ID.
+    `inputs`: those of a workflow that another one calls.
+    `jobs`: for each job that ran, every combination of its matrix, with the values in place of the expressions.
+    `seen`: the expressions that had a value.
     """
 
     def __init__(

@@ -43,24 +43,13 @@ class Disagreement:
 
     A documented "no" is contradicted by success, whatever the image is worth; a "yes" by anything but the right result.
     A crash contradicts both.
-
-    Attributes
-    ----------
-    statement : Statement
-    grid : pytest_cudalink.compat.atlas.Grid
-    cells : tuple of tuple of str
-        Producer and consumer of each pair.
-    answer : pytest_cudalink.compat.atlas.AtlasAnswer
-        The answer to the first pair; the others differ in version numbers at most.
-    reproducer : str
-        A command that shows it.
     """
 
     statement: Statement
     grid: Grid
-    cells: tuple[tuple[str, str], ...]
-    answer: AtlasAnswer
-    reproducer: str
+    cells: tuple[tuple[str, str], ...]  # producer and consumer of each pair
+    answer: AtlasAnswer  # the answer to the first pair; the others differ in version numbers at most
+    reproducer: str  # a command that shows it
 
     @property
     def predicted(self) -> bool:
@@ -172,16 +161,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A cell of the atlas that is not what a rule predicts.
-
-    Attributes
-    ----------
-    prediction : Prediction
-    step, kind, arch : str
-    producer, consumer : CudaVersion
-    answer : AtlasAnswer
-        What was measured.
-    """
+    """A cell of the atlas that is not what a rule predicts."""
 
     prediction: Prediction
     step: str
@@ -189,7 +169,7 @@ class Contradiction:
     arch: str
     producer: CudaVersion
     consumer: CudaVersion
-    answer: AtlasAnswer
+    answer: AtlasAnswer  # what was measured
 
     @property
     def reason(self) -> Reason | None:

@@ -36,16 +36,10 @@ _STEPS: Final = {"real-driver": "driver", "real-load": "load", "real-run": "run"
 def prepare(folder: Path, measured: Path, file: Path, arch: str = ARCH) -> None:
     """Pack what a GPU machine needs: inputs and linked images, and the questions about them.
 
-    Parameters
-    ----------
-    folder : Path
-        What ``python -m tools.make_atlas --folder`` kept.
-    measured : Path
-        The ``atlas.json`` of that measurement.
-    file : Path
-        The archive to write.
-    arch : str
-        The architecture of the GPU.
+    `folder`: what ``python -m tools.make_atlas --folder`` kept.
+    `measured`: the ``atlas.json`` of that measurement.
+    `file`: the archive to write.
+    `arch`: the architecture of the GPU.
     """
     found = atlas.atlas_of(json.loads(measured.read_text(encoding="utf-8")))
     questions, names = [], set()

@@ -60,53 +60,26 @@ _SHOWN: Final = 6
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a bundle has, and for which machine.
+    """What a bundle has, and for which machine."""
 
-    Attributes
-    ----------
-    releases : tuple of CudaVersion
-        CUDA releases; the first is installed, and all are toolchains of the cache.
-    python, platform : str
-        Such as ``"3.12"`` and ``"manylinux_2_28_x86_64"``.
-    without : tuple of str
-        Packages that the machine has.
-    max_size, volume_size : int or None
-        Bytes: of all files, and of each volume.
-    wheel : Path or None
-        This project's wheel. Default: built from this checkout.
-    """
-
-    releases: tuple[CudaVersion, ...]
-    python: str
+    releases: tuple[CudaVersion, ...]  # CUDA releases; the first is installed, and all are toolchains of the cache
+    python: str  # such as "3.12" and "manylinux_2_28_x86_64"
     platform: str
-    without: tuple[str, ...] = ()
-    max_size: int | None = None
+    without: tuple[str, ...] = ()  # packages that the machine has
+    max_size: int | None = None  # bytes: of all files, and of each volume
     volume_size: int | None = None
-    wheel: Path | None = None
+    wheel: Path | None = None  # this project's wheel. Default: built from this checkout.
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was made.
+    """A bundle that was made."""
 
-    Attributes
-    ----------
-    path : Path
-        The folder, the ``.tar`` or the folder of volumes.
-    size : int
-        Bytes of all files.
-    wheels : int
-    volumes : tuple of str
-        Names of the volumes; empty for a bundle in one piece.
-    without : tuple of str
-        What the machine must have, as requirements.
-    """
-
-    path: Path
-    size: int
+    path: Path  # the folder, the `.tar` or the folder of volumes
+    size: int  # bytes of all files
     wheels: int
-    volumes: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()  # names of the volumes; empty for a bundle in one piece
+    without: tuple[str, ...] = ()  # what the machine must have, as requirements
 
 
 @dataclass(frozen=True)
@@ -157,20 +130,11 @@ def make(
 ) -> Bundle:
     """Make a bundle.
 
-    Parameters
-    ----------
-    out : Path
-        Folder to make, or a file whose name ends in ``.tar``.
-    wanted : Wanted
-    tell : callable, optional
-        Called with a short text before each step.
-    others : dict of str to str, optional
-        Replaces `requirements`, for tests.
-
-    Raises
-    ------
-    ToolchainError
-        If an option does not fit, something cannot be resolved or downloaded, or the bundle is too large.
+    `out`: folder to make, or a file whose name ends in ``.tar``.
+    `tell`: called with a short text before each step.
+    `others`: replaces `requirements`, for tests.
+    Raises ToolchainError if an option does not fit, something cannot be resolved or downloaded, or the bundle is too
+    large.
     """
     _check_options(out, wanted)
     out.absolute().parent.mkdir(parents=True, exist_ok=True)

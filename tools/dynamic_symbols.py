@@ -34,21 +34,12 @@ _SLACK = 4096
 
 
 class Exports(NamedTuple):
-    """Dynamic symbols that a library defines.
+    """Dynamic symbols that a library defines."""
 
-    Attributes
-    ----------
-    symbols : frozenset of str
-        Functions and variables.
-    nodes : tuple of str
-        Version nodes, such as ``libnvJitLink.so.12``. Some linkers also write them as symbols, which are left out.
-    soname : str or None
-        DT_SONAME.
-    """
-
-    symbols: frozenset[str]
+    symbols: frozenset[str]  # functions and variables
+    # version nodes, such as `libnvJitLink.so.12`. Some linkers also write them as symbols, which are left out.
     nodes: tuple[str, ...]
-    soname: str | None
+    soname: str | None  # DT_SONAME
 
 
 def _sysv_hash(name: bytes) -> int:
@@ -172,12 +163,8 @@ def _nodes(data: bytes, soname: bytes, strings: int) -> tuple[str, ...]:
 def of_beginning(data: bytes, soname: str) -> Exports | None:
     """Return what a library exports, from its first bytes; None if they do not suffice.
 
-    Parameters
-    ----------
-    data : bytes
-        The beginning.
-    soname : str
-        Its SONAME, which must be among its strings.
+    `data`: the beginning.
+    `soname`: its SONAME, which must be among its strings.
     """
     head = read_header(data)
     if head is None:
@@ -210,10 +197,7 @@ def of_beginning(data: bytes, soname: str) -> Exports | None:
 def of_file(file: BinaryIO) -> Exports:
     """Return what the library in an open file exports, by its PT_DYNAMIC.
 
-    Raises
-    ------
-    ValueError
-        If it is not an ELF library, or damaged.
+    Raises ValueError if it is not an ELF library, or damaged.
     """
     try:
         elf = ELFFile(file)

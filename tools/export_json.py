@@ -167,10 +167,7 @@ def _map(pattern: Any, values: dict[str, Any]) -> dict[str, Any]:
 def main(folder: Path | None = None) -> None:
     """Write both files.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Default: ``matrices/``.
+    `folder`: default: ``matrices/``.
     """
     target = folder or matrices_dir()
     for name, content in (("compat.json", data()), ("compat.schema.json", schema())):

@@ -153,28 +153,14 @@ def measure(
 ) -> Answers:
     """Return the answers of nvJitLink and of the emulated drivers for every pair of releases.
 
-    Parameters
-    ----------
-    releases : sequence of str
-        CUDA releases whose toolchains are installed.
-    folder : Path
-        Where inputs and images are written, and stay.
-    kinds : iterable of str
-    architectures : sequence of str, optional
-        Default: for each kind those of `ARCHITECTURES`.
-    wheels : Path, optional
-        What `fetch` made. Without it, fatbins and libNVVM's LTO-IR are not measured.
-    new : str, optional
-        The only release whose code and whose libraries are asked about.
-    progress : callable
-        Called with a text before each part.
-
-    Raises
-    ------
-    ToolchainError
-        If a release is not installed.
-    RuntimeError
-        If a job ended with an exception in Python.
+    `releases`: CUDA releases whose toolchains are installed.
+    `folder`: where inputs and images are written, and stay.
+    `architectures`: default: for each kind those of `ARCHITECTURES`.
+    `wheels`: what `fetch` made. Without it, fatbins and libNVVM's LTO-IR are not measured.
+    `new`: the only release whose code and whose libraries are asked about.
+    `progress`: called with a text before each part.
+    Raises ToolchainError if a release is not installed.
+    Raises RuntimeError if a job ended with an exception in Python.
     """
     wanted = [kind for kind in kinds if wheels or kind not in _OTHER_LIBRARIES]
     asked = {kind: tuple(architectures or ARCHITECTURES[kind]) for kind in wanted}

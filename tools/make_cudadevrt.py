@@ -47,11 +47,7 @@ _HEAD = """\
 def link(nvjitlink: str, archive: str, arch: str) -> tuple[int, str]:
     """Return the code of a link of a kernel with an archive, and nvJitLink's log.
 
-    Parameters
-    ----------
-    nvjitlink, archive : str
-        Files.
-    arch : str
+    `nvjitlink`, `archive`: files.
     """
     library = ctypes.CDLL(nvjitlink)
 

@@ -48,18 +48,10 @@ _METAPACKAGE: Final = "cuda-toolkit"
 
 @dataclass(frozen=True)
 class Library:
-    """Where a library is on the index.
+    """Where a library is on the index."""
 
-    Attributes
-    ----------
-    distributions : dict
-        Package by CUDA major.
-    numbered : bool
-        Whether its version begins with that of CUDA.
-    """
-
-    distributions: dict[int, str]
-    numbered: bool = False
+    distributions: dict[int, str]  # package by CUDA major
+    numbered: bool = False  # whether its version begins with that of CUDA
 
 
 def _library(name: str, newer: str | None = None, *, numbered: bool = False) -> Library:
@@ -119,24 +111,13 @@ def _pinned(specifier: SpecifierSet, files: list[IndexedFile], release: CudaVers
 
 @dataclass(frozen=True)
 class Plan:
-    """The wheels of a library in one major.
+    """The wheels of a library in one major."""
 
-    Attributes
-    ----------
-    wheels : dict
-        By release, oldest first.
-    inferred : tuple of str
-        Versions that no toolkit requires, and that belong to the release of the wheel before them.
-    unassigned : tuple of str
-        Versions whose release is unknown.
-    missing : dict
-        Why a release has no wheel.
-    """
-
-    wheels: dict[CudaVersion, list[IndexedFile]]
+    wheels: dict[CudaVersion, list[IndexedFile]]  # by release, oldest first
+    # versions that no toolkit requires, and that belong to the release of the wheel before them
     inferred: tuple[str, ...]
-    unassigned: tuple[str, ...]
-    missing: dict[str, str]
+    unassigned: tuple[str, ...]  # versions whose release is unknown
+    missing: dict[str, str]  # why a release has no wheel
 
 
 def _plan(library: Library, major: int, files: list[IndexedFile], required: _Required) -> Plan:
@@ -187,10 +168,7 @@ def _per_version(files: list[IndexedFile], machine: str) -> list[IndexedFile]:
 def _member(archive: zipfile.ZipFile, stem: str) -> str:
     """The path of a library in a wheel.
 
-    Raises
-    ------
-    ValueError
-        If the wheel does not have it.
+    Raises ValueError if the wheel does not have it.
     """
     pattern = re.compile(re.escape(stem) + r"\.so\.\d+")
     found = [name for name in archive.namelist() if pattern.fullmatch(PurePosixPath(name).name)]
@@ -204,10 +182,7 @@ def _member(archive: zipfile.ZipFile, stem: str) -> str:
 def _exports(archive: zipfile.ZipFile, member: str) -> Exports:
     """What one library in a wheel exports, inflating as little of it as possible.
 
-    Raises
-    ------
-    ValueError
-        If it is not a library.
+    Raises ValueError if it is not a library.
     """
     data = b""
     with archive.open(member) as file:

@@ -101,16 +101,10 @@ def number(release: str) -> int:
 class Headers:
     """What the headers of all releases say.
 
-    Attributes
-    ----------
-    versions : dict
-        The suffix of each version of each function; empty for one without a per-thread form.
-    plain : set
-        Functions with the versions that have a plain form.
-    first : dict
-        The first release that has a symbol.
-    parameters : dict
-        The types and names that a version of a function takes.
+    `versions`: the suffix of each version of each function; empty for one without a per-thread form.
+    `plain`: functions with the versions that have a plain form.
+    `first`: the first release that has a symbol.
+    `parameters`: the types and names that a version of a function takes.
     """
 
     def __init__(self, folders: list[Path]) -> None:

@@ -15,34 +15,19 @@ _SOURCE = b'extern "C" __global__ void kernel(float *out) { *out = 1; }'
 
 @dataclass(frozen=True)
 class Facts:
-    """What a release's NVRTC says of itself.
+    """What a release's NVRTC says of itself."""
 
-    Attributes
-    ----------
-    ptx_isa, nvvm_ir : tuple of int
-        Versions in the PTX and in the LTO-IR that it writes.
-    ltoir_format : int
-        Number of the format of its LTO-IR.
-    architectures : dict
-        The letters that may follow the number of each architecture.
-    osabi : dict
-        ``EI_OSABI`` of the cubins for each architecture.
-    """
-
-    ptx_isa: tuple[int, int]
+    ptx_isa: tuple[int, int]  # versions in the PTX and in the LTO-IR that it writes
     nvvm_ir: tuple[int, int]
-    ltoir_format: int
-    architectures: dict[int, str]
-    osabi: dict[int, int]
+    ltoir_format: int  # number of the format of its LTO-IR
+    architectures: dict[int, str]  # the letters that may follow the number of each architecture
+    osabi: dict[int, int]  # `EI_OSABI` of the cubins for each architecture
 
 
 def facts_of(library: Path) -> Facts:
     """Return the facts of an NVRTC, which stays loaded: a process asks one release.
 
-    Raises
-    ------
-    RuntimeError
-        If NVRTC refuses what every release does.
+    Raises RuntimeError if NVRTC refuses what every release does.
     """
     for builtins in library.parent.glob("libnvrtc-builtins.so.*"):  # the library of 13.0 has no RUNPATH
         ctypes.CDLL(str(builtins))

@@ -70,10 +70,7 @@ def sha256(path: Path) -> str:
 def check(folder: Path) -> dict[str, Any]:
     """Return the manifest of a bundle's folder, after comparing every file with it.
 
-    Raises
-    ------
-    BundleError
-        If a file is missing, damaged or not in the manifest.
+    Raises BundleError if a file is missing, damaged or not in the manifest.
     """
     if not (folder / MANIFEST).is_file() and (folder / VOLUMES).is_file():
         msg = f"{folder} has the volumes of a bundle; expected a joined one; give --to FOLDER, where it will lie"
@@ -140,9 +137,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _compare_form(content: object, form: Any, place: str) -> None:
     """Raise an error at the first place that has another form: a type, a list with its items' form, or an object.
 
-    Raises
-    ------
-    TypeError
+    Raises TypeError.
     """
     if isinstance(form, dict):
         if not isinstance(content, dict):
@@ -206,10 +201,7 @@ def _difference(path: Path, entry: dict[str, Any]) -> str:
 def unpack(source: Path, folder: Path) -> dict[str, Any]:
     """Unpack a ``.tar``, or the volumes in a folder, into a folder; return the manifest after checking every file.
 
-    Raises
-    ------
-    BundleError
-        If a volume or a file is missing or damaged, or the folder is not empty.
+    Raises BundleError if a volume or a file is missing or damaged, or the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         msg = f"{folder} is not an empty folder; expected a place for the bundle; name another, or remove it"
@@ -256,20 +248,11 @@ def _extract(archive: Path, folder: Path) -> None:
 def install(folder: Path, venv: Path, cache: Path | None = None) -> dict[str, Any]:
     """Make an environment from a checked bundle; return what was installed and what the machine's Python gave.
 
-    Parameters
-    ----------
-    folder : Path
-        The bundle.
-    venv : Path
-        Folder of the environment; replaced if it exists.
-    cache : Path, optional
-        Folder of toolchains that gets the bundle's CUDA releases.
-
-    Raises
-    ------
-    BundleError
-        If the bundle is damaged or is for another Python or platform, or if the machine lacks a package that the
-        bundle leaves to it.
+    `folder`: the bundle.
+    `venv`: folder of the environment; replaced if it exists.
+    `cache`: folder of toolchains that gets the bundle's CUDA releases.
+    Raises BundleError if the bundle is damaged or is for another Python or platform, or if the machine lacks a package
+    that the bundle leaves to it.
     """
     manifest = check(folder)
     _check_machine(manifest)
@@ -327,10 +310,7 @@ def _check_machine(manifest: dict[str, Any]) -> None:
 def _of_the_machine(wanted: list[dict[str, str]]) -> dict[str, metadata.Distribution]:
     """Return the packages of this Python that the bundle leaves out, by name.
 
-    Raises
-    ------
-    BundleError
-        If one is missing, or of another minor release.
+    Raises BundleError if one is missing, or of another minor release.
     """
     found = {}
     for entry in wanted:

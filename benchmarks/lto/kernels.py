@@ -21,59 +21,27 @@ TABLE = 1 << 20
 
 @dataclass(frozen=True)
 class Problem:
-    """One launch: what goes in, what comes out, and what NumPy computes.
+    """One launch: what goes in, what comes out, and what NumPy computes."""
 
-    Attributes
-    ----------
-    inputs : list of array
-        Copied to the device before the first launch.
-    length : int
-        Number of floats of the output.
-    scalars : tuple of int
-        Follow the pointers to inputs and output.
-    grid : tuple of int
-        Blocks in x and y.
-    expected : callable
-        Returns NumPy's result, in double precision.
-    result : callable
-        Returns from the output of the device what is compared.
-    """
-
-    inputs: list[Any]
-    length: int
-    scalars: tuple[int, ...]
-    grid: tuple[int, int]
-    expected: Callable[[], Any]
-    result: Callable[[Any], Any]
+    inputs: list[Any]  # copied to the device before the first launch
+    length: int  # number of floats of the output
+    scalars: tuple[int, ...]  # follow the pointers to inputs and output
+    grid: tuple[int, int]  # blocks in x and y
+    expected: Callable[[], Any]  # returns NumPy's result, in double precision
+    result: Callable[[Any], Any]  # returns from the output of the device what is compared
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in one unit, which calls functions of a second unit.
+    """A kernel in one unit, which calls functions of a second unit."""
 
-    Attributes
-    ----------
-    name : str
-        Also the name of the kernel's function.
-    what : str
-        A few words for the page.
-    calls : str
-        How often the functions of the second unit are called.
-    kernel, functor : str
-        The text of the units.
-    sizes : dict of str to int
-        ``"memory"``: most data comes from memory; ``"l2"``: all of it fits into the L2 cache.
-    problem : callable
-        Makes the problem of a size.
-    """
-
-    name: str
-    what: str
-    calls: str
-    kernel: str
+    name: str  # also the name of the kernel's function
+    what: str  # a few words for the page
+    calls: str  # how often the functions of the second unit are called
+    kernel: str  # the text of the units
     functor: str
-    sizes: dict[str, int]
-    problem: Callable[[int], Problem]
+    sizes: dict[str, int]  # "memory": most data comes from memory; "l2": all of it fits into the L2 cache
+    problem: Callable[[int], Problem]  # makes the problem of a size
 
 
 def single_source(kernel: Kernel) -> str:

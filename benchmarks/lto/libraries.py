@@ -29,12 +29,7 @@ LINKS = {"ptx": [f"-arch={ARCH}"], "cubin": [f"-arch={ARCH}"], "lto": [f"-arch={
 class Refused(Exception):  # noqa: N818 (a result that the benchmark records)
     """A library or the driver refused.
 
-    Attributes
-    ----------
-    call : str
-    code : int
-    text : str
-        The log.
+    `text`: the log.
     """
 
     def __init__(self, call: str, code: int, text: str = "") -> None:
@@ -86,10 +81,7 @@ def version(library: ctypes.CDLL) -> str:
 def link(library: ctypes.CDLL, kind: str, units: Sequence[bytes]) -> Linked:
     """Link units of one kind with nvJitLink: create, add, complete, fetch, destroy.
 
-    Raises
-    ------
-    Refused
-        With nvJitLink's log.
+    Raises Refused with nvJitLink's log.
     """
     handle, size = c_void_p(), c_size_t()
     options = LINKS[kind]

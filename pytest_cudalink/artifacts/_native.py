@@ -54,9 +54,6 @@ def _library() -> Callable[[bytes], bytes]:
 def records(data: bytes) -> bytes:
     """The records about an image and its parts, laid out as in native/record.h.
 
-    Raises
-    ------
-    ReaderError
-        If the library was not built: on Windows, or when the package was copied and not installed.
+    Raises ReaderError if the library was not built: on Windows, or when the package was copied and not installed.
     """
     return _library()(data)

@@ -43,16 +43,9 @@ _REAL: Final = {"nvjitlink": "real-run", "driver": "real-driver", "load": "real-
 
 @dataclass(frozen=True)
 class Consumer:
-    """A library of a release that reads device code.
+    """A library of a release that reads device code."""
 
-    Attributes
-    ----------
-    library : str
-        ``"nvjitlink"``, ``"driver"`` or ``"tileiras"``.
-    release : CudaVersion
-    """
-
-    library: str
+    library: str  # "nvjitlink", "driver" or "tileiras"
     release: CudaVersion
 
     def __str__(self) -> str:
@@ -61,18 +54,9 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Question:
-    """Whether a consumer reads the code of a producer.
+    """Whether a consumer reads the code of a producer."""
 
-    Attributes
-    ----------
-    step : str
-        The step of the atlas: ``"nvjitlink"`` and ``"driver"`` link, ``"load"`` loads, ``"tileiras"`` compiles.
-    kind, arch : str
-    producer : CudaVersion
-    consumer : Consumer
-    """
-
-    step: str
+    step: str  # the step of the atlas: "nvjitlink" and "driver" link, "load" loads, "tileiras" compiles
     kind: str
     arch: str
     producer: CudaVersion
@@ -88,32 +72,16 @@ class Question:
 
 @dataclass(frozen=True)
 class Reply:
-    """What is known about a question.
-
-    Attributes
-    ----------
-    question : Question
-    answer : AtlasAnswer or None
-        What was measured; None if it was not.
-    why_not : str
-        Why nothing was measured, and what the rule extrapolates; empty if it was.
-    hardware : tuple of (str, AtlasAnswer)
-        What a real driver of the release answered, or what ran of the image; with driver and device.
-    documented : tuple of (Statement, bool)
-        What NVIDIA documents about it, and whether it works by that.
-    rules : tuple of Prediction
-        What the linker, the guard rails and the policies expect.
-    instead : tuple of str
-        What works, nearest first; empty if the question's own way works.
-    """
+    """What is known about a question."""
 
     question: Question
-    answer: AtlasAnswer | None
-    why_not: str
+    answer: AtlasAnswer | None  # what was measured; None if it was not
+    why_not: str  # why nothing was measured, and what the rule extrapolates; empty if it was
+    # what a real driver of the release answered, or what ran of the image; with driver and device
     hardware: tuple[tuple[str, AtlasAnswer], ...]
-    documented: tuple[tuple[Statement, bool], ...]
-    rules: tuple[Prediction, ...]
-    instead: tuple[str, ...]
+    documented: tuple[tuple[Statement, bool], ...]  # what NVIDIA documents about it, and whether it works by that
+    rules: tuple[Prediction, ...]  # what the linker, the guard rails and the policies expect
+    instead: tuple[str, ...]  # what works, nearest first; empty if the question's own way works
 
     @property
     def works(self) -> bool | None:

@@ -24,31 +24,18 @@ __all__ = ["Prediction", "predictions"]
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a rule expects of a link or a load.
+    """What a rule expects of a link or a load."""
 
-    Attributes
-    ----------
-    rule : str
-        ``"linker"``, ``"guard rails"``, ``"driver rule"`` or ``"policy NAME"``.
-    works : bool
-    because : str
-        The rule's reason.
-    """
-
-    rule: str
+    rule: str  # "linker", "guard rails", "driver rule" or "policy NAME"
     works: bool
-    because: str
+    because: str  # the rule's reason
 
 
 @cache
 def predictions(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion) -> tuple[Prediction, ...]:
     """Return the prediction of each rule that applies to a step.
 
-    Parameters
-    ----------
-    step, kind : str
-        As in the atlas. At ``"load"``, nvJitLink of the producer's release made the image.
-    producer, consumer : CudaVersion
+    `step`, `kind`: as in the atlas. At ``"load"``, nvJitLink of the producer's release made the image.
     """
     return tuple(_predictions(step, kind, producer, consumer))
 

@@ -26,23 +26,12 @@ _ESCAPED: Final = {"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"}
 
 @dataclass(frozen=True)
 class Answer:
-    """The audit of one wheel, folder, library or environment, in every form.
+    """The audit of one wheel, folder, library or environment, in every form."""
 
-    Attributes
-    ----------
-    path : str
-        Empty for what is not a file of this machine.
-    lines : sequence of str
-        For people. The first one is the verdict.
-    plain : object
-        For programs.
-    errors, notes : sequence of (str, str)
-        Title and text of each finding that fails the command, and of each that does not.
-    """
-
-    path: str
-    lines: Sequence[str]
-    plain: Any
+    path: str  # empty for what is not a file of this machine
+    lines: Sequence[str]  # for people. The first one is the verdict.
+    plain: Any  # for programs
+    # title and text of each finding that fails the command, and of each that does not
     errors: Sequence[tuple[str, str]] = ()
     notes: Sequence[tuple[str, str]] = ()
 

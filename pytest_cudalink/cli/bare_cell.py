@@ -29,12 +29,7 @@ def run(keys: RunKeys, environment: MutableMapping[str, str] = os.environ) -> in
 
 
 def judge(loads: bare.Loads) -> bare.Judgement:
-    """Return the CUDA libraries that a step has loaded, with what the plugin would say of them in a test.
-
-    Parameters
-    ----------
-    loads : Loads
-    """
+    """Return the CUDA libraries that a step has loaded, with what the plugin would say of them in a test."""
     home = provenance.Home.of(loads.facts["sites"], loads.facts["prefixes"], loads.environment)
     expected = loads.environment.get(_VARIABLE) or "any"
     asked = f"{expected} (from environment {_VARIABLE})"

@@ -73,21 +73,11 @@ def report(
 ) -> int:
     """Write the facts, a proof of each way of linking, and the failure on an older driver; the exit code is 1 or 0.
 
-    Parameters
-    ----------
-    arch : str, optional
-        Default: that of the device, else sm_90.
-    backend : str, optional
-        Forces the linker of the PTX link; LTO-IR always needs nvJitLink.
-    write : callable
-        Receives each line.
-    kernel : bytes, optional
-        PTX to load on an older driver; without it that part is left out.
-
-    Raises
-    ------
-    ValueError
-        If the architecture is unknown.
+    `arch`: default: that of the device, else sm_90.
+    `backend`: forces the linker of the PTX link; LTO-IR always needs nvJitLink.
+    `write`: receives each line.
+    `kernel`: PTX to load on an older driver; without it that part is left out.
+    Raises ValueError if the architecture is unknown.
     """
     from ..linker import sample
 

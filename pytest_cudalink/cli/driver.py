@@ -259,10 +259,7 @@ def _events(given: Path | None) -> Path | None:
 def _whole(emulation: Emulation, mode: str) -> Emulation:
     """Return the emulation with every nvJitLink that it links with, fetched if the mode is ``"auto"``.
 
-    Raises
-    ------
-    EmulatorError
-        If one is missing and cannot be fetched.
+    Raises EmulatorError if one is missing and cannot be fetched.
     """
     from .. import emulator
     from ..toolchains import ToolchainError

@@ -22,12 +22,7 @@ _MOST: Final = 20
 def hint(given: str, known: Iterable[str], more: str = "") -> str:
     """Return the end of an error about a name: the nearest known names, else all of them; begins with ``"; "``.
 
-    Parameters
-    ----------
-    given : str
-    known : iterable of str
-    more : str
-        The command that lists them all, where they are many.
+    `more`: the command that lists them all, where they are many.
     """
     names = list(known)
     near = difflib.get_close_matches(given, names, 3)

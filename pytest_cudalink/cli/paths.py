@@ -32,12 +32,8 @@ def wrong_file(path: Path, expected: str) -> str:
 def input_file(expected: str, remedy: str = "correct the path") -> Callable[[str], Path]:
     """Return the type of an option that names a file to read.
 
-    Parameters
-    ----------
-    expected : str
-        What the file is, such as ``"a file of cells"``.
-    remedy : str
-        What to do.
+    `expected`: what the file is, such as ``"a file of cells"``.
+    `remedy`: what to do.
     """
     return _input(wrong_file, expected, remedy)
 
@@ -45,12 +41,8 @@ def input_file(expected: str, remedy: str = "correct the path") -> Callable[[str
 def input_path(expected: str, remedy: str = "correct the path") -> Callable[[str], Path]:
     """Return the type of an option that names a file or a folder to read.
 
-    Parameters
-    ----------
-    expected : str
-        What the path is, such as ``"a record file or a folder of record files"``.
-    remedy : str
-        What to do.
+    `expected`: what the path is, such as ``"a record file or a folder of record files"``.
+    `remedy`: what to do.
     """
     return _input(_missing, expected, remedy)
 

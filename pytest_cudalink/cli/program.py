@@ -27,10 +27,7 @@ def run_program(program: str, command: Sequence[str], environment: Mapping[str, 
     A signal that another process sends is passed on; those of the terminal's keys reach the program by themselves. If
     this process is killed, so is the program.
 
-    Raises
-    ------
-    OSError
-        If it cannot be run.
+    Raises OSError if it cannot be run.
     """
     awaited = {signal.SIGCHLD, *_PASSED_ON}
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where a parent ignores it, there would be no exit code

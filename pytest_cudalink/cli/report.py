@@ -186,10 +186,7 @@ def _has_records(folder: Path) -> bool:
 def _merged(options: argparse.Namespace) -> MatrixReport:
     """Return the report of the records, with what the file of cells and the runners say of each cell.
 
-    Raises
-    ------
-    RecordError
-        If a path has no records; the error names folders nearby that have some.
+    Raises RecordError if a path has no records; the error names folders nearby that have some.
     """
     from ..matrix import load_cells
     from ..matrix.runner import notes, paths

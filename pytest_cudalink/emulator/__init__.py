@@ -53,10 +53,7 @@ _VARIABLES: Final = (
 class EmulatorError(RuntimeError):
     """The requested emulated driver cannot be created; the message says what to do.
 
-    Attributes
-    ----------
-    parameter : str
-        The parameter of `emulation_for` whose value is refused; empty if the error has another cause.
+    `parameter`: the parameter of `emulation_for` whose value is refused; empty if the error has another cause.
     """
 
     def __init__(self, message: str, parameter: str = "") -> None:
@@ -77,15 +74,8 @@ def release_of(version: CudaVersion) -> str:
 def library_folder(*, absent: bool = False) -> Path:
     """Return the folder of the native libraries.
 
-    Parameters
-    ----------
-    absent : bool
-        True for the folder whose libraries hide the machine's driver and act as if there were none.
-
-    Raises
-    ------
-    EmulatorError
-        If they were not built: on Windows, or when the package was copied and not installed.
+    `absent`: true for the folder whose libraries hide the machine's driver and act as if there were none.
+    Raises EmulatorError if they were not built: on Windows, or when the package was copied and not installed.
     """
     folder = _HERE / "lib" / "absent" if absent else _HERE / "lib"
     if not (folder / "libcuda.so.1").is_file():

@@ -225,14 +225,9 @@ def violation_of(
 ) -> Violation:
     """Return the violation that a driver noted; of another note, process and test are right.
 
-    Parameters
-    ----------
-    note : mapping
-        The note of a process below this one, or the event of this one.
-    python_stack : sequence of str
-    creator : sequence of str
-        The stack of the cuLinkCreate that took the memory, if the note lacks that of the object's maker; for a deadlock
-        lines on where each thread is.
+    `note`: the note of a process below this one, or the event of this one.
+    `creator`: the stack of the cuLinkCreate that took the memory, if the note lacks that of the object's maker; for a
+    deadlock lines on where each thread is.
     """
 
     def text(field: str) -> str:
@@ -288,86 +283,46 @@ class Injected(NamedTuple):
 
 
 class SweptCall(NamedTuple):
-    """A call that a sweep counted.
+    """A call that a sweep counted."""
 
-    Attributes
-    ----------
-    function : str
-        Symbol of the driver function.
-    failed : bool
-        Whether the sweep made it fail.
-    stack : tuple of str
-        Lines of Python that led to it, innermost first, or else native frames. Empty in a run in which another call
-        fails.
-    caller : str
-        File name of the object that made it; empty where the stack is.
-    """
-
-    function: str
-    failed: bool
+    function: str  # symbol of the driver function
+    failed: bool  # whether the sweep made it fail
+    # lines of Python that led to it, innermost first, or else native frames. Empty in a run in which another call
+    # fails.
     stack: tuple[str, ...]
-    caller: str = ""
+    caller: str = ""  # file name of the object that made it; empty where the stack is
 
 
 class Alive(NamedTuple):
-    """How much of one kind of object is alive.
-
-    Attributes
-    ----------
-    number : int
-    size : int
-        Bytes; 0 for objects that are no memory.
-    """
+    """How much of one kind of object is alive."""
 
     number: int
-    size: int
+    size: int  # bytes; 0 for objects that are no memory
 
 
 class ScheduledWork(NamedTuple):
     """A piece of work that was submitted to a stream under a schedule.
 
     Calls of the driver are counted from 1, since the schedule began, over all threads.
-
-    Attributes
-    ----------
-    number : int
-        From 1, in the order of submission.
-    kind : str
-        ``"copy"``, ``"fill"``, ``"host function"``, ``"callback"``, ``"memory operations"``, ``"record"``,
-        ``"allocation"``, ``"free"``, or ``"end of a graph"``, after which its resources may be released.
-    function : str
-        Symbol of the driver function that submitted it.
-    stream : int
-        Number of its stream, from 1, in the order of their first work; 0 for work of a whole context.
-    delay : int or None
-        For how many calls it stayed pending although it could have been done; None: until something waited for it, or
-        for 200 calls.
-    submitted : int
-        Number of the call that submitted it.
-    started : int
-        Number of the call in which the last work before it was done. From then on until its end its destination holds
-        poison, and its source must not change. 0: it was not reached.
-    ended : int
-        Number of the call in which it was done. 0: it was not.
-    call : str
-        Symbol of that call's function; empty if it was not done.
-    python_stack : tuple of str
-        Lines of Python that led to its submission, outermost first.
-    native_stack : tuple of str
-        Native frames, innermost first.
     """
 
-    number: int
+    number: int  # from 1, in the order of submission
+    # "copy", "fill", "host function", "callback", "memory operations", "record", "allocation", "free", or "end of a
+    # graph", after which its resources may be released
     kind: str
-    function: str
-    stream: int
+    function: str  # symbol of the driver function that submitted it
+    stream: int  # number of its stream, from 1, in the order of their first work; 0 for work of a whole context
+    # for how many calls it stayed pending although it could have been done; None: until something waited for it, or for
+    # 200 calls
     delay: int | None
-    submitted: int
+    submitted: int  # number of the call that submitted it
+    # number of the call in which the last work before it was done. From then on until its end its destination holds
+    # poison, and its source must not change. 0: it was not reached.
     started: int
-    ended: int
-    call: str
-    python_stack: tuple[str, ...]
-    native_stack: tuple[str, ...]
+    ended: int  # number of the call in which it was done. 0: it was not.
+    call: str  # symbol of that call's function; empty if it was not done
+    python_stack: tuple[str, ...]  # lines of Python that led to its submission, outermost first
+    native_stack: tuple[str, ...]  # native frames, innermost first
 
     @property
     def displaced(self) -> bool:
@@ -386,31 +341,15 @@ class _ScheduledWork(ctypes.Structure):
 
 
 class UnpromisedWait(NamedTuple):
-    """A call that waits although CUDA's documentation does not promise it.
+    """A call that waits although CUDA's documentation does not promise it."""
 
-    Attributes
-    ----------
-    number : int
-        From 1, in the order of such calls.
-    row : int
-        Number of its row in ``data/emulator/waits.toml``, from 1; 0 for a copy that reads pageable memory before it
-        returns.
-    function : str
-        Its symbol.
-    pending : bool
-        Whether anything was unfinished.
-    python_stack : tuple of str
-        Lines of Python, outermost first.
-    native_stack : tuple of str
-        Native frames, innermost first.
-    """
-
-    number: int
+    number: int  # from 1, in the order of such calls
+    # number of its row in `data/emulator/waits.toml`, from 1; 0 for a copy that reads pageable memory before it returns
     row: int
-    function: str
-    pending: bool
-    python_stack: tuple[str, ...]
-    native_stack: tuple[str, ...]
+    function: str  # its symbol
+    pending: bool  # whether anything was unfinished
+    python_stack: tuple[str, ...]  # lines of Python, outermost first
+    native_stack: tuple[str, ...]  # native frames, innermost first
 
 
 class _UnpromisedWait(ctypes.Structure):

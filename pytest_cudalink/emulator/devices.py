@@ -25,30 +25,15 @@ _UNITS: Final = {"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, 
 
 
 class Devices(NamedTuple):
-    """The devices of an emulated driver, which are all equal.
+    """The devices of an emulated driver, which are all equal."""
 
-    Attributes
-    ----------
-    arch : str
-        Architecture, such as ``"sm_90"``.
-    model : str
-        Such as ``"h100"``; empty for the first one of the architecture.
-    number : int
-        0 for a driver without a device.
-    memory : int
-        Bytes of each device; 0 for what the model has, at most half of the machine's memory.
-    recording : str
-        Path of the file of `cudalink driver record` whose first device they are; empty for a device of ours.
-    profile : str
-        That device for the native library: ``"NAME;MEMORY;ATTRIBUTE=VALUE,...;"``.
-    """
-
-    arch: str = names.DEFAULT_ARCHITECTURE
-    model: str = ""
-    number: int = 1
-    memory: int = 0
+    arch: str = names.DEFAULT_ARCHITECTURE  # architecture, such as "sm_90"
+    model: str = ""  # such as "h100"; empty for the first one of the architecture
+    number: int = 1  # 0 for a driver without a device
+    memory: int = 0  # bytes of each device; 0 for what the model has, at most half of the machine's memory
+    # path of the file of `cudalink driver record` whose first device they are; empty for a device of ours
     recording: str = ""
-    profile: str = ""
+    profile: str = ""  # that device for the native library: "NAME;MEMORY;ATTRIBUTE=VALUE,...;"
 
     def __str__(self) -> str:
         number = f":{self.number}" if self.number > 1 else ""
@@ -59,10 +44,7 @@ class Devices(NamedTuple):
 def parse_devices(text: str) -> Devices:
     """Return the devices that a text asks for; what it leaves out is the default.
 
-    Raises
-    ------
-    ValueError
-        If a word is unknown, or a number or a size out of range; the message says what is expected.
+    Raises ValueError if a word is unknown, or a number or a size out of range; the message says what is expected.
     """
     words = read_words(text, _WORDS)
     file = _RECORDING.fullmatch(words.get("", ""))
@@ -94,10 +76,7 @@ def _number(text: str | None) -> int:
 def recorded(file: Path) -> dict[str, Any]:
     """Return the content of a file of `cudalink driver record`.
 
-    Raises
-    ------
-    ValueError
-        If it is not such a file.
+    Raises ValueError if it is not such a file.
     """
     try:
         found = json.loads(file.read_text(encoding="utf-8"))

@@ -36,27 +36,13 @@ _LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds
 class Fault:
     """One injected fault.
 
-    Attributes
-    ----------
-    function : str
-        Symbol of a driver function; ``"lost"`` for a device that is lost, ``"jit"`` for a missing compiler.
-    code : int
-        CUresult to answer; 0 lets the call through, after the delay.
-    nth : int
-        Number of the call, counted from now: 1 is the next call, 0 is every call.
-    delay : float
-        Seconds to wait first.
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range.
+    Raises ValueError if a number is out of range.
     """
 
-    function: str
-    code: int = 0
-    nth: int = 1
-    delay: float = 0.0
+    function: str  # symbol of a driver function; "lost" for a device that is lost, "jit" for a missing compiler
+    code: int = 0  # CUresult to answer; 0 lets the call through, after the delay
+    nth: int = 1  # number of the call, counted from now: 1 is the next call, 0 is every call
+    delay: float = 0.0  # seconds to wait first
 
     def __post_init__(self) -> None:
         code_of(self.code)
@@ -91,15 +77,8 @@ def words_of(code: int) -> str:
 def code_of(code: int | str) -> int:
     """Return the number of a CUresult.
 
-    Parameters
-    ----------
-    code : int or str
-        ``2``, or its name in cuda.h, ``"CUDA_ERROR_OUT_OF_MEMORY"``.
-
-    Raises
-    ------
-    ValueError
-        If a driver never answers with it.
+    `code`: ``2``, or its name in cuda.h, ``"CUDA_ERROR_OUT_OF_MEMORY"``.
+    Raises ValueError if a driver never answers with it.
     """
     known = _codes()
     number = known.get(code, -1) if isinstance(code, str) else code
@@ -139,17 +118,9 @@ def nvrtc_errors() -> dict[int, str]:
 def symbol_of(function: str, version: CudaVersion) -> str:
     """Return the symbol that programs call by a name of cuda.h: ``"cuLinkAddData_v2"`` for ``"cuLinkAddData"``.
 
-    Parameters
-    ----------
-    function : str
-        The name in cuda.h, or a symbol.
-    version : CudaVersion
-        Version of the driver; the symbol is the newest form that it has.
-
-    Raises
-    ------
-    ValueError
-        If the driver exports no function of that name.
+    `function`: the name in cuda.h, or a symbol.
+    `version` of the driver; the symbol is the newest form that it has.
+    Raises ValueError if the driver exports no function of that name.
     """
     known = read_table("emulator/functions.toml")
     forms = known["functions"].get(function, {"plain": ()})["plain"]
@@ -173,17 +144,10 @@ def presets() -> dict[str, str]:
 def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
     """Parse faults as people write them, separated by semicolons.
 
-    Parameters
-    ----------
-    text : str
-        Such as ``"cuLinkAddData:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=46"``, or the name of one of `presets`.
-    version : CudaVersion
-        Version of the driver.
-
-    Raises
-    ------
-    ValueError
-        If a fault cannot be parsed or has a value out of range, naming it and what is expected; if they are too many.
+    `text`: such as ``"cuLinkAddData:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=46"``, or the name of one of `presets`.
+    `version` of the driver.
+    Raises ValueError if a fault cannot be parsed or has a value out of range, naming it and what is expected; if they
+    are too many.
     """
     found = []
     for name in filter(None, map(str.strip, text.split(";"))):

@@ -49,10 +49,7 @@ def _symbols() -> dict[str, frozenset[str]]:
 def allowed_symbols(names: Collection[str]) -> frozenset[str]:
     """Return all symbols of driver functions that are named as in cuda.h, or by a symbol.
 
-    Raises
-    ------
-    ValueError
-        If no function has a name; the message has the nearest.
+    Raises ValueError if no function has a name; the message has the nearest.
     """
     known, found = _symbols(), set[str]()
     for name in names:
@@ -74,12 +71,8 @@ def _documented(row: Wait | None) -> str:
 def sentences_of_row(number: int, call: str) -> tuple[str, str, str]:
     """Return for what a call waits, what CUDA's documentation says about that, and what to do instead of relying on it.
 
-    Parameters
-    ----------
-    number : int
-        Of the row, from 1; 0 for a copy that reads pageable memory before it returns.
-    call : str
-        Its symbol.
+    `number`: of the row, from 1; 0 for a copy that reads pageable memory before it returns.
+    `call`: its symbol.
     """
     row = table().waits[number - 1] if number else None
     if row is None:
@@ -102,16 +95,9 @@ def violation_of_wait(
 ) -> Violation:
     """Return a call that waits where a test forbids it.
 
-    Parameters
-    ----------
-    call : str
-        Its symbol; empty if it is not known.
-    waits_for : str
-        As `Wait.waits_for`; empty if it is not known.
-    number : int
-    python_stack, native_stack : sequence of str
-    seen : bool
-        Whether it waited behind a gate, and not by the table alone.
+    `call`: its symbol; empty if it is not known.
+    `waits_for`: as `Wait.waits_for`; empty if it is not known.
+    `seen`: whether it waited behind a gate, and not by the table alone.
     """
     rows = [row for row in table().waits if base_of(call) in row.calls and waits_for in ("", row.waits_for)]
     name = _plain(call)

@@ -31,15 +31,9 @@ Note = dict[str, Any]
 class Notes:
     """The file of this process, and how far it was read.
 
-    Attributes
-    ----------
-    path : str
-    above : str
-        The file of the process above this one; empty if there is none.
-    pid : int
-        The process that made it.
-    at_exit : list of callable
-        The first is called when the process ends, with the notes since the last look.
+    `above`: the file of the process above this one; empty if there is none.
+    `pid`: the process that made it.
+    `at_exit`: the first is called when the process ends, with the notes since the last look.
     """
 
     def __init__(self, above: str) -> None:

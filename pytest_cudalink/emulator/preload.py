@@ -102,12 +102,9 @@ def driver_exists() -> bool:
 def emulate_driver(emulation: Emulation) -> None:
     """Load an emulated driver into this process and, through the environment, into its children.
 
-    Raises
-    ------
-    LoadedTooLateError
-        If this process has a libcuda already, or a library in it has found none and will not look again.
-    EmulatorError
-        If the native libraries were not built.
+    Raises LoadedTooLateError if this process has a libcuda already, or a library in it has found none and will not look
+    again.
+    Raises EmulatorError if the native libraries were not built.
     """
     global _emulation  # noqa: PLW0603 (the owner of this piece of process state)
     folder = library_folder()
@@ -132,12 +129,8 @@ def emulate_driver(emulation: Emulation) -> None:
 def absent_driver() -> None:
     """Hide the driver and NVML from this process and its children, even if the machine has them.
 
-    Raises
-    ------
-    LoadedTooLateError
-        If this process has a libcuda already.
-    EmulatorError
-        If the native libraries were not built.
+    Raises LoadedTooLateError if this process has a libcuda already.
+    Raises EmulatorError if the native libraries were not built.
     """
     folder = library_folder(absent=True)
     _refuse_other(folder, "--cudalink-driver=absent")
@@ -149,12 +142,8 @@ def absent_driver() -> None:
 def preload_nvjitlink(path: Path) -> None:
     """Load a real nvJitLink under its SONAME, so that every later ``dlopen`` of that name returns this one.
 
-    Raises
-    ------
-    LoadedTooLateError
-        If this process has another nvJitLink already.
-    DamagedLibraryError
-        If the file is cut off or damaged, of which the loader would die.
+    Raises LoadedTooLateError if this process has another nvJitLink already.
+    Raises DamagedLibraryError if the file is cut off or damaged, of which the loader would die.
     """
     library_file.check(path, f"remove its toolchain and add it again: rm -r {shlex.quote(str(path.parent.parent))}")
     present = loaded_file("libnvJitLink.so")

@@ -30,39 +30,17 @@ _WAITS_FOR: Final = ("own", "stream", "legacy", "event", "context", "device")
 
 
 class Wait(NamedTuple):
-    """Calls that wait for unfinished work.
+    """Calls that wait for unfinished work."""
 
-    Attributes
-    ----------
-    calls : tuple of str
-        Symbols, such as ``"cuMemFree_v2"``.
-    given : mapping
-        Conditions on the arguments of the call; the head of the file names them.
-    loading : str
-        ``"lazy"`` or ``"eager"`` if the calls wait only there.
-    waits_for : str
-        ``"own"``, ``"stream"``, ``"legacy"``, ``"event"``, ``"context"`` or ``"device"``.
-    holds : tuple of str
-        The locks that the call holds while it waits.
-    promised : str
-        What CUDA's documentation says about this wait; empty if it says nothing.
-    may : bool
-        Whether it says only that the call may wait.
-    source : str
-        Where it says that.
-    instead : str
-        A symbol, the call that does not wait; empty if there is none.
-    """
-
-    calls: tuple[str, ...]
-    given: Mapping[str, Any]
-    loading: str
-    waits_for: str
-    holds: tuple[str, ...]
-    promised: str
-    may: bool
-    source: str
-    instead: str
+    calls: tuple[str, ...]  # symbols, such as "cuMemFree_v2"
+    given: Mapping[str, Any]  # conditions on the arguments of the call; the head of the file names them
+    loading: str  # "lazy" or "eager" if the calls wait only there
+    waits_for: str  # "own", "stream", "legacy", "event", "context" or "device"
+    holds: tuple[str, ...]  # the locks that the call holds while it waits
+    promised: str  # what CUDA's documentation says about this wait; empty if it says nothing
+    may: bool  # whether it says only that the call may wait
+    source: str  # where it says that
+    instead: str  # a symbol, the call that does not wait; empty if there is none
 
     @property
     def is_promised(self) -> bool:
@@ -72,15 +50,10 @@ class Wait(NamedTuple):
     def applies(self, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> bool:
         """Whether a call waits by this row.
 
-        Parameters
-        ----------
-        call : str
-            Its symbol.
-        facts : mapping
-            What is known of its arguments: ``memory``, ``to`` and ``source`` with one kind of memory each, ``size`` in
-            bytes, ``limit`` that it raises, ``first``.
-        loading : str
-            ``"lazy"`` or ``"eager"``.
+        `call`: its symbol.
+        `facts`: what is known of its arguments: ``memory``, ``to`` and ``source`` with one kind of memory each,
+        ``size`` in bytes, ``limit`` that it raises, ``first``.
+        `loading`: ``"lazy"`` or ``"eager"``.
         """
         return (
             base_of(call) in self.calls
@@ -102,20 +75,11 @@ class Wait(NamedTuple):
 
 
 class WaitTable(NamedTuple):
-    """Which calls wait for what.
-
-    Attributes
-    ----------
-    waits : tuple of Wait
-    locks : mapping
-        By lock the calls of other threads that are held up while somebody holds it.
-    room : mapping
-        By ``"work"``, ``"copy"`` and ``"staged"`` how much unfinished work a stream takes behind the first.
-    """
+    """Which calls wait for what."""
 
     waits: tuple[Wait, ...]
-    locks: Mapping[str, frozenset[str]]
-    room: Mapping[str, int]
+    locks: Mapping[str, frozenset[str]]  # by lock the calls of other threads that are held up while somebody holds it
+    room: Mapping[str, int]  # by "work", "copy" and "staged" how much unfinished work a stream takes behind the first
 
     def row_of(self, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> Wait | None:
         """Return the row by which a call waits, or None; the parameters are those of `Wait.applies`."""
@@ -140,10 +104,8 @@ def table() -> WaitTable:
 def read_waits(content: Mapping[str, Any]) -> WaitTable:
     """Return the rows of a table.
 
-    Raises
-    ------
-    ValueError
-        If a member, a call, a condition or a lock is unknown, with the nearest known one, or a value has another type.
+    Raises ValueError if a member, a call, a condition or a lock is unknown, with the nearest known one, or a value has
+    another type.
     """
     exported = read_table("emulator/functions.toml")["symbols"].values()
     symbols = frozenset(name for names in exported for name in names)

@@ -28,21 +28,11 @@ _BARE: Final = re.compile(r"\d+(\.\d+)*", re.ASCII)
 
 @dataclass(frozen=True)
 class EnvironmentFact:
-    """One fact of the environment.
+    """One fact of the environment."""
 
-    Attributes
-    ----------
-    value : str or None
-        A version, an architecture such as ``"sm_90"``, or a name; None if absent.
-    kind : str
-        ``"real"``, ``"emulated"``, ``"faked"`` or ``"absent"``.
-    source : str
-        Where it was read.
-    """
-
-    value: str | None
-    kind: str = "real"
-    source: str = ""
+    value: str | None  # a version, an architecture such as "sm_90", or a name; None if absent
+    kind: str = "real"  # "real", "emulated", "faked" or "absent"
+    source: str = ""  # where it was read
 
     def __str__(self) -> str:
         if self.value is None:
@@ -52,18 +42,10 @@ class EnvironmentFact:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One requirement of a test.
+    """One requirement of a test."""
 
-    Attributes
-    ----------
-    name : str
-        One of `NAMES`.
-    text : str
-        As messages show it: ``"driver >= 13.2"``.
-    """
-
-    name: str
-    text: str
+    name: str  # one of `NAMES`
+    text: str  # as messages show it: "driver >= 13.2"
     specifier: SpecifierSet | None = None
     arch: str | None = None
     wanted: bool = True
@@ -153,10 +135,7 @@ def _parse(name: str, value: object) -> Requirement:
 def parse(keywords: Mapping[str, object]) -> list[Requirement]:
     """The requirements among a marker's keywords, in the order of `NAMES`; None means no requirement.
 
-    Raises
-    ------
-    ValueError
-        For an invalid value; the message says what to write.
+    Raises ValueError for an invalid value; the message says what to write.
     """
     return [_parse(name, keywords[name]) for name in NAMES if keywords.get(name) is not None]
 

@@ -39,45 +39,22 @@ _PATH_SIZE: Final = 4096
 
 
 class RefusedInput(NamedTuple):
-    """An input that nvJitLink refused.
+    """An input that nvJitLink refused."""
 
-    Attributes
-    ----------
-    call : str
-        ``"nvJitLinkAddData"`` or ``"nvJitLinkAddFile"``.
-    code : int
-        The nvJitLinkResult.
-    library : str
-        Path of the libnvJitLink; empty where it is not known.
-    content : bytes
-        The input, or the name of its file.
-    """
-
-    call: str
-    code: int
-    library: str
-    content: bytes
+    call: str  # "nvJitLinkAddData" or "nvJitLinkAddFile"
+    code: int  # the nvJitLinkResult
+    library: str  # path of the libnvJitLink; empty where it is not known
+    content: bytes  # the input, or the name of its file
 
 
 class Look(NamedTuple):
-    """What happened since the last look.
+    """What happened since the last look."""
 
-    Attributes
-    ----------
-    calls : tuple of (str, int)
-        Path of each object that linked, ``""`` where it is unknown, and its number of links.
-    late : bool
-        Whether a libnvJitLink was loaded unnoticed; it is watched from now on.
-    refused : bool
-        Whether a libnvJitLink cannot be watched.
-    refused_input : bool
-        Whether an input was refused; `take_refused_input` returns it.
-    """
-
+    # path of each object that linked, "" where it is unknown, and its number of links
     calls: tuple[tuple[str, int], ...] = ()
-    late: bool = False
-    refused: bool = False
-    refused_input: bool = False
+    late: bool = False  # whether a libnvJitLink was loaded unnoticed; it is watched from now on
+    refused: bool = False  # whether a libnvJitLink cannot be watched
+    refused_input: bool = False  # whether an input was refused; `take_refused_input` returns it
 
 
 _NOTHING: Final = Look()
@@ -130,10 +107,7 @@ def look() -> Look:
 def watch_nvrtc(functions: Iterable[str]) -> bool:
     """Redirect functions of NVRTC, too, from now on; returns whether that is possible here.
 
-    Parameters
-    ----------
-    functions : iterable of str
-        Each has at most six parameters, none of them a floating-point number, and returns an nvrtcResult.
+    `functions`: each has at most six parameters, none of them a floating-point number, and returns an nvrtcResult.
     """
     global _nvrtc  # noqa: PLW0603 (the library is one for the process)
     ours = library()
@@ -149,14 +123,9 @@ def watch_nvrtc(functions: Iterable[str]) -> bool:
 def meddle(function: Any, *, nvjitlink: bool = True, nvrtc: bool = False) -> bool:
     """Ask a C function before each call from now on; returns whether that is possible here.
 
-    Parameters
-    ----------
-    function : foreign function
-        Gets the name of the function; returns what the call must answer instead of being made, or -1.
-    nvjitlink : bool
-        Whether calls of nvJitLink are meant.
-    nvrtc : bool
-        Whether calls of NVRTC are, which `watch_nvrtc` has redirected.
+    `function`: gets the name of the function; returns what the call must answer instead of being made, or -1.
+    `nvjitlink`: whether calls of nvJitLink are meant.
+    `nvrtc`: whether calls of NVRTC are, which `watch_nvrtc` has redirected.
     """
     ours = library()
     if ours is not None:

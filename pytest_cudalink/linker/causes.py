@@ -42,32 +42,15 @@ _NOT_OF_AN_INPUT: Final = frozenset({1, 2, 10, 11, 12, 18})
 
 @dataclass(frozen=True)
 class Refusal:
-    """A call that refused device code.
+    """A call that refused device code."""
 
-    Attributes
-    ----------
-    call : str
-        The function, such as ``"cuModuleLoadData"``; empty for a check before any call.
-    code : int
-        The CUresult or nvJitLinkResult; 0 without a call.
-    image : Artifact
-    backend : str
-        The reader of the image: ``"driver"`` or ``"nvjitlink"``.
-    version : CudaVersion
-        Its CUDA version.
-    loads : bool
-        Whether the image is loaded; else it is an input of a link.
-    arch : str
-        Architecture of the device, or of the link; empty where it is not known.
-    """
-
-    call: str
-    code: int
+    call: str  # the function, such as "cuModuleLoadData"; empty for a check before any call
+    code: int  # the CUresult or nvJitLinkResult; 0 without a call
     image: Artifact
-    backend: Backend
-    version: CudaVersion
-    loads: bool = False
-    arch: str = ""
+    backend: Backend  # the reader of the image: "driver" or "nvjitlink"
+    version: CudaVersion  # its CUDA version
+    loads: bool = False  # whether the image is loaded; else it is an input of a link
+    arch: str = ""  # architecture of the device, or of the link; empty where it is not known
 
     @property
     def reader(self) -> str:

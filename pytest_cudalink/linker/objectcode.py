@@ -20,24 +20,13 @@ Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 class InputFacts:
     """What every link asks of an input, found out at the first link and kept.
 
-    Attributes
-    ----------
-    kind : str
-        The declared kind.
-    name : str
-        The given name; may be empty.
-    payload : bytes
-        The bytes as a library takes them: PTX ends with NUL.
-    linkable : bool
-        Whether the image is sound, of the declared kind, and not linked already.
-    needs_lto : bool
-    archs : tuple of str
-        The architectures that the leaves name, without repetition.
-    needs : Needs or None
-        The newest release that a leaf needs.
-    defined : frozenset of str
-        The strong definitions, and `defines_twice` whether the image has one of them twice.
-    defines_twice : bool
+    `kind`: the declared kind.
+    `name`: the given name; may be empty.
+    `payload`: the bytes as a library takes them: PTX ends with NUL.
+    `linkable`: whether the image is sound, of the declared kind, and not linked already.
+    `archs`: the architectures that the leaves name, without repetition.
+    `needs`: the newest release that a leaf needs.
+    `defined`: the strong definitions, and `defines_twice` whether the image has one of them twice.
     """
 
     __slots__ = ("archs", "defined", "defines_twice", "kind", "linkable", "name", "needs", "needs_lto", "payload")

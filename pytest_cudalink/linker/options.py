@@ -40,33 +40,15 @@ def names_of(owner: str, field: str, value: object) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class _Option:
-    """How a field of the options is checked and written.
+    """How a field of the options is checked and written."""
 
-    Attributes
-    ----------
-    kind : type
-        Of its values; tuple for names.
-    flag : str
-        Of nvJitLink or NVRTC, with ``{}`` for the value or each name. Without these it is a switch.
-    bounds : tuple of int, optional
-        The least and the greatest value.
-    jit : int, optional
-        The CUjit_option of cuda.h; None for an option that the driver does not have.
-    off : object
-        The value that is no option for the driver, besides None and no names.
-    deprecated : str
-        Why the driver's option is deprecated.
-    only_lto : bool
-        Whether nvJitLink ignores the option without LTO.
-    """
-
-    kind: type
-    flag: str = ""
-    bounds: tuple[int, int] | None = None
-    jit: int | None = None
-    off: object = False
-    deprecated: str = ""
-    only_lto: bool = False
+    kind: type  # of its values; tuple for names
+    flag: str = ""  # of nvJitLink or NVRTC, with `{}` for the value or each name. Without these it is a switch.
+    bounds: tuple[int, int] | None = None  # the least and the greatest value
+    jit: int | None = None  # the CUjit_option of cuda.h; None for an option that the driver does not have
+    off: object = False  # the value that is no option for the driver, besides None and no names
+    deprecated: str = ""  # why the driver's option is deprecated
+    only_lto: bool = False  # whether nvJitLink ignores the option without LTO
 
     def field(self, default: _T) -> _T:
         """Return a field of a dataclass that is this option."""
@@ -79,10 +61,7 @@ class _Option:
     def checked(self, owner: str, name: str, value: object) -> object:
         """Return a value as the options keep it.
 
-        Raises
-        ------
-        TypeError, ValueError
-            If the value has the wrong type or is out of range; names the field.
+        Raises TypeError, ValueError if the value has the wrong type or is out of range; names the field.
         """
         if self.kind is tuple:
             return names_of(owner, name, value)

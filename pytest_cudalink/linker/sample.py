@@ -95,24 +95,13 @@ SKEW_ARCH = "sm_90"
 
 @dataclass(frozen=True)
 class Machine:
-    """What the sample is linked and run on.
+    """What the sample is linked and run on."""
 
-    Attributes
-    ----------
-    arch : str
-        The architecture to link for.
-    device : str or None
-        The architecture of device 0.
-    driver, nvjitlink : CudaVersion or None
-    emulated : bool
-        Whether the driver is emulated, so that it runs no kernels.
-    """
-
-    arch: str
-    device: str | None
+    arch: str  # the architecture to link for
+    device: str | None  # the architecture of device 0
     driver: CudaVersion | None
     nvjitlink: CudaVersion | None
-    emulated: bool
+    emulated: bool  # whether the driver is emulated, so that it runs no kernels
 
     @property
     def runs_the_image(self) -> bool:
@@ -122,23 +111,12 @@ class Machine:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one way of linking.
+    """The result of one way of linking."""
 
-    Attributes
-    ----------
-    mode : str
-        ``"ptx"`` or ``"ltoir"``.
-    ok : bool
-    text : str
-        The proof, or the error.
-    why : str
-        The reason for the backend; empty if the link failed.
-    """
-
-    mode: str
+    mode: str  # "ptx" or "ltoir"
     ok: bool
-    text: str
-    why: str = ""
+    text: str  # the proof, or the error
+    why: str = ""  # the reason for the backend; empty if the link failed
 
 
 def compile_modules(mode: str, arch: str) -> tuple[ObjectCode, ObjectCode]:
@@ -156,10 +134,7 @@ def compile_modules(mode: str, arch: str) -> tuple[ObjectCode, ObjectCode]:
 def compile_kernel() -> bytes:
     """Return both units, compiled by NVRTC as one to PTX that a driver can load; its NUL included.
 
-    Raises
-    ------
-    RuntimeError
-        If NVRTC or cuda-bindings is missing; names what to install.
+    Raises RuntimeError if NVRTC or cuda-bindings is missing; names what to install.
     """
     from . import Program, ProgramOptions
 
@@ -190,15 +165,8 @@ def prove(mode: str, image: ObjectCode) -> Outcome:
 def launch(image: bytes, elements: int = ELEMENTS) -> float:
     """Run the kernel on device 0 and compare with NumPy.
 
-    Returns
-    -------
-    float
-        The largest deviation, relative to the tolerance: up to 1.0 is a match with rtol = atol = 1e-5.
-
-    Raises
-    ------
-    RuntimeError
-        If a driver call fails, or NumPy is missing.
+    Returns the largest deviation, relative to the tolerance: up to 1.0 is a match with rtol = atol = 1e-5.
+    Raises RuntimeError if a driver call fails, or NumPy is missing.
     """
     try:
         import numpy  # noqa: ICN001 (only with a GPU)
@@ -246,15 +214,8 @@ def launch(image: bytes, elements: int = ELEMENTS) -> float:
 def describe_machine(arch: str | None = None) -> Machine:
     """Return what the sample will be linked and run on.
 
-    Parameters
-    ----------
-    arch : str, optional
-        Default: that of the device, else sm_90.
-
-    Raises
-    ------
-    ValueError
-        If the architecture is unknown.
+    `arch`: default: that of the device, else sm_90.
+    Raises ValueError if the architecture is unknown.
     """
     if arch is not None:
         parse_architecture(arch)
@@ -273,15 +234,9 @@ def link_and_prove(
 ) -> Outcome:
     """Link the sample one way, and prove the result: from the image, and on the GPU if the machine can run it.
 
-    Parameters
-    ----------
-    mode : str
-        One of `MODES`.
-    machine : Machine
-    backend : str, optional
-        Forces the linker.
-    progress : callable
-        Called with the name of each step that takes a while.
+    `mode`: one of `MODES`.
+    `backend`: forces the linker.
+    `progress`: called with the name of each step that takes a while.
     """
     progress(f"linking {mode} …")
     try:

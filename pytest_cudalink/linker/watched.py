@@ -30,10 +30,7 @@ _PRINTED_FATAL = 1 << 16  # native/watched.h
 def _ours() -> Any:
     """Return our native library.
 
-    Raises
-    ------
-    RuntimeError
-        If it was not built: on Windows, or when the package was copied and not installed.
+    Raises RuntimeError if it was not built: on Windows, or when the package was copied and not installed.
     """
     if not _OURS.is_file():
         where = " on Linux" if sys.platform == "win32" else ""
@@ -58,10 +55,8 @@ def _texts(options: tuple[str, ...]) -> Any:
 class WatchedLibrary:
     """The watched functions of one libnvJitLink.
 
-    Parameters
-    ----------
-    add_data, complete, create, destroy : int
-        Addresses of nvJitLinkAddData, nvJitLinkComplete, nvJitLinkCreate and nvJitLinkDestroy.
+    `add_data`, `complete`, `create`, `destroy`: addresses of nvJitLinkAddData, nvJitLinkComplete, nvJitLinkCreate and
+    nvJitLinkDestroy.
     """
 
     __slots__ = (

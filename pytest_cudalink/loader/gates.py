@@ -43,21 +43,11 @@ class NoGatesError(RuntimeError):
 
 
 class FoundWait(NamedTuple):
-    """A call that waited.
+    """A call that waited."""
 
-    Attributes
-    ----------
-    call : str
-        Symbol of the driver function; empty if the frames do not show it.
-    python_stack : tuple of str
-        Lines of Python that led to the call, outermost first.
-    native_stack : tuple of str
-        Native frames of the waiting thread from the driver on, innermost first.
-    """
-
-    call: str
-    python_stack: tuple[str, ...]
-    native_stack: tuple[str, ...]
+    call: str  # symbol of the driver function; empty if the frames do not show it
+    python_stack: tuple[str, ...]  # lines of Python that led to the call, outermost first
+    native_stack: tuple[str, ...]  # native frames of the waiting thread from the driver on, innermost first
 
 
 @cache
@@ -79,10 +69,7 @@ def _native() -> Any:
 def run_delay(thread: int) -> float:
     """Return the seconds for which a thread could have run and got no processor; 0 where the kernel does not say.
 
-    Parameters
-    ----------
-    thread : int
-        As `threading.get_native_id` returns it.
+    `thread`: as `threading.get_native_id` returns it.
     """
     try:
         # proc(5): time on a processor, time on the run queue, and time slices
@@ -94,10 +81,7 @@ def run_delay(thread: int) -> float:
 def thread_stack(thread: int) -> tuple[str, ...]:
     """Return the native frames of a thread, innermost first; empty if it gives none.
 
-    Parameters
-    ----------
-    thread : int
-        As `threading.get_native_id` returns it.
+    `thread`: as `threading.get_native_id` returns it.
     """
     text = ctypes.create_string_buffer(_STACK_SIZE)
     _native().cudalinkThreadStack(thread, text, _STACK_SIZE)
@@ -239,24 +223,11 @@ class _Driver:
 class ClosedGates:
     """Closed gates around a block that one thread runs, and the watchdog that sees whether it waits.
 
-    Parameters
-    ----------
-    streams : collection of int
-        Streams of the program in the current context that get a gate, too.
-    allowed : collection of str
-        Symbols of driver functions that may wait. Once such a call is back, the gates close again.
-
-    Attributes
-    ----------
-    found : list of FoundWait
-        The call that waited; the gates stay open after it.
-    gave_up : bool
-        Whether the block took so long that the gates were opened before its end.
-
-    Raises
-    ------
-    NoGatesError
-        If the driver lets no gate stand in a stream.
+    `streams` of the program in the current context that get a gate, too.
+    `allowed`: symbols of driver functions that may wait. Once such a call is back, the gates close again.
+    `found`: the call that waited; the gates stay open after it.
+    `gave_up`: whether the block took so long that the gates were opened before its end.
+    Raises NoGatesError if the driver lets no gate stand in a stream.
     """
 
     def __init__(self, streams: Collection[int] = (), allowed: Collection[str] = ()) -> None:

@@ -69,10 +69,7 @@ class _Loader(Loader):
 class ImportWatch(MetaPathFinder):
     """Calls back when a watched module has just been executed; at once for one that was imported before.
 
-    Parameters
-    ----------
-    callback : callable
-        Called with the module. What it raises is raised by the import.
+    `callback`: called with the module. What it raises is raised by the import.
     """
 
     def __init__(self, callback: _Callback) -> None:
@@ -155,18 +152,10 @@ _starting = threading.RLock()
 def postpone(start: Callable[[], object], *, until: Sequence[str]) -> Callable[[], None]:
     """Postpone a call until one of some modules is imported, or until `start_postponed`.
 
-    Parameters
-    ----------
-    start : callable
-        Called at once if one of the modules is imported already. Called once, unless an exception that is not an
-        Exception ends it: then it is still postponed.
-    until : sequence of str
-        Full names of modules.
-
-    Returns
-    -------
-    callable
-        Cancels the call; harmless after it.
+    `start`: called at once if one of the modules is imported already. Called once, unless an exception that is not an
+    Exception ends it: then it is still postponed.
+    `until`: full names of modules.
+    Returns what cancels the call; harmless after it.
     """
     running = False
 

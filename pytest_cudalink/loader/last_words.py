@@ -56,20 +56,11 @@ def _library() -> Any:
 def watch(record: Path, worker: str | None, terminal: int | None) -> Callable[[], None]:
     """Append a ``crash`` event to a record file when a fatal signal ends this process.
 
-    Parameters
-    ----------
-    record : Path
-    worker : str or None
-        The xdist worker that this process is.
-    terminal : int or None
-        The descriptor that faulthandler writes to. From now on it writes to a file first, which is then copied there.
-        None leaves faulthandler as it is: the event has no frames.
-
-    Returns
-    -------
-    callable
-        Watches for the earlier run of this process again. The first run of a process is watched until the process ends:
-        it can still die in an exit handler.
+    `worker`: the xdist worker that this process is.
+    `terminal`: the descriptor that faulthandler writes to. From now on it writes to a file first, which is then copied
+    there. None leaves faulthandler as it is: the event has no frames.
+    Returns what watches for the earlier run of this process again. The first run of a process is watched until it
+    ends: it can still die in an exit handler.
     """
     if _library() is None:
         return _nothing

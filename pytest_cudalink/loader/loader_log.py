@@ -34,50 +34,27 @@ _MOST: Final = 64 << 20
 
 
 class LoadedImage(NamedTuple):
-    """A program in a process, and what it loaded.
+    """A program in a process, and what it loaded."""
 
-    Attributes
-    ----------
-    program : str
-        As it was started; empty where its list does not say.
-    objects : tuple of LoadedObject
-        The program and its objects, in the order in which they were loaded.
-    openings : tuple of Opening
-        What the objects opened by ``dlopen``; `Opening.through` is the object that did.
-    """
-
-    program: str
-    objects: tuple[LoadedObject, ...]
-    openings: tuple[Opening, ...]
+    program: str  # as it was started; empty where its list does not say
+    objects: tuple[LoadedObject, ...]  # the program and its objects, in the order in which they were loaded
+    openings: tuple[Opening, ...]  # what the objects opened by `dlopen`; `Opening.through` is the object that did
 
 
 class Listing(NamedTuple):
-    """The programs of a step.
-
-    Attributes
-    ----------
-    images : tuple of LoadedImage
-    fault : str
-        Why they are not all; empty where nothing speaks against it.
-    """
+    """The programs of a step."""
 
     images: tuple[LoadedImage, ...]
-    fault: str = ""
+    fault: str = ""  # why they are not all; empty where nothing speaks against it
 
 
 def listing(prefix: Path, pid: int, folder: str, preloaded: Iterable[str] = ()) -> Listing:
     """Return what a program and its children have loaded, from the files ``PREFIX.PID``.
 
-    Parameters
-    ----------
-    prefix : Path
-        What ``LD_DEBUG_OUTPUT`` names.
-    pid : int
-        The process of the program.
-    folder : str
-        The folder that it was started in, for relative paths.
-    preloaded : iterable of str
-        What ``LD_PRELOAD`` names.
+    `prefix`: what ``LD_DEBUG_OUTPUT`` names.
+    `pid`: the process of the program.
+    `folder`: the folder that it was started in, for relative paths.
+    `preloaded`: what ``LD_PRELOAD`` names.
     """
     if sys.platform != "linux":
         return Listing((), "this system is not Linux")
@@ -182,11 +159,7 @@ def _absolute(path: str, folder: str) -> str:
 def parse(text: str, folder: str = "/", preloaded: Iterable[str] = ()) -> list[LoadedImage]:
     """Return the programs of one file that the loader wrote; lines of another form count for nothing.
 
-    Parameters
-    ----------
-    text : str
-    folder, preloaded
-        As for `listing`.
+    `folder`, `preloaded`: as for `listing`.
     """
     preloaded = tuple(preloaded)
     images: list[LoadedImage] = []

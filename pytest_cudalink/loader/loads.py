@@ -39,39 +39,19 @@ _HOOKS: Final = f"{os.sep}pluggy{os.sep}"
 
 
 class LoadedObject(NamedTuple):
-    """A shared library or extension module of this process.
+    """A shared library or extension module of this process."""
 
-    Attributes
-    ----------
-    path : str
-        As it was opened, or as the loader found it; symbolic links are not followed.
-    soname : str
-        Empty without one.
-    needed : tuple of str
-        The libraries that it is linked with, as its file names them.
-    """
-
-    path: str
-    soname: str
-    needed: tuple[str, ...]
+    path: str  # as it was opened, or as the loader found it; symbolic links are not followed
+    soname: str  # empty without one
+    needed: tuple[str, ...]  # the libraries that it is linked with, as its file names them
 
 
 class Opening(NamedTuple):
-    """A library that Python code opened through ctypes.
+    """A library that Python code opened through ctypes."""
 
-    Attributes
-    ----------
-    name : str
-        What was opened, a path or a SONAME.
-    where : str
-        File and line of the code that asked for it; empty where that is unknown.
-    through : str
-        What opened it for that code: ``"cuda.pathfinder"``, ``"pytest-cudalink"``, or empty.
-    """
-
-    name: str
-    where: str
-    through: str
+    name: str  # what was opened, a path or a SONAME
+    where: str  # file and line of the code that asked for it; empty where that is unknown
+    through: str  # what opened it for that code: "cuda.pathfinder", "pytest-cudalink", or empty
 
 
 @cache
@@ -134,10 +114,7 @@ def watch_openings(note: Callable[[Opening], object]) -> Callable[[], None]:
     An audit hook would see the same, and would be called for every ``id()`` and every import, too, for the life of the
     process.
 
-    Returns
-    -------
-    callable
-        Ends the watch.
+    Returns what ends the watch.
     """
     import ctypes
 

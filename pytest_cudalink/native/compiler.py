@@ -53,26 +53,13 @@ class CompilerError(RuntimeError):
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """A shared library to build.
+    """A shared library to build."""
 
-    Attributes
-    ----------
-    output : str
-        File name, such as ``"libcuda.so.1"``, or a path relative to the output folder.
-    sources : tuple of Path
-        C and assembler files.
-    soname : str
-        Name by which the loader finds it.
-    include : tuple of Path
-        Folders of headers.
-    flags : tuple of str
-        Further flags for compiler and linker; ``{output}`` stands for the folder of the libraries.
-    """
-
-    output: str
-    sources: tuple[Path, ...]
-    soname: str
-    include: tuple[Path, ...] = ()
+    output: str  # file name, such as "libcuda.so.1", or a path relative to the output folder
+    sources: tuple[Path, ...]  # C and assembler files
+    soname: str  # name by which the loader finds it
+    include: tuple[Path, ...] = ()  # folders of headers
+    # further flags for compiler and linker; `{output}` stands for the folder of the libraries
     flags: tuple[str, ...] = ()
 
     @property
@@ -103,10 +90,7 @@ class Executable:
 def find_compiler() -> list[str]:
     """The command of a C compiler: ``$CC``, else cc, gcc or clang, else the one in the ``ziglang`` wheel.
 
-    Raises
-    ------
-    CompilerError
-        If there is not one; the message lists where it was looked for.
+    Raises CompilerError if there is not one; the message lists where it was looked for.
     """
     if named := os.environ.get("CC"):
         if shutil.which(named):
@@ -138,10 +122,7 @@ def zig_for(target: str) -> list[str]:
 def wheel_platform(target: str) -> str:
     """The platform tags of a wheel for a target of zig: machine, and the oldest glibc that the wheel runs on.
 
-    Raises
-    ------
-    CompilerError
-        If the target is not Linux with glibc on x86-64 or aarch64.
+    Raises CompilerError if the target is not Linux with glibc on x86-64 or aarch64.
     """
     found = re.fullmatch(r"(x86_64|aarch64)-linux-gnu\.2\.(\d+)", target)
     if not found:
@@ -168,27 +149,13 @@ def build(
 ) -> Path:
     """Build one library or program, replace an older one only when it is complete, and return its path.
 
-    Parameters
-    ----------
-    library : SharedLibrary or Executable
-    folder : Path
-        Output folder; created if it is missing.
-    compiler : sequence of str, optional
-        Command; default that of `find_compiler`.
-    strict : bool
-        Whether warnings are errors: True for our own sources, False for those generated from a user's.
-    flags : sequence of str
-        Further flags, such as `reproducible_flags`.
-
-    Returns
-    -------
-    Path
-        The library or program.
-
-    Raises
-    ------
-    CompilerError
-        If there is no compiler, if it fails, or on another system than Linux, for which the sources are written.
+    `folder`: output folder; created if it is missing.
+    `compiler`: command; default that of `find_compiler`.
+    `strict`: whether warnings are errors: True for our own sources, False for those generated from a user's.
+    `flags`: further flags, such as `reproducible_flags`.
+    Returns the library or program.
+    Raises CompilerError if there is no compiler, if it fails, or on another system than Linux, for which the sources
+    are written.
     """
     if sys.platform != "linux":
         msg = f"the native parts of pytest-cudalink cannot be built on {sys.platform}; they are written for Linux"
@@ -236,10 +203,7 @@ def _objects(command: list[str], sources: Sequence[str], folder: Path) -> list[s
 def _call(command: list[str]) -> None:
     """Run the compiler.
 
-    Raises
-    ------
-    CompilerError
-        If it fails; the message has its output.
+    Raises CompilerError if it fails; the message has its output.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the user's compiler)
     if done.returncode:

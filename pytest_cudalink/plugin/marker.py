@@ -188,15 +188,8 @@ def asks(items: Iterable[pytest.Item], fixtures: Collection[str]) -> bool:
 def check(items: Iterable[pytest.Item]) -> bool:
     """Refuse wrong markers once everything is collected, and give each marked test its plan.
 
-    Returns
-    -------
-    bool
-        Whether any test has a plan.
-
-    Raises
-    ------
-    pytest.UsageError
-        Names each test and what is wrong with its marker.
+    Returns whether any test has a plan.
+    Raises pytest.UsageError names each test and what is wrong with its marker.
     """
     found: dict[str, None] = {}
     planned = False

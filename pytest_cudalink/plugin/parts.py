@@ -69,12 +69,8 @@ T = TypeVar("T")
 class Key(Generic[T]):
     """The key of a plugin object of type `T`, as ``pytest.StashKey`` is that of a value.
 
-    Attributes
-    ----------
-    name : str
-        The object is registered with pytest under ``cudalink-NAME``.
-    place : str
-        ``"module:Class"``; the class takes the run.
+    `name`: the object is registered with pytest under ``cudalink-NAME``.
+    `place`: ``"module:Class"``; the class takes the run.
     """
 
     __slots__ = ("name", "place")

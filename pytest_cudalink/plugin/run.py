@@ -34,22 +34,13 @@ __all__ = [
 class Task:
     """The test that a child runs, or the tests, as the variable ``CUDALINK_ISOLATED`` hands it over.
 
-    Attributes
-    ----------
-    nodeid : str
-        The test's node ID in the process that waits; empty for a child that runs what it is asked for.
-    paths : list of str
-        Files of the tests; empty for those of the command line.
-    pipes : list of int
-        Descriptors of the requests and of the replies, of a child that runs what it is asked for; else empty.
-    reports : str
-        File that the reports go to.
-    events : str
-        File that the events of the emulated driver go to.
-    worker : str or None
-        The xdist worker that waits.
-    options : dict
-        Values of options, by their ``dest``.
+    `nodeid`: the test's node ID in the process that waits; empty for a child that runs what it is asked for.
+    `paths`: files of the tests; empty for those of the command line.
+    `pipes`: descriptors of the requests and of the replies, of a child that runs what it is asked for; else empty.
+    `reports`: file that the reports go to.
+    `events`: file that the events of the emulated driver go to.
+    `worker`: the xdist worker that waits.
+    `options`: values of options, by their ``dest``.
     """
 
     # no NamedTuple: every start of pytest would pay for what is generated
@@ -86,31 +77,20 @@ if hasattr(os, "register_at_fork"):
 class Run:
     """One run: its settings, its current test, which process this is, and the parts of the plugin that it uses.
 
-    Attributes
-    ----------
-    config : pytest.Config
-    settings : Settings
-    task : Task or None
-        The one test that this process was started for.
-    nodeid : str or None
-        The current test; known once `follow` was called.
-    collected : bool
-        Whether collection is over.
-    failing : list of str
-        Why the run fails although no test shows it; complete at the end of the session.
-    begins_late : bool
-        Whether a test, and nothing before, has asked for the plugin, so that the header is shown after collection.
-    late_header : list of str
-        Lines on a driver that was emulated after the header was shown; in a controller, those of its workers.
-    late_facts : dict of str to str
-        The facts of this driver for a JUnit report, in words.
-    new_processes : Counter of str
-        Number of isolated tests that had a new process each, by the reason why no process that had collected could run
-        them; in a controller, those of its workers.
-    unread_variables : list of str
-        Sentences on variables that look like settings of the plugin and that no part reads: typing errors, mostly.
-    withheld : dict of str to str
-        Variables that are not in the environment while the run lasts, see `settings.withhold`.
+    `task`: the one test that this process was started for.
+    `nodeid`: the current test; known once `follow` was called.
+    `collected`: whether collection is over.
+    `failing`: why the run fails although no test shows it; complete at the end of the session.
+    `begins_late`: whether a test, and nothing before, has asked for the plugin, so that the header is shown after
+    collection.
+    `late_header`: lines on a driver that was emulated after the header was shown; in a controller, those of its
+    workers.
+    `late_facts`: the facts of this driver for a JUnit report, in words.
+    `new_processes`: number of isolated tests that had a new process each, by the reason why no process that had
+    collected could run them; in a controller, those of its workers.
+    `unread_variables`: sentences on variables that look like settings of the plugin and that no part reads: typing
+    errors, mostly.
+    `withheld`: variables that are not in the environment while the run lasts, see `settings.withhold`.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
@@ -277,10 +257,8 @@ def task_of(config: pytest.Config) -> Task | None:
 def warn(config: pytest.Config, text: str) -> None:
     """Warn of what a user asked for, where no test runs.
 
-    Raises
-    ------
-    pytest.UsageError
-        If a filter makes an error of the warning: raised where pytest configures itself, it would be a traceback.
+    Raises pytest.UsageError if a filter makes an error of the warning: raised where pytest configures itself, it would
+    be a traceback.
     """
     try:
         config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=3)  # the place of the caller

@@ -157,17 +157,10 @@ def _no_release(value: str) -> str | None:
 class Part:
     """One setting of an option that has several.
 
-    Attributes
-    ----------
-    word : str
-        What stands before its value; empty for a value alone.
-    values : tuple of str
-        What it may be; one in capitals stands for any.
-    default : str
-    fault : callable
-        As that of an `Option`, for such a value.
-    env : str
-        Variable of our own processes that counts where the user chose no value.
+    `word`: what stands before its value; empty for a value alone.
+    `values`: what it may be; one in capitals stands for any.
+    `fault`: as that of an `Option`, for such a value.
+    `env`: variable of our own processes that counts where the user chose no value.
     """
 
     def __init__(
@@ -186,22 +179,13 @@ class Option:
 
     The command-line default is None for each, because any other would hide the environment and the ini file.
 
-    Attributes
-    ----------
-    choices : tuple of str
-        What the value may be; empty for a free value.
-    fault : callable
-        For a free value: what is wrong with it, as the end of the sentence "LABEL is VALUE; …", or None.
-    parts : dict of str to Part
-        For an option with several settings: what it says of each, by the name of the setting.
-    flag : str
-        On the command line; empty for a setting that only ini files and variables have.
-    env : str
-        Environment variable; empty for a setting without one.
-    inherited : bool
-        Whether its environment variable also counts for a pytest that a test starts.
-    bare : str
-        What the option means without a value; empty for an option that needs a value.
+    `choices`: what the value may be; empty for a free value.
+    `fault`: for a free value: what is wrong with it, as the end of the sentence "LABEL is VALUE; …", or None.
+    `parts`: for an option with several settings: what it says of each, by the name of the setting.
+    `flag`: on the command line; empty for a setting that only ini files and variables have.
+    `env`: environment variable; empty for a setting without one.
+    `inherited`: whether its environment variable also counts for a pytest that a test starts.
+    `bare`: what the option means without a value; empty for an option that needs a value.
     """
 
     # no NamedTuple: every start of pytest would pay for what is generated
@@ -575,16 +559,8 @@ def asks(config: pytest.Config, options: argparse.Namespace | None = None) -> bo
 def resolve(config: pytest.Config, options: argparse.Namespace | None = None) -> Settings:
     """Return the settings of a run.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    options : argparse.Namespace, optional
-        The command line as far as it is known, while pytest has not read all of it yet.
-
-    Raises
-    ------
-    pytest.UsageError
-        If a value is not one of the choices; names the value, its source and the choices.
+    `options`: the command line as far as it is known, while pytest has not read all of it yet.
+    Raises pytest.UsageError if a value is not one of the choices; names the value, its source and the choices.
     """
     given = config.option if options is None else options
     found: dict[str, Setting] = {}
@@ -596,10 +572,7 @@ def resolve(config: pytest.Config, options: argparse.Namespace | None = None) ->
 def share(settings: Settings) -> Callable[[], None]:
     """Put into the environment what the linkers of this process and of its children read there.
 
-    Returns
-    -------
-    callable
-        Restores the environment.
+    Returns what restores the environment.
     """
     before = {}
     for option in OPTIONS:
@@ -623,10 +596,7 @@ def restore(before: dict[str, str | None]) -> None:
 def withhold() -> dict[str, str]:
     """Remove the variables from the environment that a pytest started by a test must not inherit.
 
-    Returns
-    -------
-    dict of str to str
-        The removed variables: for the other processes of this run, and to be restored when it ends.
+    Returns the removed variables: for the other processes of this run, and to be restored when it ends.
     """
     names = [option.env for option in OPTIONS if not option.inherited and option.env in os.environ]
     return {name: os.environ.pop(name) for name in names}

@@ -229,12 +229,8 @@ def _loaded_nvjitlink() -> NvJitLink:
 def version_of_nvjitlink(path: str) -> CudaVersion | None:
     """Version of the nvJitLink in a file, which is loaded for that; None if it does not tell.
 
-    Raises
-    ------
-    OSError
-        If the library cannot be opened.
-    RuntimeError
-        If it fails.
+    Raises OSError if the library cannot be opened.
+    Raises RuntimeError if it fails.
     """
     library = ctypes.CDLL(path)
     if not hasattr(library, "nvJitLinkVersion"):

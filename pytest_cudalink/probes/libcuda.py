@@ -21,14 +21,9 @@ class DriverNotFoundError(RuntimeError):
 class DriverError(RuntimeError):
     """A driver function returned an error code.
 
-    Attributes
-    ----------
-    function : str
-        Such as ``"cuLinkAddData_v2"``.
-    code : int
-        The CUresult.
-    name : str
-        Its name, such as ``"CUDA_ERROR_INVALID_IMAGE"``.
+    `function`: such as ``"cuLinkAddData_v2"``.
+    `code`: the CUresult.
+    `name`: its name, such as ``"CUDA_ERROR_INVALID_IMAGE"``.
     """
 
     def __init__(self, function: str, code: int) -> None:
@@ -40,12 +35,8 @@ class DriverError(RuntimeError):
 def library() -> ctypes.CDLL:
     """The driver library, opened once per process.
 
-    Raises
-    ------
-    DriverNotFoundError
-        If the machine has no driver, or if it is hidden from this process.
-    OSError
-        If the library exists and cannot be opened.
+    Raises DriverNotFoundError if the machine has no driver, or if it is hidden from this process.
+    Raises OSError if the library exists and cannot be opened.
     """
     remedy = "install the NVIDIA driver"
     try:
@@ -84,12 +75,8 @@ def error_name(code: int) -> str:
 def call(function: str, *arguments: object) -> None:
     """Call a driver function.
 
-    Raises
-    ------
-    DriverError
-        If it does not return CUDA_SUCCESS.
-    DriverNotFoundError
-        If there is no driver.
+    Raises DriverError if it does not return CUDA_SUCCESS.
+    Raises DriverNotFoundError if there is no driver.
     """
     code = getattr(library(), function)(*arguments)
     if code:

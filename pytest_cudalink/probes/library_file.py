@@ -40,15 +40,8 @@ class DamagedLibraryError(OSError):
 def check(path: str | os.PathLike[str], remedy: str) -> None:
     """Raise an error if the loader would die of a file; its own errors suffice for everything else.
 
-    Parameters
-    ----------
-    path : str or path
-    remedy : str
-        What restores the file.
-
-    Raises
-    ------
-    DamagedLibraryError
+    `remedy`: what restores the file.
+    Raises DamagedLibraryError.
     """
     if found := damage(path):
         msg = f"{os.fspath(path)} {found}; {remedy}"

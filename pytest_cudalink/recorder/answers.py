@@ -27,22 +27,12 @@ _LOOKS_UP: Final = re.compile(
 
 @dataclass(frozen=True)
 class Difference:
-    """A call that the two drivers answer otherwise.
-
-    Attributes
-    ----------
-    seed : int
-    call : int
-        Its number in the program.
-    symbol : str
-    real, ours : object
-        Codes, or where these are equal the values.
-    """
+    """A call that the two drivers answer otherwise."""
 
     seed: int
-    call: int
+    call: int  # its number in the program
     symbol: str
-    real: str
+    real: str  # codes, or where these are equal the values
     ours: str
 
 

@@ -23,25 +23,15 @@ _SHOWN: Final = 12
 
 @dataclass
 class Grade:
-    """How a driver answered.
+    """How a driver answered."""
 
-    Attributes
-    ----------
-    failed : dict of str to str
-        The must-pass questions that it does not pass, each with its first wrong answer.
-    passed : int
-    results : list of Result
-        The comparison with the other driver, a result for each program.
-    lost : int
-        Questions without an answer: the time was over, or the process ended.
-    left_out : int
-        Answers of the other driver that were not compared: they depend on an answer that differs, or on time.
-    """
-
+    # the must-pass questions that it does not pass, each with its first wrong answer
     failed: dict[str, str] = field(default_factory=dict)
     passed: int = 0
+    # the comparison with the other driver, a result for each program
     results: list[Result] = field(default_factory=list)
-    lost: int = 0
+    lost: int = 0  # questions without an answer: the time was over, or the process ended
+    # answers of the other driver that were not compared: they depend on an answer that differs, or on time
     left_out: int = 0
 
     @property
@@ -82,12 +72,8 @@ def carried(recording: dict[str, Any]) -> dict[str, Any]:
 def read(path: Path) -> dict[str, Any]:
     """Return the content of a file that `record` wrote, without answers to samples that have other calls by now.
 
-    Raises
-    ------
-    RecorderError
-        If it is not such a file.
-    OSError
-        If it cannot be read.
+    Raises RecorderError if it is not such a file.
+    Raises OSError if it cannot be read.
     """
     try:
         return _current(load(path) if path.suffix == ".xz" else json.loads(path.read_text(encoding="utf-8")))

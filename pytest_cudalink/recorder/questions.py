@@ -24,33 +24,16 @@ GROUPS: Final = ("samples", "nvml", "two", "programs")
 
 
 class DriverQuestion(NamedTuple):
-    """A program that a driver is asked to run.
+    """A program that a driver is asked to run."""
 
-    Attributes
-    ----------
-    group : str
-        One of `GROUPS`.
-    name : str
-        Of a recorded program its seed.
-    calls : Program
-        As `execute` takes them.
-    source : str
-        The page or sample of NVIDIA's that a must-pass question is from; empty for recorded programs.
-    values : dict of str to list
-        The answer that the source promises for a call, by its number; of the other calls it is ``[0, ...]``.
-    devices : int
-        How many it needs, and sees.
-    least_cuda : str
-        The first CUDA version that has its functions; empty if every driver has them.
-    """
-
-    group: str
-    name: str
-    calls: Program
-    source: str = ""
+    group: str  # one of `GROUPS`
+    name: str  # of a recorded program its seed
+    calls: Program  # as `execute` takes them
+    source: str = ""  # the page or sample of NVIDIA's that a must-pass question is from; empty for recorded programs
+    # the answer that the source promises for a call, by its number; of the other calls it is `[0, ...]`
     values: dict[str, list[Any]] = {}  # noqa: RUF012 (never changed)
-    devices: int = 1
-    least_cuda: str = ""
+    devices: int = 1  # how many it needs, and sees
+    least_cuda: str = ""  # the first CUDA version that has its functions; empty if every driver has them
 
 
 def load(path: Path) -> Any:

@@ -122,19 +122,10 @@ def record(
     What the result says about the machine is its processor's architecture: addresses, UUIDs, free memory and places on
     a bus are left out.
 
-    Parameters
-    ----------
-    driver : Path, optional
-        A stand-in's ``libcuda.so.1`` or ``libnvidia-ml.so.1``; by default the driver of this machine.
-    seconds : float
-        Questions that were not asked by then are left out, those that show least.
-    say : callable
-        Is given the state of the work.
-
-    Raises
-    ------
-    RecorderError
-        If there is no driver, or it has no device, or this is not Linux.
+    `driver`: a stand-in's ``libcuda.so.1`` or ``libnvidia-ml.so.1``; by default the driver of this machine.
+    `seconds`: questions that were not asked by then are left out, those that show least.
+    `say`: is given the state of the work.
+    Raises RecorderError if there is no driver, or it has no device, or this is not Linux.
     """
     if not sys.platform.startswith("linux"):
         msg = f"drivers are recorded on Linux only, where each question runs in a fork; this is {sys.platform}: use WSL"

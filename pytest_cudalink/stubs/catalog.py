@@ -52,63 +52,29 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Output:
-    """Memory that a failing call fills with zeros.
+    """Memory that a failing call fills with zeros."""
 
-    Attributes
-    ----------
-    name : str
-        The parameter that points to it.
-    length : str or None
-        Parameter with the number of elements, for a buffer.
-    size : int or None
-        Exact size in bytes, where the pointed type does not determine it.
-    """
-
-    name: str
-    length: str | None = None
-    size: int | None = None
+    name: str  # the parameter that points to it
+    length: str | None = None  # parameter with the number of elements, for a buffer
+    size: int | None = None  # exact size in bytes, where the pointed type does not determine it
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function of the catalog.
+    """One function of the catalog."""
 
-    Attributes
-    ----------
-    name : str
-        As programs write it, such as ``"cuMemsetD32"``.
-    symbol : str
-        The exact entry point that is exported and looked up, such as ``"cuMemsetD32_v2"``.
-    result : str
-        Type of the result.
-    parameters : tuple of Parameter
-    tier : str
-        ``"core"`` or ``"optional"``.
-    since, until : str or None
-        First and last CUDA release with it.
-    outputs : tuple of Output
-    error : int or None
-        Result on failure, instead of those of the library.
-    older : str or None
-        Symbol of the same signature in older libraries.
-    answer : str or None
-        ``"name"`` or ``"text"`` for functions that explain an error code.
-    adapter : str or None
-        The C function that stands between caller and library.
-    """
-
-    name: str
-    symbol: str
-    result: str
+    name: str  # as programs write it, such as "cuMemsetD32"
+    symbol: str  # the exact entry point that is exported and looked up, such as "cuMemsetD32_v2"
+    result: str  # type of the result
     parameters: tuple[Parameter, ...]
-    tier: str = "core"
-    since: str | None = None
+    tier: str = "core"  # "core" or "optional"
+    since: str | None = None  # first and last CUDA release with it
     until: str | None = None
     outputs: tuple[Output, ...] = ()
-    error: int | None = None
-    older: str | None = None
-    answer: str | None = None
-    adapter: str | None = None
+    error: int | None = None  # result on failure, instead of those of the library
+    older: str | None = None  # symbol of the same signature in older libraries
+    answer: str | None = None  # "name" or "text" for functions that explain an error code
+    adapter: str | None = None  # the C function that stands between caller and library
 
 
 @dataclass(frozen=True)
@@ -146,17 +112,10 @@ class Catalog:
 def load_catalog(symbols: Path | None = None) -> Catalog:
     """The catalog, changed by a project's symbol file.
 
-    Parameters
-    ----------
-    symbols : Path, optional
-        Either a text file with one function name of the catalog a line (``#`` begins a comment): the stubs then export
-        exactly these. Or a ``.toml`` file with the tables of ``stubs_catalog.toml``, whose entries are added or replace
-        those of the same name, and optionally ``only = [names]``, the exact list.
-
-    Raises
-    ------
-    CatalogError
-        If a file cannot be read, or an entry is wrong.
+    `symbols`: either a text file with one function name of the catalog a line (``#`` begins a comment): the stubs then
+    export exactly these. Or a ``.toml`` file with the tables of ``stubs_catalog.toml``, whose entries are added or
+    replace those of the same name, and optionally ``only = [names]``, the exact list.
+    Raises CatalogError if a file cannot be read, or an entry is wrong.
     """
     data = _read(CATALOG_FILE)
     origin, only = CATALOG_FILE, None

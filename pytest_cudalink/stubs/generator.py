@@ -34,27 +34,13 @@ class GeneratorError(ValueError):
 
 @dataclass(frozen=True)
 class Stub:
-    """One generated stub.
+    """One generated stub."""
 
-    Attributes
-    ----------
-    library : CatalogLibrary
-        The library that it replaces.
-    file : str
-        Name and SONAME of the shared library, such as ``"libstub_cudart.so"``.
-    describe : str
-        The C function that describes it, such as ``"stub_cudart_describe"``.
-    sources : tuple of Path
-        The C and the assembler file.
-    header : Path
-        Declares the describing function.
-    """
-
-    library: CatalogLibrary
-    file: str
-    describe: str
-    sources: tuple[Path, ...]
-    header: Path
+    library: CatalogLibrary  # the library that it replaces
+    file: str  # name and SONAME of the shared library, such as "libstub_cudart.so"
+    describe: str  # the C function that describes it, such as "stub_cudart_describe"
+    sources: tuple[Path, ...]  # the C and the assembler file
+    header: Path  # declares the describing function
 
     @property
     def exports(self) -> set[str]:
@@ -67,24 +53,13 @@ def generate(
 ) -> list[Stub]:
     """Write the sources of some stubs.
 
-    Parameters
-    ----------
-    catalog : Catalog
-    names : iterable of str
-        Libraries of the catalog.
-    folder : Path
-        Output folder; made if it is missing.
-    prefix : str
-        First part of the names: ``lib{prefix}_{library}.so``, ``{prefix}_{library}_describe``.
-    headers : int, optional
-        CUDA major of the headers that every caller is compiled with: 11, 12 or 13. Default: any of them; see
-        ``native/adapters.h`` for the functions that depend on it.
-
-    Raises
-    ------
-    GeneratorError
-        On Windows; for an unknown library or one without functions; for a prefix with which other programs take the
-        stub for a CUDA library.
+    `names`: libraries of the catalog.
+    `folder`: output folder; made if it is missing.
+    `prefix`: first part of the names: ``lib{prefix}_{library}.so``, ``{prefix}_{library}_describe``.
+    `headers`: CUDA major of the headers that every caller is compiled with: 11, 12 or 13. Default: any of them; see
+    ``native/adapters.h`` for the functions that depend on it.
+    Raises GeneratorError on Windows; for an unknown library or one without functions; for a prefix with which other
+    programs take the stub for a CUDA library.
     """
     if sys.platform == "win32":
         msg = "CUDA stubs are written for Linux: on Windows, link with the toolkit's import libraries and /DELAYLOAD"

@@ -36,10 +36,7 @@ def _siblings() -> Any:
 def libraries(compiler: Any) -> list[Any]:
     """The stubs of the wheel: of every library of the catalog, generated into ``generated/``.
 
-    Parameters
-    ----------
-    compiler : module
-        ``pytest_cudalink.native.compiler``.
+    `compiler`: ``pytest_cudalink.native.compiler``.
     """
     generator, catalog = _siblings()
     known = catalog.load_catalog()
@@ -61,28 +58,13 @@ def build_stubs(
 ) -> list[Path]:
     """Generate and compile stubs for a project, as ``cudalink stubs build`` does.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Libraries of the catalog.
-    folder : Path
-        Folder for the libraries and their headers.
-    symbols : Path, optional
-        The project's own symbol file; see `pytest_cudalink.stubs.catalog.load_catalog`.
-    prefix : str
-        First part of the file names.
-    headers : int, optional
-        CUDA major of the callers' headers; see `pytest_cudalink.stubs.generator.generate`.
-
-    Returns
-    -------
-    list of Path
-        The libraries.
-
-    Raises
-    ------
-    CatalogError, GeneratorError, CompilerError
-        With a message for the user.
+    `names`: libraries of the catalog.
+    `folder` for the libraries and their headers.
+    `symbols`: the project's own symbol file; see `pytest_cudalink.stubs.catalog.load_catalog`.
+    `prefix`: first part of the file names.
+    `headers`: CUDA major of the callers' headers; see `pytest_cudalink.stubs.generator.generate`.
+    Returns the libraries.
+    Raises CatalogError, GeneratorError, CompilerError with a message for the user.
     """
     from ..native import compiler
 

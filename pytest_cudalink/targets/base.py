@@ -80,10 +80,7 @@ class Target(ABC):
 def registered(answer: Iterable[object]) -> list[Target]:
     """Return the targets that an implementation of ``pytest_cudalink_targets`` returned.
 
-    Raises
-    ------
-    TypeError
-        Names what is not a target, and says what to write.
+    Raises TypeError names what is not a target, and says what to write.
     """
     try:
         targets = cast("list[Target]", list(answer))

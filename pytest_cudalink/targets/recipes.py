@@ -18,49 +18,26 @@ _LITERALS: dict[str, object] = {"none": None, "true": True, "false": False}
 
 @dataclass(frozen=True)
 class Recipe:
-    """The names to set in a module to force some releases of a library.
-
-    Attributes
-    ----------
-    target : str
-    versions : str
-        PEP 440 specifier of the releases that the recipe is for.
-    tested : str
-        The releases whose wheels the recipe was tested on.
-    module : str
-        The module that has the switch.
-    driver, nvjitlink, undecided : dict
-        Names of that module and what to set them to: ``"none"``, ``"true"``, ``"false"``, or a key of the objects that
-        the target offers.
-    needs : sequence of str
-        Further names that the module must have.
-    instances : str
-        ``"own"`` if a linker remembers its backend, ``"global"`` if it reads the module's names.
-    options : str
-        ``"early"`` if an options object is made for one backend.
-    backends : sequence of str
-        The backends that the library can link with.
-    """
+    """The names to set in a module to force some releases of a library."""
 
     target: str
-    versions: str
-    tested: str
-    module: str
+    versions: str  # PEP 440 specifier of the releases that the recipe is for
+    tested: str  # the releases whose wheels the recipe was tested on
+    module: str  # the module that has the switch
+    # names of that module and what to set them to: "none", "true", "false", or a key of the objects that the target
+    # offers
     driver: Mapping[str, str]
     nvjitlink: Mapping[str, str]
     undecided: Mapping[str, str]
-    needs: Sequence[str] = ()
-    instances: str = "own"
-    options: str = "late"
-    backends: Sequence[str] = ("driver", "nvjitlink")
+    needs: Sequence[str] = ()  # further names that the module must have
+    instances: str = "own"  # "own" if a linker remembers its backend, "global" if it reads the module's names
+    options: str = "late"  # "early" if an options object is made for one backend
+    backends: Sequence[str] = ("driver", "nvjitlink")  # the backends that the library can link with
 
     def check(self, module: ModuleType, version: str) -> None:
         """Reject a module that does not have the switch, or has another one.
 
-        Raises
-        ------
-        StaleRecipeError
-            Names the release, what is missing, and the releases that are known.
+        Raises StaleRecipeError names the release, what is missing, and the releases that are known.
         """
         names = dict.fromkeys([*self.undecided, *self.needs])
         missing = [name for name in names if not hasattr(module, name)]
@@ -100,10 +77,7 @@ def recipes(target: str) -> tuple[Recipe, ...]:
 def recipe_for(target: str, version: str) -> Recipe:
     """Return the recipe for a release.
 
-    Raises
-    ------
-    StaleRecipeError
-        If no recipe is for that release; lists the known ones.
+    Raises StaleRecipeError if no recipe is for that release; lists the known ones.
     """
     from packaging.specifiers import SpecifierSet
 

@@ -35,15 +35,9 @@ _stack: list[Steering] = []
 
 
 class _Thread(threading.local):
-    """What one thread does, see `unsteered`.
+    """What one thread does, see `unsteered`."""
 
-    Attributes
-    ----------
-    behalf : str or None
-        The target that is linking through another one, such as numba-cuda through cuda.core.
-    """
-
-    behalf: str | None = None
+    behalf: str | None = None  # the target that is linking through another one, such as numba-cuda through cuda.core
 
 
 _thread: Final = _Thread()
@@ -84,28 +78,17 @@ def _keep(_target: str, choice: BackendChoice, _inputs: tuple[LinkInput, ...] | 
 class Steering:
     """The targets of one run, the choice that they are forced to, and where their links are reported.
 
-    Parameters
-    ----------
-    targets : sequence of Target
-    only : collection of str, optional
-        Names of the targets that may be forced; all are watched. None: all.
-    decide : callable, optional
-        May change a choice for one target or one link.
-    seams : mapping of str to callable, optional
-        By module name: what else to do with that module, once per process, when it is imported.
-    on_link : callable, optional
-        Called with each `LinkEvent`.
-    on_unsupported : callable, optional
-        Called with the name of a target that cannot be steered and the reason, as long as nothing forces that target.
-    on_mismatch : callable, optional
-        Called with each `ForcedBackendError`, before it is raised into the code that linked.
-    on_stale : callable, optional
-        Called with the name of a target that is forced and cannot be steered, and the error, before that is raised into
-        the code that imports the library or forces the target.
-    on_unsteered : callable, optional
-        Called with each `UnsteeredLink`, and with the choice that counted for it.
-    nodeid : callable, optional
-        Returns the current test.
+    `only`: names of the targets that may be forced; all are watched. None: all.
+    `decide`: may change a choice for one target or one link.
+    `seams`: by module name: what else to do with that module, once per process, when it is imported.
+    `on_link`: called with each `LinkEvent`.
+    `on_unsupported`: called with the name of a target that cannot be steered and the reason, as long as nothing forces
+    that target.
+    `on_mismatch`: called with each `ForcedBackendError`, before it is raised into the code that linked.
+    `on_stale`: called with the name of a target that is forced and cannot be steered, and the error, before that is
+    raised into the code that imports the library or forces the target.
+    `on_unsteered`: called with each `UnsteeredLink`, and with the choice that counted for it.
+    `nodeid`: returns the current test.
     """
 
     def __init__(
@@ -212,10 +195,8 @@ class Steering:
     def force(self, choice: BackendChoice) -> BackendChoice:
         """Change the choice that targets are forced to; returns the previous one.
 
-        Raises
-        ------
-        StaleRecipeError
-            If a library that cannot be steered is imported and would be forced; the choice stays as it was.
+        Raises StaleRecipeError if a library that cannot be steered is imported and would be forced; the choice stays as
+        it was.
         """
         before, self._choice = self._choice, choice
         if choice.backend != before.backend or choice.backend is not None:
@@ -247,18 +228,9 @@ class Steering:
     def report(self, event: LinkEvent, choice: BackendChoice, *, made_in: str | None = None) -> None:
         """Report a link, and compare its backend with the forced one.
 
-        Parameters
-        ----------
-        event : LinkEvent
-        choice : BackendChoice
-            What was forced when the linker was made.
-        made_in : str, optional
-            Node ID of another test, in which the linker was made: what is forced now counts as well.
-
-        Raises
-        ------
-        ForcedBackendError
-            If the link ran on another backend.
+        `choice`: what was forced when the linker was made.
+        `made_in`: node ID of another test, in which the linker was made: what is forced now counts as well.
+        Raises ForcedBackendError if the link ran on another backend.
         """
         event = replace(event, nodeid=self.nodeid())
         self._on_link(event)

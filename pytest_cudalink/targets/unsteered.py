@@ -23,10 +23,7 @@ __all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "rep
 class _Thread(threading.local):
     """What one thread does. No context variable: free-threaded Python hands those down to new threads.
 
-    Attributes
-    ----------
-    covered : bool
-        Whether a target or a seam is linking in this thread, and reports the link itself.
+    `covered`: whether a target or a seam is linking in this thread, and reports the link itself.
     """
 
     covered = False
@@ -117,12 +114,8 @@ def _cover(*, on: bool) -> None:
 def seen(via: str, call: str, backend: str, *, refusals: type[BaseException] = Exception) -> Iterator[None]:
     """Report the link that the block makes, unless the block raises another error than a refusal of the linker.
 
-    Parameters
-    ----------
-    via, call, backend : str
-        As in `UnsteeredLink`.
-    refusals : type
-        The errors with which the linker refuses a link.
+    `via`, `call`, `backend`: as in `UnsteeredLink`.
+    `refusals`: the errors with which the linker refuses a link.
     """
     result = "ok"
     try:

@@ -216,10 +216,7 @@ def check_cache() -> bool:
 def _read(folder: Path) -> Toolchain | None:
     """Return the toolchain of a folder; None if there is none or it is incomplete.
 
-    Raises
-    ------
-    UntrustedError
-        If another user could have changed it, or its manifest disagrees with it.
+    Raises UntrustedError if another user could have changed it, or its manifest disagrees with it.
     """
     if not (check_cache() and check_folder(folder.parent) and check_folder(folder)):
         return None

@@ -31,10 +31,7 @@ _MOST_LINES: Final = 12
 class Downloads:
     """The state of an installer's downloads, read from its lines.
 
-    Attributes
-    ----------
-    text : str
-        Such as ``"nvidia_nvjitlink (2 of 3), 12 of 39 MiB"``; empty before the first download.
+    `text`: such as ``"nvidia_nvjitlink (2 of 3), 12 of 39 MiB"``; empty before the first download.
     """
 
     def __init__(self, wheels: int) -> None:

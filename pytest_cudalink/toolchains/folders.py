@@ -57,10 +57,7 @@ def _owners() -> set[int]:
 def check_entry(path: Path, found: os.stat_result) -> None:
     """Raise an error if another user owns a file or folder, or can write to it.
 
-    Raises
-    ------
-    UntrustedError
-        With the command that mends it.
+    Raises UntrustedError with the command that mends it.
     """
     name = shlex.quote(str(path))
     if found.st_uid not in _owners():
@@ -80,10 +77,7 @@ def check_entry(path: Path, found: os.stat_result) -> None:
 def check_parents(root: Path) -> None:
     """Raise an error if another user could replace a folder: one above it is open to all, and not sticky like /tmp.
 
-    Raises
-    ------
-    UntrustedError
-        With the command that mends it.
+    Raises UntrustedError with the command that mends it.
     """
     real = root.parent.resolve()
     for parent in dict.fromkeys((*root.parents, real, *real.parents)):
@@ -103,10 +97,7 @@ def check_parents(root: Path) -> None:
 def check_folder(path: Path) -> bool:
     """Return whether there is a folder that can be read; raise an error if it is a link or not trusted.
 
-    Raises
-    ------
-    UntrustedError
-        With the command that mends it.
+    Raises UntrustedError with the command that mends it.
     """
     try:
         with _opened(path):
@@ -118,12 +109,8 @@ def check_folder(path: Path) -> bool:
 def make_folder(path: Path) -> None:
     """Make a folder, with those above it, for this user alone; check it if it exists.
 
-    Raises
-    ------
-    UntrustedError
-        If it is not trusted.
-    OSError
-        If it cannot be made.
+    Raises UntrustedError if it is not trusted.
+    Raises OSError if it cannot be made.
     """
     for folder in (*reversed(path.parents), path):
         try:
@@ -140,10 +127,7 @@ def locked(folder: Path, name: str) -> Iterator[None]:
 
     It is an OS lock (``flock``): the kernel releases it when the process dies. The file is never written.
 
-    Raises
-    ------
-    UntrustedError
-        If the folder or the lock file is a link, or another user's.
+    Raises UntrustedError if the folder or the lock file is a link, or another user's.
     """
     import fcntl
 
@@ -184,10 +168,7 @@ def own_only(folder: Path) -> None:
 def read_regular(path: Path, most: int) -> bytes:
     """Return the content of a regular file of at most `most` bytes; never waits for a pipe or a device.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read, is longer, is a link or is not a regular file.
+    Raises OSError if it cannot be read, is longer, is a link or is not a regular file.
     """
     with (
         _descriptor(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) as file,

@@ -22,26 +22,13 @@ _MB: Final = 1_000_000
 
 
 class Fetched(NamedTuple):
-    """One toolchain that was fetched.
-
-    Attributes
-    ----------
-    version : CudaVersion
-    path : Path
-        Its folder.
-    size : int
-        Bytes of its files.
-    seconds : float
-        How long that took, waiting for another process included.
-    source : str
-        Where it came from, such as ``"https://pypi.org/simple"``.
-    """
+    """One toolchain that was fetched."""
 
     version: CudaVersion
-    path: Path
-    size: int
-    seconds: float
-    source: str
+    path: Path  # its folder
+    size: int  # bytes of its files
+    seconds: float  # how long that took, waiting for another process included
+    source: str  # where it came from, such as "https://pypi.org/simple"
 
     def __str__(self) -> str:
         return (
@@ -55,23 +42,10 @@ def provide(
 ) -> list[Fetched]:
     """Fetch the releases that the cache lacks.
 
-    Parameters
-    ----------
-    versions : sequence of CudaVersion
-    say : callable
-        Called with a sentence before each wait.
-    tell : callable, optional
-        Called with a short text whenever there is news of a download.
-
-    Returns
-    -------
-    list of Fetched
-        Those that this process fetched or waited for.
-
-    Raises
-    ------
-    ToolchainError
-        If one cannot be fetched; the message names the command that fetches it.
+    `say`: called with a sentence before each wait.
+    `tell`: called with a short text whenever there is news of a download.
+    Returns those that this process fetched or waited for.
+    Raises ToolchainError if one cannot be fetched; the message names the command that fetches it.
     """
     return [fetched for version in versions if (fetched := _provide(version, say, tell)) is not None]
 

@@ -50,38 +50,17 @@ class _Answer(ctypes.Structure):
 
 @dataclass(frozen=True)
 class WorkerAnswer:
-    """What one call in the worker resulted in.
+    """What one call in the worker resulted in."""
 
-    Attributes
-    ----------
-    code : int
-        NvJitLink's result; meaningless after an end.
-    fetch_code : int
-        The result of the functions that fetch an image; -1 if they were not called or are missing.
-    opening : bool
-        Whether `code` is that of nvJitLinkCreate.
-    end : str
-        How the library ended the worker, such as ``"ended with signal 11 (SIGSEGV)"``; empty if it answered.
-    signal : int
-        The signal of that end, if it was one.
-    hung : bool
-        Whether the limit was reached.
-    error_log, info_log : str
-        The new text of both logs.
-    printed : str
-        What the library printed.
-    image : bytes or None
-    """
-
-    code: int
-    fetch_code: int
-    opening: bool
-    end: str
-    signal: int
-    hung: bool
-    error_log: str
+    code: int  # NvJitLink's result; meaningless after an end
+    fetch_code: int  # the result of the functions that fetch an image; -1 if they were not called or are missing
+    opening: bool  # whether `code` is that of nvJitLinkCreate
+    end: str  # how the library ended the worker, such as "ended with signal 11 (SIGSEGV)"; empty if it answered
+    signal: int  # the signal of that end, if it was one
+    hung: bool  # whether the limit was reached
+    error_log: str  # the new text of both logs
     info_log: str
-    printed: str
+    printed: str  # what the library printed
     image: bytes | None
 
 
@@ -93,10 +72,7 @@ def program() -> Path:
 def timeout() -> int:
     """Return the seconds that one call may take: those of ``CUDALINK_LINK_TIMEOUT``, else 60.
 
-    Raises
-    ------
-    ValueError
-        If the variable has another value than a number of seconds, 1 to 86400.
+    Raises ValueError if the variable has another value than a number of seconds, 1 to 86400.
     """
     value = os.environ.get(TIMEOUT, "")
     if not value:
@@ -111,10 +87,7 @@ def timeout() -> int:
 def load_client() -> Any:
     """Load the client; the first link does, if nobody has.
 
-    Raises
-    ------
-    WorkerError
-        If it was not built.
+    Raises WorkerError if it was not built.
     """
     path = _LIB / worker_sources.CLIENT_LIBRARY
     try:
@@ -152,19 +125,10 @@ def _text(value: bytes | None) -> str:
 class WorkerLink:
     """One link in a worker, used by one thread at a time; `answer` is that of nvJitLinkCreate.
 
-    Parameters
-    ----------
-    library : str
-        Path of the libnvJitLink.
-    options : sequence of str
-        Options as nvJitLink spells them.
-
-    Raises
-    ------
-    WorkerError
-        If no worker can be started, or if it cannot open the library; `add` and `complete` raise it too.
-    ValueError
-        If ``CUDALINK_LINK_TIMEOUT`` is invalid.
+    `library`: path of the libnvJitLink.
+    `options` as nvJitLink spells them.
+    Raises WorkerError if no worker can be started, or if it cannot open the library; `add` and `complete` raise it too.
+    Raises ValueError if ``CUDALINK_LINK_TIMEOUT`` is invalid.
     """
 
     _cell: ctypes.c_void_p

@@ -41,27 +41,14 @@ _WORDS: Final = (
 
 @dataclass(frozen=True)
 class Subject:
-    """A sound image, and the sound image that it links with.
+    """A sound image, and the sound image that it links with."""
 
-    Attributes
-    ----------
-    name : str
-        The file, relative to ``tests/data/artifacts``.
-    kind : str
-        As in `pytest_cudalink.artifacts.Kind`.
-    data, sibling : bytes
-        The sibling is of the kind `sibling_kind`; it is empty for an image that links alone.
-    lto : bool
-        Whether the link needs link-time optimization.
-    arch : str
-    """
-
-    name: str
-    kind: str
-    data: bytes
+    name: str  # the file, relative to `tests/data/artifacts`
+    kind: str  # as in `pytest_cudalink.artifacts.Kind`
+    data: bytes  # the sibling is of the kind `sibling_kind`; it is empty for an image that links alone
     sibling: bytes
     sibling_kind: str
-    lto: bool
+    lto: bool  # whether the link needs link-time optimization
     arch: str
 
 

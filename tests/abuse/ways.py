@@ -41,23 +41,13 @@ FAILURES: Final = (Outcome.UNEXPECTED, Outcome.SIGNAL, Outcome.HANG)
 
 @dataclass(frozen=True)
 class Way:
-    """One way of using a damaged image.
-
-    Attributes
-    ----------
-    title : str
-    kinds : frozenset of str
-        The kinds of image that it takes.
-    prepare : callable
-        Called once in a child process; returns the function that uses one image.
-    emulated : bool
-        Whether the child process has an emulated driver.
-    """
+    """One way of using a damaged image."""
 
     title: str
-    kinds: frozenset[str]
+    kinds: frozenset[str]  # the kinds of image that it takes
+    # called once in a child process; returns the function that uses one image
     prepare: Callable[[], Callable[[Subject, bytes], Outcome]]
-    emulated: bool
+    emulated: bool  # whether the child process has an emulated driver
 
 
 def _of_text(text: str) -> Outcome:

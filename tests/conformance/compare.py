@@ -20,21 +20,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Difference:
-    """One field of one row that is not the same.
-
-    Attributes
-    ----------
-    case : str
-    row : int
-        Number of the call in the case, from 0.
-    field : str
-        ``"call"`` and ``"code"`` are codes and order; ``"ended"`` says that one driver died there.
-    recorded, found : object
-    """
+    """One field of one row that is not the same."""
 
     case: str
-    row: int
-    field: str
+    row: int  # number of the call in the case, from 0
+    field: str  # "call" and "code" are codes and order; "ended" says that one driver died there
     recorded: object
     found: object
 

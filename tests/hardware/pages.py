@@ -201,10 +201,7 @@ def merged(earlier: dict[str, Any] | None, later: dict[str, Any]) -> dict[str, A
 
     The result has every stage, see `completed`.
 
-    Raises
-    ------
-    ValueError
-        If the runs are of different days.
+    Raises ValueError if the runs are of different days.
     """
     if earlier is None:
         return later

@@ -24,21 +24,11 @@ class Table:
 
 @dataclass
 class Result:
-    """What passed, failed and was skipped.
-
-    Attributes
-    ----------
-    passed : int
-    failures : list of str
-        A sentence for each thing that failed.
-    skipped : list of list of str
-        What did not run, and why.
-    tables : list of Table
-    """
+    """What passed, failed and was skipped."""
 
     passed: int = 0
-    failures: list[str] = field(default_factory=list)
-    skipped: list[list[str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # a sentence for each thing that failed
+    skipped: list[list[str]] = field(default_factory=list)  # what did not run, and why
     tables: list[Table] = field(default_factory=list)
 
     def table(self, title: str, *columns: str) -> Table:

@@ -13,27 +13,14 @@ __all__ = ["STAGES", "Stage"]
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage.
+    """One stage."""
 
-    Attributes
-    ----------
-    name : str
-        As ``--stage`` takes it.
-    title : str
-        What it shows, as the heading of its section.
-    kind : str
-        ``"tests"``, ``"program"`` or ``"benchmark"``.
-    arguments : tuple of str
-        Files of tests; or a module and its arguments; or the file of a benchmark and its options.
-    seconds : int
-        Limit; the stage fails if it takes longer.
-    """
-
-    name: str
-    title: str
-    kind: str
+    name: str  # as `--stage` takes it
+    title: str  # what it shows, as the heading of its section
+    kind: str  # "tests", "program" or "benchmark"
+    # files of tests; or a module and its arguments; or the file of a benchmark and its options
     arguments: tuple[str, ...]
-    seconds: int = 240
+    seconds: int = 240  # limit; the stage fails if it takes longer
 
     @property
     def command(self) -> str:

@@ -34,25 +34,13 @@ class Interrupt(BaseException):
 
 
 class Place(NamedTuple):
-    """Where an exception was raised.
+    """Where an exception was raised."""
 
-    Attributes
-    ----------
-    file : str
-        Relative to the package.
-    function : str
-    line : int
-    bytecode : str
-        The one before which the exception was raised; "RESUME" as the function begins.
-    signal : bool
-        Whether a signal's exception may arrive there.
-    """
-
-    file: str
+    file: str  # relative to the package
     function: str
     line: int
-    bytecode: str
-    signal: bool
+    bytecode: str  # the one before which the exception was raised; "RESUME" as the function begins
+    signal: bool  # whether a signal's exception may arrive there
 
     @property
     def source(self) -> str:
@@ -117,27 +105,14 @@ class _Tracer:
 class Walk:
     """The walk over one scenario.
 
-    Parameters
-    ----------
-    run : callable
-        Does the work.
-    look : callable
-        Returns what there is outside of the scenario, by name; compared before and after.
-    check : callable
-        Raises AssertionError if the next link does not work.
-    begin : callable
-        Called before each run, untraced.
-    repair : callable, optional
-        Opens the locks that are held, so that the next link does not wait for ever.
-
-    Attributes
-    ----------
-    failures : list of tuple
-        Each place at which something was left behind, and what.
-    walked, signals : int
-        Number of the bytecodes that were walked, and of those at which a signal can arrive.
-    sound : bool
-        Whether nothing is left of the failures, so that the walk may go on in this process.
+    `run`: does the work.
+    `look`: returns what there is outside of the scenario, by name; compared before and after.
+    `check`: raises AssertionError if the next link does not work.
+    `begin`: called before each run, untraced.
+    `repair`: opens the locks that are held, so that the next link does not wait for ever.
+    `failures`: each place at which something was left behind, and what.
+    `walked`, `signals`: number of the bytecodes that were walked, and of those at which a signal can arrive.
+    `sound`: whether nothing is left of the failures, so that the walk may go on in this process.
     """
 
     def __init__(
@@ -156,11 +131,7 @@ class Walk:
     def count(self) -> tuple[int, list[int]]:
         """Return the number of bytecodes of an undisturbed run, which must leave nothing behind either.
 
-        Returns
-        -------
-        int
-        list of int
-            Numbers of the bytecodes at which a signal can arrive.
+        Returns the numbers of the bytecodes at which a signal can arrive.
         """
         for _ in range(3):  # caches fill
             self._begin()

@@ -44,21 +44,12 @@ _CONTEXTS = (
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one place in a module's syntax tree.
+    """One change of one place in a module's syntax tree."""
 
-    Attributes
-    ----------
-    tree : ast.Module
-        The tree that `apply` changes; all mutants of a module share it.
-    function : str
-        The function or class around the place: ``"Row.fits"``.
-    change : str
-        The expression before and after, with a number where a function has several alike:
-        ``"len(fitting) != 1 => len(fitting) != 2"``.
-    """
-
-    tree: ast.Module
-    function: str
+    tree: ast.Module  # the tree that `apply` changes; all mutants of a module share it
+    function: str  # the function or class around the place: "Row.fits"
+    # the expression before and after, with a number where a function has several alike: "len(fitting) != 1 =>
+    # len(fitting) != 2"
     change: str
     parent: ast.AST
     field: str

@@ -51,10 +51,7 @@ def _command(*arguments: str) -> tuple[int, str]:
 def try_inputs(seed: int, numbers: Sequence[int]) -> Counter[str]:
     """Use the inputs: in one report, and one command for each file of cells or measured links; return the counts.
 
-    Raises
-    ------
-    Exception
-        Whatever a command raises, and AssertionError for an answer that is wrong.
+    Raises Exception whatever a command raises, and AssertionError for an answer that is wrong.
     """
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as scratch, _one_process():

@@ -62,21 +62,11 @@ def differences(one: Iterable[Path], other: Iterable[Path]) -> list[str]:
 def build_all(root: Path, dist: Path, work: Path, *, short: bool) -> tuple[list[Path], list[str]]:
     """Build the sdist of a checkout and the wheels of that sdist into `dist`, and all again elsewhere.
 
-    Parameters
-    ----------
-    root : Path
-        The checkout.
-    dist : Path
-        Where the files go that are published; those of earlier builds are removed.
-    work : Path
-        Folder for all else.
-    short : bool
-        Whether the second build leaves out every wheel but the first machine's.
-
-    Returns
-    -------
-    tuple
-        The files, and the names of those that differ in the second build.
+    `root`: the checkout.
+    `dist`: where the files go that are published; those of earlier builds are removed.
+    `work`: folder for all else.
+    `short`: whether the second build leaves out every wheel but the first machine's.
+    Returns the files, and the names of those that differ in the second build.
     """
     dist.mkdir(exist_ok=True)
     for old in dist.glob("pytest[_-]cudalink-*"):

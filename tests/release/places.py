@@ -33,10 +33,7 @@ def run(
 ) -> str:
     """Run a command, and return what it printed.
 
-    Raises
-    ------
-    Failure
-        If its exit code is not among the expected ones.
+    Raises Failure if its exit code is not among the expected ones.
     """
     words = list(map(str, command))
     # nothing of the session's own environment reaches what is tested
@@ -135,18 +132,10 @@ def c_programs(machine: str, wheel: Path, system: Path, include: Path, work: Pat
     The first loads every library and binds every symbol. The second calls the whole API of the driver from six
     threads, which also links; tests/emulated runs it, too.
 
-    Parameters
-    ----------
-    machine : str
-    wheel : Path
-    system : Path
-        What `debian.unpack` made.
-    include : Path
-        Folder of cuda.h.
-    work : Path
-        Folder for what is built.
-    qemu : str
-        Program that runs the machine's code; empty for this machine's own.
+    `system`: what `debian.unpack` made.
+    `include`: folder of cuda.h.
+    `work`: folder for what is built.
+    `qemu`: program that runs the machine's code; empty for this machine's own.
     """
     package = _unpack(wheel, work / "wheel")
     loader = next(iter(sorted(system.glob("lib/*-linux-gnu/ld-*.so*"))))

@@ -109,14 +109,9 @@ def steps() -> list[Step]:
 class Home:
     """A home folder without caches and settings; its PATH has a Python and the system's programs.
 
-    Parameters
-    ----------
-    folder : Path
-        An empty folder.
-    wheel : Path
-        The wheel under test, which stands in for the name of the project in ``pip install``.
-    caches : dict of str to str, optional
-        Variables of `CACHES` that name folders outside this home.
+    `folder`: an empty folder.
+    `wheel`: the wheel under test, which stands in for the name of the project in ``pip install``.
+    `caches`: variables of `CACHES` that name folders outside this home.
     """
 
     def __init__(self, folder: Path, wheel: Path, caches: dict[str, str] | None = None) -> None:
@@ -143,10 +138,7 @@ class Home:
     def walk(self, step: Step) -> float:
         """Do one step, and return the seconds that it took.
 
-        Raises
-        ------
-        Failure
-            If its exit code or its output is not what the page says.
+        Raises Failure if its exit code or its output is not what the page says.
         """
         command = step.command.replace('"pytest-cudalink[', f'"{self.wheel}[')
         if command.startswith(". "):  # each step is a shell: it begins with what the steps before have activated

@@ -19,47 +19,24 @@ PLUGINS = Path(__file__).with_name("plugins")
 
 @dataclass(frozen=True)
 class Suite:
-    """A published suite.
-
-    Attributes
-    ----------
-    name : str
-    folder : str
-        Where pytest starts, below the checkout.
-    files : tuple of str
-        Patterns of its test files, below the folder.
-    skip : mapping of str to str
-        Patterns of files that are left out, with the reason; with ``::``, the beginning of the IDs of tests.
-    modules : str
-        The package whose modules the files are; empty where pytest is given the files.
-    sources : str
-        Folder of the files, if that is another one.
-    extends : tuple of str
-        Packages that also find modules below the suite's folder: the tests need some that no wheel has.
-    names : tuple of str
-        Names that a released module lacks, and the module that has them: ``"package.module.NAME=package.other"``.
-    packages : tuple of str
-        What is installed for it, besides the toolkit of the driver; ``{major}`` stands for its major release.
-    drivers, backends : tuple of str
-        What it runs on unless the command line says otherwise.
-    timeout : float
-        Seconds for one file.
-    options : tuple of str
-        Options of pytest.
-    """
+    """A published suite."""
 
     name: str
-    folder: str
-    files: tuple[str, ...]
+    folder: str  # where pytest starts, below the checkout
+    files: tuple[str, ...]  # patterns of its test files, below the folder
+    # what is installed for it, besides the toolkit of the driver; `{major}` stands for its major release
     packages: tuple[str, ...]
-    drivers: tuple[str, ...]
+    drivers: tuple[str, ...]  # what it runs on unless the command line says otherwise
     backends: tuple[str, ...]
-    timeout: float
-    options: tuple[str, ...]
+    timeout: float  # seconds for one file
+    options: tuple[str, ...]  # options of pytest
+    # patterns of files that are left out, with the reason; with `::`, the beginning of the IDs of tests
     skip: Mapping[str, str]
-    modules: str = ""
-    sources: str = ""
+    modules: str = ""  # the package whose modules the files are; empty where pytest is given the files
+    sources: str = ""  # folder of the files, if that is another one
+    # packages that also find modules below the suite's folder: the tests need some that no wheel has
     extends: tuple[str, ...] = ()
+    # names that a released module lacks, and the module that has them: "package.module.NAME=package.other"
     names: tuple[str, ...] = ()
 
     def packages_on(self, driver: str) -> list[str]:
@@ -73,11 +50,7 @@ class Suite:
     def test_files(self, checkout: Path, pattern: str = "*") -> list[str]:
         """Return the files of the suite whose paths below its folder match, sorted.
 
-        Parameters
-        ----------
-        checkout : Path
-        pattern : str
-            As in a shell; a text without a wildcard may stand anywhere in the path.
+        `pattern`: as in a shell; a text without a wildcard may stand anywhere in the path.
         """
         folder = checkout / (self.sources or self.folder)
         wanted = pattern if any(letter in pattern for letter in "*?[") else f"*{pattern}*"

@@ -37,13 +37,8 @@ def read_expected() -> dict[tuple[str, str, str], int]:
 def write_expected(results: Iterable[FileResult], commits: Mapping[str, str], because: str) -> None:
     """Write the counts of a run, with the commit of each suite; rows of suites that it did not run stay.
 
-    Parameters
-    ----------
-    results : iterable of FileResult
-    commits : mapping of str to str
-        Of the checkout, by suite.
-    because : str
-        Why fewer tests pass than the rows say; kept in each row that is lowered until it has its best again.
+    `commits`: of the checkout, by suite.
+    `because`: why fewer tests pass than the rows say; kept in each row that is lowered until it has its best again.
     """
     rows = {(str(row["suite"]), str(row["driver"]), str(row["backend"])): row for row in read_rows()}
     new: dict[tuple[str, str, str], Counter[str]] = {}

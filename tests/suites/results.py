@@ -34,24 +34,16 @@ class TestResult:
 
 @dataclass
 class FileResult:
-    """The run of one file on one driver and backend.
-
-    Attributes
-    ----------
-    status : str
-        ``"finished"``, ``"timeout"``, ``"died"`` with a signal, or ``"not run"`` where pytest did not start.
-    output : str
-        The end of pytest's output, if the file did not finish.
-    """
+    """The run of one file on one driver and backend."""
 
     suite: str
     driver: str
     backend: str
     file: str
-    status: str = "finished"
+    status: str = "finished"  # "finished", "timeout", "died" with a signal, or "not run" where pytest did not start
     seconds: float = 0.0
     tests: list[TestResult] = field(default_factory=list)
-    output: str = ""
+    output: str = ""  # the end of pytest's output, if the file did not finish
 
     @property
     def counts(self) -> Counter[str]:
@@ -108,12 +100,7 @@ def grouped(results: Iterable[FileResult]) -> list[tuple[str, list[str]]]:
 def table(results: Sequence[FileResult], expected: Mapping[tuple[str, str, str], int], *, by_file: bool) -> list[str]:
     """Return the lines of the table: a row for each suite, driver and backend, or for each file of these.
 
-    Parameters
-    ----------
-    results : sequence of FileResult
-    expected : mapping of (str, str, str) to int
-        How many tests must pass, by suite, driver and backend.
-    by_file : bool
+    `expected`: how many tests must pass, by suite, driver and backend.
     """
     rows: dict[tuple[str, ...], list[FileResult]] = {}
     for result in results:

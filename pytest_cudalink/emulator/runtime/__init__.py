@@ -23,15 +23,8 @@ def serve(control: DriverControl) -> Callable[[], None]:
 
     Processes that multiprocessing starts answer them too.
 
-    Parameters
-    ----------
-    control : DriverControl
-        The emulated driver of this process.
-
-    Returns
-    -------
-    callable
-        Restores the functions.
+    `control`: the emulated driver of this process.
+    Returns what restores the functions.
     """
     before: list[tuple[ModuleType, str, object]] = []
 

@@ -29,12 +29,8 @@ _NOTE: Final = "the CUDA runtime does not run on an emulated driver, and the dri
 class Runtime:
     """The functions of the CUDA runtime over the driver API.
 
-    Parameters
-    ----------
-    runtime, driver : module
-        ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
-    refuse : callable
-        Called with name and note of a function that cannot be answered.
+    `runtime`, `driver`: ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
+    `refuse`: called with name and note of a function that cannot be answered.
     """
 
     def __init__(self, runtime: Any, driver: Any, refuse: Callable[[str, str], None]) -> None:

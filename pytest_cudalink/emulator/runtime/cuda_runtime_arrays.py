@@ -48,18 +48,12 @@ class _End:
 class Arrays:
     """The functions of the CUDA runtime for arrays, textures and the nodes of graphs that copy and fill.
 
-    Parameters
-    ----------
-    runtime, driver : module
-        ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
-    table : dict
-        The table of ``cuda_runtime.toml``.
-    forward : callable
-        Calls a function of the driver by name, with the current device's context, and returns the runtime's results.
-    failed : callable
-        Makes the results of a call that failed with the number of an error.
-    refuse : callable
-        Called with the name of a function that cannot be answered for its arguments.
+    `runtime`, `driver`: ``cuda.bindings.runtime`` and ``cuda.bindings.driver``, or modules like these.
+    `table`: the table of ``cuda_runtime.toml``.
+    `forward`: calls a function of the driver by name, with the current device's context, and returns the runtime's
+    results.
+    `failed`: makes the results of a call that failed with the number of an error.
+    `refuse`: called with the name of a function that cannot be answered for its arguments.
     """
 
     def __init__(

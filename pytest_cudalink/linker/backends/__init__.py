@@ -33,10 +33,8 @@ def _contained_by_environment() -> bool:
 def opener(backend: Backend, *, contain: bool) -> Callable[[Any], LinkState]:
     """Return what opens a link on a backend: `OPENERS`, or a link worker if links are contained.
 
-    Raises
-    ------
-    ValueError
-        If the driver must be contained and is a real one; if the variable has another value than ``yes`` or ``no``.
+    Raises ValueError if the driver must be contained and is a real one; if the variable has another value than ``yes``
+    or ``no``.
     """
     if backend == "nvjitlink" and (contain or _contained_by_environment()):
         with importing:

@@ -17,17 +17,9 @@ _TARGETS = tuple(FETCHED)
 class ContainedState(NvJitLinkErrors):
     """One nvJitLink handle in a worker process.
 
-    Parameters
-    ----------
-    options : list of str
-        Options as nvJitLink spells them.
-
-    Raises
-    ------
-    LinkError
-        If nvJitLink refuses the options, or ends the worker.
-    WorkerError
-        If no worker can be started.
+    `options` as nvJitLink spells them.
+    Raises LinkError if nvJitLink refuses the options, or ends the worker.
+    Raises WorkerError if no worker can be started.
     """
 
     def __init__(self, options: list[str]) -> None:

@@ -96,10 +96,7 @@ _kept_calls: dict[int, _Calls] = {}
 def _calls() -> _Calls:
     """Return the functions of the driver library of this process.
 
-    Raises
-    ------
-    DriverNotFoundError
-        If no driver is installed.
+    Raises DriverNotFoundError if no driver is installed.
     """
     library = libcuda.library()
     kept = _kept_calls.get(id(library))
@@ -186,18 +183,10 @@ class _Context:
 class DriverLinkState(LinkState):
     """One CUlinkState and all the memory that the driver has addresses of.
 
-    Parameters
-    ----------
-    options : list of DriverOption
-    allocate : callable, optional
-        Returns an `OptionBlock` of a given size in bytes. By default one `MappedBlock` holds both logs and both arrays.
-
-    Raises
-    ------
-    LinkError
-        If the driver refuses the options.
-    DriverNotFoundError
-        If no driver is installed.
+    `allocate`: returns an `OptionBlock` of a given size in bytes. By default one `MappedBlock` holds both logs and both
+    arrays.
+    Raises LinkError if the driver refuses the options.
+    Raises DriverNotFoundError if no driver is installed.
     """
 
     name = library = "driver"

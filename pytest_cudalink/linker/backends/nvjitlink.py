@@ -46,15 +46,8 @@ class NvJitLinkErrors(LinkState):
 class NvJitLinkState(NvJitLinkErrors):
     """One nvJitLink handle.
 
-    Parameters
-    ----------
-    options : list of str
-        Options as nvJitLink spells them.
-
-    Raises
-    ------
-    LinkError
-        If nvJitLink refuses the options.
+    `options` as nvJitLink spells them.
+    Raises LinkError if nvJitLink refuses the options.
     """
 
     def __init__(self, options: list[str]) -> None:

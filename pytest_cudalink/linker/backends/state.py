@@ -24,21 +24,13 @@ class LinkState(ABC):
     Therefore the library writes a handle into memory that exists before, and what is undone can be undone again: after
     an exception `close` begins once more, and does what is left.
 
-    Attributes
-    ----------
-    name : str
-        The backend, ``"driver"`` or ``"nvjitlink"``.
-    library : str
-        The library as messages call it.
-    lock : threading.RLock
-        Held during every call to the library. The same thread may take it again: garbage collection can close a linker
-        at any point.
-    error_log, info_log : str
-        The logs as they were last read.
+    `lock`: held during every call to the library. The same thread may take it again: garbage collection can close a
+    linker at any point.
+    `error_log`, `info_log`: the logs as they were last read.
     """
 
-    name: ClassVar[str]
-    library: ClassVar[str]
+    name: ClassVar[str]  # the backend, "driver" or "nvjitlink"
+    library: ClassVar[str]  # the library as messages call it
     #: The linker; None if the state belongs to none, and after `close`.
     owner: weakref.ref[Any] | None = None
 
@@ -59,12 +51,8 @@ class LinkState(ABC):
     def add(self, kind: str, code: bytes, name: str) -> None:
         """Add one input; the library keeps no reference to it.
 
-        Raises
-        ------
-        LinkError
-            If the library refuses the input.
-        RuntimeError
-            If the handle is closed.
+        Raises LinkError if the library refuses the input.
+        Raises RuntimeError if the handle is closed.
         """
         with self.lock:
             if not self.handle:

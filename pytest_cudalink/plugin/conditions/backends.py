@@ -52,20 +52,8 @@ def _begin(run: Run) -> None:
 class Backends:
     """The targets of a run, steered from `begin` on: registered first, because a stale recipe raises an error there.
 
-    Parameters
-    ----------
-    run : Run
-
-    Attributes
-    ----------
-    steering : Steering
-    begun : bool
-        Whether `begin` has come to its end: an exception may interrupt it, and the next use begins again.
-
-    Raises
-    ------
-    pytest.UsageError
-        If a hook registers what is not a target, or the setting names targets that do not exist.
+    `begun`: whether `begin` has come to its end: an exception may interrupt it, and the next use begins again.
+    Raises pytest.UsageError if a hook registers what is not a target, or the setting names targets that do not exist.
     """
 
     def __init__(self, run: Run) -> None:

@@ -48,17 +48,9 @@ def planned() -> tuple[str, ...]:
 class RunFaults:
     """A plugin object that notes which faults of the run were triggered.
 
-    Parameters
-    ----------
-    run : Run
-        In a controller of xdist, whose workers got a driver for markers, one without a driver.
-
-    Attributes
-    ----------
-    triggered : set of int
-        Indices of the faults that a call in some process of this run has met.
-    complete : bool
-        Whether every process of the run has said which it met.
+    `run`: in a controller of xdist, whose workers got a driver for markers, one without a driver.
+    `triggered`: indices of the faults that a call in some process of this run has met.
+    `complete`: whether every process of the run has said which it met.
     """
 
     def __init__(self, run: Run) -> None:

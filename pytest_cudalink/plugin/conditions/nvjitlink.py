@@ -30,16 +30,9 @@ _hiding = 0
 def apply(settings: Settings) -> Callable[[], None] | None:
     """Give the process the nvJitLink that the settings ask for, before anything can open another.
 
-    Returns
-    -------
-    callable or None
-        Undoes it; None where nothing can be undone.
-
-    Raises
-    ------
-    pytest.UsageError
-        If it cannot: the release is not in the toolchain cache, another copy is loaded already, or a library of the
-        environment could not use it.
+    Returns what undoes it; None where nothing can be undone.
+    Raises pytest.UsageError if it cannot: the release is not in the toolchain cache, another copy is loaded already, or
+    a library of the environment could not use it.
     """
     wanted = settings.nvjitlink.value
     if wanted == "auto":
@@ -129,10 +122,7 @@ def _wrap_pathfinder(module: ModuleType) -> None:
 def aliases(library: Path) -> set[tuple[int, int]]:
     """Return the releases whose names (``__nvJitLinkCreate_12_9``) a library defines or needs, without loading it.
 
-    Raises
-    ------
-    DamagedLibraryError
-        If its file is cut off or damaged.
+    Raises DamagedLibraryError if its file is cut off or damaged.
     """
     from ...probes import library_file
 

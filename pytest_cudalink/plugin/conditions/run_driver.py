@@ -53,11 +53,8 @@ _EXAMPLE: Final = "13.0"
 def load(config: pytest.Config, settings: Settings) -> None:
     """Give the process the driver that the settings ask for; the environment is restored when the run ends.
 
-    Raises
-    ------
-    pytest.UsageError
-        If it cannot: another libcuda is loaded already, the native libraries are not built, the real driver is asked
-        for and missing, the nvJitLink of an emulated one cannot be fetched.
+    Raises pytest.UsageError if it cannot: another libcuda is loaded already, the native libraries are not built, the
+    real driver is asked for and missing, the nvJitLink of an emulated one cannot be fetched.
     """
     config.stash[_INHERITED] = settings.driver.value == "auto" and is_on_emulated_driver()
     with _restored_at_the_end(config):
@@ -70,15 +67,8 @@ def load_late(config: pytest.Config, settings: Settings) -> bool:
     Markers are known after collection, when test modules may have imported CUDA. That is early enough for every library
     that looks for the driver when it is first used; it is too late for one that has looked and remembers the answer.
 
-    Returns
-    -------
-    bool
-        Whether the process has an emulated driver now that it did not have before.
-
-    Raises
-    ------
-    pytest.UsageError
-        As `load`.
+    Returns whether the process has an emulated driver now that it did not have before.
+    Raises pytest.UsageError as `load`.
     """
     from ... import emulator
     from ...emulator import preload

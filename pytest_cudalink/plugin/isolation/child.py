@@ -72,13 +72,7 @@ def restrict(config: pytest.Config, task: Task) -> None:
 
 
 class Child:
-    """A plugin object of a child that keeps the one test, and writes its reports and warnings.
-
-    Parameters
-    ----------
-    config : pytest.Config
-    task : Task
-    """
+    """A plugin object of a child that keeps the one test, and writes its reports and warnings."""
 
     def __init__(self, config: pytest.Config, task: Task) -> None:
         self._config, self._task = config, task
@@ -171,11 +165,6 @@ class Server(Child):
 
     Each request is a line of JSON. With ``fork`` a copy of this process runs the test and ends as any pytest does; that
     copy returns from the loop. Otherwise the test runs here, and shares fixtures with the next one.
-
-    Parameters
-    ----------
-    config : pytest.Config
-    task : Task
     """
 
     def __init__(self, config: pytest.Config, task: Task) -> None:
@@ -328,11 +317,7 @@ def _line(requests: Any) -> str:
 def _fork_hazard(run: Run, *, keeps_driver: bool) -> str | None:
     """Return why a copy of this process could not run a test as a new process does; None if it can.
 
-    Parameters
-    ----------
-    run : Run
-    keeps_driver : bool
-        Whether a copy goes on with an emulated driver that is initialized.
+    `keeps_driver`: whether a copy goes on with an emulated driver that is initialized.
     """
     own = Path("/proc/self")
     if _count_threads() > 1:

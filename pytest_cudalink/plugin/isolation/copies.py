@@ -27,12 +27,7 @@ _PART: Final = 200
 
 
 class Copies:
-    """A plugin object that runs tests again, of which pytest sees no report.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """A plugin object that runs tests again, of which pytest sees no report."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -55,21 +50,11 @@ class Copies:
     ) -> Iterator[tuple[int, ProcessEnd, dict[str, Any] | None]]:
         """Run a test under several conditions, each in a process of its own, as many at once as there are cores.
 
-        Parameters
-        ----------
-        item : pytest.Item
-        asked : sequence of mapping
-            For each condition the name of a function of `trial` as ``how``, and its arguments after the driver.
-
-        Yields
-        ------
-        int
-            Number of the condition, from 0, in the order in which they end. One that no process could run does not
-            come, see `refusal`.
-        ProcessEnd
-            How its process ended.
-        dict or None
-            What the function returned; None if the process ended before.
+        `asked`: for each condition the name of a function of `trial` as ``how``, and its arguments after the driver.
+        Yields the number of the condition, from 0, in the order in which they end. One that no process could run does
+        not come, see `refusal`.
+        Yields how its process ended.
+        Yields what the function returned; None if the process ended before.
         """
         deadline = int(self._run.settings.sticky_deadline.value)
         for start in range(0, len(asked), _PART):

@@ -41,12 +41,7 @@ _GOES_ON: Final = ProcessEnd()
 
 
 class Isolation:
-    """A plugin object of the process that starts the others; registered when a test has to be isolated.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """A plugin object of the process that starts the others; registered when a test has to be isolated."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

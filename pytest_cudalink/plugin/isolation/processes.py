@@ -112,20 +112,10 @@ def _arguments(run: Run) -> list[str]:
 class ServerProcess:
     """A child that has collected, and runs each test that it is asked for, in a copy of itself or in itself.
 
-    Parameters
-    ----------
-    run : Run
-    folder : Path
-        An empty folder for the child's files.
-    paths : list of str
-        Files of its tests; empty for those of the command line.
-    forks : bool
-        Whether each test runs in a copy.
-
-    Attributes
-    ----------
-    refusal : str
-        Why it cannot run tests; empty if it can.
+    `folder`: an empty folder for the child's files.
+    `paths`: files of its tests; empty for those of the command line.
+    `forks`: whether each test runs in a copy.
+    `refusal`: why it cannot run tests; empty if it can.
     """
 
     def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool) -> None:
@@ -170,11 +160,8 @@ class ServerProcess:
     def __call__(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd | None:
         """Run one test, which leaves its reports, events and output in a folder.
 
-        Returns
-        -------
-        ProcessEnd or None
-            How the process of the test ended; without signal and exit code if it goes on. None if it refuses, see
-            `refusal`.
+        Returns how the process of the test ended; without signal and exit code if it goes on. None if it refuses, see
+        `refusal`.
         """
         sizes = {name: self._size(name) for name in _OUTPUT}
         request: dict[str, Any] = {
@@ -215,24 +202,12 @@ class ServerProcess:
     ) -> Iterator[tuple[int, ProcessEnd]]:
         """Run one test under several conditions, each in a copy of the process.
 
-        Parameters
-        ----------
-        item : pytest.Item
-        folder : Path
-            Where each copy leaves ``reports-NUMBER``.
-        asked : sequence of mapping
-            For each copy the name of a function of `trial` as ``how``, and its other arguments.
-        deadline : int
-            Seconds after which a copy is ended.
-        at_once : int
-            Most copies that run at a time.
-
-        Yields
-        ------
-        int
-            Number of the condition, from 0. None come after a refusal, or after the process itself has died.
-        ProcessEnd
-            How its copy ended.
+        `folder`: where each copy leaves ``reports-NUMBER``.
+        `asked`: for each copy the name of a function of `trial` as ``how``, and its other arguments.
+        `deadline`: seconds after which a copy is ended.
+        `at_once`: most copies that run at a time.
+        Yields the number of the condition, from 0. None come after a refusal, or after the process itself has died.
+        Yields how its copy ended.
         """
         request = {
             "key": key(item),

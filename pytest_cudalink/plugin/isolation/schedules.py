@@ -58,15 +58,8 @@ class _Asked(NamedTuple):
 class Schedules(RunsAgain):
     """A plugin object that runs each test under schedules after it ran, and adds up the failures.
 
-    Parameters
-    ----------
-    run : Run
-        In a controller of xdist, one that only adds up.
-
-    Attributes
-    ----------
-    failing : list of str
-        Those that fail the run, each with the command that repeats it.
+    `run`: in a controller of xdist, one that only adds up.
+    `failing`: those that fail the run, each with the command that repeats it.
     """
 
     def __init__(self, run: Run) -> None:
@@ -256,23 +249,12 @@ def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: 
 class _Trial:
     """One run of a test under a schedule.
 
-    Parameters
-    ----------
-    found : mapping or None
-        What `trial.under_schedule` returned; None if the process ended before.
-    end : str
-        How the process ended, if not by itself.
-    hung : bool
-        Whether it was ended because it took too long.
-    clean : _Trial, optional
-        The run in which nothing was displaced.
-
-    Attributes
-    ----------
-    kind : str
-        The kind of failure; empty for none.
-    detail : str
-        What was seen, in a line.
+    `found`: what `trial.under_schedule` returned; None if the process ended before.
+    `end`: how the process ended, if not by itself.
+    `hung`: whether it was ended because it took too long.
+    `clean`: the run in which nothing was displaced.
+    `kind`: the kind of failure; empty for none.
+    `detail`: what was seen, in a line.
     """
 
     def __init__(self, found: Mapping[str, Any] | None, end: str, hung: bool, clean: _Trial | None) -> None:

@@ -39,16 +39,8 @@ _LINKER_ERROR: Final = (6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
 class FaultSweep(RunsAgain):
     """A plugin object that sweeps each test after it ran, and adds up the findings.
 
-    Parameters
-    ----------
-    run : Run
-        In a controller of xdist, one that only adds up.
-
-    Attributes
-    ----------
-    totals : SweepTotals
-    failing : list of str
-        The findings that fail the run, each with the command that repeats it.
+    `run`: in a controller of xdist, one that only adds up.
+    `failing`: the findings that fail the run, each with the command that repeats it.
     """
 
     def __init__(self, run: Run) -> None:
@@ -212,23 +204,10 @@ class FaultSweep(RunsAgain):
 class _Notes:
     """What was swept, in pytest's cache, so that an interrupted sweep can go on.
 
-    Parameters
-    ----------
-    run : Run
-
-    Attributes
-    ----------
-    option : str
-        The value of the option; that of the interrupted sweep for one that goes on.
-    done : dict of str to SweepTotals
-        What an interrupted sweep has found, by test.
-    kept : bool
-        Whether there are notes.
-
-    Raises
-    ------
-    pytest.UsageError
-        If no sweep was interrupted that could go on.
+    `option`: the value of the option; that of the interrupted sweep for one that goes on.
+    `done`: what an interrupted sweep has found, by test.
+    `kept`: whether there are notes.
+    Raises pytest.UsageError if no sweep was interrupted that could go on.
     """
 
     def __init__(self, run: Run) -> None:

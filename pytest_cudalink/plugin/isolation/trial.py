@@ -40,19 +40,10 @@ def under_fault(
 ) -> dict[str, Any]:
     """Run a test while one of its calls fails; return what `SweptTrial.from_json` reads.
 
-    Parameters
-    ----------
-    item : pytest.Item
-    driver : DriverControl
-    number : int
-        Of the call; 0 lets all of them pass, and adds their stacks.
-    code : int
-    stays : str
-        One of `control.STAYS`.
-    again : bool
-        Whether the test runs once more afterwards, with no fault.
-    others : sequence of str
-        The libraries besides the driver whose calls count, too.
+    `number`: of the call; 0 lets all of them pass, and adds their stacks.
+    `stays`: one of `control.STAYS`.
+    `again`: whether the test runs once more afterwards, with no fault.
+    `others`: the libraries besides the driver whose calls count, too.
     """
     if others:
         jitlink_calls.meddle(driver.sweep_of_others, nvjitlink=LINKER in others, nvrtc=COMPILER in others)
@@ -96,19 +87,10 @@ def under_schedule(
 ) -> dict[str, Any]:
     """Run a test while its queued work happens when a seed says.
 
-    Parameters
-    ----------
-    item : pytest.Item
-    driver : DriverControl
-    seed : int
-    displaced : sequence of int or None
-        Numbers of the operations that may be late; None for all.
-    told : bool
-        Whether anybody reads the test's own failure, which is slow to write.
-    promised : bool
-        Whether calls are counted that wait although nobody promises it.
-    left_out : sequence of int or None
-        Numbers of those that do not wait; None for all.
+    `displaced`: numbers of the operations that may be late; None for all.
+    `told`: whether anybody reads the test's own failure, which is slow to write.
+    `promised`: whether calls are counted that wait although nobody promises it.
+    `left_out`: numbers of those that do not wait; None for all.
     """
     if not told:
         pytest_private.shorten_failures(item)

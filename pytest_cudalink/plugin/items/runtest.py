@@ -53,10 +53,6 @@ class MarkedTests:
     """A plugin object; registered when a test or the run needs it.
 
     Its wrappers are the innermost: those of pytest's own plugins have begun when a test is skipped here, and can end.
-
-    Parameters
-    ----------
-    run : Run
     """
 
     def __init__(self, run: Run) -> None:

@@ -33,27 +33,14 @@ VIOLATIONS: Final = {
 
 @dataclass(eq=False)  # start-up with guard rails pays for every method that is generated
 class Counts:
-    """What is counted in tests and outside of them; travels as plain values that cross a process border.
+    """What is counted in tests and outside of them; travels as plain values that cross a process border."""
 
-    Attributes
-    ----------
-    links : Counter of str
-        Number of links by ``target/backend``.
-    unsteered : Counter of str
-        Number of links that no target steers, by `unsteered.key`.
-    violations : Counter of str
-        Number of violations by check.
-    verdicts : list of dict
-        Verdicts of the guard rails.
-    unsupported : dict of str to str
-        Targets that cannot be steered, with the reason.
-    """
-
-    links: Counter[str] = field(default_factory=Counter)
+    links: Counter[str] = field(default_factory=Counter)  # number of links by `target/backend`
+    # number of links that no target steers, by `unsteered.key`
     unsteered: Counter[str] = field(default_factory=Counter)
-    violations: Counter[str] = field(default_factory=Counter)
-    verdicts: list[dict[str, Any]] = field(default_factory=list)
-    unsupported: dict[str, str] = field(default_factory=dict)
+    violations: Counter[str] = field(default_factory=Counter)  # number of violations by check
+    verdicts: list[dict[str, Any]] = field(default_factory=list)  # verdicts of the guard rails
+    unsupported: dict[str, str] = field(default_factory=dict)  # targets that cannot be steered, with the reason
 
     def as_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -62,30 +49,16 @@ class Counts:
 
 @dataclass(eq=False)
 class Facts(Counts):
-    """What one attempt of a test did; travels on its last report.
+    """What one attempt of a test did; travels on its last report."""
 
-    Attributes
-    ----------
-    undestroyed : int
-        Number of nvJitLink handles that the test left behind.
-    documented : dict of str to str, or None
-        The failure that the test asserted: ``requirement`` and ``raises``.
-    missing : str or None
-        The requirement that the skipped test needs.
-    refused : list of dict
-        Calls that the emulated driver refused and because of which the test failed: ``function`` and ``note``.
-    cause : CauseRecord, or None
-        Why the test failed.
-    sticky : dict, or None
-        The error with which the test left the contexts of its process: ``code`` and ``error``; code -1 for work that
-        does not end.
-    """
-
-    undestroyed: int = 0
-    documented: dict[str, str] | None = None
-    missing: str | None = None
+    undestroyed: int = 0  # number of nvJitLink handles that the test left behind
+    documented: dict[str, str] | None = None  # the failure that the test asserted: `requirement` and `raises`
+    missing: str | None = None  # the requirement that the skipped test needs
+    # calls that the emulated driver refused and because of which the test failed: `function` and `note`
     refused: list[dict[str, str]] = field(default_factory=list)
-    cause: CauseRecord | None = None
+    cause: CauseRecord | None = None  # why the test failed
+    # the error with which the test left the contexts of its process: `code` and `error`; code -1 for work that does not
+    # end
     sticky: dict[str, Any] | None = None
 
     def refuse(self, calls: Iterable[tuple[str, str]], cause: CauseRecord | None) -> None:

@@ -24,27 +24,13 @@ __all__ = ["Ledger", "Outside", "Totals"]
 
 @dataclass(eq=False)
 class Outside(Counts):
-    """What belongs to no test of this process.
+    """What belongs to no test of this process."""
 
-    Attributes
-    ----------
-    problems : list of str
-        Why the run fails although no test shows it.
-    notes : list of str
-        What was seen outside of tests and fails nothing.
-    unlinked_modules : int
-        Number of modules that an emulated driver loaded and that no seen link can have made.
-    of_processes : list of str
-        What holds for a whole process and fails no test by itself: two majors of one CUDA library, a refused CUDA
-        runtime.
-    missing : Counter of str
-        Number of modules that were skipped, by what they need.
-    """
-
-    missing: Counter[str] = field(default_factory=Counter)
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    unlinked_modules: int = 0
+    missing: Counter[str] = field(default_factory=Counter)  # number of modules that were skipped, by what they need
+    problems: list[str] = field(default_factory=list)  # why the run fails although no test shows it
+    notes: list[str] = field(default_factory=list)  # what was seen outside of tests and fails nothing
+    unlinked_modules: int = 0  # number of modules that an emulated driver loaded and that no seen link can have made
+    # what holds for a whole process and fails no test by itself: two majors of one CUDA library, a refused CUDA runtime
     of_processes: list[str] = field(default_factory=list)
 
     def add_outside(self, given: Mapping[str, Any], prefix: str = "") -> None:
@@ -68,27 +54,17 @@ class Outside(Counts):
 
 @dataclass(eq=False)
 class Totals(Outside):
-    """The sums of a run, over all its processes.
+    """The sums of a run, over all its processes."""
 
-    Attributes
-    ----------
-    violations_of_tests : dict of str to Counter of str
-        Number of violations by check and test.
-    undestroyed : Counter of str
-        Number of nvJitLink handles that were left behind, by test.
-    documented : list of (str, str, str)
-        Tests that asserted a documented failure: test, requirement, failure.
-    refused : dict of str to list of str
-        Tests whose last attempt failed because the emulated driver refused calls, with the functions.
-    sticky : list of dict
-        The events "sticky" of the run.
-    """
-
+    # number of violations by check and test
     violations_of_tests: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    # number of nvJitLink handles that were left behind, by test
     undestroyed: Counter[str] = field(default_factory=Counter)
+    # tests that asserted a documented failure: test, requirement, failure
     documented: list[tuple[str, str, str]] = field(default_factory=list)
+    # tests whose last attempt failed because the emulated driver refused calls, with the functions
     refused: dict[str, list[str]] = field(default_factory=dict)
-    sticky: list[dict[str, Any]] = field(default_factory=list)
+    sticky: list[dict[str, Any]] = field(default_factory=list)  # the events "sticky" of the run
     _after_sticky: set[str] = field(default_factory=set)
 
     def count_after_sticky(self, nodeid: str, worker: str | None) -> None:
@@ -136,16 +112,8 @@ class Ledger:
     Implements the plugin's own hooks as any project can. A test's facts go onto its last report, so that they reach the
     process that adds up; there every report is read.
 
-    Parameters
-    ----------
-    run : Run
-
-    Attributes
-    ----------
-    totals : Totals
-        Complete at the end of the session, in the process that runs no test for another.
-    outside : Outside
-        What happened outside of tests, in this process.
+    `totals`: complete at the end of the session, in the process that runs no test for another.
+    `outside`: what happened outside of tests, in this process.
     """
 
     def __init__(self, run: Run) -> None:

@@ -18,20 +18,11 @@ _TAIL: Final = 1 << 20
 
 
 class ProcessEnd(NamedTuple):
-    """How a process ended.
-
-    Attributes
-    ----------
-    signal : str or None
-    exitcode : int or None
-        None after a signal, and for a process that goes on.
-    stopped : str
-        Why the parent ended it; empty if it ended by itself.
-    """
+    """How a process ended."""
 
     signal: str | None = None
-    exitcode: int | None = None
-    stopped: str = ""
+    exitcode: int | None = None  # None after a signal, and for a process that goes on
+    stopped: str = ""  # why the parent ended it; empty if it ended by itself
 
     def __str__(self) -> str:
         if self.stopped:
@@ -49,12 +40,8 @@ def end_of(code: int) -> ProcessEnd:
 def crash_events(events: str | None, pid: int | None) -> list[str]:
     """Return the last lines that a process wrote to the event file of the emulated driver; none without a file.
 
-    Parameters
-    ----------
-    events : str or None
-        Path of the file; may be empty.
-    pid : int or None
-        The process; None for all of the file.
+    `events`: path of the file; may be empty.
+    `pid`: the process; None for all of the file.
     """
     try:
         lines = Path(events).read_text(encoding="utf-8", errors="replace").splitlines() if events else []

@@ -46,18 +46,7 @@ __all__ = ["RecordFile"]
 class RecordFile:
     """A plugin object that writes what the plugin's hooks report; every process of a run appends to the one file.
 
-    Parameters
-    ----------
-    run : Run
-
-    Attributes
-    ----------
-    writer : Writer
-
-    Raises
-    ------
-    pytest.UsageError
-        If the file cannot be written.
+    Raises pytest.UsageError if the file cannot be written.
     """
 
     def __init__(self, run: Run) -> None:

@@ -56,10 +56,7 @@ class _Attempt:
 class Results:
     """A plugin object that collects the reports of each test, wherever it ran, until its last one.
 
-    Parameters
-    ----------
-    run : Run
-        One with a record file, in the process that runs no test for another.
+    `run`: one with a record file, in the process that runs no test for another.
     """
 
     def __init__(self, run: Run) -> None:

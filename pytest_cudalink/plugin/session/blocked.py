@@ -43,17 +43,8 @@ _NEEDED: Final = sorted(
 def apply(config: pytest.Config, settings: Settings, *, isolated: bool) -> Settings:
     """Turn off, in the settings, what is blocked; return them.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    settings : Settings
-    isolated : bool
-        Whether another process waits for this one.
-
-    Raises
-    ------
-    pytest.UsageError
-        If a part is blocked that a setting asks for, or that others need.
+    `isolated`: whether another process waits for this one.
+    Raises pytest.UsageError if a part is blocked that a setting asks for, or that others need.
     """
     for part in _NEEDED:
         if config.pluginmanager.is_blocked(f"cudalink-{part}"):

@@ -69,15 +69,9 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
     Before conftests if possible: a conftest can import CUDA. This module becomes a plugin of pytest, which calls
     `pytest_configure` at once where that time has passed.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    options : argparse.Namespace
-        The command line as far as it is known.
-    late : bool
-        Whether the session has begun.
-    in_test : bool
-        Whether a test runs.
+    `options`: the command line as far as it is known.
+    `late`: whether the session has begun.
+    `in_test`: whether a test runs.
     """
     task = task_of(config)
     if task is not None:

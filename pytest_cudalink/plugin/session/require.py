@@ -27,14 +27,7 @@ _ANSWER: Final = "cudalink_on_driver"
 class Required(Check):
     """The check of every process; counts the tests that asked for the driver, by whether they ran on one.
 
-    Parameters
-    ----------
-    run : Run
-
-    Attributes
-    ----------
-    unmet : list of str
-        Why the run fails; complete at the end of the session.
+    `unmet`: why the run fails; complete at the end of the session.
     """
 
     def __init__(self, run: Run) -> None:
@@ -106,11 +99,7 @@ class Required(Check):
     def _judge(self, links: int, without_driver: int) -> None:
         """Find what is missing, once all reports are counted.
 
-        Parameters
-        ----------
-        links : int
-        without_driver : int
-            Number of tests and modules that were skipped because they need a driver.
+        `without_driver`: number of tests and modules that were skipped because they need a driver.
         """
         ran, source = self._answers["ran"], f"--cudalink-require is {self._run.settings.require}"
         # a module that could not be collected without a driver has no tests

@@ -33,12 +33,7 @@ _RELEASE = re.compile(r"\bCUDA (\d+)\.(\d+)")
 def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str]) -> None:
     """Show what was linked and skipped, and what the guard rails found.
 
-    Parameters
-    ----------
-    reporter : pytest.TerminalReporter
-    run : Run
-    not_routed : sequence of str
-        The callers that the guard rails do not see.
+    `not_routed`: the callers that the guard rails do not see.
     """
     book, planned = run.part(LEDGER), run.get(FAULTS)
     sweep, schedules = run.get(FAULT_SWEEP), run.get(SCHEDULES)

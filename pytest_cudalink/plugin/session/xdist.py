@@ -89,12 +89,7 @@ def _output(config: pytest.Config) -> dict[str, Any]:
 
 
 class HandOver:
-    """A plugin object of the controller and of each worker.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """A plugin object of the controller and of each worker."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -126,10 +121,7 @@ class HandOver:
     def pytest_testnodedown(self, node: Any) -> None:
         """Take what a worker handed over when it ended; one that crashed has only noted some of it.
 
-        Raises
-        ------
-        pytest.UsageError
-            If it refused markers.
+        Raises pytest.UsageError if it refused markers.
         """
         from ..conditions import faults
 

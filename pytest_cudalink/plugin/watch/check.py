@@ -18,43 +18,24 @@ __all__ = ["Check", "Phase", "Reporter", "Seen"]
 
 
 class Seen(NamedTuple):
-    """What a check has seen, as a section and a verdict.
+    """What a check has seen, as a section and a verdict."""
 
-    Attributes
-    ----------
-    title : str
-        Title of the section.
-    text : str
-    verdict : str
-        ``"fail"``: the test fails, or the run outside of tests. ``"warn"``: there is a warning, which fails where the
-        run turns warnings into errors. ``"report"``: it is shown and fails nothing. ``"skip"``: the test, which failed,
-        was skipped.
-    message : str
-        The failure, the warning outside of tests, or the reason of the skip; by default the text.
-    category : type of Warning
-    """
-
-    title: str
+    title: str  # title of the section
     text: str
+    # "fail": the test fails, or the run outside of tests. "warn": there is a warning, which fails where the run turns
+    # warnings into errors. "report": it is shown and fails nothing. "skip": the test, which failed, was skipped.
     verdict: Literal["fail", "warn", "report", "skip"] = "fail"
-    message: str = ""
+    message: str = ""  # the failure, the warning outside of tests, or the reason of the skip; by default the text
     category: type[Warning] = pytest.PytestWarning
 
 
 class Phase:
     """A phase of a test that has ended.
 
-    Attributes
-    ----------
-    item : pytest.Item
-    nodeid : str
-    when : str
-        ``"setup"``, ``"call"`` or ``"teardown"``.
-    report : pytest.TestReport
-        There when `Check.sections` is called, with what earlier checks have shown.
+    `when`: ``"setup"``, ``"call"`` or ``"teardown"``.
     """
 
-    report: pytest.TestReport
+    report: pytest.TestReport  # there when `Check.sections` is called, with what earlier checks have shown
 
     def __init__(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
         self.item, self.nodeid, self.when = item, item.nodeid, call.when
@@ -67,12 +48,7 @@ class Phase:
 
 
 class Check:
-    """A part of a run that watches something; `Reporter` calls the methods, and a check overrides those that it needs.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """A part of a run that watches something; `Reporter` calls the methods, and a check overrides what it needs."""
 
     def __init__(self, run: Run) -> None:
         self._run, self._reporter = run, run.part(REPORTER)
@@ -104,10 +80,6 @@ class Reporter:
     """A plugin object, there with the first check: shows what the checks see, in the order of their registration.
 
     Its wrappers are the outermost, so that no outcome of a test hides what was seen: neither a skip nor an xfail.
-
-    Parameters
-    ----------
-    run : Run
     """
 
     def __init__(self, run: Run) -> None:

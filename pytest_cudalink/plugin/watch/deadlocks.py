@@ -13,12 +13,7 @@ __all__ = ["Deadlocks"]
 
 
 class Deadlocks(DriverCheck):
-    """Fails each test in which nobody could go on.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """Fails each test in which nobody could go on."""
 
     name, title, handle = "deadlock", "cudalink deadlock", "thread"
 

@@ -26,10 +26,7 @@ _COMMAND: Final = 160
 class Descendants:
     """The notes of the processes that this one has started, and of those that they have started.
 
-    Parameters
-    ----------
-    run : Run
-        Without an emulated driver, only processes that are told of `path` leave notes.
+    `run`: without an emulated driver, only processes that are told of `path` leave notes.
     """
 
     def __init__(self, run: Run) -> None:
@@ -85,10 +82,7 @@ class Descendants:
     def refusals(self, nodeid: str = "") -> list[dict[str, Any]]:
         """Return the calls refused since the last call, in processes that a test has started, as their drivers note it.
 
-        Parameters
-        ----------
-        nodeid : str
-            The test; empty for processes that were started outside of tests.
+        `nodeid`: the test; empty for processes that were started outside of tests.
         """
         self._sort(self._notes.take_counted())
         refused, self._refused = self._refused, []

@@ -24,15 +24,7 @@ __all__ = ["for_one_test", "load", "not_routed", "start"]
 class _GuardOfRun:
     """The guard of a run, which routes cuda.pathfinder from its import on; a run that looks nothing up pays nothing.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    mode : str
-
-    Attributes
-    ----------
-    routing : Routing or None
-        None as long as nothing has imported cuda.pathfinder.
+    `routing`: None as long as nothing has imported cuda.pathfinder.
     """
 
     def __init__(self, config: pytest.Config, mode: str) -> None:

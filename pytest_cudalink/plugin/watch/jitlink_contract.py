@@ -24,12 +24,7 @@ def start(run: Run) -> None:
 
 
 class JitLinkContractCheck(ViolationCheck):
-    """Reports the violations of a run in a process where they can be seen.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """Reports the violations of a run in a process where they can be seen."""
 
     name, title, handle = "jitlink-contract", "cudalink nvJitLink contract", "handle"
 

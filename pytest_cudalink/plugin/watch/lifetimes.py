@@ -36,16 +36,7 @@ def last_look(run: Run) -> bool:
 
 
 class Lifetimes(ViolationCheck):
-    """Reports the violations of a run on an emulated driver, in this process and in those below it.
-
-    Parameters
-    ----------
-    run : Run
-
-    Attributes
-    ----------
-    driver : DriverControl
-    """
+    """Reports the violations of a run on an emulated driver, in this process and in those below it."""
 
     name, title, handle = "lifetimes", "cudalink lifetimes", "link state"
 

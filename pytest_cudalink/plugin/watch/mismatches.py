@@ -29,10 +29,7 @@ class Mismatches(Check):
     The error may be caught by the code that linked, expected by the test, or raised where no test runs; the next report
     of a phase fails with it then, or the run.
 
-    Attributes
-    ----------
-    pending : Counter of str
-        How often each problem occurred that no report has shown.
+    `pending`: how often each problem occurred that no report has shown.
     """
 
     def __init__(self, run: Run) -> None:
@@ -44,12 +41,7 @@ class Mismatches(Check):
     def add(self, text: str, *, warn: bool = False, once: bool = False) -> None:
         """Fail the current test with a problem, or warn of it there; outside of tests, the run.
 
-        Parameters
-        ----------
-        text : str
-        warn : bool
-        once : bool
-            Do not say how often it occurred: each try to import a library fails in the same way.
+        `once`: do not say how often it occurred: each try to import a library fails in the same way.
         """
         run = self._run
         if run.is_isolated and not run.collected:

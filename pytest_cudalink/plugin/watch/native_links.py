@@ -92,10 +92,7 @@ def _is_loaded() -> bool:
 class LoadedModules(Check):
     """The check that compares the modules that an emulated driver loaded with the links that were seen.
 
-    Parameters
-    ----------
-    run : Run
-        One on an emulated driver.
+    `run`: one on an emulated driver.
     """
 
     def __init__(self, run: Run) -> None:

@@ -22,12 +22,7 @@ __all__ = ["NoWait"]
 
 
 class NoWait(ViolationCheck):
-    """Reports each call that waits in a block of a thread: by the table on an emulated driver, else by closed gates.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """Reports each call that waits in a block of a thread: by the table on an emulated driver, else by closed gates."""
 
     name, title, handle = "wait", "cudalink no_wait", "block"
 
@@ -46,12 +41,8 @@ class NoWait(ViolationCheck):
     def forbidden(self, allowed: Collection[str] = (), streams: Collection[int] = ()) -> Iterator[None]:
         """Let no call of this thread wait during a block; skip the test if nothing here can tell.
 
-        Parameters
-        ----------
-        allowed : collection of str
-            Symbols of the functions that may.
-        streams : collection of int
-            Streams of the test that get a gate, too.
+        `allowed`: symbols of the functions that may.
+        `streams` of the test that get a gate, too.
         """
         if self._driver is not None:
             with self._driver.no_wait(threading.get_native_id(), allowed):

@@ -13,12 +13,7 @@ __all__ = ["Order"]
 
 
 class Order(DriverCheck):
-    """Reports each pair of accesses of a test that nothing orders.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """Reports each pair of accesses of a test that nothing orders."""
 
     name, title, handle = "order", "cudalink order", "memory"
 

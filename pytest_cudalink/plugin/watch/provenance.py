@@ -33,20 +33,11 @@ def start(run: Run) -> None:
 
 
 class Loaded(NamedTuple):
-    """A CUDA library, and when a process of the run loaded it.
-
-    Attributes
-    ----------
-    library : Library
-    nodeid : str or None
-        The test; None outside tests.
-    during : str
-        ``"setup"``, ``"call"`` or ``"teardown"`` of the test; otherwise such as ``"collection of tests/test_a.py"``.
-    """
+    """A CUDA library, and when a process of the run loaded it."""
 
     library: Library
-    nodeid: str | None
-    during: str
+    nodeid: str | None  # the test; None outside tests
+    during: str  # "setup", "call" or "teardown" of the test; otherwise such as "collection of tests/test_a.py"
 
     @property
     def when(self) -> str:
@@ -65,12 +56,7 @@ class _Candidate(NamedTuple):
 
 
 class Provenance(Check):
-    """There once a process can have native code: looks what was loaded at the end of each phase.
-
-    Parameters
-    ----------
-    run : Run
-    """
+    """There once a process can have native code: looks what was loaded at the end of each phase."""
 
     def __init__(self, run: Run) -> None:
         from ...loader import loads

@@ -33,20 +33,11 @@ _LAST_CALLS: Final = 8
 
 
 class LeftBehind(NamedTuple):
-    """What a test left behind.
-
-    Attributes
-    ----------
-    nodeid : str
-    code : int
-        A CUresult, or `contexts.HANGS`.
-    when : str
-        The phase of the test after which it was seen.
-    """
+    """What a test left behind."""
 
     nodeid: str
-    code: int
-    when: str
+    code: int  # a CUresult, or `contexts.HANGS`
+    when: str  # the phase of the test after which it was seen
 
     @property
     def error(self) -> str:
@@ -58,14 +49,7 @@ class LeftBehind(NamedTuple):
 class StickyGuard(Check):
     """The check of each process in which tests share contexts.
 
-    Parameters
-    ----------
-    run : Run
-
-    Attributes
-    ----------
-    found : LeftBehind or None
-        What made the contexts of this process unusable.
+    `found`: what made the contexts of this process unusable.
     """
 
     def __init__(self, run: Run) -> None:

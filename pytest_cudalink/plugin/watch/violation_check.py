@@ -21,25 +21,12 @@ __all__ = ["DriverCheck", "ViolationCheck"]
 class ViolationCheck(Check):
     """A check whose source notes violations; a subclass says which.
 
-    Parameters
-    ----------
-    run : Run
-    mode : str
-        The value of its setting.
-
-    Attributes
-    ----------
-    name : str
-        As `Violation.check`.
-    title : str
-        Title of the section.
-    handle : str
-        The handle of its violations.
+    `mode`: the value of its setting.
     """
 
-    name: ClassVar[str]
-    title: ClassVar[str]
-    handle: ClassVar[str]
+    name: ClassVar[str]  # as `Violation.check`
+    title: ClassVar[str]  # title of the section
+    handle: ClassVar[str]  # the handle of its violations
 
     def __init__(self, run: Run, mode: str) -> None:
         super().__init__(run)
@@ -128,17 +115,7 @@ class ViolationCheck(Check):
 
 
 class DriverCheck(ViolationCheck):
-    """A check whose source is the emulated driver, and whose violations need no handle of an earlier test.
-
-    Parameters
-    ----------
-    run : Run
-    mode : str
-
-    Attributes
-    ----------
-    driver : DriverControl
-    """
+    """A check whose source is the emulated driver, and whose violations need no handle of an earlier test."""
 
     def __init__(self, run: Run, mode: str) -> None:
         assert run.emulated is not None  # (`lifecycle` has looked)
