@@ -3,8 +3,9 @@
 Each release compiles two units to every kind, for every architecture that it knows. The nvJitLink of every release
 links them; the emulated driver of every release links them, and loads what the producer's own nvJitLink linked. Each
 consumer is one process that loads its library once. Each link of nvJitLink runs in a forked child, because an input
-that the library does not know can end the process, and because it remembers some refusals. What a run does not measure
-stays in the file; what only a GPU can say of a release is marked there until one is asked.
+that the library does not know can end the process, and because it remembers some refusals. The tileiras of every
+release compiles the Tile IR in ``tests/data/artifacts/tile``, which ``tests/data/make_artifacts.py`` made. What a run
+does not measure stays in the file; what only a GPU can say of a release is marked there until one is asked.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from pytest_cudalink.compat import atlas, exports
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
 from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES
 from pytest_cudalink.compat.releases import PTX_ISA
+from pytest_cudalink.compat.toolkit_pins import pinned_versions
 from pytest_cudalink.linker import sample
 from pytest_cudalink.report import whole_file
+from pytest_cudalink.signals import signal_name
 from pytest_cudalink.tables import matrices_dir, read_table
 from pytest_cudalink.versions import CudaVersion
 
@@ -42,12 +45,15 @@ __all__ = [
     "ARCHITECTURES",
     "FILE",
     "NOT_ASKED",
+    "NO_BYTECODE",
     "WORKER",
     "Question",
+    "compile_tile",
     "content_of",
     "differences",
     "emulator_differences",
     "fetch",
+    "fetch_tileiras",
     "main",
     "measure",
     "text_of",
@@ -66,14 +72,24 @@ ARCHITECTURES: Final = {
     **dict.fromkeys(("ptx", "ltoir", "cubin"), (*_MOST, *_MORE)),
     **dict.fromkeys(("linked-cubin", "fatbin-ptx", "fatbin-cubin", "fatbin-ltoir"), _MOST),
     **dict.fromkeys(("nvvm-ltoir", "merged-cubin", "merged-lto-cubin", "merged-ltoir"), _FEW),
+    # also those that no tileiras has a name for
+    atlas.TILE: (
+        *("sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f"),
+        *("sm_103", "sm_103a", "sm_107", "sm_110", "sm_110a", "sm_120", "sm_120a", "sm_120f", "sm_121", "sm_121a"),
+    ),
 }
 FILE: Final = matrices_dir() / "atlas.json"
 #: The wheels that have no place in a toolchain, by release; kept for the next run.
 _WHEELS: Final = Path(__file__).parent.parent / ".cudalink" / "wheels"
+_SAMPLES: Final = Path(__file__).parent.parent / "tests" / "data" / "artifacts" / "tile"
+#: What tileiras needs: itself, ptxas and libNVVM.
+_TILEIRAS: Final = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc", "nvidia-nvvm")
 _WORKS: Final = AtlasAnswer("works")
 _NOT_LINKED: Final = AtlasAnswer("not-made", text="nvJitLink does not link it")
 #: What only a GPU can say, and none has said.
 NOT_ASKED: Final = AtlasAnswer("not-made", text="no GPU was asked yet")
+#: What only a newer cuda-tile can write.
+NO_BYTECODE: Final = AtlasAnswer("not-made", text="no sample of this bytecode")
 #: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
 _SHORT_RELEASES: Final = ("12.9", "13.0", "13.2")
 _SHORT_KINDS: Final = ("ptx", "ltoir", "cubin", "linked-cubin", "merged-cubin", "merged-lto-cubin", "merged-ltoir")
@@ -162,7 +178,7 @@ def measure(
     Raises ToolchainError if a release is not installed.
     Raises RuntimeError if a job ended with an exception in Python.
     """
-    wanted = [kind for kind in kinds if wheels or kind not in _OTHER_LIBRARIES]
+    wanted = [kind for kind in kinds if kind != atlas.TILE and (wheels or kind not in _OTHER_LIBRARIES)]
     asked = {kind: tuple(architectures or ARCHITECTURES[kind]) for kind in wanted}
     bench = _Bench(folder, releases, asked, wheels)
     pairs = [
@@ -356,6 +372,69 @@ def fetch(folder: Path, stem: str, releases: Iterable[str]) -> None:
             subprocess.run(["uv", *install], check=True)  # noqa: S607
 
 
+def fetch_tileiras(folder: Path, releases: Iterable[str]) -> dict[str, Path]:
+    """Return the tileiras of each release that has one; unpack it with what it needs, unless it is there."""
+    found = {}
+    for release in releases:
+        pins = [pinned_versions(wheel, CudaVersion.parse(release)) for wheel in _TILEIRAS]
+        if not pins[0]:
+            continue
+        target = folder / f"tileiras-{release}"
+        home = target / "nvidia" / f"cu{release.partition('.')[0]}"
+        if not target.exists():
+            wheels = [f"{wheel}=={versions[-1]}" for wheel, versions in zip(_TILEIRAS, pins, strict=True)]
+            install = ("pip", "install", "-q", "--no-deps", "--target", str(target), *wheels)
+            subprocess.run(["uv", *install], check=True)  # noqa: S607
+            # where tileiras 13.1 looks for what its wheels have in lib
+            (home / "nvvm" / "lib64").mkdir(parents=True)
+            (home / "nvvm" / "lib64" / "libnvvm.so").symlink_to(home / "lib" / "libnvvm.so.4")
+        found[release] = home / "bin" / "tileiras"
+    return found
+
+
+def compile_tile(programs: Mapping[str, Path], architectures: Sequence[str] = (), *, new: str = "") -> Answers:
+    """Return what each tileiras says of the bytecode of each release.
+
+    Parameters
+    ----------
+    programs : dict of str to Path
+        What `fetch_tileiras` returns.
+    architectures : sequence of str, optional
+        Default: those of `ARCHITECTURES`.
+    new : str, optional
+        The only release whose bytecode and whose tileiras are asked about.
+    """
+    asked = [
+        Question("tileiras", atlas.TILE, arch, producer, consumer)
+        for producer in programs
+        for consumer in programs
+        for arch in architectures or ARCHITECTURES[atlas.TILE]
+        if not new or new in (producer, consumer)
+    ]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(asked, pool.map(lambda one: _compiled(one, programs[one.consumer]), asked), strict=True))
+
+
+def _compiled(question: Question, program: Path) -> AtlasAnswer:
+    code = _SAMPLES / f"add-{question.producer}.tileir"
+    if not code.exists():
+        return NO_BYTECODE
+    with tempfile.TemporaryDirectory() as folder:
+        image = Path(folder) / "cubin"
+        command = [str(program), "--gpu-name", question.arch, str(code), "-o", str(image)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not done.returncode:
+            wrong = wrong_image(image, question.arch, "add")
+            return AtlasAnswer("wrong", text=wrong) if wrong else _WORKS
+    if done.returncode < 0:
+        return AtlasAnswer("crashed", code=-done.returncode, name=signal_name(done.returncode) or "")
+    said = (done.stderr or done.stdout).strip().partition("\n")[0]
+    said = said.removeprefix("tileiras: ").removeprefix("error: ")
+    text = said.replace(f"version: {question.producer}", "version: {bytecode}")
+    text = re.sub(rf"(architecture: |'sm_){question.arch.removeprefix('sm_')}\b", r"\1{gpu}", text)
+    return AtlasAnswer("refused", "tileiras", done.returncode, text=text)
+
+
 def _answer(question: Question, said: Mapping[str, Any], image: Path) -> AtlasAnswer:
     """Return the answer of the worker in the atlas's words; success without the kernel is wrong."""
     if said["ok"]:
@@ -406,7 +485,6 @@ def content_of(
     for question, answer in answers.items():
         rows = grids.setdefault((question.step, question.kind, question.arch), {})
         rows.setdefault(question.producer, {})[question.consumer] = letters[answer]
-    drivers = [one.cuda for one in real]
 
     def place(key: tuple[str, str, str]) -> tuple[int, int, tuple[int, str]]:
         step, kind, arch = key
@@ -428,9 +506,10 @@ def content_of(
                 "rows": {
                     producer: "".join(
                         grids[step, kind, arch][producer][consumer]
-                        for consumer in (drivers if step in ("real-driver", "real-load") else releases)
+                        for consumer in atlas.columns(step, releases, wheels, real)
                     )
                     for producer in releases
+                    if producer in grids[step, kind, arch]
                 },
             }
             for step, kind, arch in sorted(grids, key=place)
@@ -574,6 +653,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stem in {_OTHER_LIBRARIES[kind] for kind in kinds if kind in _OTHER_LIBRARIES}:
             fetch(_WHEELS, stem, releases)
         answers = measure(releases, folder, kinds, architectures, _WHEELS, new=options.new, progress=_say)
+    if atlas.TILE in kinds:
+        answers |= compile_tile(fetch_tileiras(_WHEELS, releases), architectures, new=options.new)
     if options.show:
         sys.stdout.write("".join(f"{question}: {answer}\n" for question, answer in answers.items()))
         return 0
@@ -611,7 +692,9 @@ def _say(text: str) -> None:
 
 def _wheels(release: str) -> dict[str, str]:
     packages = toolchains.find(release).packages.items()
-    return {short: number for name, number in packages for short in ("nvrtc", "nvjitlink") if short in name}
+    found = {short: number for name, number in packages for short in ("nvrtc", "nvjitlink") if short in name}
+    tileiras = pinned_versions(_TILEIRAS[0], CudaVersion.parse(release))
+    return found | ({"tileiras": tileiras[-1]} if tileiras else {})
 
 
 if __name__ == "__main__":

@@ -225,12 +225,14 @@ def atlas(release: str) -> list[str]:
     make_atlas.main(["--new", release])
     found = atlas_of(json.loads(make_atlas.FILE.read_text(encoding="utf-8")))
     unexplained = [one for one in atlas_differences.contradictions(found) if one.reason is None]
-    unasked = make_atlas.NOT_ASKED in [
+    answers = [
         answer for one, answer in make_atlas.answers_of(found).items() if release in (one.producer, one.consumer)
     ]
     asked = f"atlas.json: what only a GPU can say of {release} has the text {make_atlas.NOT_ASKED.text!r}"
+    tile = f"tests/data/make_artifacts.py makes no Tile IR bytecode {release}, which tileiras {release} was not asked"
     return [
-        *[f"{asked}: is there a machine for `python -m tools.atlas_on_gpu`?"] * unasked,
+        *[f"{asked}: is there a machine for `python -m tools.atlas_on_gpu`?"] * (make_atlas.NOT_ASKED in answers),
+        *[f"atlas.json: {tile}: which cuda-tile writes it?"] * (make_atlas.NO_BYTECODE in answers),
         *(f"contradictions.toml: {one}: why does the rule stay?" for one in unexplained),
     ]
 

@@ -23,6 +23,7 @@ __all__ = ["letters", "setup"]
 #: The steps in the order of the pages: what the heading says, what the columns are, and how a cell is asked for again.
 STEPS = {
     "nvjitlink": ("nvJitLink links it", "nvJitLink", "nvjitlink"),
+    "tileiras": ("tileiras compiles it", "tileiras", "tileiras"),
     "driver": ("The driver links it", "emulated driver", "driver"),
     "load": ("The driver loads what nvJitLink linked", "emulated driver", "driver"),
     "real-driver": ("A real driver links it", "real driver", "driver"),
@@ -32,6 +33,7 @@ STEPS = {
 #: What a step does with a cell's producer and consumer.
 NOTES = {
     "nvjitlink": "nvJitLink of the column links two units of the row; the kernel must be in the image.",
+    "tileiras": "tileiras of the column compiles bytecode of the row's version; the kernel must be in the cubin.",
     "driver": "The emulated driver of the column links two units of the row with cuLink*.",
     "load": "nvJitLink of the row's release links what its compiler made; the emulated driver of the column loads it.",
     "real-driver": "A real driver links two units of each release with cuLink*.",
@@ -50,6 +52,7 @@ KINDS = {
     "merged-cubin": "incrementally linked cubin",
     "merged-lto-cubin": "cubin of an incremental LTO link",
     "merged-ltoir": "linked LTO-IR",
+    "tileir": "Tile IR",
 }
 MARKS = {"works": "✓", "not-made": "-"}
 CLASSES = {status: f"atlas-{status}" for status in ("works", "refused", "wrong", "crashed", "not-made")}
@@ -82,7 +85,7 @@ def cells(atlas: Atlas, grid: Grid) -> Iterator[tuple[str, str, AtlasAnswer]]:
 
 
 def consumers(grid: Grid) -> list[str]:
-    """The columns of a grid: every release, or the one of the real driver."""
+    """The columns of a grid: every release, those with a tileiras, or that of the real driver."""
     return list(dict.fromkeys(grid.consumers))
 
 

@@ -192,10 +192,10 @@ def _failure(answer: dict[str, Any]) -> str:
 NO_KERNEL: Final = "the image does not have the kernel"
 
 
-def wrong_image(path: Path, arch: str) -> str:
-    """Return what is wrong with a linked image of the sample; empty if nothing is."""
+def wrong_image(path: Path, arch: str, kernel: str = sample.KERNEL) -> str:
+    """Return what is wrong with a linked image of the sample, or of another kernel; empty if nothing is."""
     found = inspect(path.read_bytes())
-    if sample.KERNEL not in found.kernels:
+    if kernel not in found.kernels:
         return NO_KERNEL
     if found.undefined:
         return f"the image needs {', '.join(found.undefined)}"

@@ -6,28 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..compat.atlas import KINDS as LINKED_KINDS
-from ..compat.atlas import Atlas, AtlasAnswer
+from ..compat.atlas import TILE, Atlas, AtlasAnswer, columns
 from ..compat.documented import Statement, statements
 from ..compat.link_rules import ARCH, expected
 from ..compat.releases import PTX_ISA
-from ..compat.tileiras import tileiras
 from ..installers import install_command
 from ..versions import CudaVersion
 from .rules import Prediction, predictions
 
-__all__ = ["KINDS", "LIBRARIES", "TILE", "Consumer", "Question", "Reply", "questions", "reply"]
-
-#: The kind that nothing links: tileiras compiles it.
-TILE: Final = "tileir"
-KINDS: Final = (*LINKED_KINDS, TILE)
+__all__ = ["LIBRARIES", "Consumer", "Question", "Reply", "questions", "reply"]
 
 #: The libraries that read code, with their names in sentences.
 LIBRARIES: Final = {"nvjitlink": "nvJitLink", "driver": "the driver of CUDA", "tileiras": "tileiras"}
 _NAMES: Final = {
     "ptx": "PTX",
     "ltoir": "LTO-IR",
-    "tileir": "Tile IR",
     "cubin": "relocatable cubins",
     "linked-cubin": "linked cubins",
     "fatbin-ptx": "fatbins with PTX",
@@ -37,6 +30,7 @@ _NAMES: Final = {
     "merged-cubin": "incrementally linked cubins",
     "merged-lto-cubin": "cubins of an incremental LTO link",
     "merged-ltoir": "linked LTO-IR",
+    TILE: "Tile IR",
 }
 _REAL: Final = {"nvjitlink": "real-run", "driver": "real-driver", "load": "real-load"}
 
@@ -114,8 +108,6 @@ def questions(producer: CudaVersion, consumers: tuple[Consumer, ...], kind: str,
 
 def reply(atlas: Atlas, question: Question) -> Reply:
     """Return what is known about a question."""
-    if question.kind == TILE:
-        return _tile_reply(question)
     answer = _ask(atlas, question)
     if answer is not None and answer.status == "not-made":
         why = f"CUDA {question.producer} cannot make {_NAMES[question.kind]} for {question.arch}"
@@ -128,22 +120,9 @@ def reply(atlas: Atlas, question: Question) -> Reply:
         why,
         tuple(_hardware(atlas, question)),
         tuple(_documented(question)),
-        _rules(question),
+        () if question.kind == TILE else _rules(question),
         () if answer is None or answer.works else tuple(_instead(atlas, question)),
     )
-
-
-def _tile_reply(one: Question) -> Reply:
-    known = tileiras()
-    answer = known.ask(one.producer, one.consumer.release, one.arch)
-    why = f"only {', '.join(map(str, known.releases))} were measured, as bytecode and as tileiras"
-    oldest = known.oldest(one.producer, one.arch)
-    wanted = f"'cuda-toolkit[nvcc,nvvm,tileiras]=={oldest}.*'"
-    instead = (f"take tileiras {oldest} or newer: {install_command(wanted)}",) if oldest else ()
-    served = [arch for arch, since in known.first.items() if since <= one.consumer.release]
-    if not oldest:
-        instead = (f"compile for a GPU that it knows: {', '.join(served)}",) if served else ()
-    return Reply(one, answer, "" if answer else why, (), (), (), () if answer is None or answer.works else instead)
 
 
 def _ask(
@@ -160,10 +139,11 @@ def _ask(
 
 
 def _why_not(atlas: Atlas, one: Question) -> str:
-    known = [str(release) for release in atlas.releases]
+    known = columns(one.step, atlas.releases, atlas.wheels, atlas.real)
+    what = f" for {_NAMES[TILE]}" if one.kind == TILE else ""
     for release in (one.producer, one.consumer.release):
         if str(release) not in known:
-            return f"CUDA {release} is not in the atlas, which has {known[0]} to {known[-1]}"
+            return f"CUDA {release} is not in the atlas, which has {known[0]} to {known[-1]}{what}"
     archs = tuple(dict.fromkeys(grid.arch for grid in atlas.grids if (grid.step, grid.kind) == (one.step, one.kind)))
     if archs and one.arch not in archs:
         other = ARCH if ARCH in archs else archs[0]
@@ -196,6 +176,8 @@ def _rules(one: Question) -> tuple[Prediction, ...]:
 
 def _hardware(atlas: Atlas, one: Question) -> list[tuple[str, AtlasAnswer]]:
     """Return what a real driver of the release answered, or what a GPU ran of what nvJitLink linked."""
+    if one.step not in _REAL:
+        return []
     linked = one.step == "nvjitlink"
     reals = [real for real in atlas.real if linked or real.cuda == str(one.consumer.release)]
     answer = _ask(atlas, one, step=_REAL[one.step]) if reals else None
@@ -224,13 +206,22 @@ def _instead(atlas: Atlas, one: Question) -> list[str]:
             if CudaVersion.parse(str(release)) > consumer
         )
         more = " or newer" if newer and consumer > one.consumer.release else ""
-        package = "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink"
-        wanted = f"'{package}=={consumer}.*'"
-        how = f": {install_command(wanted)}" if library == "nvjitlink" else ""
+        packages = {
+            "nvjitlink": "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink",
+            "tileiras": "cuda-toolkit[nvcc,nvvm,tileiras]",
+        }
+        wanted = f"'{packages[library]}=={consumer}.*'" if library in packages else ""
+        how = f": {install_command(wanted)}" if wanted else ""
         found.append(f"take {Consumer(library, consumer)}{more}{how}")
     producer = _nearest(atlas, one.producer, lambda release: _ask(atlas, one, producer=release))
     if producer:
-        found.append(f"compile with CUDA {producer}")
+        found.append(f"{'write bytecode of' if one.kind == TILE else 'compile with'} CUDA {producer}")
+    if one.kind == TILE and not found:
+        own = str(one.consumer.release)
+        archs = [grid.arch for grid in atlas.grids if grid.kind == TILE]
+        answers = [atlas.ask(own, own, TILE, one.step, arch) for arch in archs]
+        known = ", ".join(arch for arch, said in zip(archs, answers, strict=True) if said is not None and said.works)
+        found.append(f"compile for a GPU that it knows: {known}")
     return found
 
 

@@ -135,7 +135,7 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
 
 
 def _code(options: argparse.Namespace) -> _Code:
-    from ..can_link.questions import KINDS
+    from ..compat.atlas import KINDS
     from ..compat.link_rules import ARCH
 
     _check_words(options, KINDS)
@@ -169,7 +169,7 @@ def _release(text: str, what: str) -> CudaVersion:
 def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     """Return what the headers in a file say."""
     from ..artifacts import ReaderError, inspect
-    from ..can_link.questions import TILE
+    from ..compat.atlas import TILE
     from ..compat.link_rules import ARCH
     from ..plurals import counted
 
@@ -205,7 +205,8 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
 
 
 def _read_consumers(text: str, kind: str = "") -> tuple[Consumer, ...]:
-    from ..can_link.questions import LIBRARIES, TILE, Consumer
+    from ..can_link.questions import LIBRARIES, Consumer
+    from ..compat.atlas import TILE
 
     if (kind == TILE) != text.startswith("tileiras-"):
         msg = f"CONSUMER is {text!r}; only tileiras-RELEASE, such as tileiras-13.4, reads Tile IR, and nothing else"
@@ -264,7 +265,7 @@ def _consumers() -> list[str]:
 
 
 def _kinds() -> tuple[str, ...]:
-    from ..can_link.questions import KINDS
+    from ..compat.atlas import KINDS
 
     return KINDS
 
@@ -373,29 +374,24 @@ def _lines(atlas: Atlas, one: Reply) -> Iterable[str]:
 
 
 def _measured_by(atlas: Atlas, one: Reply) -> str:
-    from ..compat.tileiras import tileiras
-
     question = one.question
     wheels = atlas.wheels
     made, read = str(question.producer), str(question.consumer.release)
+    when = f"{atlas.measured['date']}, {atlas.measured['command']}"
     if question.step == "tileiras":
-        return tileiras().measured
+        return f"tileiras {wheels[read]['tileiras']}, {question.arch}, {when}"
     library = (
         f"nvJitLink {wheels[read]['nvjitlink']}" if question.step == "nvjitlink" else f"emulated driver of CUDA {read}"
     )
-    when = f"{atlas.measured['date']}, {atlas.measured['command']}"
     return f"{library}, NVRTC {wheels[made]['nvrtc']}, {question.arch}, {when}"
 
 
 def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
-    from ..can_link.questions import TILE
-    from ..compat.tileiras import tileiras
-
     return {
         "producer": str(code.release),
         "kind": code.kind,
         "arch": code.arch,
-        "measured": {"tileiras": tileiras().measured} if code.kind == TILE else dict(atlas.measured),
+        "measured": dict(atlas.measured),
         "answers": [
             {
                 "consumer": one.question.consumer.library,

@@ -1,4 +1,4 @@
-"""The atlas of JIT-link compatibility: which release links or loads what another release made, as measured.
+"""The atlas of JIT-link compatibility: which release links, loads or compiles what another one made, as measured.
 
 The data are in ``matrices/atlas.json``, which ``nox -s atlas`` measures and writes; its schema is ``atlas.schema.json``
 in the same folder.
@@ -7,7 +7,7 @@ in the same folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
@@ -16,21 +16,38 @@ from ..tables import matrices_dir
 from ..versions import CudaVersion
 from .releases import PTX_ISA
 
-__all__ = ["FORMAT", "KINDS", "STATUSES", "STEPS", "Atlas", "AtlasAnswer", "Grid", "RealDriver", "atlas_of", "load"]
+__all__ = [
+    "FORMAT",
+    "KINDS",
+    "STATUSES",
+    "STEPS",
+    "TILE",
+    "Atlas",
+    "AtlasAnswer",
+    "Grid",
+    "RealDriver",
+    "atlas_of",
+    "columns",
+    "load",
+]
 
 FORMAT: Final = 1
 
+#: The kind that nothing links: tileiras compiles it.
+TILE: Final = "tileir"
+
 #: What a release makes: relocatable PTX, LTO-IR and cubins, an executable cubin, and fatbins of its own nvFatbin; one
 #: unit of NVRTC's LTO-IR with one of libNVVM's; and what its own nvJitLink merges by ``-r``: cubins into a cubin,
-#: LTO-IR into a cubin or into LTO-IR.
+#: LTO-IR into a cubin or into LTO-IR. Of Tile IR, bytecode of the release's version.
 KINDS: Final = (
     *("ptx", "ltoir", "cubin", "linked-cubin", "fatbin-ptx", "fatbin-cubin", "fatbin-ltoir"),
-    *("nvvm-ltoir", "merged-cubin", "merged-lto-cubin", "merged-ltoir"),
+    *("nvvm-ltoir", "merged-cubin", "merged-lto-cubin", "merged-ltoir", TILE),
 )
 
 #: What was done with it, each with its meaning.
 STEPS: Final[Mapping[str, str]] = {
     "nvjitlink": "the consumer's nvJitLink links what the producer made",
+    "tileiras": "the consumer's tileiras compiles Tile IR bytecode of the producer's version",
     "driver": "the consumer's emulated driver links what the producer made",
     "load": "the consumer's emulated driver loads what the producer's own nvJitLink linked",
     "real-driver": "a real driver links what the producer made",
@@ -101,9 +118,9 @@ class Grid:
     ----------
     step, kind, arch : str
     rows : dict of str to str
-        A letter for each consumer, by producer; the steps of a real driver have one consumer.
+        A letter for each consumer, by producer.
     consumers : tuple of str
-        Releases of the letters, in their order; of a real driver its own.
+        Releases of the letters, in their order: see `columns`.
     """
 
     step: str
@@ -148,11 +165,6 @@ class Atlas:
         """The steps that some grid has, in the order of `STEPS`."""
         return tuple(step for step in STEPS if any(grid.step == step for grid in self.grids))
 
-    @property
-    def architectures(self) -> tuple[str, ...]:
-        """The architectures of the grids, in their order."""
-        return tuple(dict.fromkeys(grid.arch for grid in self.grids))
-
     def grid(self, step: str, kind: str, arch: str = "sm_90") -> Grid | None:
         """Return one grid, or None if that was not measured."""
         return next((one for one in self.grids if (one.step, one.kind, one.arch) == (step, kind, arch)), None)
@@ -180,18 +192,39 @@ class Atlas:
         if grid is None or made not in grid.rows or read not in grid.consumers:
             return None
         letter = grid.rows[made][grid.consumers.index(read)]
-        return _filled(self.answers[letter], made, read)
+        return _filled(self.answers[letter], made, read, arch)
+
+    def tileiras_for(self, arch: str, bytecode: CudaVersion | None = None) -> tuple[CudaVersion, ...]:
+        """Return the releases whose tileiras compiles Tile IR for a GPU, oldest first; by default the oldest bytecode.
+
+        Nothing is known of bytecode or of a GPU that was not measured.
+        """
+        grid = self.grid("tileiras", TILE, arch)
+        if grid is None:
+            return ()
+        letters = grid.rows.get(str(bytecode or grid.consumers[0]), "")
+        works = (read for read, letter in zip(grid.consumers, letters, strict=False) if self.answers[letter].works)
+        return tuple(map(CudaVersion.parse, works))
 
 
-def _filled(answer: AtlasAnswer, producer: str, consumer: str) -> AtlasAnswer:
-    """Return the answer with the PTX ISA versions of the pair in its text; the file has placeholders for them."""
+def _filled(answer: AtlasAnswer, producer: str, consumer: str, arch: str) -> AtlasAnswer:
+    """Return the answer with what the question says in its text; the file has placeholders for it."""
     if "{" not in answer.text:
         return answer
-    text = answer.text
+    text = answer.text.replace("{bytecode}", producer).replace("{gpu}", arch.removeprefix("sm_"))
     for place, release in (("{written}", producer), ("{read}", consumer)):
         isa = PTX_ISA.get(CudaVersion.parse(release))
         text = text.replace(place, ".".join(map(str, isa)) if isa else "?")
     return AtlasAnswer(answer.status, answer.call, answer.code, answer.name, text)
+
+
+def columns(
+    step: str, releases: Sequence[str], wheels: Mapping[str, Mapping[str, str]], real: Sequence[RealDriver]
+) -> tuple[str, ...]:
+    """Return the consumers of a step: every release, those that have a tileiras, or the real drivers."""
+    if step == "tileiras":
+        return tuple(one for one in releases if "tileiras" in wheels[one])
+    return tuple(one.cuda for one in real) if step in ("real-driver", "real-load") else tuple(releases)
 
 
 def atlas_of(content: Mapping[str, Any]) -> Atlas:
@@ -207,17 +240,14 @@ def atlas_of(content: Mapping[str, Any]) -> Atlas:
         raise ValueError(msg)
     releases = tuple(content["releases"])
     real = tuple(RealDriver(**one) for one in content["real"])
-
-    def consumers(step: str) -> tuple[str, ...]:
-        return tuple(one.cuda for one in real) if step in ("real-driver", "real-load") else releases
-
+    wheels = content["wheels"]
     return Atlas(
         releases,
-        content["wheels"],
+        wheels,
         content["measured"],
         real,
         {letter: AtlasAnswer(**answer) for letter, answer in content["answers"].items()},
-        tuple(Grid(**grid, consumers=consumers(grid["step"])) for grid in content["grids"]),
+        tuple(Grid(**grid, consumers=columns(grid["step"], releases, wheels, real)) for grid in content["grids"]),
     )
 
 

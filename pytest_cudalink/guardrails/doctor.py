@@ -16,10 +16,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
-from ..compat import known_bad
+from ..compat import atlas, known_bad
 from ..compat.architectures import known_architectures
 from ..compat.releases import LATEST_KNOWN, ptx_isa_of
-from ..compat.tileiras import tileiras
 from ..linker import dispatch
 from ..plurals import and_more
 from ..probes import FIRST_USABLE_NVJITLINK
@@ -605,10 +604,10 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
         yield DoctorFinding("warning", text, fix)
     elif complete and (arch := report.driver["arch"]):
         (release,) = releases
-        since = tileiras().first.get(arch)
-        if since is None:
+        known = atlas.load().tileiras_for(arch)
+        if not known:
             yield DoctorFinding("warning", f"no known tileiras compiles for {arch}, the device here")
-        elif since > release:
+        elif (since := known[0]) > release:
             text = f"tileiras {release} does not compile for {arch}, the device here; {since} is the first that does"
             yield DoctorFinding("warning", text, f"pip install 'cuda-toolkit[nvcc,nvvm,tileiras]>={since}'")
 

@@ -13,7 +13,7 @@ OLD, NEW = CudaVersion(12, 2), CudaVersion(13, 5)
 
 
 def image(kind: str, arch: str, isa: tuple[int, int] | None = (8, 0)) -> DeviceImage:
-    needs = None if isa is None else Needs(CudaVersion(12, 0))
+    needs = None if isa is None else Needs(CudaVersion(13, 1) if kind == "tileir" else CudaVersion(12, 0))
     return DeviceImage(arch, kind, arch, ptx_isa=isa if kind == "ptx" else None, needs=needs)
 
 

@@ -1,7 +1,7 @@
 """Answer one question of the atlas without its code: ``again.py JOB``, JSON in and out; see test_atlas_again.py.
 
-Standard library only, and other sources, options and order than ``tools/atlas_worker.py`` has. Each call uses one
-library: a crash costs one answer.
+Standard library only (cuda-tile writes Tile IR), and other sources, options and order than ``tools/atlas_worker.py``
+has. Each call uses one library: a crash costs one answer.
 """
 
 from __future__ import annotations
@@ -93,9 +93,31 @@ def link(job: dict[str, str], files: list[str], kind: str, result: str, *words: 
     return int(getattr(library, f"{begin}GetLinked{result}{suffix}")(handle, data)) or bytes(data)
 
 
+def tile(job: dict[str, str]) -> int:
+    """Write Tile IR bytecode of a version: another kernel than that of tests/data/make_artifacts.py."""
+    import cuda.tile as ct
+    from cuda.tile import _compile, compilation
+
+    @ct.kernel
+    def doubled(values) -> None:
+        at = ct.bid(0)
+        ct.store(values, index=(at,), tile=ct.load(values, index=(at,), shape=(64,)) * 2)
+
+    _compile._SUPPORTED_VERSIONS = tuple(_compile.BytecodeVersion)
+    words = {"index_dtype": ct.int32, "stride_lower_bound_incl": 0, "alias_groups": (), "may_alias_internally": False}
+    array = compilation.ArrayConstraint(ct.int32, 1, stride_constant=(1,), **words)
+    call = compilation.CallingConvention.cutile_python_v1()
+    signature = compilation.KernelSignature([array], call, symbol="doubled")
+    form = {"gpu_code": "sm_120", "output_format": "tileir_bytecode", "bytecode_version": job["release"]}
+    compilation.export_kernel(doubled, [signature], Path(job["out"]), **form)
+    return 0
+
+
 def main(job: dict[str, str]) -> int:
     """Write the result to the job's file; returns the code of the call that failed, or 0."""
     step, _, kind = job["do"].partition(" ")
+    if step == "tile":
+        return tile(job)
     if step == "link":
         made = link(job, job["files"].split(), kind, job["result"], *job["words"].split())
     else:

@@ -1,4 +1,4 @@
-"""Forty cells of the atlas, measured again by ``again.py``, which shares no code with what made the atlas."""
+"""Fifty-two cells of the atlas, measured again by ``again.py``, which shares no code with what made the atlas."""
 
 from __future__ import annotations
 
@@ -109,6 +109,50 @@ def test_forty_cells_again(tmp_path, nvvm) -> None:
         if (status, abs(code)) != (known.status, known.code):
             different[cell] = (status, code, str(known))
     assert different == {}
+
+
+@pytest.mark.slow  # it needs the package index
+def test_twelve_cells_of_tile_ir_again(tmp_path, monkeypatch) -> None:
+    """Tileiras as pip installs it gets another kernel, and answers as in the atlas; that of 13.1 lacks its libNVVM."""
+    found = atlas.load()
+    asked: dict[int, list[Cell]] = {}
+    for grid in (one for one in found.grids if one.step == "tileiras"):
+        for producer, letters in grid.rows.items():
+            for consumer, letter in zip(grid.consumers, letters, strict=True):
+                asked.setdefault(found.answers[letter].code, []).append((grid.kind, grid.arch, producer, consumer))
+    assert sorted(asked) == [0, 1, 2, 3]
+    chance = random.Random(174)
+    first = ("tileir", "sm_100", "13.1", "13.1")
+    chosen = [first, *(cell for code in sorted(asked) for cell in chance.sample(asked[code], 3 if code else 2))]
+    assert len(set(chosen)) == 12
+    homes = {}
+    for name in ("cuda-tile==1.7.0", *dict.fromkeys(consumer for *_, consumer in chosen)):
+        wanted = name if "==" in name else f"cuda-toolkit[nvcc,nvvm,tileiras]=={name}.*"
+        subprocess.run(["uv", "pip", "install", "-q", "--target", str(tmp_path / name), wanted], check=True)
+        homes[name] = tmp_path / name / "nvidia" / "cu13"
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "cuda-tile==1.7.0"))
+
+    def compiled(cell: Cell) -> int:
+        """The exit code of tileiras; -1 if its cubin lacks the kernel."""
+        _, arch, producer, consumer = cell
+        assert ask(tmp_path, Path(), producer, arch, do="tile", out="code") == 0
+        command = [
+            homes[consumer] / "bin" / "tileiras",
+            "--gpu-name",
+            arch,
+            tmp_path / "code",
+            "-o",
+            tmp_path / "cubin",
+        ]
+        done = subprocess.run(command, capture_output=True, check=False)
+        return done.returncode or -1 + has_kernel((tmp_path / "cubin").read_bytes())
+
+    assert compiled(first) == 5
+    library = homes["13.1"] / "nvvm" / "lib64" / "libnvvm.so"
+    library.parent.mkdir()
+    library.symlink_to(homes["13.1"] / "lib" / "libnvvm.so.4")
+    measured = {cell: found.ask(cell[2], cell[3], "tileir", "tileiras", cell[1]).code for cell in chosen}
+    assert {cell: compiled(cell) for cell in chosen} == measured
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ def test_valid_by_the_schema(written) -> None:
 
 
 def test_complete(written) -> None:
-    """Every grid has a row for each release and a letter for each consumer; every answer is used."""
+    """Every grid has a row and a letter for each release, or for each that has tileiras; every answer is used."""
     found = atlas.load()
     assert len(found.releases) == 15
     assert set(found.wheels) == set(found.releases)
@@ -40,7 +40,7 @@ def test_complete(written) -> None:
     assert set(found.steps) >= {"nvjitlink", "driver", "load"}
     used = set()
     for grid in found.grids:
-        assert tuple(grid.rows) == found.releases
+        assert tuple(grid.rows) == (found.releases[-5:] if grid.kind == atlas.TILE else found.releases)
         assert {len(row) for row in grid.rows.values()} == {len(grid.consumers)}
         used |= set("".join(grid.rows.values()))
     assert used == set(found.answers) == set(written["answers"])
@@ -67,6 +67,23 @@ def test_asking() -> None:
     ):
         assert found.ask(*question) is None
     assert found.ask("12.6", "13.0", "ptx", "nvjitlink", "sm_100").status == "not-made"
+
+
+@pytest.mark.parametrize(
+    ("arch", "bytecode", "releases"),
+    [
+        ("sm_89", None, "13.2 13.3 13.4 13.5"),
+        ("sm_89", "13.4", "13.4 13.5"),
+        ("sm_107", "13.1", "13.4 13.5"),
+        ("sm_75", None, ""),
+        ("sm_61", None, ""),
+        ("sm_100", "13.0", ""),
+    ],
+)
+def test_tileiras_for_a_gpu(arch, bytecode, releases) -> None:
+    """The releases that compile Tile IR for a GPU; none for bytecode or a GPU that was not measured."""
+    found = atlas.load().tileiras_for(arch, bytecode and CudaVersion.parse(bytecode))
+    assert found == tuple(map(CudaVersion.parse, releases.split()))
 
 
 def test_another_format_is_refused(written) -> None:

@@ -7,9 +7,9 @@ from enum import StrEnum
 from functools import cache
 from typing import Final, NamedTuple
 
+from ...compat import atlas
 from ...compat.architectures import ARCHITECTURES, parse_architecture
 from ...compat.releases import ptx_isa_of
-from ...compat.tileiras import tileiras
 from ...tables import read_table
 from ...versions import CudaVersion
 from .images import DeviceImage
@@ -108,7 +108,9 @@ def _can_be_chosen(ptx: DeviceImage, gpu: int) -> bool:
 
 def _compiles(tile: DeviceImage, gpu: int, driver: CudaVersion) -> bool:
     needs = tile.needs
-    return needs is not None and not needs.newer_than and tileiras().compiles(needs.version, driver, f"sm_{gpu}")
+    if needs is None or needs.newer_than:
+        return False
+    return any(release <= driver for release in atlas.load().tileiras_for(f"sm_{gpu}", needs.version))
 
 
 def _is_read_by(ptx: DeviceImage, driver: CudaVersion) -> bool:
