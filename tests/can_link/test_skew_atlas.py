@@ -57,6 +57,35 @@ def test_what_is_measured(fresh) -> None:
     )
 
 
+def test_what_tileiras_says(tmp_path) -> None:
+    """Exit codes, signals, a cubin without the kernel; the text has places for the bytecode and the GPU."""
+    program = tmp_path / "tileiras"
+    program.write_text(
+        "#!/bin/sh\ncase $2 in\n"
+        "sm_90) echo \"tileiras: for the --gpu-name option: Cannot find option named 'sm_90'!\" >&2; exit 1;;\n"
+        'sm_100) echo "error: invalid GPU architecture: 100" >&2; exit 2;;\n'
+        'sm_103) echo "error: unsupported Tile IR bytecode version: 13.1"; exit 3;;\n'
+        "sm_110) kill -SEGV $$;;\n"
+        f"sm_120) cp {SAMPLES}/13.0/user.cubin $5;;\n*) cp {SAMPLES}/tile/add.cubin $5\nesac\n"
+    )
+    program.chmod(0o755)
+    archs = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
+    said = make_atlas.compile_tile({"13.1": program}, archs)
+    assert [(one.status, one.code, one.name, one.text) for one in said.values()] == [
+        ("refused", 1, "", "for the --gpu-name option: Cannot find option named 'sm_{gpu}'!"),
+        ("refused", 2, "", "invalid GPU architecture: {gpu}"),
+        ("refused", 3, "", "unsupported Tile IR bytecode version: {bytecode}"),
+        ("crashed", 11, "SIGSEGV", ""),
+        ("wrong", 0, "", "the image does not have the kernel"),
+        ("wrong", 0, "", "the image is for sm_90"),
+    ]
+    programs = {"13.1": program, "13.9": program}
+    said = make_atlas.compile_tile(programs, ["sm_90"], new="13.9")
+    assert {(one.producer, one.consumer): answer.status for one, answer in said.items()} == {
+        ("13.1", "13.9"): "refused", ("13.9", "13.1"): "not-made", ("13.9", "13.9"): "not-made",
+    }  # fmt: skip
+
+
 def test_a_crash_is_one_answer(tmp_path) -> None:
     """A cut cubin ends nvJitLink 13.2 with a signal; the links before and after it answer as they do alone."""
     toolchains.add("13.2")
