@@ -32,7 +32,7 @@ _GENERATED = _HERE / "generated"
 #: The files of the driver, low to high: each includes only what stands before it, on its own floor or on a lower one.
 #: The types of `abi.h` and the reader of device code (`artifacts/native/`) lie below them all.
 FLOORS = (
-    ("config", "profiles", "own_symbols", "events", "notes", "handles"),
+    ("config", "profiles", "visible", "own_symbols", "events", "notes", "handles"),
     ("caller", "symbols", "stacks", "violations"),
     ("sticky", "faults", "sweep", "waits", "calls", "order_findings"),
     ("image", "fatbins", "options", "jitlink"),

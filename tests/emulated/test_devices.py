@@ -157,6 +157,46 @@ def test_wrong_values_in_the_environment(on_driver) -> None:
     assert "CUDALINK_EMULATOR_DEVICE_MEMORY is '8GiB'; expected a number of bytes from 16777216 on" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("visible", "places", "noted"),
+    [
+        ("2,0", [2, 0], ""),
+        ("1,9,0", [1], ""),
+        ("GPU-UUID2,GPU-UUID1", [2, 1], ""),
+        ("GPU-6375", [], "begins with no device"),  # how all of them begin
+        ("9", [], "begins with no device"),
+        ("1,2,1", [], "names a device twice"),
+    ],
+)
+def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, places: list[int], noted: str) -> None:
+    """Devices are numbered as CUDA_VISIBLE_DEVICES has them; UUID, bus and handles of other processes stay theirs."""
+    program = """
+    uuid, text, value, code = create_string_buffer(16), char_buffer(), c_int(), cuda.cuInit(0)
+    found = []
+    for device in range(8):
+        if not cuda.cuDeviceGetUuid_v2(uuid, device):
+            ok(cuda.cuDeviceGetPCIBusId(text, 256, device))
+            ok(cuda.cuDeviceGetByPCIBusId(byref(value), text))
+            assert value.value == device
+            ok(cuda.cuDeviceGetAttribute(byref(value), 33, device))
+            assert value.value == int(text.value[5:7], 16) == uuid.raw[15] + 1
+            found.append(uuid.raw[15])
+    assert code or cuda.cuDeviceGetByPCIBusId(byref(value), b"0000:09:00.0") == 101
+    nvml = CDLL("libnvidia-ml.so.1")
+    assert not nvml.nvmlInit_v2() and not nvml.nvmlDeviceGetCount_v2(byref(value)) and value.value == 3
+    print(json.dumps([code, found, events()[0].get("note", "")]))
+    """
+    for place in range(3):
+        visible = visible.replace(f"UUID{place}", b"cudalink-emulZ\0".hex() + f"{place:02x}")
+    env = {"CUDA_VISIBLE_DEVICES": visible}
+    done = on_driver("13.0", "-c", HEAD + "import json\n" + dedent(program), device="sm_90:3", env=env)
+    assert done.returncode == 0, done.stderr
+    code, found, note = json.loads(done.stdout)
+    assert found == places
+    assert (code == 0) == bool(places)
+    assert noted in note
+
+
 def test_checks_come_in_the_order_of_a_real_driver(on_driver) -> None:
     """A device that does not exist is 101 before the buffer is looked at; a bus ID needs room for all of it."""
     program = """

@@ -69,6 +69,27 @@ assert bytes(same) != bytes(handle)
     )
 
 
+def test_memory_of_a_device_with_another_number(check) -> None:
+    """Processes that number the devices differently mean the same one by a handle."""
+    check(
+        HEAD.replace("start()", "start(1)", 1)
+        + """
+import os
+handle = Handle()
+ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
+os.environ["CUDA_VISIBLE_DEVICES"] = "1,0"
+child('''
+handle, address, number = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), c_uint64(), c_int(7)
+cuda.cuCtxSetCurrent(start(1))
+ok(cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1))
+ok(cuda.cuPointerGetAttribute(byref(number), 9, address))
+assert number.value == 0
+''', text_of(handle))
+""",
+        device="sm_90:2",
+    )
+
+
 def test_a_process_that_is_gone(check) -> None:
     """A handle of a process that ended, or was killed, is 1."""
     check(

@@ -56,6 +56,7 @@ STAGES = (
         ("tests.hardware.recordings", "waits", "--seconds=240"),
         300,
     ),
+    Stage("devices", "Which devices a process sees, and peers", "tests", ("tests/driver/test_devices_gpu.py",)),
     Stage("stubs", "Stubs in front of the real libraries", "tests", ("tests/driver/test_stubs_gpu.py",)),
     Stage("guard-rails", "Guard rails on this driver", "tests", ("tests/driver/test_guardrails_gpu.py",)),
     Stage("doctor", "What `cudalink doctor` says", "program", ("tests.hardware.doctor",)),

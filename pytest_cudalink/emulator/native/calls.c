@@ -16,6 +16,7 @@
 #include "notes.h"
 #include "sticky.h"
 #include "sweep.h"
+#include "visible.h"
 
 CallGuard *cl_call_guard;
 CallBarrier *cl_call_barrier;
@@ -32,7 +33,8 @@ bool cl_initialized(void) { return atomic_load(&initialized_in) == getpid(); }
 
 CUresult cl_initialize(unsigned flags) {
   if (flags) return CUDA_ERROR_INVALID_VALUE;
-  if (cl_config()->devices == 0) return CUDA_ERROR_NO_DEVICE;
+  CUresult seen = cl_initialized() ? CUDA_SUCCESS : cl_see_devices();
+  if (seen) return seen;
   pid_t none = 0, here = getpid();
   /* a child that was forked after cuInit cannot initialize again (measured: test_fork) */
   if (!atomic_compare_exchange_strong(&initialized_in, &none, here) && none != here) return CUDA_ERROR_NOT_INITIALIZED;

@@ -8,6 +8,7 @@
 #include "calls.h"
 #include "config.h"
 #include "profiles.h"
+#include "visible.h"
 
 #include "errors.inc" /* driver_errors */
 
@@ -15,7 +16,11 @@
 
 static CUresult init(EventLine *line, unsigned flags) {
   cl_event_uint(line, "flags", flags);
-  return cl_initialize(flags);
+  CUresult result = cl_initialize(flags);
+  if (result == CUDA_ERROR_NO_DEVICE && cl_config()->devices)
+    return cl_noted(line, result, "CUDA_VISIBLE_DEVICES begins with no device that is there");
+  if (result == CUDA_ERROR_INVALID_DEVICE) return cl_noted(line, result, "CUDA_VISIBLE_DEVICES names a device twice");
+  return result;
 }
 EXPORTED_ANY_TIME(cuInit, (unsigned flags), init(line, flags))
 
@@ -87,7 +92,7 @@ EXPORTED_ANY_TIME(cuGetExportTable, (const void **table, const void *uuid), get_
 
 /* -- devices -- */
 
-bool cl_is_device(CUdevice device) { return device >= 0 && device < cl_config()->devices; }
+bool cl_is_device(CUdevice device) { return device >= 0 && device < cl_visible_devices(); }
 
 CUresult cl_no_device(EventLine *line, CUdevice device) {
   cl_event_int(line, "device", device);
@@ -109,7 +114,7 @@ EXPORTED(cuDeviceGet, (CUdevice *device, int ordinal), device_get(line, device, 
 
 static CUresult device_get_count(EventLine *line, int *count) {
   if (!count) return CUDA_ERROR_INVALID_VALUE;
-  *count = cl_config()->devices;
+  *count = cl_visible_devices();
   cl_event_int(line, "count", *count);
   return CUDA_SUCCESS;
 }
@@ -127,7 +132,7 @@ EXPORTED(cuDeviceGetName, (char *name, int length, CUdevice device), device_get_
 static CUresult device_get_uuid(unsigned char *uuid, CUdevice device) {
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
   if (!cl_is_device(device)) return CUDA_ERROR_INVALID_DEVICE;
-  cl_profile_uuid(device, uuid);
+  cl_profile_uuid(cl_place_of_device(device), uuid);
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetUuid_v2, (void *uuid, CUdevice device), device_get_uuid(uuid, device))
@@ -137,7 +142,7 @@ static CUresult device_get_attribute(EventLine *line, int *value, int attribute,
   if (!cl_is_device(device)) return cl_no_device(line, device);
   cl_event_int(line, "attribute", attribute);
   /* as cuDeviceGetPCIBusId answers */
-  if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) *value = cl_profile_bus(device);
+  if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) *value = cl_profile_bus(cl_place_of_device(device));
   else if (attribute == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID) *value = 0;
   else return cl_device_attribute(attribute, value);
   return CUDA_SUCCESS;
@@ -183,7 +188,7 @@ static CUresult device_get_pci_bus_id(EventLine *line, char *text, int length, C
   /* before the buffer is looked at (measured: test_checks_come_in_the_order_of_a_real_driver) */
   if (!cl_is_device(device)) return cl_no_device(line, device);
   char whole[32];
-  int size = snprintf(whole, sizeof whole, "0000:%02x:00.0", (unsigned)cl_profile_bus(device)) + 1;
+  int size = snprintf(whole, sizeof whole, "0000:%02x:00.0", (unsigned)cl_profile_bus(cl_place_of_device(device))) + 1;
   if (!text || length < size) return CUDA_ERROR_INVALID_VALUE;
   memcpy(text, whole, (size_t)size);
   return CUDA_SUCCESS;
@@ -194,8 +199,9 @@ EXPORTED(cuDeviceGetPCIBusId, (char *text, int length, CUdevice device),
 static CUresult device_get_by_pci_bus_id(EventLine *line, CUdevice *device, const char *text) {
   unsigned domain, bus, slot;
   if (!device || !text || sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3) return CUDA_ERROR_INVALID_VALUE;
-  if (!cl_is_device((int)bus - 1)) return cl_no_device(line, (int)bus - 1);
-  *device = (int)bus - 1;
+  CUdevice found = cl_device_at_place((int)bus - 1);
+  if (!cl_is_device(found)) return cl_no_device(line, (int)bus - 1);
+  *device = found;
   return CUDA_SUCCESS;
 }
 EXPORTED(cuDeviceGetByPCIBusId, (CUdevice *device, const char *text), device_get_by_pci_bus_id(line, device, text))

@@ -10,11 +10,12 @@
 #include "memory.h"
 #include "shared_memory.h"
 #include "streams.h"
+#include "visible.h"
 
 /* CUipcMemHandle and CUipcEventHandle, as we fill them. */
 typedef struct {
   char magic[8];
-  int kind, process, file, device;
+  int kind, process, file, place;
   uint64_t key, offset, size;
   uint64_t unused[2];
 } IpcHandle;
@@ -26,7 +27,7 @@ static const char magic[8] = "clk-ipc";
 
 /* A handle of this process; false if it has no file to share. */
 static bool fill(IpcHandle *handle, int kind, CUdevice device) {
-  *handle = (IpcHandle){.kind = kind, .process = (int)getpid(), .device = device};
+  *handle = (IpcHandle){.kind = kind, .process = (int)getpid(), .place = cl_place_of_device(device)};
   memcpy(handle->magic, magic, sizeof magic);
   handle->file = cl_process_file(&handle->key);
   return handle->file >= 0;
@@ -111,10 +112,11 @@ static CUresult open_mem_handle(CUdeviceptr *out, const IpcHandle *handle, unsig
   if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   result = open_origin(handle, OF_MEMORY, &file);
   if (result) return result;
+  CUdevice device = cl_device_at_place(handle->place);
   Block block = {
       .size = handle->size,
       .origin = FROM_IPC,
-      .device = cl_is_device(handle->device) ? handle->device : context->device,
+      .device = cl_is_device(device) ? device : context->device,
       .context = context,
       .references = 1,
       .key = handle->key,

@@ -4,7 +4,8 @@
 #include "contexts.h"
 #include "devices.h"
 
-/* Whether a device may be allowed to use the memory of another one. */
+/* Whether a device may be allowed to use the memory of another one. Its own context is refused with 217, too, where
+   cuda.h says 201 (measured: test_a_device_is_no_peer_of_itself). */
 static int can_access_peer(CUdevice device, CUdevice peer) { return device != peer; }
 
 static CUresult p2p_attribute(EventLine *line, int *value, int attribute, CUdevice from, CUdevice to) {
