@@ -29,7 +29,7 @@ _NAME = re.compile(
     r"^(?P<stem>lib(?:nvidia-[a-z]+|\w+?(?:-builtins)?))(?:\.alt)?(?:[-.][0-9a-f]{6,})?\.so(?:\.(?P<version>[\d.]+))?$"
 )
 #: DLLs of CUDA: nvrtc64_120_0.dll, nvJitLink_130_0.dll, cudart64_12.dll, cublas64_13.dll, nvcuda.dll.
-_DLL = re.compile(r"(?P<stem>[a-z]\w*?)(?:64)?(?:_(?P<version>\d+)(?:_(?P<minor>\d+))?)?\.dll", re.IGNORECASE)
+_DLL = re.compile(r"(?P<stem>[a-z][\w-]*?)(?:64)?(?:_(?P<version>\d+)(?:_(?P<minor>\d+))?)?\.dll", re.IGNORECASE)
 _DRIVER_DLLS = {"nvcuda": "libcuda.so.1", "nvml": "libnvidia-ml.so.1"}
 #: Libraries without CUDA functions: those of the system, the compilers and Python.
 _SYSTEM = re.compile(
@@ -84,7 +84,7 @@ def _soname(library: str) -> str:
 def soname_of_dll(name: str) -> str | None:
     """The SONAME on Linux of a CUDA DLL: ``"libcudart.so.12"`` for ``"cudart64_12.dll"``; None for other DLLs.
 
-    Numbers of two digits are a major; of three, a major and a minor, of which CUDA 11 alone has the minor in a SONAME.
+    Numbers of two digits are a major; of three, a major and a minor, which SONAMEs of CUDA 11 and of its builtins have.
     """
     match = _DLL.fullmatch(name)
     if match is None:
@@ -93,7 +93,8 @@ def soname_of_dll(name: str) -> str | None:
     if stem.lower() in _DRIVER_DLLS:
         return _DRIVER_DLLS[stem.lower()]
     if len(version) == 3:
-        version = f"{version[:2]}.{version[2]}" if version.startswith("11") else version[:2]
+        with_minor = version.startswith("11") or stem.lower().endswith("-builtins")
+        version = f"{version[:2]}.{version[2]}" if with_minor else version[:2]
     table = _table()
     stems = {known.lower(): known for known in table.libraries}
     known = stems.get(f"lib{stem}".lower())

@@ -62,6 +62,7 @@ def dll(imports: Mapping[str, tuple[str, ...]], data: bytes = b"") -> bytes:
         ("cudart64_110.dll", "libcudart.so.11.0"),
         ("nvrtc64_120_0.dll", "libnvrtc.so.12"),
         ("nvrtc64_112_0.dll", "libnvrtc.so.11.2"),
+        ("nvrtc-builtins64_130.dll", "libnvrtc-builtins.so.13.0"),
         ("nvJitLink_130_0.dll", "libnvJitLink.so.13"),
         ("NVJITLINK_120_0.DLL", "libnvJitLink.so.12"),
         ("cublasLt64_13.dll", "libcublasLt.so.13"),
