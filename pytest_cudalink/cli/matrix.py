@@ -222,7 +222,7 @@ def _toml(value: object) -> str:
 def _gitlab(options: argparse.Namespace, file: Path) -> int:
     from ..matrix.ci import gitlab_pipeline
 
-    cells = _some(options, file)
+    cells = _some(options, file, none=True)
     pipeline = gitlab_pipeline(cells, options.runner, file, options.tags, gpu_runner=options.gpu_runner)
     sys.stdout.write(json.dumps(pipeline, indent=1) + "\n")
     return 0

@@ -167,6 +167,8 @@ def gitlab_pipeline(
 ) -> dict[str, object]:
     """Return the child pipeline of GitLab: a job for each cell, and the report. JSON is YAML.
 
+    GitLab fails a pipeline without jobs, or with jobs of the stage ``.post`` alone: without a cell, one job says so.
+
     Parameters
     ----------
     cells : iterable of Cell
@@ -220,5 +222,8 @@ def gitlab_pipeline(
             "reports": {"junit": "cudalink.xml"},
         },
     }
+    if not cells:
+        words = f"no cell of {file.as_posix()} is left" + (f" by the tags {tags}" if tags else "")
+        report = {"image": report["image"], "script": [f"echo {shlex.quote(words)}"]}
     variables = {"XDG_CACHE_HOME": "$CI_PROJECT_DIR/.cache", "UV_CACHE_DIR": "$CI_PROJECT_DIR/.cache/uv"}
     return {"variables": variables, **jobs, "cudalink-report": report}

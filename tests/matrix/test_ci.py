@@ -239,9 +239,14 @@ def test_a_whole_pipeline(tmp_path) -> None:
         "cudalink-report": report,
     }
     (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.14"\n')
-    without = ci.gitlab_pipeline([], "nox", Path("c.toml"), root=tmp_path)["cudalink-report"]
-    assert without["image"] == ci.gitlab_image("3.14")
-    assert " report .cudalink --cells c.toml --html " in without["script"][0]
+    # a pipeline whose jobs are all of the stage .post does not start
+    image = ci.gitlab_image("3.14")
+    for tags, words in (
+        ("", "echo 'no cell of c.toml is left'"),
+        ("!a'", "echo 'no cell of c.toml is left by the tags !a'\"'\"''"),
+    ):
+        without = ci.gitlab_pipeline([], "nox", Path("c.toml"), tags, root=tmp_path)
+        assert without["cudalink-report"] == {"image": image, "script": [words]}
     (tmp_path / "cells.toml").write_text("[cells.pages]\n")
     with pytest.raises(CellsError, match=r"^x.toml:1: pages: GitLab reserves this name; rename the cell$"):
         ci.gitlab_pipeline(load_cells(tmp_path / "cells.toml"), "nox", Path("x.toml"), root=tmp_path)
