@@ -286,7 +286,7 @@ class SweptCall(NamedTuple):
     """A call that a sweep counted."""
 
     function: str  # symbol of the driver function
-    failed: bool  # whether the sweep made it fail
+    failed: bool  # whether it returned an error, by itself or because of the sweep
     # lines of Python that led to it, innermost first, or else native frames. Empty in a run in which another call
     # fails.
     stack: tuple[str, ...]

@@ -149,6 +149,8 @@ class SweptTrial:
         Whether it was ended because it took too long.
     later : str
         What a clean run of the test in the same process raised afterwards; empty if it passed, or there was none.
+    failing : tuple of int
+        Numbers of the calls that returned an error; those of other libraries than the driver are not known.
     """
 
     outcome: str = ""
@@ -160,6 +162,7 @@ class SweptTrial:
     end: str = ""
     hung: bool = False
     later: str = ""
+    failing: tuple[int, ...] = ()
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> SweptTrial:
@@ -167,6 +170,7 @@ class SweptTrial:
         return cls(
             outcome=str(given["outcome"]),
             calls=tuple(given["calls"]),
+            failing=tuple(given["failing"]),
             messages=str(given["messages"]),
             notices=str(given["notices"]),
             alive={kind: (count, size) for kind, (count, size) in given["alive"].items()},
@@ -392,9 +396,9 @@ def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
     """Whether the calls after the failed one are those of the clean run: no retry, no other way, no clean-up.
 
     After a release that failed there is nothing else to do. Where calls succeed after a cuInit that failed, the driver
-    was initialized before.
+    was initialized before. What fails in a clean run, too, has no success to go on with.
     """
-    if _RELEASES.search(fault.call.function) or fault.call.function == "cuInit":
+    if _RELEASES.search(fault.call.function) or fault.call.function == "cuInit" or fault.number in clean.failing:
         return False
     return faulted.calls[fault.number - 1 :] == clean.calls[fault.number - 1 :]
 

@@ -20,13 +20,14 @@ address = allocate(64)
 name, version = c_char_p(), c_int()
 ok(cuda.cuGetErrorName(2, byref(name))), ok(cuda.cuDriverGetVersion(byref(version)))
 ok(cuda.cuMemFree_v2(address))
-assert driver.end_sweep() == 5
+assert cuda.cuMemFree_v2(address) and cuda.cuGetErrorName(9999, byref(name))
+assert driver.end_sweep() == 6
 ok(cuda.cuCtxSynchronize())
 calls = driver.swept_calls()
 assert [call.function for call in calls] == [
-    "cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2", "cuMemFree_v2"
+    "cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemFree_v2"
 ]
-assert not any(call.failed for call in calls)
+assert [call.failed for call in calls] == [False] * 5 + [True]
 assert calls[3].stack[0].endswith(" in allocate") and "cu.py:" in calls[3].stack[0]
 assert calls[3].stack[1] == "<string>:7 in <module>" and calls[4].stack[0] == "<string>:10 in <module>"
 """

@@ -112,6 +112,8 @@ def test_failing_anyway() -> None:
 def test_swallowing() -> None:
     """A test that passes with the calls of the clean run has swallowed the error."""
     assert kinds(SweptTrial("passed", CALLS)) == ["swallowed"]
+    assert kinds(SweptTrial("passed", CALLS), clean=SweptTrial("passed", CALLS, failing=(1, 3))) == ["swallowed"]
+    assert kinds(SweptTrial("passed", CALLS), clean=SweptTrial("passed", CALLS, failing=(2,))) == []
 
 
 @pytest.mark.parametrize(
@@ -272,8 +274,8 @@ def test_wrong_baseline(line: str) -> None:
 
 def test_reading_a_run() -> None:
     """A process writes its run as JSON."""
-    lists = {"calls": ["cuInit"], "alive": {"stream": [1, 0]}, "violations": ["a"]}
+    lists = {"calls": ["cuInit"], "failing": [1], "alive": {"stream": [1, 0]}, "violations": ["a"]}
     written = {"outcome": "passed", "messages": "", "notices": "", **lists}
     assert SweptTrial.from_json(written) == SweptTrial(
-        "passed", ("cuInit",), alive={"stream": (1, 0)}, violations=("a",)
+        "passed", ("cuInit",), alive={"stream": (1, 0)}, violations=("a",), failing=(1,)
     )

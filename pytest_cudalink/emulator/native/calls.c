@@ -236,6 +236,8 @@ CUresult cl_leave(Call *call, CUresult result) {
   if (result == CUDA_ERROR_NOT_PERMITTED && cl_in_host_function)
     cl_event_note(&call->line, "a host function or a callback must not call the driver");
   if (result != CUDA_SUCCESS || !quiet(call->symbol)) note_call(call, result);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY && cl_sweeping() && !cl_in_host_function)
+    cl_swept_failed();
   CallWatch *watch = cl_call_watch;
   if (watch) watch(call->symbol, false);
   errno = call->error;

@@ -27,6 +27,8 @@ typedef struct {
   Stack stack;
 } Swept;
 
+static _Thread_local unsigned counted; /* number of the call that this thread makes; 0: of none that counts */
+
 static struct {
   pthread_mutex_t lock;
   atomic_bool active;
@@ -88,8 +90,8 @@ EXPORT unsigned cudalinkSweepEnd(void) {
 }
 
 /* Writes a call that was counted: its name, then its stack if that was noted, each line as `cudalinkCreator` has it.
-   Returns the size with the NUL that this takes; 0 for a call that is not in the list. `failed`: whether it was made to
-   fail. */
+   Returns the size with the NUL that this takes; 0 for a call that is not in the list. `failed`: whether it failed, by
+   itself or by the sweep. */
 EXPORT size_t cudalinkSweptCall(unsigned number, char *out, size_t size, int *failed) {
   size_t length = 0;
   pthread_mutex_lock(&sweep.lock);
@@ -124,6 +126,7 @@ static int swept(EventLine *line, const char *function) {
   if (sweep.process != getpid()) return -1;
   pthread_mutex_lock(&sweep.lock);
   unsigned number = atomic_load(&sweep.active) ? ++sweep.count : 0;
+  counted = number;
   bool meant = number && number == sweep.number;
   bool again = number && sweep.stays == SAME_FUNCTION && sweep.failed && !strcmp(sweep.failed, function);
   bool kept = number && (number <= sweep.room || grow()), noted = kept && (meant || !sweep.number);
@@ -152,7 +155,17 @@ static int swept(EventLine *line, const char *function) {
   return code;
 }
 
-int cl_swept(EventLine *line, Sym symbol) { return is_counted(symbol) ? swept(line, cl_symbols[symbol].name) : -1; }
+int cl_swept(EventLine *line, Sym symbol) {
+  counted = 0;
+  return is_counted(symbol) ? swept(line, cl_symbols[symbol].name) : -1;
+}
+
+void cl_swept_failed(void) {
+  if (sweep.process != getpid()) return;
+  pthread_mutex_lock(&sweep.lock);
+  if (counted && counted <= sweep.count && counted <= sweep.room) sweep.calls[counted - 1].failed = true;
+  pthread_mutex_unlock(&sweep.lock);
+}
 
 /* Counts a call of another library; the code that it must answer instead of being made, or -1. */
 EXPORT int cudalinkSweepOther(const char *function) { return cl_sweeping() ? swept(NULL, function) : -1; }

@@ -12,5 +12,7 @@ bool cl_sweeping(void);
 /* Counts a call; the code that it must answer instead of being made, or -1. The event says which call it was, and from
    where. Never under a lock. */
 int cl_swept(EventLine *line, Sym symbol);
+/* Notes that the call of this thread which was counted last has failed. */
+void cl_swept_failed(void);
 
 #endif

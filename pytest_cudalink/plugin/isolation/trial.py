@@ -63,6 +63,7 @@ def under_fault(
     found = {
         "outcome": witness.outcome,
         "calls": [call.function for call in calls],
+        "failing": [at for at, call in enumerate(calls, 1) if call.failed],
         "messages": "\n".join(witness.messages),
         "notices": "\n".join(witness.notices),
         "violations": witness.violations,
