@@ -80,8 +80,8 @@ class Summary:
     """The middle and the spread of some times, in seconds."""
 
     median: float
-    low: float  # the first and the third quartile
-    high: float
+    low: float  # the first quartile
+    high: float  # the third
     least: float
     rounds: int
 
@@ -217,7 +217,7 @@ def _processor() -> str:
 class Report:
     """The figures of one benchmark: printed as they are reported, then written as JSON.
 
-    `name` of the benchmark.
+    `name`: the benchmark's.
     `title`: one line about what is measured.
     `device`: replaces the device of this process, for a benchmark that measures child processes on an emulated driver.
     """

@@ -38,6 +38,7 @@ extensions = [
     "cudalink_tables",
     "cudalink_exports",
     "cudalink_atlas",
+    "cudalink_docstrings",
     "cudalink_reference",
 ]
 html_theme = "furo"

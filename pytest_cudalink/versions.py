@@ -9,25 +9,16 @@ __all__ = ["CudaVersion", "Needs", "skew_remedy"]
 
 
 class CudaVersion(NamedTuple):
-    """A CUDA release, ordered and comparable with plain ``(major, minor)`` tuples.
+    """A CUDA release, ordered and comparable with plain ``(major, minor)`` tuples."""
 
-    Attributes
-    ----------
-    major, minor : int
-        The release number: ``CudaVersion(13, 0)`` is CUDA 13.0.
-    """
-
-    major: int
+    major: int  # `CudaVersion(13, 0)` is CUDA 13.0
     minor: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read ``"13.0"``, ``"13.0.88"`` or ``"13"`` (minor 0); a third number is dropped.
 
-        Raises
-        ------
-        ValueError
-            If the text does not start with one or two dot-separated numbers.
+        Raises ValueError if the text does not start with one or two dot-separated numbers.
         """
         match = re.fullmatch(r"(\d{1,4})(?:\.(\d{1,4})(?:\.\d+)*)?", text.strip(), re.ASCII)
         if match is None:
@@ -39,10 +30,7 @@ class CudaVersion(NamedTuple):
     def from_driver(cls, number: int) -> Self:
         """Read the integer of ``cuDriverGetVersion``: 1000 * major + 10 * minor (CUDA Driver API, Version Management).
 
-        Raises
-        ------
-        ValueError
-            If the number is negative.
+        Raises ValueError if the number is negative.
         """
         if number < 0:
             msg = f"a CUDA driver version is not negative, got {number}"
@@ -54,17 +42,10 @@ class CudaVersion(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """The CUDA release that an artifact needs from its consumer.
+    """The CUDA release that an artifact needs from its consumer."""
 
-    Attributes
-    ----------
-    version : CudaVersion
-        The release.
-    newer_than : bool
-        False: `version` itself is enough. True: it needs a release that our tables do not know, later than `version`.
-    """
-
-    version: CudaVersion
+    version: CudaVersion  # the release
+    # False: `version` itself is enough. True: it needs a release that our tables do not know, later than `version`.
     newer_than: bool = False
 
     def met_by(self, consumer: CudaVersion) -> bool:
@@ -78,14 +59,9 @@ class Needs(NamedTuple):
 def skew_remedy(needs: Needs, linker: CudaVersion, *, driver: bool = False) -> str:
     """Return what to do about an artifact that needs a newer linker, in the words of both linker and guard rails.
 
-    Parameters
-    ----------
-    needs : Needs
-        The release that the artifact needs.
-    linker : CudaVersion
-        Release of the linker that was found.
-    driver : bool
-        True if the linker is the driver's, False if it is nvJitLink.
+    `needs`: the release that the artifact needs.
+    `linker`: release of the linker that was found.
+    `driver`: True if the linker is the driver's, False if it is nvJitLink.
     """
     if driver:
         remedy = f"install a driver for CUDA {needs.version}{' or newer' if not needs.newer_than else ' at least'}"

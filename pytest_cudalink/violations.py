@@ -8,58 +8,29 @@ __all__ = ["Violation"]
 
 
 class Violation(NamedTuple):
-    """A rule that a program broke.
+    """A rule that a program broke."""
 
-    Attributes
-    ----------
-    check : str
-        The check that noticed it: ``"lifetimes"``, ``"order"``, ``"wait"``, ``"deadlock"`` or ``"jitlink-contract"``.
-    number : int
-        Number of the violation among those of its check and process, from 1.
-    handle : int
-        Number of the CUlinkState or nvJitLinkHandle in the order of creation, from 1; 0 for one that was never created,
-        and for a CUuserObject.
-    rule : str
-        Name of the rule: for lifetimes the option of cuLinkCreate whose memory must live, such as
-        ``"CU_JIT_ERROR_LOG_BUFFER"``, ``"optionValues"`` for the array itself, ``"CUlinkState"`` for a state that
-        was used after cuLinkDestroy, or ``"CUuserObject"`` for references that were released too often; for nvJitLink a
-        key of `pytest_cudalink.jitlink.jitlink_contract.RULES`.
-    what : str
-        How the rule was broken.
-    text : str
-        The violation in one line: handle, rule or call, how it was broken, what is expected and what was found.
-    call : str
-        The function at whose entry it was noticed.
-    native_stack : tuple of str
-        The native code that called it, innermost first.
-    python_stack : tuple of str
-        The Python code that called it, outermost first; empty where that is not known.
-    history : tuple of str
-        Lines on what was done to the handle before: where it was created, given its memory, or destroyed.
-    advice : str
-        The rule in a sentence; empty where `text` has it.
-    fix : str
-        The smallest change of the program that ends the violation; empty where `text` says it.
-    process : str
-        The process in which it happened, in words; empty for this one.
-    test : str
-        The test that started that process; empty for none.
-    """
-
-    check: str
-    number: int
+    check: str  # the check that noticed it: "lifetimes", "order", "wait", "deadlock" or "jitlink-contract"
+    number: int  # number of the violation among those of its check and process, from 1
+    # number of the CUlinkState or nvJitLinkHandle in the order of creation, from 1; 0 for one that was never created,
+    # and for a CUuserObject
     handle: int
+    # name of the rule: for lifetimes the option of cuLinkCreate whose memory must live, such as
+    # "CU_JIT_ERROR_LOG_BUFFER", "optionValues" for the array itself, "CUlinkState" for a state that was used after
+    # cuLinkDestroy, or "CUuserObject" for references that were released too often; for nvJitLink a key of
+    # `pytest_cudalink.jitlink.jitlink_contract.RULES`
     rule: str
-    what: str
-    text: str
-    call: str
-    native_stack: tuple[str, ...]
-    python_stack: tuple[str, ...] = ()
+    what: str  # how the rule was broken
+    text: str  # the violation in one line: handle, rule or call, how it was broken, what is expected and what was found
+    call: str  # the function at whose entry it was noticed
+    native_stack: tuple[str, ...]  # the native code that called it, innermost first
+    python_stack: tuple[str, ...] = ()  # the Python code that called it, outermost first; empty where that is not known
+    # lines on what was done to the handle before: where it was created, given its memory, or destroyed
     history: tuple[str, ...] = ()
-    advice: str = ""
-    fix: str = ""
-    process: str = ""
-    test: str = ""
+    advice: str = ""  # the rule in a sentence; empty where `text` has it
+    fix: str = ""  # the smallest change of the program that ends the violation; empty where `text` says it
+    process: str = ""  # the process in which it happened, in words; empty for this one
+    test: str = ""  # the test that started that process; empty for none
 
     def __str__(self) -> str:
         return f"{self.process}: {self.text}" if self.process else self.text

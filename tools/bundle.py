@@ -63,11 +63,11 @@ class Wanted:
     """What a bundle has, and for which machine."""
 
     releases: tuple[CudaVersion, ...]  # CUDA releases; the first is installed, and all are toolchains of the cache
-    python: str  # such as "3.12" and "manylinux_2_28_x86_64"
-    platform: str
+    python: str  # such as "3.12"
+    platform: str  # such as "manylinux_2_28_x86_64"
     without: tuple[str, ...] = ()  # packages that the machine has
-    max_size: int | None = None  # bytes: of all files, and of each volume
-    volume_size: int | None = None
+    max_size: int | None = None  # bytes of all files
+    volume_size: int | None = None  # bytes of each volume
     wheel: Path | None = None  # this project's wheel. Default: built from this checkout.
 
 

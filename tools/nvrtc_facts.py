@@ -17,8 +17,8 @@ _SOURCE = b'extern "C" __global__ void kernel(float *out) { *out = 1; }'
 class Facts:
     """What a release's NVRTC says of itself."""
 
-    ptx_isa: tuple[int, int]  # versions in the PTX and in the LTO-IR that it writes
-    nvvm_ir: tuple[int, int]
+    ptx_isa: tuple[int, int]  # in the PTX that it writes
+    nvvm_ir: tuple[int, int]  # in the LTO-IR that it writes
     ltoir_format: int  # number of the format of its LTO-IR
     architectures: dict[int, str]  # the letters that may follow the number of each architecture
     osabi: dict[int, int]  # `EI_OSABI` of the cubins for each architecture

@@ -38,8 +38,8 @@ class Kernel:
     name: str  # also the name of the kernel's function
     what: str  # a few words for the page
     calls: str  # how often the functions of the second unit are called
-    kernel: str  # the text of the units
-    functor: str
+    kernel: str  # the text of the first unit
+    functor: str  # that of the second
     sizes: dict[str, int]  # "memory": most data comes from memory; "l2": all of it fits into the L2 cache
     problem: Callable[[int], Problem]  # makes the problem of a size
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 
+from cudalink_docstrings import split
 from cudalink_tables import table, words
 from docutils import nodes
 from docutils.parsers.rst import Directive
@@ -191,10 +192,10 @@ def hook_functions() -> dict[str, object]:
 
 
 def documented(functions: dict[str, object], prefix: str) -> nodes.definition_list:
-    """Names with the text of their docstrings, without the sections of numpy's form."""
+    """Names with the text of their docstrings, without what they say of arguments."""
     rows = []
     for name, function in functions.items():
-        text = re.split(r"\n[A-Z][a-z]+\n---", inspect.getdoc(function) or "")[0]
+        text, _entries = split(inspect.getdoc(function) or "")
         paragraphs = [marked(one) for one in text.split("\n\n") if one.strip()]
         rows.append((words([name]), paragraphs, f"{prefix}-{name.replace('_', '-')}"))
     return definitions(rows)

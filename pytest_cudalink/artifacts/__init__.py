@@ -30,55 +30,29 @@ _KERNEL, _DEFINED, _UNDEFINED, _TEXT = "kb", "db", "u", "t"
 
 @dataclass(frozen=True)
 class Artifact:
-    """The findings about one image.
+    """The findings about one image."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"ptx"``, ``"ltoir"``, ``"cubin"``, ``"tileir"`` (bytecode of CUDA Tile), ``"fatbin"``, ``"object"`` (a host
-        object), ``"library"`` (an archive of them) or ``"unknown"``.
-    size : int
-        Bytes given.
-    producer : CudaVersion or None
-        The CUDA release whose tool wrote it, where the image says so.
-    needs : Needs or None
-        The oldest CUDA release whose linker understands it; of Tile IR, whose tileiras does. For a container, the
-        newest that a part needs.
-    ptx_isa : tuple of int or None
-        PTX ISA version of PTX.
-    target : str or None
-        ``.target`` of PTX.
-    arch : str or None
-        ``"sm_90"``; of a container only if all parts agree.
-    relocatable : bool or None
-        Of a cubin: True before linking, False after.
-    kernels, defined, undefined : tuple of str
-        Names of kernels; of strong definitions that others can link against; of symbols that the linker must find
-        elsewhere. A fatbin or object defines the names that all of its unpacked parts define. A library defines none,
-        as a linker takes only the objects that it needs from it.
-    parts : tuple of Artifact
-        The images in a fatbin, object or library.
-    compressed : bool
-        The payload is packed inside a fatbin and was not inspected.
-    problems : tuple of str
-        Reasons why no library must be given the image. Empty for a sound image.
-    """
-
+    # "ptx", "ltoir", "cubin", "tileir" (bytecode of CUDA Tile), "fatbin", "object" (a host object), "library" (an
+    # archive of them) or "unknown"
     kind: Kind
-    size: int
-    producer: CudaVersion | None = None
+    size: int  # bytes given
+    producer: CudaVersion | None = None  # the CUDA release whose tool wrote it, where the image says so
+    # the oldest CUDA release whose linker understands it; of Tile IR, whose tileiras does. For a container, the newest
+    # that a part needs.
     needs: Needs | None = None
-    ptx_isa: tuple[int, int] | None = None
-    target: str | None = None
-    arch: str | None = None
-    relocatable: bool | None = None
-    kernels: tuple[str, ...] = ()
+    ptx_isa: tuple[int, int] | None = None  # PTX ISA version of PTX
+    target: str | None = None  # `.target` of PTX
+    arch: str | None = None  # "sm_90"; of a container only if all parts agree
+    relocatable: bool | None = None  # of a cubin: True before linking, False after
+    kernels: tuple[str, ...] = ()  # names of kernels
+    # names of strong definitions that others can link against. A fatbin or object defines the names that all of its
+    # unpacked parts define. A library defines none, as a linker takes only the objects that it needs from it.
     defined: tuple[str, ...] = ()
-    undefined: tuple[str, ...] = ()
+    undefined: tuple[str, ...] = ()  # names of symbols that the linker must find elsewhere
     text_sections: tuple[str, ...] = field(default=(), repr=False)
-    parts: tuple[Artifact, ...] = field(default=(), repr=False)
-    compressed: bool = False
-    problems: tuple[str, ...] = ()
+    parts: tuple[Artifact, ...] = field(default=(), repr=False)  # the images in a fatbin, object or library
+    compressed: bool = False  # the payload is packed inside a fatbin and was not inspected
+    problems: tuple[str, ...] = ()  # reasons why no library must be given the image. Empty for a sound image.
 
     @property
     def leaves(self) -> Iterator[Artifact]:
@@ -116,23 +90,11 @@ class Artifact:
 def inspect(data: bytes | bytearray | memoryview) -> Artifact:
     """Identify an image and check it, without trusting any byte of it.
 
-    Parameters
-    ----------
-    data : bytes-like
-        The whole image: PTX text (with or without a final NUL), LTO-IR, a cubin, a fatbin, a host object or an archive.
-        Anything but bytes is copied first, so that another thread cannot change what is being read.
-
-    Returns
-    -------
-    Artifact
-        With ``problems`` filled for a truncated, damaged or unknown image.
-
-    Raises
-    ------
-    TypeError
-        If `data` is not bytes-like.
-    ReaderError
-        If the native reader was not built: on Windows, or when the package was copied and not installed.
+    `data`: the whole image: PTX text (with or without a final NUL), LTO-IR, a cubin, a fatbin, a host object or an
+    archive. Anything but bytes is copied first, so that another thread cannot change what is being read.
+    Returns an artifact, with ``problems`` filled for a truncated, damaged or unknown image.
+    Raises TypeError if `data` is not bytes-like.
+    Raises ReaderError if the native reader was not built: on Windows, or when the package was copied and not installed.
     """
     if not isinstance(data, bytes):
         try:
@@ -147,11 +109,8 @@ def inspect(data: bytes | bytearray | memoryview) -> Artifact:
 def read_words(lines: Iterable[str]) -> Artifact:
     """Return the artifact that an emulated driver describes in the event of a call that refused it.
 
-    Parameters
-    ----------
-    lines : iterable of str
-        One for each image, containers first: ``"fatbin"``, ``"ptx sm_90 13.0 9.0"``, ``"cubin sm_90 13.0 linked"``,
-        ``"cubin damaged"``; ``"-"`` stands for what is not known.
+    `lines`: one for each image, containers first: ``"fatbin"``, ``"ptx sm_90 13.0 9.0"``, ``"cubin sm_90 13.0
+    linked"``, ``"cubin damaged"``; ``"-"`` stands for what is not known.
     """
     containers, leaves = [], []
     for line in lines:

@@ -68,42 +68,21 @@ STEPS: Final = tuple(LIBRARY_OF)
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measured link or load.
+    """One measured link or load."""
 
-    Attributes
-    ----------
-    producer : str
-        CUDA release whose NVRTC compiled.
-    consumer : str
-        CUDA release that linked, or whose driver loaded.
-    kind : str
-        One of `ALL_KINDS`.
-    step : str
-        ``"nvjitlink"`` or ``"driver"``: that release linked. ``"load"``: the producer's own nvJitLink linked, and the
-        driver of the other release loaded the image.
-    ok : bool
-    answer : str
-        Empty if ok; else the call, its code and the log, or what is wrong with the image.
-    packages : tuple of str
-        Exact wheels on both sides; a newer patch is measured again.
-    predicted : dict of str to bool
-        Whether each rule predicts success; only rules that apply to this step.
-    build : str
-        Hash of this package; with another emulated driver or other rules, the pair is measured again.
-    arch : str
-        Architecture that was compiled and linked for.
-    """
-
-    producer: str
-    consumer: str
-    kind: str
+    producer: str  # CUDA release whose NVRTC compiled
+    consumer: str  # CUDA release that linked, or whose driver loaded
+    kind: str  # one of `ALL_KINDS`
+    # "nvjitlink" or "driver": that release linked. "load": the producer's own nvJitLink linked, and the driver of the
+    # other release loaded the image.
     step: str
     ok: bool
-    answer: str = ""
-    packages: tuple[str, ...] = ()
+    answer: str = ""  # empty if ok; else the call, its code and the log, or what is wrong with the image
+    packages: tuple[str, ...] = ()  # exact wheels on both sides; a newer patch is measured again
+    # whether each rule predicts success; only rules that apply to this step
     predicted: dict[str, bool] = field(default_factory=dict)
-    build: str = ""
-    arch: str = ARCH
+    build: str = ""  # hash of this package; with another emulated driver or other rules, the pair is measured again
+    arch: str = ARCH  # architecture that was compiled and linked for
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -112,19 +91,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Finding:
-    """A prediction that the measurement contradicts.
-
-    Attributes
-    ----------
-    rule : str
-        ``"artifact"``, ``"guard rails"``, or ``"policy NAME"``.
-    unsafe : bool
-        True: the rule allows a link that fails. False: the rule rejects a link that works.
-    """
+    """A prediction that the measurement contradicts."""
 
     measurement: Measurement
-    rule: str
-    unsafe: bool
+    rule: str  # "artifact", "guard rails", or "policy NAME"
+    unsafe: bool  # True: the rule allows a link that fails. False: the rule rejects a link that works.
 
     def __str__(self) -> str:
         one = self.measurement
@@ -306,32 +277,18 @@ def measure(
 ) -> list[Measurement]:
     """Return the measurements of every pair of a producer and a consumer.
 
-    Parameters
-    ----------
-    producers : sequence of str, optional
-        CUDA releases; default every installed toolchain.
-    journal : Path, optional
-        A file of JSON lines. Its measurements are not repeated, and each new one is appended at once, so that an
-        interrupted run can continue.
-    progress : callable
-        Called with the number of measurements so far and of all.
-    workers : int, optional
-        Number of parallel processes; by default one for each processor.
-    consumers : sequence of str, optional
-        CUDA releases; default the producers.
-    kinds : sequence of str
-        Some of `ALL_KINDS`.
-    steps : sequence of str
-        Some of `STEPS`.
-    arch : str
-        Architecture to compile and link for.
-
-    Raises
-    ------
-    ToolchainError
-        If a release is not installed, or its compiler does not work or does not know the architecture.
-    EmulatorError
-        If no emulated driver of a release has a device of the architecture.
+    `producers`: CUDA releases; default every installed toolchain.
+    `journal`: a file of JSON lines. Its measurements are not repeated, and each new one is appended at once, so that an
+    interrupted run can continue.
+    `progress`: called with the number of measurements so far and of all.
+    `workers`: number of parallel processes; by default one for each processor.
+    `consumers`: CUDA releases; default the producers.
+    `kinds`: some of `ALL_KINDS`.
+    `steps`: some of `STEPS`.
+    `arch`: architecture to compile and link for.
+    Raises ToolchainError if a release is not installed, or its compiler does not work or does not know the
+    architecture.
+    Raises EmulatorError if no emulated driver of a release has a device of the architecture.
     """
     found = {str(one.version): one for one in reversed(toolchains.installed())}
     made, read = (
@@ -378,10 +335,7 @@ def _append(journal: Path, one: Measurement) -> None:
 def load(path: Path) -> list[Measurement]:
     """Return the measurements of a journal, or of ``cudalink can-link --measure --json``; a cut last line is ignored.
 
-    Raises
-    ------
-    RecordError
-        If the file is neither; names the place in the file.
+    Raises RecordError if the file is neither; names the place in the file.
     """
     try:
         text = path.read_text(encoding="utf-8")

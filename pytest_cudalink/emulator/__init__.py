@@ -88,36 +88,17 @@ def library_folder(*, absent: bool = False) -> Path:
 
 
 class Emulation(NamedTuple):
-    """One emulated driver: its version, its devices, the libraries that it links with.
+    """One emulated driver: its version, its devices, the libraries that it links with."""
 
-    Attributes
-    ----------
-    version : CudaVersion
-        CUDA version that cuDriverGetVersion answers.
-    release : str
-        Driver release that NVML answers, such as ``"580.65.06"``.
-    devices : Devices
-        Without any, cuInit answers CUDA_ERROR_NO_DEVICE.
-    nvjitlink : Path or None
-        The nvJitLink that links; if it was not found (None), every add answers 221 with the command to get it.
-    nvjitlink_old : Path or None
-        NvJitLink 12.9, for architectures that CUDA 13's own nvJitLink no longer knows.
-    lifetime : str
-        ``"off"``, ``"report"``, ``"fail"`` or ``"strict"`` (which writes through dead pointers).
-    events : Path or None
-        File that every event is appended to, one JSON object per line.
-    faults : str
-        ``FUNCTION:NTH=CODE[@MILLISECONDS]``, ``lost=CODE`` and ``jit=CODE``, separated by semicolons.
-    """
-
-    version: CudaVersion
-    release: str
-    devices: Devices = Devices()
+    version: CudaVersion  # CUDA version that cuDriverGetVersion answers
+    release: str  # driver release that NVML answers, such as "580.65.06"
+    devices: Devices = Devices()  # without any, cuInit answers CUDA_ERROR_NO_DEVICE
+    # the nvJitLink that links; if it was not found (None), every add answers 221 with the command to get it
     nvjitlink: Path | None = None
-    nvjitlink_old: Path | None = None
-    lifetime: str = "report"
-    events: Path | None = None
-    faults: str = ""
+    nvjitlink_old: Path | None = None  # NvJitLink 12.9, for architectures that CUDA 13's own nvJitLink no longer knows
+    lifetime: str = "report"  # "off", "report", "fail" or "strict" (which writes through dead pointers)
+    events: Path | None = None  # file that every event is appended to, one JSON object per line
+    faults: str = ""  # `FUNCTION:NTH=CODE[@MILLISECONDS]`, `lost=CODE` and `jit=CODE`, separated by semicolons
 
     @property
     def arch(self) -> str:
@@ -198,22 +179,13 @@ def emulation_for(
 ) -> Emulation:
     """Return the emulation of a driver of this version, with the libraries that it needs where they were found.
 
-    Parameters
-    ----------
-    version : str or CudaVersion
-        ``"12.0"`` to ``"13.5"``; or the file of a driver that `cudalink driver record` recorded, whose version, release
-        and devices are those of the emulated driver where no other is given.
-    release : str, optional
-        Driver release that NVML answers; by default the one that the version came with.
-    device : str
-        Its devices, such as ``"sm_90"`` or ``"h100:2,memory=8GiB"``, see `devices.parse_devices`.
-    lifetime, events, faults
-        As in `Emulation`.
-
-    Raises
-    ------
-    EmulatorError
-        If a value is out of range, with the known ones; if the file of `events` cannot be written to, with the reason.
+    `version`: ``"12.0"`` to ``"13.5"``; or the file of a driver that `cudalink driver record` recorded, whose version,
+    release and devices are those of the emulated driver where no other is given.
+    `release`: driver release that NVML answers; by default the one that the version came with.
+    `device`: its devices, such as ``"sm_90"`` or ``"h100:2,memory=8GiB"``, see `devices.parse_devices`.
+    `lifetime`, `events`, `faults`: as in `Emulation`.
+    Raises EmulatorError if a value is out of range, with the known ones; if the file of `events` cannot be written to,
+    with the reason.
     """
     if isinstance(version, str) and version.endswith(".json"):
         try:

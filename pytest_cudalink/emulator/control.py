@@ -268,18 +268,10 @@ def violation_of(
 
 
 class Injected(NamedTuple):
-    """A fault that waits for its call.
+    """A fault that waits for its call."""
 
-    Attributes
-    ----------
-    number : int
-        Number of the fault in the order of injection, from 1; those of ``CUDALINK_EMULATOR_FAULTS`` come first.
-    function : str
-        Symbol of the driver function.
-    """
-
-    number: int
-    function: str
+    number: int  # number of the fault in the order of injection, from 1; those of `CUDALINK_EMULATOR_FAULTS` come first
+    function: str  # symbol of the driver function
 
 
 class SweptCall(NamedTuple):
@@ -475,29 +467,14 @@ class DriverControl:
     def inject(self, function: str, code: int | str = 0, *, nth: int = 1, delay: float = 0.0) -> Injected:
         """Make a coming call of a driver function fail, or wait.
 
-        Parameters
-        ----------
-        function : str
-            The name in cuda.h, for which programs call the newest form that the driver has, or a symbol of an older
-            form with its number, such as ``"cuCtxCreate_v2"``.
-        code : int or str
-            CUresult to answer, by number or name; 0 lets the call through, after the delay.
-        nth : int
-            Number of the call, counted from now: 1 is the next call, 0 is every call.
-        delay : float
-            Seconds to wait first.
-
-        Returns
-        -------
-        Injected
-            For `remove_fault`.
-
-        Raises
-        ------
-        ValueError
-            If the driver exports no such function, or a number is out of range.
-        RuntimeError
-            If 64 faults are injected already.
+        `function`: the name in cuda.h, for which programs call the newest form that the driver has, or a symbol of an
+        older form with its number, such as ``"cuCtxCreate_v2"``.
+        `code`: CUresult to answer, by number or name; 0 lets the call through, after the delay.
+        `nth`: number of the call, counted from now: 1 is the next call, 0 is every call.
+        `delay`: seconds to wait first.
+        Returns what `remove_fault` takes.
+        Raises ValueError if the driver exports no such function, or a number is out of range.
+        Raises RuntimeError if 64 faults are injected already.
         """
         from .faults import Fault, code_of, symbol_of
 
@@ -528,20 +505,9 @@ class DriverControl:
     def lose_device(self, code: int | str = 46) -> int:
         """Let every function that needs the device answer `code`, by default CUDA_ERROR_DEVICE_UNAVAILABLE.
 
-        Parameters
-        ----------
-        code : int or str
-            CUresult to answer, by number or name; 0 brings the device back.
-
-        Returns
-        -------
-        int
-            The code that was set before; 0 if the device was not lost.
-
-        Raises
-        ------
-        ValueError
-            If a driver never answers with `code`.
+        `code`: CUresult to answer, by number or name; 0 brings the device back.
+        Returns the code that was set before; 0 if the device was not lost.
+        Raises ValueError if a driver never answers with `code`.
         """
         from .faults import code_of
 
@@ -565,22 +531,12 @@ class DriverControl:
     def start_sweep(self, number: int = 0, code: int | str = 0, stays: str = "alone") -> None:
         """Count the calls of this process from now on, and make one of them fail.
 
-        Parameters
-        ----------
-        number : int
-            Number of the call, from 1; 0 lets all of them pass, and notes who made each.
-        code : int or str
-            CUresult to answer, by number or name; for a call of another library (see `sweep_of_others`) the number of
-            its result.
-        stays : str
-            One of `STAYS`.
-
-        Raises
-        ------
-        ValueError
-            If a driver never answers with `code`.
-        MemoryError
-            If there is no memory for the list of calls.
+        `number`: that of the call, from 1; 0 lets all of them pass, and notes who made each.
+        `code`: CUresult to answer, by number or name; for a call of another library (see `sweep_of_others`) the number
+        of its result.
+        `stays`: one of `STAYS`.
+        Raises ValueError if a driver never answers with `code`.
+        Raises MemoryError if there is no memory for the list of calls.
         """
         from .faults import code_of, nvrtc_errors
 
@@ -625,17 +581,10 @@ class DriverControl:
 
         The same program has the same schedule for the same seed. A schedule that runs already ends.
 
-        Parameters
-        ----------
-        seed : int
-            From 0 to 2**64 - 1.
-        displaced : sequence of int, optional
-            Numbers of the work that may stay pending; all other work is done as soon as it may be. Without it, all may.
-
-        Raises
-        ------
-        ValueError
-            If `seed` or a number is out of range.
+        `seed`: from 0 to 2**64 - 1.
+        `displaced`: numbers of the work that may stay pending; all other work is done as soon as it may be. Without it,
+        all may.
+        Raises ValueError if `seed` or a number is out of range.
         """
         if not 0 <= seed < 2**64:
             msg = f"seed = {seed}; expected 0 to 2**64 - 1"
@@ -682,10 +631,7 @@ class DriverControl:
 
         That shows under a schedule alone, for which call this before `start_schedule`.
 
-        Parameters
-        ----------
-        numbers : sequence of int, optional
-            The calls that do not wait, by `UnpromisedWait.number`. Without it, none of them does.
+        `numbers`: the calls that do not wait, by `UnpromisedWait.number`. Without it, none of them does.
         """
         array = (ctypes.c_uint32 * len(numbers or ()))(*(numbers or ()))
         if self._library.cudalinkLeaveOutWaits(array, len(array), numbers is None):
@@ -749,17 +695,9 @@ class DriverControl:
 
         A call counts whether or not any work is pending, by ``data/emulator/waits.toml``.
 
-        Parameters
-        ----------
-        thread : int
-            As `threading.get_native_id` returns it; 0 for all.
-        allowed : collection of str
-            Symbols of functions that may wait.
-
-        Raises
-        ------
-        MemoryError
-            If the driver has no memory for the block.
+        `thread`: as `threading.get_native_id` returns it; 0 for all.
+        `allowed`: symbols of functions that may wait.
+        Raises MemoryError if the driver has no memory for the block.
         """
         names = (ctypes.c_char_p * len(allowed))(*(name.encode() for name in allowed))
         number = self._library.cudalinkNoWait(ctypes.c_int64(thread), names, ctypes.c_size_t(len(names)))
@@ -774,11 +712,7 @@ class DriverControl:
     def own_notes(self, path: str, above: str) -> None:
         """Let forked processes leave notes in a file; this one's violations go to the collection, if there is one.
 
-        Parameters
-        ----------
-        path : str
-        above : str
-            The file of the process above this one, for what happens after `end_notes`; empty if there is none.
+        `above`: the file of the process above this one, for what happens after `end_notes`; empty if there is none.
         """
         self._library.cudalinkOwnNotes(os.fsencode(path), os.fsencode(above))
         if self._hook is not None:
@@ -787,12 +721,8 @@ class DriverControl:
     def end_notes(self, *, quiet: bool, fails: bool) -> None:
         """Let the driver report violations from now on, because nothing in Python will.
 
-        Parameters
-        ----------
-        quiet : bool
-            Whether they go to the process above, if there is one, and otherwise to stderr.
-        fails : bool
-            Whether those on stderr change the exit code of this process from 0 to 1.
+        `quiet`: whether they go to the process above, if there is one, and otherwise to stderr.
+        `fails`: whether those on stderr change the exit code of this process from 0 to 1.
         """
         if not self._watchers:
             self._library.cudalinkEndNotes(quiet, fails)

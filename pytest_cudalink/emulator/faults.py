@@ -119,7 +119,7 @@ def symbol_of(function: str, version: CudaVersion) -> str:
     """Return the symbol that programs call by a name of cuda.h: ``"cuLinkAddData_v2"`` for ``"cuLinkAddData"``.
 
     `function`: the name in cuda.h, or a symbol.
-    `version` of the driver; the symbol is the newest form that it has.
+    `version`: the driver's; the symbol is the newest form that it has.
     Raises ValueError if the driver exports no function of that name.
     """
     known = read_table("emulator/functions.toml")
@@ -145,7 +145,7 @@ def parse(text: str, version: CudaVersion) -> tuple[Fault, ...]:
     """Parse faults as people write them, separated by semicolons.
 
     `text`: such as ``"cuLinkAddData:2=CUDA_ERROR_OUT_OF_MEMORY@50;lost=46"``, or the name of one of `presets`.
-    `version` of the driver.
+    `version`: the driver's.
     Raises ValueError if a fault cannot be parsed or has a value out of range, naming it and what is expected; if they
     are too many.
     """

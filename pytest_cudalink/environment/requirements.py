@@ -148,19 +148,12 @@ def unmet(requirements: Iterable[Requirement], found: Mapping[str, EnvironmentFa
 class Raises:
     """A documented failure: how a test must fail where its requirement does not hold.
 
-    Parameters
-    ----------
-    *expected : str, int or exception type
-        A string is the name of a code of the driver or of nvJitLink: ``"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"``,
-        ``"NVJITLINK_ERROR_PTX_COMPILE"``; an integer is its number; a type matches its instances. One match is enough.
-        KeyboardInterrupt is not accepted: it ends the run.
-    match : str, optional
-        A regular expression that the message must contain, as in `pytest.raises`.
-
-    Raises
-    ------
-    TypeError
-        If nothing is expected, or a value has another type; `ValueError` for an invalid regular expression.
+    `expected`: a string is the name of a code of the driver or of nvJitLink: ``"CUDA_ERROR_UNSUPPORTED_PTX_VERSION"``,
+    ``"NVJITLINK_ERROR_PTX_COMPILE"``; an integer is its number; a type matches its instances. One match is enough.
+    KeyboardInterrupt is not accepted: it ends the run.
+    `match`: a regular expression that the message must contain, as in `pytest.raises`.
+    Raises TypeError if nothing is expected, or a value has another type; `ValueError` for an invalid regular
+    expression.
     """
 
     def __init__(self, *expected: str | int | type[BaseException], match: str | None = None) -> None:

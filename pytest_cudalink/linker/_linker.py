@@ -94,26 +94,14 @@ class Linker:
     The backend is chosen for this linker alone, when it is made, by the table of the policy
     (`pytest_cudalink.linker.dispatch`).
 
-    Parameters
-    ----------
-    *object_codes : ObjectCode
-        At least one.
-    options : LinkerOptions, optional
-    policy : str, optional
-        Overrides ``options.policy``, which overrides the plugin's choice and ``CUDALINK_POLICY``.
-    backend : str, optional
-        ``"driver"`` or ``"nvjitlink"``: skips the table.
-
-    Raises
-    ------
-    ValueError
-        Without inputs; for an input that is damaged, linked already or of another kind than declared; for an option
-        that the backend cannot honour; for an unknown architecture or policy.
-    TypeError
-        If an input is not an ObjectCode.
-    RuntimeError
-        If the table says that no backend can link this; if a driver is needed and missing. Its subclass
-        `VersionSkewError` is raised for inputs that are newer than the linker, and `LinkError` if a library refuses.
+    `object_codes`: at least one.
+    `policy`: overrides ``options.policy``, which overrides the plugin's choice and ``CUDALINK_POLICY``.
+    `backend`: ``"driver"`` or ``"nvjitlink"``: skips the table.
+    Raises ValueError without inputs; for an input that is damaged, linked already or of another kind than declared; for
+    an option that the backend cannot honour; for an unknown architecture or policy.
+    Raises TypeError if an input is not an ObjectCode.
+    Raises RuntimeError if the table says that no backend can link this; if a driver is needed and missing. Its subclass
+    `VersionSkewError` is raised for inputs that are newer than the linker, and `LinkError` if a library refuses.
     """
 
     def __init__(
@@ -330,25 +318,12 @@ class Linker:
     def link(self, target_type: str = "cubin") -> ObjectCode:
         """Link the inputs.
 
-        Parameters
-        ----------
-        target_type : str
-            ``"cubin"``; on nvJitLink also ``"ptx"`` (with ``LinkerOptions(ptx=True)``) and, from 13.3 on with LTO,
-            ``"ltoir"``.
-
-        Returns
-        -------
-        ObjectCode
-            The same object if called again for the same target.
-
-        Raises
-        ------
-        ValueError
-            If the target does not fit the backend or the options.
-        LinkError
-            If the library refuses the link.
-        RuntimeError
-            If the linker is closed.
+        `target_type`: ``"cubin"``; on nvJitLink also ``"ptx"`` (with ``LinkerOptions(ptx=True)``) and, from 13.3 on
+        with LTO, ``"ltoir"``.
+        Returns the same object if called again for the same target.
+        Raises ValueError if the target does not fit the backend or the options.
+        Raises LinkError if the library refuses the link.
+        Raises RuntimeError if the linker is closed.
         """
         options = self._options
         lto = self._has_ltoir or options.lto_requested

@@ -131,10 +131,7 @@ def policies() -> dict[str, Policy]:
 def policy_named(name: str) -> Policy:
     """Return the policy of a name.
 
-    Raises
-    ------
-    ValueError
-        If no policy has that name; lists the known ones.
+    Raises ValueError if no policy has that name; lists the known ones.
     """
     found = policies().get(name) if isinstance(name, str) else None
     if found is None:
@@ -145,36 +142,18 @@ def policy_named(name: str) -> Policy:
 
 @dataclass(frozen=True)
 class Decision:
-    """The backend for a link and the reason, or the reason why no backend can link.
+    """The backend for a link and the reason, or the reason why no backend can link."""
 
-    Attributes
-    ----------
-    backend : str or None
-        ``"driver"`` or ``"nvjitlink"``; None if the row is an error.
-    policy : str
-        Name of the policy.
-    row : str
-        Name of its row, or ``"forced"``.
-    driver : CudaVersion, int or None
-        The known version of the driver, or only its major; None if unknown or not asked.
-    driver_asked : bool
-        Whether the driver was asked: it is not if its answer would change nothing.
-    nvjitlink : CudaVersion or None
-    inputs_have_ltoir, lto_requested : bool
-    because : str
-        The reason, in the words of the row.
-    """
-
-    backend: Backend | None
-    policy: str
-    row: str
-    driver: CudaVersion | int | None
+    backend: Backend | None  # "driver" or "nvjitlink"; None if the row is an error
+    policy: str  # name of the policy
+    row: str  # name of its row, or "forced"
+    driver: CudaVersion | int | None  # the known version of the driver, or only its major; None if unknown or not asked
     nvjitlink: CudaVersion | None
     inputs_have_ltoir: bool
     lto_requested: bool
-    because: str
+    because: str  # the reason, in the words of the row
     error: str = ""
-    driver_asked: bool = True
+    driver_asked: bool = True  # whether the driver was asked: it is not if its answer would change nothing
 
     @property
     def found(self) -> str:
@@ -206,23 +185,12 @@ def explain(
 ) -> Decision:
     """Return the decision of the table, with its reason; a row that is an error is returned, not raised.
 
-    Parameters
-    ----------
-    driver : CudaVersion, int or None
-        CUDA version of the driver, or its major alone; None if unknown.
-    nvjitlink : tuple of int or None
-        ``(major, minor)`` of nvJitLink; None if absent or older than 12.3.
-    inputs_have_ltoir : bool
-        Some input can only be linked as LTO-IR.
-    lto_requested : bool
-        Link-time optimization or PTX output was requested.
-    policy : str
-        Name of a policy.
-
-    Raises
-    ------
-    ValueError
-        If the policy does not exist.
+    `driver`: CUDA version of the driver, or its major alone; None if unknown.
+    `nvjitlink`: ``(major, minor)`` of nvJitLink; None if absent or older than 12.3.
+    `inputs_have_ltoir`: some input can only be linked as LTO-IR.
+    `lto_requested`: link-time optimization or PTX output was requested.
+    `policy`: name of a policy.
+    Raises ValueError if the policy does not exist.
     """
     major = driver.major if isinstance(driver, CudaVersion) else driver
     version = None if nvjitlink is None else CudaVersion(*nvjitlink)
@@ -249,12 +217,8 @@ def choose_backend(
 ) -> Backend:
     """Return the backend to take, ``"driver"`` or ``"nvjitlink"``; parameters as in `explain`.
 
-    Raises
-    ------
-    RuntimeError
-        If the table says that no backend can link this.
-    ValueError
-        If the policy does not exist.
+    Raises RuntimeError if the table says that no backend can link this.
+    Raises ValueError if the policy does not exist.
     """
     decision = explain(driver_major, nvjitlink_version, inputs_have_ltoir, lto_requested, policy)
     if decision.backend is None:
@@ -275,20 +239,7 @@ def driver_matters(
 
 @dataclass(frozen=True)
 class Case:
-    """One concrete situation and what the table says about it.
-
-    Attributes
-    ----------
-    policy, row : str
-    driver_major : int or None
-    nvjitlink_version : tuple of int or None
-    inputs_have_ltoir, lto_requested : bool
-    expected : str
-        ``"driver"``, ``"nvjitlink"`` or ``"error"``.
-    message : str
-        A part of the error's text that any implementation should have: ``"nvJitLink is not available"`` or
-        ``"matching major versions"``; empty if the row is not an error.
-    """
+    """One concrete situation and what the table says about it."""
 
     policy: str
     row: str
@@ -296,7 +247,9 @@ class Case:
     nvjitlink_version: tuple[int, int] | None
     inputs_have_ltoir: bool
     lto_requested: bool
-    expected: _Result
+    expected: _Result  # "driver", "nvjitlink" or "error"
+    # a part of the error's text that any implementation should have: "nvJitLink is not available" or "matching major
+    # versions"; empty if the row is not an error
     message: str = ""
 
     @property
@@ -315,10 +268,8 @@ class Case:
     def check(self, choose: Callable[[int | None, tuple[int, int] | None, bool, bool], str]) -> None:
         """Compare an implementation of the table with this case.
 
-        Raises
-        ------
-        AssertionError
-            If `choose` returns another backend, or does not raise the RuntimeError that the table asks for.
+        Raises AssertionError if `choose` returns another backend, or does not raise the RuntimeError that the table
+        asks for.
         """
         try:
             answer = choose(*self.arguments)

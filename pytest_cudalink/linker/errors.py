@@ -11,14 +11,9 @@ __all__ = ["CompileError", "LinkError", "VersionSkewError", "skew_sentence"]
 class CompileError(RuntimeError):
     """NVRTC refused a program.
 
-    Attributes
-    ----------
-    call : str
-        The NVRTC function that failed.
-    code_name : str
-        The name of its result, such as ``"NVRTC_ERROR_COMPILATION"``.
-    log : str
-        The compiler's log.
+    `call`: the NVRTC function that failed.
+    `code_name`: the name of its result, such as ``"NVRTC_ERROR_COMPILATION"``.
+    `log`: the compiler's log.
     """
 
     def __init__(self, call: str, code_name: str, log: str, name: str) -> None:
@@ -31,26 +26,14 @@ class CompileError(RuntimeError):
 class LinkError(RuntimeError):
     """A linker or its library refused the inputs.
 
-    Attributes
-    ----------
-    summary : str
-        The first line of the message.
-    backend : str
-        ``"driver"`` or ``"nvjitlink"``.
-    call : str
-        The library function that failed; empty if the link was refused before any call.
-    code : int or None
-        The result of that function, and `code_name` its name.
-    code_name : str
-    error_log, info_log : str
-        What the library wrote before it failed.
-    input_name : str or None
-        The refused input, and `artifact` what is known about it.
-    artifact : Artifact or None
-    hint : str
-        What to do about the error, if that is known.
-    version : CudaVersion or None
-        The CUDA version of the linker, if that is known.
+    `summary`: the first line of the message.
+    `backend`: ``"driver"`` or ``"nvjitlink"``.
+    `call`: the library function that failed; empty if the link was refused before any call.
+    `code`: the result of that function, and `code_name` its name.
+    `error_log`, `info_log`: what the library wrote before it failed.
+    `input_name`: the refused input, and `artifact` what is known about it.
+    `hint`: what to do about the error, if that is known.
+    `version`: the CUDA version of the linker, if that is known.
     """
 
     def __init__(

@@ -142,93 +142,61 @@ _INCREMENTAL_SINCE, _INCREMENTAL_LTO_SINCE, _LTOIR_OUTPUT_SINCE = (
 class LinkerOptions:
     """Options of a `Linker`. None leaves a choice to the library; a False switch is off, on every backend.
 
-    Attributes
-    ----------
-    name : str
-        Name of the linker, and of the object code that it makes.
-    arch : str, optional
-        ``"sm_90"``, or ``"compute_90"`` for PTX output. Default: that of the current device; without a device, the one
-        that all inputs are for.
-    max_register_count : int, optional
-        Registers per thread, 1 to 255.
-    time : bool, optional
-        Timing information in the info log. nvJitLink only.
-    verbose : bool, optional
-        Verbose info log.
-    link_time_optimization : bool, optional
-        LTO. Default: on when an input is LTO-IR. nvJitLink only.
-    ptx : bool, optional
-        PTX instead of a cubin; implies LTO. nvJitLink only.
-    optimization_level : int, optional
-        nvJitLink: 0 or 3. Driver: 0 to 4.
-    debug, lineinfo : bool, optional
-        Debug information; line information.
-    ftz, prec_div, prec_sqrt, fma : bool, optional
-        Floating-point modes of LTO; without LTO nvJitLink ignores them and a warning is issued. The driver accepts and
-        ignores them (deprecated).
-    kernels_used, variables_used : str or sequence of str, optional
-        What must survive LTO; everything else may be removed. `kernels_used` also works without LTO and keeps every
-        kernel whose name contains one of the names; on the driver it is deprecated. `variables_used` is rejected
-        without LTO, and on the driver.
-    optimize_unused_variables : bool, optional
-        Unreferenced variables may be removed. Deprecated on the driver, without effect.
-    ptxas_options : str or sequence of str, optional
-        Passed to ptxas. nvJitLink only.
-    split_compile, split_compile_extended : int, optional
-        Threads of split compilation: 0 all processors, 1 off. nvJitLink only.
-    no_cache : bool, optional
-        Turn off the cache of intermediate steps. nvJitLink only.
-    incremental : bool, optional
-        Make a relocatable object that can be linked again. nvJitLink 13.2 or newer.
-    check_inputs : bool
-        Reject inputs that are newer than the linker. The bounds of images are always checked.
-    policy : str, optional
-        How the backend is chosen; default ``CUDALINK_POLICY``, else ``"strict-major"``.
-    contain : bool
-        Link in a worker process, so that a crash of nvJitLink is a LinkError. On the driver backend only an emulated
-        driver can be contained.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a value has the wrong type or is out of range; names the field.
+    Raises TypeError, ValueError if a value has the wrong type or is out of range; names the field.
     """
 
-    name: str = _Option(str).field("<default linker>")
+    name: str = _Option(str).field("<default linker>")  # name of the linker, and of the object code that it makes
+    # "sm_90", or "compute_90" for PTX output. Default: that of the current device; without a device, the one that all
+    # inputs are for.
     arch: str | None = _Option(str, "-arch={}").field(None)
+    # registers per thread, 1 to 255
     max_register_count: int | None = _Option(int, "-maxrregcount={}", bounds=(1, 255), jit=0).field(None)
-    time: bool | None = _Option(bool, "-time").field(None)
-    verbose: bool | None = _Option(bool, "-verbose", jit=12).field(None)
+    time: bool | None = _Option(bool, "-time").field(None)  # timing information in the info log. nvJitLink only.
+    verbose: bool | None = _Option(bool, "-verbose", jit=12).field(None)  # verbose info log
+    # LTO. Default: on when an input is LTO-IR. nvJitLink only.
     link_time_optimization: bool | None = _Option(bool, "-lto").field(None)
-    ptx: bool | None = _Option(bool, "-ptx").field(None)
+    ptx: bool | None = _Option(bool, "-ptx").field(None)  # PTX instead of a cubin; implies LTO. nvJitLink only.
+    # nvJitLink: 0 or 3. Driver: 0 to 4.
     optimization_level: int | None = _Option(int, "-O{}", bounds=(0, 4), jit=7).field(None)
-    debug: bool | None = _Option(bool, "-g", jit=11).field(None)
-    lineinfo: bool | None = _Option(bool, "-lineinfo", jit=13).field(None)
+    debug: bool | None = _Option(bool, "-g", jit=11).field(None)  # debug information
+    lineinfo: bool | None = _Option(bool, "-lineinfo", jit=13).field(None)  # line information
+    # the four floating-point modes of LTO; without LTO nvJitLink ignores them and a warning is issued. The driver
+    # accepts and ignores them (deprecated).
     ftz: bool | None = _Option(bool, "-ftz={}", jit=21, deprecated=_NO_EFFECT, only_lto=True).field(None)
     prec_div: bool | None = _Option(bool, "-prec-div={}", jit=22, deprecated=_NO_EFFECT, only_lto=True).field(None)
     prec_sqrt: bool | None = _Option(bool, "-prec-sqrt={}", jit=23, deprecated=_NO_EFFECT, only_lto=True).field(None)
     fma: bool | None = _Option(bool, "-fma={}", jit=24, deprecated=_NO_EFFECT, only_lto=True).field(None)
+    # what must survive LTO; everything else may be removed. Also works without LTO and keeps every kernel whose name
+    # contains one of the names; deprecated on the driver.
     kernels_used: Names = _Option(
         tuple,
         "-kernels-used={}",
         jit=25,
         deprecated="CU_JIT_REFERENCED_KERNEL_NAMES is, too; it keeps every kernel whose name contains one of these",
     ).field(None)
-    # CU_JIT_REFERENCED_VARIABLE_NAMES keeps every variable and drops every kernel that is not named (measured on driver
-    # 580.159.04), the opposite of the caller's intention
+    # what must survive LTO; rejected without LTO, and on the driver, whose CU_JIT_REFERENCED_VARIABLE_NAMES keeps every
+    # variable and drops every kernel that is not named (measured on driver 580.159.04)
     variables_used: Names = _Option(tuple, "-variables-used={}").field(None)
+    # unreferenced variables may be removed. Deprecated on the driver, without effect.
     optimize_unused_variables: bool | None = _Option(
         bool, "-optimize-unused-variables", jit=29, deprecated=_NO_EFFECT
     ).field(None)
-    ptxas_options: Names = _Option(tuple, "-Xptxas={}").field(None)
+    ptxas_options: Names = _Option(tuple, "-Xptxas={}").field(None)  # passed to ptxas. nvJitLink only.
+    # threads of split compilation, here and in the next: 0 all processors, 1 off. nvJitLink only.
     split_compile: int | None = _Option(int, "-split-compile={}", bounds=(0, 1 << 16), off=1).field(None)
     split_compile_extended: int | None = _Option(int, "-split-compile-extended={}", bounds=(0, 1 << 16), off=1).field(
         None
     )
+    # turn off the cache of intermediate steps. nvJitLink only.
     no_cache: bool | None = _Option(bool, "-no-cache").field(None)
+    # make a relocatable object that can be linked again. nvJitLink 13.2 or newer.
     incremental: bool | None = _Option(bool, "-r").field(None)
+    # reject inputs that are newer than the linker. The bounds of images are always checked.
     check_inputs: bool = _Option(bool).field(default=True)
+    # how the backend is chosen; default `CUDALINK_POLICY`, else "strict-major"
     policy: str | None = _Option(str).field(None)
+    # link in a worker process, so that a crash of nvJitLink is a LinkError. On the driver backend only an emulated
+    # driver can be contained.
     contain: bool = _Option(bool).field(default=False)
 
     def __post_init__(self) -> None:
@@ -267,15 +235,8 @@ class LinkerOptions:
 
         Source: nvJitLink documentation, "Supported Link Options".
 
-        Raises
-        ------
-        ValueError
-            If this version of nvJitLink cannot honour an option with these inputs; names the option.
-
-        Warns
-        -----
-        UserWarning
-            For floating-point modes without LTO, which have no effect.
+        Raises ValueError if this version of nvJitLink cannot honour an option with these inputs; names the option.
+        Warns of floating-point modes without LTO, which have no effect, by a UserWarning.
         """
         options, warnings = self._write_for_nvjitlink(version, arch, lto=lto)
         _issue(warnings)
@@ -314,15 +275,8 @@ class LinkerOptions:
 
         Source: CUDA Driver API, CUjit_option.
 
-        Raises
-        ------
-        ValueError
-            If the driver cannot honour an option; names the option.
-
-        Warns
-        -----
-        DeprecationWarning
-            For options that remain from the driver's former LTO.
+        Raises ValueError if the driver cannot honour an option; names the option.
+        Warns of options that remain from the driver's former LTO, by a DeprecationWarning.
         """
         options, warnings = self._write_for_driver(arch)
         _issue(warnings)
@@ -377,10 +331,7 @@ class LinkerOptions:
     def check_target(self, target: str, backend: Backend, version: CudaVersion | None, *, lto: bool) -> None:
         """Raise ValueError for a target that this backend does not make with these options.
 
-        Raises
-        ------
-        ValueError
-            Names the target, the backend, and the option that is missing or in the way.
+        Raises ValueError names the target, the backend, and the option that is missing or in the way.
         """
         if target == "cubin" and not self.ptx:
             return
@@ -425,36 +376,16 @@ def _issue(warnings: _Warnings) -> None:
 class ProgramOptions:
     """Options of a `Program`, written for NVRTC. None leaves a choice to the compiler.
 
-    Attributes
-    ----------
-    name : str
-        Name of the program in messages, and of its object code.
-    arch : str, optional
-        ``"sm_90"`` or ``"compute_90"``. Default: that of the current device; without a device NVRTC's default, which
-        serves for PTX and LTO-IR but not for a cubin.
-    relocatable_device_code : bool, optional
-        Needed for code that is linked with other code.
-    link_time_optimization : bool, optional
-        Implied by ``compile("ltoir")``, the only target that the option allows.
-    debug, lineinfo : bool, optional
-    max_register_count : int, optional
-    ftz, prec_div, prec_sqrt, fma, use_fast_math : bool, optional
-    define_macro, undefine_macro, include_path, pre_include : str or sequence of str, optional
-        A macro is ``"NAME"`` or ``"NAME=VALUE"``.
-    std : str, optional
-        ``"c++17"``.
-    extra_options : str or sequence of str, optional
-        Passed to NVRTC unchanged.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a value has the wrong type or is out of range; names the field.
+    Raises TypeError, ValueError if a value has the wrong type or is out of range; names the field.
     """
 
-    name: str = _Option(str).field("<default program>")
+    name: str = _Option(str).field("<default program>")  # name of the program in messages, and of its object code
+    # "sm_90" or "compute_90". Default: that of the current device; without a device NVRTC's default, which serves for
+    # PTX and LTO-IR but not for a cubin.
     arch: str | None = _Option(str, "--gpu-architecture={}").field(None)
+    # needed for code that is linked with other code
     relocatable_device_code: bool | None = _Option(bool, "--relocatable-device-code={}").field(None)
+    # implied by `compile("ltoir")`, the only target that the option allows
     link_time_optimization: bool | None = _Option(bool, "-dlto").field(None)
     debug: bool | None = _Option(bool, "--device-debug").field(None)
     lineinfo: bool | None = _Option(bool, "--generate-line-info").field(None)
@@ -464,12 +395,12 @@ class ProgramOptions:
     prec_sqrt: bool | None = _Option(bool, "--prec-sqrt={}").field(None)
     fma: bool | None = _Option(bool, "--fmad={}").field(None)
     use_fast_math: bool | None = _Option(bool, "--use_fast_math").field(None)
-    define_macro: Names = _Option(tuple, "--define-macro={}").field(None)
+    define_macro: Names = _Option(tuple, "--define-macro={}").field(None)  # a macro is "NAME" or "NAME=VALUE"
     undefine_macro: Names = _Option(tuple, "--undefine-macro={}").field(None)
     include_path: Names = _Option(tuple, "--include-path={}").field(None)
     pre_include: Names = _Option(tuple, "--pre-include={}").field(None)
-    std: str | None = _Option(str, "--std={}").field(None)
-    extra_options: Names = _Option(tuple, "{}").field(None)
+    std: str | None = _Option(str, "--std={}").field(None)  # "c++17"
+    extra_options: Names = _Option(tuple, "{}").field(None)  # passed to NVRTC unchanged
 
     def __post_init__(self) -> None:
         _check(self)

@@ -40,20 +40,10 @@ def _not_available(error: Exception) -> RuntimeError:
 class Program:
     """A CUDA C++ program.
 
-    Parameters
-    ----------
-    code : str
-        Source text.
-    code_type : str
-        ``"c++"``.
-    options : ProgramOptions, optional
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument has the wrong type or value; names the argument.
-    RuntimeError
-        If cuda-bindings or NVRTC is missing.
+    `code`: source text.
+    `code_type`: ``"c++"``.
+    Raises TypeError, ValueError if an argument has the wrong type or value; names the argument.
+    Raises RuntimeError if cuda-bindings or NVRTC is missing.
     """
 
     def __init__(self, code: str, code_type: str = "c++", options: ProgramOptions | None = None) -> None:
@@ -96,26 +86,14 @@ class Program:
     ) -> ObjectCode:
         """Return the compiled object code.
 
-        Parameters
-        ----------
-        target_type : str
-            ``"ptx"``, ``"cubin"`` or ``"ltoir"``.
-        name_expressions : str or sequence of str
-            C++ expressions whose lowered names go into `ObjectCode.symbol_mapping`.
-        logs : object with a ``write`` method, optional
-            Receives the compiler's log.
-
-        Raises
-        ------
-        CompileError
-            If NVRTC refuses the program or an option.
-        ValueError
-            If the target is unknown; if it is a cubin and no real architecture is known; if it is not LTO-IR although
-            ``ProgramOptions(link_time_optimization=True)``.
-        TypeError
-            If `name_expressions` is neither a name nor a sequence of names.
-        RuntimeError
-            If the program is closed.
+        `target_type`: ``"ptx"``, ``"cubin"`` or ``"ltoir"``.
+        `name_expressions`: C++ expressions whose lowered names go into `ObjectCode.symbol_mapping`.
+        `logs`: receives the compiler's log.
+        Raises CompileError if NVRTC refuses the program or an option.
+        Raises ValueError if the target is unknown; if it is a cubin and no real architecture is known; if it is not
+        LTO-IR although ``ProgramOptions(link_time_optimization=True)``.
+        Raises TypeError if `name_expressions` is neither a name nor a sequence of names.
+        Raises RuntimeError if the program is closed.
         """
         if target_type not in _GETTERS:
             msg = f"compile({target_type!r}): unknown target; known: {', '.join(map(repr, _GETTERS))}"

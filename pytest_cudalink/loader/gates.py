@@ -223,7 +223,7 @@ class _Driver:
 class ClosedGates:
     """Closed gates around a block that one thread runs, and the watchdog that sees whether it waits.
 
-    `streams` of the program in the current context that get a gate, too.
+    `streams`: those of the program in the current context that get a gate, too.
     `allowed`: symbols of driver functions that may wait. Once such a call is back, the gates close again.
     `found`: the call that waited; the gates stay open after it.
     `gave_up`: whether the block took so long that the gates were opened before its end.

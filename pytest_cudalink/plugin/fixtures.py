@@ -85,17 +85,11 @@ class SystemToolkitFactory(Protocol):
 
 
 class Cudalink:
-    """Facts of the run, and the switches of the other fixtures.
+    """Facts of the run, and the switches of the other fixtures."""
 
-    Attributes
-    ----------
-    settings : Settings
-        Every setting with its source.
-    force_backend : callable
-        As the fixture of that name.
-    fake_versions : callable
-        As the fixture of that name.
-    """
+    settings: Settings  # every setting with its source
+    force_backend: Callable[[Literal["driver", "nvjitlink"] | None], None]  # as the fixture of that name
+    fake_versions: FakeVersions  # as the fixture of that name
 
     def __init__(
         self,
@@ -128,17 +122,11 @@ class Cudalink:
 
 
 class EmulatedDriver:
-    """Value of the fixture ``emulated_driver``.
+    """Value of the fixture ``emulated_driver``."""
 
-    Attributes
-    ----------
-    control : pytest_cudalink.emulator.control.DriverControl
-        Everything that can be asked of it.
-    emulation : pytest_cudalink.emulator.Emulation
-        What it was made from.
-    start : int
-        Number of the first event that belongs to this test.
-    """
+    control: DriverControl  # everything that can be asked of it
+    emulation: Emulation  # what it was made from
+    start: int  # number of the first event that belongs to this test
 
     def __init__(self, control: DriverControl, emulation: Emulation, start: int = 0) -> None:
         self.control, self.emulation, self.start = control, emulation, start
@@ -166,15 +154,8 @@ class EmulatedDriver:
 
         ``control.events()`` has those of the whole process.
 
-        Parameters
-        ----------
-        call : str, optional
-            A function, named as for `inject`.
-
-        Raises
-        ------
-        ValueError
-            If no such function is exported.
+        `call`: a function, named as for `inject`.
+        Raises ValueError if no such function is exported.
         """
         found = self.control.events(self.start)
         if call is None:

@@ -32,14 +32,7 @@ def pytest_cudalink_targets(config: pytest.Config) -> Sequence[Target] | None:
 
     Called once, before anything is collected.
 
-    Parameters
-    ----------
-    config : pytest.Config
-
-    Returns
-    -------
-    sequence of pytest_cudalink.targets.Target, or None
-        A target with the name of another replaces it.
+    Returns targets; one with the name of another replaces it.
     """
 
 
@@ -52,22 +45,12 @@ def pytest_cudalink_decide(
     Called when a target is imported or the choice changes, with ``inputs`` None, and again for each link with its
     inputs.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    target : str
-        Such as ``"cuda.core"``.
-    choice : pytest_cudalink.targets.Choice
-        What counts without this hook: ``choice.backend`` is ``"driver"``, ``"nvjitlink"``, or None where the library
-        decides.
-    inputs : sequence of LinkInput, or None
-        What is about to be linked.
-
-    Returns
-    -------
-    pytest_cudalink.targets.Choice or None
-        ``Choice("driver", "why")`` changes it, ``Choice(None, "why")`` is a veto: the library decides. None: no
-        opinion. An exception for a link fails that link.
+    `target`: such as ``"cuda.core"``.
+    `choice`: what counts without this hook: ``choice.backend`` is ``"driver"``, ``"nvjitlink"``, or None where the
+    library decides.
+    `inputs`: what is about to be linked.
+    Returns what to take: ``Choice("driver", "why")`` changes it, ``Choice(None, "why")`` is a veto, after which the
+    library decides. None: no opinion. An exception for a link fails that link.
     """
 
 
@@ -75,14 +58,7 @@ def pytest_cudalink_decide(
 def pytest_cudalink_facts(config: pytest.Config) -> Mapping[str, object] | None:
     """Add facts to the header and to the ``run`` event of the records.
 
-    Parameters
-    ----------
-    config : pytest.Config
-
-    Returns
-    -------
-    mapping of str to object, or None
-        Shown as text; in the records as JSON.
+    Returns facts, which the header shows as text; in the records as JSON.
     """
 
 
@@ -93,15 +69,9 @@ def pytest_cudalink_library(config: pytest.Config, library: Library, nodeid: str
     Called at the end of the phase of the test, not while it is loaded; only for a run with ``--cudalink-report`` or
     ``--cudalink-provenance``, and for one that has two majors of a library.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    library : pytest_cudalink.guardrails.provenance.Library
-        Name, file, place, version, and what it was loaded for.
-    nodeid : str or None
-        The test; None outside tests.
-    during : str
-        The phase of the test; outside tests such as ``"during the collection of tests/test_a.py"``.
+    `library`: name, file, place, version, and what it was loaded for.
+    `nodeid`: the test; None outside tests.
+    `during`: the phase of the test; outside tests such as ``"during the collection of tests/test_a.py"``.
     """
 
 
@@ -109,11 +79,7 @@ def pytest_cudalink_library(config: pytest.Config, library: Library, nodeid: str
 def pytest_cudalink_link(config: pytest.Config, event: LinkEvent) -> None:
     """Called after every link of every target, in the process that performed it.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    event : pytest_cudalink.targets.LinkEvent
-        Target, backend, inputs, versions, duration, result, and the test.
+    `event`: target, backend, inputs, versions, duration, result, and the test.
     """
 
 
@@ -121,13 +87,8 @@ def pytest_cudalink_link(config: pytest.Config, event: LinkEvent) -> None:
 def pytest_cudalink_unsteered(config: pytest.Config, link: UnsteeredLink, nodeid: str | None) -> None:
     """Called after every link that no target steers, in the process and the thread that performed it.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    link : pytest_cudalink.targets.UnsteeredLink
-        What linked, the call, the code that made it, and the backend.
-    nodeid : str or None
-        The test; None outside tests.
+    `link`: what linked, the call, the code that made it, and the backend.
+    `nodeid`: the test; None outside tests.
     """
 
 
@@ -135,13 +96,8 @@ def pytest_cudalink_unsteered(config: pytest.Config, link: UnsteeredLink, nodeid
 def pytest_cudalink_unsupported(config: pytest.Config, target: str, reason: str) -> None:
     """Called for a target that was imported and cannot be steered, where nothing forces it.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    target : str
-        Name of the target; its links are not watched.
-    reason : str
-        Which part of the library is not as the target expects.
+    `target`: name of the target; its links are not watched.
+    `reason`: which part of the library is not as the target expects.
     """
 
 
@@ -151,13 +107,8 @@ def pytest_cudalink_verdict(config: pytest.Config, verdict: Verdict, nodeid: str
 
     Verdicts from before the session begin with the session.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    verdict : pytest_cudalink.guardrails.Verdict
-        Status, rule, items, message and fix.
-    nodeid : str or None
-        The test; None outside tests.
+    `verdict`: status, rule, items, message and fix.
+    `nodeid`: the test; None outside tests.
     """
 
 
@@ -169,13 +120,7 @@ def pytest_cudalink_violation(
 
     Called at the end of the phase of the test, not inside the call.
 
-    Parameters
-    ----------
-    config : pytest.Config
-    violation : pytest_cudalink.violations.Violation
-        The check that noticed it, the rule, how it was broken, the function, and both stacks.
-    nodeid : str or None
-        The test during which it happened; None outside tests.
-    maker : str or None
-        The test that created the link state or handle; None where no test did.
+    `violation`: the check that noticed it, the rule, how it was broken, the function, and both stacks.
+    `nodeid`: the test during which it happened; None outside tests.
+    `maker`: the test that created the link state or handle; None where no test did.
     """

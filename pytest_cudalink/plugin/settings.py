@@ -443,17 +443,10 @@ def label(name: str) -> str:
 
 
 class Setting(NamedTuple):
-    """A value and its source.
-
-    Attributes
-    ----------
-    value : str
-    source : str
-        ``"option"``, ``"environment NAME"``, ``"ini"`` or ``"default"``.
-    """
+    """A value and its source."""
 
     value: str
-    source: str
+    source: str  # "option", "environment NAME", "ini" or "default"
 
     def __str__(self) -> str:
         return self.value if self.source == "default" else f"{self.value} (from {self.source})"

@@ -105,19 +105,10 @@ def fake(
 ) -> Iterator[Fakes]:
     """Answer probes with these versions inside the ``with`` block, in this thread or task only.
 
-    Parameters
-    ----------
-    driver : str, tuple of int, or None
-        ``"12.9"`` or ``(12, 9)``; None makes the driver unknown. By default it is as outside of the block.
-    nvjitlink : str, tuple of int, or None
-        Like `driver`; None makes nvJitLink absent, and so does a version older than 12.3.
-
-    Raises
-    ------
-    ValueError
-        If a string is not a version.
-    TypeError
-        If a value has another type.
+    `driver`: ``"12.9"`` or ``(12, 9)``; None makes the driver unknown. By default it is as outside of the block.
+    `nvjitlink`: like `driver`; None makes nvJitLink absent, and so does a version older than 12.3.
+    Raises ValueError if a string is not a version.
+    Raises TypeError if a value has another type.
     """
     before = _fakes.get()
     faked = with_fakes(driver=driver, nvjitlink=nvjitlink)
@@ -158,24 +149,12 @@ def _end(faked: Fakes, before: Fakes) -> None:
 
 
 class NvJitLink(NamedTuple):
-    """The nvJitLink of this environment, and why it cannot be used.
+    """The nvJitLink of this environment, and why it cannot be used."""
 
-    Attributes
-    ----------
-    found : CudaVersion or None
-        Version of the library, even if it cannot be used.
-    path : str or None
-        File it was loaded from.
-    obstacle : str
-        Why it cannot be used; empty if it can.
-    remedy : str
-        How to get a usable one.
-    """
-
-    found: CudaVersion | None
-    path: str | None
-    obstacle: str = ""
-    remedy: str = ""
+    found: CudaVersion | None  # version of the library, even if it cannot be used
+    path: str | None  # file it was loaded from
+    obstacle: str = ""  # why it cannot be used; empty if it can
+    remedy: str = ""  # how to get a usable one
 
     @property
     def usable(self) -> CudaVersion | None:
@@ -186,12 +165,8 @@ class NvJitLink(NamedTuple):
 def nvjitlink() -> NvJitLink:
     """Load the nvJitLink that cuda.pathfinder finds, and read its version, also from releases without a version call.
 
-    Raises
-    ------
-    DamagedLibraryError
-        If the library of a wheel is cut off or damaged, of which the loader would die.
-    OSError
-        If the library cannot be opened.
+    Raises DamagedLibraryError if the library of a wheel is cut off or damaged, of which the loader would die.
+    Raises OSError if the library cannot be opened.
     """
     with importing:
         return _loaded_nvjitlink()
@@ -261,15 +236,8 @@ def _check_wheel() -> None:
 def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:
     """Version of a usable nvJitLink, real or faked; None if there is not one.
 
-    Parameters
-    ----------
-    warn : bool
-        False if the caller only reports what is installed.
-
-    Warns
-    -----
-    RuntimeWarning
-        Once per process, when the real one is absent, older than 12.3, or without cuda-bindings.
+    `warn`: False if the caller only reports what is installed.
+    Warns once per process, by a RuntimeWarning, if the real one is absent, older than 12.3, or without cuda-bindings.
     """
     faked = _fakes.get().nvjitlink
     if faked is not _UNSET:

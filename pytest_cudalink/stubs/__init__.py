@@ -24,48 +24,24 @@ class StubNotFoundError(LookupError):
 
 @dataclass(frozen=True)
 class Description:
-    """The real library that a stub uses.
+    """The real library that a stub uses."""
 
-    Attributes
-    ----------
-    library : str
-        ``"cuda"``, ``"cudart"`` or ``"nvrtc"``.
-    stub : str
-        File name of the stub.
-    file : str or None
-        The real library; None if none was found.
-    version : str or None
-        Its CUDA version, such as ``"12.9"``; for ``cuda`` that of the driver.
-    why : str
-        The rule that found it, such as ``"wheel beside the caller"``.
-    looked : str
-        The places that were searched, up to the one that had it, each with its error.
-    functions : int
-        Number of functions in the stub.
-    missing : tuple of str
-        Symbols that the real library lacks: calling one returns an error, the others work.
-    degraded : tuple of str
-        Tiers with a missing symbol: ``"core"``, ``"optional"``.
-    """
-
-    library: str
-    stub: str
-    file: str | None
-    version: str | None
-    why: str
-    looked: str
-    functions: int
-    missing: tuple[str, ...]
-    degraded: tuple[str, ...]
+    library: str  # "cuda", "cudart" or "nvrtc"
+    stub: str  # file name of the stub
+    file: str | None  # the real library; None if none was found
+    version: str | None  # its CUDA version, such as "12.9"; for `cuda` that of the driver
+    why: str  # the rule that found it, such as "wheel beside the caller"
+    looked: str  # the places that were searched, up to the one that had it, each with its error
+    functions: int  # number of functions in the stub
+    missing: tuple[str, ...]  # symbols that the real library lacks: calling one returns an error, the others work
+    degraded: tuple[str, ...]  # tiers with a missing symbol: "core", "optional"
 
 
 def library_path(name: str) -> Path:
     """The prebuilt stub of ``"cuda"``, ``"cudart"`` or ``"nvrtc"``.
 
-    Raises
-    ------
-    StubNotFoundError
-        For another name, or if the stubs were not built (Windows, a source tree that is not installed).
+    Raises StubNotFoundError for another name, or if the stubs were not built (Windows, a source tree that is not
+    installed).
     """
     path = _HERE / "lib" / f"libstub_{name}.so"
     if not path.is_file():
@@ -88,18 +64,10 @@ def describe(stub: str | Path) -> Description:
 
     The stub searches, as its first call would; the result stays for the life of the process.
 
-    Parameters
-    ----------
-    stub : str or Path
-        ``"cuda"``, ``"cudart"`` or ``"nvrtc"`` for our prebuilt stubs, or the path of a stub that
-        ``cudalink stubs build`` made.
-
-    Raises
-    ------
-    StubNotFoundError
-        If there is no such stub, or the file is not a stub.
-    OSError
-        If the file cannot be loaded.
+    `stub`: ``"cuda"``, ``"cudart"`` or ``"nvrtc"`` for our prebuilt stubs, or the path of a stub that ``cudalink stubs
+    build`` made.
+    Raises StubNotFoundError if there is no such stub, or the file is not a stub.
+    Raises OSError if the file cannot be loaded.
     """
     named = isinstance(stub, Path) or "/" in stub or stub.endswith(".so")
     # absolute: the loader would search for a name without a folder

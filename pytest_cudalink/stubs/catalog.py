@@ -68,8 +68,8 @@ class Function:
     result: str  # type of the result
     parameters: tuple[Parameter, ...]
     tier: str = "core"  # "core" or "optional"
-    since: str | None = None  # first and last CUDA release with it
-    until: str | None = None
+    since: str | None = None  # first CUDA release with it
+    until: str | None = None  # the last one
     outputs: tuple[Output, ...] = ()
     error: int | None = None  # result on failure, instead of those of the library
     older: str | None = None  # symbol of the same signature in older libraries

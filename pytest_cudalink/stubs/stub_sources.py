@@ -59,7 +59,7 @@ def build_stubs(
     """Generate and compile stubs for a project, as ``cudalink stubs build`` does.
 
     `names`: libraries of the catalog.
-    `folder` for the libraries and their headers.
+    `folder`: for the libraries and their headers.
     `symbols`: the project's own symbol file; see `pytest_cudalink.stubs.catalog.load_catalog`.
     `prefix`: first part of the file names.
     `headers`: CUDA major of the callers' headers; see `pytest_cudalink.stubs.generator.generate`.

@@ -26,22 +26,12 @@ class Target(ABC):
 
     The plugin never imports the library. When the suite imports one of `modules`, the plugin hands that module to
     `install`, before its importer sees it, and then to `force`.
-
-    Attributes
-    ----------
-    name : str
-        The name in ``--cudalink-target`` and in the records.
-    modules : tuple of str
-        Full names of the modules that hold the switch or that are to be watched.
-    distribution : str or None
-        Name of the package on the index, for the version in messages.
-    backends : tuple of str
-        The backends that the library can link with; forced to another one, its links fail.
     """
 
-    name: ClassVar[str]
-    modules: ClassVar[tuple[str, ...]]
-    distribution: ClassVar[str | None] = None
+    name: ClassVar[str]  # the name in `--cudalink-target` and in the records
+    modules: ClassVar[tuple[str, ...]]  # full names of the modules that hold the switch or that are to be watched
+    distribution: ClassVar[str | None] = None  # name of the package on the index, for the version in messages
+    # the backends that the library can link with; forced to another one, its links fail
     backends: ClassVar[tuple[Backend, ...]] = ("driver", "nvjitlink")
 
     def version(self) -> str | None:
@@ -56,11 +46,8 @@ class Target(ABC):
     def install(self, module: ModuleType) -> None:  # noqa: B027 (a target that only forces has nothing to wrap)
         """Prepare a module that was just imported, once for each module object; wrap here what links, with `watch`.
 
-        Raises
-        ------
-        StaleRecipeError
-            If the module lacks what the target relies on. That is an error if the target is to be forced; otherwise the
-            module stays as it is and the summary reports it.
+        Raises StaleRecipeError if the module lacks what the target relies on. That is an error if the target is to be
+        forced; otherwise the module stays as it is and the summary reports it.
         """
 
     @abstractmethod

@@ -10,15 +10,7 @@ Backend = Literal["driver", "nvjitlink"]
 
 
 class BackendChoice(NamedTuple):
-    """A backend, and who chose it.
+    """A backend, and who chose it."""
 
-    Attributes
-    ----------
-    backend : str or None
-        ``"driver"`` or ``"nvjitlink"``; None: the library decides.
-    source : str
-        Who chose it, in the words that messages use, such as ``"the fixture force_backend"``.
-    """
-
-    backend: Backend | None = None
-    source: str = "default"
+    backend: Backend | None = None  # "driver" or "nvjitlink"; None: the library decides
+    source: str = "default"  # who chose it, in the words that messages use, such as "the fixture force_backend"

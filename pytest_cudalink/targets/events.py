@@ -12,20 +12,11 @@ __all__ = ["LinkEvent", "LinkInput", "outcome"]
 
 @dataclass(frozen=True)
 class LinkInput:
-    """One input of a link.
+    """One input of a link."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"ptx"``, ``"ltoir"``, ``"cubin"``, ``"fatbin"``, ``"object"`` or ``"library"``.
-    name : str
-    code : bytes or None
-        None when the library read a file itself.
-    """
-
-    kind: str
+    kind: str  # "ptx", "ltoir", "cubin", "fatbin", "object" or "library"
     name: str = ""
-    code: bytes | None = field(default=None, repr=False)
+    code: bytes | None = field(default=None, repr=False)  # None when the library read a file itself
 
     @cached_property
     def producer(self) -> str | None:
@@ -44,32 +35,15 @@ def _unknown() -> None:
 
 @dataclass(frozen=True)
 class LinkEvent:
-    """One link, finished or refused.
+    """One link, finished or refused."""
 
-    Attributes
-    ----------
-    target : str
-        The library that linked.
-    backend : str
-        ``"driver"`` or ``"nvjitlink"``; ``"unknown"`` if the link failed before its backend was known.
-    inputs : tuple of LinkInput
-    duration : float
-        Seconds, from the construction of the linker to the image.
-    error : BaseException or None
-        The error with which the link failed.
-    nodeid : str or None
-        The test; None outside tests.
-    forced : str or None
-        Who forced the backend; None if the library chose.
-    """
-
-    target: str
-    backend: str
+    target: str  # the library that linked
+    backend: str  # "driver" or "nvjitlink"; "unknown" if the link failed before its backend was known
     inputs: tuple[LinkInput, ...]
-    duration: float
-    error: BaseException | None = None
-    nodeid: str | None = None
-    forced: str | None = None
+    duration: float  # seconds, from the construction of the linker to the image
+    error: BaseException | None = None  # the error with which the link failed
+    nodeid: str | None = None  # the test; None outside tests
+    forced: str | None = None  # who forced the backend; None if the library chose
     _driver: Callable[[], str | None] = field(default=_unknown, repr=False)
     _nvjitlink: Callable[[], str | None] = field(default=_unknown, repr=False)
 

@@ -24,8 +24,8 @@ class Recipe:
     versions: str  # PEP 440 specifier of the releases that the recipe is for
     tested: str  # the releases whose wheels the recipe was tested on
     module: str  # the module that has the switch
-    # names of that module and what to set them to: "none", "true", "false", or a key of the objects that the target
-    # offers
+    # for each choice, names of that module and what to set them to: "none", "true", "false", or a key of the objects
+    # that the target offers
     driver: Mapping[str, str]
     nvjitlink: Mapping[str, str]
     undecided: Mapping[str, str]

@@ -313,13 +313,8 @@ _NO_RUN: Final = BackendChoice(source="no run")
 class Watch:
     """One link, from the construction of its linker to the image; see `watch`.
 
-    Attributes
-    ----------
-    target : str
-    choice : BackendChoice
-        What the run forces for this link.
-    backend : str
-        The backend that ran; the target sets it as soon as it is known.
+    `choice`: what the run forces for this link.
+    `backend`: the backend that ran; the target sets it as soon as it is known.
     """
 
     def __init__(self, target: str, inputs: Iterable[LinkInput] = ()) -> None:
@@ -401,18 +396,9 @@ def _nvjitlink_version() -> str | None:
 def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unknown") -> Iterator[Watch]:
     """Watch one link of a target: time it, report it, and compare its backend with the forced one.
 
-    Parameters
-    ----------
-    target : str
-        Name of the target.
-    inputs : iterable of LinkInput
-    backend : str
-        The backend, if it is known beforehand; otherwise set `Watch.backend` inside the block.
-
-    Raises
-    ------
-    ForcedBackendError
-        If the link ran on another backend than the forced one.
+    `target`: name of the target.
+    `backend`: the backend, if it is known beforehand; otherwise set `Watch.backend` inside the block.
+    Raises ForcedBackendError if the link ran on another backend than the forced one.
     """
     watched = Watch(target, inputs)
     watched.backend = backend

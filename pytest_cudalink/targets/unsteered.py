@@ -38,32 +38,15 @@ _NOT_THE_USERS: Final = ("pytest_cudalink", "cuda", "ctypes", "contextlib", "num
 
 @dataclass(frozen=True)
 class UnsteeredLink:
-    """One link, finished or refused, that no target steers.
+    """One link, finished or refused, that no target steers."""
 
-    Attributes
-    ----------
-    via : str
-        The module or library that linked: ``"cuda.bindings.nvjitlink"``, ``"libnvJitLink in libcccl.c.parallel.so"``.
-    call : str
-        The function that completed the link: ``"nvJitLinkComplete"``, ``"cuLinkComplete"``.
-    where : str
-        File and line of the code that called it: ``"helper.py:12"``; empty where that is unknown.
-    backend : str
-        ``"driver"`` or ``"nvjitlink"``; ``"unknown"`` where that cannot be seen.
-    result : str
-        ``"ok"``, or the error's type and code.
-    nodeid : str or None
-        The test; None outside tests. The run sets it.
-    forced : str or None
-        The backend that the run, or the test, forced at that moment; None if it forced none. The run sets it.
-    """
-
-    via: str
-    call: str
-    where: str = ""
-    backend: str = "unknown"
-    result: str = "ok"
-    nodeid: str | None = None
+    via: str  # the module or library that linked: "cuda.bindings.nvjitlink", "libnvJitLink in libcccl.c.parallel.so"
+    call: str  # the function that completed the link: "nvJitLinkComplete", "cuLinkComplete"
+    where: str = ""  # file and line of the code that called it: "helper.py:12"; empty where that is unknown
+    backend: str = "unknown"  # "driver" or "nvjitlink"; "unknown" where that cannot be seen
+    result: str = "ok"  # "ok", or the error's type and code
+    nodeid: str | None = None  # the test; None outside tests. The run sets it.
+    # the backend that the run, or the test, forced at that moment; None if it forced none. The run sets it.
     forced: str | None = None
 
     @property

@@ -78,23 +78,12 @@ _COMPONENTS: Final = {
 
 
 class Toolchain(NamedTuple):
-    """The libraries of one CUDA release in the cache.
-
-    Attributes
-    ----------
-    version : CudaVersion
-    path : Path
-        Its folder.
-    layout : str
-        ``"libs"``, or ``"ctk"`` for one that looks like an installed toolkit.
-    packages : dict of str to str
-        Versions of the wheels that it was made from, by name.
-    """
+    """The libraries of one CUDA release in the cache."""
 
     version: CudaVersion
-    path: Path
-    layout: Layout
-    packages: dict[str, str]
+    path: Path  # its folder
+    layout: Layout  # "libs", or "ctk" for one that looks like an installed toolkit
+    packages: dict[str, str]  # versions of the wheels that it was made from, by name
 
     @property
     def lib(self) -> Path:
@@ -107,10 +96,7 @@ class Toolchain(NamedTuple):
     def library(self, name: str) -> Path:
         """Path of a library, which is named as in cuda.pathfinder: ``"nvJitLink"``, ``"nvrtc"``, ``"cudart"``.
 
-        Raises
-        ------
-        ToolchainError
-            If this toolchain has no such library; the message lists those that it has.
+        Raises ToolchainError if this toolchain has no such library; the message lists those that it has.
         """
         found = sorted(self.lib.glob(f"lib{name}.so.*"))
         if not found:
@@ -160,10 +146,7 @@ def _release(version: str | tuple[int, int]) -> CudaVersion:
 def packages(version: str | tuple[int, int]) -> dict[str, str]:
     """Exact versions of the wheels of a release's libraries, by name.
 
-    Raises
-    ------
-    ToolchainError
-        If there are no wheels of that release.
+    Raises ToolchainError if there are no wheels of that release.
     """
     release = _release(version)
     if fault := _fault(release):
@@ -174,10 +157,7 @@ def packages(version: str | tuple[int, int]) -> dict[str, str]:
 def toolkit_version(version: str | tuple[int, int]) -> str:
     """Version of the metapackage ``cuda-toolkit`` of a release, such as ``"13.0.3"``.
 
-    Raises
-    ------
-    ToolchainError
-        If there are no wheels of that release.
+    Raises ToolchainError if there are no wheels of that release.
     """
     release = _release(version)
     if fault := _fault(release):
@@ -201,10 +181,7 @@ def _name(version: CudaVersion, layout: Layout) -> str:
 def check_cache() -> bool:
     """Return whether the cache exists; raise an error if another user could have changed it.
 
-    Raises
-    ------
-    UntrustedError
-        With the command that mends it.
+    Raises UntrustedError with the command that mends it.
     """
     root = cache_root()
     if not check_folder(root):
@@ -265,10 +242,7 @@ def _disagrees(folder: Path, reason: str) -> UntrustedError:
 def installed() -> list[Toolchain]:
     """Every toolchain of the cache, oldest release first.
 
-    Raises
-    ------
-    UntrustedError
-        If another user could have changed one, or its manifest disagrees with it.
+    Raises UntrustedError if another user could have changed one, or its manifest disagrees with it.
     """
     folder = cache_root() / "toolchains"
     if not (check_cache() and check_folder(folder)):
@@ -280,17 +254,10 @@ def installed() -> list[Toolchain]:
 def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolchain:
     """The toolchain of a release.
 
-    Parameters
-    ----------
-    version : str or tuple of int
-        ``"13.0"``, ``"latest"`` or ``(13, 0)``.
-    layout : str, optional
-        By default either layout is returned, ``"libs"`` first.
-
-    Raises
-    ------
-    ToolchainError
-        If it is not in the cache, or cannot be trusted; the message has the command that fetches or mends it.
+    `version`: ``"13.0"``, ``"latest"`` or ``(13, 0)``.
+    `layout`: by default either layout is returned, ``"libs"`` first.
+    Raises ToolchainError if it is not in the cache, or cannot be trusted; the message has the command that fetches or
+    mends it.
     """
     release = _release(version)
     layouts: tuple[Layout, ...] = ("libs", "ctk") if layout is None else (layout,)
@@ -307,11 +274,8 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
 def library_path(version: str | tuple[int, int], library: str = "nvJitLink") -> Path:
     """Path of a library of one CUDA release.
 
-    Raises
-    ------
-    ToolchainError
-        If the cache does not have that release (the message names ``cudalink toolchain add VERSION``), or if the
-        release has no such library.
+    Raises ToolchainError if the cache does not have that release (the message names ``cudalink toolchain add
+    VERSION``), or if the release has no such library.
     """
     return find(version).library(library)
 
@@ -330,10 +294,7 @@ def _fault(release: CudaVersion) -> str:
 def remove(version: str | tuple[int, int]) -> list[Path]:
     """Delete a release from the cache, in both layouts; returns the deleted folders.
 
-    Raises
-    ------
-    ToolchainError
-        If the cache does not have it, or if it cannot be deleted.
+    Raises ToolchainError if the cache does not have it, or if it cannot be deleted.
     """
     release = _release(version)
     check_cache()
@@ -370,21 +331,11 @@ def add(
 ) -> Toolchain:
     """Fetch a release into the cache, unless the cache has it; returns its toolchain.
 
-    Parameters
-    ----------
-    version : str or tuple of int
-    layout : str
-        ``"libs"``, or ``"ctk"`` for a folder that looks like an installed toolkit.
-    installer : str, optional
-        The program that downloads the wheels and checks their sha256: ``"uv"`` or ``"pip"``. Default: uv where it is
-        installed, else pip.
-    tell : callable, optional
-        Called with a short text whenever there is news of the download.
-
-    Raises
-    ------
-    ToolchainError
-        If there are no wheels of that release, the installer fails, or the cache cannot be written.
+    `layout`: ``"libs"``, or ``"ctk"`` for a folder that looks like an installed toolkit.
+    `installer`: the program that downloads the wheels and checks their sha256: ``"uv"`` or ``"pip"``. Default: uv where
+    it is installed, else pip.
+    `tell`: called with a short text whenever there is news of the download.
+    Raises ToolchainError if there are no wheels of that release, the installer fails, or the cache cannot be written.
     """
     release = _release(version)
     if fault := _fault(release):
@@ -520,19 +471,9 @@ def run_installer(
 ) -> None:
     """Run the command that fetches the wheels of a release.
 
-    Parameters
-    ----------
-    command : sequence of str
-    release : CudaVersion
-    wheels : int
-        How many it fetches.
-    tell : callable, optional
-        Called with a short text whenever there is news of the download.
-
-    Raises
-    ------
-    ToolchainError
-        If the command fails, with the end of its output.
+    `wheels`: how many it fetches.
+    `tell`: called with a short text whenever there is news of the download.
+    Raises ToolchainError if the command fails, with the end of its output.
     """
     if tell is None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (a command of ours)

@@ -29,36 +29,22 @@ _MACHINE: Final = {"aarch64": "sbsa-linux"}.get(platform.machine(), f"{platform.
 
 
 class SystemToolkit(NamedTuple):
-    """A toolkit that `make` has made.
-
-    Attributes
-    ----------
-    version : CudaVersion
-    layout : str
-        ``"lib64"``, ``"targets"`` or ``"conda"``.
-    root : Path
-        What ``CUDA_PATH`` names; the prefix of a conda layout.
-    lib, include, bin : Path
-    environment : dict of str to str
-        Variables by which programs find it: ``CUDA_PATH``, ``CUDA_HOME``, ``LD_LIBRARY_PATH`` with this folder first;
-        for conda ``CONDA_PREFIX`` and ``LD_LIBRARY_PATH``.
-    """
+    """A toolkit that `make` has made."""
 
     version: CudaVersion
-    layout: SystemLayout
-    root: Path
+    layout: SystemLayout  # "lib64", "targets" or "conda"
+    root: Path  # what `CUDA_PATH` names; the prefix of a conda layout
     lib: Path
     include: Path
     bin: Path
+    # variables by which programs find it: `CUDA_PATH`, `CUDA_HOME`, `LD_LIBRARY_PATH` with this folder first; for conda
+    # `CONDA_PREFIX` and `LD_LIBRARY_PATH`
     environment: dict[str, str]
 
     def library(self, name: str) -> Path:
         """Path of a library under its SONAME; the name is as in cuda.pathfinder: ``"cudart"``, ``"nvJitLink"``.
 
-        Raises
-        ------
-        ToolchainError
-            If this toolkit has no such library.
+        Raises ToolchainError if this toolkit has no such library.
         """
         found = min(self.lib.glob(f"lib{name}.so.*"), key=lambda path: len(path.name), default=None)
         if found is None:
@@ -73,28 +59,16 @@ def make(
 ) -> SystemToolkit:
     """Make a toolkit in a folder.
 
-    Parameters
-    ----------
-    root : Path
-        Created with its parents.
-    version : str, optional
-        A CUDA release in the cache of toolchains; by default that of the installed wheels, or else the newest one of
-        the cache.
-    layout : str
-        ``"lib64"``: ``lib64``, ``include``, ``bin`` and ``version.json``. ``"targets"``: as NVIDIA's installer does it,
-        with ``lib64`` and ``include`` as links into ``targets/x86_64-linux``. ``"conda"``: ``lib``,
-        ``targets/x86_64-linux/include``, and records in ``conda-meta``.
-    libraries : sequence of str
-        The shared libraries that it has, such as ``["cudart", "nvrtc"]``; by default all, which may be 200 MB.
-
-    Raises
-    ------
-    ValueError
-        If there is no such layout.
-    FileExistsError
-        If the folder exists.
-    ToolchainError
-        If the release is not in the cache, or has no such library.
+    `root`: created with its parents.
+    `version`: a CUDA release in the cache of toolchains; by default that of the installed wheels, or else the newest
+    one of the cache.
+    `layout`: ``"lib64"``: ``lib64``, ``include``, ``bin`` and ``version.json``. ``"targets"``: as NVIDIA's installer
+    does it, with ``lib64`` and ``include`` as links into ``targets/x86_64-linux``. ``"conda"``: ``lib``,
+    ``targets/x86_64-linux/include``, and records in ``conda-meta``.
+    `libraries`: the shared libraries that it has, such as ``["cudart", "nvrtc"]``; by default all, which may be 200 MB.
+    Raises ValueError if there is no such layout.
+    Raises FileExistsError if the folder exists.
+    Raises ToolchainError if the release is not in the cache, or has no such library.
     """
     if layout not in _LAYOUTS:
         msg = f"the layout of the toolkit is {layout!r}; expected one of {', '.join(_LAYOUTS)}"

@@ -58,8 +58,8 @@ class WorkerAnswer:
     end: str  # how the library ended the worker, such as "ended with signal 11 (SIGSEGV)"; empty if it answered
     signal: int  # the signal of that end, if it was one
     hung: bool  # whether the limit was reached
-    error_log: str  # the new text of both logs
-    info_log: str
+    error_log: str  # its new text
+    info_log: str  # its new text
     printed: str  # what the library printed
     image: bytes | None
 
@@ -126,7 +126,7 @@ class WorkerLink:
     """One link in a worker, used by one thread at a time; `answer` is that of nvJitLinkCreate.
 
     `library`: path of the libnvJitLink.
-    `options` as nvJitLink spells them.
+    `options`: as nvJitLink spells them.
     Raises WorkerError if no worker can be started, or if it cannot open the library; `add` and `complete` raise it too.
     Raises ValueError if ``CUDALINK_LINK_TIMEOUT`` is invalid.
     """

@@ -45,8 +45,8 @@ class Subject:
 
     name: str  # the file, relative to `tests/data/artifacts`
     kind: str  # as in `pytest_cudalink.artifacts.Kind`
-    data: bytes  # the sibling is of the kind `sibling_kind`; it is empty for an image that links alone
-    sibling: bytes
+    data: bytes
+    sibling: bytes  # of the kind `sibling_kind`; empty for an image that links alone
     sibling_kind: str
     lto: bool  # whether the link needs link-time optimization
     arch: str

@@ -26,7 +26,8 @@ class Suite:
     files: tuple[str, ...]  # patterns of its test files, below the folder
     # what is installed for it, besides the toolkit of the driver; `{major}` stands for its major release
     packages: tuple[str, ...]
-    drivers: tuple[str, ...]  # what it runs on unless the command line says otherwise
+    # what it runs on unless the command line says otherwise
+    drivers: tuple[str, ...]
     backends: tuple[str, ...]
     timeout: float  # seconds for one file
     options: tuple[str, ...]  # options of pytest

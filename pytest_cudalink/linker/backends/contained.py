@@ -17,7 +17,7 @@ _TARGETS = tuple(FETCHED)
 class ContainedState(NvJitLinkErrors):
     """One nvJitLink handle in a worker process.
 
-    `options` as nvJitLink spells them.
+    `options`: as nvJitLink spells them.
     Raises LinkError if nvJitLink refuses the options, or ends the worker.
     Raises WorkerError if no worker can be started.
     """

@@ -46,7 +46,7 @@ class NvJitLinkErrors(LinkState):
 class NvJitLinkState(NvJitLinkErrors):
     """One nvJitLink handle.
 
-    `options` as nvJitLink spells them.
+    `options`: as nvJitLink spells them.
     Raises LinkError if nvJitLink refuses the options.
     """
 

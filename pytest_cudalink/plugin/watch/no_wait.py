@@ -42,7 +42,7 @@ class NoWait(ViolationCheck):
         """Let no call of this thread wait during a block; skip the test if nothing here can tell.
 
         `allowed`: symbols of the functions that may.
-        `streams` of the test that get a gate, too.
+        `streams`: those of the test that get a gate, too.
         """
         if self._driver is not None:
             with self._driver.no_wait(threading.get_native_id(), allowed):
