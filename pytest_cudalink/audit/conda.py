@@ -193,7 +193,7 @@ def rules() -> Rules | None:
 
 def virtual_driver(version: str) -> CondaPackage:
     """The virtual package ``__cuda`` that conda sees with a driver of a CUDA version."""
-    return CondaPackage(Installed("__cuda", version, "driver", "the driver"), "0", 0, "", ())
+    return CondaPackage(Installed("__cuda", version, "conda", "the driver"), "0", 0, "", ())
 
 
 def cuda_specs(package: CondaPackage) -> Iterator[tuple[str, str, bool]]:

@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from ..compat import exports
+from ..plurals import plural
 from ..tables import read_table
 from ..versions import CudaVersion
 from .contradictions import common_version, parse_requirement
@@ -435,7 +436,8 @@ class _Group:
             if one is not None:
                 faults.setdefault(one, []).append(extra)
         return [
-            self._finding(one, f" of extra {', '.join(extras)}", severity, declared) for one, extras in faults.items()
+            self._finding(one, f" of {plural(len(extras), 'extra')} {', '.join(extras)}", severity, declared)
+            for one, extras in faults.items()
         ]
 
     def _finding(self, lack: Lack, where: str, severity: Literal["error", "note"], declared: Declared) -> AuditFinding:

@@ -172,9 +172,10 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
     packages, damaged = conda.read_packages(place.prefix, files=measure)
     unreadable += damaged
     claims = list(declared_claims(place, distributions, unreadable))
-    claims += _by_conda(place, packages, unreadable)
+    by_conda, driver = _by_conda(place, packages, unreadable)
+    claims += by_conda
     everything = _without_doubles(distributions, packages)
-    repair = _Repair(place, everything)
+    repair = _Repair(place, [*everything, *driver])
     measured: list[Claim] = []
     findings: list[EnvironmentFinding] = []
     files = 0
@@ -201,16 +202,21 @@ def _without_doubles(distributions: Sequence[Installed], packages: Sequence[Cond
     return [*own, *(one.installed for one in packages)]
 
 
-def _by_conda(place: Place, packages: Sequence[CondaPackage], unreadable: list[Unreadable]) -> list[Claim]:
+def _by_conda(
+    place: Place, packages: Sequence[CondaPackage], unreadable: list[Unreadable]
+) -> tuple[list[Claim], list[Installed]]:
+    """The claims of conda packages, and the driver that they are judged by, if there is one."""
     if not any(True for one in packages for _ in conda.cuda_specs(one)):
-        return []
+        return [], []
     rules = conda.rules()
     if rules is None:
         remedy = install_command("'pytest-cudalink[audit]'")
         text = f"conda's requirements were not judged, py-rattler is missing: {remedy}"
         unreadable.append(Unreadable(str(place.conda_meta), text))
-        return []
-    return list(conda_claims(packages, rules, unreadable, _driver()))
+        return [], []
+    driver = _driver()
+    claims = conda_claims(packages, rules, unreadable, driver)
+    return list(claims), [driver.installed] if driver else []
 
 
 def _driver() -> CondaPackage | None:
@@ -383,7 +389,7 @@ def _pair(name: str, low: list[Claim], high: list[Claim], repair: _Repair) -> En
     return EnvironmentFinding(
         "pair", "conflict",
         f"{name} is {is_there}; expected {low[0]} and {high[0]}, which no version satisfies",
-        (*low, *high), repair.shown(there, [*low, *high]),
+        (*low, *high), repair.shown(there),
         repair.upgrade(owners), f"put {' and '.join(names)} into separate environments" if len(names) > 1 else "",
     )  # fmt: skip
 
@@ -397,7 +403,7 @@ def _wrong(name: str, wrong: list[Claim], group: list[Claim], repair: _Repair) -
     return EnvironmentFinding(
         "floor" if len(measured) == len(wrong) else "version", "conflict",
         f"{name} is {there.version if there else 'missing'}; expected {first}{more}{because}",
-        tuple(wrong), repair.shown(there, wrong), repair.require(name, group, there),
+        tuple(wrong), repair.shown(there), repair.require(name, group, there),
     )  # fmt: skip
 
 
@@ -477,11 +483,9 @@ class _Repair:
         """The installed distribution that claims are about."""
         return (self._conda if self.is_conda(claims[0]) else self._python).get(name)
 
-    def shown(self, there: Installed | None, claims: Sequence[Claim]) -> str:
-        """What is installed, with the library that a claim is about."""
-        if there is None:
-            return "the driver" if claims[0].name == "__cuda" else ""
-        return f"{there} ({there.files[0] if there.files else there.path})"
+    def shown(self, there: Installed | None) -> str:
+        """What is installed, with one of its libraries."""
+        return f"{there} ({there.files[0] if there.files else there.path})" if there else ""
 
     def roots(self, claims: Sequence[Claim]) -> list[Installed]:
         """The distributions that a user chose, above those of CUDA that made the claims."""

@@ -263,7 +263,7 @@ NVJITLINK = "'nvidia-nvjitlink-cu12>=12.9,<13' or 'cuda-toolkit[nvjitlink]>=12.9
         ),
         (
             "nvidia-nvjitlink-cu12>=12.8.93; extra == 'b'",
-            "the requirements of extra a, b allow nvidia-nvjitlink-cu12 12.8.93",
+            "the requirements of extras a, b allow nvidia-nvjitlink-cu12 12.8.93",
         ),
     ],
 )

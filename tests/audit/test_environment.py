@@ -478,7 +478,7 @@ def test_conda_pair(made) -> None:
         (("cuda-nvrtc 12.8.*",), (), ["cuda-nvrtc is missing; expected 12.8.* (x 1)"]),
         ((), ("libnvjitlink <12.8",), ["libnvjitlink is 12.8.93; expected <12.8 (x 1)"]),
         ((), ("cuda-nvrtc <12.8",), []),
-        (("__cuda >=13.1",), (), ["__cuda is missing; expected >=13.1 (x 1)"]),
+        (("__cuda >=13.1",), (), ["__cuda is 13.0; expected >=13.1 (x 1)"]),
         (("__cuda",), (), []),
         (("libnvjitlink 12.8.93 h0_0", "cuda-version =12.8"), (), []),
         (("libnvjitlink 12.8.93 h1_0",), (), ["libnvjitlink is 12.8.93; expected ==12.8.93 (x 1)"]),

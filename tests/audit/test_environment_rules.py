@@ -447,8 +447,8 @@ def test_conda(made: Faked) -> None:
     found = made.audit()
     wants = "wants __nvJitLinkCreate_12_9 of CUDA 12.9; x declares no requirement on libnvjitlink"
     assert [line for line in told(found) if not line.startswith("needs")] == [
-        "conflict version: __cuda is missing; expected >=13.1 (y 1) and 1 more",
-        "there the driver",
+        "conflict version: __cuda is 13.0; expected >=13.1 (y 1) and 1 more",
+        "there __cuda 13.0 (the driver)",
         "do install a driver of CUDA >=13.1 and >=13.2",
         "conflict missing: cuda-nvrtc is missing; expected >=12.9 (y 1)",
         "do conda install --prefix @ 'cuda-nvrtc >=12.9'",
@@ -465,10 +465,10 @@ def test_conda(made: Faked) -> None:
 @pytest.mark.parametrize(
     ("variable", "driver", "told"),
     [
-        ("12.4", None, ["__cuda is missing"]),
+        ("12.4", None, ["__cuda is 12.4"]),
         ("13.2", None, []),
         ("", "12.4", []),
-        (None, (12, 4), ["__cuda is missing"]),
+        (None, (12, 4), ["__cuda is 12.4"]),
         (None, (13, 2), []),
         (None, None, []),
         (None, OSError("no"), []),
