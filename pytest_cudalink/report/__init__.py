@@ -1,4 +1,4 @@
-"""What a run leaves behind: the record file.
+"""Records of runs: written, read, merged and shown.
 
 The names are imported when they are first used: a test run that writes no records needs only `wording`.
 """

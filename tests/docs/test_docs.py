@@ -11,14 +11,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from pytest_cudalink import cli, violations
-from pytest_cudalink.artifacts import reader_sources
 from pytest_cudalink.compat.variables import known_variables
-from pytest_cudalink.emulator import control, driver_sources
-from pytest_cudalink.jitlink import jitlink_sources
+from pytest_cudalink.emulator import control
 from pytest_cudalink.matrix.keys import KEYS
 from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
 from pytest_cudalink.report import records
@@ -139,54 +138,30 @@ def test_sessions_named_in_the_pages_exist() -> None:
     assert named <= defined
 
 
-def test_architecture_names_every_module() -> None:
-    """The page on architecture mentions each module and package of the top level."""
+@pytest.fixture
+def floors(monkeypatch) -> ModuleType:
+    """The module of docs/_ext that makes the tables of floors."""
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    return importlib.import_module("cudalink_floors")
+
+
+def test_architecture_shows_every_floor(floors) -> None:
+    """The page has each table that is made, and each part in them says what it does."""
     page = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    package = ROOT / "pytest_cudalink"
-    names = [path.name for path in package.glob("*.py") if path.name != "__init__.py"]
-    names += [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
-    assert [name for name in names if f"`{name}`" not in page] == []
+    made = floors.blocks()
+    assert re.findall(r"{generated} cudalink_floors (\w+)", page) == list(made)
+    for table in made.values():
+        rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+        assert rows
+        assert [row for row in rows if len(row) != 3 or not row[2].endswith(".")] == []
 
 
-def table_under(heading: str) -> list[list[str]]:
-    """The rows of the first table below a heading of the page on architecture, each cell as its code words."""
-    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    section = page.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
-    return [[" ".join(re.findall(r"`([^`]+)`", cell)) or cell for cell in row] for row in rows[2:]]
-
-
-def contract(name: str) -> list[set[str]]:
-    """The floors of one contract of import-linter, top to bottom."""
-    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["name"] == name)
-    return [set(re.findall(r"[\w_]+", floor)) for floor in found["layers"]]
-
-
-def test_architecture_shows_the_contracts() -> None:
-    """The page's floors are those that import-linter checks, and those of the C, in their order."""
-    shown = [{name.removesuffix(".py").rstrip("/") for name in row[0].split()} for row in table_under("The floors")]
-    assert shown == contract("floors")
-    plugin: dict[str, set[str]] = {}
-    for floor, modules, *_ in table_under("Inside plugin/"):
-        plugin.setdefault(floor, set()).update(modules.split())
-    assert list(plugin.values()) == contract("floors of plugin/")
-    houses = {
-        "emulator/native/": driver_sources.FLOORS,
-        "emulator/native/, NVML": driver_sources.NVML_FLOORS,
-        "artifacts/native/": reader_sources.FLOORS,
-        "jitlink/native/": jitlink_sources.FLOORS,
-    }
-    for house, floors in houses.items():
-        assert [tuple(row[1].split()) for row in table_under(f"Inside {house}")] == list(floors)
-
-
-def test_only_plugin_knows_pytest() -> None:
+def test_only_plugin_knows_pytest(floors) -> None:
     """The contract that keeps pytest out names every folder and module besides plugin/."""
     config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["type"] == "forbidden")
     named = {name.removeprefix("pytest_cudalink.") for name in found["source_modules"]}
-    assert named == set().union(*contract("floors")) - {"plugin"}
+    assert named == set().union(*floors.contract("floors")) - {"plugin"}
 
 
 @pytest.fixture

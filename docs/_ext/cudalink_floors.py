@@ -1,0 +1,69 @@
+"""The floors of the code as Markdown, from the contracts of import-linter, the lists of C files and the heads of files.
+
+A page shows a table with ``{generated} cudalink_floors NAME``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+from pytest_cudalink.artifacts import reader_sources
+from pytest_cudalink.emulator import driver_sources
+from pytest_cudalink.jitlink import jitlink_sources
+
+__all__ = ["blocks"]
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "pytest_cudalink"
+#: Tables of C: the folder of its files, and their floors.
+HOUSES = {
+    "driver": ("emulator/native", driver_sources.FLOORS),
+    "nvml": ("emulator/native", driver_sources.NVML_FLOORS),
+    "reader": ("artifacts/native", reader_sources.FLOORS),
+    "jitlink": ("jitlink/native", jitlink_sources.FLOORS),
+}
+
+
+def contract(name: str) -> list[list[str]]:
+    """Return the floors of a contract of import-linter, top to bottom."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (found,) = (one for one in config["tool"]["importlinter"]["contracts"] if one["name"] == name)
+    return [re.findall(r"\w+", floor) for floor in found["layers"]]
+
+
+def module_row(folder: Path, name: str) -> list[str]:
+    """Return a module or package, and the first line of its docstring."""
+    is_package = (folder / name).is_dir()
+    file = folder / name / "__init__.py" if is_package else folder / f"{name}.py"
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return [f"`{name}{'/' if is_package else '.py'}`", docstring.partition("\n")[0].replace("``", "`")]
+
+
+def source_row(folder: Path, name: str) -> list[str]:
+    """Return a file of C, and the first sentence of its head."""
+    head = re.match(r"/\*(.*?)\*/", (folder / f"{name}.c").read_text(encoding="utf-8"), re.DOTALL)
+    text = " ".join(re.sub(r"^ \* ", "", head[1], flags=re.MULTILINE).split()) if head else ""
+    return [f"`{name}`", re.split(r"(?<=\.) (?=[A-Z])", text)[0].replace("*", r"\*")]
+
+
+def table(floors: Iterable[Iterable[list[str]]]) -> str:
+    """Return the rows of all floors as a table, the floors numbered from 1."""
+    rows = [[str(number), *row] for number, rows in enumerate(floors, 1) for row in rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (["floor", "part", "what it does"], ["---"] * 3, *rows))
+
+
+def blocks() -> dict[str, str]:
+    """Return each table by its name."""
+    rooms = {"package": (PACKAGE, "floors"), "plugin": (PACKAGE / "plugin", "floors of plugin/")}
+    made = {
+        name: table([module_row(folder, one) for one in floor] for floor in contract(title))
+        for name, (folder, title) in rooms.items()
+    }
+    return made | {
+        name: table([source_row(PACKAGE / folder, one) for one in floor] for floor in floors)
+        for name, (folder, floors) in HOUSES.items()
+    }
