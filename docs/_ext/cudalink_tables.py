@@ -192,6 +192,14 @@ class RecordKeys(Directive):
         return [table(["event", "key", "type", "meaning"], rows)]
 
 
+class RecordEvents(Directive):
+    """Every event of a record file, in a sentence."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = [[words([event]), (record.__doc__ or "").partition("\n")[0]] for event, record in records.EVENTS.items()]
+        return [table(["event", "what it is"], rows)]
+
+
 class SuiteTable(Directive):
     """What each published suite gave on the emulated driver when it was last run in full, and why it gave less."""
 
@@ -237,6 +245,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("cell-keys", CellKeys)
     app.add_directive("exclude-reasons", ExcludeReasons)
     app.add_directive("version-table", VersionTable)
+    app.add_directive("record-events", RecordEvents)
     app.add_directive("record-keys", RecordKeys)
     app.add_directive("suite-table", SuiteTable)
     return {"parallel_read_safe": True}
