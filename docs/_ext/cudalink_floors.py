@@ -1,4 +1,4 @@
-"""The floors of the code, as Markdown, from the contracts of import-linter, the lists of C files and the heads of files.
+"""The floors of the code as Markdown, from the contracts of import-linter, the lists of C files and the heads of files.
 
 A page shows a table with ``{generated} cudalink_floors NAME``.
 """
