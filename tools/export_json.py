@@ -165,10 +165,7 @@ def _map(pattern: Any, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(folder: Path | None = None) -> None:
-    """Write both files.
-
-    `folder`: default: ``matrices/``.
-    """
+    """Write both files. `folder`: default: ``matrices/``."""
     target = folder or matrices_dir()
     for name, content in (("compat.json", data()), ("compat.schema.json", schema())):
         (target / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

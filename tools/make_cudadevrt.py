@@ -45,10 +45,7 @@ _HEAD = """\
 
 
 def link(nvjitlink: str, archive: str, arch: str) -> tuple[int, str]:
-    """Return the code of a link of a kernel with an archive, and nvJitLink's log.
-
-    `nvjitlink`, `archive`: files.
-    """
+    """Return the code of a link of a kernel with an archive, and nvJitLink's log. `nvjitlink`, `archive`: files."""
     library = ctypes.CDLL(nvjitlink)
 
     def call(name: str, *arguments: Any) -> int:

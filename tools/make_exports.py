@@ -166,10 +166,7 @@ def _per_version(files: list[IndexedFile], machine: str) -> list[IndexedFile]:
 
 
 def _member(archive: zipfile.ZipFile, stem: str) -> str:
-    """The path of a library in a wheel.
-
-    Raises ValueError if the wheel does not have it.
-    """
+    """The path of a library in a wheel. Raises ValueError if the wheel does not have it."""
     pattern = re.compile(re.escape(stem) + r"\.so\.\d+")
     found = [name for name in archive.namelist() if pattern.fullmatch(PurePosixPath(name).name)]
     found = found or [name for name in archive.namelist() if PurePosixPath(name).name == f"{stem}.so"]

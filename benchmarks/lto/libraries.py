@@ -27,10 +27,7 @@ LINKS = {"ptx": [f"-arch={ARCH}"], "cubin": [f"-arch={ARCH}"], "lto": [f"-arch={
 
 
 class Refused(Exception):  # noqa: N818 (a result that the benchmark records)
-    """A library or the driver refused.
-
-    `text`: the log.
-    """
+    """A library or the driver refused. `text`: the log."""
 
     def __init__(self, call: str, code: int, text: str = "") -> None:
         super().__init__(f"{call} returned {code}: {text}" if text else f"{call} returned {code}")

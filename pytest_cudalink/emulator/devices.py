@@ -74,10 +74,7 @@ def _number(text: str | None) -> int:
 
 
 def recorded(file: Path) -> dict[str, Any]:
-    """Return the content of a file of `cudalink driver record`.
-
-    Raises ValueError if it is not such a file.
-    """
+    """Return the content of a file of `cudalink driver record`. Raises ValueError if it is not such a file."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         return {"cuda": str(found["cuda"]), "driver": str(found["driver"]), "devices": list(found["devices"])}

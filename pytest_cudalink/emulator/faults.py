@@ -34,10 +34,7 @@ _LONGEST_DELAY = LIMIT_DELAY / 1000  # seconds
 
 @dataclass(frozen=True)
 class Fault:
-    """One injected fault.
-
-    Raises ValueError if a number is out of range.
-    """
+    """One injected fault. Raises ValueError if a number is out of range."""
 
     function: str  # symbol of a driver function; "lost" for a device that is lost, "jit" for a missing compiler
     code: int = 0  # CUresult to answer; 0 lets the call through, after the delay

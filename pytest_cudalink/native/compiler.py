@@ -201,10 +201,7 @@ def _objects(command: list[str], sources: Sequence[str], folder: Path) -> list[s
 
 
 def _call(command: list[str]) -> None:
-    """Run the compiler.
-
-    Raises CompilerError if it fails; the message has its output.
-    """
+    """Run the compiler. Raises CompilerError if it fails; the message has its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (the user's compiler)
     if done.returncode:
         msg = f"{shlex.join(command)}\nfailed with exit code {done.returncode}:\n{done.stderr.strip()}"

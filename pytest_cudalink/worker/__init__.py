@@ -85,10 +85,7 @@ def timeout() -> int:
 
 @cache
 def load_client() -> Any:
-    """Load the client; the first link does, if nobody has.
-
-    Raises WorkerError if it was not built.
-    """
+    """Load the client; the first link does, if nobody has. Raises WorkerError if it was not built."""
     path = _LIB / worker_sources.CLIENT_LIBRARY
     try:
         library = ctypes.CDLL(str(path))

@@ -139,10 +139,7 @@ def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
 
 
 def survivors(text: str) -> dict[str, str]:
-    """Return the reason of each listed survivor, by its key.
-
-    Raises ValueError if a line gives no reason.
-    """
+    """Return the reason of each listed survivor, by its key. Raises ValueError if a line gives no reason."""
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):

@@ -31,10 +31,7 @@ class Failure(Exception):  # noqa: N818 (a finding, not an error of this program
 def run(
     *command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None, codes: tuple[int, ...] = (0,)
 ) -> str:
-    """Run a command, and return what it printed.
-
-    Raises Failure if its exit code is not among the expected ones.
-    """
+    """Run a command, and return what it printed. Raises Failure if its exit code is not among the expected ones."""
     words = list(map(str, command))
     # nothing of the session's own environment reaches what is tested
     clean = {

@@ -27,20 +27,14 @@ def reason(config: pytest.Config) -> str:
 
 
 def skip(config: pytest.Config, cause: BaseException | None = None) -> NoReturn:
-    """Skip the current test, which the summary counts.
-
-    Raises pytest.skip.Exception with `reason`.
-    """
+    """Skip the current test, which the summary counts. Raises pytest.skip.Exception with `reason`."""
     run_of(config).part(LEDGER).test.missing = run_driver.A_DRIVER
     raise pytest.skip.Exception(reason(config), _use_item_location=True) from cause
 
 
 @contextmanager
 def skips(config: pytest.Config) -> Iterator[None]:
-    """Turn the error of a missing driver inside the block into a skip.
-
-    Raises pytest.skip.Exception with `reason`.
-    """
+    """Turn the error of a missing driver inside the block into a skip. Raises pytest.skip.Exception with `reason`."""
     try:
         yield
     except RuntimeError as error:

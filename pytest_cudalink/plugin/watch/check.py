@@ -30,10 +30,7 @@ class Seen(NamedTuple):
 
 
 class Phase:
-    """A phase of a test that has ended.
-
-    `when`: ``"setup"``, ``"call"`` or ``"teardown"``.
-    """
+    """A phase of a test that has ended. `when`: ``"setup"``, ``"call"`` or ``"teardown"``."""
 
     report: pytest.TestReport  # there when `Check.sections` is called, with what earlier checks have shown
 

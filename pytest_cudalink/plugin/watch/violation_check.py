@@ -19,10 +19,7 @@ __all__ = ["DriverCheck", "ViolationCheck"]
 
 
 class ViolationCheck(Check):
-    """A check whose source notes violations; a subclass says which.
-
-    `mode`: the value of its setting.
-    """
+    """A check whose source notes violations; a subclass says which. `mode`: the value of its setting."""
 
     name: ClassVar[str]  # as `Violation.check`
     title: ClassVar[str]  # title of the section
