@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ..tables import read_table
 
-__all__ = ["DOCUMENTED", "Wait", "WaitTable", "base_of", "read_waits", "table"]
+__all__ = ["DOCUMENTED", "Wait", "WaitTable", "base_of", "table"]
 
 #: Where most promises stand.
 DOCUMENTED: Final = 'CUDA Driver API 13.0, "API synchronization behavior"'
-_ASYNC: Final = "{}Async"
-_MEMORY: Final = ("pageable", "pinned", "managed", "device", "pool")
-#: The type of each condition.
-_CONDITIONS: Final[dict[str, type]] = {
-    "memory": list,
-    "to": list,
-    "source": list,
-    "larger_than": int,
-    "limit": str,
-    "first": bool,
-}
-_MEMBERS: Final = ("calls", "given", "loading", "waits_for", "holds", "promised", "may", "source", "instead")
-_WAITS_FOR: Final = ("own", "stream", "legacy", "event", "context", "device")
 
 
 class Wait(NamedTuple):
@@ -97,69 +82,25 @@ def base_of(symbol: str) -> str:
 
 @cache
 def table() -> WaitTable:
-    """Return what ``data/emulator/waits.toml`` has."""
-    return read_waits(read_table("emulator/waits.toml"))
-
-
-def read_waits(content: Mapping[str, Any]) -> WaitTable:
-    """Return the rows of a table.
-
-    Raises ValueError if a member, a call, a condition or a lock is unknown, with the nearest known one, or a value has
-    another type.
-    """
-    exported = read_table("emulator/functions.toml")["symbols"].values()
-    symbols = frozenset(name for names in exported for name in names)
-    _known(content, ("locks", "room", "wait"), "member")
-    locks = {name: frozenset(_known(calls, symbols, "call")) for name, calls in content["locks"].items()}
+    """Return what ``data/emulator/waits.toml`` has; the driver's build refuses names that the C does not know."""
+    content = read_table("emulator/waits.toml")
     return WaitTable(
-        tuple(_row(row, symbols, locks) for row in content["wait"]),
-        MappingProxyType(locks),
-        MappingProxyType({**content["room"]}),
+        tuple(map(_row, content["wait"])),
+        {name: frozenset(calls) for name, calls in content["locks"].items()},
+        content["room"],
     )
 
 
-def _row(row: Mapping[str, Any], symbols: Collection[str], locks: Collection[str]) -> Wait:
-    _known(row, _MEMBERS, "member")
-    if missing := [name for name in ("calls", "waits_for", "promised") if name not in row]:
-        msg = f"a row of {', '.join(row.get('calls', ())) or 'no call'} has no {missing[0]!r}; add it"
-        raise ValueError(msg)
-    given: dict[str, Any] = {}
-    for name, value in row.get("given", {}).items():
-        _known([name], _CONDITIONS, "condition")
-        if type(value) is not _CONDITIONS[name]:
-            msg = f"the condition {name!r} is {value!r}; expected a value of type {_CONDITIONS[name].__name__}"
-            raise ValueError(msg)
-        given[name] = tuple(_known(value, _MEMORY, "kind of memory")) if isinstance(value, list) else value
-    if "limit" in given:
-        _known([given["limit"]], read_table("emulator/enums.toml")["CUlimit"], "limit")
-    _known([row["waits_for"]], _WAITS_FOR, "value of 'waits_for'")
-    may = row.get("may", False)
-    if type(may) is not bool:
-        msg = f"'may' of a row of {', '.join(row['calls'])} is {may!r}; expected true or false"
-        raise ValueError(msg)
-    if "loading" in row:
-        _known([row["loading"]], ("lazy", "eager"), "value of 'loading'")
-    if row.get("instead", _ASYNC) != _ASYNC:
-        _known([row["instead"]], symbols, "call")
+def _row(row: Mapping[str, Any]) -> Wait:
+    given = row.get("given", {})
     return Wait(
-        tuple(_known(row["calls"], symbols, "call")),
-        MappingProxyType(given),
-        row.get("loading", ""),
-        row["waits_for"],
-        tuple(_known(row.get("holds", ()), locks, "lock")),
-        row["promised"],
-        may,
-        row.get("source", DOCUMENTED if row["promised"] else ""),
-        row.get("instead", ""),
+        calls=tuple(row["calls"]),
+        given={name: tuple(value) if isinstance(value, list) else value for name, value in given.items()},
+        loading=row.get("loading", ""),
+        waits_for=row["waits_for"],
+        holds=tuple(row.get("holds", ())),
+        promised=row["promised"],
+        may=row.get("may", False),
+        source=row.get("source", DOCUMENTED if row["promised"] else ""),
+        instead=row.get("instead", ""),
     )
-
-
-def _known(names: Collection[str], known: Collection[str], what: str) -> Collection[str]:
-    """Return the names; ValueError for one that is not known."""
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            msg = f"there is no {what} {name!r}{hint}"
-            raise ValueError(msg)
-    return names
