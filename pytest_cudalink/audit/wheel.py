@@ -133,7 +133,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget)
             return
         budget.spend(member.file_size)
         if member.file_size <= _IN_MEMORY:
-            yield BytesIO(head + packed.read())
+            yield BytesIO(archive.read(member))  # from its start: a longer read is not copied
             return
         with tempfile.TemporaryFile() as stream:
             stream.write(head)
