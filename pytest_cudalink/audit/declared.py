@@ -268,11 +268,6 @@ def _is_later(direct: Iterable[SpecifierSet], versions: Iterable[str]) -> bool:
     return common_version([*map(str, direct), f">{max(versions, key=Version)}"]) is not None
 
 
-def _distribution(stem: str, major: int) -> str | None:
-    """NVIDIA's package of a library; None for the driver's, and for libraries that the table of exports lacks."""
-    return exports.distributions(stem).get(major) if stem in exports.libraries() else None
-
-
 def requirements_for(needs: Iterable[Need]) -> dict[str, tuple[str, ...]]:
     """The requirements that bring each needed library of NVIDIA's wheels, by library and major."""
     return {f"{group.stem} (CUDA {group.major})": group.suggestion for group in _groups(needs)}
@@ -286,7 +281,7 @@ def _groups(needs: Iterable[Need]) -> list[_Group]:
     return [
         _Group(stem, major, distribution, tuple(needed))
         for (stem, major), needed in grouped.items()
-        if (distribution := _distribution(stem, major)) is not None
+        if (distribution := exports.distributions(stem).get(major)) is not None
     ]
 
 
@@ -303,7 +298,7 @@ def _extra_of(distribution: str) -> str:
 
 def package_brought(declared: Declared, stem: str, major: int) -> str | None:
     """NVIDIA's package of a library, where the requirements that always hold bring it; else None."""
-    distribution = _distribution(stem, major)
+    distribution = exports.distributions(stem).get(major)
     if distribution is None or distribution == declared.name:
         return None
     need = Need("", stem, major, None, "linked", "")

@@ -27,14 +27,14 @@ from . import conda, contradictions
 from .buffers import buffer
 from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
+from .device_code.images import in_file
 from .device_code.scan import pieces
 from .installed import Installed, Place, Unreadable, find_place, read_distributions
 from .libraries import majors_of
 from .loadable import read_dynamic
-from .ltoir import jitify_release, newest_ltoir
 from .needs import Need, needs_of_scan
 from .providers import Provider, Providers, is_numbered
-from .scan import Scan
+from .scan import MOST_UNPACKED, Scan, nvjitlink_needs
 from .wheel import AuditError
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "EnvironmentFinding", "Installed", "audit_environment"]
@@ -255,8 +255,9 @@ def _needs(place: Place, one: Installed, unreadable: list[Unreadable]) -> list[N
             if of_cuda:
                 continue
             with open_regular(path) as stream, buffer(stream) as content:
-                found_code = list(pieces(content, text=False)) if content.find(b"libnvJitLink") >= 0 else []
-                ltoir, jitify = newest_ltoir(content, found_code), jitify_release(content, found_code)
+                found_code = pieces(content, text=False) if content.find(b"libnvJitLink") >= 0 else ()
+                images = in_file(name, content, found_code, room=MOST_UNPACKED)
+                ltoir, jitify = nvjitlink_needs(content, images)
             if ltoir is not None:
                 scan.ltoir[name] = ltoir
             if jitify is not None:
@@ -299,7 +300,7 @@ def _measured(
 
 def _is_package_of(name: str, stem: str) -> bool:
     """Whether a package brings a library, as far as its name or the table of exports tells."""
-    known = exports.distributions(stem).values() if stem in exports.libraries() else ()
+    known = exports.distributions(stem).values()
     return stem.removeprefix("lib") in name or name in known
 
 
@@ -322,7 +323,7 @@ def _claim(one: Installed, need: Need, floor: CudaVersion, provider: Provider, d
 
 def _unprovided(one: Installed, need: Need, repair: _Repair) -> EnvironmentFinding:
     library = need.evidence.removeprefix("needs ")
-    name = exports.distributions(need.stem).get(need.major) if need.stem in exports.libraries() else None
+    name = exports.distributions(need.stem).get(need.major)
     claim = Claim(str(one), name or library, "", need.how, need.evidence, None, file=need.path)
     optional = not name and _EXTENSION.search(need.path) is not None
     return EnvironmentFinding(

@@ -136,7 +136,7 @@ def is_numbered(stem: str) -> bool:
 
 def release_of(stem: str, owner: Installed) -> CudaVersion | None:
     """The CUDA release of a library, by the package that brings it; None if no table knows that version."""
-    names = exports.distributions(stem) if stem in exports.libraries() else {}
+    names = exports.distributions(stem)
     for distribution in names.values():
         if (owner.name == distribution or owner.manager == "conda") and (
             release := exports.release_of_wheel(distribution, owner.version)

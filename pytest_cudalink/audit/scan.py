@@ -11,27 +11,38 @@ from typing import IO, Final, Literal
 
 from ..versions import CudaVersion, Needs
 from .budget import AuditError, Budget
-from .buffers import buffer
+from .buffers import Buffer, buffer
 from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
 from .findings import AuditFinding
 from .libraries import MAJORS, majors_of
 from .loadable import LoadableLibrary, data_ranges, is_elf, read_elf
 from .loader import resolve
-from .ltoir import jitify_release, newest_ltoir
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 from .pe import is_pe, pe_data_ranges, read_pe
 from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
 
-__all__ = ["Scan", "completed", "file_majors", "hinted_major", "scan_archive", "scan_path", "wheel_major"]
+__all__ = [
+    "MOST_UNPACKED",
+    "Scan",
+    "completed",
+    "file_majors",
+    "hinted_major",
+    "nvjitlink_needs",
+    "scan_archive",
+    "scan_path",
+    "wheel_major",
+]
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
 #: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.
 _HINT: Final = re.compile(r"(?<![a-z])cu(?:da)?[-_]?(1[1-9])(?![0-9]{2})")
 _EVERY: Final = tuple(int(major) for major in MAJORS if major != "none")
 #: The images of one file are unpacked to so many bytes; the rest follows from these.
-_MOST_IMAGES: Final = 8 << 20
+MOST_UNPACKED: Final = 8 << 20
 _MOST_TEXT: Final = 4 << 20
+#: Part of the message of jitify, which refuses an nvJitLink that is older than the release it was built with.
+_REFUSAL: Final = b"need at least version "
 #: Names of libraries in one file; the file of a real wheel that has the most, cuda.pathfinder's, has 200.
 _MOST_NAMES: Final = 1000
 
@@ -165,14 +176,27 @@ def _read_device_code(scan: Scan, name: str, stream: IO[bytes]) -> None:
         found = list(pieces(data, text=True))
         if not found:
             return
-        scan.images += completed(in_file(name, data, found, room=_MOST_IMAGES))
-        ltoir = newest_ltoir(data, found)
-        if ltoir is not None:
-            scan.ltoir[name] = ltoir
-        if any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ())):
-            release = jitify_release(data, found)
-            if release is not None:
-                scan.jitify[name] = release
+        images = completed(in_file(name, data, found, room=MOST_UNPACKED))
+        ltoir, jitify = nvjitlink_needs(data, images)
+    scan.images += images
+    if ltoir is not None:
+        scan.ltoir[name] = ltoir
+    if jitify is not None and any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ())):
+        scan.jitify[name] = jitify
+
+
+def nvjitlink_needs(
+    data: Buffer, images: Iterable[DeviceImage | UnreadImage]
+) -> tuple[Needs | None, CudaVersion | None]:
+    """What the device code of a file asks of nvJitLink: what its newest LTO-IR needs, and the release of jitify.
+
+    jitify compares the nvJitLink that it opened with the release that it was built with. That release is a constant in
+    machine code; the cubins of the same library name the release of their compiler.
+    """
+    found = [one for one in images if isinstance(one, DeviceImage)]
+    ltoir = max((one.needs for one in found if one.kind == "ltoir" and one.needs), default=None)
+    made = (one.producer for one in found if one.kind == "cubin" and one.producer)
+    return ltoir, max(made, default=None) if data.find(_REFUSAL) >= 0 else None
 
 
 def completed(images: Iterable[DeviceImage | UnreadImage]) -> list[DeviceImage | UnreadImage]:

@@ -22,7 +22,6 @@ from .releases import PTX_ISA
 
 __all__ = [
     "distributions",
-    "exported",
     "first_wheel",
     "libraries",
     "release_of_wheel",
@@ -74,14 +73,15 @@ def sonames(stem: str) -> dict[int, str]:
     Raises
     ------
     ValueError
-        If the library is unknown; so do all functions here.
+        If the library is unknown; so do all functions here but `distributions`.
     """
     return {major: one.soname for major, one in _majors(stem).items()}
 
 
 def distributions(stem: str) -> dict[int, str]:
-    """Return the package on PyPI that brings a library, by CUDA major; empty for the driver's."""
-    return {major: one.distribution for major, one in _majors(stem).items() if one.distribution}
+    """Return the package on PyPI that brings a library, by CUDA major; empty for the driver's and for unknown ones."""
+    known = _majors(stem) if stem in libraries() else {}
+    return {major: one.distribution for major, one in known.items() if one.distribution}
 
 
 def releases(stem: str, major: int) -> tuple[CudaVersion, ...]:
@@ -92,15 +92,14 @@ def releases(stem: str, major: int) -> tuple[CudaVersion, ...]:
 
 def symbols(stem: str, release: CudaVersion) -> frozenset[str]:
     """Return every symbol that a library exports in a release; empty if the release is unknown."""
-    return frozenset(name for name in _names(stem, release.major) if exported(stem, release, name))
-
-
-def exported(stem: str, release: CudaVersion, symbol: str) -> bool:
-    """Whether a library exports a symbol in a release; False if the release is unknown."""
-    span = _span(stem, release.major, symbol)
-    if span is None or release not in releases(stem, release.major):
-        return False
-    return span.since <= release and (span.until is None or release < span.until)
+    one = _majors(stem).get(release.major)
+    if one is None or release not in one.wheels:
+        return frozenset()
+    return frozenset(
+        name
+        for name, span in one.spans.items()
+        if span.since <= release and (span.until is None or release < span.until)
+    )
 
 
 def since(stem: str, major: int, symbol: str) -> CudaVersion | None:
@@ -160,18 +159,9 @@ def release_of_wheel(distribution: str, version: str) -> CudaVersion | None:
         return None
     if one.numbered:
         return CudaVersion(wanted.major, wanted.minor)
-    known = sorted((Version(each), release) for release, versions in one.wheels.items() for each in versions)
-    if not known or wanted > known[-1][0]:
-        return None
+    known = [(Version(each), release) for release, versions in one.wheels.items() for each in versions]
     older = [release for each, release in known if each <= wanted]
-    # the same wheel can be that of two releases: then it has what the first one needs
-    exact = [release for each, release in known if each == wanted]
-    return min(exact) if exact else older[-1] if older else None
-
-
-def _names(stem: str, major: int) -> tuple[str, ...]:
-    one = _majors(stem).get(major)
-    return tuple(one.spans) if one else ()
+    return older[-1] if older and wanted <= known[-1][0] else None
 
 
 def _span(stem: str, major: int, symbol: str) -> _Span | None:
@@ -200,7 +190,7 @@ def _majors(stem: str) -> Mapping[int, _Major]:
         return MappingProxyType(_driver())
     import json
 
-    data = json.loads((DATA / f"{stem}.json").read_text(encoding="utf-8"))
+    data = json.loads((DATA / f"{stem}.json").read_bytes())
     return MappingProxyType({int(major): _major(one) for major, one in data["majors"].items()})
 
 
@@ -208,7 +198,6 @@ def _major(data: dict[str, Any]) -> _Major:
     """Read one major of a file; its changes are those from wheel to wheel."""
     wheels = {CudaVersion.parse(release): tuple(versions) for release, versions in data["wheels"].items()}
     changes = {change["wheel"]: change for change in data["changes"]}
-    soname = ""
     first: dict[str, str] = {}
     begin: dict[str, CudaVersion] = {}
     end: dict[str, CudaVersion] = {}
@@ -216,8 +205,7 @@ def _major(data: dict[str, Any]) -> _Major:
     for release, versions in wheels.items():
         before = frozenset(present)
         for version in versions:
-            change = changes.pop(version, {})  # a wheel of two releases changes something in the first one
-            soname = change.get("soname", soname)
+            change = changes.get(version, {})
             for name in change.get("added", ()):
                 first.setdefault(name, version)
             present |= set(change.get("added", ()))
@@ -228,7 +216,7 @@ def _major(data: dict[str, Any]) -> _Major:
         for name in before - present:
             end[name] = release
     spans = {name: _Span(release, end.get(name), first[name]) for name, release in begin.items()}
-    return _Major(data["distribution"], soname, data["numbered"], wheels, MappingProxyType(spans))
+    return _Major(data["distribution"], data["changes"][0]["soname"], data["numbered"], wheels, MappingProxyType(spans))
 
 
 def _driver() -> dict[int, _Major]:
@@ -240,7 +228,7 @@ def _driver() -> dict[int, _Major]:
             first |= dict.fromkeys(names, CudaVersion.parse(release))
     found = {}
     for major in sorted({release.major for release in PTX_ISA}):
-        known = sorted(release for release in PTX_ISA if release.major == major)
+        known = [release for release in PTX_ISA if release.major == major]
         spans = {
             name: _Span(max(release, known[0]), None, None) for name, release in first.items() if release <= known[-1]
         }

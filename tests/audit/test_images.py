@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, fatbin, found_in, images
-from pytest_cudalink.audit.device_code.images import needs_for_ltoir_format
+from pytest_cudalink.audit.device_code.images import _of_ltoir
 from pytest_cudalink.compat.releases import NVVM_IR, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
 
@@ -194,7 +194,7 @@ def test_form_of_a_short_cubin(read: Read) -> None:
 )
 def test_formats_of_ltoir(number: int, needs: Needs, read: Read) -> None:
     """Packed LTO-IR names its format, which an interval of releases writes."""
-    assert needs_for_ltoir_format(number) == needs
+    assert _of_ltoir(number) == needs
     image = read.one(fatbin_of(entry(LTOIR, b"?", version=(1, number), flags=ZSTD)))
     assert (image.kind, image.arch, image.needs, image.relocatable) == ("ltoir", "sm_80", needs, True)
 

@@ -120,8 +120,8 @@ def test_symbols_that_vanish_within_a_major() -> None:
     """In 12.3 cuFFT lost three functions, which a wheel that was built with 12.2 may want."""
     assert exports.until("libcufft", 12, "cufftEnterCS") == CudaVersion(12, 3)
     assert exports.until("libcufft", 12, "cufftPlan1d") is None
-    assert exports.exported("libcufft", CudaVersion(12, 2), "cufftEnterCS")
-    assert not exports.exported("libcufft", CudaVersion(12, 3), "cufftEnterCS")
+    assert "cufftEnterCS" in exports.symbols("libcufft", CudaVersion(12, 2))
+    assert "cufftEnterCS" not in exports.symbols("libcufft", CudaVersion(12, 3))
 
 
 def test_driver_of_580() -> None:
@@ -130,6 +130,8 @@ def test_driver_of_580() -> None:
     assert exports.distributions("libcuda") == {}
     assert exports.wheel_versions("libcuda", CudaVersion(13, 0)) == ()
     assert CudaVersion(12, 7) in exports.releases("libcuda", 12)
+    assert [exports.since("libcuda", major, "cuLogsUnregisterCallback") for major in (12, 13)] == [(12, 9), (13, 0)]
+    assert exports.since("libcuda", 12, "cuGraphGetId") is None  # of 13.1
 
 
 def test_sonames() -> None:
@@ -146,7 +148,7 @@ def test_sonames() -> None:
     ("distribution", "version", "release"),
     [
         ("nvidia-nvjitlink", "13.1.80", "13.1"),
-        ("nvidia_nvjitlink", "13.1.80", "13.1"),
+        ("Nvidia_nvJitLink", "13.1.80", "13.1"),
         ("nvidia-nvjitlink", "13.9.1", "13.9"),
         ("nvidia-cublas", "13.10.0.20", "13.5"),
         ("nvidia-cublas", "13.1.0.3", "13.0"),
@@ -189,12 +191,16 @@ def test_first_wheel() -> None:
 
 
 def test_unknown_library() -> None:
-    """The error names the libraries; an unknown major or release is just empty."""
+    """The error names the libraries; an unknown major, release or symbol is just empty."""
     with pytest.raises(ValueError, match=r"the library is 'cudart'; expected one of libcublas, .*libcuda"):
         exports.sonames("cudart")
     assert exports.releases("libcudart", 14) == ()
-    assert exports.wheel_versions("libcudart", CudaVersion(12, 7)) == ()
-    assert exports.symbols("libcudart", CudaVersion(12, 7)) == frozenset()
+    assert exports.distributions("libtorch") == {}
+    for release in (CudaVersion(12, 7), CudaVersion(14, 0)):
+        assert exports.wheel_versions("libcudart", release) == ()
+        assert exports.symbols("libcudart", release) == frozenset()
+    for ask in (exports.since, exports.until, exports.first_wheel):
+        assert [ask("libcudart", major, "cudaNo") for major in (13, 14)] == [None, None]
 
 
 def test_nothing_is_read_at_import() -> None:

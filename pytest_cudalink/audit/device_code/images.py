@@ -19,7 +19,7 @@ from . import fatbin, scan
 from .fatbin import Kind
 from .files import buffers
 
-__all__ = ["RELOCATABLE", "DeviceImage", "UnreadImage", "found_in", "images", "in_file", "needs_for_ltoir_format"]
+__all__ = ["RELOCATABLE", "DeviceImage", "UnreadImage", "found_in", "images", "in_file"]
 
 #: Files in which PTX would be an example, or the input of a compiler.
 _DOCUMENTS: Final = frozenset(
@@ -238,7 +238,7 @@ def _of_header(name: str, entry: fatbin.Entry) -> DeviceImage:
     if entry.kind == "ptx":
         return DeviceImage(name, "ptx", entry.arch, ptx_isa=entry.version, needs=_of_ptx(entry.version))
     if entry.kind == "ltoir":
-        return DeviceImage(name, "ltoir", entry.arch, needs=needs_for_ltoir_format(entry.version[1]))
+        return DeviceImage(name, "ltoir", entry.arch, needs=_of_ltoir(entry.version[1]))
     if entry.kind == "tileir":
         return _of_tileir(name, entry.version)
     image = DeviceImage(name, "cubin", entry.arch)
@@ -260,7 +260,7 @@ def _of_ptx(isa: tuple[int, int]) -> Needs | None:
 
 
 @cache
-def needs_for_ltoir_format(number: int) -> Needs | None:
+def _of_ltoir(number: int) -> Needs:
     """The first release that writes LTO-IR of a format; the data has the first release of each."""
     table = {int(key): CudaVersion.parse(release) for key, release in _table()["ltoir-format"].items()}
     known = [key for key in table if key <= number]
