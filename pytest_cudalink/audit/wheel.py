@@ -35,20 +35,24 @@ _READ: Final = (".dll", ".pyd", ".py", ".dist-info/metadata", *DEVICE_CODE)
 Members = Iterator[tuple[str, Callable[[], AbstractContextManager[IO[bytes]]]]]
 
 
-def members_of(path: Path, budget: Budget) -> Members:
+def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
     """The files in a wheel or below a folder, or the one file; a wheel spends the budget.
+
+    Of a wheel, the files that may be of a library or of device code are read, or `every` one.
 
     Raises
     ------
     AuditError
-        If there is no such file, it is neither a wheel nor an ELF file, or it is a folder with wheels.
+        If there is no such file, it is neither a wheel nor an ELF file nor `every` one, or it is a folder with wheels.
     """
     if path.is_dir():
         refuse_folder_of_wheels(path)
         return _folder(path)
     if path.is_file():  # neither a pipe nor a device
-        return _wheel(path, budget) if path.suffix == ".whl" or zipfile.is_zipfile(path) else _single(path)
-    msg = f"{path}: there is no such file; give a wheel, a folder or a shared library"
+        is_wheel = path.suffix == ".whl" or zipfile.is_zipfile(path)
+        return _wheel(path, budget, every=every) if is_wheel else _single(path, every=every)
+    more = ", an archive or device code" if every else ""
+    msg = f"{path}: there is no such file; give a wheel, a folder or a shared library{more}"
     raise AuditError(msg)
 
 
@@ -76,20 +80,20 @@ def _folder(folder: Path) -> Members:
             yield path.relative_to(folder).as_posix(), partial(_opened, path)
 
 
-def _single(path: Path) -> Members:
+def _single(path: Path, *, every: bool) -> Members:
     with path.open("rb") as stream:
-        if not is_elf(stream):
+        if not (every or is_elf(stream)):
             msg = f"{path}: neither a wheel nor an ELF file"
             raise AuditError(msg)
     yield path.name, partial(_opened, path)
 
 
-def _wheel(path: Path, budget: Budget) -> Members:
+def _wheel(path: Path, budget: Budget, *, every: bool) -> Members:
     with path.open("rb") as archived:
-        yield from members_of_archive(str(path), archived, budget)
+        yield from members_of_archive(str(path), archived, budget, every=every)
 
 
-def members_of_archive(name: str, archived: IO[bytes], budget: Budget) -> Members:
+def members_of_archive(name: str, archived: IO[bytes], budget: Budget, *, every: bool = False) -> Members:
     """The files in a wheel that is open.
 
     Raises
@@ -105,13 +109,13 @@ def members_of_archive(name: str, archived: IO[bytes], budget: Budget) -> Member
     with archive:
         budget.open(archived.seek(0, os.SEEK_END), len(archive.infolist()))
         for number, member in enumerate(archive.infolist()):
-            yield member.filename, partial(_unpacked, archive, member, budget)
+            yield member.filename, partial(_unpacked, archive, member, budget, every)
             if number % _LOOKS == 0:  # looking at the clock takes as long as passing a file over
                 budget.spend()
 
 
 @contextmanager
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget) -> Iterator[IO[bytes]]:
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget, every: bool) -> Iterator[IO[bytes]]:
     """A seekable copy of a member of a wheel, on disk if it is large; only the first bytes of one that is not read.
 
     Read are ELF files, DLLs, Python sources, METADATA, and files of device code.
@@ -128,7 +132,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget)
         raise zipfile.BadZipFile(msg)
     with archive.open(member) as packed:
         head = packed.read(4)
-        if not (is_elf(BytesIO(head)) or member.filename.lower().endswith(_READ)):
+        if not (every or is_elf(BytesIO(head)) or member.filename.lower().endswith(_READ)):
             yield BytesIO(head)
             return
         budget.spend(member.file_size)

@@ -227,7 +227,7 @@ def _driver() -> dict[int, _Major]:
         if release != "never":
             first |= dict.fromkeys(names, CudaVersion.parse(release))
     found = {}
-    for major in sorted({release.major for release in PTX_ISA}):
+    for major in dict.fromkeys(release.major for release in PTX_ISA):
         known = [release for release in PTX_ISA if release.major == major]
         spans = {
             name: _Span(max(release, known[0]), None, None) for name, release in first.items() if release <= known[-1]

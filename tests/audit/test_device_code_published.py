@@ -89,7 +89,7 @@ def test_without_device_code(published) -> None:
 def test_agrees_with_cuobjdump(name, tmp_path) -> None:
     """The same cubins and PTX in each library of a wheel."""
     ours: dict[str, Counter] = {}
-    for one in images(path_of(name), unpack=False):
+    for one in images(path_of(name)):
         ours.setdefault(one.path, Counter())[one.kind, one.arch.rstrip("f")] += 1
     assert ours
     archive = zipfile.ZipFile(path_of(name))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import struct
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 
+import lz4.block
 import pytest
 import zstandard
+from elftools.elf.elffile import ELFFile
 
-from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, fatbin, found_in, images
+from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage, fatbin, found_in, images, scan
 from pytest_cudalink.audit.device_code.images import _of_ltoir
 from pytest_cudalink.compat.releases import NVVM_IR, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
@@ -41,9 +44,9 @@ def packed(content: bytes) -> bytes:
     return entry(TEXT, zstandard.compress(content), version=(8, 0), flags=ZSTD, size=len(content))
 
 
-def ltoir(arch: int = 900, version: tuple[int, int] = (2, 1)) -> bytes:
+def ltoir(arch: int = 900, version: tuple[int, int] = (2, 1), length: int = 64) -> bytes:
     """The header of LTO-IR, of a version of NVVM IR."""
-    return b"\xed\x43\x4e\x7f\x01\x41" + bytes(version) + bytes(8) + struct.pack("<I6xH", 64, arch)
+    return b"\xed\x43\x4e\x7f\x01\x41" + bytes(version) + bytes(8) + struct.pack("<I6sH", length, b"\1" * 6, arch)
 
 
 class Read:
@@ -52,14 +55,14 @@ class Read:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def everything(self, content: bytes, name: str = "x.bin", **options: bool) -> list[DeviceImage | UnreadImage]:
+    def everything(self, content: bytes, name: str = "x.bin") -> list[DeviceImage | UnreadImage]:
         file = self.folder / name
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(content)
-        return list(found_in(self.folder, **options))
+        return list(found_in(self.folder))
 
-    def one(self, content: bytes, name: str = "x.bin", **options: bool) -> DeviceImage:
-        (image,) = self.everything(content, name, **options)
+    def one(self, content: bytes, name: str = "x.bin") -> DeviceImage:
+        (image,) = self.everything(content, name)
         assert isinstance(image, DeviceImage)
         return image
 
@@ -75,6 +78,180 @@ def test_what_an_image_is_without_more() -> None:
     assert image == DeviceImage("x", "ptx", "sm_90a", None, None, None, False, None, "", 0, 0, None, None, "")
     assert (image.number, image.suffix, DeviceImage("x", "ptx", "").number) == (90, "a", 0)
     assert "secret" not in repr(DeviceImage("x", "ptx", "", data=b"secret"))
+
+
+# -- pieces, and entries of fatbins
+
+WHOLE = fatbin_of(entry(TEXT, PTX))
+
+
+@pytest.mark.parametrize(
+    ("content", "size"),
+    [
+        (WHOLE, len(WHOLE)),
+        (fatbin_of(entry(99, b"")), 16 + 64),
+        (fatbin_of(b""), 0),
+        (WHOLE[:-1], 0),  # it ends in its entry
+        (WHOLE[:31], 0),
+        (WHOLE[:4] + b"\2" + WHOLE[5:], 0),  # another version of the fatbin
+        (WHOLE[:6] + b"\x0f" + WHOLE[7:], 0),  # another size of its header
+        (WHOLE[:16] + b"\0" + WHOLE[17:], 0),  # an entry of no kind
+        (WHOLE[:19] + b"\2" + WHOLE[20:], 0),  # another version of the entry
+        (WHOLE[:20] + b"\x3f" + WHOLE[21:], 0),  # an entry whose header is too short, and one that is too long
+        (WHOLE[:20] + struct.pack("<I", len(WHOLE) - 15) + WHOLE[24:], 0),
+        (WHOLE[:20] + struct.pack("<I", len(WHOLE) - 16) + WHOLE[24:], len(WHOLE)),
+        (WHOLE[:8] + struct.pack("<Q", 63) + WHOLE[16:], 0),
+    ],
+)
+def test_fatbins(content: bytes, size: int) -> None:
+    """A fatbin is one that is whole, and whose first entry can be one, wherever it lies."""
+    assert fatbin.fatbin_size(content, 0) == size
+    assert fatbin.fatbin_size(b"data" + content, 4) == size
+    assert [one.size for one in scan.pieces(b"data" + content, text=False)] == ([size] if size else [])
+
+
+def test_entries() -> None:
+    """Each entry with what its header says; those of other kinds are passed over, and what is no entry is named."""
+    rows = [(TEXT, 0, 9), (CUBIN, LZ4 | SPECIFIC, 3), (LTOIR, ZSTD | FAMILY | 0x1_0000, 9), (7, 0, 3), (128, 0, 3)]
+    whole = fatbin_of(*[entry(kind, b"0123456789", flags=flags, size=1000) for kind, flags, _ in rows])
+    content = bytearray(whole)
+    for number, (*_, used) in enumerate(rows):
+        struct.pack_into("<I", content, 16 + 74 * number + 16, used)
+    found = list(fatbin.entries(memoryview(content)))
+    assert [(one.kind, one.arch, one.version, one.packing, one.scrambled, len(one.payload)) for one in found] == [
+        ("ptx", "sm_80", (1, 8), "", False, 10), ("cubin", "sm_80a", (1, 8), "lz4", False, 3),
+        ("ltoir", "sm_80f", (1, 8), "zstd", True, 9), ("tileir", "sm_80", (0, 1), "", False, 10),
+    ]  # fmt: skip
+    assert {one.size for one in found} == {1000}
+    struct.pack_into("<I", content, 16 + 74 + 16, 11)  # more of it is packed than it has
+    assert [len(one.payload) for one in fatbin.entries(memoryview(content))][1] == 10
+    for cut, said in (
+        (74 - 63, "the fatbin ends in the entry at byte 312"),
+        (1, "the fatbin entry at byte 312 has a "),
+    ):
+        with pytest.raises(ValueError, match=said):
+            list(fatbin.entries(memoryview(content)[:-cut]))
+    struct.pack_into("<I", content, 20, 63)
+    with pytest.raises(ValueError, match="byte 16 has a header of 63 bytes and 10 more, which end behind it"):
+        list(fatbin.entries(memoryview(content)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "size", "without", "note"),
+    [
+        (ZSTD | 0x1_0000, 4, "", "its packed bytes are scrambled"),
+        (ZSTD, 1001, "", "it would become 1001 bytes; expected at most 1000"),
+        (ZSTD, 1000, "_zstd", "the package zstandard is not installed (pytest-cudalink[audit])"),
+        (LZ4, 1000, "_lz4", "the package lz4 is not installed (pytest-cudalink[audit])"),
+        (ZSTD, 1000, "", ""),
+        (LZ4, 1000, "", ""),
+        (0, 0, "", ""),
+    ],
+)
+def test_what_stays_packed(flags: int, size: int, without: str, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is named; what can be unpacked is the same however it was packed."""
+    content = bytes(1000)
+    packer = zstandard.compress if flags & ZSTD else lz4.block.compress if flags & LZ4 else bytes
+    payload = packer(content, **({"store_size": False} if flags & LZ4 else {}))
+    monkeypatch.setattr(fatbin, "MOST_UNPACKED", 1000)
+    if without:
+        monkeypatch.setattr(fatbin, without, lambda: None)
+    (one,) = fatbin.entries(memoryview(fatbin_of(entry(CUBIN, payload, flags=flags, size=size))))
+    assert fatbin.unpacked(one) == (None if note else content, note)
+
+
+def tileir(*head: int) -> bytes:
+    return b"\x7fTileIR\0" + bytes(head)
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        *[(ltoir(version=(version, 1)), "ltoir" if 1 <= version <= 9 else None) for version in (0, 1, 9, 10)],
+        *[(ltoir(length=length), "ltoir" if 40 <= length <= 4096 else None) for length in (39, 40, 4096, 4097)],
+        *[(ltoir(arch=arch), "ltoir" if 500 <= arch <= 2000 else None) for arch in (499, 500, 2000, 2001)],
+        (ltoir()[:27], None),
+        (ltoir()[:6], None),
+        *[(tileir(major, 1, 1, 0), "tileir" if 13 <= major <= 99 else None) for major in (12, 13, 99, 100)],
+        (tileir(13, 1, 0, 0), "tileir"),
+        (tileir(13, 1, 2, 0), None),
+        (tileir(13, 1, 0, 1), None),
+        (tileir(13, 1, 1), None),
+        (PTX, "ptx"),
+        (PTX[1:], None),
+        (b".version 8.4\n.func", None),
+        (NEW, "cubin"),
+        (NEW[:18] + b"\x3e" + NEW[19:], None),  # for x86-64
+        (NEW[:63], None),
+    ],
+)
+def test_pieces(content: bytes, form: str | None) -> None:
+    """Each form by its header; only a whole file has a known end, where the header does not say it."""
+    alone, inside = (list(scan.pieces(before + content, text=True)) for before in (b"", b"data"))
+    assert [(one.form, one.at) for one in alone + inside] == ([(form, 0), (form, 4)] if form else [])
+    if form:
+        assert [one.size for one in alone + inside] == [
+            len(content), 0 if form in ("ltoir", "tileir") else len(content),
+        ]  # fmt: skip
+    assert bool(list(scan.pieces(content, text=False))) is (form not in ("ptx", None))
+
+
+def test_end_of_a_cubin() -> None:
+    """That of its last table; a file that begins as one is one, and so is the rest where a table ends behind it."""
+    segments = NEW[:32] + struct.pack("<Q", 3000) + NEW[40:54] + struct.pack("<HH", 56, 10) + NEW[58:]
+    for content, end in (
+        (NEW, len(NEW)),
+        (segments.ljust(5000), 3560),
+        (NEW[:40] + bytes(8) + NEW[48:60] + bytes(4), 64),
+    ):
+        more = content.ljust(5000, b"\1")
+        assert [one.size for one in scan.pieces(more, text=False)] == [5000]
+        assert [one.size for one in scan.pieces(b"data" + more, text=False)] == [end]
+        cut = more[: end - 1]
+        assert [one.size for one in scan.pieces(b"data" + cut, text=False)] == ([end - 1] if end > 64 else [])
+
+
+def archive(*members: bytes) -> bytes:
+    """An archive of objects, each at an even place."""
+    heads = [str(len(one)).ljust(10).encode().rjust(58) + b"`\n" for one in members]
+    bodies = [one + b"\n" * (len(one) % 2) for one in members]
+    return b"!<arch>\n" + b"".join(head + body for head, body in zip(heads, bodies, strict=True))
+
+
+def dll(*sections: tuple[bytes, int, int]) -> bytes:
+    """The headers of a DLL, with name, place and size of its sections."""
+    rows = b"".join(struct.pack("<8sIIII16x", name, 0, 0, size, at) for name, at, size in sections)
+    return b"MZ".ljust(60) + struct.pack("<I4sHHIIIHH8x", 64, b"PE\0\0", 0, len(sections), 0, 0, 0, 8, 0) + rows
+
+
+def test_names_of_sections() -> None:
+    """Of an ELF file, of those in an archive, and of a DLL; sections without bytes in the file have no place."""
+    rows = [one for one in ELFFile(BytesIO(NEW)).iter_sections() if one["sh_type"] != "SHT_NOBITS" and one["sh_size"]]
+    ends = [one["sh_offset"] + one["sh_size"] for one in rows]
+    alone = scan.Sections(NEW)
+    assert [alone.name_at(one["sh_offset"]) for one in rows] == [one.name for one in rows]
+    assert [alone.name_at(end - 1) for end in ends] == [one.name for one in rows]
+    assert [alone.name_at(place) for place in (0, len(NEW))] == ["", ""]
+    index = [one.name for one in ELFFile(BytesIO(NEW)).iter_sections()].index(rows[0].name)
+    empty = bytearray(NEW)
+    empty[struct.unpack_from("<Q", NEW, 40)[0] + 64 * index + 4] = 8  # SHT_NOBITS
+    assert scan.Sections(bytes(empty)).name_at(rows[0]["sh_offset"]) == ""
+    (table, count) = struct.unpack_from("<Q", NEW, 40)[0], struct.unpack_from("<H", NEW, 60)[0]
+    lying = NEW[:40] + struct.pack("<Q", len(NEW) + 60 + table) + NEW[48:]  # its table is that of the next member
+    cut = NEW[: table + 64 * count - 1]
+    for members in ((b"text", NEW), (b"odd", NEW), (b"12345", NEW), (NEW, b"odd"), (lying, NEW), (cut, NEW)):
+        whole = archive(*members)
+        assert members[0] not in (lying, cut) or scan.Sections(whole).name_at(68 + rows[0]["sh_offset"]) == ""
+        start = whole.index(NEW)
+        found = scan.Sections(whole)
+        assert [found.name_at(start + one["sh_offset"]) for one in rows] == [one.name for one in rows]
+        assert found.name_at(start - 1) == ""
+    assert scan.Sections(archive(NEW).replace(str(len(NEW)).encode(), b"?" * 4)).name_at(200) == ""
+    found = scan.Sections(dll((b".rdata", 300, 20), (b".nv_fatb", 200, 100), (b"\xe4", 400, 1)))
+    assert [found.name_at(place) for place in (199, 200, 299, 300, 319, 320, 400)] == [
+        "", ".nv_fatb", ".nv_fatb", ".rdata", ".rdata", "", "\xe4",
+    ]  # fmt: skip
+    assert scan.Sections(dll((b".rdata", 0, 100)).replace(b"PE\0\0", b"NE\0\0")).name_at(50) == ""
 
 
 # -- files
@@ -140,11 +317,12 @@ def test_how_far_a_file_is_unpacked(read: Read, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_headers_say(read: Read) -> None:
-    """Nothing is unpacked for somebody who only wants the headers; faults are no images."""
+    """Nothing is unpacked where there is no room; faults are no images."""
     whole = fatbin_of(packed(PTX), entry(TEXT, PTX, version=(8, 0)))
     (read.folder / "empty.ptx").touch()
-    assert len(read.everything(whole, unpack=False)) == 3
-    first, second = images(read.folder, unpack=False)
+    assert len(read.everything(whole)) == 3
+    assert [one.kind for one in images(read.folder)] == ["ptx", "ptx"]
+    first, second = module.in_file("x.bin", whole, room=0)
     assert (first.arch, first.ptx_isa, first.packed, first.data, first.note) == ("sm_80", (8, 0), True, None, "")
     assert first.needs == needs_for_ptx_isa((8, 0))
     assert (second.ptx_isa, second.packed, second.data) == ((8, 4), False, PTX)

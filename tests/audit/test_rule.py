@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import permutations
+from typing import Any
 
 import pytest
 
-from pytest_cudalink.audit.device_code import DeviceImage, DriverOutcome, what_happens
+from pytest_cudalink.audit.device_code import DeviceImage, DriverOutcome, UnreadImage, what_happens
+from pytest_cudalink.audit.device_code.verdicts import DeviceCode, grouped, plain
 from pytest_cudalink.versions import CudaVersion, Needs
 
 OLD, NEW = CudaVersion(12, 2), CudaVersion(13, 5)
@@ -75,3 +77,160 @@ def test_images_that_say_little() -> None:
     """PTX whose ISA cannot be read is too new for each driver; a cubin that names no release is of each."""
     assert str(what_happens([image("ptx", "sm_80", None)], "sm_80", NEW).outcome) == "222"
     assert str(what_happens([image("cubin", "sm_80", None)], "sm_80", OLD).outcome) == "native"
+
+
+# -- groups
+
+
+def made(kind: str, arch: str, path: str = "a.so", group: int = 1, **more: Any) -> DeviceImage:
+    """An image of a fatbin, as it is found in a file."""
+    isa = (8, 0) if kind == "ptx" else None
+    return DeviceImage(path, kind, arch, **{"ptx_isa": isa, "section": ".nv_fatbin", "group": group, "at": 7, **more})
+
+
+SM_80, SM_90, PTX_80 = made("cubin", "sm_80"), made("cubin", "sm_90"), made("ptx", "sm_80")
+FAULT = UnreadImage("x.so", "damaged")
+
+
+@pytest.mark.parametrize(
+    ("found", "groups"),
+    [
+        ([], []),
+        ([SM_80, FAULT, made("cubin", "sm_90", data=b"x")], [(("a.so",), 1, "cubin sm_80, cubin sm_90", False)]),
+        ([SM_80, made("cubin", "sm_80", group=2)], [(("a.so",), 2, "cubin sm_80", False)]),
+        ([SM_80, made("cubin", "sm_80", "b.so", at=9)], [(("a.so", "b.so"), 2, "cubin sm_80", False)]),
+        (
+            [made("cubin", f"sm_{n}", f"k_SM{n}.cubin", 0) for n in (80, 90)] + [made("cubin", "sm_80", "sma", 0)],
+            [(("k_SM80.cubin",), 1, "cubin sm_80, cubin sm_90", False), (("sma",), 1, "cubin sm_80", False)],
+        ),
+        (
+            [made("cubin", "sm_80", group=n, section=".rodata") for n in (1, 2)],
+            [(("a.so",), 1, "cubin sm_80", False)],
+        ),
+        (
+            [made("cubin", f"sm_{n}", group=1 + (n == 75), section=".rodata") for n in (80, 90, 75)],
+            [(("a.so",), 1, "cubin sm_80, cubin sm_90", False), (("a.so",), 1, "cubin sm_75", False)],
+        ),
+        ([made("cubin", f"sm_{n}", group=n, section="") for n in (80, 90)],
+         [(("a.so",), 1, "cubin sm_80", False), (("a.so",), 1, "cubin sm_90", False)]),
+        ([PTX_80], [(("a.so",), 1, "ptx sm_80", False)]),
+        ([made("ptx", "sm_80", relocatable=True)], [(("a.so",), 1, "ptx sm_80", True)]),
+        ([made("ltoir", "sm_80", relocatable=True), PTX_80], [(("a.so",), 1, "ltoir sm_80, ptx sm_80", True)]),
+        ([made("cubin", "sm_80", relocatable=True), SM_90], [(("a.so",), 1, "cubin sm_80, cubin sm_90", False)]),
+        ([made("cubin", "sm_80", relocatable=True), PTX_80], [(("a.so",), 1, "cubin sm_80, ptx sm_80", True)]),
+    ],
+)  # fmt: skip
+def test_groups(found: list[DeviceImage | UnreadImage], groups: list[tuple[tuple[str, ...], int, str, bool]]) -> None:
+    """Images of one fatbin, and files that a program chooses by their name; equal groups are one."""
+    code = grouped("x.whl", found)
+    assert code.path == "x.whl"
+    assert code.faults == tuple(one for one in found if one is FAULT)
+    assert [
+        (one.paths, one.count, ", ".join(f"{image.kind} {image.arch}" for image in one.images), one.for_linker)
+        for one in code.groups
+    ] == groups
+    assert all(
+        (image.path, image.at, image.group, image.data) == ("", 0, 0, None)
+        for one in code.groups
+        for image in one.images
+    )
+
+
+DRIVERS = (CudaVersion(12, 2), CudaVersion(12, 9), CudaVersion(13, 0))
+OF_13 = Needs(CudaVersion(13, 0))
+
+
+ALL, OLDER = "535 to 580 (CUDA 12.2 to 13.0)", "535 to 575 (CUDA 12.2 to 12.9)"
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "drivers", "why"),
+    [
+        ([made("cubin", "sm_80")], "209", ALL, "nothing fits among cubin for sm_80"),
+        (
+            [made("ptx", "sm_90", ptx_isa=(8, 8), needs=Needs(CudaVersion(12, 9)))],
+            *("222", "535 (CUDA 12.2)", "PTX 8.8 for sm_90 needs a driver for CUDA 12.9"),
+        ),
+        (
+            [made("ptx", "sm_90", ptx_isa=(9, 9), needs=Needs(OF_13.version, newer_than=True))],
+            *("222", ALL, "PTX 9.9 for sm_90 needs a driver for a release newer than CUDA 13.0"),
+        ),
+        ([made("ptx", "sm_90", ptx_isa=None)], "222", ALL, "PTX ? for sm_90 cannot be read"),
+        ([made("ptx", "sm_80a")], "218", ALL, "the PTX that is taken is for sm_80a alone"),
+        ([made("cubin", "sm_90", needs=OF_13)], "200", OLDER, "the cubin for sm_90 is taken, and it is of CUDA 13.0"),
+        (
+            [made("cubin", f"sm_{n}") for n in range(10, 23)],
+            *("209", ALL, f"nothing fits among {', '.join(f'cubin for sm_{n}' for n in range(10, 22))}, ..."),
+        ),
+    ],
+)
+def test_what_fails(found: list[DeviceImage], code: str, drivers: str, why: str) -> None:
+    """A sentence says the code, the drivers that answer it, and why."""
+    assert grouped("x", found).failures(["sm_90"], DRIVERS) == [f"a.so: {code} on sm_90 with driver {drivers}: {why}"]
+    assert [one.endswith("...") for one in grouped("x", found[:12]).failures(["sm_90"], DRIVERS)] == [False]
+
+
+@pytest.mark.parametrize(
+    ("archs", "files", "said"),
+    [
+        (("sm_90",), "*", ["a.so and 2 more files: 209 on sm_90", "d.so: 209 on sm_90"]),
+        (("sm_90",), "b*", ["a.so and 2 more files: 209 on sm_90"]),
+        (("sm_90",), "d*", ["d.so: 209 on sm_90"]),
+        (("sm_90",), "e*", ["files is 'e*', and no file with device code matches; expected a pattern of one"]),
+        ((), "e*", []),
+        (("sm_80", "sm_75"), "a*", ["a.so and 2 more files: 209 on sm_75"]),
+    ],
+)
+def test_patterns_of_files(archs: tuple[str, ...], files: str, said: list[str]) -> None:
+    """A group counts if one of its files matches; a pattern that matches none is a failure, if GPUs are asked for."""
+    code = grouped("x", [*(made("cubin", "sm_80", f"{name}.so") for name in "abc"), made("cubin", "sm_86", "d.so")])
+    assert [one.partition(" with driver")[0] for one in code.failures(archs, DRIVERS, files)] == said
+    assert DeviceCode("x", (), ()).failures(["sm_80"], DRIVERS) == []
+
+
+def test_answers_of_groups() -> None:
+    """The worst first; a file is served whose groups are all taken, by each driver that knows the GPU."""
+    found = [SM_80, made("cubin", "sm_90", group=2), made("cubin", "sm_80", "b.so", relocatable=False)]
+    code = grouped("x", found)
+    assert [(group.count, str(answer.outcome)) for group, answer in code.answers("sm_80", DRIVERS[0])] == [
+        (1, "209"), (1, "native"), (1, "native"),
+    ]  # fmt: skip
+    assert code.served("sm_80", DRIVERS) == dict.fromkeys(DRIVERS, 1)
+    assert code.served("sm_103", DRIVERS) == dict.fromkeys(DRIVERS[1:], 0)
+    assert grouped("x", [SM_90, made("cubin", "sm_80", group=2)]).served("sm_80", DRIVERS[:1]) == {DRIVERS[0]: 0}
+    lto = made("ltoir", "sm_90", "c.so", relocatable=True)
+    for found, judged in (([SM_80, lto], ["a.so"]), ([lto, made("tileir", "", "d.so")], ["c.so", "d.so"])):
+        assert [group.paths[0] for group in grouped("x", found).judged] == judged
+    grouped("x", [SM_80]).check(["A100"], ["535", "13.0"])
+
+
+def test_check_names_each_reason() -> None:
+    """What cannot be read, and what is missing, fail as well; without a GPU nothing is missing."""
+    for archs, code, said in (
+        ([], grouped("x", [FAULT]), "x\n  x.so: damaged"),
+        (["H100", "8.0"], grouped("x", []), "x\n  no device code; expected code for sm_90, sm_80"),
+    ):
+        with pytest.raises(AssertionError) as caught:
+            code.check(archs)
+        assert str(caught.value) == said
+    grouped("x", []).check([])
+    assert grouped("x", []).absence(["sm_80"]) == "no device code; expected code for sm_80"
+
+
+def test_groups_as_data() -> None:
+    """Every fact has a name; what an image does not say is null."""
+    more = {"producer": CudaVersion(12, 9), "needs": OF_13, "packed": True, "relocatable": False}
+    image = made("ptx", "sm_80", virtual_arch="sm_75", note="cut", **more)
+    facts = {
+        "kind": "ptx", "arch": "sm_80", "ptx_isa": "8.0", "producer": "12.9", "needs": "CUDA 13.0", "packed": True,
+        "relocatable": False, "virtual_arch": "sm_75", "section": ".nv_fatbin", "note": "cut",
+    }  # fmt: skip
+    assert plain(image) == facts
+    without = plain(DeviceImage("x", "cubin", "sm_80"))
+    assert [without[name] for name in ("ptx_isa", "producer", "needs", "relocatable", "virtual_arch")] == [None] * 5
+    group = {"paths": ["a.so"], "count": 1, "for_linker": False, "images": [facts]}
+    faults = [{"path": "x.so", "text": "damaged"}]
+    assert grouped("x", [image, FAULT]).to_json(["sm_90"], DRIVERS[:1]) == {
+        "path": "x", "groups": [{**group, "answers": {"sm_90": {"12.2": "compiled"}}}], "faults": faults,
+    }  # fmt: skip
+    assert grouped("x", [image]).to_json()["groups"] == [{**group, "answers": {}}]

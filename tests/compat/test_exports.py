@@ -188,6 +188,7 @@ def test_first_wheel() -> None:
     assert exports.since("libcusolver", 12, "cusolverDnXgeev") == CudaVersion(12, 6)
     assert exports.first_wheel("libcusolver", 12, "cusolverDnXgeev") == "11.7.1.2"
     assert exports.first_wheel("libcuda", 13, "cuInit") is None
+    assert exports.since("libcudart", 13, "cudaMalloc@libcudart.so.13") == CudaVersion(13, 0)
 
 
 def test_unknown_library() -> None:

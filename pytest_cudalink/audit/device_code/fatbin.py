@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from struct import Struct
 from typing import Any, Final, Literal
 
@@ -17,7 +18,8 @@ Kind = Literal["ptx", "cubin", "ltoir", "tileir"]
 
 MAGIC: Final = b"\x50\xed\x55\xba"
 HEADER_SIZE: Final = 16
-_HEADER: Final = Struct("<IHHQ")
+#: The header, and what the header of the first entry begins with: kind, version, size.
+_BEGIN: Final = Struct("<4xHHQHHI")
 #: Of an entry: kind, version of the header, its size, that of the payload, what of it is packed, (options), minor and
 #: major version, architecture, (name), flags, key of a scrambled payload, size when unpacked.
 _ENTRY: Final = Struct("<HHIQIIHHIIIQQQ")
@@ -26,7 +28,6 @@ _LZ4, _ZSTD, _SCRAMBLED, _SPECIFIC, _FAMILY = 0x2000, 0x8000, 0x1_0000, 0x10_000
 
 #: Most bytes that one payload is unpacked to; the largest of cuBLAS has 40 MB.
 MOST_UNPACKED: Final = 256 << 20
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,16 @@ class Entry:
     ----------
     kind : str
     arch : str
-        Such as ``"sm_90a"``; empty for Tile IR.
+        Such as ``"sm_90a"``; Tile IR has none, whatever it says.
     version : tuple of int
         PTX ISA of PTX; of a cubin, 1 and the ABI version; of LTO-IR, 1 and its format; of Tile IR,
         the version of its bytecode.
     packing : str
         ``"lz4"``, ``"zstd"`` or empty.
     scrambled : bool
-        Whether the packed bytes cannot be unpacked because they are scrambled, as those of LTO-IR are.
+        Whether packed bytes cannot be unpacked because they are scrambled, as those of LTO-IR are.
     size : int
-        Of the unpacked payload.
+        Of the unpacked payload, if it is packed.
     payload : memoryview
         As it lies in the fatbin, without padding.
     """
@@ -61,16 +62,13 @@ class Entry:
 
 
 def fatbin_size(data: Any, at: int) -> int:
-    """Return the bytes of the fatbin at a place of a file; 0 if there is no fatbin that is whole."""
-    if at + HEADER_SIZE > len(data):
+    """Return the bytes of the fatbin whose magic is at a place of a file; 0 if there is no fatbin that is whole."""
+    if at + _BEGIN.size > len(data):
         return 0
-    magic, version, header, size = _HEADER.unpack_from(data, at)
-    if magic != 0xBA55ED50 or version != 1 or header != HEADER_SIZE or not size or at + header + size > len(data):
-        return 0
-    kind, entry_version, entry_header, _ = Struct("<HHIQ").unpack_from(data, at + header) if size >= 16 else (0,) * 4
-    if not kind or entry_version >> 8 != 1 or not _ENTRY.size <= entry_header <= size:
-        return 0
-    return int(header + size)
+    version, header, size, kind, entry_version, entry_header = _BEGIN.unpack_from(data, at)
+    begins = version == 1 and header == HEADER_SIZE and kind and entry_version >> 8 == 1
+    fits = _ENTRY.size <= entry_header <= size and at + header + size <= len(data)
+    return int(header + size) if begins and fits else 0
 
 
 def entries(fatbin: memoryview) -> Iterator[Entry]:
@@ -92,17 +90,16 @@ def entries(fatbin: memoryview) -> Iterator[Entry]:
             raise ValueError(msg)
         packing: Literal["", "lz4", "zstd"] = "zstd" if flags & _ZSTD else "lz4" if flags & _LZ4 else ""
         start = at + header
-        payload = fatbin[start : start + (used if packing and used <= size else size)]
+        payload = fatbin[start : start + (min(used, size) if packing else size)]
         if number in _KINDS:
-            tile = _KINDS[number] == "tileir"
             suffix = "a" if flags & _SPECIFIC else "f" if flags & _FAMILY else ""
             yield Entry(
                 kind=_KINDS[number],
-                arch="" if tile else f"sm_{arch}{suffix}",
-                version=divmod(major, 256) if tile else (major, minor),
+                arch=f"sm_{arch}{suffix}",
+                version=divmod(major, 256) if _KINDS[number] == "tileir" else (major, minor),
                 packing=packing,
-                scrambled=bool(packing and flags & _SCRAMBLED),
-                size=whole if packing else size,
+                scrambled=bool(flags & _SCRAMBLED),
+                size=whole,
                 payload=payload,
             )
         at = start + size
@@ -139,22 +136,8 @@ def unpacked(entry: Entry) -> tuple[bytes | None, str]:
         package = "zstandard" if entry.packing == "zstd" else "lz4"
         return None, f"the package {package} is not installed (pytest-cudalink[audit])"
     try:
-        if entry.packing == "zstd":
-            return _unpack_zstd(packer, entry), ""
+        if entry.packing == "zstd":  # no more is read than the header promises, whatever the frame says
+            return packer.stream_reader(BytesIO(entry.payload)).read(entry.size), ""
         return packer.decompress(entry.payload, uncompressed_size=entry.size), ""
     except Exception as error:  # noqa: BLE001 (each package has its own errors for damaged bytes)
         return None, f"it cannot be unpacked: {error}"
-
-
-def _unpack_zstd(packer: Any, entry: Entry) -> bytes:
-    """Unpack one frame; reads no more than the header promises, whatever the frame says."""
-    from io import BytesIO
-
-    if bytes(entry.payload[:4]) != _ZSTD_MAGIC:
-        msg = "no zstd frame"
-        raise ValueError(msg)
-    found = bytes(packer.stream_reader(BytesIO(entry.payload)).read(entry.size))
-    if not found:
-        msg = "an empty zstd frame"
-        raise ValueError(msg)
-    return found

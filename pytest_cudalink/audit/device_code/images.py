@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -14,10 +15,11 @@ from ...artifacts import inspect
 from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
 from ...tables import read_table
 from ...versions import CudaVersion, Needs
-from ..buffers import Buffer
+from ..budget import AuditError, Budget
+from ..buffers import Buffer, buffer
+from ..wheel import members_of
 from . import fatbin, scan
 from .fatbin import Kind
-from .files import buffers
 
 __all__ = ["RELOCATABLE", "DeviceImage", "UnreadImage", "found_in", "images", "in_file"]
 
@@ -113,14 +115,8 @@ class UnreadImage:
     text: str
 
 
-def images(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage]:
+def images(path: str | Path) -> Iterator[DeviceImage]:
     """Yield the images of device code in a wheel, a folder, a library, an archive or a file of device code.
-
-    Parameters
-    ----------
-    path : str or Path
-    unpack : bool
-        Read the images themselves, too; else only what the headers of fatbins say of packed ones.
 
     Raises
     ------
@@ -128,19 +124,24 @@ def images(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage]:
         If there is no such file, or a wheel is damaged. What cannot be read inside of it is passed over: `found_in`
         yields that, too.
     """
-    return (found for found in found_in(path, unpack=unpack) if isinstance(found, DeviceImage))
+    return (found for found in found_in(path) if isinstance(found, DeviceImage))
 
 
-def found_in(path: str | Path, *, unpack: bool = True) -> Iterator[DeviceImage | UnreadImage]:
+def found_in(path: str | Path) -> Iterator[DeviceImage | UnreadImage]:
     """Yield the images in a wheel, a folder or a file, and what cannot be read of it."""
-    for name, data, fault in buffers(Path(path)):
-        if data is None:
-            yield UnreadImage(name, fault)
-            continue
+    for name, opened in members_of(Path(path), Budget(str(path)), every=True):
         nothing = True
-        for found in in_file(name, data, room=None if unpack else 0):
-            nothing = False
-            yield found
+        with ExitStack() as stack:
+            try:
+                data = stack.enter_context(buffer(stack.enter_context(opened())))
+            except AuditError:
+                raise
+            except Exception as error:  # noqa: BLE001 (zipfile raises whatever a damaged member leads it to)
+                yield UnreadImage(name, f"cannot be read: {type(error).__name__}: {error}")
+                continue
+            for found in in_file(name, data):
+                nothing = False
+                yield found
         if nothing and name.lower().endswith(_NAMED):
             yield UnreadImage(
                 name, "has no device code that can be read; expected some, as its name says: build it again"

@@ -126,7 +126,7 @@ class Sections:
                 self._rows = _archive_sections(data)
             elif data[:6] == elf.MAGIC:
                 self._rows = _elf_sections(data, 0)
-            elif data[:2] == b"MZ":
+            else:
                 self._rows = _pe_sections(data)
         self._rows.sort()
 
@@ -143,10 +143,8 @@ def _archive_sections(data: Buffer) -> list[tuple[int, int, str]]:
         size = data[at + 48 : at + 58].strip()
         if not size.isdigit():
             break
-        start = at + 60
-        if data[start : start + 6] == elf.MAGIC:
-            found += _elf_sections(data, start, int(size))
-        at = start + int(size) + int(size) % 2
+        found += _elf_sections(data, at + 60, int(size))
+        at += 60 + int(size) + int(size) % 2
     return found
 
 
@@ -160,7 +158,7 @@ def _elf_sections(data: Buffer, base: int, most: int | None = None) -> list[tupl
     return [
         (base + one.offset, base + one.offset + one.size, name)
         for one, name in zip(found, names, strict=True)
-        if one.kind != _NOBITS and one.size
+        if one.kind != _NOBITS
     ]
 
 
@@ -170,7 +168,7 @@ def _pe_sections(data: Buffer) -> list[tuple[int, int, str]]:
         return []
     _, count, _, _, _, optional, _ = Struct("<HHIIIHH").unpack_from(data, header + 4)
     found = []
-    for index in range(min(count, 96)):
+    for index in range(count):
         name, _, _, length, offset = Struct("<8sIIII").unpack_from(data, header + 24 + optional + 40 * index)
-        found.append((offset, offset + length, name.rstrip(b"\0").decode("ascii", "replace")))
+        found.append((offset, offset + length, name.rstrip(b"\0").decode("latin-1")))
     return found

@@ -87,7 +87,7 @@ class DeviceCode:
             for group in self.judged:
                 outcome = group.answer(arch, driver).outcome
                 if outcome is not DriverOutcome.UNDRIVEN:
-                    refused |= {path: refused.get(path, False) or outcome.fails for path in group.paths}
+                    refused |= {path: refused.get(path) or outcome.fails for path in group.paths}
             if refused:
                 found[driver] = sum(not one for one in refused.values())
         return found
@@ -95,12 +95,11 @@ class DeviceCode:
     def failures(self, archs: Iterable[str], drivers: Iterable[CudaVersion], files: str = "*") -> list[str]:
         """A sentence for each group, architecture and outcome that fails, with the drivers on which it does."""
         drivers, archs, lines = tuple(drivers), tuple(archs), []
-        if archs and files != "*" and not any(fnmatch(path, files) for group in self.judged for path in group.paths):
+        groups = [group for group in self.judged if any(fnmatch(path, files) for path in group.paths)]
+        if archs and files != "*" and not groups:
             return [f"files is {files!r}, and no file with device code matches; expected a pattern of one"]
         for arch in archs:
-            for group in self.judged:
-                if not any(fnmatch(path, files) for path in group.paths):
-                    continue
+            for group in groups:
                 failed: dict[DriverAnswer, list[CudaVersion]] = {}
                 for driver in drivers:
                     answer = group.answer(arch, driver)
@@ -179,21 +178,15 @@ def plain(image: DeviceImage) -> dict[str, Any]:
     }
 
 
-def device_code(path: str | Path, *, unpack: bool = True) -> DeviceCode:
+def device_code(path: str | Path) -> DeviceCode:
     """Audit the device code of a wheel, a folder with everything below it, a library, an archive or one image.
-
-    Parameters
-    ----------
-    path : str or Path
-    unpack : bool
-        Look into packed images; else only what the headers of fatbins say is known of them.
 
     Raises
     ------
     AuditError
         If there is no such file, or a wheel is damaged.
     """
-    return grouped(str(path), found_in(path, unpack=unpack))
+    return grouped(str(path), found_in(path))
 
 
 def grouped(path: str, images_and_faults: Iterable[DeviceImage | UnreadImage]) -> DeviceCode:
@@ -204,10 +197,12 @@ def grouped(path: str, images_and_faults: Iterable[DeviceImage | UnreadImage]) -
     for found in images_and_faults:
         if isinstance(found, UnreadImage):
             faults.append(found)
-        elif found.group:
-            fatbins.setdefault((found.path, found.group), []).append(replace(found, data=None))
+            continue
+        image = replace(found, data=None)
+        if image.group:
+            fatbins.setdefault((image.path, image.group), []).append(image)
         else:
-            loose.setdefault(_ARCH_IN_NAME.sub("*", found.path), []).append(replace(found, data=None))
+            loose.setdefault(_ARCH_IN_NAME.sub("*", image.path), []).append(image)
     groups = []
     for (name, _), images in fatbins.items():
         if _is_loose(images):
@@ -228,35 +223,33 @@ def _joined(groups: Iterable[list[DeviceImage]]) -> Iterable[ImageGroup]:
     same: dict[tuple[tuple[DeviceImage, ...], bool], list[DeviceImage]] = {}
     for images in groups:
         bare = dict.fromkeys(replace(image, path="", at=0, group=0) for image in images)
-        for_linker = all(image.relocatable for image in images) or not _has_finished(images)
-        same.setdefault((tuple(bare), for_linker), []).append(images[0])
+        same.setdefault((tuple(bare), _is_for_linker(images)), []).append(images[0])
     for (alike, for_linker), firsts in same.items():
         paths = tuple(dict.fromkeys(first.path for first in firsts))
         yield ImageGroup(paths, len(firsts), alike, for_linker)
 
 
-def _has_finished(images: Iterable[DeviceImage]) -> bool:
-    """Whether a driver can take a group: it has a linked cubin, or nothing but PTX."""
-    kinds = {(image.kind, image.relocatable) for image in images}
-    return ("cubin", False) in kinds or ("cubin", None) in kinds or {kind for kind, _ in kinds} == {"ptx"}
+def _is_for_linker(images: Sequence[DeviceImage]) -> bool:
+    """Whether no driver takes a group: it has neither a linked cubin nor only PTX that no linker gets."""
+    linked = any(image.kind == "cubin" and not image.relocatable for image in images)
+    return not linked and not all(image.kind == "ptx" and not image.relocatable for image in images)
 
 
 def _failure(group: ImageGroup, arch: str, answer: DriverAnswer, drivers: Sequence[CudaVersion]) -> str:
+    image = answer.image
+    if image is None:
+        kinds = ", ".join(dict.fromkeys(f"{image.kind} for {image.arch}" for image in group.images[:12]))
+        why = f"nothing fits among {kinds}{', ...' if len(group.images) > 12 else ''}"
+    elif answer.outcome is DriverOutcome.TOO_NEW:
+        needs, isa = image.needs, ".".join(map(str, image.ptx_isa or "?"))
+        asks = f"needs a driver for {'a release ' if needs.newer_than else ''}{needs}" if needs else "cannot be read"
+        why = f"PTX {isa} for {image.arch} {asks}"
+    elif answer.outcome is DriverOutcome.UNKNOWN_FORM:
+        why = f"the cubin for {image.arch} is taken, and it is of {image.needs}"
+    else:
+        why = f"the PTX that is taken is for {image.arch} alone"
     where = group.paths[0] + _more_files(len(group.paths) - 1)
-    on = _spoken(drivers)
-    if answer.outcome is DriverOutcome.TOO_NEW and answer.image is not None and answer.image.ptx_isa is not None:
-        isa = ".".join(map(str, answer.image.ptx_isa))
-        needs = answer.image.needs
-        known = f"needs a driver for {'a release ' if needs.newer_than else ''}{needs}" if needs else ""
-        return f"{where}: 222 on {arch} with driver {on}: PTX {isa} for {answer.image.arch} {known}"
-    if answer.outcome is DriverOutcome.UNKNOWN_FORM and answer.image is not None:
-        made = f"of {answer.image.needs}" if answer.image.needs else "of a newer CUDA"
-        return f"{where}: 200 on {arch} with driver {on}: the cubin for {answer.image.arch} is taken, and it is {made}"
-    if answer.outcome is DriverOutcome.WRONG_TARGET and answer.image is not None:
-        return f"{where}: 218 on {arch} with driver {on}: the PTX that is taken is for {answer.image.arch} alone"
-    kinds = ", ".join(dict.fromkeys(f"{image.kind} for {image.arch}" for image in group.images[:12]))
-    more = ", ..." if len(group.images) > 12 else ""
-    return f"{where}: 209 on {arch} with driver {on}: nothing fits among {kinds}{more}"
+    return f"{where}: {answer.outcome} on {arch} with driver {_spoken(drivers)}: {why}"
 
 
 def _more_files(count: int) -> str:
