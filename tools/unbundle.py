@@ -12,7 +12,6 @@ Nothing is installed before the sha256 of every file is the one in the manifest.
 from __future__ import annotations
 
 import argparse
-import errno
 import hashlib
 import json
 import os
@@ -22,7 +21,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -34,24 +32,10 @@ MANIFEST = "manifest.json"
 #: Describes the volumes of a bundle that was split.
 VOLUMES = "volumes.json"
 _BLOCK = 1 << 20
-#: Most bytes of a manifest: 200 wheels need 60 KB.
-_MOST_MANIFEST = 1 << 22
-#: Most signs of a value, and most files, that an error shows.
-_MOST_SHOWN = 100
+#: What reading JSON or an archive raises that is damaged.
+_DAMAGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
+#: Most files that an error shows.
 _MOST_LISTED = 20
-#: Deepest place of a file in a bundle; `python -m tools.bundle` writes two parts.
-_DEEPEST = 8
-_ENTRY = {"file": str, "size": int, "sha256": str}
-_REQUIRED = {"requirement": str, "name": str, "version": str}
-_MANIFEST_FORM = {
-    **dict.fromkeys(("made", "version", "python", "platform"), str),
-    "releases": [str],
-    "without": [{"name": str, "version": str}],
-    "files": [_ENTRY],
-}
-_VOLUMES_FORM = {"sha256": str, "volumes": [_ENTRY]}
-#: Files of the folder that the manifest does not list.
-_UNLISTED = {MANIFEST, VOLUMES}
 
 
 class BundleError(RuntimeError):
@@ -70,105 +54,42 @@ def sha256(path: Path) -> str:
 def check(folder: Path) -> dict[str, Any]:
     """Return the manifest of a bundle's folder, after comparing every file with it.
 
-    Raises BundleError if a file is missing, damaged or not in the manifest.
+    Raises BundleError if a file is missing or damaged.
     """
     if not (folder / MANIFEST).is_file() and (folder / VOLUMES).is_file():
         msg = f"{folder} has the volumes of a bundle; expected a joined one; give --to FOLDER, where it will lie"
         raise BundleError(msg)
-    manifest = _described(folder / MANIFEST, _MANIFEST_FORM)
-    listed = {entry["file"]: entry for entry in manifest["files"]}
-    _compare(folder, listed, "copy it again, or make the bundle again with `python -m tools.bundle`")
-    surplus = sorted({*_found(folder)} - {*listed} - _UNLISTED)
-    if surplus:
-        names = ", ".join(map(_plain, surplus[:5])) + (f" and {len(surplus) - 5} more" if len(surplus) > 5 else "")
-        msg = f"{folder} has {names}; expected only the files of its {MANIFEST}; remove what is not in it"
-        raise BundleError(msg)
+    manifest = _described(folder / MANIFEST, "files")
+    remedy = "copy it again, or make the bundle again with `python -m tools.bundle`"
+    _compare(folder, {entry["file"]: entry for entry in manifest["files"]}, remedy)
     return manifest
 
 
-def _found(folder: Path) -> Iterator[str]:
-    """Return what is in a folder without its folders, which a link to a folder is not, and without our own cache."""
-    for name, folders, files in os.walk(folder):
-        place = Path(name)
-        for path in [place / one for one in (*files, *folders)]:
-            found = path.relative_to(folder)
-            cached = found.parent.as_posix() == "__pycache__" and found.match("unbundle.*.pyc")
-            if path.is_symlink() or not (cached or path.is_dir()):
-                yield found.as_posix()
-
-
-def _described(path: Path, form: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest, or the description of volumes, if it has the known form."""
+def _described(path: Path, members: str) -> dict[str, Any]:
+    """Return a manifest, or the description of volumes; `members` is the key of its files."""
     try:
-        content = _read(path)
-        if content.get("format") == FORMAT:
-            _compare_form(content, form, "it")
-            for entry in content.get("files", ()):
-                _compare_form(entry, _REQUIRED if "requirement" in entry else {}, _plain(entry["file"]))
+        content: dict[str, Any] = json.loads(path.read_bytes())
+        form = content["format"]
+        names = [entry["file"] for entry in content[members]] if form == FORMAT else []
     except OSError as error:
         msg = f"{path} is missing or unreadable ({error.strerror}); expected a bundle; copy all of its files"
         raise BundleError(msg) from error
-    except (ValueError, TypeError, RecursionError) as error:
-        msg = f"{path} is damaged ({error}); expected JSON that `python -m tools.bundle` wrote; copy the file again"
+    except _DAMAGE as error:
+        msg = f"{path} is damaged ({error!r}); expected JSON that `python -m tools.bundle` wrote; copy the file again"
         raise BundleError(msg) from error
-    if content.get("format") != FORMAT:
-        found = _shown(content.get("format"))
-        msg = f"{path} has format {found}; expected {FORMAT}; use the unbundle.py that lies next to it"
+    if form != FORMAT:
+        msg = f"{path} has format {form!r}; expected {FORMAT}; use the unbundle.py that lies next to it"
         raise BundleError(msg)
-    for entry in content["files" if "files" in form else "volumes"]:
-        if not _is_inside(entry["file"]):
-            found = _shown(entry["file"])
-            msg = f"{path} names the file {found}; expected a path inside of the bundle; do not use this bundle"
+    for name in names:
+        if not _is_inside(name):
+            msg = f"{path} names the file {name!r}; expected a path inside of the bundle; do not use this bundle"
             raise BundleError(msg)
     return content
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():  # a pipe would be waited for
-        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
-    with path.open(encoding="utf-8") as stream:
-        content = json.loads(stream.read(_MOST_MANIFEST + 1))
-    if not isinstance(content, dict):
-        msg = f"it is {_shown(content)}; expected an object"
-        raise TypeError(msg)
-    return content
-
-
-def _compare_form(content: object, form: Any, place: str) -> None:
-    """Raise an error at the first place that has another form: a type, a list with its items' form, or an object.
-
-    Raises TypeError.
-    """
-    if isinstance(form, dict):
-        if not isinstance(content, dict):
-            raise TypeError(f"{place} is {_shown(content)}; expected an object")
-        for key, inner in form.items():
-            if key not in content:
-                raise TypeError(f"{place} has no {key}")
-            _compare_form(content[key], inner, key if place == "it" else f"{place}.{key}")
-    elif isinstance(form, list):
-        if not isinstance(content, list):
-            raise TypeError(f"{place} is {_shown(content)}; expected a list")
-        for at, item in enumerate(content):
-            _compare_form(item, form[0], f"{place}[{at}]")
-    elif not isinstance(content, form) or isinstance(content, bool):
-        raise TypeError(f"{place} is {_shown(content)}; expected {'a number' if form is int else 'a text'}")
-
-
-def _shown(value: object) -> str:
-    """Return a value as it stands in an error: a long one is cut, and nothing of it reaches the terminal unescaped."""
-    text = ascii(value)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-
-
-def _plain(name: str) -> str:
-    """Return a name as it stands in an error."""
-    return name if name.isprintable() and len(name) <= _MOST_SHOWN else _shown(name)
-
-
 def _is_inside(name: str) -> bool:
     place = PurePosixPath(name)
-    return 0 < len(place.parts) <= _DEEPEST and not place.is_absolute() and ".." not in place.parts and "\0" not in name
+    return bool(place.parts) and name.isprintable() and not place.is_absolute() and ".." not in place.parts
 
 
 def _compare(folder: Path, entries: dict[str, dict[str, Any]], remedy: str) -> None:
@@ -180,7 +101,7 @@ def _compare(folder: Path, entries: dict[str, dict[str, Any]], remedy: str) -> N
         except (OSError, ValueError) as error:  # a name that no file can have
             problem = f"cannot be read ({error})"
         if problem:
-            wrong.append(f"{_plain(name)} {problem}")
+            wrong.append(f"{name} {problem}")
     if wrong:
         more = [f"and {len(wrong) - _MOST_LISTED} more"] if len(wrong) > _MOST_LISTED else []
         msg = "\n  ".join([f"the bundle {folder} is damaged; {remedy}:", *wrong[:_MOST_LISTED], *more])
@@ -190,11 +111,11 @@ def _compare(folder: Path, entries: dict[str, dict[str, Any]], remedy: str) -> N
 def _difference(path: Path, entry: dict[str, Any]) -> str:
     """Return what a file has instead of what its entry says; empty if it has that."""
     if path.is_symlink() or not path.is_file():
-        return f"is {'a link' if path.is_symlink() else 'missing'}; expected {_shown(entry['size'])} bytes"
+        return f"is {'a link' if path.is_symlink() else 'missing'}; expected {entry['size']} bytes"
     if (size := path.stat().st_size) != entry["size"]:
-        return f"has {size} bytes; expected {_shown(entry['size'])}"
+        return f"has {size} bytes; expected {entry['size']}"
     if (digest := sha256(path)) != entry["sha256"]:
-        return f"has the sha256 {digest}; expected {_plain(entry['sha256'])}"
+        return f"has the sha256 {digest}; expected {entry['sha256']}"
     return ""
 
 
@@ -207,7 +128,7 @@ def unpack(source: Path, folder: Path) -> dict[str, Any]:
         msg = f"{folder} is not an empty folder; expected a place for the bundle; name another, or remove it"
         raise BundleError(msg)
     if source.is_dir():
-        described = _described(source / VOLUMES, _VOLUMES_FORM)
+        described = _described(source / VOLUMES, "volumes")
         volumes = {entry["file"]: entry for entry in described["volumes"]}
         _compare(source, volumes, "copy these volumes again")
         with tempfile.TemporaryDirectory(dir=folder.absolute().parent if folder.parent.is_dir() else None) as name:
@@ -231,8 +152,7 @@ def _extract(archive: Path, folder: Path) -> None:
         with tarfile.open(archive, "r:") as tar:
             for member in tar:
                 if not member.isreg() or member.issparse() or not _is_inside(member.name):
-                    shown = _shown(member.name)
-                    msg = f"{archive} has the member {shown}; expected regular files only; do not use it"
+                    msg = f"{archive} has the member {member.name!r}; expected regular files only; do not use it"
                     raise BundleError(msg)
                 path = folder / member.name
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -240,7 +160,7 @@ def _extract(archive: Path, folder: Path) -> None:
                     content = tar.extractfile(member)
                     assert content is not None
                     shutil.copyfileobj(content, stream, _BLOCK)
-    except (OSError, tarfile.TarError, ValueError, ArithmeticError, LookupError, RecursionError) as error:
+    except (OSError, tarfile.TarError, *_DAMAGE) as error:
         msg = f"{archive} cannot be unpacked: {error}; expected a bundle of `python -m tools.bundle`; copy it again"
         raise BundleError(msg) from error
 
@@ -371,8 +291,8 @@ def main(arguments: list[str] | None = None) -> int:
             for name, version in result["machine"].items():
                 lines.append(f"  {name} {version}: the machine's, the bundle leaves it out")
             lines += [f"  CUDA {release}: in {options.cache}" for release in result["toolchains"]]
-    except (BundleError, OSError, RecursionError) as error:
-        sys.stderr.write(f"unbundle: {error}\n")
+    except (BundleError, OSError, *_DAMAGE) as error:
+        sys.stderr.write(f"unbundle: {error if isinstance(error, (BundleError, OSError)) else repr(error)}\n")
         return 1
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0

@@ -10,20 +10,16 @@ import atexit
 import copy
 import ctypes
 import faulthandler
-import hashlib
-import io
 import json
 import os
 import random
-import shutil
 import signal
-import tarfile
 import tempfile
 import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -34,7 +30,7 @@ from pytest_cudalink.loader import last_words
 from pytest_cudalink.report import Writer
 from pytest_cudalink.report.records import ViolationRecord
 
-from .mutations import SAMPLES, Subject, damaged
+from .mutations import SAMPLES, Subject
 from .ways import Outcome, Way
 
 __all__ = ["EDGES"]
@@ -420,66 +416,6 @@ def _nulls() -> Use:
     return use
 
 
-# -- bundles that somebody else made
-
-
-def _changed(value: Any, pick: random.Random) -> Any:
-    """Return a JSON value with one thing changed at any depth."""
-    nasty = [None, True, -1, 1e308, 10**400, "", "..", "/x", "a\0", "\ud800", "\x1b[31m", "x" * 5000, [], {}, [[]] * 3]
-    if not isinstance(value, dict | list) or not value or pick.random() < 0.1:
-        return pick.choice(nasty)
-    changed = value.copy()
-    key = pick.choice([*changed]) if isinstance(changed, dict) else pick.randrange(len(changed))
-    if pick.random() < 0.2:
-        del changed[key]
-    else:
-        changed[key] = _changed(changed[key], pick)
-    return changed
-
-
-def _bundles() -> Use:
-    """Unpack and check changed bundles; each is refused or whole, and takes no more than its archive."""
-    from tools import unbundle
-
-    folder = tempfile.TemporaryDirectory()
-    digest = hashlib.sha256(b"x").hexdigest()
-    sound = {
-        **dict.fromkeys(("made", "version", "python", "platform"), "1"),
-        "format": 1,
-        "releases": ["13.0"],
-        "without": [{"name": "x", "version": "1"}],
-        "files": [{"file": f"wheels/{name}", "size": 1, "sha256": digest} for name in "abc"],
-    }
-
-    def use(_: Subject, data: bytes) -> Outcome:
-        pick = random.Random(data)
-        archive, out = Path(folder.name, "x.tar"), Path(folder.name, "to")
-        manifest = json.dumps(_changed(sound, pick) if pick.random() < 0.5 else sound).encode()
-        form = pick.choice((tarfile.GNU_FORMAT, tarfile.PAX_FORMAT))
-        with tarfile.open(archive, "w:", format=form) as tar:
-            for name, content in {"manifest.json": manifest, **{f"wheels/{one}": b"x" for one in "abc"}}.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                if form == tarfile.PAX_FORMAT and pick.random() < 0.5:
-                    keys = ("GNU.sparse.size", "GNU.sparse.map", "GNU.sparse.realsize", "size", "path", "hdrcharset")
-                    member.pax_headers = {
-                        key: pick.choice(("", "-1", "9" * 30, "0,9", "x")) for key in pick.sample(keys, 2)
-                    }
-                tar.addfile(member, io.BytesIO(content))
-        if pick.random() < 0.5:
-            archive.write_bytes(damaged(archive.read_bytes(), pick))
-        shutil.rmtree(out, ignore_errors=True)
-        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()) as said:
-            code = unbundle.main([str(archive), f"--to={out}"])
-        assert code == 0 or said.getvalue().startswith("unbundle: "), said.getvalue()
-        assert "\x1b" not in said.getvalue()
-        written = sum(one.stat().st_size for one in out.rglob("*") if one.is_file())
-        assert written <= archive.stat().st_size, written
-        return Outcome.REFUSED_BY_US if code else Outcome.ACCEPTED
-
-    return use
-
-
 _SEED: Final = frozenset({"ptx"})
 
 # -- violations in processes below
@@ -558,7 +494,6 @@ EDGES: Final = {
     "unloads": Way("dlclose beside threads", _SEED, _unloads, emulated=True),
     "first-forks": Way("forks beside a first link", _SEED, _first_forks, emulated=False),
     "nulls": Way("copies with NULL", _SEED, _nulls, emulated=True),
-    "bundles": Way("changed bundles", _SEED, _bundles, emulated=False),
     "daemons": Way("descriptors that are closed and opened again", _SEED, _daemons, emulated=True),
     "crash": Way("SIGABRT beside events", _SEED, _crash, emulated=True),
 }
