@@ -12,8 +12,6 @@ from typing import Final
 
 from tests.conformance.programs.api import THEMES
 
-__all__ = ()
-
 PACKAGE = Path(__file__).parents[1] / "pytest_cudalink"
 #: More modules of one name than this are too many; a command and its part have the same, as cli/audit.py and audit/.
 _MOST_MODULES: Final = 3

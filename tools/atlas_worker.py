@@ -16,8 +16,6 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any
 
-__all__ = ()
-
 #: By its path, because the package would bring other libraries into the process.
 _WORKER = runpy.run_path(str(Path(__file__).parents[1] / "pytest_cudalink" / "can_link" / "worker.py"))
 _Failure, _open_driver = _WORKER["Failure"], _WORKER["open_driver"]

@@ -11,8 +11,6 @@ import pytest
 
 from tests.abuse.mutations import mutated, subjects
 
-__all__: list[str] = []
-
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 

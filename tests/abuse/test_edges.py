@@ -10,8 +10,6 @@ import pytest
 
 from .edges import EDGES
 
-__all__: list[str] = []
-
 ROOT = Path(__file__).parents[2]
 #: Rounds in which the fault that a campaign was written for shows in 99 of 100 runs.
 ROUNDS = {"crash": 20, "nvml-forks": 40, "unloads": 4, "daemons": 10, "first-forks": 12, "nulls": 2000}

@@ -15,8 +15,6 @@ from elftools.elf.elffile import ELFFile
 from pytest_cudalink import toolchains
 from pytest_cudalink.compat import atlas
 
-__all__ = ()
-
 SCRIPT = Path(__file__).with_name("again.py")
 KINDS = ("nvvm-ltoir", "merged-cubin", "merged-lto-cubin", "merged-ltoir")
 ARCHS = ("sm_100f", "sm_103", "sm_110", "sm_121")

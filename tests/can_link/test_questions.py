@@ -11,8 +11,6 @@ from pytest_cudalink.compat import atlas
 from pytest_cudalink.installers import install_command
 from pytest_cudalink.versions import CudaVersion
 
-__all__ = ()
-
 V = CudaVersion
 RELEASES = ("13.0", "13.1", "14.0")
 

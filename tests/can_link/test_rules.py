@@ -10,8 +10,6 @@ from pytest_cudalink.linker.dispatch import policies
 from pytest_cudalink.versions import CudaVersion
 from tools import atlas_differences
 
-__all__ = ()
-
 
 @pytest.fixture(scope="module")
 def found() -> list[atlas_differences.Contradiction]:

@@ -11,8 +11,6 @@ from pytest_cudalink import cli, probes
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.installers import install_command
 
-__all__ = ()
-
 DATA = Path(__file__).parents[1] / "data" / "artifacts"
 
 

@@ -13,8 +13,6 @@ from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.link_rules import RELATIONS, contents_of, evidence, expected, found_words, header_needs
 from pytest_cudalink.versions import CudaVersion, Needs
 
-__all__ = ()
-
 DATA = Path(__file__).parents[1] / "data" / "artifacts"
 
 V = CudaVersion

@@ -13,8 +13,6 @@ from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.documented import statements
 from tools.atlas_differences import disagreements, reasons
 
-__all__ = ()
-
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((DOCS / "atlas").glob("*.md"))}
 

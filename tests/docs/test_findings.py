@@ -18,8 +18,6 @@ from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 from tests.findings import catalog, libraries
 
-__all__ = ()
-
 ROOT = Path(__file__).parents[2]
 FINDINGS = catalog.read()
 IDS = [one.id for one in FINDINGS]

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ()
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "hardware" / "jit-lto.md"
 PLOTS = ("time", "code", "link")

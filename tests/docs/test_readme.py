@@ -10,8 +10,6 @@ from pytest_cudalink.linker import sample
 from pytest_cudalink.matrix import load_cells
 from tests import sessions
 
-__all__ = ()
-
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -13,8 +13,6 @@ from pytest_cudalink.emulator import faults, supported_versions
 from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 
-__all__ = ()
-
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "how-to" / "recipes.md"
 RECIPES = DOCS / "examples" / "recipes"

@@ -13,8 +13,6 @@ from pytest_cudalink import emulator
 from pytest_cudalink.versions import CudaVersion
 from tests import sessions
 
-__all__ = ()
-
 DOCS = Path(__file__).parents[2] / "docs"
 
 #: Pages whose sessions have tests with more preparation: tests/stranger/path.py, tests/docs/test_recipes.py.

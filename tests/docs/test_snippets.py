@@ -21,8 +21,6 @@ from pytest_cudalink.plugin.settings import OPTIONS
 from tests import sessions
 from tests.findings import catalog
 
-__all__ = ()
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-__all__ = ()
-
 Check = Callable[..., object]
 
 CAPTURE = """

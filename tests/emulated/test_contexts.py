@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ()
-
 START = """
 primary = start()
 value, flags, size = c_int(), c_uint(), c_size_t()

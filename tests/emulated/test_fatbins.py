@@ -12,8 +12,6 @@ import pytest
 from pytest_cudalink import emulator
 from tests.conformance.fatbin_record import CASES, ENTRIES, ENVIRONMENTS, fatbin
 
-__all__ = ()
-
 HERE = Path(__file__).parent
 PROGRAM = HERE.parent / "conformance" / "fatbin_record.py"
 RECORDED = sorted((HERE.parent / "conformance" / "recorded").glob("fatbins-*.json"))

@@ -9,8 +9,6 @@ import pytest
 
 from tests.planted.expected_waits import WAITS
 
-__all__ = ()
-
 Check = Callable[..., str]
 
 HEAD = """

@@ -8,8 +8,6 @@ from subprocess import CompletedProcess
 
 import pytest
 
-__all__ = ()
-
 Check = Callable[..., object]
 
 #: A graph with a node that fills 16 bytes, and what makes more.

@@ -11,8 +11,6 @@ import pytest
 
 from pytest_cudalink.linker import ObjectCode, sample
 
-__all__ = ()
-
 ROOT = Path(__file__).parent.parent.parent
 BENCHMARK = "benchmarks/jit_lto.py"
 RELEASE = "13.0"

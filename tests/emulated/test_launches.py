@@ -6,8 +6,6 @@ import pytest
 
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 
-__all__ = ()
-
 PTX = """.version 8.0
 .target sm_90
 .address_size 64

@@ -12,8 +12,6 @@ from pytest_cudalink.emulator.no_wait import allowed_symbols, sentences_of_row, 
 from pytest_cudalink.emulator.waits import table
 from tests.planted.expected_waits import WAITS
 
-__all__ = ()
-
 #: Lets the check close gates, as on a GPU, although the driver is an emulated one.
 GATES = """
 from pytest_cudalink.emulator.control import DriverControl

@@ -10,8 +10,6 @@ import pytest
 
 from tests.conformance.occupancy_record import kernels, ptx, questions
 
-__all__ = ()
-
 HERE = Path(__file__).parent
 RECORDED = sorted((HERE.parent / "conformance" / "recorded").glob("occupancy-*.json"))
 #: FUNCTION_ATTRIBUTES of the recording program in which compilers may differ: local memory and registers.

@@ -15,8 +15,6 @@ from tests.emulated import checkers, locks
 from tests.emulated.test_native import needs_compiler
 from tests.planted.expected_order import ORDER
 
-__all__ = ()
-
 Check = Callable[..., str]
 
 #: Runs each function of a table of planted bugs; prints what the check of order found for each.

@@ -6,8 +6,6 @@ import pytest
 
 from pytest_cudalink.emulator import faults, supported_versions
 
-__all__ = ()
-
 
 @pytest.mark.parametrize(
     "name", ["forward-compat", "Forward-Compatibility-Mismatch", "forward-compatibility-mismatch=1"]

@@ -17,8 +17,6 @@ import pytest_cudalink
 from pytest_cudalink import emulator
 from tests.hardware.order import Judge
 
-__all__ = ()
-
 Check = Callable[..., str]
 TABLE = tomllib.loads(
     (Path(pytest_cudalink.__file__).parent / "data/emulator/synchronization.toml").read_text(encoding="utf-8")

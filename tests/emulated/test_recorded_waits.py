@@ -17,8 +17,6 @@ from pytest_cudalink.emulator.waits import table
 from tests.conformance import waits, waits_page
 from tests.hardware.waits import DEEPEST, NO_DEVICE, NO_TIME, TASKS, Item, Recorder, item_of, items, save
 
-__all__ = ()
-
 #: What each call that was asked for its depth submits.
 ROOM = {
     "cuMemsetD8Async device, 64": "work",

@@ -11,8 +11,6 @@ from tests.emulated import checkers
 from tests.emulated.test_native import needs_compiler
 from tests.emulated.test_queues import GATES, Check, asked, recorded
 
-__all__ = ()
-
 SCHEDULES = (
     GATES
     + """

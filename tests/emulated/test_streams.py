@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ()
-
 
 def test_without_a_context(check) -> None:
     """A stream is asked with a context, and an event is recorded in one; wrong flags are found before cuInit."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.emulated.test_arrays import START as ARRAYS
 
-__all__ = ()
-
 START = (
     ARRAYS
     + """

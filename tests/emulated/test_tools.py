@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ()
-
 
 def test_profiler(check) -> None:
     """Starting and stopping a profile succeeds in a context; a configuration file is not read any more."""

@@ -15,8 +15,6 @@ from pytest_cudalink.tables import read_table
 from tests.emulated.test_queues import GATES
 from tests.planted.expected_deadlocks import NAMED
 
-__all__ = ()
-
 Check = Callable[..., str]
 
 

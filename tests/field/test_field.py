@@ -10,8 +10,6 @@ import pytest
 
 from .. import sessions
 
-__all__ = ()
-
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "explanation" / "field.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -1,3 +1,1 @@
 """The findings of ``docs/findings``: their data, and the releases that have each fault."""
-
-__all__: list[str] = []

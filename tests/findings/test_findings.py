@@ -11,8 +11,6 @@ import pytest
 from tests import sessions
 from tests.findings import catalog
 
-__all__ = ()
-
 FINDINGS = catalog.read()
 IDS = [one.id for one in FINDINGS]
 

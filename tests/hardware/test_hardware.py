@@ -21,8 +21,6 @@ from tests.hardware import pages
 from tests.hardware.runner import run_stage
 from tests.hardware.stages import STAGES, Stage
 
-__all__ = ()
-
 ROOT = Path(__file__).parents[2]
 RESULTS = pages.recorded()
 

@@ -14,8 +14,6 @@ from pytest_cudalink import toolchains
 from tests.interrupts import walk
 from tests.interrupts.__main__ import allowed
 
-__all__: list[str] = []
-
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 held: list[int] = []

@@ -10,8 +10,6 @@ import warnings
 from pytest_cudalink.artifacts import Artifact
 from pytest_cudalink.linker import ObjectCode, objectcode
 
-__all__ = ()
-
 PTX = b".version 8.0\n.target sm_90\n.address_size 64\n"
 
 

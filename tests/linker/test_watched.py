@@ -16,8 +16,6 @@ import pytest
 from pytest_cudalink.linker import watched as our
 from tests.compiled import compile_c
 
-__all__: list[str] = []
-
 ROOT = Path(__file__).parents[2]
 LIBC = ctypes.CDLL(None)
 LINE = "fatal   : Internal error: unexpected reloc section"

@@ -10,8 +10,6 @@ from pytest_cudalink.report import junit
 from tests.mutated_records.__main__ import campaign, try_batch
 from tests.mutated_records.mutations import CELLS, RECORDS, SAVED, SKEW, mutated
 
-__all__: list[str] = []
-
 pytestmark = pytest.mark.slow
 
 

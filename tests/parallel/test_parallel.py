@@ -18,8 +18,6 @@ from cuda.bindings import driver, nvjitlink, nvrtc
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 from pytest_cudalink.targets.choice import Backend
 
-__all__: list[str] = []
-
 SOURCE = b'extern "C" __global__ void kernel(int *out) { *out = 1; }'
 SIZE = 4096
 

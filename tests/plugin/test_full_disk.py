@@ -19,8 +19,6 @@ from pytest_cudalink import cli
 from pytest_cudalink.report.merge import merge
 from tests.nested import ALONE, ISOLATED, NO_AUTOLOAD, XDIST, with_plugins
 
-__all__: list[str] = []
-
 MODES = pytest.mark.parametrize("mode", [ALONE, XDIST, ISOLATED])
 MODULE = """
 import pytest

@@ -10,8 +10,6 @@ from pytest_cudalink.report import read
 from pytest_cudalink.report.wording import UNWRITTEN
 from tests.report.samples import OBEYED
 
-__all__: list[str] = []
-
 MODULE = r"""
 import pytest
 from pytest_cudalink.plugin.parts import LEDGER

@@ -18,8 +18,6 @@ from pytest_cudalink.plugin.conditions import nvjitlink as choice
 from pytest_cudalink.probes import DamagedLibraryError, library_file
 from pytest_cudalink.worker import WorkerError, WorkerLink
 
-__all__: list[str] = []
-
 
 @pytest.fixture
 def library(tmp_path) -> Path:

@@ -22,8 +22,6 @@ from pytest_cudalink.report.records import LibraryRecord, ViolationRecord
 from tests.report.samples import OBEYED, write
 from tests.terminals import on_terminal
 
-__all__: list[str] = []
-
 SHA = "0123456789abcdef0123456789abcdef01234567"
 ORIGIN = Origin("solver", SHA, "topic|x", "https://ci.example/runs/1", "2026-11-22T10:00:00Z", False)
 

@@ -20,8 +20,6 @@ from pytest_cudalink.report.records import EVENTS, RecordError
 from .samples import write
 from .test_merge import END, LINK, RUN, UNSTEERED, lines, result
 
-__all__: list[str] = []
-
 
 def reported(capsys, *arguments: object) -> tuple[int, str, str]:
     """The exit code of ``cudalink report``, what it prints and its errors."""

@@ -9,8 +9,6 @@ from pytest_cudalink.report.history import KINDS, HistoryChange, history, in_ord
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
 
-__all__: list[str] = []
-
 
 def report(letters, cell="cell", started=None, **cell_values):
     """A report of one cell, with tests a, b, … by their letters; "." for one that did not run."""

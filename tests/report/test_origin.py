@@ -10,8 +10,6 @@ import pytest
 from pytest_cudalink.report import origin, records
 from pytest_cudalink.report.origin import CI_SYSTEMS, Origin
 
-__all__: list[str] = []
-
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 #: What each CI system sets, from its documentation, and what a record has of it.

@@ -9,8 +9,6 @@ from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
 
-__all__: list[str] = []
-
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 

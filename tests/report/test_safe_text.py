@@ -32,8 +32,6 @@ from pytest_cudalink.report.records import (
 from .samples import OBEYED
 from .test_merge import END, RUN, lines, result
 
-__all__: list[str] = []
-
 HOSTILE = {
     "surrogate": "a\ud800b",
     "nul": "a\0b",

@@ -12,8 +12,6 @@ from pytest_cudalink.report.verdict import SYMBOLS, verdict
 
 from .samples import LAUNCH
 
-__all__ = ()
-
 
 def cell(name: str, letters: str, **fields) -> CellRun:
     """A finished cell with a test for each letter."""

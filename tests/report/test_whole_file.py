@@ -16,8 +16,6 @@ from pytest_cudalink.report import whole_file
 
 from .samples import write
 
-__all__: list[str] = []
-
 FORMS = ("html", "junit", "markdown", "save")
 
 

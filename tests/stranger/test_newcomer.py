@@ -9,8 +9,6 @@ from pathlib import Path
 from .__main__ import ANSWERS, missed, table
 from .path import FIRST, MATRIX, MUST_SAY, Step, steps
 
-__all__ = ()
-
 
 def test_each_item_has_tests_that_exist() -> None:
     """Of each item that was seen from outside, answers.toml names a file of tests, a function there, or a reason."""

@@ -1,3 +1,1 @@
 """Published test suites on emulated drivers, file by file: ``python -m tests.suites --help``."""
-
-__all__: list[str] = []

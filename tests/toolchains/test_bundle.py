@@ -20,8 +20,6 @@ from pytest_cudalink.versions import CudaVersion
 from tools import bundle, unbundle
 from tools.unbundle import BundleError
 
-__all__ = ()
-
 pytestmark = pytest.mark.xdist_group("bundle")  # one worker: the bundle is made once
 
 NVRTC, NVJITLINK = "nvidia-cuda-nvrtc", "nvidia-nvjitlink"

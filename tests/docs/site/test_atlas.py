@@ -13,8 +13,6 @@ from tests.report import chromium
 
 from .test_site import look
 
-__all__ = ()
-
 pytestmark = [
     pytest.mark.xdist_group("browser"),
     pytest.mark.skipif("CUDALINK_SITE" not in os.environ, reason="needs the built site; run `nox -s docs`"),

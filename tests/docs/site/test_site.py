@@ -11,8 +11,6 @@ import pytest
 
 from tests.report import chromium
 
-__all__ = ()
-
 ROOT = Path(__file__).parents[3]
 SITE = Path(os.environ.get("CUDALINK_SITE", ROOT / "docs" / "_build" / "html")).resolve()
 #: What a person reads on a screen, and on a telephone.

@@ -12,8 +12,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from tests.emulated.cu import allocate, cuda, ok, start
 
-__all__ = ()
-
 CONTEXT = start()
 CELLS = 8
 MEMORY = allocate(CELLS)

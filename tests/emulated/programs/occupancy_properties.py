@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from tests.conformance.occupancy_record import DEVICE_ATTRIBUTES, kernels, ptx
 from tests.emulated.cu import cuda, function, load, ok, start
 
-__all__ = ()
-
 start()
 DEVICE = {}
 for attribute in DEVICE_ATTRIBUTES:

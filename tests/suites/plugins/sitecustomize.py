@@ -11,8 +11,6 @@ from types import ModuleType
 
 from pytest_cudalink.loader.imports import ImportWatch
 
-__all__: list[str] = []
-
 
 def entries(variable: str) -> list[list[str]]:
     """The entries of a variable, each ``WHERE=WHAT``."""
