@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,17 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from questions import GROUPS, NO_FUNCTION, NO_LIBRARY, QUESTIONS
-
-__all__ = ["DATA", "Comparison", "blocks", "classify", "comparisons", "main", "time_text"]
+__all__ = ["DATA", "Comparison", "blocks", "comparisons", "main", "time_text"]
 
 BENCHMARKS = Path(__file__).parent
 DATA = BENCHMARKS.parent / "docs" / "explanation" / "side-by-side.json"
 #: What ``measure`` runs, the most telling first: name of the figures, benchmark, arguments, variables.
 RUNS: tuple[tuple[str, ...], ...] = (
-    ("answers", "answers"),
     ("linker", "linker", "--rounds=40"),
     ("linker-without-gpu", "linker", "--rounds=40", "--without-gpu"),
     ("stubs", "stubs"),
@@ -133,12 +127,7 @@ SECTIONS = {
     "environments": ("environments",),
     "report": ("report", "report-many-cores"),
     "start": ("startup", "empty_tests", "empty-tests-two-cores"),
-    "answers": ("answers",),
 }
-REAL, OURS = "real driver", "emulated driver"
-#: How an answer differs from the real driver's, in the order of the page.
-SAME, ACCEPTS, REFUSES, MISSING, CRASHES = "same", "succeeds", "another error", "not there", "crashes"
-KINDS = (SAME, ACCEPTS, REFUSES, MISSING, CRASHES)
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
 ENOUGH_ROUNDS = 3
 AHEAD, EVEN, BEHIND = "ahead", "even", "behind"
@@ -199,28 +188,6 @@ def comparisons(name: str, found: Mapping[str, Any]) -> Iterator[Comparison]:
                 )
 
 
-def classify(real: str, answer: str) -> str:
-    """Say how an answer differs from the real driver's."""
-    if answer == real:
-        return SAME
-    if answer.startswith((NO_FUNCTION, NO_LIBRARY)):
-        return MISSING
-    if answer.startswith(("crash", "exit", "no answer")):
-        return CRASHES
-    if re.match(r"\w*(Error|Exception|NVMLError\w*): |\w+: [1-9]", answer):
-        return REFUSES
-    codes = [int(one) for one in re.findall(r"(?<![\w.])-?\d+(?![\w.])", answer)]
-    return REFUSES if any(code > 0 for code in codes) and not _succeeds(codes, real) else ACCEPTS
-
-
-def _succeeds(codes: Sequence[int], real: str) -> bool:
-    """Whether an answer has no error code where the real driver has one."""
-    theirs = [int(one) for one in re.findall(r"(?<![\w.])-?\d+(?![\w.])", real)]
-    return any(ours == 0 != other for ours, other in zip(codes, theirs, strict=False)) and sum(
-        one != 0 for one in codes
-    ) < sum(one != 0 for one in theirs)
-
-
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table."""
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
@@ -274,88 +241,16 @@ def report_table(found: Mapping[str, Any]) -> str:
     return markdown(("matrix", "program", "most memory", "size of the result"), rows)
 
 
-def counts(found: Mapping[str, Any]) -> dict[str, dict[str, dict[str, int]]]:
-    """Return by driver, group and kind how many answers there are."""
-    answers = found["answers"]
-    result: dict[str, dict[str, dict[str, int]]] = {}
-    for driver, given in answers.items():
-        for name, (group, _, _) in QUESTIONS.items():
-            kind = classify(answers[REAL][name], given[name])
-            by_group = result.setdefault(driver, {}).setdefault(group, dict.fromkeys(KINDS, 0))
-            by_group[kind] += 1
-    return result
-
-
-def others(found: Mapping[str, Any]) -> list[str]:
-    """Return the drivers to compare with the real one, ours first."""
-    return [OURS, *(one for one in found["answers"] if one not in (OURS, REAL))]
-
-
-def answer_tables(found: Mapping[str, Any]) -> str:
-    """Return how many answers are the real driver's, by group, and how the others differ."""
-    by_driver, drivers = counts(found), others(found)
-    rows = []
-    for group in GROUPS:
-        number = sum(1 for one in QUESTIONS.values() if one[0] == group)
-        same = [str(by_driver[driver][group][SAME]) for driver in drivers]
-        rows.append((group, str(number), *same))
-    rows.append(("all", str(len(QUESTIONS)), *(str(_sum(by_driver[driver], SAME)) for driver in drivers)))
-    by_kind = [(kind, *(str(_sum(by_driver[driver], kind)) for driver in drivers)) for kind in KINDS]
-    return "\n\n".join(
-        (
-            "Answers that are the real driver's:",
-            markdown(("group", "questions", *drivers), rows),
-            "All answers, by how they differ:",
-            markdown(("answer", *drivers), by_kind),
-        )
-    )
-
-
-def _sum(groups: Mapping[str, Mapping[str, int]], kind: str) -> int:
-    return sum(group[kind] for group in groups.values())
-
-
-def every_answer(found: Mapping[str, Any]) -> str:
-    """Return all answers; those that differ from the real driver's are bold."""
-    answers, drivers = found["answers"], others(found)
-    rows = []
-    for name, (group, text, _) in QUESTIONS.items():
-        real = answers[REAL][name]
-        cells = [_short(answers[driver][name]) for driver in drivers]
-        marked = [
-            cell if answers[driver][name] == real else f"**{cell}**"
-            for cell, driver in zip(cells, drivers, strict=True)
-        ]
-        rows.append((f"{group}: {text}", _short(real), *marked))
-    return markdown(("question", REAL, *drivers), rows)
-
-
-def _short(answer: str) -> str:
-    answer = re.sub(rf"^({NO_FUNCTION}): \w+$", r"\1", answer)
-    return answer.rstrip(", ").replace("|", "\\|").replace("_", "\\_").replace("[", "").replace("]", "")
-
-
 def losses(data: Mapping[str, Any]) -> str:
-    """Return the list of what others do faster or better, from all figures; ours is behind beyond the noise."""
-    lines = []
-    for names in SECTIONS.values():
-        for name in names:
-            for one in comparisons(name, data[name]) if name in data else ():
-                if one.verdict == BEHIND:
-                    times = f"{time_text(one.our_row['median'])} to {time_text(one.their_row['median'])}"
-                    lines.append(f"- {one.case}: {one.ours}, {times} of {one.theirs} (ratio {one.ratio:.2f})")
-    found = data["answers"]
-    given = found["answers"]
-    for name, (group, text, _) in QUESTIONS.items():
-        real = given[REAL][name]
-        if given[OURS][name] != real:
-            right = [driver for driver in others(found)[1:] if given[driver][name] == real]
-            better = f"; {', '.join(right)}: as the real driver" if right else ""
-            lines.append(
-                f"- {group}, {text}: the emulated driver answers {_short(given[OURS][name])}, "
-                f"the real one {_short(real)}{better}"
-            )
-    return "\n".join(lines)
+    """Return the list of what others do faster, beyond the noise, from all figures."""
+    return "\n".join(
+        f"- {one.case}: {one.ours}, {time_text(one.our_row['median'])} to {time_text(one.their_row['median'])} of "
+        f"{one.theirs} (ratio {one.ratio:.2f})"
+        for names in SECTIONS.values()
+        for name in names
+        for one in (comparisons(name, data[name]) if name in data else ())
+        if one.verdict == BEHIND
+    )
 
 
 def blocks() -> dict[str, str]:
@@ -373,8 +268,6 @@ def blocks() -> dict[str, str]:
             result[name] = f"{measured(found)}\n\n{comparison_table(name, found)}"
     for name in SECTIONS["report"]:
         result[name] += f"\n\n{report_table(data[name])}"
-    result["answers"] = f"{measured(data['answers'])}\n\n{answer_tables(data['answers'])}"
-    result["every-answer"] = f"{measured(data['answers'])}\n\n{every_answer(data['answers'])}"
     return result
 
 
@@ -395,16 +288,14 @@ def collect(files: Sequence[Path], command: str) -> None:
             found = several[name]
             run = next((run for run in (*RUNS, BESIDE) if run[0] == name), (name, name))
             about = found.pop("environment")
-            part = {
-                "date": about["date"][:10],
-                "command": command or f"python benchmarks/{' '.join((f'{run[1]}.py', *run[2:]))}",
-                "machine": machine(about, host),
-                "libraries": about["libraries"],
-            }
-            earlier = data.get(name, {}) if name == "answers" else {}
-            found["parts"] = [one for one in earlier.get("parts", ()) if one["machine"] != part["machine"]] + [part]
-            if earlier:
-                found["answers"] = earlier["answers"] | found["answers"]
+            found["parts"] = [
+                {
+                    "date": about["date"][:10],
+                    "command": command or f"python benchmarks/{' '.join((f'{run[1]}.py', *run[2:]))}",
+                    "machine": machine(about, host),
+                    "libraries": about["libraries"],
+                }
+            ]
             data[name] = found
     DATA.write_text(json.dumps(data, indent=1, ensure_ascii=False, sort_keys=True) + "\n", encoding="utf-8")
 
