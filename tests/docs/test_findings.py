@@ -133,7 +133,8 @@ def test_one_verdict(name: str, stated: catalog.Cells) -> None:
         answer = atlas.load().ask(made, read, stated.kind, stated.step, arch)
         assert answer is not None
         assert f"{answer.status} {answer.code or ''}".strip() == stated.answer, (made, read, arch)
-        consumer = questions.Consumer("nvjitlink", CudaVersion.parse(read))
+        library = "tileiras" if stated.step == "tileiras" else "nvjitlink"
+        consumer = questions.Consumer(library, CudaVersion.parse(read))
         (asked,) = questions.questions(CudaVersion.parse(made), (consumer,), stated.kind, arch)
         said = questions.reply(atlas.load(), asked)
         assert said.works is answer.works

@@ -110,6 +110,8 @@ class Finding:
     driver: str = ""
     #: What this project does about the fault, in Markdown.
     here: str = ""
+    #: The date on which its releases ran, where that is not the date of all.
+    ran: str = ""
     issue: Issue | None = None
 
     @property
@@ -268,7 +270,7 @@ def text_to_send(finding: Finding) -> str:
                     [f"- {finding.mended} has mended it; this is for those who use an older release"]
                     * bool(finding.mended)
                 ),
-                f"\n{finding.determined} Linux x86-64, Python 3.11, {as_of()}.",
+                f"\n{finding.determined} Linux x86-64, Python 3.11, {finding.ran or as_of()}.",
             ]
         ),
         "To reproduce": "\n\n".join(
