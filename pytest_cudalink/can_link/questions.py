@@ -10,6 +10,7 @@ from ..compat.atlas import TILE, Atlas, AtlasAnswer, columns
 from ..compat.documented import Statement, statements
 from ..compat.link_rules import ARCH, expected
 from ..compat.releases import PTX_ISA
+from ..compat.wheels import TILEIRAS
 from ..installers import install_command
 from ..versions import CudaVersion
 from .rules import Prediction, predictions
@@ -208,7 +209,7 @@ def _instead(atlas: Atlas, one: Question) -> list[str]:
         more = " or newer" if newer and consumer > one.consumer.release else ""
         packages = {
             "nvjitlink": "nvidia-nvjitlink-cu12" if consumer.major == 12 else "nvidia-nvjitlink",
-            "tileiras": "cuda-toolkit[nvcc,nvvm,tileiras]",
+            "tileiras": TILEIRAS,
         }
         wanted = f"'{packages[library]}=={consumer}.*'" if library in packages else ""
         how = f": {install_command(wanted)}" if wanted else ""

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Final
 
-__all__ = ["NVJITLINK", "all_versions", "installed_wheel", "installed_wheels"]
+__all__ = ["NVJITLINK", "TILEIRAS", "all_versions", "installed_wheel", "installed_wheels"]
 
 #: Packages that bring nvJitLink: of CUDA 13, and of CUDA 12. Both can be installed at once.
 NVJITLINK: Final = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
+#: The requirement that brings tileiras with ptxas and libNVVM, without a version.
+TILEIRAS: Final = "cuda-toolkit[nvcc,nvvm,tileiras]"
 
 
 def installed_wheels(*names: str) -> Iterator[metadata.Distribution]:

@@ -19,6 +19,7 @@ from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
 from ..compat import atlas, known_bad
 from ..compat.architectures import known_architectures
 from ..compat.releases import LATEST_KNOWN, ptx_isa_of
+from ..compat.wheels import TILEIRAS
 from ..linker import dispatch
 from ..plurals import and_more
 from ..probes import FIRST_USABLE_NVJITLINK
@@ -609,7 +610,7 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
             yield DoctorFinding("warning", f"no known tileiras compiles for {arch}, the device here")
         elif (since := known[0]) > release:
             text = f"tileiras {release} does not compile for {arch}, the device here; {since} is the first that does"
-            yield DoctorFinding("warning", text, f"pip install 'cuda-toolkit[nvcc,nvvm,tileiras]>={since}'")
+            yield DoctorFinding("warning", text, f"pip install '{TILEIRAS}>={since}'")
 
 
 def _how_to_prefer(item: Item, copy: Copy) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..artifacts import Artifact
+from ..compat import atlas
 from ..compat.releases import DRIVER_RELEASES, ptx_isa_of
-from ..compat.wheels import NVJITLINK
+from ..compat.wheels import NVJITLINK, TILEIRAS
 from ..emulator.faults import name_of
 from ..installers import install_command
 from ..probes import FIRST_USABLE_NVJITLINK
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Refusal", "explain", "insufficient_driver", "not_emulated", "of_link_error"]
 
-_NAMES: Final = {"ptx": "PTX", "ltoir": "LTO-IR", "tileir": "Tile IR"}
+_NAMES: Final = {"ptx": "PTX", "ltoir": "LTO-IR", atlas.TILE: "Tile IR"}
+#: CUDA_ERROR_JIT_COMPILER_NOT_FOUND.
+_NO_COMPILER: Final = 221
+#: The oldest CUDA version whose driver compiles Tile IR, by cuda.h.
+_FIRST_TILE: Final = CudaVersion(13, 1)
 #: The oldest PTX that a driver of CUDA 12 or later compiles.
 _OLDEST_PTX: Final = (2, 0)
 _LISTED: Final = 6
@@ -153,6 +158,8 @@ def _reason(refusal: Refusal, leaf: Artifact) -> _Reason | None:
 def _of_version(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | None:
     """Return why the versions of reader and image do not fit, with the changes that help; None if they fit."""
     reader, version = refusal.reader, refusal.version
+    if leaf.kind == atlas.TILE:
+        return _of_tile(refusal, leaf)
     if leaf.kind == "ltoir" and refusal.backend == "driver":
         verb = "loads" if refusal.loads else "links"
         why = f"no driver {verb} LTO-IR: nvJitLink links it, and the driver loads the result"
@@ -172,6 +179,28 @@ def _of_version(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]]
     else:
         return None  # of the driver's own major release
     return why, tuple(_changes(refusal, leaf))
+
+
+def _of_tile(refusal: Refusal, leaf: Artifact) -> tuple[str, tuple[str, ...]] | None:
+    """Return why Tile IR was refused, with the changes that help; None where its reader should compile it."""
+    version, needs = refusal.version, leaf.needs
+    if needs is None:
+        return None
+    known = [one for one in atlas.load().tileiras_for(refusal.arch, needs.version) if one.major <= version.major]
+    wheels = [f"'{TILEIRAS}=={release}.*'" for release in known[:1]]
+    cubin = [f"compile it with tileiras, and load the cubin: {install_command(wanted)}" for wanted in wheels]
+    if not refusal.loads:
+        why = "nothing links Tile IR: tileiras or the driver compiles it to a cubin"
+        return why, (f"load it, on a driver of CUDA {_FIRST_TILE} or newer", *cubin)
+    if needs.met_by(version):
+        why = "the driver compiles Tile IR with libnvidia-tileiras of its own version, which is missing"
+        whole = "install all of the driver, or let the container mount libnvidia-tileiras.so next to libcuda.so.1"
+        return (why, (whole, *cubin)) if refusal.code == _NO_COMPILER else None
+    newer = _newer_reader(refusal, leaf, needs)
+    if version < _FIRST_TILE:
+        return f"{refusal.reader} does not know Tile IR; those from CUDA {_FIRST_TILE} on do", (*cubin, *newer)
+    why = f"{refusal.reader} compiles bytecode of CUDA {version} or older; this has {needs}"
+    return why, (f"write bytecode of CUDA {version}", *cubin, *newer)
 
 
 def _dotted(isa: tuple[int, int]) -> str:
@@ -218,7 +247,7 @@ def _newer_reader(refusal: Refusal, leaf: Artifact, needs: Needs) -> Iterator[st
         yield f"require a driver for a CUDA newer than {needs.version}"
     else:
         # what is linked already, and what nvJitLink links, runs on every driver of its major release
-        exact = leaf.kind == "ptx" or (leaf.kind == "cubin" and not refusal.loads)
+        exact = leaf.kind in ("ptx", atlas.TILE) or (leaf.kind == "cubin" and not refusal.loads)
         first = needs.version if exact else CudaVersion(needs.version.major, 0)
         release = f" ({DRIVER_RELEASES[first]})" if first in DRIVER_RELEASES else ""
         also = f", and link with nvJitLink {needs.version}" if leaf.kind == "ltoir" else ""

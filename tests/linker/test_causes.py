@@ -20,6 +20,8 @@ from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
 from pytest_cudalink.versions import CudaVersion
 
 PIP = install_command("").strip()
+TILEIRAS = f"compile it with tileiras, and load the cubin: {PIP}"
+V13_3 = "CUDA 13.3 (600.10.01)"
 V12_2, V12_9, V13_0, V13_5 = (CudaVersion.parse(text) for text in ("12.2", "12.9", "13.0", "13.5"))
 
 
@@ -130,6 +132,44 @@ CASES = {
             "compile with -arch=sm_90 for this device",
             "compile with -arch=compute_90 or lower to PTX, which runs on this device and on newer ones",
         ],
+    ),
+    # the H100's driver of CUDA 13.0 answered 200 to bytecode, and 209 to a fatbin of it (tests/emulated/test_tile.py)
+    "Tile IR on a driver that is older than all of it": (
+        refusal("tileir - - 13.3", code=200, version=V13_0, arch="sm_100"),
+        "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of Tile IR",
+        "a driver of CUDA 13.0 does not know Tile IR; those from CUDA 13.1 on do",
+        [f"{TILEIRAS} 'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'", f"require a driver for {V13_3} or newer"],
+    ),
+    "a fatbin of Tile IR on a driver of an older major release": (
+        refusal("fatbin", "tileir - - 13.3"),
+        "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a fatbin with Tile IR",
+        "a driver of CUDA 12.9 does not know Tile IR; those from CUDA 13.1 on do",
+        [f"require a driver for {V13_3} or newer"],
+    ),
+    "Tile IR that is too new": (
+        refusal("tileir - - 13.3", code=200, version=CudaVersion(13, 1)),
+        "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of Tile IR",
+        "a driver of CUDA 13.1 compiles bytecode of CUDA 13.1 or older; this has CUDA 13.3",
+        [
+            "write bytecode of CUDA 13.1",
+            f"{TILEIRAS} 'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'",
+            f"require a driver for {V13_3} or newer",
+        ],
+    ),
+    "Tile IR on a driver without its compiler": (
+        refusal("tileir - - 13.1", code=221, version=V13_5),
+        "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuModuleLoadData of Tile IR",
+        "the driver compiles Tile IR with libnvidia-tileiras of its own version, which is missing",
+        [
+            "install all of the driver, or let the container mount libnvidia-tileiras.so next to libcuda.so.1",
+            f"{TILEIRAS} 'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'",
+        ],
+    ),
+    "Tile IR that is linked, for a GPU that no tileiras knows": (
+        refusal("tileir - - 13.1", code=200, call="cuLinkAddData", version=V13_5, arch="sm_75"),
+        "CUDA_ERROR_INVALID_IMAGE (200): cuLinkAddData of Tile IR",
+        "nothing links Tile IR: tileiras or the driver compiles it to a cubin",
+        ["load it, on a driver of CUDA 13.1 or newer"],
     ),
     "LTO-IR that is loaded": (
         refusal("ltoir damaged", code=200),
@@ -318,6 +358,8 @@ NOT_SKEW = {
     "a newer cubin of the driver's major": refusal("cubin sm_90 12.9 linked", version=V12_2),
     "a fatbin of which one image fits": refusal("fatbin", "cubin sm_100 12.9 linked", "ptx sm_80 12.9 8.8"),
     "no code at all": refusal("unknown damaged", code=200),
+    "Tile IR that the driver should compile": refusal("tileir - - 13.1", code=200, version=V13_5),
+    "damaged Tile IR": refusal("tileir damaged", code=200, version=V13_0),
     "an unknown word": refusal("sorcery sm_90 13.0 9.0"),
     "a cubin of an unknown release": refusal("cubin sm_90 - -"),
     "PTX for an older architecture than that of the link": refusal("ptx sm_80 12.2 8.2", call="cuLinkAddData"),
