@@ -28,7 +28,7 @@ __all__ = ["PARTS", "main"]
 ROOT: Final = Path(__file__).parent.parent
 DATA: Final = ROOT / "pytest_cudalink" / "data"
 #: Files whose comments name the newest release that they were read off.
-_NAMES_NEWEST: Final = ("architectures.toml", "device_code.toml", "releases.toml", "emulator/images.toml")
+_NAMES_NEWEST: Final = ("architectures.toml", "device_code.toml", "emulator/images.toml")
 
 
 def _key(release: str) -> tuple[int, ...]:

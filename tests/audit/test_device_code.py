@@ -548,7 +548,7 @@ def test_check(tmp_path) -> None:
             "the cubin for sm_80 is taken, and it is of CUDA 13.0"
         ),
         (
-            "  pkg/a.fatbin: 209 on sm_75 with driver 535 to 610 (CUDA 12.2 to 13.5): nothing fits among "
+            "  pkg/a.fatbin: 209 on sm_75 with driver 535 to 620 (CUDA 12.2 to 13.5): nothing fits among "
             "cubin for sm_80, ptx for sm_80, cubin for sm_90a, ltoir for sm_90a, cubin for sm_100f"
         ),
     ]
@@ -671,7 +671,7 @@ def test_table() -> None:
     assert code == 0
     assert "cubins for sm_80, sm_90a, sm_100f; made by CUDA 13.0" in out
     assert "PTX for sm_80; PTX ISA 9.0; needs CUDA 13.0" in out
-    assert "driver             525-565    570        575  580       590-610" in out
+    assert "driver             525-565    570        575  580       590-620" in out
     assert command(SAMPLES / "none.fatbin", "--driver", ">=580", "--require-archs", "80,sm_90")[0] == 0
     assert command(SAMPLES / "none.fatbin", "--require-archs", "75")[0] == 1
 

@@ -36,6 +36,7 @@ def test_unknown_gpus(name: str, hint: str) -> None:
 def test_ways_to_write_a_driver() -> None:
     """Blanks count for nothing; what is between a CUDA version and a branch is neither."""
     assert driver_named(" 535 ") == (12, 2)
+    assert driver_named("610.43.02") == driver_named("R610") == (13, 3)  # 600 and 605 were never released
     for text in ("100", "13.99"):
         with pytest.raises(ValueError, match=rf"or a CUDA version from 12\.0 to {max(DRIVER_RELEASES)}$"):
             driver_named(text)

@@ -46,7 +46,7 @@ def without_newest(folder: Path) -> None:
     data, escaped = folder / DATA, re.escape(NEWEST)
     edit(data / "toolkit_extras.toml", (rf'\n\[versions\."{escaped}\.(?s:.*)', ""))
     edit(data / "toolchains.toml", (rf'\n\[releases\."{escaped}"\](?s:.*)', ""))
-    for name in ("releases.toml", "architectures.toml", "device_code.toml", "emulator/images.toml"):
+    for name in ("architectures.toml", "device_code.toml", "emulator/images.toml"):
         edit(data / name, (rf"^(#.*to ){escaped}\b", rf"\g<1>{BEFORE}"))
     edit(data / "releases.toml", (rf'^"{escaped}" = .*\n', ""))
     edit(data / "emulator/functions.toml", (rf'^"{escaped}" = \[(?s:.*?)^\]\n', ""), (r"^cuTensorMapSetAlloc.*\n", ""))
@@ -84,7 +84,7 @@ def test_a_release_comes_back(checkout) -> None:
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert [name for name, content in tables(checkout).items() if there[name] != content] == []
-    assert done.stdout.startswith("A person must decide:\n- releases.toml: driver 610.10.01 is the branch that follows")
+    assert done.stdout.startswith("A person must decide:\n- releases.toml: driver 620.10.01 is the branch that follows")
     for said in ("emulator/functions.toml: 13.5 has 2", "emulator/nvml_names.toml: 13.5 has 8"):
         assert f"\n- {said} new functions" in done.stdout
 
@@ -148,12 +148,13 @@ def test_facts_of_a_release(data, monkeypatch) -> None:
     monkeypatch.setattr("tools.make_names.main", lambda: 0)
     monkeypatch.setattr(new_release, "_architectures", lambda *_: [])
     said = new_release.facts("13.6")
-    assert said[0].startswith("releases.toml: driver 615.10.01 is the branch that follows in order: which one do the ")
+    assert said[0].startswith("releases.toml: driver 625.10.01 is the branch that follows in order: which one do the ")
     assert said[1:] == ["emulator/images.toml: cubins of 13.6 have an EI_OSABI that the table lacks (sm_100: 66)"]
     releases = (data / "releases.toml").read_text(encoding="utf-8")
-    assert '"13.6" = { driver = "615.10.01", ptx-isa = [9, 6], nvvm-ir = [2, 140] }\n\n# Oldest driver' in releases
-    assert "13.1 and 13.3 to 13.6: the branch that follows" in releases
-    assert '\n68 = "13.6"\n' in (data / "device_code.toml").read_text(encoding="utf-8")
+    assert '"13.6" = { driver = "625.10.01", ptx-isa = [9, 6], nvvm-ir = [2, 140] }\n\n# Oldest driver' in releases
+    device_code = (data / "device_code.toml").read_text(encoding="utf-8")
+    assert '\n68 = "13.6"\n' in device_code
+    assert re.search(r"^#.* to 13\.6\b", device_code, re.MULTILINE)
     assert new_release.facts("13.6") == said[1:]  # a second time the driver is known
 
 

@@ -21,7 +21,7 @@ from pytest_cudalink.versions import CudaVersion
 
 PIP = install_command("").strip()
 TILEIRAS = f"compile it with tileiras, and load the cubin: {PIP}"
-V13_3 = "CUDA 13.3 (600.10.01)"
+V13_3 = "CUDA 13.3 (610.43.02)"
 V12_2, V12_9, V13_0, V13_5 = (CudaVersion.parse(text) for text in ("12.2", "12.9", "13.0", "13.5"))
 
 
