@@ -62,7 +62,9 @@ def test_tile_ir_beside_ptx() -> None:
     [
         (Needs(CudaVersion(13, 1)), NEW, "compiled"),
         (Needs(CudaVersion(13, 1)), CudaVersion(13, 0), "209"),
+        (Needs(CudaVersion(13, 1)), CudaVersion(13, 2), "209"),  # tileiras knows sm_90 from 13.3 on
         (Needs(CudaVersion(13, 4)), CudaVersion(13, 3), "209"),
+        (Needs(CudaVersion(13, 4)), CudaVersion(13, 4), "compiled"),
         (Needs(CudaVersion(13, 1), newer_than=True), NEW, "209"),
         (None, NEW, "209"),
     ],
@@ -71,6 +73,8 @@ def test_tile_ir(needs: Needs | None, driver: CudaVersion, outcome: str) -> None
     """A driver compiles the Tile IR of releases that it knows, and none that names no release."""
     tile = DeviceImage("x", "tileir", "", needs=needs)
     assert str(what_happens([tile], "sm_90", driver).outcome) == outcome
+    cubin = DeviceImage("x", "cubin", "sm_80", needs=needs)
+    assert str(what_happens([cubin], "sm_90", driver).outcome) == "209"
 
 
 def test_images_that_say_little() -> None:
