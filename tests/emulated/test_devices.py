@@ -195,6 +195,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
     assert found == places
     assert (code == 0) == bool(places)
     assert noted in note
+    assert done.stderr == (f"cudalink: {note}: cuInit returns {code}\n" if noted else "")
 
 
 def test_checks_come_in_the_order_of_a_real_driver(on_driver) -> None:

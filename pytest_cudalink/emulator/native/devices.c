@@ -2,6 +2,8 @@
 #include "devices.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,12 +17,15 @@
 /* -- version and errors -- */
 
 static CUresult init(EventLine *line, unsigned flags) {
+  static atomic_bool said;
   cl_event_uint(line, "flags", flags);
   CUresult result = cl_initialize(flags);
-  if (result == CUDA_ERROR_NO_DEVICE && cl_config()->devices)
-    return cl_noted(line, result, "CUDA_VISIBLE_DEVICES begins with no device that is there");
-  if (result == CUDA_ERROR_INVALID_DEVICE) return cl_noted(line, result, "CUDA_VISIBLE_DEVICES names a device twice");
-  return result;
+  bool twice = result == CUDA_ERROR_INVALID_DEVICE;
+  if (!twice && (result != CUDA_ERROR_NO_DEVICE || !cl_config()->devices)) return result;
+  const char *note =
+      twice ? "CUDA_VISIBLE_DEVICES names a device twice" : "CUDA_VISIBLE_DEVICES begins with no device that is there";
+  if (!atomic_exchange(&said, true)) fprintf(stderr, "cudalink: %s: cuInit returns %d\n", note, result);
+  return cl_noted(line, result, note);
 }
 EXPORTED_ANY_TIME(cuInit, (unsigned flags), init(line, flags))
 
