@@ -164,7 +164,7 @@ def test_wrong_values_in_the_environment(on_driver) -> None:
         ("1,9,0", [1], ""),
         ("GPU-UUID2,GPU-UUID1", [2, 1], ""),
         ("GPU-6375", [], "begins with no device"),  # how all of them begin
-        ("9", [], "begins with no device"),
+        ("9", [], "is '9', which begins with no device that is there; expected numbers from 0 to 2,"),
         ("1,2,1", [], "names a device twice"),
     ],
 )

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "calls.h"
@@ -22,8 +23,11 @@ static CUresult init(EventLine *line, unsigned flags) {
   CUresult result = cl_initialize(flags);
   bool twice = result == CUDA_ERROR_INVALID_DEVICE;
   if (!twice && (result != CUDA_ERROR_NO_DEVICE || !cl_config()->devices)) return result;
-  const char *note =
-      twice ? "CUDA_VISIBLE_DEVICES names a device twice" : "CUDA_VISIBLE_DEVICES begins with no device that is there";
+  const char *text = getenv("CUDA_VISIBLE_DEVICES");
+  char note[192];
+  snprintf(note, sizeof note, "CUDA_VISIBLE_DEVICES is '%.64s', which %s; expected numbers from 0 to %d, or UUIDs",
+           text ? text : "", twice ? "names a device twice" : "begins with no device that is there",
+           cl_config()->devices - 1);
   if (!atomic_exchange(&said, true)) fprintf(stderr, "cudalink: %s: cuInit returns %d\n", note, result);
   return cl_noted(line, result, note);
 }
