@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import textwrap
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -164,30 +164,55 @@ def test_late_is_reported(suite, late) -> None:
     assert result.stderr.str().count(CHANGED) == 1
 
 
+@pytest.fixture
+def late_plugins(pytester) -> Callable[..., Mapping[str, str]]:
+    """Make a plugin of each way, loaded where a condition holds; returns what a line says of the violation of each."""
+
+    def make(names: Iterable[str], condition: str) -> Mapping[str, str]:
+        numbers = {name: 99 if name == "child" else 200 + number for number, name in enumerate(sorted(names))}
+        for name, number in numbers.items():
+            own = HEAD.replace("from state import State", f"import state\ndef State(): return state.State({number})")
+            pytester.makepyfile(**{f"late_{name}": own + LATE[name]})
+        loaded = [f"late_{name}" for name in numbers]
+        pytester.makeconftest(f"import os\nif {condition}:\n    pytest_plugins = {loaded}\n")
+        said = "option value changed, noticed by cuLinkDestroy; expected 0x1, found"
+        return {name: f"{said} {number:#x}\n" for name, number in numbers.items()}
+
+    return make
+
+
+#: A process that has used the driver cannot use it in a fork.
+TOGETHER = {*LATE} - {"thread", "forked_at_exit"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("late", LATE)
-def test_late_in_a_worker(suite, late, monkeypatch) -> None:
+@pytest.mark.parametrize("late", [{*TOGETHER, "thread"}, {"forked_at_exit"}], ids=["together", "fork"])
+def test_late_in_a_worker(suite, late_plugins, monkeypatch, late) -> None:
     """The controller of xdist fails for what its workers do after they have handed their results over."""
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # where this test itself runs in a worker
-    conftest = HEAD + 'if "PYTEST_XDIST_WORKER" in os.environ:\n' + textwrap.indent(LATE[late], "    ")
-    result = suite("-n1", conftest=conftest, test_good=GOOD)
+    lines = late_plugins(late, '"PYTEST_XDIST_WORKER" in os.environ')
+    result = suite("-n1", test_good=GOOD)
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert (result.stdout.str() + result.stderr.str()).count(CHANGED) == 1
+    shown = result.stdout.str() + result.stderr.str()
+    assert {name: shown.count(line) for name, line in lines.items()} == dict.fromkeys(late, 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("late", LATE)
-@pytest.mark.parametrize("tests", [1, 2])
-def test_late_in_an_isolated_test(suite, late, tests) -> None:
+@pytest.mark.parametrize(
+    ("tests", "late"),
+    [(1, TOGETHER), (2, TOGETHER), (2, {"forked_at_exit"}), (2, {"thread"})],
+    ids=["one", "copies", "fork", "no copies"],
+)
+def test_late_in_an_isolated_test(suite, late_plugins, late, tests) -> None:
     """An isolated test fails for what its process does after the last report, forked or started."""
-    conftest = HEAD + 'if os.environ.setdefault("OUTER", str(os.getpid())) != str(os.getpid()):\n'
+    lines = late_plugins(late, 'os.environ.setdefault("OUTER", str(os.getpid())) != str(os.getpid())')
     test = f"import pytest\n@pytest.mark.parametrize('number', range({tests}))\ndef test_good(number): pass\n"
-    result = suite(
-        "--cudalink-processes=isolated", conftest=conftest + textwrap.indent(LATE[late], "    "), test_good=test
-    )
+    result = suite("--cudalink-processes=isolated", test_good=test)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert result.stdout.str().count(CHANGED) >= (1 if late == "terminal_summary" else tests)  # copies show none
+    least = {name: 1 if name == "terminal_summary" else tests for name in late}  # copies show none
+    shown = {name: min(result.stdout.str().count(line), least[name]) for name, line in lines.items()}
+    assert shown == least
 
 
 BAD = "import state; state.State()"

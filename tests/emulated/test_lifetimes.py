@@ -448,15 +448,16 @@ import pytest
 CU = ctypes.CDLL("libcuda.so.1")
 
 class State:
-    """A link state whose option values are not kept."""
-    def __init__(self):
+    """A link state whose option values are not kept: the driver finds another number there."""
+    def __init__(self, found=99):
+        self.found = found
         context = ctypes.c_void_p()
         assert CU.cuInit(0) == 0 and CU.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
         assert CU.cuCtxSetCurrent(context) == 0
         self.handle, self.values = ctypes.c_void_p(), (ctypes.c_uint64 * 1)(1)
         assert CU.cuLinkCreate_v2(1, (ctypes.c_int * 1)(12), self.values, ctypes.byref(self.handle)) == 0
     def __del__(self):
-        self.values[0] = 99
+        self.values[0] = self.found
         CU.cuLinkDestroy(self.handle)
 '''
 
