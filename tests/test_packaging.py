@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import mmap
 import os
-import platform
 import re
 import runpy
 import shutil
@@ -315,29 +313,12 @@ def test_no_library_can_be_unloaded() -> None:
         assert flags[0] & 8, path.name  # DF_1_NODELETE
 
 
-def compiler(name: str) -> list[str]:
-    """A compiler's command; skips where it is not installed."""
-    if name.startswith("zig"):
-        if importlib.util.find_spec("ziglang") is None:
-            pytest.skip("needs the ziglang wheel: pip install ziglang")
-        target = ["-target", "aarch64-linux-gnu.2.28"] if name.endswith("aarch64") else []
-        return [sys.executable, "-m", "ziglang", "cc", *target]
-    if shutil.which(name) is None:
-        pytest.skip(f"needs {name}")
-    return [name]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gcc", "clang", "zig", "zig-aarch64"])
-def test_compilers(name: str, tmp_path: Path) -> None:
-    """Every compiler takes the sources without a warning, and what it makes for this machine links."""
-    command = compiler(name)
+@pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
+def test_clang(tmp_path: Path) -> None:
+    """Clang takes the sources without a warning, and what it makes links; `nox -s dist` asks zig, all tests the default."""
     for library in (*reader_sources.libraries(cc), *driver_sources.libraries(cc), *jitlink_sources.libraries(cc)):
-        built = cc.build(library, tmp_path, command)
-        machine = built.read_bytes()[18]
-        assert machine == (183 if name.endswith("aarch64") else {"x86_64": 62, "aarch64": 183}[platform.machine()])
-    if name.endswith("aarch64") and platform.machine() != "aarch64":
-        return  # cannot run here
+        cc.build(library, tmp_path, ["clang"], flags=("-O0", "-g0"))
     program = (
         "from tests.emulated.cu import *; start(); code, image, log = link([(PTX, small_ptx())]); "
         "assert code == 0 and len(image) > 1000, (code, log); assert load(image)[0] == 0; "
@@ -378,7 +359,7 @@ def test_compiler_that_refuses(tmp_path: Path) -> None:
     source.write_text("int answer(void) { return unknown_name; }\n", encoding="utf-8")
     out = tmp_path / "out"
     with pytest.raises(cc.CompilerError, match=r"bad\.c[\s\S]*failed with exit code 1[\s\S]*unknown_name"):
-        cc.build(cc.SharedLibrary("libbad.so", (source,), "libbad.so"), out, compiler("gcc"))
+        cc.build(cc.SharedLibrary("libbad.so", (source,), "libbad.so"), out)
     assert list(out.iterdir()) == []
 
 

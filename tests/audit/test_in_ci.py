@@ -121,12 +121,22 @@ def test_the_action_runs(project) -> None:
     assert summary.read_text(encoding="utf-8").count("| passes | good-1-py3-none-any.whl") == 2
 
 
+#: A compiler for the hook's environment, whose libraries the audit does not open: it makes an empty one of any sources.
+EMPTY_LIBRARY = """#!/bin/sh
+for word; do [ "$last" = -o ] && out=$word; last=$word; done
+case $out in *.o) : > "$out" ;; *) exec cc -shared -x c /dev/null -o "$out" ;; esac
+"""
+
+
 @pytest.mark.slow
 def test_the_hook_runs(project) -> None:
     """pre-commit installs the hook from this checkout, and the hook fails for the wheel that is bad alone."""
+    compiler = project / "empty-library"
+    compiler.write_text(EMPTY_LIBRARY, encoding="utf-8")
+    compiler.chmod(0o755)
     (pin,) = (one for one in PYPROJECT["dependency-groups"]["lint"] if one.startswith("pre-commit=="))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment["PRE_COMMIT_HOME"] = str(project / "cache")
+    environment |= {"PRE_COMMIT_HOME": str(project / "cache"), "CC": str(compiler)}
     subprocess.run(["git", "init", "-q", str(project)], env=environment, check=True)
 
     done = subprocess.run(

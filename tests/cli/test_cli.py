@@ -18,7 +18,7 @@ FULL = Path("/dev/full")
 CALLS = (
     *("toolchain list", "matrix list", "matrix check", "matrix check --schema", "matrix show ctk-13.0"),
     *("matrix github", "matrix gitlab", "doctor", "driver info", "can-link 13.0 12.9 ptx"),
-    *("can-link --measure", "audit --help", "completion bash"),
+    *("can-link 13.0 13.0 ptx --measure", "audit --help", "completion bash"),
     *("report --help", "--help", "--version", "stubs list", "demo", "init --help"),
 )
 
@@ -38,10 +38,10 @@ def test_nobody_reads(call: str) -> None:
 
 
 @pytest.mark.slow
-def test_fifty_readers_of_one_line() -> None:
+def test_readers_of_one_line() -> None:
     """It does not matter when they leave."""
     calls = ("matrix list", "toolchain list", "matrix show ctk-13.0", "matrix check", "matrix list --json")
-    for number in range(50):
+    for number in range(15):
         command = [*COMMAND[:3], *calls[number % len(calls)].split()]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None

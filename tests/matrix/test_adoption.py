@@ -135,11 +135,11 @@ def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
     skewed = re.findall(r"^(ctk-\S+)", run("tox", "l", "-m", "skew", cwd=other, **site), re.MULTILINE)
     assert set(skewed) == {name for name, tags in tagged.items() if "skew" in tags.split(",")}
 
-    cells = ["ctk-13.0", "ctk-13.0-driver-12.9"]
-    assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in run("nox", "-s", *cells, cwd=project, code=1, **site)
-    run("tox", "p", "-q", "-e", ",".join(cells), cwd=other, code=None, **site)
+    cell = "ctk-13.0-driver-12.9"
+    assert "CUDA_ERROR_UNSUPPORTED_PTX_VERSION" in run("nox", "-s", cell, cwd=project, code=1, **site)
+    run("tox", "r", "-q", "-e", cell, cwd=other, code=None, **site)
     assert outcome(project) == outcome(other)
-    assert sorted(outcome(other)) == sorted(cells)
+    assert [*outcome(other)] == [cell]
 
 
 @pytest.mark.slow
