@@ -26,12 +26,14 @@ from typing import Self
 import pytest
 from _pytest.config import default_plugins
 
-__all__ = ["ALONE", "ISOLATED", "NO_AUTOLOAD", "XDIST", "Forks", "NestedPytest", "with_plugins"]
+__all__ = ["ALONE", "BOTH", "ISOLATED", "NO_AUTOLOAD", "XDIST", "Forks", "NestedPytest", "with_plugins"]
 
 #: Arguments of a nested run, for ``parametrize``. Runs that start processes cost several times as much: variants.
 ALONE = pytest.param((), id="alone")
 XDIST = pytest.param(("-n2",), id="xdist", marks=pytest.mark.slow)
 ISOLATED = pytest.param(("--cudalink-processes=isolated",), id="isolated", marks=pytest.mark.slow)
+#: The way that hands over most: from the process of a test to a worker, and from there to the controller.
+BOTH = pytest.param(("-n1", "--cudalink-processes=isolated"), id="both", marks=pytest.mark.slow)
 
 #: What every pytest imports.
 PYTEST = tuple(f"_pytest.{name}" for name in default_plugins)

@@ -316,7 +316,7 @@ def test_no_library_can_be_unloaded() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("clang") is None, reason="needs clang")
 def test_clang(tmp_path: Path) -> None:
-    """Clang takes the sources without a warning, and what it makes links; `nox -s dist` asks zig, all tests the default."""
+    """Clang takes the sources without a warning, and what it makes links; `nox -s dist` asks zig."""
     for library in (*reader_sources.libraries(cc), *driver_sources.libraries(cc), *jitlink_sources.libraries(cc)):
         cc.build(library, tmp_path, ["clang"], flags=("-O0", "-g0"))
     program = (

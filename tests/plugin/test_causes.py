@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.report import read
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH
 
 ARTIFACTS = Path(__file__).parent.parent / "data" / "artifacts"
 SECTION = "*- cudalink: why -*"
@@ -134,7 +134,7 @@ def run(pytester: pytest.Pytester, run_pytest):
     return go
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_each_refused_image_explains_its_failure(run, toolkit, arguments: tuple[str, ...]) -> None:
     """Each code has its reason, in the phase that failed, and no test has that of another or of a phase that passed."""
     result, tests = run(DRIVER + TESTS, *arguments)

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from pytest_cudalink.plugin import settings
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH
 
 MODULE = """
 import os, subprocess, sys
@@ -27,7 +27,7 @@ def test_children():
 """
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_a_run(pytester, run_pytest, samples, toolkit, arguments) -> None:
     """Every link on nvJitLink is contained, in workers of xdist and isolated tests too; children inherit both."""
     pytester.path.joinpath("user.cubin").write_bytes(samples[f"{toolkit}/user.cubin"])

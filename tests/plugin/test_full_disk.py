@@ -68,9 +68,8 @@ def expect(done: subprocess.CompletedProcess[str], count: int, reason: str) -> N
     assert "The run fails because of the problems above" in shown
 
 
-@MODES
-def test_a_device_that_is_full(mode, tmp_path) -> None:
-    expect(run(tmp_path, 4, "--cudalink-report=/dev/full", *mode), 4, "No space left on device")
+def test_a_device_that_is_full(tmp_path) -> None:
+    expect(run(tmp_path, 4, "--cudalink-report=/dev/full"), 4, "No space left on device")
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +81,11 @@ def _mounts() -> None:
         pytest.skip("this machine allows no mount in a user namespace; the limit of a file's size is tested below")
 
 
-@MODES
 @pytest.mark.usefixtures("_mounts")
-def test_a_disk_that_fills_up(mode, tmp_path, capsys) -> None:
+def test_a_disk_that_fills_up(tmp_path, capsys) -> None:
     """The record has the tests that were written before, and its cell is incomplete."""
-    count, size = (12, 4) if "--cudalink-processes=isolated" in mode else (60, 8)
-    disk = tmp_path / "disk"
-    done = run(tmp_path, count, f"--cudalink-report={disk / 'run.jsonl'}", *mode, mount=disk, size=size)
+    count, size, disk = 60, 8, tmp_path / "disk"
+    done = run(tmp_path, count, f"--cudalink-report={disk / 'run.jsonl'}", mount=disk, size=size)
     expect(done, count, "No space left on device")
     copy = tmp_path / "copy.jsonl"
     assert 1000 < copy.stat().st_size <= size * 1024

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH
 
 HOOKS = """
 import json, os
@@ -71,7 +71,7 @@ def heard(pytester: pytest.Pytester, samples, toolkit, run_pytest, monkeypatch) 
     return run
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_a_project_hears_what_happened(heard, arguments) -> None:
     """Links, verdicts and violations reach the hooks of a project, each with its test."""
     found = heard(*arguments)

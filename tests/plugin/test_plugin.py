@@ -452,8 +452,14 @@ def awake(request):
 """
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST])
-@pytest.mark.parametrize("source", ASKS)
+@pytest.mark.parametrize(
+    ("source", "arguments"),
+    [
+        *((source, ()) for source in ASKS),
+        # in a worker: what its command line has, and what it finds before its tests and in one
+        *(pytest.param(source, ("-n1",), marks=pytest.mark.slow) for source in ("option", "marker", "fixture by name")),
+    ],
+)
 def test_what_asks(run, pytester, monkeypatch, source, arguments) -> None:
     """Each of these starts the parts, and the header says so, before or after collection."""
     module, more = ASKS[source]

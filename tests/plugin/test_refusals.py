@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import read
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH
 
 MODULE = """
 import ctypes
@@ -151,7 +151,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_only_failures_of_the_phase_are_skipped(run, arguments) -> None:
     """What passes, is skipped, expected, injected, or fails in another phase than the refused call, stays as it is."""
     result, tests = run(MIXED, "--cudalink-unsupported=skip", *arguments)

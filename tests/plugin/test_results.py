@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pytest_cudalink.report import Recording, read, records
-from tests.nested import ALONE, ISOLATED, NO_AUTOLOAD, XDIST, with_plugins
+from tests.nested import ALONE, BOTH, NO_AUTOLOAD, XDIST, with_plugins
 
 LINK = """
 import os
@@ -257,9 +257,7 @@ def test_interrupted(run, how) -> None:
     assert found.end.counts == {"passed": 1}
 
 
-@pytest.mark.parametrize(
-    "arguments", [("-x",), *(pytest.param(one, marks=pytest.mark.slow) for one in (("-x", "-n2"), ("--maxfail=1",)))]
-)
+@pytest.mark.parametrize("arguments", [("-x",), pytest.param(("-x", "-n2"), marks=pytest.mark.slow)])
 def test_stopped_early(run, arguments) -> None:
     """With -x what ran is told, and what did not run is not."""
     tests = "".join(f"def test_{number}(): link()\n" for number in range(30))
@@ -291,7 +289,7 @@ def test_files_that_are_not_collected(run, pytester, arguments) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [ALONE, XDIST, ISOLATED, pytest.param(("-n1", "--cudalink-processes=isolated"), id="both", marks=pytest.mark.slow)],
+    [ALONE, BOTH],
 )
 def test_subtests(run, arguments) -> None:
     """Subtests are listed with their test, which they fail; they are called the same in every process."""

@@ -179,7 +179,6 @@ FORCED = {
     "test": (BY_TEST, [], {"failed": 3, "passed": 1}),
     "each by option": (EACH, ["--force-backend=each"], {"failed": 1, "passed": 1}),
     "isolated": (BY_OPTION, ["--force-backend=driver", "--cudalink-processes=isolated"], {"failed": 5, "errors": 1}),
-    "xdist": (BY_OPTION, ["--force-backend=driver", "-n2"], {"failed": 5, "errors": 1}),
     "isolated workers": (
         BY_OPTION,
         ["--force-backend=driver", "--cudalink-processes=isolated", "-n2"],
@@ -190,7 +189,7 @@ FORCED = {
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, marks=[pytest.mark.slow] if case in {"xdist", "isolated workers"} else []) for case in FORCED],
+    [pytest.param(case, marks=[pytest.mark.slow] if case == "isolated workers" else []) for case in FORCED],
 )
 def test_forced_and_linked_elsewhere(run, case) -> None:
     """Whoever forced the backend: the test fails, and says which call in which line did it and what to do."""
@@ -463,7 +462,7 @@ def stale(pytester, monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("stale")
-@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
 def test_a_stale_recipe_that_is_swallowed(pytester, run_pytest, arguments) -> None:
     """A run that forced it ends red, and names it nowhere as forced."""
     pytester.makepyfile(f"{SWALLOWED}def test(): pass")
