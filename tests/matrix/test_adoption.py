@@ -155,19 +155,26 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     (tmp_path / "test_good.py").write_text("def test(): pass\n")
     (tmp_path / "test_bad.py").write_text("import nothing_of_this_name\n")
     (tmp_path / ".cudalink").mkdir()
-    for words, env in ((["-s", "report"], {}), (["--session=report", "-R"], {}), (["-R"], {"NOXSESSION": "report"})):
+
+    def nox(*words: str, **env: str) -> str:
         for cell in ("unmade", "future"):
             stale = tmp_path / ".cudalink" / f"{cell}.jsonl"
             stale.write_text(f'{{"event": "run", "time": 1, "schema": 1, "cell": "{cell}"}}\n')
             os.utime(stale, (1, 1))
         said = run("nox", *words, cwd=tmp_path, code=1, CI="1", **site, **env)
-        assert re.search(r"bad\s+pytest ended with exit status 2", said)
-        assert re.search(r"unmade\s+no records", said)
-        assert "lacks a dependency group of the cell unmade; needed nope" in said
         assert re.search(
             r"future\s+no records: no Python 3\.99 here; install it, as with `uv python install 3\.99`", said
         )
-        assert "incomplete: 3" in said
+        return said
+
+    said = nox("-s", "report")
+    assert re.search(r"bad\s+pytest ended with exit status 2", said)
+    assert re.search(r"unmade\s+no records", said)
+    assert "lacks a dependency group of the cell unmade; needed nope" in said
+    assert "incomplete: 3" in said
+    (tmp_path / "few.toml").write_text('[defaults]\ninstall = "none"\n[cells.future]\npython = "3.99"\n')
+    nox("--session=report", CUDALINK_CELLS="few.toml")
+    nox(NOXSESSION="report", CUDALINK_CELLS="few.toml")
     allowed = "--allow-missing=unmade,fut*"
     said = run("nox", "-R", "-s", "report", "--", allowed, cwd=tmp_path, code=1, **site)
     assert "incomplete: 1" in said
