@@ -1,4 +1,4 @@
-"""C that tests need: the same text is compiled once in a run, by whichever worker asks first."""
+"""What tests compile: C, the same text once in a run, by whichever worker asks first, and the sample of two units."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from pytest_cudalink.linker import ObjectCode, sample
 from pytest_cudalink.native.compiler import find_compiler
 
-__all__ = ["compile_c", "keep_in"]
+__all__ = ["compile_c", "compiled_sample", "keep_in"]
 
 _kept: Path | None = None
 
@@ -45,3 +46,12 @@ def compile_c(output: Path, source: str, *flags: str) -> Path:
     output.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(made, output)
     return output
+
+
+def compiled_sample(arch: str) -> dict[tuple[str, str], ObjectCode]:
+    """The two units of the sample by unit and kind."""
+    return {
+        (unit, kind): code
+        for kind in ("ptx", "ltoir", "cubin")
+        for unit, code in zip(("main", "user"), sample.compile_modules(kind, arch), strict=True)
+    }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.linker import ObjectCode, Program, ProgramOptions, sample
+from pytest_cudalink.linker import ObjectCode
+from tests.compiled import compiled_sample
 from tests.driver.blocks import GuardedBlock
 
 
@@ -26,13 +27,7 @@ def _with_device(device) -> None:
 @pytest.fixture(scope="session")
 def compiled(device) -> dict[tuple[str, str], ObjectCode]:
     """The two units of the sample by unit and kind, for the device."""
-    made = {}
-    for unit, source in (("main", sample.MAIN_SOURCE), ("user", sample.USER_SOURCE)):
-        for kind in ("ptx", "ltoir", "cubin"):
-            options = ProgramOptions(name=f"{unit}.cu", arch=device, relocatable_device_code=True)
-            with Program(source, "c++", options) as program:
-                made[unit, kind] = program.compile(kind)
-    return made
+    return compiled_sample(device)
 
 
 @pytest.fixture

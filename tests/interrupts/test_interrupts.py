@@ -69,10 +69,10 @@ def campaign(toolkit) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 def test_nothing_is_left_behind(campaign) -> None:
     """Bytecodes of every scenario, the same ones in every run; ``nox -s interrupts`` walks all of them."""
-    done = campaign("--points=8")
+    done = campaign("--points=5")
     assert done.returncode == 0, done.stdout + done.stderr
     walked = re.findall(r"^[\w-]+: (\d+) of \d+ bytecodes", done.stdout, re.MULTILINE)
-    assert sum(map(int, walked)) > 200
+    assert sum(map(int, walked)) > 120
 
 
 def test_signals_at_random_times(campaign) -> None:

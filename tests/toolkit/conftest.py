@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cudalink.linker import ObjectCode, Program, ProgramOptions, sample
+from pytest_cudalink.linker import ObjectCode
+from tests.compiled import compiled_sample
 
 ARCH = "sm_90"
 
@@ -17,10 +18,4 @@ def _with_toolkit(toolkit) -> None:
 @pytest.fixture(scope="session")
 def compiled(toolkit) -> dict[tuple[str, str], ObjectCode]:
     """The two units of the sample by unit and kind, made by this toolkit's NVRTC."""
-    made = {}
-    for unit, source in (("main", sample.MAIN_SOURCE), ("user", sample.USER_SOURCE)):
-        for kind in ("ptx", "ltoir", "cubin"):
-            options = ProgramOptions(name=f"{unit}.cu", arch=ARCH, relocatable_device_code=True)
-            with Program(source, "c++", options) as program:
-                made[unit, kind] = program.compile(kind)
-    return made
+    return compiled_sample(ARCH)
