@@ -42,12 +42,11 @@ __all__ = [
     "loaded_libraries",
     "owner",
     "requirements",
-    "toolkits",
 ]
 
 _DEFINE: Final = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4,6})\b", re.MULTILINE)
 #: Comments, also one that is cut off; and texts, in which nothing is a comment.
-_COMMENT: Final = re.compile(rb"""(/\*.*?(?:\*/|\Z)|//[^\n]*)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
+_COMMENT: Final = re.compile(rb"""/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)
 _CONTINUED: Final = re.compile(rb"\\\r?\n")
 _WINDOW: Final = 1 << 16
 #: Most bytes that are read of a header (cuda.h of CUDA 13 has 1 MB and its version near the top), of a wheel's METADATA
@@ -70,24 +69,20 @@ def _cuda_version_of(header: str) -> CudaVersion | None:
         return None
     # usually near the top: taking the comments out of the whole file takes 10 ms
     for part in (content[:_HEAD], content):
-        if match := _DEFINE.search(_COMMENT.sub(_blank, _CONTINUED.sub(b"", part))):
+        if match := _DEFINE.search(_COMMENT.sub(b" ", _CONTINUED.sub(b"", part))):
             return CudaVersion.from_driver(int(match[1]))
     return None
 
 
-def _blank(match: re.Match[bytes]) -> bytes:
-    return b" " if match[1] else match[0]
-
-
 def _headers_under(root: str) -> list[str]:
-    """The ``cuda.h`` files of a toolkit whose root is `root`."""
+    """Where a toolkit whose root is `root` has its ``cuda.h``."""
     candidates = [os.path.join(root, "include", "cuda.h")]
     try:
         with os.scandir(os.path.join(root, "targets")) as targets:
             candidates += sorted(os.path.join(target.path, "include", "cuda.h") for target in targets)
     except OSError:
         pass
-    return [candidate for candidate in candidates if os.path.isfile(candidate)]
+    return candidates
 
 
 def _by_header(path: str, limit: str | None) -> Fact:
@@ -189,12 +184,6 @@ def owner(path: str) -> Wheel | None:
     return next((wheel for wheel in distributions(site) if _lists(wheel, relative)), None)
 
 
-def _sites(path: str) -> Iterator[str]:
-    """Folders in which a cuda-toolkit may be installed that covers `path`: its own one, and those of ``sys.path``."""
-    own = _site_of(os.path.normpath(path))
-    yield from dict.fromkeys([*([own] if own else []), *(os.path.normpath(entry or ".") for entry in sys.path)])
-
-
 @cache
 def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
     """The requirements in the METADATA of a wheel, without invalid ones; empty where it cannot be read.
@@ -212,9 +201,10 @@ def requirements(wheel: Wheel) -> tuple[Requirement, ...]:
     return tuple(found)
 
 
-def toolkits(path: str = "") -> list[Wheel]:
-    """The installed ``cuda-toolkit`` distributions; with a path, also those in the environment of that file."""
-    return [wheel for site in _sites(path) for wheel in distributions(site) if wheel.name == "cuda-toolkit"]
+def _toolkits(path: str) -> Iterator[Wheel]:
+    """The ``cuda-toolkit`` distributions that may cover `path`: of its own environment, and those on ``sys.path``."""
+    for site in dict.fromkeys(filter(None, (_site_of(path), *map(os.path.normpath, sys.path)))):
+        yield from (wheel for wheel in distributions(site) if wheel.name == "cuda-toolkit")
 
 
 def _release(text: str) -> CudaVersion | None:
@@ -225,11 +215,11 @@ def _release(text: str) -> CudaVersion | None:
     return CudaVersion(version.major, version.minor)
 
 
-def _by_toolkit(wheel: Wheel, path: str) -> tuple[Fact, bool]:
-    """The release of the one cuda-toolkit whose requirements admit a wheel, and whether any toolkit requires it."""
+def _by_toolkit(wheel: Wheel, path: str) -> Fact | None:
+    """The release of the one cuda-toolkit whose requirements admit a wheel; None where no toolkit requires it."""
     matching: dict[CudaVersion, Wheel] = {}
     wanted: list[str] = []
-    for toolkit in toolkits(path):
+    for toolkit in _toolkits(path):
         asked = {
             str(need.specifier): need for need in requirements(toolkit) if canonicalize_name(need.name) == wheel.name
         }
@@ -243,13 +233,13 @@ def _by_toolkit(wheel: Wheel, path: str) -> tuple[Fact, bool]:
     what = f"{wheel.name} {wheel.version}"
     if len(matching) == 1:
         ((release, toolkit),) = matching.items()
-        return Fact(release, f"{what} is what cuda-toolkit {toolkit.version} requires"), True
+        return Fact(release, f"{what} is what cuda-toolkit {toolkit.version} requires")
     if matching:
         names = ", ".join(f"cuda-toolkit {toolkit.version} in {toolkit.site}" for toolkit in matching.values())
-        return Fact(None, f"{what} fits more than one toolkit: {names}"), True
+        return Fact(None, f"{what} fits more than one toolkit: {names}")
     if wanted:
-        return Fact(None, f"{what} fits no installed toolkit: {'; '.join(wanted)}"), True
-    return Fact(None, f"no installed cuda-toolkit requires {what}"), False
+        return Fact(None, f"{what} fits no installed toolkit: {'; '.join(wanted)}")
+    return None
 
 
 # -- the library itself
@@ -266,7 +256,7 @@ def _numbers_in(path: str, mark: bytes, pattern: re.Pattern[bytes]) -> CudaVersi
     try:
         with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             start = content.find(mark, 0, _MOST_LIBRARY)
-            found = pattern.findall(content[start : start + _WINDOW]) if start >= 0 else []
+            found = pattern.findall(content[start : start + _WINDOW])
     except (OSError, ValueError):  # (ValueError: an empty file)
         return None
     return max((CudaVersion(int(major), int(minor)) for major, minor in found), default=None)
@@ -333,11 +323,12 @@ def attribute(path: str) -> Fact:
         return own
     if wheel is None:
         return _by_header(path, _site_of(path))
-    by_toolkit, required = _by_toolkit(wheel, path)
-    if by_toolkit.value is not None or required:
+    if by_toolkit := _by_toolkit(wheel, path):
         return by_toolkit
     by_header = _by_header(path, wheel.site)
-    return by_header if by_header.value is not None else Fact(None, f"{by_toolkit.witness}, and {by_header.witness}")
+    if by_header.value is not None:
+        return by_header
+    return Fact(None, f"no installed cuda-toolkit requires {wheel.name} {wheel.version}, and {by_header.witness}")
 
 
 def cache_clear() -> None:

@@ -107,7 +107,7 @@ def parse_cuda_version(value: object) -> CudaVersion | None:
     Parameters
     ----------
     value : int, str, tuple of int, or None
-        The number of ``cuDriverGetVersion`` (12080), ``"12.8"`` or ``(12, 8)``; or an object with ``major``, ``minor``.
+        The number of ``cuDriverGetVersion`` (12080), ``"12.8"`` or ``(12, 8)``.
 
     Raises
     ------
@@ -125,8 +125,6 @@ def parse_cuda_version(value: object) -> CudaVersion | None:
             return CudaVersion.parse(value)
         case (int(major), int(minor)):
             return CudaVersion(major, minor)
-        case object(major=int(major), minor=int(minor)):
-            return CudaVersion(major, minor)
     msg = f"driver_cuda_version = {value!r}; expected a number of cuDriverGetVersion such as 13000, '13.0' or (13, 0)"
     raise ValueError(msg)
 
@@ -141,12 +139,11 @@ def parse_release(value: object) -> str | None:
     """
     if value is None:
         return None
-    text = value if isinstance(value, str) else getattr(value, "text", None)
-    if not isinstance(text, str):
+    if not isinstance(value, str):
         msg = f"driver_release_version = {value!r}; expected a string such as '580.65.06'"
         raise ValueError(msg)  # noqa: TRY004 (one error for every invalid value)
-    branch_of(text)
-    return text
+    branch_of(value)
+    return value
 
 
 class DriverFacts:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_cudalink.guardrails import attribution
 from pytest_cudalink.guardrails.driver import DriverFacts, NvmlError, driver_release, parse_cuda_version, parse_release
+from pytest_cudalink.guardrails.items import Fact
 from pytest_cudalink.probes import fake
 from pytest_cudalink.versions import CudaVersion
 
@@ -122,14 +123,21 @@ def test_cuda_h_that_disagree(tmp_path) -> None:
     """Two headers of one root with different numbers are no answer; with the same one they are."""
     header(tmp_path, 13000)
     header(tmp_path, 13020, "targets/sbsa-linux/include")
-    fact = attribution.attribute(file(tmp_path / "lib64" / "libcufft.so"))
-    assert fact.value is None
-    assert "disagree" in fact.witness
-    assert "(13.0)" in fact.witness
-    assert "(13.2)" in fact.witness
+    path = file(tmp_path / "lib64" / "libcufft.so")
+    first, second = tmp_path / "include" / "cuda.h", tmp_path / "targets/sbsa-linux/include" / "cuda.h"
+    disagree = f"the headers of {tmp_path} disagree: {first} (13.0), {second} (13.2)"
+    assert attribution.attribute(path) == Fact(None, disagree)
     header(tmp_path, 13000, "targets/sbsa-linux/include")
     attribution.cache_clear()
-    assert attribution.attribute(str(tmp_path / "lib64" / "libcufft.so")).value == (13, 0)
+    assert attribution.attribute(path).value == (13, 0)
+
+
+def test_the_first_of_several_cuda_h_is_named(tmp_path) -> None:
+    """The witness does not depend on the order of a folder's entries."""
+    for name in ("c", "e", "a", "f", "b", "d"):
+        header(tmp_path, 13000, f"targets/{name}/include")
+    fact = attribution.attribute(file(tmp_path / "lib64" / "libcufft.so"))
+    assert fact.witness == f"CUDA_VERSION 13000 in {tmp_path}/targets/a/include/cuda.h"
 
 
 def test_no_witness(tmp_path) -> None:
@@ -149,40 +157,73 @@ CUBLAS = "nvidia/cu13/lib/libcublas.so.13"
 
 
 @pytest.mark.parametrize(
-    ("requirement", "version", "expected"),
+    ("version", "toolkits", "value", "witness"),
     [
-        ("nvidia-cublas==98.1.0.3.*; sys_platform == 'linux' and extra == 'cublas'", "98.1.0.3", "13.0"),
-        ("nvidia-cublas<99,>=13.1.0.3; extra == 'cublas'", "98.4.1", "13.0"),
-        ("nvidia-cublas==98.1.0.3.*; extra == 'cublas'", "98.1.0.4", None),
-        ("nvidia_cuBLAS==98.1.0.3.*", "98.1.0.3", "13.0"),
+        (
+            "98.1.0.3",
+            {"13.0.2": ["nvidia-cublas==98.1.0.3.*; sys_platform == 'linux' and extra == 'cublas'"]},
+            (13, 0),
+            "is what cuda-toolkit 13.0.2 requires",
+        ),
+        ("98.4.1", {"13.0.2": ["nvidia-cublas<99,>=13.1.0.3"]}, (13, 0), "is what cuda-toolkit 13.0.2 requires"),
+        ("98.4.1rc1", {"13.0.2": ["nvidia_cuBLAS>=13.1.0.3"]}, (13, 0), "is what cuda-toolkit 13.0.2 requires"),
+        (
+            "98.1.0.3",
+            {"13.0.2": ["nvidia-cublas==98.2.*", "nvidia-cublas==98.1.*"]},
+            (13, 0),
+            "is what cuda-toolkit 13.0.2 requires",
+        ),
+        (
+            "98.1.0.4",
+            {
+                "13.0.2": ["nvidia-cublas==98.2.*", "nvidia-cublas==97.*", "nvidia-cufft==98.1.0.4"],
+                "13.1.0": ["nvidia-cublas==96", "nvidia-cublas==96"],
+                "13.2.0": ["nvidia-cufft"],
+                "not.a.version": ["nvidia-cublas"],
+            },
+            None,
+            (
+                "fits no installed toolkit: cuda-toolkit 13.0.2 wants nvidia-cublas==97.* or ==98.2.*; cuda-toolkit "
+                "13.1.0 wants nvidia-cublas==96"
+            ),
+        ),
+        (
+            "98.1.0.3",
+            {"13.0.2": ["nvidia-cublas>=13.1,<99"], "13.2.1": ["nvidia-cublas>=13,<99"]},
+            None,
+            "fits more than one toolkit: cuda-toolkit 13.0.2 in {site}, cuda-toolkit 13.2.1 in {site}",
+        ),
+        (
+            "98.1.0.3",
+            {"13.0.1": ["nvidia-cublas>=13.1,<99"], "13.0.2": ["nvidia-cublas>=13,<99"]},
+            (13, 0),
+            "is what cuda-toolkit 13.0.2 requires",
+        ),
     ],
 )
-def test_wheel_by_requirements(tmp_path, alone, requirement: str, version: str, expected: str | None) -> None:
-    """A wheel that no table knows belongs to the toolkit that requires it, by an exact pin or by a range."""
+def test_wheel_by_requirements(tmp_path, alone, version, toolkits, value, witness) -> None:
+    """A wheel that no table knows belongs to the one release whose toolkits require it, by a pin or by a range."""
     wheel(tmp_path, "nvidia-cublas", version, [CUBLAS])
-    wheel(tmp_path, "cuda-toolkit", "13.0.2", [], [requirement])
+    for toolkit, requires in toolkits.items():
+        wheel(tmp_path, "cuda-toolkit", toolkit, [], requires)
     header(tmp_path / "nvidia/cu13", 13020)  # of another wheel in the shared folder: it does not speak for this one
-    fact = attribution.attribute(str(tmp_path / CUBLAS))
-    assert fact.value == (CudaVersion.parse(expected) if expected else None)
-    assert f"nvidia-cublas {version}" in fact.witness
-    assert "cuda-toolkit 13.0.2" in fact.witness
+    expected = f"nvidia-cublas {version} {witness.format(site=tmp_path)}"
+    assert attribution.attribute(str(tmp_path / CUBLAS)) == Fact(value, expected)
 
 
-def test_more_than_one_toolkit_matches(tmp_path, alone, monkeypatch) -> None:
-    """Exactly one has to: the message lists those that do. Two of one release are one."""
-    other = tmp_path / "other"
-    wheel(tmp_path, "nvidia-cublas", "98.1.0.3", [CUBLAS])
-    wheel(tmp_path, "cuda-toolkit", "13.0.2", [], ["nvidia-cublas>=13.1,<99"])
-    wheel(other, "cuda-toolkit", "13.2.1", [], ["nvidia-cublas>=13,<99"])
+def test_a_toolkit_elsewhere_on_the_path(tmp_path, alone, monkeypatch) -> None:
+    """It counts, too, after one in the environment of the file."""
+    site = tmp_path / "site"
+    wheel(site, "nvidia-cublas", "98.1.0.3", [CUBLAS])
+    wheel(tmp_path / "other", "cuda-toolkit", "13.2.1", [], ["nvidia-cublas>=13,<99"])
+    monkeypatch.chdir(tmp_path / "other")
     # not syspath_prepend: what it restores is the path that `alone` made
-    monkeypatch.setattr(sys, "path", [str(other), *sys.path])
-    fact = attribution.attribute(str(tmp_path / CUBLAS))
-    assert fact.value is None
-    for words in ("more than one", f"cuda-toolkit 13.0.2 in {tmp_path}", f"cuda-toolkit 13.2.1 in {other}"):
-        assert words in fact.witness
-    (other / "cuda_toolkit-13.2.1.dist-info").rename(other / "cuda_toolkit-13.0.1.dist-info")
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    assert attribution.attribute(str(site / CUBLAS)).value == (13, 2)
+    # the working folder counts only where the path has it
+    monkeypatch.setattr(sys, "path", sys.path[1:])
     attribution.cache_clear()
-    assert attribution.attribute(str(tmp_path / CUBLAS)).value == (13, 0)
+    assert attribution.attribute(str(site / CUBLAS)).value is None
 
 
 def test_wheel_without_a_toolkit(tmp_path, alone) -> None:
@@ -190,9 +231,10 @@ def test_wheel_without_a_toolkit(tmp_path, alone) -> None:
     site = tmp_path / "include-me-not" / "site-packages"
     header(tmp_path / "include-me-not", 12000)
     wheel(site, "nvidia-cublas", "98.1.0.3", [CUBLAS])
-    fact = attribution.attribute(str(site / CUBLAS))
-    assert fact.value is None
-    assert "no installed cuda-toolkit requires nvidia-cublas 98.1.0.3" in fact.witness
+    wheel(site, "other", "1.0", [], ["nvidia-cublas"])
+    path = site / CUBLAS
+    unknown = f"no installed cuda-toolkit requires nvidia-cublas 98.1.0.3, and no cuda.h above {path}"
+    assert attribution.attribute(str(path)) == Fact(None, unknown)
     header(site / "nvidia" / "cu13", 13000)
     attribution.cache_clear()
     assert attribution.attribute(str(site / CUBLAS)).value == (13, 0)
@@ -234,12 +276,15 @@ def test_links_are_not_followed(tmp_path) -> None:
     assert attribution.attribute(str(link)).value == (12, 8)
 
 
-def test_owner_wants_the_exact_path(tmp_path) -> None:
+def test_owner_wants_the_exact_path(tmp_path, monkeypatch) -> None:
     """A path that only begins or ends like a listed one is not owned."""
     wheel(tmp_path, "nvidia-cublas", "13.1", [CUBLAS, "nvidia/cu13/lib/libcublasLt.so.13"])
     assert attribution.owner(str(tmp_path / CUBLAS)).name == "nvidia-cublas"
     assert attribution.owner(str(tmp_path / f"{CUBLAS}.1")) is None
     assert attribution.owner(str(tmp_path / "cu13/lib/libcublas.so.13")) is None
+    monkeypatch.chdir(tmp_path)  # a file in no environment is not looked for in the working folder
+    file(tmp_path / "x-1.dist-info" / "RECORD", b"../lone.so,,\n")
+    assert attribution.owner(str(tmp_path.parent / "lone.so")) is None
     assert attribution.owner(str(tmp_path / "nvidia/../nvidia/cu13/lib/libcublas.so.13")).version == "13.1"
 
 
@@ -248,24 +293,52 @@ def test_owner_of_a_quoted_path(tmp_path, path: str) -> None:
     """RECORD is CSV: a path with a comma or a quotation mark stands in quotes."""
     info = tmp_path / "nvidia_cufft-1.0.dist-info"
     quoted = path.replace('"', '""')
-    file(info / "RECORD", f'"{quoted}",sha256=x,1\n'.encode())
+    file(info / "RECORD", f'"{quoted}",sha256=x,1\n'.encode() + b"\xff,,\n")
     assert attribution.owner(file(tmp_path / path)).name == "nvidia-cufft"
 
 
-def test_own_versions(tmp_path) -> None:
-    """NVRTC and nvJitLink are their own witnesses, by a file next to them or by content; an empty file is not."""
-    symbols = b"\0__nvJitLinkCreate_12_9\0__nvJitLinkCreate_12_10\0__nvJitLinkCreate_12_3\0"
-    assert attribution.attribute(file(tmp_path / "a" / "libnvJitLink.so.12", symbols)).value == (12, 10)
-    nvrtc = file(tmp_path / "b" / "libnvrtc.so.13", b"\0libnvrtc-builtins.so.13.2\0")
-    assert attribution.attribute(nvrtc).value == (13, 2)
-    file(tmp_path / "b" / "libnvrtc-builtins.so.13.4")
-    file(tmp_path / "b" / "libnvrtc-builtins.so.12.9")
-    fact = attribution.attribute(nvrtc)
-    assert (fact.value, fact.witness) == ((13, 4), "the builtins next to it, libnvrtc-builtins.so.13.4")
-    file(tmp_path / "b" / "libnvrtc-builtins.so.13.5")
-    assert attribution.attribute(nvrtc).value == (13, 2)  # two next to it: the content decides
-    assert attribution.attribute(file(tmp_path / "c" / "libnvrtc.so.13")).value is None
-    assert attribution.attribute(str(tmp_path / "gone" / "libnvJitLink.so.13")).value is None
+def test_one_of_several_owners(tmp_path) -> None:
+    """NVIDIA's wheels are asked before others, and each by its name, whatever the order of the folder."""
+    order = ["cuda-b", "cuda-f", "nvidia-c", "nvidia-e", "a", "d"]
+    for name in ("d", "nvidia-e", "cuda-f", "a", "nvidia-c", "cuda-b"):
+        wheel(tmp_path, name, "1.0", [CUBLAS])
+    assert [one.name for one in attribution.distributions(str(tmp_path))] == order
+
+
+ALIASES = b"\0__nvJitLinkCreate_12_9\0__nvJitLinkCreate_12_10\0__nvJitLinkCreate_12_3\0"
+INSIDE = b"\0libnvrtc-builtins.so.13.2\0"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "beside", "value", "witness"),
+    [
+        ("libnvJitLink.so.12", ALIASES, (), (12, 10), "its newest symbol, __nvJitLinkCreate_12_10"),
+        ("libnvJitLink.so.12", b"__nvJitLinkCreate_x", (), None, ""),
+        ("libnvJitLink.so.12", None, (), None, ""),
+        ("libother.so.12", ALIASES, (), None, ""),
+        ("libnvrtc.so.13", INSIDE, (), (13, 2), "the builtins that it asks for, libnvrtc-builtins.so.13.2"),
+        ("libnvrtc.so.13", INSIDE, ("13.4", "12.9", "13.4.1"), (13, 4), "the builtins next to it, {}.13.4"),
+        ("libnvrtc.so.13", INSIDE, ("13.4", "13.5"), (13, 2), "the builtins that it asks for, {}.13.2"),
+        ("libnvrtc.so.13", b"", (), None, ""),
+        ("libnvrtc.so.13", b"other", (), None, ""),
+        ("libnvrtc.so.13", None, (), None, ""),
+        ("libother.so.13", INSIDE, ("13.4",), None, ""),
+    ],
+)
+def test_own_versions(name, content, beside, value, witness, tmp_path) -> None:
+    """NVRTC and nvJitLink are their own witnesses, by a file next to them or by content; else a cuda.h is one."""
+    for release in beside:
+        file(tmp_path / f"libnvrtc-builtins.so.{release}")
+    path = tmp_path / name
+    fact = attribution.attribute(str(path) if content is None else file(path, content))
+    expected = witness.format("libnvrtc-builtins.so") or f"no cuda.h above {path}"
+    assert fact == Fact(value, expected)
+
+
+def test_own_versions_in_a_folder_that_is_gone(tmp_path) -> None:
+    """Nothing is read there, and a cuda.h above it counts."""
+    header(tmp_path, 13000)
+    assert attribution.attribute(str(tmp_path / "gone" / "libnvrtc.so.13")).value == (13, 0)
 
 
 @given(st.lists(st.tuples(st.integers(10, 14), st.integers(0, 19)), min_size=1), st.binary())
@@ -286,6 +359,7 @@ def test_process_map(tmp_path) -> None:
         "7f03-7f04 r-xp 0 00:00 1   /x/libnvJitLink.so.13 (deleted)\n"
         "7f04-7f05 r-xp 0 00:00 1   /x/libnvrtc-builtins.so.13.0\n"
         "7f05-7f06 r-xp 0 00:00 1   /cache/emulator/libnvJitLink.so\n"
+        "7f05-7f06 r-xp 0 00:00 1   /x/libother.so.1\n"
         "7f06-7f07 rw-p 0 00:00 0   [heap]\n",
         encoding="utf-8",
     )
@@ -297,6 +371,7 @@ def test_process_map(tmp_path) -> None:
         ("nvJitLink", "/x/libnvJitLink.so.13"),
     ]
     assert attribution.loaded_libraries(names, str(tmp_path / "none")) == []
+    assert {one.name for one in attribution.loaded_libraries({"libc": "of this process"})} == {"of this process"}
 
 
 LINES = st.lists(
@@ -370,14 +445,18 @@ def test_nvml_is_balanced() -> None:
         (Nvml(version=3), "nvmlSystemGetDriverVersion failed with 3", ["init", "version", "shutdown"]),
         (Nvml(version=3, shutdown=1), "nvmlSystemGetDriverVersion failed with 3", ["init", "version", "shutdown"]),
         (Nvml(shutdown=1), "nvmlShutdown failed with 1", ["init", "version", "shutdown"]),
-        (Nvml(text=b"R580"), "'R580' is not a driver release", ["init", "version", "shutdown"]),
+        (
+            Nvml(text=b"R\xff"),
+            "'R\ufffd' is not a driver release; write two or three numbers, such as '580.65.06'",
+            ["init", "version", "shutdown"],
+        ),
     ],
 )
 def test_nvml_errors(nvml: Nvml, words: str, calls: list[str]) -> None:
     """An error inside wins over one at the end; that one alone surfaces; a text of another form is an error."""
-    with pytest.raises(NvmlError, match=words):
+    with pytest.raises(NvmlError) as caught:
         driver_release(lambda: nvml)
-    assert nvml.calls == calls
+    assert (str(caught.value), nvml.calls) == (words, calls)
 
 
 def test_libraries_without_the_functions(monkeypatch) -> None:
@@ -396,11 +475,12 @@ def test_libraries_without_the_functions(monkeypatch) -> None:
         driver_release(Empty)
 
 
-@pytest.mark.parametrize("value", [13000, "13.0", (13, 0), CudaVersion(13, 0)])
+@pytest.mark.parametrize("value", [1000, "1.0", (1, 0), CudaVersion(1, 0)])
 def test_driver_version_argument(value) -> None:
     """What cuDriverGetVersion answers, text, or a pair."""
-    assert parse_cuda_version(value) == CudaVersion(13, 0)
-    assert parse_cuda_version(None) is None
+    assert parse_cuda_version(value) == CudaVersion(1, 0)
+    assert parse_cuda_version(None) is parse_release(None) is None
+    assert parse_release("580.65.06") == "580.65.06"
 
 
 @pytest.mark.parametrize("value", [13, True, 13.0, (13,), "thirteen", "", b"13.0"])
@@ -415,6 +495,9 @@ def test_wrong_release(value) -> None:
     """A release is two or three numbers in a string."""
     with pytest.raises(ValueError, match=r"580\.65\.06"):
         parse_release(value)
+
+
+UNASKED = "the CUDA version of the driver is given, its release is not"
 
 
 def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
@@ -436,8 +519,8 @@ def test_driver_facts_are_asked_once_and_apart(monkeypatch) -> None:
     monkeypatch.setattr(driver, "driver_release", no_nvml)
     facts = DriverFacts()
     with fake(driver="12.9"):
-        assert facts.cuda().value == (12, 9)
-        assert facts.release().value is None
+        assert facts.cuda() == Fact((12, 9), "faked by pytest_cudalink.probes.fake")
+        assert facts.release() == Fact(None, UNASKED)
     for _ in range(2):
         assert facts.cuda().value == (13, 0)
         assert facts.cuda().witness == "cuDriverGetVersion answers 13000"
@@ -452,5 +535,18 @@ def test_given_driver_facts_are_not_asked_for(monkeypatch) -> None:
     """What is said of the driver counts, and nothing is opened for it."""
     monkeypatch.setattr(ctypes, "CDLL", None)
     facts = DriverFacts(CudaVersion(12, 0), "525.60.13")
-    assert (facts.cuda().value, facts.release().value) == ((12, 0), "525.60.13")
-    assert DriverFacts(CudaVersion(12, 0)).release().value is None
+    assert facts.cuda() == Fact((12, 0), "given as driver_cuda_version")
+    assert facts.release() == Fact("525.60.13", "given as driver_release_version")
+    assert DriverFacts(CudaVersion(12, 0)).release() == Fact(None, UNASKED)
+
+
+def test_nvml_is_opened_by_its_name(monkeypatch) -> None:
+    """Its answer and the loader's error are facts."""
+    monkeypatch.setattr(ctypes, "CDLL", {"libnvidia-ml.so.1": Nvml()}.__getitem__)
+    assert DriverFacts().release() == Fact("580.65.06", "nvmlSystemGetDriverVersion")
+
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert DriverFacts().release() == Fact(None, "no NVML: libnvidia-ml.so.1")

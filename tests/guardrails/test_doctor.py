@@ -31,7 +31,7 @@ from pytest_cudalink.versions import CudaVersion
 
 
 @pytest.fixture(autouse=True)
-def _clean(monkeypatch, toolkit) -> None:
+def _clean(monkeypatch) -> None:
     """The variable of cuda.pathfinder counts only where a test sets it."""
     monkeypatch.delenv("CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS", raising=False)
 
