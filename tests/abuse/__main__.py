@@ -33,6 +33,8 @@ WAYS = IMAGES | EDGES
 #: Seconds that the link worker gets for a call, and after which a child that works on one image counts as hung.
 CALL_LIMIT, HANG_LIMIT = 10, float(os.environ.get("CUDALINK_ABUSE_HANG", "60"))
 POLL = 0.05
+#: The share of damaged cubins that may pass the reader and end the worker.
+MOST_DEATHS = 0.002
 
 
 def chosen(way: Way) -> tuple[Subject, ...]:
@@ -146,6 +148,11 @@ def campaign(
         if one in shown:
             print(f"  input {number}: {one.name.lower().replace('_', ' ')}")
     bad = sum(total[one] for one in (*FAILURES, Outcome.AT_WORK))
+    cubins = counts.get("cubin", Counter())
+    died, most = cubins[Outcome.WORKER_DIED], MOST_DEATHS * (cubins.total() - cubins[Outcome.NOT_TRIED])
+    if died > 1 + int(most):  # a short run has no room for a share
+        print(f"  {died} damaged cubins pass the reader and end the worker; at most {MOST_DEATHS:.1%} may")
+        bad += 1
     complete = tried > 0 if math.isfinite(seconds) else tried == inputs
     return complete and not (bad or ends)
 
