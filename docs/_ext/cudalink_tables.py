@@ -15,6 +15,7 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 
 from pytest_cudalink.compat.releases import NVVM_IR, PTX_ISA
+from pytest_cudalink.jitlink.jitlink_contract import RULES
 from pytest_cudalink.linker.dispatch import Row, policies
 from pytest_cudalink.matrix.excludes import REASONS, REASONS_WITH
 from pytest_cudalink.matrix.keys import KEYS
@@ -200,6 +201,13 @@ class RecordEvents(Directive):
         return [table(["event", "what it is"], rows)]
 
 
+class ContractRules(Directive):
+    """Every rule of nvJitLink's contract: what is wrong, and what is right."""
+
+    def run(self) -> list[nodes.Node]:
+        return [table(["rule", "violation", "expected"], [[words([name]), *texts] for name, texts in RULES.items()])]
+
+
 class SuiteTable(Directive):
     """What each published suite gave on the emulated driver when it was last run in full, and why it gave less."""
 
@@ -245,6 +253,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("cell-keys", CellKeys)
     app.add_directive("exclude-reasons", ExcludeReasons)
     app.add_directive("version-table", VersionTable)
+    app.add_directive("contract-rules", ContractRules)
     app.add_directive("record-events", RecordEvents)
     app.add_directive("record-keys", RecordKeys)
     app.add_directive("suite-table", SuiteTable)

@@ -553,7 +553,7 @@ def test_recipes_of_the_page(tmp_path) -> None:
     blocks = re.findall(
         r"^```toml\n(.*?)^```", (DOCS / "reference" / "matrix.md").read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
-    assert len(blocks) == 5
+    assert len(blocks) == 4
     for number, block in enumerate(blocks):
         file = tmp_path / f"{number}.toml"
         file.write_text(block, encoding="utf-8")
