@@ -13,7 +13,8 @@ from .loadable import LoadableLibrary
 __all__ = ["is_pe", "pe_data_ranges", "read_pe"]
 
 _SUFFIXES: Final = (".dll", ".pyd")
-_TABLES: Final = ("IMPORT", "DELAY_IMPORT", "EXPORT")
+#: Numbers of the directories of exports, imports and delayed imports (PE format, optional header).
+_TABLES: Final = (0, 1, 13)
 _MOST_SYMBOLS: Final = 100_000
 
 
@@ -33,18 +34,19 @@ def read_pe(name: str, stream: IO[bytes]) -> LoadableLibrary:
         If pefile is not installed; says which extra brings it.
     """
     with _parsed(stream) as pe:
+        pe.parse_data_directories(list(_TABLES))
         needed: list[str] = []
         undefined: list[tuple[str, str, str]] = []
         wanted: set[str] = set()
         for table in ("DIRECTORY_ENTRY_IMPORT", "DIRECTORY_ENTRY_DELAY_IMPORT"):
-            for entry in getattr(pe, table, []):
-                dll = entry.dll.decode("ascii", "replace")
+            for entry in getattr(pe, table, ()):
+                dll = entry.dll.decode("latin-1")
                 needed.append(dll)
-                symbols = [one.name.decode("ascii", "replace") for one in entry.imports if one.name]
+                symbols = [one.name.decode("latin-1") for one in entry.imports if one.name]
                 undefined += [(symbol, dll, dll) for symbol in symbols]
                 wanted |= {symbol for symbol in symbols if symbol in cuda_functions()}
-        exports = getattr(getattr(pe, "DIRECTORY_ENTRY_EXPORT", None), "symbols", [])
-        defined = {one.name.decode("ascii", "replace") for one in exports if one.name}
+        exports = pe.DIRECTORY_ENTRY_EXPORT.symbols if hasattr(pe, "DIRECTORY_ENTRY_EXPORT") else ()
+        defined = {one.name.decode("latin-1") for one in exports if one.name}
     return LoadableLibrary(
         name.rpartition("/")[2],
         tuple(dict.fromkeys(needed)),
@@ -58,7 +60,7 @@ def read_pe(name: str, stream: IO[bytes]) -> LoadableLibrary:
 
 def pe_data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
     """Offset and size of the sections of a DLL that can hold constant strings."""
-    with _parsed(stream, directories=False) as pe:
+    with _parsed(stream) as pe:
         return [
             (section.PointerToRawData, section.SizeOfRawData)
             for section in pe.sections
@@ -67,7 +69,7 @@ def pe_data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def _parsed(stream: IO[bytes], *, directories: bool = True) -> Iterator[Any]:
+def _parsed(stream: IO[bytes]) -> Iterator[Any]:
     try:
         import pefile
     except ModuleNotFoundError as error:
@@ -75,7 +77,4 @@ def _parsed(stream: IO[bytes], *, directories: bool = True) -> Iterator[Any]:
         raise ModuleNotFoundError(msg) from error
     with buffer(stream) as data:
         # its close() would collect all garbage of the process; the map is ours
-        pe = pefile.PE(data=data, fast_load=True)
-        if directories:
-            pe.parse_data_directories([pefile.DIRECTORY_ENTRY[f"IMAGE_DIRECTORY_ENTRY_{one}"] for one in _TABLES])
-        yield pe
+        yield pefile.PE(data=data, fast_load=True)

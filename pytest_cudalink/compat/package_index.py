@@ -75,42 +75,28 @@ def default_index() -> str:
     return "https://pypi.org/simple"
 
 
-def _open(url: str, headers: dict[str, str]) -> http.client.HTTPResponse:
-    """Open a URL, several times if the server or the way there fails."""
+def _read(url: str, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
+    """Read what a URL answers, several times if the server or the way there fails."""
     if urllib.parse.urlsplit(url).scheme not in {"http", "https"}:
         msg = f"{url} is not an http or https address"
         raise PackageIndexError(msg)
-    for attempt in range(1, _ATTEMPTS + 1):
+    fault = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(BACKOFF * 2 ** (attempt - 1))
         try:
             request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the scheme is checked above)
-            response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310
+            with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
+                return response, response.read()
         except urllib.error.HTTPError as error:
             error.close()
-            if error.code < 500 or attempt == _ATTEMPTS:
-                msg = f"{url} answers {error.code} {error.reason}"
-                raise PackageIndexError(msg) from None
+            fault = f"answers {error.code} {error.reason}"
+            if error.code < 500:
+                break
         except (OSError, http.client.HTTPException) as error:
-            if attempt == _ATTEMPTS:
-                msg = f"{url} cannot be read: {error}"
-                raise PackageIndexError(msg) from None
-        else:
-            return response
-        time.sleep(BACKOFF * 2 ** (attempt - 1))
-    raise AssertionError  # the last attempt returns or raises
-
-
-def _read(url: str, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, bytes]:
-    """Read what a URL answers, again if the connection breaks on the way."""
-    for attempt in range(1, _ATTEMPTS + 1):
-        with _open(url, headers) as response:
-            try:
-                return response, response.read()
-            except (OSError, http.client.HTTPException) as error:
-                if attempt == _ATTEMPTS:
-                    msg = f"{url} cannot be read: {error}"
-                    raise PackageIndexError(msg) from None
-        time.sleep(BACKOFF * 2 ** (attempt - 1))
-    raise AssertionError  # the last attempt returns or raises
+            fault = f"cannot be read: {error}"
+    msg = f"{url} {fault}"
+    raise PackageIndexError(msg)
 
 
 def files_of(index: str, project: str) -> list[IndexedFile]:
@@ -158,8 +144,9 @@ class RangeFile(io.RawIOBase):
         self.file, self._tell = file, tell
         self.fetched = 0
         self._position = 0
-        self._start, self._data = 0, b""
-        self._chunk = _FIRST_CHUNK
+        self._start: int
+        self._data: bytes
+        self._chunk: int
         self._whole: IO[bytes] | None = None
         # the directory of a zip is at its end
         self._size = self._fetch(-_FIRST_CHUNK)

@@ -24,7 +24,7 @@ def index(monkeypatch) -> Iterator[Index]:
     """An index on this machine."""
     monkeypatch.setattr(package_index, "BACKOFF", 0.0)
     made = Index()
-    thread = threading.Thread(target=made.server.serve_forever)
+    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
     made.server.shutdown()

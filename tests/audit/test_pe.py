@@ -6,14 +6,16 @@ import json
 import struct
 import time
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink.audit import AuditError, audit
+from pytest_cudalink.audit import AuditError, audit, pe
 from pytest_cudalink.audit.libraries import majors_of, soname_of_dll, stem_of
+from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.needs import needs_of
 from pytest_cudalink.cli import main
 from pytest_cudalink.versions import CudaVersion
@@ -22,9 +24,18 @@ _BASE = 0x1000  # where the only section lies in memory
 _RAW = 0x400  # and in the file
 
 
-def dll(imports: Mapping[str, tuple[str, ...]], data: bytes = b"") -> bytes:
-    """A DLL for x86-64 with one section that has the import tables and some data."""
+def dll(
+    imports: Mapping[str, tuple[str | int, ...]],
+    data: bytes = b"",
+    *,
+    delayed: Mapping[str, tuple[str, ...]] | None = None,
+    exports: tuple[str, ...] = (),
+    name: bytes = b".rdata",
+) -> bytes:
+    """A DLL for x86-64 with one section that has the tables of symbols and some data; a number is an ordinal."""
     section = bytearray(20 * (len(imports) + 1))
+    directories = [(0, 0)] * 16
+    directories[1] = (_BASE, len(section))
 
     def put(content: bytes) -> int:
         section.extend(bytes(-len(section) % 8))
@@ -32,11 +43,27 @@ def dll(imports: Mapping[str, tuple[str, ...]], data: bytes = b"") -> bytes:
         section.extend(content)
         return _BASE + at
 
-    for index, (name, symbols) in enumerate(imports.items()):
-        names = [put(b"\0\0" + symbol.encode() + b"\0") for symbol in symbols]
-        table = put(struct.pack(f"<{len(names) + 1}Q", *names, 0))
-        row = struct.pack("<IIIII", table, 0, 0, put(name.encode() + b"\0"), table)
+    def thunks(symbols: tuple[str | int, ...]) -> int:
+        rows = [1 << 63 | one if isinstance(one, int) else put(b"\0\0" + one.encode() + b"\0") for one in symbols]
+        return put(struct.pack(f"<{len(rows) + 1}Q", *rows, 0))
+
+    for index, (library, symbols) in enumerate(imports.items()):
+        table = thunks(symbols)
+        row = struct.pack("<IIIII", table, 0, 0, put(library.encode() + b"\0"), table)
         section[20 * index : 20 * index + 20] = row
+    if delayed:
+        rows = [
+            struct.pack("<8I", 1, put(library.encode() + b"\0"), 0, table, table, 0, 0, 0)
+            for library, symbols in delayed.items()
+            if (table := thunks(symbols))
+        ]
+        directories[13] = (put(b"".join(rows) + bytes(32)), 32 * (len(rows) + 1))
+    if exports:
+        names = struct.pack(f"<{len(exports)}I", *(put(one.encode() + b"\0") for one in exports))
+        ordinals = struct.pack(f"<{len(exports)}H", *range(len(exports)))
+        places = put(struct.pack("<I", _BASE) * (len(exports) + 1)), put(names), put(ordinals)
+        count = len(exports)
+        directories[0] = (put(struct.pack("<IIIIIIIIII", 0, 0, 0, 0, 1, count + 1, count, *places)), 40)
     put(b"\0" + data + b"\0\0")
     section.extend(bytes(-len(section) % 0x200))
 
@@ -46,11 +73,9 @@ def dll(imports: Mapping[str, tuple[str, ...]], data: bytes = b"") -> bytes:
     optional += struct.pack("<IIIHH", _BASE + len(section), _RAW, 0, 3, 0) + struct.pack(
         "<QQQQII", 1 << 20, 1 << 12, 1 << 20, 1 << 12, 0, 16
     )
-    directories = [(0, 0)] * 16
-    directories[1] = (_BASE, 20 * (len(imports) + 1))
     optional += b"".join(struct.pack("<II", *one) for one in directories)
     assert len(optional) == 240
-    header = struct.pack("<8sIIIIIIHHI", b".rdata", len(section), _BASE, len(section), _RAW, 0, 0, 0, 0, 0x40000040)
+    header = struct.pack("<8sIIIIIIHHI", name, len(section), _BASE, len(section), _RAW, 0, 0, 0, 0, 0x40000040)
     head = b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0" + coff + optional + header
     return head + bytes(_RAW - len(head)) + bytes(section)
 
@@ -81,6 +106,42 @@ def test_names(name: str, soname: str | None) -> None:
     assert soname_of_dll(name) == soname
     if soname and name.endswith(".dll"):
         assert (majors_of(name), stem_of(name)) == (majors_of(soname), stem_of(soname))
+
+
+def test_what_is_read_of_a_dll(monkeypatch) -> None:
+    """Names of imports, at once and delayed, and of exports; not what has only a number."""
+    content = dll(
+        {"KERNEL32.dll": ("ExitProcess",), "cudart64_12.dll": ("cudaMalloc", 7)},
+        delayed={"nvcuda.dll": ("cuInit",), "cudart64_12.dll": ("cudaFree",)},
+        exports=("cudaMalloc", "use"),
+    )
+    functions = [("ExitProcess", "KERNEL32.dll"), ("cudaMalloc", "cudart64_12.dll"), ("cuInit", "nvcuda.dll")]
+    functions.append(("cudaFree", "cudart64_12.dll"))
+    undefined = tuple((symbol, name, name) for symbol, name in functions)
+    for most in (4, 3):
+        monkeypatch.setattr(pe, "_MOST_SYMBOLS", most)
+        assert pe.read_pe("x/a.pyd", BytesIO(content)) == LoadableLibrary(
+            "a.pyd", ("KERNEL32.dll", "cudart64_12.dll", "nvcuda.dll"), (), (), undefined[:most],
+            frozenset({"cudaMalloc", "cuInit", "cudaFree"}), frozenset({"cudaMalloc"}),
+        )  # fmt: skip
+    assert pe.read_pe("a.dll", BytesIO(dll({}))) == LoadableLibrary("a.dll", (), (), (), (), frozenset(), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "is_one"),
+    [("x.DLL", b"MZ\0", True), ("x.pyd", b"MZ", True), ("x.exe", b"MZ", False), ("x.dll", b"ZM", False)],
+)
+def test_what_is_a_dll(name: str, head: bytes, is_one: bool) -> None:
+    """By its name and its first bytes, which can be read again."""
+    stream = BytesIO(head)
+    assert (pe.is_pe(name, stream), stream.tell()) == (is_one, 0)
+
+
+@pytest.mark.parametrize(("name", "counts"), [(b".rdata", True), (b".data", True), (b".text", False)])
+def test_sections_with_strings(name: bytes, counts: bool) -> None:
+    """Those of constants and of data."""
+    content = dll({}, name=name)
+    assert pe.pe_data_ranges(BytesIO(content)) == ([(_RAW, len(content) - _RAW)] if counts else [])
 
 
 def test_imports(make_wheel, capsys) -> None:
@@ -154,8 +215,8 @@ def test_missing_pefile(make_wheel, monkeypatch) -> None:
     """Without pefile a DLL is a finding that says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "pefile", None)
     (finding,) = audit(make_wheel("x-1-cp312-cp312-win_amd64.whl", {"x.dll": dll({})})).findings
-    assert finding.kind == "unreadable"
-    assert "install pytest-cudalink[audit]" in finding.text
+    said = "DLLs are read by pefile, which is not installed; install pytest-cudalink[audit]"
+    assert (finding.kind, finding.text) == ("unreadable", f"cannot be read: ModuleNotFoundError: {said}")
 
 
 SAMPLE = dll({"cudart64_12.dll": ("cudaMalloc", "cudaFree"), "nvrtc64_120_0.dll": ("nvrtcVersion",)}, b"nvcuda.dll")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import jsonschema
 import pytest
@@ -66,15 +64,3 @@ def test_the_atlas_is_next_to_it(written) -> None:
     assert json.loads((folder / written["atlas"]["file"]).read_text(encoding="utf-8"))["releases"]
     schema = json.loads((folder / written["atlas"]["schema"]).read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-
-
-def test_importing_compat_imports_nothing_else() -> None:
-    """The functions of the package are imported with their modules, when they are first used."""
-    program = (
-        "import sys, pytest_cudalink.compat as c; before = sorted(n for n in sys.modules if 'cudalink' in n); "
-        "print(before, c.ptx_isa_of((13, 0)), c.known_bad_of({'tilelang': '0.1.15'})[0].id, hasattr(c, 'none'))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == (
-        "['pytest_cudalink', 'pytest_cudalink.compat'] (9, 0) tilelang-0-1-15-entry-points False"
-    )

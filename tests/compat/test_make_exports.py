@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
+from packaging.version import Version
 
 from pytest_cudalink.compat import exports, package_index
 from pytest_cudalink.native.compiler import find_compiler
@@ -45,7 +49,8 @@ class Index:
                 self.send_response(status)
                 for name, value in headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
+                if "Content-Length" not in headers:
+                    self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
 
@@ -244,11 +249,133 @@ def test_server_without_ranges(index) -> None:
     assert "nvidia_foo-13.1.2-py3-none-manylinux2014_x86_64.whl does not have the sha256" in why
 
 
-def test_server_that_fails_at_times(index) -> None:
-    """Errors of the server are tried again."""
+def test_server_that_fails_at_times(index, monkeypatch) -> None:
+    """Errors of the server, and answers that break off, are tried again, four times in all; no other answer is."""
     right = make_exports.make(index.url)
     index.failures = 3
     assert make_exports.make(index.url) == right
+
+    pauses: list[float] = []
+    monkeypatch.setattr(package_index, "BACKOFF", 1.0)
+    monkeypatch.setattr(package_index, "time", SimpleNamespace(sleep=pauses.append))
+    index.failures = 4
+    with pytest.raises(package_index.PackageIndexError, match=r"/simple/nvidia-foo/ answers 503 Service Unavailable$"):
+        package_index.files_of(f"{index.url}/", "nvidia-foo")
+    assert (pauses, index.failures) == ([1.0, 2.0, 4.0], 0)
+    with pytest.raises(package_index.PackageIndexError, match=r"/simple/nvidia-bar/ answers 404 Not Found$"):
+        package_index.files_of(index.url, "nvidia-bar")
+    cut = iter([503, 500, 200, 200])
+    monkeypatch.setattr(index, "answer", lambda path, wanted: (next(cut), {"Content-Length": "9"}, b"short"))
+    with pytest.raises(package_index.PackageIndexError, match=r"cannot be read: IncompleteRead"):
+        package_index.files_of(index.url, "nvidia-foo")
+    assert pauses == [1.0, 2.0, 4.0] * 2
+
+
+def test_files_of_an_index(index) -> None:
+    """Oldest version first; what the index does not say is not known, and what is no wheel is left out."""
+    index.projects["x"] = [
+        {"filename": name, "url": f"https://files.example/{name}"}
+        for name in ("x-10.0-py3-none-any.whl", "x-9.0.tar.gz", "x-9.0-py3-none-any.whl", "x-1-cp3-9-9-9-9.whl")
+    ]
+    new, old = ("x-10.0-py3-none-any.whl", "x-9.0-py3-none-any.whl")
+    assert package_index.files_of(index.url, "x") == [
+        package_index.IndexedFile(name, f"https://files.example/{name}", Version(version), None, None, yanked=False)
+        for name, version in ((old, "9.0"), (new, "10.0"))
+    ]
+    row = row_of(index, "nvidia-foo", "13.0.1")
+    row["yanked"] = "broken"
+    (found,) = (one for one in package_index.files_of(index.url, "nvidia-foo") if one.name == row["filename"])
+    assert (found.size, found.sha256, found.yanked) == (row["size"], row["hashes"]["sha256"], True)
+    assert found.url == index.url.replace("/simple", f"/files/{row['filename']}")
+    assert [found.fits(machine) for machine in ("x86_64", "aarch64")] == [True, False]
+    assert not replace(found, name=found.name.replace("manylinux", "win")).fits("x86_64")
+
+
+NUMBERS = bytes(range(100))
+FILE = package_index.IndexedFile(
+    "x.whl", "https://x/x.whl", Version("1"), 100, hashlib.sha256(NUMBERS).hexdigest(), yanked=False
+)
+
+
+def range_file(
+    monkeypatch, told=None, *, status: int = 206, place: str = "", file=FILE
+) -> tuple[package_index.RangeFile, list[str]]:
+    """The numbers up to 100 as a file of an index, and the parts of it that were asked for."""
+    asked: list[str] = []
+    monkeypatch.setattr(package_index, "_FIRST_CHUNK", 4)
+    monkeypatch.setattr(package_index, "_LARGEST_CHUNK", 16)
+
+    def read(url: str, headers: dict[str, str]) -> tuple[SimpleNamespace, bytes]:
+        assert (url, headers.pop("Accept-Encoding")) == (FILE.url, "identity")
+        asked.append(headers["Range"].removeprefix("bytes="))
+        first, _, last = asked[-1].partition("-")
+        start, end = (int(first), int(last)) if first else (100 - int(last), 99)
+        part = NUMBERS[start : end + 1] if status == 206 else NUMBERS
+        found = (place or "bytes {0}-{1}/100").format(start, end)
+        return SimpleNamespace(status=status, headers={"Content-Range": found} if place != "-" else {}), part
+
+    monkeypatch.setattr(package_index, "_read", read)
+    return package_index.RangeFile(file, told), asked
+
+
+def test_what_is_asked_for_of_a_file(monkeypatch) -> None:
+    """The end first; then growing parts of what is read in sequence, and a small one elsewhere."""
+    told: list[str] = []
+    file, asked = range_file(monkeypatch, told.append)
+    assert (file.readable(), file.seekable(), file.tell()) == (True, True, 0)
+    assert (file.seek(-4, 2), file.read(9), asked) == (96, bytes(range(96, 100)), ["-4"])
+    assert (file.read(1), file.tell(), file.seek(200), file.read(1)) == (b"", 100, 200, b"")
+    file.seek(0)
+    assert [b"".join(file.read(4) for _ in range(12))] == [bytes(range(48))]
+    assert asked[1:] == ["0-3", "4-11", "12-27", "28-43", "44-59"]
+    assert (file.seek(2, 1), file.read(2)) == (50, bytes([50, 51]))
+    assert (file.seek(30), file.read(9), file.seek(34), file.read(1)) == (30, bytes(range(30, 34)), 34, b"\x22")
+    assert asked[6:] == ["30-33", "34-41"]
+    assert file.seek(29) == 29
+    assert (file.read(1), asked[8:], file.fetched) == (b"\x1d", ["29-32"], 4 + 4 + 8 + 16 * 3 + 4 + 8 + 4)
+    assert (told[-1], len(told)) == ("0.0 MiB transferred", 9)
+    monkeypatch.setattr(file, "fetched", 3 << 19)
+    file.seek(70)
+    file.read(1)
+    assert told[-1] == "1.5 MiB transferred"
+
+
+def test_a_server_that_sends_the_whole_file(monkeypatch) -> None:
+    """It is kept, if its hash is the one of the index; closing it closes what was kept."""
+    for sha256 in (FILE.sha256, None):
+        file, asked = range_file(monkeypatch, status=200, file=replace(FILE, sha256=sha256))
+        file.seek(90)
+        assert (file.read(5), file.read(50), asked) == (bytes(range(90, 95)), bytes(range(95, 100)), ["-4"])
+        kept = file._whole
+        file.close()
+        assert (file.closed, kept.closed) == (True, True)
+    range_file(monkeypatch)[0].close()
+    with pytest.raises(package_index.PackageIndexError, match=r"^x.whl does not have the sha256 .* says, 0$"):
+        range_file(monkeypatch, status=200, file=replace(FILE, sha256="0"))
+
+
+@pytest.mark.parametrize(
+    ("place", "size", "at", "said"),
+    [
+        ("-", 100, 8, "https://x/x.whl answers 206 without the place of the part; asked for bytes=-4"),
+        ("bytes 96-99/*", 100, 8, "https://x/x.whl answers 206 without the place of the part; asked for bytes=-4"),
+        ("bytes */100", 100, 8, "https://x/x.whl answers 206 without the place of the part; asked for bytes=-4"),
+        ("", 101, 8, "x.whl has 100 bytes; the index says 101"),
+        ("bytes 0-3/100", 100, 8, "https://x/x.whl answers from byte 0 on; asked for bytes=8-11"),
+        ("bytes 4-7/100", 100, 0, "https://x/x.whl answers from byte 4 on; asked for bytes=0-3"),
+        ("bytes 0-3/100", None, 8, "https://x/x.whl answers from byte 0 on; asked for bytes=8-11"),
+    ],
+)
+def test_a_server_that_sends_something_else(place: str, size: int | None, at: int, said: str, monkeypatch) -> None:
+    """A part without its place, of another size or from elsewhere is not taken."""
+
+    def read() -> None:
+        file, _ = range_file(monkeypatch, place=place, file=replace(FILE, size=size))
+        file.seek(at)
+        file.read(1)
+
+    with pytest.raises(package_index.PackageIndexError, match=f"^{re.escape(said)}$"):
+        read()
 
 
 def cut(data: bytes) -> bytes:
@@ -327,8 +454,26 @@ def test_default_index(monkeypatch) -> None:
     assert package_index.default_index() == "https://pypi.org/simple"
     monkeypatch.setenv("PIP_INDEX_URL", "https://pip.example/simple")
     assert package_index.default_index() == "https://pip.example/simple"
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv.example/simple")
-    assert package_index.default_index() == "https://uv.example/simple"
+    for name in ("UV_INDEX_URL", "UV_DEFAULT_INDEX"):
+        monkeypatch.setenv(name, f"https://{name}/simple")
+        assert package_index.default_index() == f"https://{name}/simple"
+
+
+def test_how_an_index_is_asked(monkeypatch) -> None:
+    """For its JSON form, and not without end."""
+    asked = []
+
+    def refuse(request, timeout: float) -> None:
+        asked.append((request.full_url, dict(request.header_items()), timeout))
+        raise OSError(8, "nothing there")
+
+    monkeypatch.setattr(package_index, "BACKOFF", 0.0)
+    monkeypatch.setattr("urllib.request.urlopen", refuse)
+    with pytest.raises(
+        package_index.PackageIndexError, match=r"^https://x/y/ cannot be read: \[Errno 8\] nothing there$"
+    ):
+        package_index.files_of("https://x", "y")
+    assert asked == [("https://x/y/", {"Accept": "application/vnd.pypi.simple.v1+json"}, 60.0)] * 4
 
 
 @pytest.mark.parametrize("style", ["sysv", "gnu", "both"])
