@@ -8,15 +8,22 @@ import os
 import shutil
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink.audit import AuditError, audit
+from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, _audit, audit
+from pytest_cudalink.audit.device_code import DeviceImage
+from pytest_cudalink.audit.loadable import LoadableLibrary
+from pytest_cudalink.audit.opened import OpenedLibrary
+from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.cli import main
+from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
 CUDA = {
@@ -82,41 +89,6 @@ def test_wheel_that_needs_one_major(cuda, tmp_path) -> None:
         "13": ("libcudart.so.12", "libnvJitLink.so.12"),
         "none": ("libcudart.so.12", "libnvJitLink.so.12"),
     }
-
-
-@pytest.mark.parametrize(
-    ("names", "majors"),
-    [
-        ((), ("11", "12", "13", "none")),
-        (("libcuda.so.1",), ("11", "12", "13")),
-        (("libcudart.so.13",), ("13",)),
-        (("libnvrtc.so.13", "libcuda.so.1"), ("13",)),
-        (("libcusparse.so.12",), ("12", "13")),
-        (("libcusparse.so.12", "libcublas.so.12"), ("12",)),
-    ],
-)
-def test_majors(names: tuple[str, ...], majors: tuple[str, ...], cuda, tmp_path) -> None:
-    """The majors are those that have every library with that SONAME; a driver must be there for libcuda.so.1."""
-    assert audit(user(tmp_path / "libuse.so", cuda, *names)).majors == majors
-
-
-def test_driver_symbols(cuda, tmp_path) -> None:
-    """The driver has no symbol versions: its functions are known by their names."""
-    (file,) = audit(user(tmp_path / "libuse.so", cuda, "libcuda.so.1")).files
-    assert file.dependencies[0].symbols == ("cuInit",)
-
-
-def test_contradicting_files(cuda, tmp_path) -> None:
-    """Two files that need different majors: no CUDA satisfies the wheel, and that is a finding."""
-    user(tmp_path / "a/libuse.so", cuda, "libcudart.so.12")
-    user(tmp_path / "a/libmore.so", cuda, "libcudart.so.13")
-    found = audit(tmp_path / "a")
-    assert found.majors == ()
-    assert [finding.kind for finding in found.findings] == ["majors"]
-    assert "libuse.so loads with 12" in found.findings[0].text
-    assert "libmore.so loads with 13" in found.findings[0].text
-    user(tmp_path / "a/libboth.so", cuda, "libcudart.so.12", "libnvrtc.so.13")
-    assert "libboth.so loads with nothing" in audit(tmp_path / "a").findings[0].text
 
 
 USES = "extern int cudaMalloc(); int f(void) { return cudaMalloc(); }"
@@ -221,28 +193,11 @@ def test_undefined_functions(stubs, tmp_path) -> None:
     assert audit(tmp_path / "good").findings == ()
 
 
-@pytest.mark.parametrize(
-    "name", ["libcudart_stub.so", "libnvrtc_stub.so", "lib_my_libcudart.so", "libcudart.so.12.bak"]
-)
-def test_names_that_searches_hit(name: str, tmp_path) -> None:
-    """A stub whose name contains the name of CUDA's library is found by other programs: that is to be repaired."""
-    compile_c(tmp_path / name, "int x;")
-    (finding,) = audit(tmp_path).findings
-    assert finding.kind == "name"
-    assert finding.text.startswith(f"{name} is not CUDA's library, but its name contains 'lib")
-
-
 @pytest.mark.parametrize("name", ["libnvrtc-builtins.so.13.0", "libnvrtc.alt.so.13", "libnvrtc-builtins.alt.so.13.0"])
 def test_names_of_cudas_own(name: str, tmp_path) -> None:
     """Libraries that NVIDIA's wheels contain are not taken for stubs with a bad name."""
     compile_c(tmp_path / name, "int x;")
     assert audit(tmp_path).findings == ()
-
-
-def test_soname_that_searches_hit(tmp_path) -> None:
-    """The SONAME counts too, whatever the file is called."""
-    compile_c(tmp_path / "libcudart_stub.so", "int x;").rename(tmp_path / "libgood.so")
-    assert [finding.kind for finding in audit(tmp_path).findings] == ["name"]
 
 
 def test_our_stubs_pass(stubs) -> None:
@@ -496,3 +451,279 @@ def test_paths_that_never_end(kind: str, tmp_path, capsys) -> None:
         path.symlink_to("/dev/zero")
     assert main(["audit", str(path)]) == 2
     assert "give a wheel, a folder or a shared library" in capsys.readouterr().err
+
+
+# -- what was read is judged, without files
+
+
+def elf(*needed: str, soname: str | None = None, **more: Any) -> LoadableLibrary:
+    """A library that needs others; ``undefined`` is ``"SYMBOL@LIBRARY …"``, and sets are words."""
+    undefined = tuple(
+        (symbol, library, library)
+        for symbol, _, library in (one.partition("@") for one in more.pop("undefined", "").split())
+    )
+    wanted, defined = (frozenset(more.pop(name, "").split()) for name in ("wanted", "defined"))
+    return LoadableLibrary(soname, needed, (), more.pop("rpath", ()), undefined, wanted, defined, **more)
+
+
+def judged(elves: dict[str, LoadableLibrary], *requires: str, path: str = "x.whl", **more: Any) -> Audit:
+    """The audit of a wheel with these libraries and requirements."""
+    lines = ["Metadata-Version: 2.1", "Name: x", "Version: 1", *(f"Requires-Dist: {one}" for one in requires), "", ""]
+    metadata = {"x-1.dist-info/METADATA": "\n".join(lines).encode()}
+    return _audit(Scan(path, **{"elves": elves, "metadata": metadata, **more}))
+
+
+def said(found: Audit, kind: str = "") -> list[tuple[str, str, str]]:
+    """Path, severity and text of the findings, or of those of a kind."""
+    return [(one.path, one.severity, one.text) for one in found.findings if kind in ("", one.kind)]
+
+
+CUDART, CUDART_13, DRIVER = "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"
+RUNTIME = "nvidia-cuda-runtime-cu12"
+
+
+def test_what_a_file_depends_on() -> None:
+    """The libraries of CUDA with their symbols; those of the wheel count where an RPATH leads to them."""
+    cufft, cublas = "libcufft.so.11", "libcublas.so.12"
+    elves = {
+        "x/a.so": elf(
+            *(CUDART, DRIVER, cufft, cublas, "libc.so.6"), rpath=("$ORIGIN/../lib",), soname="a",
+            undefined=f"cudaMalloc@{CUDART} cufftPlan1d@{cufft} cuInit free@libc.so.6 printf nvmlInit",
+        ),
+        "lib/libcufft.so.11": elf(),
+        "other/libcublas-0123abcd.so.12": elf(soname=cublas),
+    }  # fmt: skip
+    first, *_ = judged(elves).files
+    assert first == FileAudit(
+        "x/a.so",
+        "a",
+        (
+            Dependency(CUDART, ("12",), (f"cudaMalloc@{CUDART}",), False, None),
+            Dependency(DRIVER, ("11", "12", "13"), ("cuInit",), False, None),
+            Dependency(cufft, ("12",), (f"cufftPlan1d@{cufft}",), True, None),
+            Dependency(cublas, ("12",), (), False, "other/libcublas-0123abcd.so.12"),
+        ),
+        ("$ORIGIN/../lib",),
+        ("12",),
+    )
+    found = judged(elves)
+    assert found.bundled == ("lib/libcufft.so.11", "other/libcublas-0123abcd.so.12")
+    assert found.libraries == {cublas: ("x/a.so",), DRIVER: ("x/a.so",), CUDART: ("x/a.so",)}
+    assert list(found.libraries) == sorted(found.libraries)
+    assert (found.path, found.majors) == ("x.whl", ("12",))
+
+
+TWELVE, THIRTEEN, BOTH = elf(CUDART), elf(CUDART_13), elf(CUDART, CUDART_13)
+EVERY = ("11", "12", "13", "none")
+
+
+@pytest.mark.parametrize(
+    ("path", "elves", "majors", "findings"),
+    [
+        ("x.whl", {"a.so": elf("libc.so.6")}, EVERY, {}),
+        ("x.whl", {"a.so": TWELVE, "b.so": elf(DRIVER), "c.so": elf()}, ("12",), {}),
+        ("x.whl", {"a.so": TWELVE, "b.so": THIRTEEN, "c.so": elf()}, (),
+         {"x.whl": "no CUDA major satisfies every file: a.so loads with 12; b.so loads with 13"}),
+        ("x.whl", {"a.so": BOTH}, (), {"x.whl": "no CUDA major satisfies every file: a.so loads with nothing"}),
+        ("x.whl", {"cu12/a.so": TWELVE, "cu13/a.so": THIRTEEN, "b.so": elf(DRIVER)}, ("12", "13"), {}),
+        ("x.whl", {"cu12/a.so": TWELVE, "a.so": THIRTEEN}, (),
+         {"x.whl": "no CUDA major satisfies every file: cu12/a.so loads with 12; a.so loads with 13"}),
+        ("x.whl", {"cu12/a.so": THIRTEEN}, ("13",),
+         {"cu12/a.so": "its name says CUDA 12, and it loads with CUDA 13 only"}),
+        ("x.whl", {"cu12/a.so": elf("libcufft.so.12", "libcudnn.so.9")}, ("13",),
+         {"cu12/a.so": "its name says CUDA 12, and it loads with CUDA 13 only"}),
+        ("x_cu11-1.whl", {"cu12/a.so": BOTH}, (),
+         {"cu12/a.so": "its name says CUDA 12, and it loads with no CUDA major",
+          "x_cu11-1.whl": "no CUDA major satisfies every file: cu12/a.so loads with nothing"}),
+        ("x_cu12-1.whl", {"a.so": elf("libcudnn.so.9"), "b.so": THIRTEEN}, ("13",),
+         {"b.so": "the name of the wheel says CUDA 12, and it loads with CUDA 13 only"}),
+    ],
+)  # fmt: skip
+def test_majors(
+    path: str, elves: dict[str, LoadableLibrary], majors: tuple[str, ...], findings: dict[str, str]
+) -> None:
+    """Those that have every needed library; a file whose path says a major counts for that one alone."""
+    found = judged(elves, RUNTIME, "nvidia-cuda-runtime", path=path)
+    assert found.majors == majors
+    assert {name: text for name, _, text in said(found, "majors")} == findings
+
+
+NOWHERE = "and needs no library that has it: link it with CUDA's or a stub"
+
+
+@pytest.mark.parametrize(
+    ("elves", "text"),
+    [
+        ({"a.so": elf(wanted="cudaMalloc cudaFree cuInit nvrtcVersion")},
+         f"calls cuInit, cudaFree, cudaMalloc and 1 more, {NOWHERE}"),
+        ({"a.so": elf(CUDART, wanted="cudaMalloc")}, ""),
+        ({"a.so": elf(DRIVER, "libc.so.6", wanted="cudaMalloc")}, f"calls cudaMalloc, {NOWHERE}"),
+        ({"a.so": elf("libtorch.so", wanted="cudaMalloc")}, ""),
+        ({"a.so": elf(wanted="cudaMalloc", defined="cudaMalloc")}, ""),
+        ({"a.so": elf("b.so", rpath=("$ORIGIN",), wanted="cudaMalloc"), "b.so": elf("c.so", rpath=("$ORIGIN",)),
+          "c.so": elf(defined="cudaMalloc")}, ""),
+        ({"a.so": elf("b.so", rpath=("$ORIGIN",), wanted="cudaMalloc"), "b.so": elf(CUDART)}, ""),
+        ({"a.so": elf(wanted="cudaMalloc"), "b.so": elf("a.so", CUDART, rpath=("$ORIGIN",))}, ""),
+        ({"a.so": elf(wanted="cudaMalloc"), "b.so": elf("a.so", "libtorch.so", rpath=("$ORIGIN",))}, ""),
+        ({"a.so": elf(wanted="cudaMalloc"), "b.so": elf(CUDART)}, f"calls cudaMalloc, {NOWHERE}"),
+    ],
+)  # fmt: skip
+def test_functions_that_no_library_has(elves: dict[str, LoadableLibrary], text: str) -> None:
+    """The file itself, what it loads and what loads it may have them, and an unknown library may load CUDA's."""
+    found = said(judged(elves), "symbols")
+    assert found == ([("a.so", "error", text)] if text else [])
+
+
+SEARCHED = "so that a search for a part of CUDA's name finds it: rename it"
+TWICE = "a process may load both; leave the copy out of the wheel"
+UNKNOWN = "wants cudaNo of libcudart, which no known release exports"
+DLL, INLINED = "cudart64_12.dll", "NVJITLINK_NO_INLINE"
+
+
+@pytest.mark.parametrize(
+    ("elves", "requires", "findings"),
+    [
+        ({"libcudart_stub.so": elf(soname="x_libnvrtc.so")}, (), [
+            ("libcudart_stub.so", "error", f"{name} is not CUDA's library, but its name contains {part!r}, {SEARCHED}")
+            for name, part in (("libcudart_stub.so", "libcudart"), ("x_libnvrtc.so", "libnvrtc"))
+        ]),
+        ({"x/libcudart.so.12": elf(soname="libcudart.so.12"), "libmine.so": elf()}, (), []),
+        ({"a.so": elf(rpath=("/opt/a", "$ORIGIN", "/b", "/c", "/d"))}, (), [
+            ("a.so", "note", "RPATH names /opt/a, /b, /c and 1 more, of the machine that built it: use $ORIGIN"),
+        ]),
+        ({"a.so": elf(CUDART, undefined=f"cudaNo@{CUDART}"), "b.dll": elf(DLL, undefined=f"cudaNo@{DLL}")},
+         (RUNTIME,), [
+            ("a.so", "error", UNKNOWN), ("b.dll", "note", UNKNOWN),
+        ]),
+        ({"a.so": elf("libnvJitLink.so.12", undefined="__nvJitLinkCreate_12_9@libnvJitLink.so.12")},
+         ("nvidia-nvjitlink-cu12>=12.9",), [
+            ("a.so", "note",
+             f"wants __nvJitLinkCreate_12_9, which <nvJitLink.h> inlines: define {INLINED} when compiling"),
+        ]),
+        ({"lib/libcudart.so.12": elf(), "a.so": elf(CUDART), "b.so": elf(CUDART)}, (RUNTIME,), [
+            ("lib/libcudart.so.12", "note",
+             f"is a copy of libcudart, and a.so needs {CUDART}, as 1 other file does, of another package: {TWICE}"),
+        ]),
+        ({"lib/libcudart.so.12": elf(), **dict.fromkeys(("a.so", "b.so", "c.so"), elf(CUDART))}, (RUNTIME,), [
+            ("lib/libcudart.so.12", "note",
+             f"is a copy of libcudart, and a.so needs {CUDART}, as 2 other files do, of another package: {TWICE}"),
+        ]),
+        ({"libcudart.so.12": elf(), "a.so": elf(CUDART, rpath=("$ORIGIN",))}, (RUNTIME,), [
+            ("libcudart.so.12", "note",
+             f"is a copy of libcudart, and its requirements bring {RUNTIME}, which has the library, too: {TWICE}"),
+        ]),
+        ({"libcudart.so.12": elf(), "a.so": elf(CUDART_13)}, ("nvidia-cuda-runtime>=13,<14",), []),
+        ({"libcudart.so.12": elf(), "a.so": elf("libcublas.so.12")}, ("nvidia-cublas-cu12",), []),
+        ({"libcuda.so.1": elf()}, (), []),
+        ({"a.so": elf()}, ("nvidia cu ==", "Cuda" + "x" * 80 + " ==", "cupy ==="), [
+            ("x-1.dist-info/METADATA", "error",
+             f"Requires-Dist is {line}; expected NAME[EXTRAS] SPECIFIER; MARKER: it was not compared")
+            for line in ("'nvidia cu =='", f"'Cuda{'x' * 76}...'")
+        ]),
+    ],
+)  # fmt: skip
+def test_findings(
+    elves: dict[str, LoadableLibrary], requires: tuple[str, ...], findings: list[tuple[str, ...]]
+) -> None:
+    """Each finding names the file, what is wrong with it, and what to do."""
+    assert sorted(said(judged(elves, *requires))) == sorted(findings)
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"metadata": {}}, "has no METADATA; expected one; its requirements were not compared: build the wheel again"),
+        (
+            {"metadata": {"a.dist-info/METADATA": b"", "b.dist-info/METADATA": b""}},
+            "has 2 METADATA; expected one; its ",
+        ),
+        ({"metadata": {"x/a.dist-info/METADATA": b""}}, "has no METADATA; expected one; its "),
+        ({"metadata": {"x.dist-info/METADATA": b"", "x/a.dist-info/METADATA": b""}}, ""),
+        ({"metadata": {}, "path": "folder"}, ""),
+        ({"metadata": {}, "elves": {"a.so": elf("libc.so.6")}}, ""),
+    ],
+)
+def test_metadata_of_a_wheel(more: dict[str, Any], text: str) -> None:
+    """A wheel that needs something of CUDA has one METADATA; what it vendors does not count."""
+    found = said(judged(**{"elves": {"a.so": TWELVE}, **more}), "metadata")
+    assert [one[:2] for one in found] == ([("x.whl", "error")] if text else [])
+    assert all(one.startswith(text) for *_, one in found)
+
+
+def test_requirements_of_each_target() -> None:
+    """A finding of some targets names the first of them; which targets there are follows from wheel and libraries."""
+    marked = f"{RUNTIME}; sys_platform == 'win32'"
+    for name, machine, more in (("a.so", "aarch64", ()), ("a.pyd", "", ("python_version > '3'",))):
+        found = judged({name: elf(CUDART, machine=machine)}, f"{RUNTIME}; platform_machine == 'aarch64'", marked, *more)
+        assert bool(said(found, "undeclared")) is False, name
+    found = judged({"a.so": elf(CUDART, machine="x86_64"), "b.so": elf(machine="aarch64")}, marked)
+    assert said(found, "undeclared")[0][0] == "a.so"
+    lines = f"{RUNTIME}; python_version < '3.12'"
+    ((path, _, text),) = said(
+        judged({"a.so": TWELVE}, lines, path="x-1-cp311.cp312-cp311.cp312-linux_x86_64.whl"), "undeclared"
+    )
+    assert (path, text.partition(": ")[0]) == ("a.so", "Python 3.12 on Linux x86_64")
+    vague = judged({"a.so": elf(CUDART, "libtorch.so")})
+    assert [one[1] for one in said(vague, "undeclared")] == ["note"]
+    inside = judged({"a.so": elf(CUDART, "libmine.so"), "libmine.so": elf(machine="")})
+    assert [one[1] for one in said(inside, "undeclared")] == ["error"]
+
+
+def test_what_an_audit_is_asked() -> None:
+    """Majors that are missing, what is bundled, and everything that is an error, in one message."""
+    found = judged({"a.so": TWELVE, "b.so": elf("libnvrtc.so.12", CUDART), "lib/libcufft.so.11": elf()}, RUNTIME)
+    assert found.lacking(("12", "13")) == {"13": (CUDART, "libnvrtc.so.12")}
+    with pytest.raises(AuditError, match="^major '14': expected one of 11, 12, 13, none$"):
+        found.lacking(("14",))
+    with pytest.raises(AssertionError) as caught:
+        found.check("13", "none", bundles=False)
+    (error,) = found.errors
+    assert str(caught.value).splitlines() == [
+        "x.whl",
+        f"  b.so: {error.text}",
+        "  contains CUDA libraries: lib/libcufft.so.11",
+        f"  cannot be loaded with CUDA 13: needs {CUDART}, libnvrtc.so.12",
+        f"  cannot be loaded without CUDA: needs {CUDART}, libnvrtc.so.12",
+    ]
+    sound = judged({"a.so": TWELVE, "b.so": elf(rpath=("/opt",))}, RUNTIME)
+    sound.check("12", bundles=False)
+    sound.check()
+    with pytest.raises(AssertionError, match=r"^x.whl\n  contains no CUDA library$"):
+        sound.check(bundles=True)
+    judged({"libcufft.so.11": elf()}).check(bundles=True)
+
+
+def test_audit_as_data() -> None:
+    """Plain data under the names of the attributes."""
+    image = DeviceImage("a.so", "cubin", "sm_80", group=1)
+    found = judged({"a.so": TWELVE}, RUNTIME, images=[image])
+    plain = found.to_json()
+    assert list(plain) == [
+        *("path", "files", "findings", "majors", "needs", "suggestions", "bundled", "device_code", "libraries"),
+    ]
+    assert (plain["path"], plain["majors"], plain["libraries"]) == ("x.whl", ("12",), {CUDART: ("a.so",)})
+    assert plain["suggestions"] == {"libcudart (CUDA 12)": found.suggestions["libcudart (CUDA 12)"]}
+    (group,) = plain["device_code"]
+    assert (group["paths"], next(iter(group["answers"])), group["answers"]["sm_80"]["12.0"]) == (
+        ["a.so"],
+        "sm_70",
+        "native",
+    )
+    assert replace(found, device_code=None).to_json()["device_code"] == []
+    assert Audit("x", (), (), ()).to_json()["suggestions"] == {}
+
+
+def test_what_is_not_audited() -> None:
+    """A folder without anything to audit, and a file that is called a wheel and has no METADATA."""
+    text = ": has no library, nothing that opens CUDA and no METADATA; give a wheel, or a folder of one"
+    for path, metadata in (("folder", {"x.dist-info/METADATA": b""}), ("x.whl", {}), ("x.whl", {"a/b/METADATA": b""})):
+        with pytest.raises(AuditError, match=f"^{path}{text}$"):
+            _audit(Scan(path, metadata=metadata))
+    assert judged({}).majors == EVERY
+    opened = {"a.py": (OpenedLibrary("libnvrtc.so.12", demanded=True),)}
+    for more in (
+        {"opened": opened},
+        {"ltoir": {"a": Needs(CudaVersion(12, 0))}},
+        {"findings": [AuditFinding("", "", "")]},
+    ):
+        assert _audit(Scan("folder", **more)).majors == EVERY

@@ -488,14 +488,6 @@ def test_no_metadata_no_comparison(cuda_library, built, tmp_path) -> None:
     assert audit(tmp_path / "tree").findings == ()
 
 
-def test_unknown_symbol(cuda_library, built) -> None:
-    """A function that no known release exports is a finding."""
-    cufft = cuda_library("libcufft.so.11", "cufftOfTomorrow")
-    (finding,) = audit(built("libx.so", {cufft: "cufftOfTomorrow"})).findings
-    assert (finding.kind, finding.severity) == ("symbols", "error")
-    assert finding.text == "wants cufftOfTomorrow of libcufft, which no known release exports"
-
-
 def test_name_against_content(cuda_library, built, make_wheel) -> None:
     """A wheel or a folder that is named for one major and links another is a finding."""
     cudart = cuda_library("libcudart.so.13", "cudaMalloc")
@@ -517,21 +509,6 @@ def test_one_library_for_each_major(cuda_library, built, make_wheel) -> None:
     found.check("12", "13")
     assert found.majors == ("12", "13")
     assert [(one.kind, one.severity) for one in found.findings] == [("undeclared", "note")] * 2
-
-
-def test_bundles(cuda_library, built, make_wheel) -> None:
-    """``check(bundles=False)`` fails for a wheel that contains CUDA libraries, and True for one that does not."""
-    cudart = cuda_library("libcudart.so.12", "cudaMalloc")
-    library = built("libx.so", {cudart: "cudaMalloc"}, "", "-Wl,-rpath,$ORIGIN")
-    repaired = audit(make_wheel("x-1-py3-none-any.whl", {"x/libx.so": library, "x/libcudart.so.12": cudart}))
-    repaired.check("12", "none")
-    repaired.check(bundles=True)
-    with pytest.raises(AssertionError, match=r"contains CUDA libraries: x/libcudart\.so\.12"):
-        repaired.check(bundles=False)
-    plain = audit(make_wheel("y-1-py3-none-any.whl", {"x/libx.so": library}, "nvidia-cuda-runtime-cu12"))
-    plain.check(bundles=False)
-    with pytest.raises(AssertionError, match="contains no CUDA library"):
-        plain.check(bundles=True)
 
 
 @pytest.mark.parametrize(

@@ -128,13 +128,3 @@ def test_copy_of_a_library_that_a_requirement_brings(cuda_library, make_wheel) -
     assert audit(make_wheel("x-1-py3-none-any.whl", files, "nvidia-cublas<14", "numpy")).findings == ()
     own = make_wheel("nvidia_cuda_runtime-13.0.96-py3-none-any.whl", files, "cuda-toolkit[cudart]==13.0.*")
     assert audit(own).findings == ()
-
-
-def test_copy_of_a_library_that_a_file_needs_from_outside(cuda_library, built, make_wheel) -> None:
-    """So has one whose files need the same library, where no RPATH leads to the copy: torchvision 0.26.0."""
-    cudart = cuda_library("libcudart.so.13", "cudaMalloc")
-    user = built("a.so", {cudart: "cudaMalloc"})
-    files = {"x.libs/libcudart.0123abcd.so.13": cudart, "x/a.so": user, "x/b.so": user}
-    (finding,) = audit(make_wheel("x-1-py3-none-any.whl", files, "torch")).findings
-    assert (finding.kind, finding.severity) == ("twice", "note")
-    assert "and x/a.so needs libcudart.so.13, as 1 other file does, of another package" in finding.text

@@ -59,7 +59,7 @@ class Judged:
     @property
     def name(self) -> str:
         """The module's name for `import`."""
-        return self.file.removesuffix(".py").replace("/", ".")
+        return self.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 class Changed(SourceFileLoader):
