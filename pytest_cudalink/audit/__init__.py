@@ -274,7 +274,7 @@ def _twice(files: list[FileAudit], bundled: Iterable[str], declared: Declared | 
     for name in bundled:
         file_name = name.rpartition("/")[2]
         stem = stem_of(file_name)
-        shared = set(majors_of(file_name) or ()) - {"none"}
+        shared = set(majors_of(file_name) or ())
         users = [
             (file.path, one.library)
             for file in files
@@ -348,7 +348,7 @@ def _own_metadata(scan: Scan) -> list[str]:
 
 def _invalid(scan: Scan, declared: Declared) -> Iterator[AuditFinding]:
     for line in declared.invalid:
-        if line.strip().lower().startswith(("nvidia", "cuda")):
+        if line.lower().startswith(("nvidia", "cuda")):
             shown = line if len(line) <= 80 else f"{line[:80]}..."
             text = f"Requires-Dist is {shown!r}; expected NAME[EXTRAS] SPECIFIER; MARKER: it was not compared"
             yield AuditFinding(_own_metadata(scan)[0], "metadata", text)
@@ -417,8 +417,8 @@ def _unprovided(
     scope = [name, *above]
     seen = set(scope)
     for one in scope:
-        new = sorted({other for other in found[one].values() if other not in seen})
-        seen.update(new)
+        new = set(found[one].values()) - seen
+        seen |= new
         scope += new
     outside = {library for one in scope for library in elves[one].needed if library not in found[one]}
     if any(majors_of(library) is None and not is_system(library) for library in outside):

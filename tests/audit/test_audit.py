@@ -488,10 +488,10 @@ def test_what_a_file_depends_on() -> None:
     elves = {
         "x/a.so": elf(
             *(CUDART, DRIVER, cufft, cublas, "libc.so.6"), rpath=("$ORIGIN/../lib",), soname="a",
-            undefined=f"cudaMalloc@{CUDART} cufftPlan1d@{cufft} cuInit free@libc.so.6 printf nvmlInit",
+            undefined=f"cudaMalloc@{CUDART} cufftPlan1d@{cufft} cuInit free@libc.so.6 printf nvmlInit cuMine@libc.so.6",
         ),
         "lib/libcufft.so.11": elf(),
-        "other/libcublas-0123abcd.so.12": elf(soname=cublas),
+        "other/mine.so": elf(soname=cublas),
     }  # fmt: skip
     first, *_ = judged(elves).files
     assert first == FileAudit(
@@ -501,13 +501,13 @@ def test_what_a_file_depends_on() -> None:
             Dependency(CUDART, ("12",), (f"cudaMalloc@{CUDART}",), False, None),
             Dependency(DRIVER, ("11", "12", "13"), ("cuInit",), False, None),
             Dependency(cufft, ("12",), (f"cufftPlan1d@{cufft}",), True, None),
-            Dependency(cublas, ("12",), (), False, "other/libcublas-0123abcd.so.12"),
+            Dependency(cublas, ("12",), (), False, "other/mine.so"),
         ),
         ("$ORIGIN/../lib",),
         ("12",),
     )
     found = judged(elves)
-    assert found.bundled == ("lib/libcufft.so.11", "other/libcublas-0123abcd.so.12")
+    assert found.bundled == ("lib/libcufft.so.11", "other/mine.so")
     assert found.libraries == {cublas: ("x/a.so",), DRIVER: ("x/a.so",), CUDART: ("x/a.so",)}
     assert list(found.libraries) == sorted(found.libraries)
     assert (found.path, found.majors) == ("x.whl", ("12",))
@@ -532,6 +532,11 @@ EVERY = ("11", "12", "13", "none")
          {"cu12/a.so": "its name says CUDA 12, and it loads with CUDA 13 only"}),
         ("x.whl", {"cu12/a.so": elf("libcufft.so.12", "libcudnn.so.9")}, ("13",),
          {"cu12/a.so": "its name says CUDA 12, and it loads with CUDA 13 only"}),
+        ("x.whl", {"a.so": elf("libcusparse.so.12"), "b.so": elf("libcudart.so.11.0")}, (),
+         {"x.whl": "no CUDA major satisfies every file: a.so loads with 12, 13; b.so loads with 11"}),
+        ("x.whl", {"cu11/a.so": elf("libcusparse.so.12")}, ("12", "13"),
+         {"cu11/a.so": "its name says CUDA 11, and it loads with CUDA 12, 13 only"}),
+        ("x.whl", {"a.so": elf("libcufft.so.11", rpath=("$ORIGIN",)), "libcufft.so.11": elf()}, EVERY, {}),
         ("x_cu11-1.whl", {"cu12/a.so": BOTH}, (),
          {"cu12/a.so": "its name says CUDA 12, and it loads with no CUDA major",
           "x_cu11-1.whl": "no CUDA major satisfies every file: cu12/a.so loads with nothing"}),
@@ -566,6 +571,9 @@ NOWHERE = "and needs no library that has it: link it with CUDA's or a stub"
         ({"a.so": elf(wanted="cudaMalloc"), "b.so": elf("a.so", CUDART, rpath=("$ORIGIN",))}, ""),
         ({"a.so": elf(wanted="cudaMalloc"), "b.so": elf("a.so", "libtorch.so", rpath=("$ORIGIN",))}, ""),
         ({"a.so": elf(wanted="cudaMalloc"), "b.so": elf(CUDART)}, f"calls cudaMalloc, {NOWHERE}"),
+        ({"a.so": elf(CUDART, rpath=("$ORIGIN",), wanted="cudaMalloc"), CUDART: elf()}, f"calls cudaMalloc, {NOWHERE}"),
+        ({"a.so": elf("b.so", rpath=("$ORIGIN",), wanted="cudaMalloc"), "b.so": elf("a.so", rpath=("$ORIGIN",))},
+         f"calls cudaMalloc, {NOWHERE}"),
     ],
 )  # fmt: skip
 def test_functions_that_no_library_has(elves: dict[str, LoadableLibrary], text: str) -> None:
@@ -576,57 +584,73 @@ def test_functions_that_no_library_has(elves: dict[str, LoadableLibrary], text: 
 
 SEARCHED = "so that a search for a part of CUDA's name finds it: rename it"
 TWICE = "a process may load both; leave the copy out of the wheel"
-UNKNOWN = "wants cudaNo of libcudart, which no known release exports"
-DLL, INLINED = "cudart64_12.dll", "NVJITLINK_NO_INLINE"
+UNKNOWN = "of libcudart, which no known release exports"
+DLL, INLINED = "cudart64_12.dll", ("AddData", "Complete", "Create", "Destroy")
+WANTED = ", ".join(f"__nvJitLink{name}_12_9" for name in INLINED[:3])
+DEFINE = "define NVJITLINK_NO_INLINE when compiling"
+BROUGHT = "which has the library, too"
+LONG = "cuda".ljust(77, "x")
 
 
 @pytest.mark.parametrize(
-    ("elves", "requires", "findings"),
+    ("elves", "requires", "kind", "findings"),
     [
-        ({"libcudart_stub.so": elf(soname="x_libnvrtc.so")}, (), [
+        ({"libcudart_stub.so": elf(soname="x_libnvrtc.so")}, (), "name", [
             ("libcudart_stub.so", "error", f"{name} is not CUDA's library, but its name contains {part!r}, {SEARCHED}")
             for name, part in (("libcudart_stub.so", "libcudart"), ("x_libnvrtc.so", "libnvrtc"))
         ]),
-        ({"x/libcudart.so.12": elf(soname="libcudart.so.12"), "libmine.so": elf()}, (), []),
-        ({"a.so": elf(rpath=("/opt/a", "$ORIGIN", "/b", "/c", "/d"))}, (), [
+        ({"x/libcudart.so.12": elf(soname="libcudart.so.12"), "libmine.so": elf()}, (), "", []),
+        ({"a.so": elf(rpath=("/opt/a", "$ORIGIN", "/b", "/c", "/d"))}, (), "rpath", [
             ("a.so", "note", "RPATH names /opt/a, /b, /c and 1 more, of the machine that built it: use $ORIGIN"),
         ]),
-        ({"a.so": elf(CUDART, undefined=f"cudaNo@{CUDART}"), "b.dll": elf(DLL, undefined=f"cudaNo@{DLL}")},
-         (RUNTIME,), [
-            ("a.so", "error", UNKNOWN), ("b.dll", "note", UNKNOWN),
+        ({"a.so": elf(CUDART, undefined=" ".join(f"cudaNo{n}@{CUDART}" for n in "1234")),
+          **dict.fromkeys(("b.dll", "B.PYD"), elf(DLL, undefined=f"cudaNo@{DLL}"))}, (RUNTIME,), "symbols", [
+            ("a.so", "error", f"wants cudaNo1, cudaNo2, cudaNo3 and 1 more {UNKNOWN}"),
+            ("b.dll", "note", f"wants cudaNo {UNKNOWN}"), ("B.PYD", "note", f"wants cudaNo {UNKNOWN}"),
         ]),
-        ({"a.so": elf("libnvJitLink.so.12", undefined="__nvJitLinkCreate_12_9@libnvJitLink.so.12")},
-         ("nvidia-nvjitlink-cu12>=12.9",), [
+        ({"a.so": elf("libnvJitLink.so.12", undefined=" ".join(
+            f"__nvJitLink{name}_12_9@libnvJitLink.so.12" for name in INLINED
+        ))}, ("nvidia-nvjitlink-cu12>=12.9",), "inlined", [
             ("a.so", "note",
-             f"wants __nvJitLinkCreate_12_9, which <nvJitLink.h> inlines: define {INLINED} when compiling"),
+             f"wants {WANTED}, which <nvJitLink.h> inlines: {DEFINE}"),
         ]),
-        ({"lib/libcudart.so.12": elf(), "a.so": elf(CUDART), "b.so": elf(CUDART)}, (RUNTIME,), [
+        ({"lib/libcudart.so.12": elf(), "a.so": elf(CUDART), "b.so": elf(CUDART)}, (RUNTIME,), "twice", [
             ("lib/libcudart.so.12", "note",
              f"is a copy of libcudart, and a.so needs {CUDART}, as 1 other file does, of another package: {TWICE}"),
         ]),
-        ({"lib/libcudart.so.12": elf(), **dict.fromkeys(("a.so", "b.so", "c.so"), elf(CUDART))}, (RUNTIME,), [
+        ({"lib/libcudart.so.12": elf(), **dict.fromkeys(("a.so", "b.so", "c.so"), elf(CUDART))}, (RUNTIME,), "twice", [
             ("lib/libcudart.so.12", "note",
              f"is a copy of libcudart, and a.so needs {CUDART}, as 2 other files do, of another package: {TWICE}"),
         ]),
-        ({"libcudart.so.12": elf(), "a.so": elf(CUDART, rpath=("$ORIGIN",))}, (RUNTIME,), [
+        ({"libcudart.so.12": elf(), "a.so": elf(CUDART, rpath=("$ORIGIN",))}, (RUNTIME,), "twice", [
             ("libcudart.so.12", "note",
-             f"is a copy of libcudart, and its requirements bring {RUNTIME}, which has the library, too: {TWICE}"),
+             f"is a copy of libcudart, and its requirements bring {RUNTIME}, {BROUGHT}: {TWICE}"),
         ]),
-        ({"libcudart.so.12": elf(), "a.so": elf(CUDART_13)}, ("nvidia-cuda-runtime>=13,<14",), []),
-        ({"libcudart.so.12": elf(), "a.so": elf("libcublas.so.12")}, ("nvidia-cublas-cu12",), []),
-        ({"libcuda.so.1": elf()}, (), []),
-        ({"a.so": elf()}, ("nvidia cu ==", "Cuda" + "x" * 80 + " ==", "cupy ==="), [
+        ({"libcudart.so.12": elf(), "a.so": elf(CUDART_13)}, ("nvidia-cuda-runtime>=13,<14",), "", []),
+        ({"lib/libcudart.so.12": elf(), "a.so": elf(CUDART)}, (RUNTIME,), "twice", [
+            ("lib/libcudart.so.12", "note",
+             f"is a copy of libcudart, and a.so needs {CUDART} of another package: {TWICE}"),
+        ]),
+        ({"libcurand.so.10": elf()}, ("nvidia-curand-cu12", "nvidia-curand"), "twice", [
+            ("libcurand.so.10", "note",
+             f"is a copy of libcurand, and its requirements bring nvidia-curand-cu12, {BROUGHT}: {TWICE}"),
+        ]),
+        ({"libcudart.so.12": elf(), "a.so": elf("libcublas.so.12")}, ("nvidia-cublas-cu12",), "", []),
+        ({"libcuda.so.1": elf()}, (), "", []),
+        ({"a.so": elf()}, ("nvidia cu ==", f"{LONG} ==", f"{LONG}x ==", "cupy cu =="), "metadata", [
             ("x-1.dist-info/METADATA", "error",
              f"Requires-Dist is {line}; expected NAME[EXTRAS] SPECIFIER; MARKER: it was not compared")
-            for line in ("'nvidia cu =='", f"'Cuda{'x' * 76}...'")
+            for line in ("'nvidia cu =='", f"'{LONG} =='", f"'{LONG}x =...'")
         ]),
     ],
 )  # fmt: skip
 def test_findings(
-    elves: dict[str, LoadableLibrary], requires: tuple[str, ...], findings: list[tuple[str, ...]]
+    elves: dict[str, LoadableLibrary], requires: tuple[str, ...], kind: str, findings: list[tuple[str, ...]]
 ) -> None:
     """Each finding names the file, what is wrong with it, and what to do."""
-    assert sorted(said(judged(elves, *requires))) == sorted(findings)
+    found = judged(elves, *requires)
+    assert sorted(said(found)) == sorted(findings)
+    assert {one.kind for one in found.findings} == ({kind} if kind else set())
 
 
 @pytest.mark.parametrize(
@@ -640,7 +664,7 @@ def test_findings(
         ({"metadata": {"x/a.dist-info/METADATA": b""}}, "has no METADATA; expected one; its "),
         ({"metadata": {"x.dist-info/METADATA": b"", "x/a.dist-info/METADATA": b""}}, ""),
         ({"metadata": {}, "path": "folder"}, ""),
-        ({"metadata": {}, "elves": {"a.so": elf("libc.so.6")}}, ""),
+        ({"metadata": {}, "elves": {"a.so": elf("libc.so.6"), CUDART: elf()}}, ""),
     ],
 )
 def test_metadata_of_a_wheel(more: dict[str, Any], text: str) -> None:
@@ -650,29 +674,65 @@ def test_metadata_of_a_wheel(more: dict[str, Any], text: str) -> None:
     assert all(one.startswith(text) for *_, one in found)
 
 
-def test_requirements_of_each_target() -> None:
-    """A finding of some targets names the first of them; which targets there are follows from wheel and libraries."""
-    marked = f"{RUNTIME}; sys_platform == 'win32'"
-    for name, machine, more in (("a.so", "aarch64", ()), ("a.pyd", "", ("python_version > '3'",))):
-        found = judged({name: elf(CUDART, machine=machine)}, f"{RUNTIME}; platform_machine == 'aarch64'", marked, *more)
-        assert bool(said(found, "undeclared")) is False, name
-    found = judged({"a.so": elf(CUDART, machine="x86_64"), "b.so": elf(machine="aarch64")}, marked)
-    assert said(found, "undeclared")[0][0] == "a.so"
+X86, ARM, WINDOWS = (f"{RUNTIME}; {name}" for name in (
+    "platform_machine == 'x86_64'", "platform_machine == 'aarch64'", "sys_platform == 'win32'",
+))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("elves", "requires", "lacking"),
+    [
+        ({"a.so": TWELVE}, X86.partition(";")[0], []),
+        ({"a.so": elf(CUDART, machine="aarch64")}, ARM, []),
+        ({"a.so": elf(CUDART, machine="aarch64")}, X86, [""]),
+        ({"a.so": elf(CUDART, machine="aarch64"), "b.so": elf()}, ARM, []),
+        (
+            {"a.so": elf(CUDART, machine="x86_64"), "b.so": elf(machine="aarch64")},
+            X86,
+            [],
+        ),
+        ({"a.pyd": TWELVE, "b.so": elf()}, WINDOWS, []),
+        ({"A.DLL": TWELVE}, WINDOWS, []),
+        ({"a.so": TWELVE}, WINDOWS, [""]),
+    ],
+)
+def test_requirements_of_each_target(elves: dict[str, LoadableLibrary], requires: str, lacking: list[str]) -> None:
+    """A finding of some targets names the first of them; which targets there are follows from the libraries."""
+    found = [text for *_, text in said(judged(elves, requires), "undeclared")]
+    assert [one.partition(f"needs {CUDART}")[0] for one in found] == lacking
+
+
+def test_requirements_of_each_python() -> None:
+    """Those of the tags of a wheel, and those that its Requires-Python accepts."""
     lines = f"{RUNTIME}; python_version < '3.12'"
-    ((path, _, text),) = said(
-        judged({"a.so": TWELVE}, lines, path="x-1-cp311.cp312-cp311.cp312-linux_x86_64.whl"), "undeclared"
-    )
-    assert (path, text.partition(": ")[0]) == ("a.so", "Python 3.12 on Linux x86_64")
-    vague = judged({"a.so": elf(CUDART, "libtorch.so")})
-    assert [one[1] for one in said(vague, "undeclared")] == ["note"]
-    inside = judged({"a.so": elf(CUDART, "libmine.so"), "libmine.so": elf(machine="")})
-    assert [one[1] for one in said(inside, "undeclared")] == ["error"]
+    path = "x-1-cp311.cp312-cp311.cp312-linux_x86_64.whl"
+    ((*_, text),) = said(judged({"a.so": TWELVE}, lines, path=path), "undeclared")
+    assert text.partition(": ")[0] == "Python 3.12 on Linux x86_64"
+    metadata = f"Metadata-Version: 2.1\nName: x\nRequires-Python: <3.12\nRequires-Dist: {lines}\n\n".encode()
+    assert said(judged({"a.so": TWELVE}, metadata={"x-1.dist-info/METADATA": metadata}), "undeclared") == []
+    found = judged(
+        {"a.so": TWELVE}, path="folder",
+        metadata={"a/x/y.dist-info/METADATA": f"Requires-Dist: {RUNTIME}\n\n".encode(), "a/x.dist-info/METADATA": b""},
+    )  # fmt: skip
+    assert [one.kind for one in found.findings] == ["undeclared"]
+
+
+@pytest.mark.parametrize(
+    ("needed", "weight"), [("libtorch.so", "note"), ("libmine.so", "error"), ("libc.so.6", "error")]
+)
+def test_files_that_need_other_wheels(needed: str, weight: str) -> None:
+    """What an unknown library loads is not known; one of the wheel or of the system loads nothing."""
+    found = judged({"a.so": elf(CUDART, needed), "libmine.so": elf()})
+    assert [one[1] for one in said(found, "undeclared")] == [weight]
 
 
 def test_what_an_audit_is_asked() -> None:
     """Majors that are missing, what is bundled, and everything that is an error, in one message."""
-    found = judged({"a.so": TWELVE, "b.so": elf("libnvrtc.so.12", CUDART), "lib/libcufft.so.11": elf()}, RUNTIME)
+    cufft, cublas = ("lib/libcufft.so.11", "lib/libcublas.so.12")
+    user = elf("libnvrtc.so.12", CUDART, "libcudnn.so.9")
+    found = judged({"a.so": TWELVE, "b.so": user, cufft: elf(), cublas: elf()}, RUNTIME)
     assert found.lacking(("12", "13")) == {"13": (CUDART, "libnvrtc.so.12")}
+    assert found.lacking(("none",)) == {"none": (CUDART, "libcudnn.so.9", "libnvrtc.so.12")}
     with pytest.raises(AuditError, match="^major '14': expected one of 11, 12, 13, none$"):
         found.lacking(("14",))
     with pytest.raises(AssertionError) as caught:
@@ -681,9 +741,9 @@ def test_what_an_audit_is_asked() -> None:
     assert str(caught.value).splitlines() == [
         "x.whl",
         f"  b.so: {error.text}",
-        "  contains CUDA libraries: lib/libcufft.so.11",
+        f"  contains CUDA libraries: {cufft}, {cublas}",
         f"  cannot be loaded with CUDA 13: needs {CUDART}, libnvrtc.so.12",
-        f"  cannot be loaded without CUDA: needs {CUDART}, libnvrtc.so.12",
+        f"  cannot be loaded without CUDA: needs {CUDART}, libcudnn.so.9, libnvrtc.so.12",
     ]
     sound = judged({"a.so": TWELVE, "b.so": elf(rpath=("/opt",))}, RUNTIME)
     sound.check("12", bundles=False)
