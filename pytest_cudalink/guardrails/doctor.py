@@ -282,7 +282,7 @@ def _in_use(items: Sequence[Item], system: System, audit: EnvironmentAudit) -> l
     if any(claim.name == "cuda-pathfinder" and claim.by.partition(" ")[0] not in known for claim in audit.claims):
         return list(items)
     inside = [item for item in items if not system.is_outside(item)]
-    core = [item for item in items if item.kind in ("dynamic-libs", "headers") and item.name.lower() in _CORE]
+    core = [item for item in items if item.name.lower() in _CORE]
     return [item for item in items if item in inside or item in core] if inside else list(items)
 
 

@@ -123,11 +123,9 @@ def _is_older(found: str, newer: str) -> bool:
 
 def _pins(environment: Mapping[str, str], end: str) -> dict[str, str]:
     """Return the versions in a file that was written when the cell was installed, by package."""
-    report, cell = environment.get("CUDALINK_REPORT"), environment.get("CUDALINK_CELL")
-    if not (report and cell):
-        return {}
     try:
-        text = Path(report).with_name(f"{cell}{end}").read_text(encoding="utf-8")
-    except (OSError, ValueError):
+        file = Path(environment["CUDALINK_REPORT"]).with_name(f"{environment['CUDALINK_CELL']}{end}")
+        text = file.read_text(encoding="utf-8")
+    except (LookupError, OSError, ValueError):
         return {}
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))

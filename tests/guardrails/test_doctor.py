@@ -21,11 +21,11 @@ from pytest_cudalink import cli
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
 from pytest_cudalink.audit.installed import Unreadable
 from pytest_cudalink.cli.doctor import page
-from pytest_cudalink.guardrails import doctor
+from pytest_cudalink.guardrails import DRIVER_COMPATIBILITY_VARIABLE, doctor
 from pytest_cudalink.guardrails.doctor import DoctorFinding, DoctorReport, examine
 from pytest_cudalink.guardrails.driver import DriverFacts
 from pytest_cudalink.guardrails.items import Fact, Item, ItemKind
-from pytest_cudalink.guardrails.system import Copy, DriverFile, System
+from pytest_cudalink.guardrails.system import Copy, DriverFile, ResolutionError, System
 from pytest_cudalink.installers import Installer
 from pytest_cudalink.versions import CudaVersion
 
@@ -103,9 +103,15 @@ class Machine(System):
         return f"/usr/bin/{name}" if name in self.programs else None
 
 
-def made(*items: Item, facts: DriverFacts, copies: tuple[Copy, ...] = (), arch: str | None = None) -> DoctorReport:
+def made(
+    *items: Item,
+    facts: DriverFacts,
+    copies: tuple[Copy, ...] = (),
+    arch: str | None = None,
+    ctk_version: str | None = None,
+) -> DoctorReport:
     """The report on a machine that has these items."""
-    return examine(facts=facts, system=Machine(items, copies, arch))
+    return examine(ctk_version, facts=facts, system=Machine(items, copies, arch))
 
 
 def item(name: str, version: str | None, kind: str = "dynamic-libs") -> Item:
@@ -486,6 +492,74 @@ def test_finding_severities() -> None:
         (["unknown", "incoherent"], 1),
     ):
         assert DoctorReport(findings=[DoctorFinding(severity, "x") for severity in severities]).exit_code == code
+
+
+def test_causes() -> None:
+    """Each has the findings of one cause or a lone one, its worst severity and each remedy once; the worst is first."""
+    findings = [
+        DoctorFinding("note", "a", otherwise="wait"),
+        DoctorFinding("warning", "b", cause="c"),
+        DoctorFinding("unknown", "d", "pip x", "wait", "c"),
+        DoctorFinding("incoherent", "e", "pip y", "", "c"),
+        DoctorFinding("unknown", "f", "pip x", "wait", "c"),
+        DoctorFinding("incoherent", "g"),
+    ]
+    causes = DoctorReport(findings=findings).causes
+    assert [(one.text, one.severity, one.counts, one.fixes, one.otherwise) for one in causes] == [
+        ("c", "incoherent", True, ("pip x", "pip y"), ("wait",)),
+        ("g", "incoherent", True, (), ()),
+        ("a", "note", False, (), ("wait",)),
+    ]
+
+
+def test_a_machine_that_is_not_described(monkeypatch) -> None:
+    """The doctor asks this one, and its driver."""
+    monkeypatch.setattr(doctor, "System", lambda: Machine(tuple(WHOLE), (), None))
+    monkeypatch.setattr(doctor, "DriverFacts", lambda: given("13.0"))
+    assert examine().findings == []
+
+
+def test_damage_is_the_first_finding(monkeypatch) -> None:
+    """Before what could not be looked for; other files that are damaged are no libraries."""
+
+    def look_for(machine: Machine, kind: ItemKind, name: str) -> Item | None:
+        if name == "nvvm":
+            raise ResolutionError(kind)
+        return machine.items.get((kind, name))
+
+    monkeypatch.setattr(Machine, "item", look_for)
+    monkeypatch.setattr(Machine, "damage", lambda _, item: "is cut off" if item.name in ("nvrtc", "cudart") else "")
+    report = made(*WHOLE, facts=given("13.0"))
+    assert report.findings == [
+        DoctorFinding(
+            "incoherent",
+            "/13.0/nvrtc is cut off: a process that loads it gets an error, or ends with SIGBUS",
+            "",
+            "reinstall the toolkit that this file belongs to",
+            "the nvrtc library is damaged",
+        ),
+        DoctorFinding("unknown", "dynamic-libs"),
+        DoctorFinding("unknown", "headers"),
+    ]
+    assert DoctorReport(items=[item("nvrtc", "13.0", "headers")]).version_of("nvrtc") is None
+
+
+def test_what_the_user_asks_for(monkeypatch) -> None:
+    """The wanted releases and the variable of forward compatibility count, as in the guard; so does the installer."""
+    refused = made(*WHOLE, facts=given("12.9"), ctk_version="<13")
+    causes = {one.text for one in refused.causes}
+    assert "the toolkit's release is not one that --ctk-version accepts" in causes
+    assert "the driver of CUDA 12.9 is too old for the toolkit" in causes
+    (verdict, *_) = (one for one in refused.rules if one.rule == "driver")
+    assert DRIVER_COMPATIBILITY_VARIABLE in verdict.otherwise
+    monkeypatch.setattr(Machine, "has_bindings", lambda _: False)
+    monkeypatch.setattr(Machine, "installer", lambda _self, _items: Installer("uv"))
+    monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume_forward_compatibility")
+    assumed = made(*WHOLE, facts=given("12.9", "575.51.03"))
+    assert {one.status for one in assumed.rules} == {"compatible"}
+    assert [one.fix for one in assumed.findings if "needs cuda-bindings" in one.text] == [
+        "uv pip install 'cuda-bindings==13.*'"
+    ]
 
 
 def test_environment() -> None:

@@ -114,9 +114,13 @@ def test_parts_outside_that_nothing_loads(tmp_path) -> None:
         f"not used: parts of CUDA 13.0 outside of this environment (nvvm library at {tmp_path}/cuda/nvvm/lib64/"
         "libnvvm.so.4 and 5 more) do not fit the toolkit in it; no installed distribution looks them up"
     )
-    for name, code in (("cuda-bindings", 0), ("numba-cuda", 1)):
-        environment.put(name, "1.0", "cuda-pathfinder")
-        environment.put("cuda-pathfinder", "1.9")
+    environment.put("cuda-pathfinder", "1.9")
+    for name, needs, code in (
+        ("other", "nvidia-nvjitlink", 0),
+        ("cuda-bindings", "cuda-pathfinder", 0),
+        ("numba-cuda", "cuda-pathfinder", 1),
+    ):
+        environment.put(name, "1.0", needs)
         assert examine(facts=driver("13.5"), system=environment).exit_code == code
 
 

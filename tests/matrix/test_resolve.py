@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink.matrix import CellsError, load_cells, runner
-from pytest_cudalink.matrix.cell_facts import cell_facts
+from pytest_cudalink.matrix import CellsError, hiding, load_cells, runner
+from pytest_cudalink.matrix.cell_facts import CellFacts, cell_facts
 from pytest_cudalink.report import read
 from pytest_cudalink.report.cell_run import CellRun
 
@@ -195,3 +195,80 @@ def test_what_a_word_stood_for_is_in_the_record(project) -> None:
     facts = cell_facts({"one": "2.0"}.get, runner.environment(cell, project))
     assert facts.versions["one"]["resolved"] == "1.1"
     assert facts.lines == ["cell: one 2.0 (requested lowest)"]
+
+
+KEYS = {
+    "axes": {"ctk": "13.0", "one": "2.0"},
+    "packages": {"one": "2.0", "two": "lowest", "three": "1.*", "four": "lowest", "gone": "1"},
+}
+INSTALLED = {"one": "2.0", "two": "0.1", "three": "1.5", "four": "4", "old": "1.0", "same": "2.0", "odd": "x"}
+NOTHING = hiding.Hidden("nothing")
+
+
+@pytest.fixture
+def noted(tmp_path) -> dict[str, str]:
+    """The environment of a cell, with what its installation noted next to the record."""
+    (tmp_path / "a.requirements.txt").write_text("two==0.1\nthree==1.5\n")
+    (tmp_path / "a.newer.txt").write_text("old==1.1\nsame==2.0\nodd==3\nthree==9\nabsent==1\n")
+    keys = json.dumps(KEYS | {"hidden": ["/opt/cuda*"]})
+    return {"CUDALINK_CELL": "a", "CUDALINK_REPORT": str(tmp_path / "a.jsonl"), "CUDALINK_CELL_KEYS": keys}
+
+
+def test_facts_of_a_cell(noted) -> None:
+    """Which versions were asked for, chosen and found, and which are older than without the toolkit."""
+    facts = cell_facts(INSTALLED.get, noted, NOTHING)
+
+    def version(name: str, requested: str, **more: str) -> dict[str, str | None]:
+        found = INSTALLED.get(name)
+        kind = "real" if found else "absent"
+        return {"requested": requested, "found": found, "source": f"metadata of {name}", "kind": kind, **more}
+
+    axes = {"ctk": "13.0", "one": "2.0", "two": "0.1", "three": "1.5", "four": "4", "gone": "none"}
+    assert facts.axes == axes | {"hidden": "nothing to hide"}
+    assert facts.versions == {
+        "one": version("one", "2.0"),
+        "two": version("two", "lowest", resolved="0.1"),
+        "three": version("three", "1.*"),
+        "four": version("four", "lowest"),
+        "gone": version("gone", "1"),
+        "old": version("old", "1.1, as without the toolkit"),
+    }
+    plain = cell_facts(INSTALLED.get, noted | {"CUDALINK_CELL_KEYS": json.dumps(KEYS)}, NOTHING)
+    assert plain == CellFacts(axes, facts.versions, older={"old": "1.1"})
+    assert facts.lines == [
+        (
+            "cell: ctk 13.0, one 2.0, two 0.1, three 1.5 (requested 1.*), four 4 (requested lowest), "
+            "gone none (requested 1)"
+        ),
+        "nothing to hide: no file has such a name",
+        (
+            "old 1.0 is older than 1.1, the release without this cell's toolkit: a requirement does not fit the "
+            "toolkit; `cudalink matrix check` names extras of another CUDA release"
+        ),
+    ]
+
+
+UNSEEN = "not hidden: pytest was not started as the runners of the matrix start it"
+
+
+@pytest.mark.parametrize(
+    ("environment", "hidden", "lines"),
+    [
+        ({"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}'}, "not hidden", [UNSEEN]),
+        ({"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}', "CUDALINK_HIDDEN": ""}, "not hidden", [UNSEEN]),
+        (
+            {"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}', "CUDALINK_HIDDEN": NOTHING.as_json()},
+            "nothing to hide",
+            ["nothing to hide: no file has such a name"],
+        ),
+        ({"CUDALINK_CELL_KEYS": '{"hidden": ["/x"]}', "CUDALINK_HIDDEN": "[]"}, None, []),
+        ({"CUDALINK_CELL_KEYS": "{", "CUDALINK_HIDDEN": NOTHING.as_json()}, None, []),
+        ({"CUDALINK_CELL_KEYS": '{"no": "key"}'}, None, []),
+        ({"CUDALINK_HIDDEN": NOTHING.as_json(), "CUDALINK_CELL": "a"}, None, []),
+        ({}, None, []),
+    ],
+)
+def test_facts_of_what_is_hidden(environment, hidden, lines) -> None:
+    """A run that was started without its runner says so; variables that were written by hand are no cell's."""
+    facts = cell_facts(INSTALLED.get, environment)
+    assert (facts.axes.get("hidden"), facts.lines) == (hidden, lines)
