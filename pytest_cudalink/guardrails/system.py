@@ -73,10 +73,6 @@ class DriverFile(NamedTuple):
     arch: str | None = None
 
 
-def _is_below(path: str, folder: Path) -> bool:
-    return Path(path).is_relative_to(folder)
-
-
 class System:
     """The machine and the process that ask. No answer loads a library of a toolkit into the process."""
 
@@ -155,7 +151,7 @@ class System:
     def is_outside(self, item: Item) -> bool:
         """Whether an item is in a toolkit outside of this environment."""
         inside = item.wheel or item.found_via in ("site-packages", "conda", ALREADY_LOADED)
-        return not inside and not _is_below(item.path, Path(sys.prefix))
+        return not inside and not Path(item.path).is_relative_to(sys.prefix)
 
     def versions(self) -> dict[str, str]:
         """The versions of the installed distributions."""

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from hypothesis import given as given_examples
 from hypothesis import strategies as st
 
-from pytest_cudalink import cli
+from pytest_cudalink import cli, probes
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
 from pytest_cudalink.audit.installed import Unreadable
 from pytest_cudalink.cli.doctor import page
-from pytest_cudalink.guardrails import DRIVER_COMPATIBILITY_VARIABLE, doctor
+from pytest_cudalink.guardrails import DRIVER_COMPATIBILITY_VARIABLE, _pathfinder, doctor, system
 from pytest_cudalink.guardrails.doctor import DoctorFinding, DoctorReport, examine
 from pytest_cudalink.guardrails.driver import DriverFacts
-from pytest_cudalink.guardrails.items import Fact, Item, ItemKind
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, ItemKind
 from pytest_cudalink.guardrails.system import Copy, DriverFile, ResolutionError, System
 from pytest_cudalink.installers import Installer
 from pytest_cudalink.versions import CudaVersion
@@ -237,17 +240,118 @@ def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> N
     assert all(text in one.text and (one.fix or "no known" in one.text) for one in found)
 
 
-def test_where_programs_are_looked_for(monkeypatch, tmp_path: Path) -> None:
-    """The PATH counts, and the toolkit of CUDA_HOME."""
-    program = tmp_path / "bin" / "tileiras"
-    program.parent.mkdir()
-    program.touch(mode=0o755)
+@pytest.mark.parametrize("place", ["PATH", "CUDA_HOME", "CUDA_PATH"])
+def test_where_programs_are_looked_for(monkeypatch, tmp_path: Path, place: str) -> None:
+    """The PATH counts first, then the toolkits of the two variables, then the usual one."""
     for name in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
+    program = tmp_path / "toolkit" / "bin" / "tileiras"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    asked = []
+    monkeypatch.setattr(
+        shutil, "which", lambda name, path=None, find=shutil.which: asked.append(path) or find(name, path=path)
+    )
     assert System().program("tileiras") is None
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert asked == [None, "/usr/local/cuda/bin"]
+    monkeypatch.setenv(place, str(program.parent if place == "PATH" else program.parents[1]))
     assert System().program("tileiras") == str(program)
+
+
+def test_items_that_look_ups_find(monkeypatch) -> None:
+    """Each kind of look-up has its own form of answer; only a search that cannot answer is an error."""
+    located = SimpleNamespace(abs_path="/x", found_via="conda")
+    answers: dict[str, object] = {
+        "locate_static_lib": located,
+        "locate_bitcode_lib": SimpleNamespace(abs_path=None, found_via=None),
+        "locate_nvidia_header_directory": None,
+        "find_nvidia_binary_utility": "/bin/ptxas",
+    }
+    monkeypatch.setattr(_pathfinder, "plain", lambda lookup: lambda name: answers[lookup])
+    monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/{name}", "site-packages"))
+    monkeypatch.setattr(_pathfinder, "program_names", lambda: frozenset({"ptxas"}))
+    monkeypatch.setattr(system, "make_item", lambda *words: words)
+    kinds: list[tuple[ItemKind, str]] = [
+        *[("dynamic-libs", "nvrtc"), ("static-libs", "cudadevrt"), ("bitcode-libs", "device"), ("headers", "cccl")],
+        *[("binaries", "ptxas"), ("binaries", "nvcc")],
+    ]
+    assert [System().item(kind, name) for kind, name in kinds] == [
+        ("dynamic-libs", "nvrtc", "/nvrtc", "site-packages"),
+        ("static-libs", "cudadevrt", "/x", "conda"),
+        *[None, None],
+        ("binaries", "ptxas", "/bin/ptxas", "the search for programs"),
+        None,
+    ]
+    for error, expected in ((RuntimeError, None), (ResolutionError, pytest.raises(ResolutionError))):
+
+        def fail(name: str, error: type[Exception] = error) -> None:
+            raise error(name)
+
+        monkeypatch.setattr(_pathfinder, "resolve", fail)
+        with expected or nullcontext():
+            assert System().item("dynamic-libs", "nvrtc") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "witness", "emulated", "kind", "path"),
+    [
+        (None, "no driver", True, None, None),
+        ("13.0", "given as driver_cuda_version", True, "given", None),
+        ("13.0", "faked by pytest_cudalink.probes.fake", True, "given", None),
+        ("13.0", "cuDriverGetVersion answers 13000", True, "emulated", "file of libcuda.so.1"),
+        ("13.0", "cuDriverGetVersion answers 13000", False, "real", "file of libcuda.so.1"),
+    ],
+)
+def test_the_driver_library(monkeypatch, value, witness, emulated, kind, path) -> None:
+    """Only one that answered itself has a file and a device."""
+    from pytest_cudalink.emulator import preload
+
+    monkeypatch.setattr(preload, "emulated_driver", lambda: emulated)
+    monkeypatch.setattr(preload, "loaded_file", lambda name: f"file of {name}")
+    monkeypatch.setattr(probes, "device_arch", lambda: "sm_90")
+    assert System().driver(Fact(value, witness)) == DriverFile(kind, path, "sm_90" if path else None)
+
+
+def test_what_this_machine_has(monkeypatch) -> None:
+    """Where an item lies, what installs it, what the loader finds, and what is asked of other parts."""
+    nvrtc = item("nvrtc", "13.0")
+    alone = replace(nvrtc, wheel="")
+    for one, outside in (
+        (replace(nvrtc, path="/x", found_via="CUDA_HOME"), False),
+        (replace(alone, path="/x", found_via="CUDA_HOME"), True),
+        (replace(alone, path=f"{sys.prefix}/x", found_via="CUDA_HOME"), False),
+        *((replace(alone, path="/x", found_via=via), False) for via in ("site-packages", "conda", ALREADY_LOADED)),
+    ):
+        assert System().is_outside(one) is outside
+    monkeypatch.setattr(system, "installer_here", lambda *, by_conda: by_conda)
+    assert [System().installer(items) for items in ([], [alone], [alone, nvrtc])] == [True, True, False]
+    monkeypatch.setattr(_pathfinder, "stems", lambda: {"libnvrtc": "nvrtc"})
+    first = {"libnvrtc.so.13": "/n", "libother.so.1": "/o"}
+    monkeypatch.setattr(_pathfinder, "first_for_loader", lambda names: first)
+    monkeypatch.setattr(system.attribution, "attribute", lambda path: Fact(None, f"of {path}"))
+    assert list(System().copies_for_loader()) == [
+        Copy("nvrtc", "/n", "first for the loader as libnvrtc.so.13", None, "of /n"),
+        Copy("libother.so.1", "/o", "first for the loader as libother.so.1", None, "of /o"),
+    ]
+    monkeypatch.setattr(system.library_file, "damage", lambda path: f"damage of {path}")
+    monkeypatch.setattr(system, "all_versions", lambda: {"a": "1"})
+    monkeypatch.setattr(system, "audit_environment", lambda *, measure=True: measure)
+    assert System().damage(nvrtc) == "damage of /13.0/nvrtc"
+    assert (System().versions(), System().environment()) == ({"a": "1"}, False)
+
+
+@pytest.mark.parametrize("found", [None, "a module"])
+def test_bindings(monkeypatch, found) -> None:
+    """Their module of nvJitLink counts; without cuda-bindings there is no package to look in."""
+    monkeypatch.setattr(importlib.util, "find_spec", {"cuda.bindings.nvjitlink": found}.__getitem__)
+    assert System().has_bindings() is bool(found)
+
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(importlib.util, "find_spec", missing)
+    assert not System().has_bindings()
 
 
 def test_an_archive_that_nvjitlink_cannot_link() -> None:

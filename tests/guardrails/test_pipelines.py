@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item
+from pytest_cudalink import probes
+from pytest_cudalink.guardrails import attribution
+from pytest_cudalink.guardrails.errors import CompatibilityCheckError
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item, Verdict
+from pytest_cudalink.guardrails.linking import check_input
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline, check_pipeline
 from pytest_cudalink.guardrails.relations import libraries_by_name
 from pytest_cudalink.guardrails.rules import KnownDriver, judge
@@ -147,3 +153,81 @@ def test_verdicts_of_a_pipeline_name_it(made: str | None, read: str, message: st
     assert verdict.message.startswith(message)
     assert verdict.rule == "pipeline"
     assert [text.partition(" at ")[0] for text in verdict.items] == ["nvrtc library", "nvJitLink library"]
+
+
+class Guard:
+    """A guard in a process with some items, which notes what it is asked."""
+
+    def __init__(self, *here: Item) -> None:
+        self.here, self.asked = here, []
+
+    def present(self) -> tuple[Item, ...]:
+        """Return the items of the process."""
+        return self.here
+
+    def check_artifact(self, *words: object) -> None:
+        """Note what is checked."""
+        self.asked.append(words)
+
+    def declare_pipeline(self, *words: object) -> None:
+        """Note what is declared."""
+        self.asked.append(words)
+
+
+MADE = CudaVersion(13, 0)
+
+
+@pytest.mark.parametrize(
+    ("here", "declared"),
+    [
+        ([item("nvrtc", "13.0"), item("nvJitLink", "13.2"), item("nvrtc", "13.2", "headers")], True),
+        ([item("nvrtc", "13.2")], False),
+        ([item("nvrtc", "13.0"), item("nvrtc", "13.2")], False),
+        ([item("cudart", "13.0")], False),
+        ([item("nvrtc", "13.0", "headers")], False),
+        ([], False),
+    ],
+)
+def test_an_input_of_the_linker(monkeypatch, here, declared) -> None:
+    """It is checked by its header; its pipeline is declared where this process's NVRTC is of the release in it."""
+    monkeypatch.setattr(probes, "nvjitlink", lambda: SimpleNamespace(path="/site/libnvJitLink.so.13"))
+    monkeypatch.setattr(attribution, "owner", lambda path: SimpleNamespace(name=f"owner of {path}"))
+    guard = Guard(*here)
+    assert check_input(guard, "a.ptx", SimpleNamespace(kind="ptx", producer=MADE), CudaVersion(13, 2)) is None
+    (kind, producer, consumer), *pipelines = guard.asked
+    assert kind == "ptx"
+    words = ("memory", "the linker's inputs", "ctk", MADE, "its own header")
+    assert producer == Item("artifacts", "a.ptx", *words)
+    path, release = "/site/libnvJitLink.so.13", CudaVersion(13, 2)
+    words = (path, "pytest_cudalink.probes", "ctk", release, "nvJitLinkVersion", f"owner of {path}")
+    assert consumer == Item("dynamic-libs", "nvJitLink", *words)
+    assert pipelines == ([("nvrtc", "nvJitLink", "ptx")] if declared else [])
+
+
+def test_an_input_of_a_linker_that_is_not_known(monkeypatch) -> None:
+    """A faked one has no file, and neither has one whose file nobody knows."""
+    monkeypatch.setattr(attribution, "owner", lambda path: None)
+    monkeypatch.setattr(probes, "nvjitlink", lambda: SimpleNamespace(path=None))
+    unknown, guard = SimpleNamespace(kind="ptx", producer=MADE), Guard()
+    check_input(guard, "a.ptx", unknown, MADE)
+    monkeypatch.setattr(probes, "nvjitlink", lambda: SimpleNamespace(path="/site/libnvJitLink.so.13"))
+    with probes.fake(nvjitlink="13.0"):
+        check_input(guard, "a.ptx", unknown, MADE)
+    found = [(one.path, one.witness, one.wheel) for _, _, one in guard.asked]
+    assert found == [("?", "nvJitLinkVersion", ""), ("?", "faked", "")]
+
+
+def test_inputs_that_are_not_checked(monkeypatch) -> None:
+    """One without a release, and one of a kind that has no rule; what the guard refuses is given back."""
+    monkeypatch.setattr(probes, "nvjitlink", lambda: SimpleNamespace(path=None))
+    guard = Guard()
+    for kind, made in (("ptx", None), ("fatbin", MADE)):
+        assert check_input(guard, "a", SimpleNamespace(kind=kind, producer=made), MADE) is None
+    assert guard.asked == []
+    error = CompatibilityCheckError(Verdict("incompatible", "pipeline", "no"))
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    guard.check_artifact = refuse
+    assert check_input(guard, "a", SimpleNamespace(kind="ptx", producer=MADE), MADE) is error

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink.guardrails import rules
+from pytest_cudalink.guardrails.errors import (
+    CompatibilityCheckError,
+    CompatibilityInsufficientMetadataError,
+    DriverCtkCompatibilityError,
+    error_of,
+)
 from pytest_cudalink.guardrails.items import Fact, Item, Verdict
 from pytest_cudalink.guardrails.pipelines import Pipeline
 from pytest_cudalink.guardrails.rules import KnownDriver, check_item, judge, judge_all
@@ -199,3 +207,19 @@ def test_pipelines_are_judged_in_one_order() -> None:
         one for one in judge_all(items, driver=KnownDriver(None), pipelines=pipelines) if one.rule == "pipeline"
     ]
     assert [one.message.split()[0] for one in verdicts] == ["cubin", "elf", "ltoir", "ptx"]
+
+
+@pytest.mark.parametrize(
+    ("status", "rule", "kind"),
+    [
+        ("insufficient_metadata", "driver", CompatibilityInsufficientMetadataError),
+        ("incompatible", "driver", DriverCtkCompatibilityError),
+        ("incompatible", "same-ctk", CompatibilityCheckError),
+    ],
+)
+def test_error_of_a_verdict(status, rule, kind) -> None:
+    """Its class says whose fault it is, its text is the verdict's, and another process gets all of it."""
+    verdict = Verdict(status, rule, "why", "pip install x", ("a", "b"), "wait")
+    error = pickle.loads(pickle.dumps(error_of(verdict)))
+    text = f"why\n  found: a\n  found: b\n  rule:  {rule}\n  fix:   pip install x\n  or:    wait"
+    assert (type(error), error.verdict, str(error)) == (kind, verdict, text)
