@@ -142,10 +142,10 @@ def _runner(root: Path, runner: str) -> Change:
         # at the end: the sessions of the project come first in its lists
         more = '\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\nsessions("matrices/cells.toml")\n'
         return Change(path, _added(present.rstrip(), f"\n{more}"), "append")
-    file = _tox_file(root)
-    present = _read(root / file) if file else None
-    if file is None or present is None:
-        return Change(Path("tox.toml"), _template("tox.toml"), "write")
+    file = _tox_file(root) or Path("tox.toml")
+    present = _read(root / file)
+    if present is None:
+        return Change(file, _template("tox.toml"), "write")
     where = {
         "tox.ini": "[tox]\nrequires = pytest-cudalink[tox]",
         "tox.toml": 'requires = ["pytest-cudalink[tox]"]',
@@ -192,8 +192,11 @@ def _cells(root: Path) -> str:
     """Return the first cells, with the extras, groups and test folder of the project."""
     project = Project.read(root)
     tests = next((name for name in ("tests", "test") if (root / name).is_dir()), "")
-    words: dict[str, list[str]] = {"PACKAGES": [], "TESTS": [tests] if tests else []}
-    words |= {"GROUPS": _of_tests(project.groups), "EXTRAS": _of_tests(project.extras)}
+    words = {
+        "TESTS": [tests] if tests else [],
+        "GROUPS": _of_tests(project.groups),
+        "EXTRAS": _of_tests(project.extras),
+    }
     text = _template("cells.toml").replace(
         "@NEWEST@", str(max(one for one in toolchains.releases() if one.major == 13))
     )
@@ -222,7 +225,7 @@ def _cells(root: Path) -> str:
 def _of_tests(names: Iterable[str]) -> list[str]:
     """Return the extra or the group of a project's tests, and that of a release of CUDA as each cell fills it in."""
     tests = [name for wanted in _TESTS for name in names if canonicalize_name(name) == wanted]
-    of_cuda = [re.sub(r"\d\d", MAJOR, name, count=1) for name in names if major_of_extra(name) is not None]
+    of_cuda = [re.sub(r"\d\d", MAJOR, name) for name in names if major_of_extra(name) is not None]
     return [*tests[:1], *of_cuda[:1]]
 
 
@@ -270,10 +273,6 @@ def _proposed(text: str, name: str, unfit: object) -> str:
 
 def _previous_release(package: str) -> str:
     """Return the release before the newest that uv finds on the package index; empty without uv or an index."""
-    release = ""
-    for _ in range(2):
-        line = newest(f"{package}<{release}" if release else package)
-        if not line or not line.startswith(f"{package}=="):
-            return ""
-        release = line.partition("==")[2]
-    return release
+    latest = newest(package)
+    previous = newest(f"{package}<{latest.partition('==')[2]}") if latest else None
+    return previous.partition("==")[2] if previous else ""

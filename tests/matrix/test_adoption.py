@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pytest_cudalink import cli
+from pytest_cudalink import cli, toolchains
 from pytest_cudalink.matrix import adopt, load_cells
 from pytest_cudalink.matrix.ci import CELLS_VARIABLE
 from pytest_cudalink.report.merge import merge
@@ -398,26 +398,133 @@ def test_gitlab_runs_what_the_project_has(tmp_path, runner) -> None:
     assert f"matrix gitlab --runner {runner} --tags" in changes[".gitlab/cudalink.yml"].content
 
 
-def test_init_in_projects_of_other_shapes(tmp_path) -> None:
-    """A noxfile is appended to, tox.ini gets advice, and what a project has decides the runner and the CI."""
-    (tmp_path / "noxfile.py").write_text("import nox\n\n\n@nox.session\ndef mine(session): ...\n")
-    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
-    assert changes["noxfile.py"].action == "append"
-    assert changes["noxfile.py"].content.startswith("import nox\n\n\n@nox.session\ndef mine")
-    assert changes["noxfile.py"].content.endswith('sessions("matrices/cells.toml")\n')
-    assert 'install = "none"' in changes["matrices/cells.toml"].content
-    (tmp_path / "noxfile.py").unlink()
-    (tmp_path / "tox.ini").write_text("[tox]\nenv_list = py\n")
-    (tmp_path / ".gitlab-ci.yml").write_text("stages: [test]\n")
-    (tmp_path / ".gitignore").write_text("*.pyc")
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "p"\n[dependency-groups]\ntest = []\n')
-    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
-    assert "requires = pytest-cudalink[tox]" in changes["tox.ini"].advice
-    assert "include: [{ local: .gitlab/cudalink.yml }]" in changes[".gitlab-ci.yml"].advice
-    assert changes[".gitignore"].content == "*.pyc\n.nox/\n.tox/\n.cudalink/\n"
-    for line in ('groups = ["test"]', 'tests = ["tests"]'):
-        assert line in changes["matrices/cells.toml"].content.splitlines()
+OF_NOX, OF_TOX = {"noxfile.py": "write"}, {"tox.toml": "write"}
+OF_GITHUB = {".github/workflows/cudalink.yml": "write"}
+OF_GITLAB = {".gitlab/cudalink.yml": "write", ".gitlab-ci.yml": "write"}
+
+
+@pytest.mark.parametrize(
+    ("present", "words", "actions"),
+    [
+        ((), (), OF_NOX | OF_GITHUB),
+        ((), ("tox", "gitlab"), OF_TOX | OF_GITLAB),
+        ((), ("nox", "none"), OF_NOX),
+        (("pyproject.toml",), ("tox", "none"), OF_TOX),
+        (("pyproject.toml", "noxfile.py"), (), {"noxfile.py": "append"} | OF_GITHUB),
+        (("tox.ini", "noxfile.py"), (), {"noxfile.py": "append"} | OF_GITHUB),
+        (("tox.ini", ".gitlab-ci.yml"), (), OF_GITLAB | {"tox.ini": "keep", ".gitlab-ci.yml": "keep"}),
+        (("tox.toml", ".gitlab-ci.yml", ".github"), (), {"tox.toml": "keep"} | OF_GITHUB),
+    ],
+)
+def test_what_a_project_has_decides(tmp_path, present, words, actions) -> None:
+    """The runner and the CI, unless they are named; what is there is kept or added to."""
+    for name in present:
+        (tmp_path / name).mkdir() if name == ".github" else (tmp_path / name).touch()
+    changes = {str(change.path): change.action for change in adopt.plan_changes(tmp_path, *words)}
+    assert changes == actions | {"matrices/cells.toml": "write", ".gitignore": "write"}
+
+
+REQUIRES = 'requires = ["pytest-cudalink[tox]"]'
+ADVICE = "put this into {}, or add to what is there:\n{}"
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "content", "advice"),
+    [
+        ("tox.ini", "[tox]\nenv_list = py\n", None, "[tox]\nrequires = pytest-cudalink[tox]"),
+        ("tox.ini", "[testenv]\ndeps = pytest-cudalink\n", None, "[tox]\nrequires = pytest-cudalink[tox]"),
+        ("tox.ini", "[tox]\nrequires = pytest-cudalink[tox]\n", None, ""),
+        ("tox.toml", "", None, REQUIRES),
+        ("tox.toml", 'requires = [\n"tox", "pytest_cudalink[tox]"]\n', None, ""),
+        ("pyproject.toml", '[tool.tox]\nenv_list = ["py"]\n', None, f"[tool.tox]\n{REQUIRES}"),
+        (".gitlab-ci.yml", "stages: [test]\n", None, "include: [{ local: .gitlab/cudalink.yml }]"),
+        (".gitlab-ci.yml", "include: .gitlab/cudalink.yml\n", None, ""),
+        (".gitignore", "*.pyc", "*.pyc\n.nox/\n.tox/\n.cudalink/\n", ""),
+        (".gitignore", "*.pyc\r\n.tox/\r\n", "*.pyc\r\n.tox/\r\n.nox/\r\n.cudalink/\r\n", ""),
+        (".gitignore", "", ".nox/\n.tox/\n.cudalink/\n", ""),
+        (".gitignore", ".cudalink/\n.nox/\n.tox/\n", None, ""),
+        (
+            "noxfile.py",
+            "import nox\n\n",
+            (
+                "import nox\n\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\n"
+                'sessions("matrices/cells.toml")\n'
+            ),
+            "",
+        ),
+        ("noxfile.py", "from pytest_cudalink.matrix.nox import sessions\n", None, ""),
+    ],
+)
+def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advice) -> None:
+    """What configures the project's own runs gets advice, lists are appended to, and line ends stay as they are."""
+    (tmp_path / name).write_bytes(before.encode())
+    ci = "gitlab" if "gitlab" in name else "none"
+    (change,) = (one for one in adopt.plan_changes(tmp_path, ci=ci) if str(one.path) == name)
+    assert change.action == ("keep" if content is None else "append")
+    assert change.content == (before if content is None else content)
+    assert change.advice == (ADVICE.format(name, advice) if advice else "")
+
+
+INDEX = {"cuda-core": "cuda-core==1.2.0", "cuda-core<1.2.0": "cuda-core==1.1.0"}
+
+
+OLDEST = "# the oldest release of each direct requirement of the project; each needs a lower bound"
+ALONE = "# here alone, as elsewhere a toolkit of the system or a package of the tests stands in for it"
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "folders", "answers", "expected", "absent"),
+    [
+        (
+            None,
+            (),
+            {},
+            [
+                *('install = "none"', "tests = []", "# [cells.oldest]", "# [cells.bare]", '# imports = ["mylib"]'),
+                *("# [cells.cuda-core-previous]", '# packages = { cuda-core = "1.0.0" }', OLDEST, ALONE),
+            ],
+            ["[cells.bare]"],
+        ),
+        ('[build-system]\nrequires = ["x"]', ("test",), {}, ['tests = ["test"]'], ['install = "none"']),
+        (
+            '[project]\nname = "a.b-c"\ndependencies = ["numpy>=1", "cuda_core>=1"]',
+            ("test", "tests"),
+            INDEX,
+            [
+                *("[cells.oldest]", "[cells.bare]", 'imports = ["a_b_c"]', 'tests = ["tests"]', OLDEST, ALONE),
+                *("[cells.cuda-core-previous]", 'packages = { cuda-core = "1.1.0" }'),
+            ],
+            ["# [cells.bare]"],
+        ),
+        (
+            '[project]\nname = "a"\ndependencies = ["numpy<2", "cuda-core", "scipy~=1.0,!=1.2"]',
+            (),
+            {"cuda-core": None},
+            ["# [cells.oldest]", "# [cells.cuda-core-previous]", f"{OLDEST}; without one: numpy, cuda-core"],
+            [],
+        ),
+        (
+            '[project]\nname = "a"\ndependencies = ["cuda-core>1"]',
+            (),
+            INDEX | {"cuda-core<1.2.0": ""},
+            ["[cells.oldest]", "# [cells.cuda-core-previous]"],
+            [],
+        ),
+        ('[project]\nname = "a"\ndependencies = []', (), {}, ["# [cells.oldest]", "[cells.bare]"], []),
+    ],
+)
+def test_the_first_cells(tmp_path, monkeypatch, pyproject, folders, answers, expected, absent) -> None:
+    """Those that the project can pass; the others are comments, with the reason where there is one."""
+    monkeypatch.setattr(adopt, "newest", answers.__getitem__)
+    if pyproject:
+        (tmp_path / "pyproject.toml").write_text(pyproject)
+    for name in folders:
+        (tmp_path / name).mkdir()
+    written = adopt.plan_changes(tmp_path)[0].content.splitlines()
+    assert [line for line in expected if line not in written] == []
+    assert [line for line in absent if line in written] == []
+    (newest, *_) = (line for line in written if line.startswith('[cells."ctk-13.0-nvjitlink-'))
+    assert newest == f'[cells."ctk-13.0-nvjitlink-{max(toolchains.releases())}"]'
 
 
 @pytest.mark.parametrize(
@@ -474,6 +581,13 @@ def test_init_warns_of_the_extra_of_another_release(tmp_path, monkeypatch, capsy
         ),
         ({"my_lib/__init__.py": "from . import b", "my_lib/b.py": "import my_lib\nimport cudaq"}, [], ""),
         ({"my_lib.py": "def"}, [], ""),
+        ({"my_lib.py": "import cuda.core.experimental"}, [], "cuda.core, and no requirement brings cuda-b"),
+        ({"my_lib.py": "import helper", "helper.py": "import cuda"}, [], ""),
+        (
+            {"my_lib/__init__.py": "from . import a", "my_lib/a.py": "from .b import c", "my_lib/b.py": "import cuda"},
+            [],
+            "cuda",
+        ),
         ({}, [], ""),
     ],
 )
@@ -487,6 +601,13 @@ def test_the_bare_cell_is_for_projects_that_can_pass_it(tmp_path, files, require
     assert ("\n[cells.bare]\n" in written) is not bool(needs)
     assert ("# Not yet for this project: its import needs " in written) is bool(needs)
     assert f"its import needs {needs}" in written or not needs
+
+
+def test_a_project_of_the_name_of_a_cuda_module(tmp_path) -> None:
+    """Its own modules need no other requirement."""
+    (tmp_path / "cupy.py").write_text("import cupy._core\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "cupy"\n')
+    assert "\n[cells.bare]\n" in adopt.plan_changes(tmp_path)[0].content
 
 
 def test_cells_skip_what_needs_a_gpu(project, run_pytest, pytester, monkeypatch) -> None:
@@ -510,20 +631,6 @@ def test_cells_skip_what_needs_a_gpu(project, run_pytest, pytester, monkeypatch)
     result.stdout.fnmatch_lines(
         ["1 test was skipped because the emulated driver refused a call:", "  cuLaunchKernel is not emulated: 1"]
     )
-
-
-def test_init_in_a_project_with_tox_in_pyproject(tmp_path) -> None:
-    """Tox's table counts as tox, a test dependency is no adoption, and line ends stay as they are."""
-    (tmp_path / "pyproject.toml").write_text('[tool.tox]\nenv_list = ["py"]\n')
-    (tmp_path / ".gitignore").write_bytes(b"*.pyc\r\n")
-    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path)}
-    assert "noxfile.py" not in changes
-    assert 'requires = ["pytest-cudalink[tox]"]' in changes["pyproject.toml"].advice
-    assert changes[".gitignore"].content == "*.pyc\r\n.nox/\r\n.tox/\r\n.cudalink/\r\n"
-    (tmp_path / "tox.ini").write_text("[testenv]\ndeps = pytest-cudalink\n")
-    assert "requires = " in {str(one.path): one for one in adopt.plan_changes(tmp_path)}["tox.ini"].advice
-    (tmp_path / "tox.ini").write_text("[tox]\nrequires = pytest-cudalink[tox]\n")
-    assert {str(one.path): one for one in adopt.plan_changes(tmp_path)}["tox.ini"].advice == ""
 
 
 @pytest.mark.parametrize(
