@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import metadata
 from typing import Final
 
@@ -17,10 +18,8 @@ TILEIRAS: Final = "cuda-toolkit[nvcc,nvvm,tileiras]"
 def installed_wheels(*names: str) -> Iterator[metadata.Distribution]:
     """Yield the packages of `names` that are installed, in that order."""
     for name in names:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             yield metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue
 
 
 def installed_wheel(*names: str) -> metadata.Distribution | None:
@@ -35,10 +34,7 @@ def all_versions() -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for one in metadata.distributions():
-        try:
-            name = one.metadata["Name"]  # None where the metadata is missing
-        except UnicodeDecodeError:
-            continue
-        if name:
-            found.setdefault(name, one.version)
+        with suppress(UnicodeDecodeError):
+            if name := one.metadata["Name"]:  # None where the metadata is missing
+                found.setdefault(name, one.version)
     return found

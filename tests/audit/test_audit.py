@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, _audit, audit
 from pytest_cudalink.audit.device_code import DeviceImage
 from pytest_cudalink.audit.loadable import LoadableLibrary
+from pytest_cudalink.audit.loader import loaded_by, resolve
 from pytest_cudalink.audit.opened import OpenedLibrary
 from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.cli import main
@@ -463,7 +464,8 @@ def elf(*needed: str, soname: str | None = None, **more: Any) -> LoadableLibrary
         for symbol, _, library in (one.partition("@") for one in more.pop("undefined", "").split())
     )
     wanted, defined = (frozenset(more.pop(name, "").split()) for name in ("wanted", "defined"))
-    return LoadableLibrary(soname, needed, (), more.pop("rpath", ()), undefined, wanted, defined, **more)
+    rpath, runpath = more.pop("old", ()), more.pop("rpath", ())
+    return LoadableLibrary(soname, needed, rpath, runpath, undefined, wanted, defined, **more)
 
 
 def judged(elves: dict[str, LoadableLibrary], *requires: str, path: str = "x.whl", **more: Any) -> Audit:
@@ -787,3 +789,52 @@ def test_what_is_not_audited() -> None:
         {"findings": [AuditFinding("", "", "")]},
     ):
         assert _audit(Scan("folder", **more)).majors == EVERY
+
+
+LIB, USER = ("$ORIGIN/../lib",), elf("b.so", rpath=("$ORIGIN/../lib",))
+DATA = "x-1.data/platlib/lib/b.so"
+TOP, MIDDLE = elf("mid.so", old=("$ORIGIN/lib",)), "lib/mid.so"
+
+
+@pytest.mark.parametrize(
+    ("elves", "found"),
+    [
+        ({"x/a.so": USER, "lib/b.so": elf()}, {"x/a.so b.so": "lib/b.so"}),
+        ({"x/a.so": elf("b.so", old=LIB), "lib/b.so": elf()}, {"x/a.so b.so": "lib/b.so"}),
+        ({"a.so": elf("b.so", rpath=("${ORIGIN}",)), "b.so": elf()}, {"a.so b.so": "b.so"}),
+        ({"a.so": elf("b.so", rpath=("$ORIGINAL", "/lib", "lib", "$ORIGIN/lib/x")), "lib/b.so": elf()}, {}),
+        ({"x/a.so": elf("b.so", rpath=LIB, old=("$ORIGIN",)), "x/b.so": elf()}, {}),
+        ({"x/a.so": USER, "lib/b-1.so": elf(soname="b.so")}, {"x/a.so b.so": "lib/b-1.so"}),
+        ({"x/a.so": USER, "lib/b.so": elf(), "lib/c.so": elf(soname="b.so")}, {"x/a.so b.so": "lib/b.so"}),
+        ({"x/a.so": USER, DATA: elf()}, {"x/a.so b.so": DATA}),
+        ({"x/a.so": elf("b.so", rpath=("$ORIGIN", *LIB)), "lib/b.so": elf(), "x/b.so": elf()},
+         {"x/a.so b.so": "x/b.so"}),
+        ({"top.so": TOP, MIDDLE: elf("low.so"), "lib/low.so": elf()},
+         {"top.so mid.so": MIDDLE, f"{MIDDLE} low.so": "lib/low.so"}),
+        ({MIDDLE: elf("low.so"), "top.so": TOP, "lib/low.so": elf()},
+         {"top.so mid.so": MIDDLE, f"{MIDDLE} low.so": "lib/low.so"}),
+        ({"top.so": TOP, MIDDLE: elf("low.so", rpath=("/x",)), "lib/low.so": elf()}, {"top.so mid.so": MIDDLE}),
+        ({"top.so": elf("mid.so", rpath=TOP.rpath, old=TOP.rpath), MIDDLE: elf("low.so"), "lib/low.so": elf()},
+         {"top.so mid.so": MIDDLE}),
+        ({"top.so": elf("low.so", "mid.so", rpath=("$ORIGIN/lib",)), MIDDLE: elf("low.so"), "lib/low.so": elf()},
+         {"top.so low.so": "lib/low.so", "top.so mid.so": MIDDLE, f"{MIDDLE} low.so": "lib/low.so"}),
+    ],
+)  # fmt: skip
+def test_what_the_loader_takes(elves: dict[str, LoadableLibrary], found: dict[str, str]) -> None:
+    """RUNPATH counts for a file alone, RPATH also for what it loads; a library that is loaded already is taken."""
+    asked: list[None] = []
+    taken, loaders = resolve(elves, lambda: asked.append(None))
+    assert {f"{path} {name}": file for path, names in taken.items() for name, file in names.items()} == found
+    assert loaders == {path: {one.partition(" ")[0] for one, file in found.items() if file == path} for path in elves}
+    assert len(asked) in (len(elves), 2 * len(elves), 3 * len(elves))
+    assert resolve(elves) == (taken, loaders)
+
+
+def test_who_loads_a_file() -> None:
+    """The nearest first, each once, in the order of their names."""
+    assert loaded_by("d", {"d": {"c", "b", "d"}, "c": {"a"}, "b": {"a", "e"}, "a": {"d"}, "e": set()}) == [
+        "b",
+        "c",
+        "a",
+        "e",
+    ]

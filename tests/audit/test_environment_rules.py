@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import probes
-from pytest_cudalink.audit import conda, environment, providers
+from pytest_cudalink.audit import conda, contradictions, environment, providers
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding, audit_environment
 from pytest_cudalink.audit.installed import Unreadable
 from pytest_cudalink.audit.loadable import LoadableLibrary
@@ -583,3 +583,48 @@ def test_the_own_environment(made: Faked, monkeypatch: pytest.MonkeyPatch) -> No
     made.wheel("a", "1", "nvidia-cublas-cu12")
     monkeypatch.setattr(sys, "prefix", str(made.prefix))
     assert made.audit().findings[0].fix == "python -m pip install nvidia-cublas-cu12"
+
+
+# -- versions that contradict each other
+
+
+@pytest.mark.parametrize(
+    ("specifier", "version", "accepted"),
+    [
+        (">=1", "2", True),
+        (">=1", "2a1", True),
+        (">=3", "2", False),
+        ("", "2", True),
+        (" ", "no", True),
+        (">=1", "no", False),
+    ],
+)
+def test_accepted_versions(specifier: str, version: str, accepted: bool) -> None:
+    """Pre-releases count, and what is no version satisfies only what accepts every one."""
+    assert contradictions.accepts(specifier, version) is accepted
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [(f"a>={'9' * 5000}", "Exceeds the limit"), (f"a; {'(' * 9000}", "^nested too deep$")],
+)
+def test_requirements_that_cannot_be_compared(line: str, said: str) -> None:
+    """They are refused when they are read."""
+    with pytest.raises(ValueError, match=said):
+        contradictions.parse_requirement(line)
+    assert str(contradictions.parse_requirement("a>=1; python_version > '3'")).startswith("a>=1")
+
+
+def test_versions_that_are_tried() -> None:
+    """What is written, then in order each number, the one right above it, and one with each of its parts raised."""
+    tried = list(contradictions.versions_around(["==1.2", ">=3a1"]))
+    assert tried == ["1.2", "3a1", "0", "0.0.1", "1", "1.0.1", "1.2", "1.2.1", "1.3", "2", "3", "3.0.1", "4"]
+
+
+@pytest.mark.parametrize(
+    ("specifier", "others", "rank"),
+    [("==1", ["==10"], 2), ("==10", ["==1"], 5), ("==10", ["==1a1"], 5), (">=1", ["==10"], 7), ("<0", ["==1"], -1)],
+)
+def test_highest_version(specifier: str, others: list[str], rank: int) -> None:
+    """Its place among the versions that are tried, as numbers; -1 for none."""
+    assert contradictions.highest_version(specifier, others) == rank

@@ -52,6 +52,12 @@ def test_mistakes_are_named(name, hint) -> None:
     ]
 
 
+def test_mistakes_are_named_in_order() -> None:
+    """By the names of the variables."""
+    given = ["CUDALINK_ZZ", "CUDALINK_AA", "CUDALINK_MM", "CUDALINK_BB"]
+    assert [one.split()[3] for one in variables.unread_variables(given)] == sorted(given)
+
+
 def test_commands_name_them(monkeypatch, capsys) -> None:
     """Each command warns on stderr, and goes on."""
     monkeypatch.setenv("CUDALINK_CACH", "/tmp")

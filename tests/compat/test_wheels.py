@@ -34,3 +34,13 @@ def test_two_majors_at_once(tmp_path, monkeypatch) -> None:
         "13.0": "libnvJitLink.so.13",
     }
     assert emulator._nvjitlink_of_environment(CudaVersion(12, 8)) is None
+
+
+def test_versions_of_what_is_installed(tmp_path, monkeypatch) -> None:
+    """The first on the path counts; metadata that is missing or no UTF-8 is passed over."""
+    monkeypatch.setattr("sys.path", [str(tmp_path / "a"), str(tmp_path / "b")])
+    for site, name, version in (("a", "x", "1"), ("b", "x", "2"), ("b", "y", "3"), ("a", "bad", "4")):
+        _install(tmp_path / site, name, version)
+    (tmp_path / "a/bad-4.dist-info/METADATA").write_bytes(b"Name: \xff\n")
+    (tmp_path / "a/empty-1.dist-info").mkdir()
+    assert wheels.all_versions() == {"x": "1", "y": "3"}
