@@ -44,12 +44,16 @@ def spread(several: list, number: int) -> list:
 
 
 def ended(programs: list, ours: dict) -> list:
-    """The calls that ended the emulated driver where the real one went on."""
+    """The calls that ended the emulated driver where the real one went on.
+
+    Work that ends the process may do so as soon as it is submitted, or in the call that waits for it: program 151166
+    posts a semaphore in memory that is gone.
+    """
     return [
         (seed, program[len(ours[seed]) - 1][0], ours[seed][-1])
         for seed, _, program, real in programs
         if ours[seed] and ours[seed][-1] and ours[seed][-1][0] == "signal"
-        if not (real[-1] and real[-1][0] == "signal" and len(real) <= len(ours[seed]))
+        if not (real[-1] and real[-1][0] == "signal" and len(real) <= len(ours[seed]) + 1)
     ]
 
 
