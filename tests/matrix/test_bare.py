@@ -10,12 +10,13 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_cudalink import toolchains
 from pytest_cudalink.cli import bare_cell
-from pytest_cudalink.matrix import load_cells, runner
+from pytest_cudalink.matrix import importing, load_cells, runner
 from pytest_cudalink.matrix.cells import RunKeys
 from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
@@ -316,3 +317,37 @@ def test_the_emulated_driver_is_listed(run, tmp_path) -> None:
     assert list(outcomes(record).values()) == ["passed"]
     (driver,) = record.libraries
     assert (driver.soname, driver.place, driver.for_whom) == ("libcuda.so.1", "emulated", "opened through LD_PRELOAD")
+
+
+@pytest.mark.parametrize(
+    ("event", "library", "files", "line"),
+    [
+        ("ctypes.dlopen", "libx.so", ["/a.py"], ("libx.so", "/a.py:1", "")),
+        ("ctypes.dlopen", b"libx.so", ["/x/ctypes/__init__.py", "/a.py"], ("libx.so", "/a.py:2", "")),
+        ("ctypes.dlopen", "libx.so", ["<frozen importlib>", "/a.py", "/b.py"], ("libx.so", "/a.py:2", "")),
+        (
+            *("ctypes.dlopen", "libx.so"),
+            ["/x/ctypes/__init__.py", "/x/cuda/pathfinder/_dl.py", "/x/ctypes/util.py", "/a.py"],
+            ("libx.so", "/a.py:4", "cuda.pathfinder"),
+        ),
+        ("ctypes.dlopen", "libx.so", ["/x/ctypes/__init__.py"], ("libx.so", "/x/ctypes/__init__.py:1", "")),
+        ("ctypes.dlopen", None, ["/a.py"], None),
+        ("open", "libx.so", ["/a.py"], None),
+    ],
+)
+def test_who_opens_a_library(monkeypatch, tmp_path, event, library, files, line) -> None:
+    """The code above ctypes, cuda.pathfinder and the import; each opening has a line."""
+    hooks = []
+    monkeypatch.setattr(importing.sys, "addaudithook", hooks.append)
+    importing._follow(str(tmp_path / "opened"))
+    importing._follow(str(tmp_path))  # a file that cannot be written stops nothing
+    frame = None
+    for number, name in reversed([*enumerate(files, 1)]):
+        frame = SimpleNamespace(f_back=frame, f_code=SimpleNamespace(co_filename=name), f_lineno=number)
+    with monkeypatch.context() as context:
+        context.setattr(importing.sys, "_getframe", {1: frame}.__getitem__)
+        for hook in hooks * 2:
+            hook(event, (library,))
+    written = (tmp_path / "opened").read_text().splitlines() if line else []
+    assert written == [ascii(line)] * 2 * bool(line)
+    assert (tmp_path / "opened").exists() is bool(line)
