@@ -133,10 +133,9 @@ def version() -> str:
 
 def plain(name: str) -> Callable[..., Any]:
     """A public function of cuda.pathfinder, as it was before any was routed."""
-    if not originals:
-        public = _public()
-        if not originals:  # a guard that waited for the import has filled it, and routed the functions
-            originals.update({lookup: getattr(public, lookup) for lookup in LOOKUPS})
+    public = _public()
+    if not originals:  # else a guard that waited for the import has filled it, and routed the functions
+        originals.update({lookup: getattr(public, lookup) for lookup in LOOKUPS})
     return originals[name]
 
 
