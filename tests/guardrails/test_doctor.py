@@ -616,6 +616,33 @@ def test_causes() -> None:
     ]
 
 
+def test_what_is_said_of_the_machine(monkeypatch) -> None:
+    """The driver with its witnesses, what was not found, and what the loader cannot be asked."""
+
+    def refuse(_: Machine) -> Iterator[Copy]:
+        raise ResolutionError("the loader does not answer")
+
+    monkeypatch.setattr(Machine, "copies_for_loader", refuse)
+    monkeypatch.setattr(Machine, "damage", lambda _, item: "is cut off" if item.name == "nvrtc" else "")
+    monkeypatch.setattr(doctor.attribution, "owner", lambda path: SimpleNamespace(name=f"wheel-of{path}", version="1"))
+    report = made(*WHOLE, facts=given("13.0", "580.65.06"), arch="sm_90")
+    assert report.driver == {
+        "version": "13.0",
+        "witness": "given as driver_cuda_version",
+        "release": "580.65.06",
+        "release_witness": "given as driver_release_version",
+        "kind": "given",
+        "path": None,
+        "arch": "sm_90",
+    }
+    assert "cudart library" in report.missing
+    cut, note = report.findings
+    assert (cut.fix, cut.otherwise) == ("pip install --force-reinstall --no-deps wheel-of/13.0/nvrtc==1", "")
+    assert note == DoctorFinding("note", "the loader does not answer")
+    nothing = made(*WHOLE, facts=given(None, "580.65.06")).driver
+    assert (nothing["version"], nothing["release"], nothing["release_witness"]) == (None, None, "no driver")
+
+
 def test_a_machine_that_is_not_described(monkeypatch) -> None:
     """The doctor asks this one, and its driver."""
     monkeypatch.setattr(doctor, "System", lambda: Machine(tuple(WHOLE), (), None))
