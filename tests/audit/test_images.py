@@ -131,6 +131,8 @@ def test_entries() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             list(fatbin.entries(memoryview(content)[:-cut]))
+    (alone,) = fatbin.entries(memoryview(fatbin_of(entry(128, b"", version=(0xD01, 0)))))
+    assert (alone.version, len(alone.payload)) == ((13, 1), 0)
     struct.pack_into("<I", content, 20, 63)
     with pytest.raises(ValueError, match="byte 16 has a header of 63 bytes and 10 more, which end behind it"):
         list(fatbin.entries(memoryview(content)))
