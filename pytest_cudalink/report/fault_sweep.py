@@ -79,7 +79,7 @@ class Call(NamedTuple):
     """
 
     function: str
-    site: str = ""
+    site: str
 
 
 class Way(NamedTuple):
@@ -197,7 +197,7 @@ class SweepFinding:
     kind: str
     fault: FailedCall
     detail: str
-    nodeid: str = ""
+    nodeid: str
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -334,7 +334,7 @@ def plan(
     return kept[machine - 1 :: machines], len(chosen) - len(kept)
 
 
-def judge(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str = "") -> list[SweepFinding]:
+def judge(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str) -> list[SweepFinding]:
     """Return what is wrong with a run in which one call failed; raising is right.
 
     Parameters
@@ -377,19 +377,19 @@ def _verdicts_of_end(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) 
 
 def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
     """Return what a run left alive and a clean one did not, in words."""
+    nothing = (0, 0)
     excess = {
-        kind: (count - clean.alive.get(kind, (0, 0))[0], size - clean.alive.get(kind, (0, 0))[1])
+        kind: (count - before, size - bytes_before)
         for kind, (count, size) in faulted.alive.items()
+        for before, bytes_before in [clean.alive.get(kind, nothing)]
+        if count > before
     }
-    excess = {kind: (count, size) for kind, (count, size) in excess.items() if count > 0}
     # what the failed calls themselves were to free is there, and nobody's mistake
     failed = faulted.calls[fault.number - 1 :].count(fault.call.function) if fault.way.stays == "function" else 1
     number = sum(count for count, _ in excess.values())
     if _RELEASES.search(fault.call.function) and (number <= failed or _OWNERS.search(fault.call.function)):
         return ""
-    return ", ".join(
-        f"{count} x {kind}" + (f" ({size:,} bytes)" if size > 0 else "") for kind, (count, size) in excess.items()
-    )
+    return ", ".join(f"{count} x {kind}" + f" ({size:,} bytes)" * (size > 0) for kind, (count, size) in excess.items())
 
 
 def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
@@ -410,7 +410,7 @@ def _names(text: str, fault: FailedCall) -> bool:
     words = re.sub(r"^CUDA_ERROR_", "", way.name).replace("_", " ")
     spoken = re.sub(r"\s+", " ", text).lower()
     runtime = f"cudaError{_RUNTIME_NAMES.get(way.code) or words.replace(' ', '')}"
-    if any(one.lower() in spoken for one in (way.name, words, way.words, plain, runtime) if one):
+    if any(one.lower() in spoken for one in (way.name, words, way.words or words, plain, runtime)):
         return True
     return re.search(_CODE.format(way.code), spoken) is not None
 
@@ -453,7 +453,8 @@ def read_baseline(text: str) -> list[str]:
         one = " ".join(line.split())
         if not one or one.startswith("#"):
             continue
-        if one.split(" ")[0] not in KINDS or len(one.split(" ")) < 2:
+        kind, _, place = one.partition(" ")
+        if kind not in KINDS or not place:
             msg = f"line {number} is {one!r}; expected KIND FUNCTION PLACE, with one of the kinds {', '.join(KINDS)}"
             raise ValueError(msg)
         found.append(one)

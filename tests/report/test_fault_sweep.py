@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -45,8 +46,13 @@ findings = st.lists(
         st.sampled_from(list(KINDS)),
         st.builds(FailedCall, st.integers(1, 9), calls.filter(bool).map(lambda some: some[0]), st.just(MEMORY)),
         st.just("seen"),
+        st.just("a.py::test"),
     )
 )
+
+
+def said(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial = CLEAN) -> list[tuple[str, str]]:
+    return [(one.kind, one.detail) for one in judge(clean, faulted, fault, "test")]
 
 
 def kinds(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial = CLEAN) -> list[str]:
@@ -125,7 +131,7 @@ def test_swallowing() -> None:
         pytest.param(SweptTrial("passed", CALLS, notices="warning: out of memory"), ALLOCATE, id="warning"),
         pytest.param(SweptTrial("passed", CALLS[:1]), ALLOCATE, id="never called"),
         pytest.param(SweptTrial("passed", CALLS), FREE, id="a free that fails"),
-        pytest.param(SweptTrial("passed", CALLS), ALLOCATE._replace(call=Call("cuInit")), id="cuInit once more"),
+        pytest.param(SweptTrial("passed", CALLS), ALLOCATE._replace(call=Call("cuInit", "")), id="cuInit once more"),
         pytest.param(SweptTrial("skipped", CALLS), ALLOCATE, id="skip"),
     ],
 )
@@ -134,50 +140,101 @@ def test_going_on_rightly(faulted: SweptTrial, fault: FailedCall) -> None:
     assert kinds(faulted, fault) == []
 
 
-def test_leaks() -> None:
+MANY = "1 x memory, 1 x stream, 1 x event (1 bytes)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ({"stream": (2, 0), "memory": (1, 100)}, {"stream": (2, 0), "memory": (3, 300)}, "2 x memory (200 bytes)"),
+        ({"memory": (1, 100)}, {"memory": (1, 100)}, None),
+        ({"memory": (1, 100)}, {}, None),
+        ({"memory": (1, 100)}, {"memory": (2, 100), "stream": (1, 0), "event": (1, 1)}, MANY),
+        ({"stream": (1, 0)}, {"memory": (1, 4096)}, "1 x memory (4,096 bytes)"),
+    ],
+)
+def test_leaks(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]], left: str | None) -> None:
     """What a clean run frees and this one does not is a leak; what both leave is none."""
-    some = {"stream": (2, 0), "device memory": (3, 300)}
-    clean = SweptTrial("passed", CALLS, alive={"stream": (2, 0), "device memory": (1, 100)})
-    (found,) = judge(clean, SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=some), ALLOCATE)
-    assert found.kind == "leak"
-    assert found.detail.endswith(": 2 x device memory (200 bytes)")
-    assert kinds(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=clean.alive), clean=clean) == []
-    assert kinds(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive={}), clean=clean) == []
+    found = said(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=after), clean=SweptTrial("passed", alive=before))
+    assert found == ([] if left is None else [("leak", f"a clean run frees what this one left: {left}")])
 
 
 def test_leak_of_a_free_that_fails() -> None:
     """What the failed call was to free stays and is no leak; anything more is."""
     assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (1, 4)}), FREE) == []
+    earlier = SweptTrial("failed", ("cuMemFree_v2", *CALLS[1:]), "cuMemFree", alive={"device memory": (2, 8)})
+    assert kinds(earlier, FREE._replace(way=MEMORY._replace(stays="function"))) == ["leak"]
+    closer = SweptTrial("failed", ("cuMemFree_v2", "cuMemFree_v2"), "cuMemFree", alive={"device memory": (2, 8)})
+    assert kinds(closer, FREE._replace(number=2, way=MEMORY._replace(stays="function"))) == ["leak"]
     both = SweptTrial("failed", (*CALLS, CALLS[-1]), "cuMemFree", alive={"device memory": (2, 8)})
     assert kinds(both, FREE._replace(way=MEMORY._replace(stays="function"))) == []
     assert kinds(both, FREE) == ["leak"]
-    graph = FREE._replace(call=Call("cuGraphExecDestroy"))
+    graph = FREE._replace(call=Call("cuGraphExecDestroy", ""))
     owned = SweptTrial("failed", CALLS, "cuGraphExecDestroy", alive={"executable graph": (1, 0), "user object": (1, 0)})
     assert kinds(owned, graph) == []
     assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (2, 8)}), FREE) == ["leak"]
     assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
 
 
-def test_worse_things() -> None:
+LATER = ("later", "the same test fails in this process afterwards, although no call of it does: boom")
+SWALLOWED = ("swallowed", "the test passed, and made the same calls as if this one had succeeded")
+BROKEN = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
+
+
+@pytest.mark.parametrize(
+    ("faulted", "clean", "expected"),
+    [
+        (
+            SweptTrial(hung=True, end="was stopped"),
+            CLEAN,
+            [("hang", "the test did not end: its process was stopped")],
+        ),
+        (
+            SweptTrial("passed", CALLS, end="was killed by SIGSEGV"),
+            CLEAN,
+            [("crash", "the process was killed by SIGSEGV")],
+        ),
+        (SweptTrial(), CLEAN, [("crash", "the process ended before the test did")]),
+        (BROKEN, CLEAN, [("violation", "a"), LATER, SWALLOWED]),
+        (BROKEN, SweptTrial("passed", CALLS, violations=("a",)), [("violation", "b"), LATER, SWALLOWED]),
+        (BROKEN, SweptTrial("passed", CALLS, violations=("a", "b")), [LATER, SWALLOWED]),
+        (BROKEN, SweptTrial("passed", CALLS, later="too"), [("violation", "a"), SWALLOWED]),
+        (
+            SweptTrial("failed", CALLS[:2], "\n KeyError: 2 \n at a.py"),
+            CLEAN,
+            [("no-cause", "the test failed without naming the error: KeyError: 2 ")],
+        ),
+        (
+            SweptTrial("failed", CALLS[:2], " "),
+            CLEAN,
+            [("no-cause", "the test failed without naming the error: it said nothing")],
+        ),
+        (SweptTrial("failed", CALLS[:1], "KeyError: 2"), CLEAN, []),
+    ],
+)
+def test_words_of_a_verdict(faulted: SweptTrial, clean: SweptTrial, expected: list[tuple[str, str]]) -> None:
     """A hang and a crash are all that is said; a broken rule and a later failure are said beside others."""
-    assert kinds(SweptTrial(hung=True, end="was stopped")) == ["hang"]
-    assert kinds(SweptTrial("passed", CALLS, end="was killed by SIGSEGV")) == ["crash"]
-    assert kinds(SweptTrial()) == ["crash"]
-    broken = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
-    assert kinds(broken) == ["violation", "later", "swallowed"]
-    assert kinds(broken, clean=SweptTrial("passed", CALLS, violations=("a", "b"))) == ["later", "swallowed"]
-    assert kinds(broken, clean=SweptTrial("passed", CALLS, later="too")) == ["violation", "swallowed"]
-    assert judge(SweptTrial("passed", CALLS, violations=("a",)), broken, ALLOCATE)[0].detail == "b"
+    assert said(faulted, clean=clean) == expected
 
 
-def test_finding_as_a_line() -> None:
+@pytest.mark.parametrize(
+    ("fault", "called"),
+    [
+        (ALLOCATE, "CUDA_ERROR_OUT_OF_MEMORY, called at own.py:3 in make"),
+        (
+            ALLOCATE._replace(way=MEMORY._replace(stays="function")),
+            "CUDA_ERROR_OUT_OF_MEMORY, as did each later call of it, called at own.py:3 in make",
+        ),
+        (
+            ALLOCATE._replace(way=LOST, call=Call("cuMemAlloc_v2", "")),
+            "CUDA_ERROR_DEVICE_UNAVAILABLE and the device stayed lost, called at a place that is not known",
+        ),
+    ],
+)
+def test_finding_as_a_line(fault: FailedCall, called: str) -> None:
     """A finding names kind, call, number, code and place."""
-    (found,) = judge(CLEAN, SweptTrial("passed", CALLS), ALLOCATE)
-    assert str(found) == (
-        "swallowed: cuMemAlloc_v2 (call 2) failed with CUDA_ERROR_OUT_OF_MEMORY, called at own.py:3 in make: "
-        "the test passed, and made the same calls as if this one had succeeded"
-    )
-    assert "and the device stayed lost, called at" in str(judge(CLEAN, CLEAN, ALLOCATE._replace(way=LOST))[0])
+    (found,) = judge(CLEAN, CLEAN, fault, "test")
+    assert str(found) == f"swallowed: cuMemAlloc_v2 (call 2) failed with {called}: {SWALLOWED[1]}"
     assert (str(ALLOCATE), str(ALLOCATE._replace(way=LOST))) == ("2:2", "2:46:device")
 
 
@@ -185,6 +242,7 @@ def test_site() -> None:
     """The place of a call is its innermost lines, each in short."""
     stack = ["/p/.venv/site-packages/cuda/a.py:1 in x", "/p/own.py:3 in make", "/p/t.py:9 in test", "/p/t.py:1 in f"]
     assert site_of(stack, "/p") == "cuda/a.py:1 in x < own.py:3 in make < t.py:9 in test"
+    assert site_of(["/X/own.py:3 in make"], "/X/") == "own.py:3 in make"
     assert site_of(stack[1:2], "/elsewhere/") == "/p/own.py:3 in make"
     assert site_of([], "/p") == ""
 
@@ -213,7 +271,7 @@ def test_plan_for_several_machines(some: list[Call], how: list[Way], budget: int
 
 def test_plan_of_functions() -> None:
     """A user may name functions, with or without the number of their form; some calls are left out."""
-    some = [Call("cuMemAlloc_v2"), Call("cuMemFree_v2"), Call("cuInit")]
+    some = [Call(name, "") for name in ("cuMemAlloc_v2", "cuMemFree_v2", "cuInit")]
     assert [fault.number for fault in plan(some, lambda _: [MEMORY], functions=["cuMemAlloc", "cuInit"])[0]] == [1, 3]
     assert [fault.number for fault in plan(some, lambda _: [MEMORY], functions=["cuMemFree_v2"])[0]] == [2]
     assert [fault.number for fault in plan(some, lambda _: [MEMORY], closed={2})[0]] == [1, 3]
@@ -243,7 +301,7 @@ def test_baseline(some: list[SweepFinding], others: list[SweepFinding]) -> None:
     assert new_findings(some, lines) == []
     assert gone(some, lines) == []
     assert new_findings(some, []) == merged(some)
-    assert gone([], lines) == lines
+    assert gone([], lines[::-1]) == lines
     kept = len(lines) - len(gone(others, lines))
     assert len(new_findings(others, lines)) == len(merged(others)) - kept
 
@@ -251,15 +309,16 @@ def test_baseline(some: list[SweepFinding], others: list[SweepFinding]) -> None:
 @given(findings, findings)
 def test_adding_up(some: list[SweepFinding], others: list[SweepFinding]) -> None:
     """Processes hand over what they found as JSON, and it adds up."""
-    first, second = SweepTotals(1, 2, 3, Counter("a"), [*some]), SweepTotals(10, 20, 30, Counter("ab"), others)
+    first, second = SweepTotals(), SweepTotals(10, 20, 30, Counter("ab"), others)
+    first.add(SweepTotals(1, 2, 3, Counter("a"), some))
     first.add(SweepTotals.from_json(json.loads(json.dumps(second.as_json()))))
     assert first == SweepTotals(11, 22, 33, Counter("aab"), some + others)
 
 
 def test_baseline_without_line_numbers() -> None:
     """A change above a place does not make its finding new."""
-    (one,) = judge(CLEAN, CLEAN, ALLOCATE)
-    (moved,) = judge(CLEAN, CLEAN, ALLOCATE._replace(call=Call("cuMemAlloc_v2", "own.py:30 in make")))
+    (one,) = judge(CLEAN, CLEAN, ALLOCATE, "test")
+    (moved,) = judge(CLEAN, CLEAN, ALLOCATE._replace(call=Call("cuMemAlloc_v2", "own.py:30 in make")), "test")
     assert baseline_lines([one]) == ["swallowed cuMemAlloc_v2 own.py in make"]
     assert new_findings([moved], baseline_lines([one])) == []
     assert len(new_findings([one, moved], baseline_lines([one]))) == 1
@@ -268,14 +327,16 @@ def test_baseline_without_line_numbers() -> None:
 @pytest.mark.parametrize("line", ["nonsense cuInit", "leak"])
 def test_wrong_baseline(line: str) -> None:
     """A line that is no finding is named."""
-    with pytest.raises(ValueError, match=rf"^line 2 is '{line}'; expected KIND FUNCTION PLACE"):
+    kinds = "crash, hang, violation, later, leak, swallowed, no-cause"
+    with pytest.raises(ValueError, match=rf"^line 2 is '{line}'; expected KIND FUNCTION PLACE, .* kinds {kinds}$"):
         read_baseline(f"# comment\n{line}")
+    assert read_baseline("leak  cuInit\n") == ["leak cuInit"]
 
 
 def test_reading_a_run() -> None:
-    """A process writes its run as JSON."""
+    """A process writes its run as JSON; what a clean run said afterwards only where there was one."""
     lists = {"calls": ["cuInit"], "failing": [1], "alive": {"stream": [1, 0]}, "violations": ["a"]}
-    written = {"outcome": "passed", "messages": "", "notices": "", **lists}
-    assert SweptTrial.from_json(written) == SweptTrial(
-        "passed", ("cuInit",), alive={"stream": (1, 0)}, violations=("a",), failing=(1,)
-    )
+    written = {"outcome": "passed", "messages": "m", "notices": "n", **lists}
+    read = SweptTrial("passed", ("cuInit",), "m", "n", {"stream": (1, 0)}, ("a",), failing=(1,))
+    assert SweptTrial.from_json(written) == read
+    assert SweptTrial.from_json({**written, "later": "l"}) == replace(read, later="l")
