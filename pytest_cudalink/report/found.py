@@ -25,10 +25,10 @@ _PLACE: Final = 42
 
 def found_again(report: MatrixReport) -> list[tuple[FindingRecord, list[str]]]:
     """Return what was found, each with the cells that found it."""
-    cells: dict[tuple[str, ...], tuple[FindingRecord, list[str]]] = {}
+    cells: dict[tuple[str | None, ...], tuple[FindingRecord, list[str]]] = {}
     for cell in report.cells:
         for one in cell.findings:
-            cells.setdefault((one.category, one.nodeid or "", one.text), (one, []))[1].append(cell.name)
+            cells.setdefault((one.category, one.nodeid, one.text), (one, []))[1].append(cell.name)
     return list(cells.values())
 
 
@@ -42,9 +42,9 @@ def lines_of(finding: FindingRecord) -> tuple[str, ...]:
 
     All but the first begin with so many spaces that none can end a fence of Markdown.
     """
-    first, *rest = block(finding.text).replace("\t", "    ").splitlines() or [""]
+    first, _, rest = block(finding.text).replace("\t", "    ").partition("\n")
     repeat = [f"    repeat: {line(finding.repeat)}"] if finding.repeat else []
-    return f"what   {first}", *repeat, *(f"    {one}" for one in rest)
+    return f"what   {first}", *repeat, *(f"    {one}" for one in rest.splitlines())
 
 
 def picture_of(finding: FindingRecord) -> dict[str, Any] | None:
@@ -53,7 +53,7 @@ def picture_of(finding: FindingRecord) -> dict[str, Any] | None:
     if not shown:
         return None
     start = min(one["queued"] for one in shown)
-    last = max(max(one["queued"], one["ready"], one["done"] or 0) for one in shown)
+    last = max(at for one in shown for at in (one["queued"], one["ready"], one["done"]) if at is not None)
     scale = _BARS / (last - start + 1)
 
     def at(step: int) -> float:

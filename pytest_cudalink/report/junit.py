@@ -72,7 +72,7 @@ def _suite(cell: CellRun) -> ET.Element:
                 _add_properties(case, [("cudalink.cause", lines)])
             element = ET.SubElement(case, _ELEMENTS[letter], message=block(reason or NAMES[letter]))
             if letter in BAD:
-                element.text = f"{lines}\n\n{block(text)}" if lines else block(text)
+                element.text = "\n\n".join(filter(None, (lines, block(text))))
     return suite
 
 
@@ -90,6 +90,6 @@ def _properties(cell: CellRun) -> Iterator[tuple[str, str]]:
     for via, number in cell.unsteered_by_via.items():
         yield f"unsteered.{via}", str(number)
     for one in cell.libraries:
-        yield f"library.{one.soname}", f"{one.version} {one.place} {one.path}"
+        yield f"library.{one.soname or one.name}", f"{one.version or 'not known'} {one.place} {one.path}"
     if cell.unlinked_modules:
         yield "unlinked_modules", str(cell.unlinked_modules)
