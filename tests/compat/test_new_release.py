@@ -255,7 +255,7 @@ def test_dry_run_of_a_major(capsys) -> None:
         "matrix/adopt.py",
     ]
     assert "(GeneratorError: headers 14: expected the CUDA major that callers are compiled with: 11, 12 or 13)" in said
-    assert "\n- pytest_cudalink/versions.py:93: package = " in said
+    assert re.search(r"^- pytest_cudalink/versions\.py:\d+: package = ", said, re.MULTILINE)
     assert new_major.broken("13.7") == {}
     assert tables(ROOT) == before
     with pytest.raises(SystemExit, match="2"):
