@@ -32,7 +32,6 @@ release = metadata.version("pytest-cudalink")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx.ext.linkcode",
     "sphinx_copybutton",
     "cudalink_tables",
@@ -60,7 +59,6 @@ smartquotes = False  # they would make a dash of each "--" and other quotes of a
 nitpicky = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-napoleon_google_docstring = False
 
 # of a session only the commands are copied
 copybutton_prompt_text = "$ "

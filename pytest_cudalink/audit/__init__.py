@@ -41,83 +41,43 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Dependency:
-    """A CUDA library that the loader needs before a file can be loaded.
+    """A CUDA library that the loader needs before a file can be loaded."""
 
-    Attributes
-    ----------
-    library : str
-        Such as ``"libcudart.so.12"``.
-    majors : tuple of str
-        CUDA majors that have it, of `MAJORS`.
-    symbols : tuple of str
-        Undefined symbols that it must define, with their version: ``"cudaMalloc@libcudart.so.12"``.
-    bundled : bool
-        The wheel contains the library, and the RPATH of the file, or of a file that loads it, leads there.
-    unreached : str or None
-        A copy in the wheel that no RPATH leads to. Only a program that opens it first uses it, which is not seen.
-    """
-
-    library: str
-    majors: tuple[str, ...]
-    symbols: tuple[str, ...]
-    bundled: bool
+    library: str  # such as "libcudart.so.12"
+    majors: tuple[str, ...]  # CUDA majors that have it, of `MAJORS`
+    symbols: tuple[str, ...]  # undefined symbols that it must define, with their version: "cudaMalloc@libcudart.so.12"
+    bundled: bool  # the wheel contains the library, and the RPATH of the file, or of a file that loads it, leads there
+    # a copy in the wheel that no RPATH leads to. Only a program that opens it first uses it, which is not seen.
     unreached: str | None
 
 
 @dataclass(frozen=True)
 class FileAudit:
-    """One ELF file.
+    """One ELF file."""
 
-    Attributes
-    ----------
-    path : str
-        Inside the wheel or folder.
-    soname : str or None
-    dependencies : tuple of Dependency
-    rpaths : tuple of str
-        Of DT_RPATH and DT_RUNPATH, split at colons.
-    majors : tuple of str
-        CUDA majors that satisfy the file's own dependencies.
-    """
-
-    path: str
+    path: str  # inside the wheel or folder
     soname: str | None
     dependencies: tuple[Dependency, ...]
-    rpaths: tuple[str, ...]
-    majors: tuple[str, ...]
+    rpaths: tuple[str, ...]  # of DT_RPATH and DT_RUNPATH, split at colons
+    majors: tuple[str, ...]  # CUDA majors that satisfy the file's own dependencies
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The audit of a wheel, a folder or one library.
-
-    Attributes
-    ----------
-    path : str
-    files : tuple of FileAudit
-        Every ELF file that the dynamic loader could load.
-    findings : tuple of AuditFinding
-    majors : tuple of str
-        CUDA majors, and ``"none"`` for no CUDA at all, with which every file can be loaded. A file in a folder or with
-        a name that says its major, such as ``cu13/``, counts for that major alone.
-    needs : tuple of Need
-        What each file needs of which library, and by which evidence.
-    suggestions : dict of str to tuple of str
-        Requirements to write for each library that is needed from outside, any of which would do; keys are such as
-        ``"libnvJitLink (CUDA 12)"``.
-    bundled : tuple of str
-        CUDA libraries that the wheel contains.
-    device_code : DeviceCode or None
-        That of its libraries and files of device code. JSON has the answer of each driver on each GPU.
-    """
+    """The audit of a wheel, a folder or one library."""
 
     path: str
-    files: tuple[FileAudit, ...]
+    files: tuple[FileAudit, ...]  # every ELF file that the dynamic loader could load
     findings: tuple[AuditFinding, ...]
+    # CUDA majors, and "none" for no CUDA at all, with which every file can be loaded. A file in a folder or with a name
+    # that says its major, such as `cu13/`, counts for that major alone.
     majors: tuple[str, ...]
-    needs: tuple[Need, ...] = ()
+    needs: tuple[Need, ...] = ()  # what each file needs of which library, and by which evidence
+    # requirements to write for each library that is needed from outside, any of which would do, by names
+    # such as libnvJitLink (CUDA 12)
     suggestions: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    bundled: tuple[str, ...] = ()
+    bundled: tuple[str, ...] = ()  # CUDA libraries that the wheel contains
+    # that of its libraries and files of device code. JSON has the answer of each driver on each GPU.
     device_code: DeviceCode | None = None
 
     @property
@@ -151,17 +111,10 @@ class Audit:
     def check(self, *required: str, bundles: bool | None = None) -> None:
         """Raise unless it can be loaded with every given major and there are no findings except notes.
 
-        Parameters
-        ----------
-        *required : str
-            Majors, such as ``"12"``, and ``"none"``.
-        bundles : bool or None
-            False: raise if the wheel contains CUDA libraries. True: raise if it contains none. None: either is right.
-
-        Raises
-        ------
-        AssertionError
-            With a line for each reason.
+        `required`: majors, such as ``"12"``, and ``"none"``.
+        `bundles`: False: raise if the wheel contains CUDA libraries. True: raise if it contains none. None: either is
+        right.
+        Raises AssertionError with a line for each reason.
         """
         reasons = [f"{finding.path}: {finding.text}" for finding in self.errors]
         if bundles is False and self.bundled:
@@ -185,10 +138,8 @@ class Audit:
 def audit(path: str | Path) -> Audit:
     """Audit a wheel, a folder with everything below it, or one library.
 
-    Raises
-    ------
-    AuditError
-        If the path does not exist, is not a wheel, folder or library, or is a folder in which nothing can be audited.
+    Raises AuditError if the path does not exist, is not a wheel, folder or library, or is a folder in which nothing can
+    be audited.
     """
     return _audit(scan_path(path))
 
@@ -196,20 +147,11 @@ def audit(path: str | Path) -> Audit:
 def audit_on_index(wanted: str, index: str | None = None, tell: Callable[[str], object] | None = None) -> Audit:
     """Audit a wheel of a package index; of the wheel, only what is read is transferred, and nothing is installed.
 
-    Parameters
-    ----------
-    wanted : str
-        A requirement such as ``"libcudf-cu12==26.2.1"``, of which the newest wheel for this machine is taken; or the
-        file name of a wheel, for any machine.
-    index : str, optional
-        Address of a package index; the default is that of uv or pip.
-    tell : callable, optional
-        Called with a short text after each part that is transferred.
-
-    Raises
-    ------
-    AuditError
-        If the index has no such wheel, or it cannot be read.
+    `wanted`: a requirement such as ``"libcudf-cu12==26.2.1"``, of which the newest wheel for this machine is taken; or
+    the file name of a wheel, for any machine.
+    `index`: address of a package index; the default is that of uv or pip.
+    `tell`: called with a short text after each part that is transferred.
+    Raises AuditError if the index has no such wheel, or it cannot be read.
     """
     from .index import open_on_index
 

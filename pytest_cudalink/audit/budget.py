@@ -24,10 +24,7 @@ class Budget:
 
     The seconds are those of the processor, so that neither a busy machine nor a slow network counts.
 
-    Parameters
-    ----------
-    name : str
-        Of the wheel, for messages.
+    `name`: of the wheel, for messages.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,10 +35,7 @@ class Budget:
     def open(self, size: int, entries: int) -> None:
         """Begin with a wheel of a size and a number of entries in its directory.
 
-        Raises
-        ------
-        AuditError
-            If it has too many entries.
+        Raises AuditError if it has too many entries.
         """
         self._most = self._left = max(LEAST_BYTES, MOST_RATIO * size)
         self._until = time.process_time() + MOST_SECONDS
@@ -51,10 +45,7 @@ class Budget:
     def spend(self, size: int = 0) -> None:
         """Count bytes that are unpacked, and look at the clock.
 
-        Raises
-        ------
-        AuditError
-            If there are too many, or the time is over.
+        Raises AuditError if there are too many, or the time is over.
         """
         self._left -= size
         if self._left < 0:

@@ -29,36 +29,18 @@ _CUDA: Final = re.compile(r"\s*(?:nvidia|cuda)[-_.]", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Claim:
-    """A requirement of one distribution on a distribution of CUDA's.
+    """A requirement of one distribution on a distribution of CUDA's."""
 
-    Attributes
-    ----------
-    by : str
-        Name and version of the distribution that requires it.
-    name : str
-        The distribution that is required.
-    versions : str
-        The versions that it accepts, as its package manager writes them; empty for every version.
-    how : str
-        ``"declared"`` (Requires-Dist), ``"depends"`` or ``"constrains"`` (conda), or how it was measured:
-        ``"symbols"``, ``"ltoir"``, ``"linked"``, ``"opened"``.
-    evidence : str
-        The line that declares it, or what was found in the file.
-    satisfied : bool or None
-        By what is installed; None if it is not installed.
-    file : str
-        The file that was measured; empty for what is declared.
-    because : tuple of str
-        The distributions that require the extra, or the distribution, that brings the claim.
-    """
-
-    by: str
-    name: str
-    versions: str
+    by: str  # name and version of the distribution that requires it
+    name: str  # the distribution that is required
+    versions: str  # the versions that it accepts, as its package manager writes them; empty for every version
+    # "declared" (Requires-Dist), "depends" or "constrains" (conda), or how it was measured: "symbols", "ltoir",
+    # "linked", "opened"
     how: str
-    evidence: str
-    satisfied: bool | None
-    file: str = ""
+    evidence: str  # the line that declares it, or what was found in the file
+    satisfied: bool | None  # by what is installed; None if it is not installed
+    file: str = ""  # the file that was measured; empty for what is declared
+    # the distributions that require the extra, or the distribution, that brings the claim
     because: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -41,24 +41,13 @@ _CUDA: Final = re.compile(
 
 @dataclass(frozen=True)
 class CondaPackage:
-    """One record of ``conda-meta``.
+    """One record of ``conda-meta``."""
 
-    Attributes
-    ----------
-    installed : Installed
-        Its ``requires`` are conda's ``depends``.
-    build : str
-    build_number : int
-    subdir : str
-    constrains : tuple of str
-        What another package must be, if it is installed.
-    """
-
-    installed: Installed
+    installed: Installed  # its `requires` are conda's `depends`
     build: str
     build_number: int
     subdir: str
-    constrains: tuple[str, ...]
+    constrains: tuple[str, ...]  # what another package must be, if it is installed
 
 
 def read_packages(prefix: Path, *, files: bool = True) -> tuple[list[CondaPackage], list[Unreadable]]:
@@ -78,12 +67,8 @@ def read_packages(prefix: Path, *, files: bool = True) -> tuple[list[CondaPackag
 def _package(prefix: Path, record: Path, *, files: bool) -> CondaPackage:
     """Read one record.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    ValueError
-        If it is not JSON, or a value is not what conda writes.
+    Raises OSError if it cannot be read.
+    Raises ValueError if it is not JSON, or a value is not what conda writes.
     """
     content = json.loads(read_bounded(record, _MOST_RECORD))
     if not isinstance(content, dict):
@@ -145,10 +130,7 @@ class Rules:
     def version_part(self, spec: str) -> str:
         """The versions that a match specification accepts, as conda writes them; ``"*"`` for every version.
 
-        Raises
-        ------
-        ValueError
-            If the specification is invalid.
+        Raises ValueError if the specification is invalid.
         """
         try:
             version = self._rattler.MatchSpec(spec).version

@@ -34,10 +34,7 @@ def _specifiers(text: str) -> SpecifierSet:
 def parse_requirement(line: str) -> Requirement:
     """Return a requirement whose bounds can be compared; packaging reads their numbers only when it compares them.
 
-    Raises
-    ------
-    ValueError
-        If it is invalid, nested too deep, or has a number with thousands of digits.
+    Raises ValueError if it is invalid, nested too deep, or has a number with thousands of digits.
     """
     try:
         requirement = Requirement(line)
@@ -52,10 +49,7 @@ def parse_requirement(line: str) -> Requirement:
 def accepts(specifier: str, version: str) -> bool:
     """Whether a Python specifier accepts a version, pre-releases included.
 
-    Raises
-    ------
-    packaging.specifiers.InvalidSpecifier
-        If the specifier is invalid.
+    Raises packaging.specifiers.InvalidSpecifier if the specifier is invalid.
     """
     try:
         return _specifiers(specifier).contains(Version(version), prereleases=True)

@@ -46,42 +46,21 @@ _HAS_MAJOR: Final = re.compile(r"-cu\d+$")
 
 @dataclass(frozen=True)
 class Declared:
-    """The requirements of a wheel on one target.
+    """The requirements of a wheel on one target."""
 
-    Attributes
-    ----------
-    name : str
-        Of the wheel's distribution, normalized.
-    always : tuple of Requirement
-        Those that hold without any extra.
-    extras : mapping of str to tuple of Requirement
-        Those that an extra adds.
-    invalid : tuple of str
-        Lines that cannot be read.
-    followed : bool
-        Whether it is known what each required package requires itself.
-    """
-
-    name: str
-    always: tuple[Requirement, ...]
-    extras: Mapping[str, tuple[Requirement, ...]]
-    invalid: tuple[str, ...] = ()
-    followed: bool = True
+    name: str  # of the wheel's distribution, normalized
+    always: tuple[Requirement, ...]  # those that hold without any extra
+    extras: Mapping[str, tuple[Requirement, ...]]  # those that an extra adds
+    invalid: tuple[str, ...] = ()  # lines that cannot be read
+    followed: bool = True  # whether it is known what each required package requires itself
 
 
 @dataclass(frozen=True)
 class Lack:
-    """What is wrong with the requirements for one library, in the terms of `packaging`.
-
-    Attributes
-    ----------
-    kind : {"undeclared", "floor", "ceiling", "pin"}
-    versions : tuple of str
-        Versions that the requirements allow and that do not do, oldest first.
-    """
+    """What is wrong with the requirements for one library, in the terms of `packaging`."""
 
     kind: Literal["undeclared", "floor", "ceiling", "pin"]
-    versions: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()  # versions that the requirements allow and that do not do, oldest first
 
 
 def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> Declared:
@@ -195,16 +174,9 @@ def find_lack(
 ) -> Lack | None:
     """What is wrong with the requirements for a distribution; None if every version that they allow does.
 
-    Parameters
-    ----------
-    requirements : iterable of Requirement
-    distribution : str
-    versions : mapping of str to CudaVersion
-        The known versions of the distribution, with the CUDA release that each belongs to.
-    floor, below : CudaVersion, optional
-        First release that does, and first release that no longer does.
-    wheel : str, optional
-        First version that does, where not every one of its release does.
+    `versions`: the known versions of the distribution, with the CUDA release that each belongs to.
+    `floor`, `below`: first release that does, and first release that no longer does.
+    `wheel`: first version that does, where not every one of its release does.
     """
     named = [(canonicalize_name(one.name), one) for one in requirements]
     direct = [one.specifier for name, one in named if name == distribution]
@@ -309,12 +281,7 @@ def package_brought(declared: Declared, stem: str, major: int) -> str | None:
 def judge_needs(needs: Sequence[Need], declared: Declared, *, dependent: Collection[str] = ()) -> list[AuditFinding]:
     """Compare what files need with the requirements; a finding for each library and fault.
 
-    Parameters
-    ----------
-    needs : sequence of Need
-    declared : Declared
-    dependent : collection of str
-        Files that need a library of another wheel, which may require CUDA's libraries itself.
+    `dependent`: files that need a library of another wheel, which may require CUDA's libraries itself.
     """
     groups = _groups(needs)
     # files for several majors, of which a machine needs one

@@ -52,65 +52,32 @@ Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "s
 
 @dataclass(frozen=True)
 class EnvironmentFinding:
-    """A conflict, or a note, with the one thing to do.
+    """A conflict, or a note, with the one thing to do."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"pair"`` (two requirements that no version satisfies), ``"version"`` (the installed version is not one that is
-        required), ``"missing"`` (a required distribution is not installed), ``"floor"`` (a file needs a newer library),
-        ``"unprovided"`` (a file is linked with a library that is not there), ``"copies"`` (two releases of one
-        library), ``"same-file"`` (two distributions installed one file), ``"known-bad"`` (versions that are known to
-        fail together).
-    severity : str
-        ``"conflict"``; or ``"note"``, which is not counted.
-    text : str
-        What it is, and what is expected.
-    needs : tuple of Claim
-        What requires it.
-    there : str
-        What is installed: distribution, version and file; empty if nothing is.
-    fix : str
-        A command for the package manager that owns it, or advice where no command helps.
-    otherwise : str
-        Another remedy; may be empty.
-    """
-
+    # "pair" (two requirements that no version satisfies), "version" (the installed version is not one that is
+    # required), "missing" (a required distribution is not installed), "floor" (a file needs a newer library),
+    # "unprovided" (a file is linked with a library that is not there), "copies" (two releases of one library),
+    # "same-file" (two distributions installed one file), "known-bad" (versions that are known to fail together)
     kind: Kind
-    severity: Literal["conflict", "note"]
-    text: str
-    needs: tuple[Claim, ...]
-    there: str
-    fix: str
-    otherwise: str = ""
+    severity: Literal["conflict", "note"]  # "conflict"; or "note", which is not counted
+    text: str  # what it is, and what is expected
+    needs: tuple[Claim, ...]  # what requires it
+    there: str  # what is installed: distribution, version and file; empty if nothing is
+    fix: str  # a command for the package manager that owns it, or advice where no command helps
+    otherwise: str = ""  # another remedy; may be empty
 
 
 @dataclass(frozen=True)
 class EnvironmentAudit:
-    """The audit of an environment.
+    """The audit of an environment."""
 
-    Attributes
-    ----------
-    prefix, python : str
-        The environment, and the version of its Python.
-    distributions : int
-        Distributions and conda packages that were read.
-    claims : tuple of Claim
-        Every requirement on CUDA's distributions.
-    findings : tuple of EnvironmentFinding
-    unreadable : tuple of Unreadable
-    files : int
-        Libraries that were measured; 0 if only declared requirements were read.
-    seconds : float
-    """
-
-    prefix: str
-    python: str
-    distributions: int
-    claims: tuple[Claim, ...]
+    prefix: str  # the environment
+    python: str  # the version of its Python
+    distributions: int  # distributions and conda packages that were read
+    claims: tuple[Claim, ...]  # every requirement on CUDA's distributions
     findings: tuple[EnvironmentFinding, ...]
     unreadable: tuple[Unreadable, ...]
-    files: int
+    files: int  # libraries that were measured; 0 if only declared requirements were read
     seconds: float = field(compare=False)
 
     @property
@@ -136,10 +103,7 @@ class EnvironmentAudit:
     def check(self) -> None:
         """Raise unless there are no conflicts and everything was readable.
 
-        Raises
-        ------
-        AssertionError
-            With a line for each reason.
+        Raises AssertionError with a line for each reason.
         """
         reasons = [f"{one.text}: {one.fix}" for one in self.conflicts]
         reasons += [f"{one.path}: {one.text}" for one in self.unreadable]
@@ -154,17 +118,9 @@ class EnvironmentAudit:
 def audit_environment(prefix: str | Path | None = None, *, measure: bool = True) -> EnvironmentAudit:
     """Audit an environment.
 
-    Parameters
-    ----------
-    prefix : str or Path, optional
-        Its prefix, its Python or its site-packages folder; default: the environment of this process.
-    measure : bool
-        Read the installed libraries, too; False: only what is declared.
-
-    Raises
-    ------
-    AuditError
-        If there is no environment at `prefix`.
+    `prefix`: its prefix, its Python or its site-packages folder; default: the environment of this process.
+    `measure`: read the installed libraries, too; False: only what is declared.
+    Raises AuditError if there is no environment at `prefix`.
     """
     began = time.monotonic()
     place = find_place(prefix)

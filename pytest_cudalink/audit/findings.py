@@ -18,20 +18,10 @@ class AuditFinding:
     needs defines, or that no known release exports), ``"undeclared"``, ``"floor"``, ``"ceiling"`` and ``"pin"`` (see
     `pytest_cudalink.audit.declared`), ``"inlined"`` (versioned nvJitLink names that a header inlined), and ``"twice"``
     (the wheel contains a library that another package brings).
-
-    Attributes
-    ----------
-    path : str
-    kind : str
-    text : str
-    severity : {"error", "note"}
-        Only errors fail `Audit.check` and the command.
-    suggestion : tuple of str
-        Requirements to write, each of which would do.
     """
 
     path: str
     kind: str
     text: str
-    severity: Literal["error", "note"] = "error"
-    suggestion: tuple[str, ...] = ()
+    severity: Literal["error", "note"] = "error"  # only errors fail `Audit.check` and the command
+    suggestion: tuple[str, ...] = ()  # requirements to write, each of which would do

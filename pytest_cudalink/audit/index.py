@@ -27,10 +27,7 @@ def open_on_index(
 
     The parameters are those of `audit_on_index`.
 
-    Raises
-    ------
-    AuditError
-        If the index has no such wheel, or cannot be read.
+    Raises AuditError if the index has no such wheel, or cannot be read.
     """
     try:
         project = _project(wanted)
@@ -45,10 +42,7 @@ def open_on_index(
 def metadata_on_index(wanted: str, index: str | None = None) -> bytes:
     """Return the METADATA of a wheel of the index; a few kilobytes are transferred.
 
-    Raises
-    ------
-    AuditError
-        If the index has no such wheel, or it cannot be read.
+    Raises AuditError if the index has no such wheel, or it cannot be read.
     """
     name, file = open_on_index(wanted, index)
     try:
@@ -65,10 +59,7 @@ def chosen_wheel(wanted: str, files: Iterable[IndexedFile]) -> IndexedFile:
 
     A withdrawn (yanked) file is taken by its name or its exact version alone, as pip does.
 
-    Raises
-    ------
-    AuditError
-        If there is none; names some that there are.
+    Raises AuditError if there is none; names some that there are.
     """
     files = list(files)
     if wanted.endswith(".whl"):

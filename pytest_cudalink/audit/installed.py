@@ -40,12 +40,7 @@ _SKIPPED: Final = ("__pycache__", "node_modules", "site-packages", "dist-package
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Something that could not be read, and what to do.
-
-    Attributes
-    ----------
-    path, text : str
-    """
+    """Something that could not be read, and what to do."""
 
     path: str
     text: str
@@ -53,23 +48,12 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an environment keeps its packages.
-
-    Attributes
-    ----------
-    prefix : Path
-    sites : tuple of Path
-        Folders with ``.dist-info``, in the order of the search.
-    python : str
-        Such as ``"3.12"``; that of this process if the prefix does not say.
-    windows : bool
-        It has the layout of Windows.
-    """
+    """Where an environment keeps its packages."""
 
     prefix: Path
-    sites: tuple[Path, ...]
-    python: str
-    windows: bool = False
+    sites: tuple[Path, ...]  # folders with `.dist-info`, in the order of the search
+    python: str  # such as "3.12"; that of this process if the prefix does not say
+    windows: bool = False  # it has the layout of Windows
 
     @property
     def conda_meta(self) -> Path | None:
@@ -80,30 +64,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Installed:
-    """One installed distribution or conda package.
+    """One installed distribution or conda package."""
 
-    Attributes
-    ----------
-    name : str
-        Normalized.
-    version : str
-    manager : str
-        What installed it: ``"pip"``, ``"uv"``, ``"conda"``, or another name from its INSTALLER file; may be empty.
-    path : str
-        Its ``.dist-info`` folder, or its record in ``conda-meta``.
-    requires : tuple of str
-        Its ``Requires-Dist`` lines, or conda's ``depends``.
-    files : tuple of str
-        Absolute paths of its shared libraries.
-    editable : bool
-    """
-
-    name: str
+    name: str  # normalized
     version: str
-    manager: str
-    path: str
-    requires: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    manager: str  # what installed it: "pip", "uv", "conda", or another name from its INSTALLER file; may be empty
+    path: str  # its `.dist-info` folder, or its record in `conda-meta`
+    requires: tuple[str, ...] = ()  # its `Requires-Dist` lines, or conda's `depends`
+    files: tuple[str, ...] = ()  # absolute paths of its shared libraries
     editable: bool = False
 
     def __str__(self) -> str:
@@ -116,15 +84,8 @@ class Installed:
 def find_place(target: str | Path | None = None) -> Place:
     """Return where an environment keeps its packages.
 
-    Parameters
-    ----------
-    target : str or Path, optional
-        A prefix, its Python, or a folder with ``.dist-info`` folders; default: the environment of this process.
-
-    Raises
-    ------
-    AuditError
-        If there is no environment.
+    `target`: a prefix, its Python, or a folder with ``.dist-info`` folders; default: the environment of this process.
+    Raises AuditError if there is no environment.
     """
     running = f"{sys.version_info.major}.{sys.version_info.minor}"
     if target is None:
@@ -188,11 +149,7 @@ def _system_sites(prefix: Path, python: str) -> tuple[Path, ...]:
 def read_distributions(place: Place, *, files: bool = True) -> tuple[list[Installed], list[Unreadable]]:
     """Return the distributions of an environment, the first of each name, and what could not be read.
 
-    Parameters
-    ----------
-    place : Place
-    files : bool
-        Read which libraries they installed, too.
+    `files`: read which libraries they installed, too.
     """
     found: dict[str, Installed] = {}
     unreadable: list[Unreadable] = []
@@ -242,12 +199,8 @@ def _named_by_pth(pth: Path) -> Iterator[Path]:
 def _read_one(folder: Path) -> Installed:
     """Read the metadata of one distribution.
 
-    Raises
-    ------
-    OSError
-        If the metadata cannot be read.
-    ValueError
-        If the metadata has no valid name, or no version.
+    Raises OSError if the metadata cannot be read.
+    Raises ValueError if the metadata has no valid name, or no version.
     """
     egg = folder.suffix == ".egg-info"
     headers = BytesHeaderParser().parsebytes(read_bounded(_metadata_of(folder), _MOST_METADATA))

@@ -39,30 +39,18 @@ _CUDA_SYMBOL: Final = re.compile(rb"_{0,2}(?:cu|nv|curand)[A-Za-z]")
 
 @dataclass(frozen=True)
 class LoadableLibrary:
-    """One library that a dynamic loader could load: an ELF file, or a DLL of Windows in the same terms.
-
-    Attributes
-    ----------
-    soname : str or None
-    needed, rpath, runpath : tuple of str
-    undefined : tuple of (str, str, str)
-        Undefined symbols, each with the library and version that must define it; both empty without symbol versions.
-    wanted, defined : frozenset of str
-        Functions of CUDA that it calls, without weak ones; and that it defines.
-    weak : frozenset of str
-        Those undefined symbols that may stay so.
-    machine : str
-        As ``platform_machine`` names it; empty for machines that CUDA has no libraries for, and where nobody asks.
-    """
+    """One library that a dynamic loader could load: an ELF file, or a DLL of Windows in the same terms."""
 
     soname: str | None
     needed: tuple[str, ...]
     rpath: tuple[str, ...]
     runpath: tuple[str, ...]
+    # undefined symbols, each with the library and version that must define it; both empty without symbol versions
     undefined: tuple[tuple[str, str, str], ...]
-    wanted: frozenset[str]
-    defined: frozenset[str]
-    weak: frozenset[str] = frozenset()
+    wanted: frozenset[str]  # functions of CUDA that it calls, without weak ones
+    defined: frozenset[str]  # functions of CUDA that it defines
+    weak: frozenset[str] = frozenset()  # those undefined symbols that may stay so
+    # as `platform_machine` names it; empty for machines that CUDA has no libraries for, and where nobody asks
     machine: str = ""
 
     @property
@@ -75,10 +63,7 @@ def read_elf(stream: IO[bytes]) -> LoadableLibrary | None:
 
     Libraries of other byte orders and of 32 bits are None, too: CUDA has none.
 
-    Raises
-    ------
-    ElfError
-        If it is damaged.
+    Raises ElfError if it is damaged.
     """
     with buffer(stream) as content:
         image = _image(content)
@@ -102,12 +87,8 @@ def read_dynamic(path: str | PathLike[str]) -> LoadableLibrary | None:
 
     An environment with torch has 6 GB of libraries.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ElfError
-        If it is damaged.
+    Raises OSError if the file cannot be read.
+    Raises ElfError if it is damaged.
     """
     with open_regular(path) as file, buffer(file) as content:
         image = _image(content)

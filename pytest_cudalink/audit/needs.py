@@ -38,53 +38,28 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True)
 class Need:
-    """One library of CUDA that one file needs.
+    """One library of CUDA that one file needs."""
 
-    Attributes
-    ----------
-    path : str
-        The file, inside the wheel or folder.
-    stem : str
-        Such as ``"libnvJitLink"``; ``"libcuda"`` is the driver.
-    major : int
-        CUDA major of the library. For the driver, that of the floor, or the oldest known.
-    floor : CudaVersion or None
-        Oldest release that will do; None if the evidence names none.
-    how : {"symbols", "ltoir", "linked", "opened"}
-    evidence : str
-        What says so, for people.
-    below : CudaVersion or None
-        First release that no longer has a function which the file wants.
-    unknown : tuple of str
-        Functions that the file wants from the library, and that no known release exports.
-    inlined : tuple of str
-        Functions whose name has a release later than the first of its major, as a header inlines them.
-    demanded : bool
-        Of a library that is opened: whether a Python source loads it where no handler expects its absence.
-    wheel : str or None
-        Version of the oldest wheel whose library has the functions, where one release has several.
-    """
-
-    path: str
-    stem: str
-    major: int
-    floor: CudaVersion | None
+    path: str  # the file, inside the wheel or folder
+    stem: str  # such as "libnvJitLink"; "libcuda" is the driver
+    major: int  # CUDA major of the library. For the driver, that of the floor, or the oldest known.
+    floor: CudaVersion | None  # oldest release that will do; None if the evidence names none
     how: Literal["symbols", "ltoir", "linked", "opened"]
-    evidence: str
-    below: CudaVersion | None = None
-    unknown: tuple[str, ...] = ()
+    evidence: str  # what says so, for people
+    below: CudaVersion | None = None  # first release that no longer has a function which the file wants
+    unknown: tuple[str, ...] = ()  # functions that the file wants from the library, and that no known release exports
+    # functions whose name has a release later than the first of its major, as a header inlines them
     inlined: tuple[str, ...] = ()
+    # of a library that is opened: whether a Python source loads it where no handler expects its absence
     demanded: bool = False
+    # version of the oldest wheel whose library has the functions, where one release has several
     wheel: str | None = None
 
 
 def needs_of(path: str | Path) -> tuple[Need, ...]:
     """What the files of a wheel, a folder or a library need, without what the wheel or folder contains itself.
 
-    Raises
-    ------
-    AuditError
-        If the path does not exist, or is not a wheel, folder or library.
+    Raises AuditError if the path does not exist, or is not a wheel, folder or library.
     """
     return needs_of_scan(scan_path(path))
 

@@ -50,17 +50,10 @@ _SHOWN: Final = 40
 
 
 class OpenedLibrary(NamedTuple):
-    """A library of CUDA that a file may open.
+    """A library of CUDA that a file may open."""
 
-    Attributes
-    ----------
-    name : str
-        As it is written: ``"libnvrtc.so.12"``, ``"libnvrtc.so.%d"``.
-    demanded : bool
-        Whether a Python source loads it by this name, without a folder, where no handler expects its absence.
-    """
-
-    name: str
+    name: str  # as it is written: "libnvrtc.so.12", "libnvrtc.so.%d"
+    # whether a Python source loads it by this name, without a folder, where no handler expects its absence
     demanded: bool = False
 
 
@@ -107,10 +100,7 @@ def _dlls(data: bytes) -> Iterator[str]:
 class SourceError(ValueError):
     """A Python source that opens libraries, and of which no one can say here which.
 
-    Attributes
-    ----------
-    certain : bool
-        Whether the source names a library of CUDA, or may hide what it names.
+    `certain`: whether the source names a library of CUDA, or may hide what it names.
     """
 
     def __init__(self, text: str, *, certain: bool) -> None:
@@ -124,11 +114,8 @@ def names_in_source(stream: IO[bytes]) -> tuple[OpenedLibrary, ...]:
     Where the argument of such a call is not a constant, every constant of the module that is the file name of a CUDA
     library counts.
 
-    Raises
-    ------
-    SourceError
-        If it may open libraries, and has more than 4 MiB, is nested too deep, is not what this Python calls Python, or
-        names an encoding that is not run here.
+    Raises SourceError if it may open libraries, and has more than 4 MiB, is nested too deep, is not what this Python
+    calls Python, or names an encoding that is not run here.
     """
     source = stream.read(_MOST_SOURCE + 1)
     encoding = _encoding(source)

@@ -28,10 +28,7 @@ def is_pe(name: str, stream: IO[bytes]) -> bool:
 def read_pe(name: str, stream: IO[bytes]) -> LoadableLibrary:
     """Read imports and exports of a DLL, in the form of a library of Linux: the DLL stands for library and version.
 
-    Raises
-    ------
-    ModuleNotFoundError
-        If pefile is not installed; says which extra brings it.
+    Raises ModuleNotFoundError if pefile is not installed; says which extra brings it.
     """
     with _parsed(stream) as pe:
         pe.parse_data_directories(list(_TABLES))

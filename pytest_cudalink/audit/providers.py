@@ -35,23 +35,12 @@ _MOST_JSON: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Provider:
-    """One copy of a CUDA library.
+    """One copy of a CUDA library."""
 
-    Attributes
-    ----------
-    library : str
-        The name under which it is loaded, such as ``"libnvJitLink.so.12"``.
-    path : str
-    owner : Installed or None
-        None for a copy of the system.
-    release : CudaVersion or None
-        Its CUDA release, where that is known.
-    """
-
-    library: str
+    library: str  # the name under which it is loaded, such as "libnvJitLink.so.12"
     path: str
-    owner: Installed | None
-    release: CudaVersion | None
+    owner: Installed | None  # None for a copy of the system
+    release: CudaVersion | None  # its CUDA release, where that is known
 
     @property
     def stem(self) -> str:
@@ -92,14 +81,9 @@ class Providers:
     def of(self, stem: str, major: int, user: str) -> Provider | None:
         """The copy that a file gets; None if there is none.
 
-        Parameters
-        ----------
-        stem : str
-            Such as ``"libnvJitLink"``.
-        major : int
-            The CUDA major.
-        user : str
-            Path of the file that needs it.
+        `stem`: such as ``"libnvJitLink"``.
+        `major`: the CUDA major.
+        `user`: path of the file that needs it.
         """
         candidates = [one for one in self.all if one.is_of(stem, major)]
         if len(candidates) > 1:

@@ -49,38 +49,22 @@ _MOST_NAMES: Final = 1000
 
 @dataclass
 class Scan:
-    """What was read of a wheel, a folder or a library.
-
-    Attributes
-    ----------
-    path : str
-    elves : dict of str to LoadableLibrary
-        Libraries that a dynamic loader could load, by their path inside the wheel or folder; DLLs of Windows too.
-    opened : dict of str to tuple of OpenedLibrary
-        CUDA libraries that a file may open at run time, by the file's path.
-    ltoir : dict of str to Needs
-        What the newest LTO-IR in a file needs of nvJitLink, by the file's path.
-    jitify : dict of str to CudaVersion
-        The release that compiled a file which opens nvJitLink through jitify, by the file's path.
-    images : list of DeviceImage or UnreadImage
-        The device code in libraries and files of device code, without its bytes.
-    metadata : dict of str to bytes
-        The content of each METADATA file, by path.
-    findings : list of AuditFinding
-        Files that cannot be read.
-    budget : Budget
-        What it may still cost to judge it.
-    """
+    """What was read of a wheel, a folder or a library."""
 
     path: str
+    # libraries that a dynamic loader could load, by their path inside the wheel or folder; DLLs of Windows too
     elves: dict[str, LoadableLibrary] = field(default_factory=dict)
+    # CUDA libraries that a file may open at run time, by the file's path
     opened: dict[str, tuple[OpenedLibrary, ...]] = field(default_factory=dict)
+    # what the newest LTO-IR in a file needs of nvJitLink, by the file's path
     ltoir: dict[str, Needs] = field(default_factory=dict)
+    # the release that compiled a file which opens nvJitLink through jitify, by the file's path
     jitify: dict[str, CudaVersion] = field(default_factory=dict)
+    # the device code in libraries and files of device code, without its bytes
     images: list[DeviceImage | UnreadImage] = field(default_factory=list)
-    metadata: dict[str, bytes] = field(default_factory=dict)
-    findings: list[AuditFinding] = field(default_factory=list)
-    budget: Budget = field(default_factory=lambda: Budget(""))
+    metadata: dict[str, bytes] = field(default_factory=dict)  # the content of each METADATA file, by path
+    findings: list[AuditFinding] = field(default_factory=list)  # files that cannot be read
+    budget: Budget = field(default_factory=lambda: Budget(""))  # what it may still cost to judge it
 
     def __post_init__(self) -> None:
         self._resolved: tuple[dict[str, dict[str, str]], dict[str, set[str]]] | None = None
@@ -108,10 +92,7 @@ class Scan:
 def scan_path(path: str | Path) -> Scan:
     """Read a wheel, a folder with everything below it, or one library.
 
-    Raises
-    ------
-    AuditError
-        If the path does not exist, or is not a wheel, folder or library.
+    Raises AuditError if the path does not exist, or is not a wheel, folder or library.
     """
     budget = Budget(str(path))
     return _scan(str(path), members_of(Path(path), budget), budget)
@@ -120,10 +101,7 @@ def scan_path(path: str | Path) -> Scan:
 def scan_archive(name: str, archived: IO[bytes]) -> Scan:
     """Read a wheel that is open already, under its file name.
 
-    Raises
-    ------
-    AuditError
-        If it is not a wheel.
+    Raises AuditError if it is not a wheel.
     """
     budget = Budget(name)
     return _scan(name, members_of_archive(name, archived, budget), budget)

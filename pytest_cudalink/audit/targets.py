@@ -22,23 +22,12 @@ _LINUX: Final = ("linux", "Linux", "posix")
 
 @dataclass(frozen=True, order=True)
 class InstallTarget:
-    """One Python on one platform.
+    """One Python on one platform."""
 
-    Attributes
-    ----------
-    minor : int
-        12 of Python 3.12.
-    pypy : bool
-    system : tuple of str
-        The values of ``sys_platform``, ``platform_system`` and ``os_name``.
-    machine : str
-        The value of ``platform_machine``.
-    """
-
-    minor: int
+    minor: int  # 12 of Python 3.12
     pypy: bool
-    system: tuple[str, str, str]
-    machine: str
+    system: tuple[str, str, str]  # the values of `sys_platform`, `platform_system` and `os_name`
+    machine: str  # the value of `platform_machine`
 
     def __str__(self) -> str:
         return f"{'PyPy' if self.pypy else 'Python'} 3.{self.minor} on {self.system[1]} {self.machine}"
@@ -67,16 +56,11 @@ def targets_of(
 ) -> list[InstallTarget]:
     """The targets of a wheel, the oldest Python first.
 
-    Parameters
-    ----------
-    path : str
-        Of which only the file name counts. A folder has none: its files say the platform, and it is for every Python.
-    requires_python : str
-        Requires-Python of its METADATA.
-    windows : bool
-        Whether it has DLLs, for a wheel of any platform.
-    machine : str
-        Of its libraries, for a wheel of any platform; the default is x86_64.
+    `path`: of which only the file name counts. A folder has none: its files say the platform, and it is for every
+    Python.
+    `requires_python`: Requires-Python of its METADATA.
+    `windows`: whether it has DLLs, for a wheel of any platform.
+    `machine`: of its libraries, for a wheel of any platform; the default is x86_64.
     """
     inside = (_SYSTEMS["win"], "AMD64") if windows else (_LINUX, machine or "x86_64")
     try:

@@ -40,10 +40,8 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
 
     Of a wheel, the files that may be of a library or of device code are read, or `every` one.
 
-    Raises
-    ------
-    AuditError
-        If there is no such file, it is neither a wheel nor an ELF file nor `every` one, or it is a folder with wheels.
+    Raises AuditError if there is no such file, it is neither a wheel nor an ELF file nor `every` one, or it is a folder
+    with wheels.
     """
     if path.is_dir():
         refuse_folder_of_wheels(path)
@@ -59,10 +57,7 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
 def refuse_folder_of_wheels(folder: Path) -> None:
     """Raise if wheels lie in a folder; what is in them would be passed over.
 
-    Raises
-    ------
-    AuditError
-        With a wheel's name, and what to give.
+    Raises AuditError with a wheel's name, and what to give.
     """
     wheel = next((one.name for one in sorted(folder.glob("*.whl")) if one.is_file()), None)
     if wheel is not None:
@@ -96,10 +91,7 @@ def _wheel(path: Path, budget: Budget, *, every: bool) -> Members:
 def members_of_archive(name: str, archived: IO[bytes], budget: Budget, *, every: bool = False) -> Members:
     """The files in a wheel that is open.
 
-    Raises
-    ------
-    AuditError
-        If it is not a wheel, or its audit costs too much.
+    Raises AuditError if it is not a wheel, or its audit costs too much.
     """
     try:
         archive = zipfile.ZipFile(archived)
@@ -120,12 +112,8 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, budget: Budget,
 
     Read are ELF files, DLLs, Python sources, METADATA, and files of device code.
 
-    Raises
-    ------
-    BadZipFile
-        If it is damaged, or claims to become so large that it can only be made to fill a disk.
-    AuditError
-        If the wheel becomes too large.
+    Raises BadZipFile if it is damaged, or claims to become so large that it can only be made to fill a disk.
+    Raises AuditError if the wheel becomes too large.
     """
     if member.file_size > max(_MOST_UNPACKED, _MOST_RATIO * member.compress_size):
         msg = f"{member.compress_size} bytes would become {member.file_size}; expected at most {_MOST_RATIO} times more"

@@ -15,24 +15,12 @@ __all__ = ["ARCHITECTURES", "Architecture", "dropped_by", "known_architectures",
 
 
 class Architecture(NamedTuple):
-    """A GPU architecture and the CUDA releases that compile and link for it.
+    """A GPU architecture and the CUDA releases that compile and link for it."""
 
-    Attributes
-    ----------
-    number : int
-        Compute capability times ten: 90 for sm_90.
-    since : CudaVersion
-        First release that knows it; 12.0 also stands for anything older.
-    dropped : CudaVersion or None
-        First release that no longer does.
-    suffixes : str
-        Letters that may follow the number: ``a`` architecture-specific, ``f`` family-specific.
-    """
-
-    number: int
-    since: CudaVersion
-    dropped: CudaVersion | None
-    suffixes: str
+    number: int  # compute capability times ten: 90 for sm_90
+    since: CudaVersion  # first release that knows it; 12.0 also stands for anything older
+    dropped: CudaVersion | None  # first release that no longer does
+    suffixes: str  # letters that may follow the number: `a` architecture-specific, `f` family-specific
 
 
 ARCHITECTURES: tuple[Architecture, ...] = tuple(
@@ -60,10 +48,8 @@ def known_architectures(release: CudaVersion | None = None) -> tuple[str, ...]:
 def parse_architecture(text: str) -> tuple[str, int, str]:
     """Split ``"sm_90a"`` into ``("sm", 90, "a")``; the prefix may be ``sm``, ``compute`` or ``lto``.
 
-    Raises
-    ------
-    ValueError
-        If the text has another form, or names an architecture that no known CUDA release has; lists the known ones.
+    Raises ValueError if the text has another form, or names an architecture that no known CUDA release has; lists the
+    known ones.
     """
     match = re.fullmatch(r"(sm|compute|lto)_(\d{2,3})([af]?)", text, re.ASCII)
     if match is None or f"sm_{match[2]}{match[3]}" not in known_architectures():

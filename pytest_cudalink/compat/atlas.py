@@ -67,27 +67,13 @@ STATUSES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class AtlasAnswer:
-    """The answer to one question of the atlas.
+    """The answer to one question of the atlas."""
 
-    Attributes
-    ----------
-    status : str
-        One of `STATUSES`.
-    call : str
-        Function that refused, such as ``"nvJitLinkAddData"``; empty if none did.
-    code : int
-        What it returned, or the number of the signal that ended the process.
-    name : str
-        Name of the code, such as ``"NVJITLINK_ERROR_INVALID_INPUT"``.
-    text : str
-        The log of the library, or what is wrong with the result.
-    """
-
-    status: str
-    call: str = ""
-    code: int = 0
-    name: str = ""
-    text: str = ""
+    status: str  # one of `STATUSES`
+    call: str = ""  # function that refused, such as "nvJitLinkAddData"; empty if none did
+    code: int = 0  # what it returned, or the number of the signal that ended the process
+    name: str = ""  # name of the code, such as "NVJITLINK_ERROR_INVALID_INPUT"
+    text: str = ""  # the log of the library, or what is wrong with the result
 
     @property
     def works(self) -> bool:
@@ -112,47 +98,24 @@ class RealDriver:
 
 @dataclass(frozen=True)
 class Grid:
-    """The answers of one step, kind and architecture.
-
-    Attributes
-    ----------
-    step, kind, arch : str
-    rows : dict of str to str
-        A letter for each consumer, by producer.
-    consumers : tuple of str
-        Releases of the letters, in their order: see `columns`.
-    """
+    """The answers of one step, kind and architecture."""
 
     step: str
     kind: str
     arch: str
-    rows: Mapping[str, str]
-    consumers: tuple[str, ...] = ()
+    rows: Mapping[str, str]  # a letter for each consumer, by producer
+    consumers: tuple[str, ...] = ()  # releases of the letters, in their order: see `columns`
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """Every measured answer.
+    """Every measured answer."""
 
-    Attributes
-    ----------
-    releases : tuple of str
-        CUDA releases that make and link, oldest first.
-    wheels : dict of str to dict
-        Version of each library of a release.
-    measured : dict of str to str
-        Date, command, machine and version of this package.
-    real : tuple of RealDriver
-    answers : dict of str to AtlasAnswer
-        Letter to answer.
-    grids : tuple of Grid
-    """
-
-    releases: tuple[str, ...]
-    wheels: Mapping[str, Mapping[str, str]]
-    measured: Mapping[str, str]
+    releases: tuple[str, ...]  # CUDA releases that make and link, oldest first
+    wheels: Mapping[str, Mapping[str, str]]  # version of each library of a release
+    measured: Mapping[str, str]  # date, command, machine and version of this package
     real: tuple[RealDriver, ...]
-    answers: Mapping[str, AtlasAnswer] = field(repr=False)
+    answers: Mapping[str, AtlasAnswer] = field(repr=False)  # letter to answer
     grids: tuple[Grid, ...] = field(repr=False)
 
     @property
@@ -174,18 +137,11 @@ class Atlas:
     ) -> AtlasAnswer | None:
         """Return the measured answer, or None if the question was not measured.
 
-        Parameters
-        ----------
-        producer : str or CudaVersion
-            CUDA release that made the input.
-        consumer : str or CudaVersion
-            CUDA release that linked or loaded it.
-        kind : str
-            One of `KINDS`.
-        step : str
-            One of `STEPS`.
-        arch : str
-            Architecture such as ``"sm_90"``.
+        `producer`: CUDA release that made the input.
+        `consumer`: CUDA release that linked or loaded it.
+        `kind`: one of `KINDS`.
+        `step`: one of `STEPS`.
+        `arch`: architecture such as ``"sm_90"``.
         """
         grid = self.grid(step, kind, arch)
         made, read = str(producer), str(consumer)
@@ -230,10 +186,7 @@ def columns(
 def atlas_of(content: Mapping[str, Any]) -> Atlas:
     """Return the atlas of a parsed ``atlas.json``.
 
-    Raises
-    ------
-    ValueError
-        If the file has a format that this version does not read.
+    Raises ValueError if the file has a format that this version does not read.
     """
     if content["format"] != FORMAT:
         msg = f"the atlas has format {content['format']}; expected {FORMAT}; install a newer pytest-cudalink"

@@ -30,35 +30,17 @@ _RULES: Final[Mapping[str, _Rule]] = {
 
 @dataclass(frozen=True)
 class Statement:
-    """One documented rule.
+    """One documented rule."""
 
-    Attributes
-    ----------
-    name : str
-        Short and stable.
-    source, url : str
-        Document with its section, and its address.
-    says : str
-        The rule, in our words.
-    kinds, steps : tuple of str
-        Grids of the atlas that it speaks of.
-    rule : str
-        What it predicts, by name.
-    read : str
-        What was read, and when.
-    verified : bool
-        Whether that has the statement in NVIDIA's words.
-    """
-
-    name: str
-    source: str
-    url: str
-    says: str
-    kinds: tuple[str, ...]
-    steps: tuple[str, ...]
-    rule: str
-    read: str
-    verified: bool
+    name: str  # short and stable
+    source: str  # document with its section
+    url: str  # its address
+    says: str  # the rule, in our words
+    kinds: tuple[str, ...]  # of the grids of the atlas that it speaks of
+    steps: tuple[str, ...]  # of the same grids
+    rule: str  # what it predicts, by name
+    read: str  # what was read, and when
+    verified: bool  # whether that has the statement in NVIDIA's words
 
     @property
     def cited(self) -> str:

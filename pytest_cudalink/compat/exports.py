@@ -65,15 +65,8 @@ def libraries() -> tuple[str, ...]:
 def sonames(stem: str) -> dict[int, str]:
     """Return the SONAME of a library by CUDA major: ``libcufft`` is ``libcufft.so.11`` in CUDA 12.
 
-    Parameters
-    ----------
-    stem : str
-        One of `libraries`.
-
-    Raises
-    ------
-    ValueError
-        If the library is unknown; so do all functions here but `distributions`.
+    `stem`: one of `libraries`.
+    Raises ValueError if the library is unknown; so do all functions here but `distributions`.
     """
     return {major: one.soname for major, one in _majors(stem).items()}
 
@@ -105,14 +98,9 @@ def symbols(stem: str, release: CudaVersion) -> frozenset[str]:
 def since(stem: str, major: int, symbol: str) -> CudaVersion | None:
     """Return the first release of a CUDA major in which a library exports a symbol; None if none does.
 
-    Parameters
-    ----------
-    stem : str
-        One of `libraries`.
-    major : int
-        12 or 13.
-    symbol : str
-        Its name; a version behind ``@`` is ignored.
+    `stem`: one of `libraries`.
+    `major`: 12 or 13.
+    `symbol`: its name; a version behind ``@`` is ignored.
     """
     span = _span(stem, major, symbol)
     return span.since if span else None
@@ -142,11 +130,8 @@ def wheel_versions(stem: str, release: CudaVersion) -> tuple[str, ...]:
 def release_of_wheel(distribution: str, version: str) -> CudaVersion | None:
     """Return the CUDA release that a wheel belongs to; None if that is unknown.
 
-    Parameters
-    ----------
-    distribution, version : str
-        Package, such as ``nvidia-cublas-cu12``, and its version. A version that no release has belongs to the release
-        of the newest older one, unless it is newer than all that are known.
+    `distribution`, `version`: package, such as ``nvidia-cublas-cu12``, and its version. A version that no release has
+    belongs to the release of the newest older one, unless it is newer than all that are known.
     """
     one = _packages().get(distribution.lower().replace("_", "-"))
     if one is None:

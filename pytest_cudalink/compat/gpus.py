@@ -38,10 +38,7 @@ def gpus() -> dict[str, int]:
 def architecture_of(name: str) -> str:
     """Return the architecture of a GPU: ``"sm_89"`` for ``"L4"``, ``"RTX 4090"``, ``"8.9"`` or ``"sm_89"``.
 
-    Raises
-    ------
-    ValueError
-        If there is no such GPU; names the nearest.
+    Raises ValueError if there is no such GPU; names the nearest.
     """
     text = name.strip()
     if capability := re.fullmatch(r"(\d{1,2})\.(\d)", text, re.ASCII):
@@ -68,10 +65,7 @@ def driver_branch(release: CudaVersion) -> int:
 def driver_named(text: str) -> CudaVersion:
     """Return the CUDA version of a driver: 12.2 for ``"535"``, ``"535.104.05"``, ``"R535"`` or ``"12.2"``.
 
-    Raises
-    ------
-    ValueError
-        If it is no driver's release, or that of a driver older than CUDA 12.0.
+    Raises ValueError if it is no driver's release, or that of a driver older than CUDA 12.0.
     """
     digits = re.fullmatch(r"[Rr]?(\d{1,4}(?:\.\d{1,4}){0,2})", text.strip(), re.ASCII)
     releases = list(DRIVER_RELEASES)
@@ -94,10 +88,7 @@ def driver_named(text: str) -> CudaVersion:
 def drivers_in(text: str) -> tuple[CudaVersion, ...]:
     """Return the CUDA versions of drivers in a range such as ``">=525"``, ``">=12.2,<580"`` or ``"535"``.
 
-    Raises
-    ------
-    ValueError
-        If a part of the range is not a driver, or no known driver is in it.
+    Raises ValueError if a part of the range is not a driver, or no known driver is in it.
     """
     chosen = list(DRIVER_RELEASES)
     for part in text.split(","):

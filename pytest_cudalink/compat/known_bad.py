@@ -29,58 +29,24 @@ _URL: Final = "https://github.com/"
 
 @dataclass(frozen=True)
 class KnownBad:
-    """A combination of versions that is known to fail.
+    """A combination of versions that is known to fail."""
 
-    Attributes
-    ----------
-    id : str
-        Such as ``"cuda-core-1-0-0-bindings-13-0"``; stays the same.
-    title : str
-        The combination.
-    happens : str
-        What a user sees: code and text of the error.
-    versions : Mapping
-        The range (PEP 440) of each distribution or component; all must be there.
-    newer : Mapping
-        Components that must also be of a newer CUDA release than another one, by name.
-    unless : Mapping
-        Ranges: where one of these is there, the entry is not met.
-    arch : tuple of str
-        GPU architectures; empty: any.
-    driver : str
-        Range of driver releases; empty: any.
-    kinds : tuple of str
-        Kinds of linked artifacts: ``"ptx"``, ``"ltoir"``, ``"cubin"``, ``"archive"``; empty: any.
-    threads : tuple of str
-        Such as ``"NVIDIA/cuda-python#2063"``.
-    since, mended : str
-        First version that has it, and first one without it; empty if not known.
-    advice : str
-        What to do.
-    seen : str
-        ``"measured"`` or ``"reported"`` (only the threads say so).
-    test : str
-        The test or nox session that runs it; empty: none does.
-    date : datetime.date
-        When the entry was written or last tried.
-    """
-
-    id: str
-    title: str
-    happens: str
-    versions: Mapping[str, str]
-    newer: Mapping[str, str]
-    unless: Mapping[str, str]
-    arch: tuple[str, ...]
-    driver: str
-    kinds: tuple[str, ...]
-    threads: tuple[str, ...]
-    since: str
-    mended: str
-    advice: str
-    seen: Seen
-    test: str
-    date: date
+    id: str  # such as "cuda-core-1-0-0-bindings-13-0"; stays the same
+    title: str  # the combination
+    happens: str  # what a user sees: code and text of the error
+    versions: Mapping[str, str]  # the range (PEP 440) of each distribution or component; all must be there
+    newer: Mapping[str, str]  # components that must also be of a newer CUDA release than another one, by name
+    unless: Mapping[str, str]  # ranges: where one of these is there, the entry is not met
+    arch: tuple[str, ...]  # GPU architectures; empty: any
+    driver: str  # range of driver releases; empty: any
+    kinds: tuple[str, ...]  # kinds of linked artifacts: "ptx", "ltoir", "cubin", "archive"; empty: any
+    threads: tuple[str, ...]  # such as "NVIDIA/cuda-python#2063"
+    since: str  # first version that has it; empty if not known
+    mended: str  # first version without it; empty if not known
+    advice: str  # what to do
+    seen: Seen  # "measured" or "reported" (only the threads say so)
+    test: str  # the test or nox session that runs it; empty: none does
+    date: date  # when the entry was written or last tried
 
     @property
     def links(self) -> tuple[str, ...]:
@@ -105,10 +71,7 @@ class KnownBad:
     ) -> tuple[str, ...]:
         """Return the conditions of the entry that are not decided, because the arguments do not say.
 
-        Parameters
-        ----------
-        arch, driver, kinds
-            As in `known_bad`.
+        `arch`, `driver`, `kinds`: as in `known_bad`.
         """
         conditions = (
             (self.arch and arch is None, f"for {', '.join(self.arch)}"),
@@ -140,17 +103,11 @@ def known_bad(
 
     A condition that the arguments do not decide counts as met; `KnownBad.open_conditions` names it.
 
-    Parameters
-    ----------
-    versions : mapping of str to str
-        Versions by distribution, such as ``{"nvidia-nvjitlink": "13.1.115"}``, or by component, such as
-        ``{"nvjitlink": "13.1"}``. A version that is not one of PEP 440 is ignored.
-    arch : str, optional
-        GPU architecture, such as ``"sm_120"``; a suffix is ignored.
-    driver : str, optional
-        Release of the driver, such as ``"580.65.06"``.
-    kinds : iterable of str
-        Kinds of linked artifacts.
+    `versions`: versions by distribution, such as ``{"nvidia-nvjitlink": "13.1.115"}``, or by component, such as
+    ``{"nvjitlink": "13.1"}``. A version that is not one of PEP 440 is ignored.
+    `arch`: GPU architecture, such as ``"sm_120"``; a suffix is ignored.
+    `driver`: release of the driver, such as ``"580.65.06"``.
+    `kinds`: kinds of linked artifacts.
     """
     there = _versions(versions)
     release, wanted = _release(driver), frozenset(kinds)

@@ -52,12 +52,8 @@ def header_needs(producer: CudaVersion, kind: str) -> Needs:
 def expected(step: str, kind: str, producer: CudaVersion, consumer: CudaVersion) -> bool:
     """Return whether the bundled linker lets a link begin, or a driver is expected to load an image.
 
-    Parameters
-    ----------
-    step, kind : str
-        As in the atlas: ``"nvjitlink"``, ``"driver"``, ``"load"``; ``"ptx"``, ``"fatbin-cubin"``.
-    producer, consumer : CudaVersion
-        The release that made the code, and the one that reads it.
+    `step`, `kind`: as in the atlas: ``"nvjitlink"``, ``"driver"``, ``"load"``; ``"ptx"``, ``"fatbin-cubin"``.
+    `producer`, `consumer`: the release that made the code, and the one that reads it.
     """
     inside = contents_of(kind)
     if step in _LOADS:

@@ -39,28 +39,14 @@ class PackageIndexError(Exception):
 
 @dataclass(frozen=True)
 class IndexedFile:
-    """One wheel of the index.
+    """One wheel of the index."""
 
-    Attributes
-    ----------
-    name, url : str
-        File name, and where it is.
-    version : Version
-        Version in the file name.
-    size : int or None
-        Bytes, if the index says so.
-    sha256 : str or None
-        Hash, if the index says so.
-    yanked : bool
-        Whether its publisher withdrew it.
-    """
-
-    name: str
-    url: str
-    version: Version
-    size: int | None
-    sha256: str | None
-    yanked: bool
+    name: str  # file name
+    url: str  # where it is
+    version: Version  # version in the file name
+    size: int | None  # bytes, if the index says so
+    sha256: str | None  # hash, if the index says so
+    yanked: bool  # whether its publisher withdrew it
 
     def fits(self, machine: str) -> bool:
         """Whether the wheel is for Linux on `machine`, such as ``x86_64``."""
@@ -102,10 +88,7 @@ def _read(url: str, headers: dict[str, str]) -> tuple[http.client.HTTPResponse, 
 def files_of(index: str, project: str) -> list[IndexedFile]:
     """Return the wheels of a project, oldest version first; a file whose name is not a wheel's is left out.
 
-    Raises
-    ------
-    PackageIndexError
-        If the index has no such project, or does not answer in JSON.
+    Raises PackageIndexError if the index has no such project, or does not answer in JSON.
     """
     url = f"{index.rstrip('/')}/{project}/"
     response, data = _read(url, {"Accept": _ACCEPT})
@@ -127,17 +110,9 @@ def files_of(index: str, project: str) -> list[IndexedFile]:
 class RangeFile(io.RawIOBase):
     """A file of the index that is read in parts, as needed; whole, and its hash checked, if the server has no ranges.
 
-    Parameters
-    ----------
-    file : IndexedFile
-        What to read.
-    tell : callable, optional
-        Called with a short text after each part.
-
-    Attributes
-    ----------
-    fetched : int
-        Bytes that were transferred.
+    `file`: what to read.
+    `tell`: called with a short text after each part.
+    `fetched`: bytes that were transferred.
     """
 
     def __init__(self, file: IndexedFile, tell: Callable[[str], object] | None = None) -> None:

@@ -66,10 +66,7 @@ def needs_for_nvvm_ir(version: tuple[int, int]) -> Needs:
 def ptx_isa_of(release: CudaVersion) -> tuple[int, int]:
     """The newest PTX ISA that a CUDA release reads; for an unknown release, that of the last known one below it.
 
-    Raises
-    ------
-    ValueError
-        If the release is older than every one in the table.
+    Raises ValueError if the release is older than every one in the table.
     """
     known = [version for version in PTX_ISA if version <= release]
     if not known:

@@ -22,17 +22,10 @@ _LINE: Final = re.compile(r"([a-z0-9-]+)(?:==|<\d+,>=)([\d.]+?)(?:\.\*)?")
 
 
 class Pin(NamedTuple):
-    """The release that a wheel belongs to.
-
-    Attributes
-    ----------
-    release : CudaVersion
-    toolkit : str
-        The newest version of cuda-toolkit that requires the wheel.
-    """
+    """The release that a wheel belongs to."""
 
     release: CudaVersion
-    toolkit: str
+    toolkit: str  # the newest version of cuda-toolkit that requires the wheel
 
 
 @cache

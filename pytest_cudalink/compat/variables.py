@@ -21,10 +21,7 @@ def known_variables() -> frozenset[str]:
 def unread_variables(environment: Iterable[str]) -> list[str]:
     """Return a sentence for each variable of the project that is set and that no part reads.
 
-    Parameters
-    ----------
-    environment : iterable of str
-        The names of the variables that are set.
+    `environment`: the names of the variables that are set.
     """
     names = known_variables()
     prefixes = tuple(read_table("variables.toml")["prefixes"])

@@ -108,18 +108,11 @@ class ResolutionError(RuntimeError):
 
 @dataclass(frozen=True)
 class Resolved:
-    """The library that a look-up would load.
-
-    Attributes
-    ----------
-    path, found_via : str
-    in_process : bool
-        Whether it is loaded already.
-    """
+    """The library that a look-up would load."""
 
     path: str
     found_via: str
-    in_process: bool = False
+    in_process: bool = False  # whether it is loaded already
 
 
 def _public() -> Any:
@@ -239,19 +232,10 @@ def _environment() -> dict[str, str]:
 def run_child(program: str, what: str, *arguments: str) -> Any:
     """Run a program in a child process, and parse the JSON on the last line of its output.
 
-    Parameters
-    ----------
-    program : str
-        Python source.
-    what : str
-        Names the question in the error.
-    *arguments : str
-        For ``sys.argv``.
-
-    Raises
-    ------
-    ResolutionError
-        If the child fails or prints no JSON.
+    `program`: Python source.
+    `what`: names the question in the error.
+    `arguments`: for ``sys.argv``.
+    Raises ResolutionError if the child fails or prints no JSON.
     """
     # -P: otherwise a json.py in the working directory would hide the standard library's
     command = [sys.executable, "-P", "-c", program, *arguments]
@@ -269,10 +253,7 @@ def run_child(program: str, what: str, *arguments: str) -> Any:
 def find_in_child(name: str) -> Resolved | None:
     """The library that the public function loads, in a child process.
 
-    Raises
-    ------
-    ResolutionError
-        If the child process fails.
+    Raises ResolutionError if the child process fails.
     """
     answer = run_child(_CHILD, f"what a search for {name!r} would load", name, json.dumps(sys.path))
     return None if answer is None else Resolved(*answer)
@@ -281,10 +262,7 @@ def find_in_child(name: str) -> Resolved | None:
 def first_for_loader(names: Sequence[str]) -> dict[str, str]:
     """The file that the dynamic loader finds first for each file name of some libraries; a child process loads them.
 
-    Raises
-    ------
-    ResolutionError
-        If the child process fails.
+    Raises ResolutionError if the child process fails.
     """
     wanted = [soname for name in names for soname in sonames(name)]
     found: dict[str, str] = run_child(_LOADER_CHILD, "what the dynamic loader finds", json.dumps(wanted), maps.__file__)
@@ -294,10 +272,7 @@ def first_for_loader(names: Sequence[str]) -> dict[str, str]:
 def resolve(name: str) -> Resolved | None:
     """The library that ``load_nvidia_dynamic_lib(name)`` would load, without loading anything into this process.
 
-    Raises
-    ------
-    ResolutionError
-        If only loading it would show.
+    Raises ResolutionError if only loading it would show.
     """
     return _loaded(name) or find_early(name) or find_in_child(name)
 

@@ -108,23 +108,12 @@ def _by_header(path: str, limit: str | None) -> Fact:
 
 @dataclass(frozen=True)
 class Wheel:
-    """An installed distribution.
+    """An installed distribution."""
 
-    Attributes
-    ----------
-    name : str
-        Normalized.
-    version : str
-    site : str
-        The folder that it is installed in.
-    metadata : str
-        Its ``.dist-info`` folder.
-    """
-
-    name: str
+    name: str  # normalized
     version: str
-    site: str
-    metadata: str
+    site: str  # the folder that it is installed in
+    metadata: str  # its `.dist-info` folder
 
 
 @cache
@@ -301,15 +290,8 @@ def _names_in(folder: str) -> list[str]:
 def attribute(path: str) -> Fact:
     """The CUDA release that a file belongs to.
 
-    Parameters
-    ----------
-    path : str
-        Absolute, as the search returned it; for headers the path of one header file.
-
-    Returns
-    -------
-    Fact
-        A `CudaVersion` and its witness, or None and the reason.
+    `path`: absolute, as the search returned it; for headers the path of one header file.
+    Returns a `CudaVersion` and its witness, or None and the reason.
     """
     path = os.path.normpath(path)
     own = _nvjitlink_version(path)
@@ -342,34 +324,18 @@ def cache_clear() -> None:
 
 @dataclass(frozen=True)
 class LoadedLibrary:
-    """A library that is mapped into this process.
+    """A library that is mapped into this process."""
 
-    Attributes
-    ----------
-    name : str
-        As cuda.pathfinder calls it.
-    path : str
-        As the kernel reports it.
-    """
-
-    name: str
-    path: str
+    name: str  # as cuda.pathfinder calls it
+    path: str  # as the kernel reports it
 
 
 def loaded_libraries(names: dict[str, str], maps: str = "/proc/self/maps") -> list[LoadedLibrary]:
     """Libraries of CUDA that are loaded in this process.
 
-    Parameters
-    ----------
-    names : dict of str to str
-        Name in cuda.pathfinder by stem of the file name: ``{"libnvrtc": "nvrtc"}``.
-    maps : str
-        File in the format of ``/proc/self/maps``.
-
-    Returns
-    -------
-    list of LoadedLibrary
-        In the order of their addresses; empty where the system has no such file.
+    `names`: name in cuda.pathfinder by stem of the file name: ``{"libnvrtc": "nvrtc"}``.
+    `maps`: file in the format of ``/proc/self/maps``.
+    Returns them in the order of their addresses; empty where the system has no such file.
     """
     found = []
     for path in mapped_files(maps):

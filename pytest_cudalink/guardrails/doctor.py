@@ -65,61 +65,31 @@ _COUNTED: Final = _SEVERITIES[:2]
 
 @dataclass(frozen=True)
 class PredictedLink:
-    """The backend that a link would take.
-
-    Attributes
-    ----------
-    policy, kind : str
-        ``kind`` is ``"ptx"`` (no LTO) or ``"ltoir"``.
-    backend : str
-        ``"driver"``, ``"nvjitlink"`` or ``"error"``.
-    why : str
-    """
+    """The backend that a link would take."""
 
     policy: str
-    kind: str
-    backend: str
+    kind: str  # "ptx" (no LTO) or "ltoir"
+    backend: str  # "driver", "nvjitlink" or "error"
     why: str
 
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """A fault or a note for the reader, and what repairs it.
+    """A fault or a note for the reader, and what repairs it."""
 
-    Attributes
-    ----------
-    severity : str
-        ``"incoherent"``, ``"unknown"``, ``"warning"`` or ``"note"``; the first two set the exit code.
-    text : str
-    fix : str
-        One command, or empty.
-    otherwise : str
-        Another remedy, or the only one where no command helps.
-    cause : str
-        What several findings have in common, in a few words; empty if the finding stands alone.
-    """
-
-    severity: Severity
+    severity: Severity  # "incoherent", "unknown", "warning" or "note"; the first two set the exit code
     text: str
-    fix: str = ""
-    otherwise: str = ""
-    cause: str = ""
+    fix: str = ""  # one command, or empty
+    otherwise: str = ""  # another remedy, or the only one where no command helps
+    cause: str = ""  # what several findings have in common, in a few words; empty if the finding stands alone
 
 
 @dataclass(frozen=True)
 class FindingCause:
-    """The findings of one cause.
+    """The findings of one cause."""
 
-    Attributes
-    ----------
-    text : str
-        The cause; of a finding that stands alone, its text.
-    findings : tuple of DoctorFinding
-        In their order; at least one.
-    """
-
-    text: str
-    findings: tuple[DoctorFinding, ...]
+    text: str  # the cause; of a finding that stands alone, its text
+    findings: tuple[DoctorFinding, ...]  # in their order; at least one
 
     @property
     def severity(self) -> Severity:
@@ -144,25 +114,12 @@ class FindingCause:
 
 @dataclass
 class DoctorReport:
-    """The doctor's report.
+    """The doctor's report."""
 
-    Attributes
-    ----------
-    driver : dict
-        ``version``, ``witness``, ``release``, ``release_witness``, ``kind`` (``"real"``, ``"emulated"``, ``"given"``,
-        None), ``path``, ``arch``.
-    items : list of Item
-    missing : list of str
-        Labels of the items that were not found.
-    copies : list of Copy
-    rules : list of items.Verdict
-    links : list of PredictedLink
-    findings : list of DoctorFinding
-    """
-
+    # `version`, `witness`, `release`, `release_witness`, `kind` ("real", "emulated", "given", None), `path`, `arch`
     driver: dict[str, str | None] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # labels of the items that were not found
     copies: list[Copy] = field(default_factory=list)
     rules: list[Verdict] = field(default_factory=list)
     links: list[PredictedLink] = field(default_factory=list)
@@ -211,21 +168,11 @@ def examine(
 ) -> DoctorReport:
     """Report on this environment.
 
-    Parameters
-    ----------
-    ctk_version : str or SpecifierSet, optional
-        The CUDA releases that are wanted.
-    facts : DriverFacts, optional
-        The driver; default: the one of this machine.
-    system : System, optional
-        Answers every other question about the machine; default: this machine.
-
-    Raises
-    ------
-    ValueError
-        If `ctk_version` is not a PEP 440 specifier.
-    RuntimeError
-        If an environment variable of the guard rails has an unknown value.
+    `ctk_version`: the CUDA releases that are wanted.
+    `facts`: the driver; default: the one of this machine.
+    `system`: answers every other question about the machine; default: this machine.
+    Raises ValueError if `ctk_version` is not a PEP 440 specifier.
+    Raises RuntimeError if an environment variable of the guard rails has an unknown value.
     """
     constraint = parse_constraint(ctk_version)
     facts, system = facts or DriverFacts(), system or System()

@@ -57,15 +57,8 @@ def _session(nvml: ctypes.CDLL) -> Iterator[None]:
 def driver_release(open_nvml: Callable[[], ctypes.CDLL] = _nvml) -> str:
     """Release of the driver, such as ``"580.65.06"``, from NVML.
 
-    Parameters
-    ----------
-    open_nvml : callable
-        Opens the library.
-
-    Raises
-    ------
-    NvmlError
-        If NVML is not installed, fails, or answers with another form of text.
+    `open_nvml`: opens the library.
+    Raises NvmlError if NVML is not installed, fails, or answers with another form of text.
     """
     nvml = open_nvml()
     for function in ("nvmlInit_v2", "nvmlSystemGetDriverVersion", "nvmlShutdown"):
@@ -104,15 +97,8 @@ def _ask_release() -> Fact:
 def parse_cuda_version(value: object) -> CudaVersion | None:
     """Read the argument ``driver_cuda_version``.
 
-    Parameters
-    ----------
-    value : int, str, tuple of int, or None
-        The number of ``cuDriverGetVersion`` (12080), ``"12.8"`` or ``(12, 8)``.
-
-    Raises
-    ------
-    ValueError
-        If it has another form.
+    `value`: the number of ``cuDriverGetVersion`` (12080), ``"12.8"`` or ``(12, 8)``.
+    Raises ValueError if it has another form.
     """
     match value:
         case None:
@@ -132,10 +118,7 @@ def parse_cuda_version(value: object) -> CudaVersion | None:
 def parse_release(value: object) -> str | None:
     """Read the argument ``driver_release_version``: two or three numbers such as ``"580.65.06"``, or None.
 
-    Raises
-    ------
-    ValueError
-        If it has another form.
+    Raises ValueError if it has another form.
     """
     if value is None:
         return None
@@ -152,12 +135,8 @@ class DriverFacts:
     The two answers are independent: if NVML fails, the CUDA version stays known, and NVML is asked only where the
     versions do not decide. A fake of `pytest_cudalink.probes` counts as the driver's answer and is not cached.
 
-    Parameters
-    ----------
-    cuda_version : CudaVersion, optional
-        Instead of asking ``cuDriverGetVersion``.
-    release_version : str, optional
-        Instead of asking NVML.
+    `cuda_version`: instead of asking ``cuDriverGetVersion``.
+    `release_version`: instead of asking NVML.
     """
 
     def __init__(self, cuda_version: CudaVersion | None = None, release_version: str | None = None) -> None:

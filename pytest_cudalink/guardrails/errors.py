@@ -16,10 +16,7 @@ __all__ = [
 class CompatibilityCheckError(RuntimeError):
     """Refused items: they do not fit each other, the driver, or the requested release.
 
-    Attributes
-    ----------
-    verdict : items.Verdict
-        The rule, the items with their witnesses, and the repair.
+    `verdict`: the rule, the items with their witnesses, and the repair.
     """
 
     def __init__(self, verdict: Verdict) -> None:

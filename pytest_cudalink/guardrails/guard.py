@@ -50,10 +50,7 @@ _FORWARD: Final = "assume_forward_compatibility"
 def mode_from_environment() -> Mode:
     """The mode in ``CUDA_PATHFINDER_COMPATIBILITY_GUARD_RAILS``; `DEFAULT_MODE` if it is unset or empty.
 
-    Raises
-    ------
-    RuntimeError
-        If it has another value; lists the modes.
+    Raises RuntimeError if it has another value; lists the modes.
     """
     value = os.environ.get(MODE_VARIABLE) or DEFAULT_MODE
     if value not in MODES:
@@ -67,10 +64,7 @@ def forward_compatibility_assumed(mode: Mode) -> bool:
 
     Its value is always checked. Only Linux has forward compatibility; the platform is not checked in mode ``off``.
 
-    Raises
-    ------
-    RuntimeError
-        If it has an unknown value, or assumes forward compatibility on another platform than Linux.
+    Raises RuntimeError if it has an unknown value, or assumes forward compatibility on another platform than Linux.
     """
     value = os.environ.get(DRIVER_COMPATIBILITY_VARIABLE) or "default"
     if value not in ("default", _FORWARD):
@@ -97,30 +91,17 @@ class CompatibilityGuardRails:
     The guard remembers the items that passed, and compares later ones with them. It refuses before a library is loaded.
     Repeated look-ups are answered from a cache, as fast as cuda.pathfinder's own.
 
-    Parameters
-    ----------
-    ctk_version : str or SpecifierSet, optional
-        The CUDA releases that are wanted, as a PEP 440 specifier: ``">=13.2,<14"``.
-    driver_cuda_version : int, str or tuple of int, optional
-        CUDA version of the driver: 13000, ``"13.0"`` or ``(13, 0)``. Default: the driver is asked.
-    driver_release_version : str, optional
-        Release of the driver: ``"580.65.06"``. Default: NVML is asked.
-    mode : str or None
-        ``"strict"``: refuse items that are not known to fit. ``"best_effort"``: let items pass about which too little
-        is known. ``"warning_only"``: as best_effort, but warn with `CompatibilityWarning` instead of refusing.
-        ``"off"``: no checks. None: read the environment at each first look-up.
-    on_verdict : callable, optional
-        Called with every verdict, including "compatible".
-
-    Raises
-    ------
-    ValueError
-        If an argument is invalid.
-
-    Notes
-    -----
     Every look-up has the arguments and errors of the function of cuda.pathfinder with the same name. In addition, it
     raises `CompatibilityCheckError`, `CompatibilityInsufficientMetadataError` or `DriverCtkCompatibilityError`.
+
+    `ctk_version`: the CUDA releases that are wanted, as a PEP 440 specifier: ``">=13.2,<14"``.
+    `driver_cuda_version`: CUDA version of the driver: 13000, ``"13.0"`` or ``(13, 0)``. Default: the driver is asked.
+    `driver_release_version`: release of the driver: ``"580.65.06"``. Default: NVML is asked.
+    `mode`: ``"strict"``: refuse items that are not known to fit. ``"best_effort"``: let items pass about which too
+    little is known. ``"warning_only"``: as best_effort, but warn with `CompatibilityWarning` instead of refusing.
+    ``"off"``: no checks. None: read the environment at each first look-up.
+    `on_verdict`: called with every verdict, including "compatible".
+    Raises ValueError if an argument is invalid.
     """
 
     def __init__(
@@ -211,19 +192,10 @@ class CompatibilityGuardRails:
     def declare_pipeline(self, producer: str, consumer: str, artifact_kind: str) -> None:
         """Declare that one library reads what another one writes; checked once both are known, in either order.
 
-        Parameters
-        ----------
-        producer, consumer : str
-            Names of dynamic libraries: ``"nvrtc"``, ``"nvJitLink"``, ``"nvvm"``.
-        artifact_kind : str
-            ``"ltoir"``, ``"ptx"``, ``"elf"`` or ``"cubin"``.
-
-        Raises
-        ------
-        ValueError
-            If the kind is unknown, or there is no rule for the pair.
-        CompatibilityCheckError
-            If both are known and do not fit; the declaration is then dropped.
+        `producer`, `consumer`: names of dynamic libraries: ``"nvrtc"``, ``"nvJitLink"``, ``"nvvm"``.
+        `artifact_kind`: ``"ltoir"``, ``"ptx"``, ``"elf"`` or ``"cubin"``.
+        Raises ValueError if the kind is unknown, or there is no rule for the pair.
+        Raises CompatibilityCheckError if both are known and do not fit; the declaration is then dropped.
         """
         pipeline = Pipeline(producer, consumer, artifact_kind)
         mode = self._checked_mode()
@@ -240,19 +212,10 @@ class CompatibilityGuardRails:
     def check_artifact(self, artifact_kind: str, producer: Item, consumer: Item) -> None:
         """Judge one artifact by the rule of the pipeline from NVRTC, whichever NVRTC this process has.
 
-        Parameters
-        ----------
-        artifact_kind : str
-            ``"ltoir"``, ``"ptx"``, ``"elf"`` or ``"cubin"``.
-        producer : Item
-            Represents the artifact, with the release in the artifact's header.
-        consumer : Item
-            The library that must read it.
-
-        Raises
-        ------
-        CompatibilityCheckError
-            If the consumer's release may not read it.
+        `artifact_kind`: ``"ltoir"``, ``"ptx"``, ``"elf"`` or ``"cubin"``.
+        `producer`: represents the artifact, with the release in the artifact's header.
+        `consumer`: the library that must read it.
+        Raises CompatibilityCheckError if the consumer's release may not read it.
         """
         mode = self._checked_mode()
         if mode != "off":
@@ -270,10 +233,7 @@ class CompatibilityGuardRails:
     def mode(self) -> Mode:
         """The current mode.
 
-        Raises
-        ------
-        RuntimeError
-            If the environment decides, and has an invalid value.
+        Raises RuntimeError if the environment decides, and has an invalid value.
         """
         return self._mode if self._mode is not None else mode_from_environment()
 
@@ -393,10 +353,7 @@ class CompatibilityGuardRails:
 def make_item(kind: ItemKind, name: str, path: str, found_via: str) -> Item:
     """Make the item for a path, with its CUDA release and its wheel.
 
-    Parameters
-    ----------
-    kind, name, path, found_via
-        As in `Item`.
+    `kind`, `name`, `path`, `found_via`: as in `Item`.
     """
     packaged = _pathfinder.packaging(kind, name)
     if packaged != "ctk":

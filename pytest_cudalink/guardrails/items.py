@@ -28,53 +28,25 @@ _NOUNS: Final[dict[ItemKind, str]] = {
 
 @dataclass(frozen=True)
 class Fact:
-    """A value and where it was read, or why it is not known.
+    """A value and where it was read, or why it is not known."""
 
-    Attributes
-    ----------
-    value : CudaVersion, str or None
-        None when unknown.
-    witness : str
-        Such as ``"CUDA_VERSION 13000 in /usr/local/cuda/include/cuda.h"``; for an unknown value, the reason.
-    """
-
-    value: Any
-    witness: str
+    value: Any  # None when unknown
+    witness: str  # such as "CUDA_VERSION 13000 in /usr/local/cuda/include/cuda.h"; for an unknown value, the reason
 
 
 @dataclass(frozen=True)
 class Item:
-    """A component of CUDA that a look-up found.
+    """A component of CUDA that a look-up found."""
 
-    Attributes
-    ----------
-    kind : str
-        ``"dynamic-libs"``, ``"headers"``, ``"static-libs"``, ``"bitcode-libs"``, ``"binaries"``, or ``"artifacts"``
-        for an input of a link.
-    name : str
-        Its name in cuda.pathfinder.
-    path : str
-        Absolute, as the search returned it.
-    found_via : str
-        How it was found, in cuda.pathfinder's words.
-    packaged_with : str
-        ``"ctk"``, ``"driver"`` or ``"other"``.
-    version : CudaVersion or None
-        The CUDA release that it belongs to.
-    witness : str
-        Where the release was read, or why it is not known.
-    wheel : str
-        The distribution that owns it; empty if no distribution does.
-    """
-
+    # "dynamic-libs", "headers", "static-libs", "bitcode-libs", "binaries", or "artifacts" for an input of a link
     kind: ItemKind
-    name: str
-    path: str
-    found_via: str
-    packaged_with: PackagedWith
-    version: CudaVersion | None
-    witness: str
-    wheel: str = ""
+    name: str  # its name in cuda.pathfinder
+    path: str  # absolute, as the search returned it
+    found_via: str  # how it was found, in cuda.pathfinder's words
+    packaged_with: PackagedWith  # "ctk", "driver" or "other"
+    version: CudaVersion | None  # the CUDA release that it belongs to
+    witness: str  # where the release was read, or why it is not known
+    wheel: str = ""  # the distribution that owns it; empty if no distribution does
 
     @property
     def label(self) -> str:
@@ -93,31 +65,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer of a rule.
+    """The answer of a rule."""
 
-    Attributes
-    ----------
-    status : str
-        ``"compatible"``, ``"incompatible"`` or ``"insufficient_metadata"``.
-    rule : str
-        Name of the rule: ``"packaging"``, ``"ctk-version-known"``, ``"ctk-constraint"``, ``"same-ctk"``,
-        ``"linked"``, ``"driver"`` or ``"pipeline"``.
-    message : str
-        One sentence.
-    fix : str
-        The command that repairs it; empty if there is nothing to repair, or no command repairs it.
-    items : tuple of str
-        The items that it is about, each with path, how it was found, version and witness.
-    otherwise : str
-        Another remedy, or the only one where no command helps.
-    """
-
-    status: Status
+    status: Status  # "compatible", "incompatible" or "insufficient_metadata"
+    # name of the rule: "packaging", "ctk-version-known", "ctk-constraint", "same-ctk", "linked", "driver" or "pipeline"
     rule: str
-    message: str
-    fix: str = ""
-    items: tuple[str, ...] = ()
-    otherwise: str = ""
+    message: str  # one sentence
+    fix: str = ""  # the command that repairs it; empty if there is nothing to repair, or no command repairs it
+    items: tuple[str, ...] = ()  # the items that it is about, each with path, how it was found, version and witness
+    otherwise: str = ""  # another remedy, or the only one where no command helps
 
     @property
     def text(self) -> str:

@@ -26,21 +26,11 @@ def check_input(
     The artifact's header says which release made it. The pipeline is declared only if the process's NVRTC is of that
     release: an artifact from elsewhere says nothing about this process's NVRTC.
 
-    Parameters
-    ----------
-    guard : CompatibilityGuardRails
-    name : str
-        Name of the input.
-    artifact : Artifact
-        A leaf, not a container.
-    nvjitlink : CudaVersion
-        Release of the nvJitLink that is to link.
-
-    Returns
-    -------
-    CompatibilityCheckError or None
-        The error if nvJitLink's release may not read the artifact, or if NVRTC and nvJitLink in this process do not fit
-        for artifacts of this kind.
+    `name`: name of the input.
+    `artifact`: a leaf, not a container.
+    `nvjitlink`: release of the nvJitLink that is to link.
+    Returns the error if nvJitLink's release may not read the artifact, or if NVRTC and nvJitLink in this process do not
+    fit for artifacts of this kind.
     """
     made = artifact.producer
     if made is None or artifact.kind not in ARTIFACT_KINDS:

@@ -23,22 +23,12 @@ _MEASURED: Final = ("nvrtc", "nvJitLink")
 class Pipeline:
     """A kind of artifact that one library writes and another one reads.
 
-    Attributes
-    ----------
-    producer, consumer : str
-        Names of dynamic libraries, such as ``"nvrtc"`` and ``"nvJitLink"``.
-    artifact_kind : str
-        One of `ARTIFACT_KINDS`.
-
-    Raises
-    ------
-    ValueError
-        If the kind is unknown, or there is no rule for the pair.
+    Raises ValueError if the kind is unknown, or there is no rule for the pair.
     """
 
-    producer: str
+    producer: str  # names of dynamic libraries, such as "nvrtc" and "nvJitLink"
     consumer: str
-    artifact_kind: str
+    artifact_kind: str  # one of `ARTIFACT_KINDS`
 
     def __post_init__(self) -> None:
         """Refuse a pipeline that no rule covers."""

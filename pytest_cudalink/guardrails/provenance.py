@@ -54,42 +54,20 @@ _PACKAGE: Final = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Library:
-    """A CUDA library that a process has loaded.
+    """A CUDA library that a process has loaded."""
 
-    Attributes
-    ----------
-    name : str
-        Such as ``"libcudart"``.
-    soname : str
-    path : str
-        As it was opened, or as the loader found it.
-    real_path : str
-        The file itself, with every symbolic link followed.
-    place : str
-        ``"wheels"``: installed with a distribution of this environment. ``"conda"``: in its conda prefix. ``"driver"``
-        and ``"emulated"``: part of the driver. ``"toolchains"``: in the cache of toolchains. ``"system"``: elsewhere.
-    owner : str
-        The distribution that owns it, with its version; empty without one.
-    version : str
-        The CUDA release, or the driver's own version; empty where it is not known.
-    witness : str
-        Where the version was read, or why it is not known.
-    for_whom : str
-        What it was loaded for; empty where that is not known.
-    is_probed : bool
-        Whether this plugin alone opened it, to read its version.
-    """
-
-    name: str
+    name: str  # such as "libcudart"
     soname: str
-    path: str
-    real_path: str
+    path: str  # as it was opened, or as the loader found it
+    real_path: str  # the file itself, with every symbolic link followed
+    # "wheels": installed with a distribution of this environment. "conda": in its conda prefix. "driver" and
+    # "emulated": part of the driver. "toolchains": in the cache of toolchains. "system": elsewhere.
     place: Place
-    owner: str
-    version: str
-    witness: str
-    for_whom: str
-    is_probed: bool = False
+    owner: str  # the distribution that owns it, with its version; empty without one
+    version: str  # the CUDA release, or the driver's own version; empty where it is not known
+    witness: str  # where the version was read, or why it is not known
+    for_whom: str  # what it was loaded for; empty where that is not known
+    is_probed: bool = False  # whether this plugin alone opened it, to read its version
 
     @property
     def release(self) -> CudaVersion | None:
@@ -109,21 +87,11 @@ class Library:
 
 
 class Home(NamedTuple):
-    """The environment of a process.
+    """The environment of a process."""
 
-    Attributes
-    ----------
-    sites : frozenset of Path
-        The folders in which its distributions are installed.
-    prefixes : tuple of Path
-        The folders of its Python, which may be a conda environment.
-    variables : mapping of str to str
-        Its environment variables.
-    """
-
-    sites: frozenset[Path]
-    prefixes: tuple[Path, ...]
-    variables: Mapping[str, str]
+    sites: frozenset[Path]  # the folders in which its distributions are installed
+    prefixes: tuple[Path, ...]  # the folders of its Python, which may be a conda environment
+    variables: Mapping[str, str]  # its environment variables
 
     @classmethod
     def here(cls) -> Home:
@@ -146,15 +114,9 @@ def describe(
 ) -> Library | None:
     """Return the CUDA library that a loaded object is; None if it is not one.
 
-    Parameters
-    ----------
-    found : LoadedObject
-    objects : sequence of LoadedObject
-        What was loaded with it, in the order in which the loader did.
-    openings : iterable of Opening
-        What Python code has opened meanwhile.
-    home : Home, optional
-        The environment of the process; default that of this one.
+    `objects`: what was loaded with it, in the order in which the loader did.
+    `openings`: what Python code has opened meanwhile.
+    `home`: the environment of the process; default that of this one.
     """
     path = os.path.abspath(found.path)  # noqa: PTH100 (a Path would follow no `..`)
     names = (Path(path).name, found.soname)
@@ -282,11 +244,7 @@ def _opens(opening: Opening, found: LoadedObject) -> bool:
 def is_from(library: Library, expected: str) -> bool:
     """Whether a library is from where it is expected.
 
-    Parameters
-    ----------
-    library : Library
-    expected : str
-        ``"any"``, ``"wheels"``, ``"system"``, ``"conda"``, or absolute folders, separated as in ``PATH``.
+    `expected`: ``"any"``, ``"wheels"``, ``"system"``, ``"conda"``, or absolute folders, separated as in ``PATH``.
     """
     if expected == "any" or library.place in _OUTSIDE:
         return True
@@ -299,14 +257,8 @@ def is_from(library: Library, expected: str) -> bool:
 def foreign(library: Library, expected: str, asked: str, home: Home | None = None) -> str:
     """Return what is wrong with a library that is not from where it is expected, and what to do, in lines.
 
-    Parameters
-    ----------
-    library : Library
-    expected : str
-    asked : str
-        The setting with its source, for the message.
-    home : Home, optional
-        The environment of the process; default that of this one.
+    `asked`: the setting with its source, for the message.
+    `home`: the environment of the process; default that of this one.
     """
     lines = [
         f"{library.soname} is {_FROM[library.place]}: {library.path}; expected {_expected(expected)}",
@@ -370,12 +322,8 @@ def clash(one: Library, other: Library) -> Literal["", "minors", "majors"]:
 def together(kind: str, *copies: tuple[Library, str]) -> str:
     """Return in lines that two libraries are in one process.
 
-    Parameters
-    ----------
-    kind : str
-        As `clash` returns it.
-    *copies : tuple of Library and str
-        The libraries, and in words when each was loaded.
+    `kind`: as `clash` returns it.
+    `copies`: the libraries, and in words when each was loaded.
     """
     lines = [
         f"  {library.label}\n    loaded {when}, for: {library.for_whom or 'not known'}" for library, when in copies

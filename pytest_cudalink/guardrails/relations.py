@@ -27,11 +27,7 @@ def component_table() -> dict[str, Any]:
 def packaged_with(kind: ItemKind, name: str, toolkit_names: Iterable[str]) -> PackagedWith:
     """Whether an item comes with the toolkit, the driver or neither.
 
-    Parameters
-    ----------
-    kind, name : str
-    toolkit_names : iterable of str
-        The names that cuda.pathfinder counts as the toolkit's; read for dynamic libraries and headers.
+    `toolkit_names`: the names that cuda.pathfinder counts as the toolkit's; read for dynamic libraries and headers.
     """
     table = component_table()
     if name in table["driver"].get(kind, ()):

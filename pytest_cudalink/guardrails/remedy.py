@@ -50,16 +50,9 @@ def trials(
 ) -> Iterator[Trial]:
     """Yield commands that bring items to one release, the most wanted release first.
 
-    Parameters
-    ----------
-    items : sequence of Item
-    driver : CudaVersion or None
-    bounds : mapping of str to str
-        What other distributions require of the wheels, by name: a release that contradicts it is left out.
-    needed : collection of str
-        Wheels of `bounds` to install in any case.
-    absent : sequence of Item
-        Items to install in addition; their release does not count.
+    `bounds`: what other distributions require of the wheels, by name: a release that contradicts it is left out.
+    `needed`: wheels of `bounds` to install in any case.
+    `absent`: items to install in addition; their release does not count.
     """
     for release, at_most in _candidates(items, driver):
         for keep in (True, False):

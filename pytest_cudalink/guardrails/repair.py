@@ -55,13 +55,8 @@ def repair(items: Sequence[Item], version: CudaVersion, *, at_most: bool = False
 
     Empty if no command does: the release has no wheels, or no wheel has one of the items; see `by_hand`.
 
-    Parameters
-    ----------
-    items : sequence of Item
-    version : CudaVersion
-        The release.
-    at_most : bool
-        The newest release of that major up to `version`, instead of `version` itself.
+    `version`: the release.
+    `at_most`: the newest release of that major up to `version`, instead of `version` itself.
     """
     if not _installable(items, version, at_most=at_most):
         return ""

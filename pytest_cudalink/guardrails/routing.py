@@ -40,20 +40,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Routing:
-    """The result of `install`.
+    """The result of `install`."""
 
-    Attributes
-    ----------
-    guard : CompatibilityGuardRails
-        The guard that answers the look-ups.
-    routed : tuple of str
-        ``"module.name"`` of every exchanged function.
-    not_routed : tuple of str
-        References that still call cuda.pathfinder directly, such as ``"a default argument of f in m"``.
-    """
-
-    guard: CompatibilityGuardRails
-    routed: tuple[str, ...]
+    guard: CompatibilityGuardRails  # the guard that answers the look-ups
+    routed: tuple[str, ...]  # "module.name" of every exchanged function
+    # references that still call cuda.pathfinder directly, such as "a default argument of f in m"
     not_routed: tuple[str, ...]
 
 
@@ -84,15 +75,8 @@ def install(guard: CompatibilityGuardRails | None = None) -> Routing:
 
     A guard that was installed before is replaced.
 
-    Parameters
-    ----------
-    guard : CompatibilityGuardRails, optional
-        Default: `process_wide_guard_rails`.
-
-    Returns
-    -------
-    Routing
-        The exchanged references, and those that cannot be exchanged.
+    `guard`: default: `process_wide_guard_rails`.
+    Returns the exchanged references, and those that cannot be exchanged.
     """
     start_postponed()
     return route(guard or process_wide_guard_rails())

@@ -52,19 +52,11 @@ class Driver(Protocol):
 
 @dataclass(frozen=True)
 class KnownDriver:
-    """A driver with given facts.
-
-    Attributes
-    ----------
-    cuda_version : CudaVersion or None
-    release_version : str or None
-    witness : str
-        Where these were read.
-    """
+    """A driver with given facts."""
 
     cuda_version: CudaVersion | None
     release_version: str | None = None
-    witness: str = "as given"
+    witness: str = "as given"  # where these were read
 
     def cuda(self) -> Fact:
         return Fact(self.cuda_version, self.witness if self.cuda_version else "no CUDA version of the driver is known")
@@ -76,10 +68,7 @@ class KnownDriver:
 def branch_of(release: str) -> int:
     """The branch of a driver release: 580 of ``"580.65.06"``.
 
-    Raises
-    ------
-    ValueError
-        If the text is not two or three numbers with dots.
+    Raises ValueError if the text is not two or three numbers with dots.
     """
     if not _RELEASE.fullmatch(release):
         msg = f"{release!r} is not a driver release; write two or three numbers, such as '580.65.06'"
@@ -90,11 +79,8 @@ def branch_of(release: str) -> int:
 def parse_constraint(value: str | SpecifierSet | None) -> SpecifierSet | None:
     """Read the argument ``ctk_version``.
 
-    Raises
-    ------
-    ValueError
-        If it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier; or if a bound has a patch number,
-        as only major and minor of an item's release are known.
+    Raises ValueError if it is neither None, nor a SpecifierSet, nor a non-empty PEP 440 specifier; or if a bound has a
+    patch number, as only major and minor of an item's release are known.
     """
     if value is None or isinstance(value, SpecifierSet):
         return _without_patch(value)
@@ -234,14 +220,9 @@ def check_driver(item: Item, driver: Driver, *, assume_forward: bool = False, hi
     By the CUDA Compatibility guide: backward compatibility; within a major, minor-version compatibility from a driver
     branch on.
 
-    Parameters
-    ----------
-    item : Item
-    driver : Driver
-    assume_forward : bool
-        Whether an incompatible driver passes, because NVIDIA's forward-compatibility package is installed.
-    hint : str
-        Appended to the advice of a refusal: how to set `assume_forward`.
+    `assume_forward`: whether an incompatible driver passes, because NVIDIA's forward-compatibility package is
+    installed.
+    `hint`: appended to the advice of a refusal: how to set `assume_forward`.
     """
     ctk = item.version
     if ctk is None or item.packaged_with != "ctk":
@@ -344,18 +325,10 @@ def judge(
 
     The order is: packaging, known release, constraint, every remembered item (same release, linked), driver, pipelines.
 
-    Parameters
-    ----------
-    item : Item
-    remembered : sequence of Item
-        Accepted items.
-    constraint : SpecifierSet, optional
-    driver : Driver
-    pipelines : sequence of Pipeline
-    assume_forward, hint
-        As in `check_driver`.
-    unknown_driver_passes : bool
-        Whether pipelines are also judged if the driver is not known; if they hold, the driver's verdict is returned.
+    `remembered`: accepted items.
+    `assume_forward`, `hint`: as in `check_driver`.
+    `unknown_driver_passes`: whether pipelines are also judged if the driver is not known; if they hold, the driver's
+    verdict is returned.
     """
     *_, verdict = _until_fault(_alone(item, remembered, constraint, driver, assume_forward=assume_forward, hint=hint))
     passes = unknown_driver_passes and verdict.rule == "driver" and verdict.status == "insufficient_metadata"

@@ -38,39 +38,21 @@ _SHADOWED: Final = ("cudart", "nvrtc", "nvJitLink")
 
 @dataclass(frozen=True)
 class Copy:
-    """Another copy of a library.
-
-    Attributes
-    ----------
-    name, path : str
-    role : str
-        ``"loaded in this process"``, or ``"first for the loader as libnvrtc.so.13"``.
-    version : CudaVersion or None
-    witness : str
-    """
+    """Another copy of a library."""
 
     name: str
     path: str
-    role: str
+    role: str  # "loaded in this process", or "first for the loader as libnvrtc.so.13"
     version: CudaVersion | None
     witness: str
 
 
 class DriverFile(NamedTuple):
-    """The driver library of this process.
+    """The driver library of this process."""
 
-    Attributes
-    ----------
-    kind : str or None
-        ``"real"``, ``"emulated"`` or ``"given"``; None without a driver.
-    path : str or None
-    arch : str or None
-        Architecture of its device, such as ``"sm_90"``.
-    """
-
-    kind: str | None
+    kind: str | None  # "real", "emulated" or "given"; None without a driver
     path: str | None = None
-    arch: str | None = None
+    arch: str | None = None  # architecture of its device, such as "sm_90"
 
 
 class System:
@@ -90,10 +72,7 @@ class System:
     def item(self, kind: ItemKind, name: str) -> Item | None:
         """The item that a look-up finds; None where it finds none.
 
-        Raises
-        ------
-        ResolutionError
-            If only loading the library would answer.
+        Raises ResolutionError if only loading the library would answer.
         """
         if kind == "binaries" and name not in _pathfinder.program_names():
             return None  # cuda.pathfinder 1.5.0 does not know ptxas
@@ -127,10 +106,7 @@ class System:
     def copies_for_loader(self) -> Iterator[Copy]:
         """The files that the dynamic loader finds first, by file name alone.
 
-        Raises
-        ------
-        ResolutionError
-            If the loader cannot be asked.
+        Raises ResolutionError if the loader cannot be asked.
         """
         for soname, path in _pathfinder.first_for_loader(_SHADOWED).items():
             name = _pathfinder.stems().get(soname.partition(".so")[0], soname)

@@ -40,43 +40,22 @@ _FROM_BELOW: Final = (">=", ">", "==", "~=", "===")
 
 @dataclass(frozen=True)
 class Change:
-    """A change of one file.
+    """A change of one file."""
 
-    Attributes
-    ----------
-    path : Path
-        Relative to the project.
-    content : str
-        The whole file after the change.
-    action : str
-        ``"write"`` a new file, ``"append"`` to one, ``"replace"`` one with other content, or ``"keep"`` one that has
-        the content already.
-    advice : str
-        For a file that is not replaced: lines that the user must add.
-    """
-
-    path: Path
-    content: str
+    path: Path  # relative to the project
+    content: str  # the whole file after the change
+    # "write" a new file, "append" to one, "replace" one with other content, or "keep" one that has the content already
     action: Literal["write", "append", "replace", "keep"]
-    advice: str = ""
+    advice: str = ""  # for a file that is not replaced: lines that the user must add
 
 
 def plan_changes(root: Path, runner: str | None = None, ci: str | None = None) -> list[Change]:
     """Return the changes by which a project adopts the matrix; writes nothing.
 
-    Parameters
-    ----------
-    root : Path
-        The project.
-    runner : str, optional
-        ``"nox"`` or ``"tox"``; default tox if the project has it and no noxfile.
-    ci : str, optional
-        ``"github"``, ``"gitlab"`` or ``"none"``; default the one that the project has, else GitHub.
-
-    Raises
-    ------
-    CellsError
-        If a file of the project cannot be read.
+    `root`: the project.
+    `runner`: ``"nox"`` or ``"tox"``; default tox if the project has it and no noxfile.
+    `ci`: ``"github"``, ``"gitlab"`` or ``"none"``; default the one that the project has, else GitHub.
+    Raises CellsError if a file of the project cannot be read.
     """
     has_tox = _tox_file(root) is not None
     runner = runner or ("tox" if has_tox and not (root / "noxfile.py").exists() else "nox")

@@ -84,32 +84,17 @@ class EnvironmentFacts(TypedDict):
 
 
 class Loads(NamedTuple):
-    """Where to find what a step has loaded, until `judge` returns.
-
-    Attributes
-    ----------
-    nodeid : str
-    lists : Path
-        Begins the names of the files that the loader wrote: ``LISTS.PID``.
-    opened : Path
-        The file that an import writes, with a line for each library that ctypes opened: name, place in the code, and
-        what opened it for that place.
-    pid : int
-        The process of the step.
-    folder : str
-        The folder that it was started in.
-    facts : EnvironmentFacts
-    environment : mapping
-        The variables of the step.
-    """
+    """Where to find what a step has loaded, until `judge` returns."""
 
     nodeid: str
-    lists: Path
+    lists: Path  # begins the names of the files that the loader wrote: `LISTS.PID`
+    # the file that an import writes, with a line for each library that ctypes opened: name, place in the code, and what
+    # opened it for that place
     opened: Path
-    pid: int
-    folder: str
+    pid: int  # the process of the step
+    folder: str  # the folder that it was started in
     facts: EnvironmentFacts
-    environment: Mapping[str, str]
+    environment: Mapping[str, str]  # the variables of the step
 
 
 class Judgement(NamedTuple):
@@ -133,14 +118,9 @@ def run(
 ) -> int:
     """Run the steps of a bare cell, and record them; return 0 if all pass, 1 if one fails, 2 if none can run.
 
-    Parameters
-    ----------
-    keys : RunKeys
-        Of the cell.
-    environment : mutable mapping
-        The environment of the run, as `Cell.environment` describes the cell.
-    judge : callable
-        Finds the CUDA libraries among what a step has loaded.
+    `keys`: of the cell.
+    `environment`: the environment of the run, as `Cell.environment` describes the cell.
+    `judge`: finds the CUDA libraries among what a step has loaded.
     """
     from ..emulator import EmulatorError
     from ..report import Writer

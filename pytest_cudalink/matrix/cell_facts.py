@@ -27,24 +27,14 @@ _NOT_HIDDEN: Final = "not hidden: pytest was not started as the runners of the m
 
 @dataclass(frozen=True)
 class CellFacts:
-    """The facts of a cell; all are empty where it has no such keys.
+    """The facts of a cell; all are empty where it has no such keys."""
 
-    Attributes
-    ----------
-    axes : mapping
-        What distinguishes the cell from others, with the packages as they were found.
-    versions : mapping
-        The packages whose version the cell chooses.
-    hidden : str
-        What the cell hides, and how.
-    older : mapping
-        The packages that are older than without the cell's toolkit, with the release that they would have; they are
-        among `versions`, too.
-    """
-
+    # what distinguishes the cell from others, with the packages as they were found
     axes: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, VersionRecord] = field(default_factory=dict)
-    hidden: str = ""
+    versions: Mapping[str, VersionRecord] = field(default_factory=dict)  # the packages whose version the cell chooses
+    hidden: str = ""  # what the cell hides, and how
+    # the packages that are older than without the cell's toolkit, with the release that they would have; they are among
+    # `versions`, too
     older: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -70,13 +60,8 @@ def cell_facts(
 ) -> CellFacts:
     """Return the facts of the cell that the environment describes.
 
-    Parameters
-    ----------
-    find : callable
-        Returns the version of an installed package by its normalized name; None for one that is not installed.
-    environment : mapping
-    hidden : Hidden, optional
-        What the process itself has hidden; default what `HIDDEN_VARIABLE` says.
+    `find`: returns the version of an installed package by its normalized name; None for one that is not installed.
+    `hidden`: what the process itself has hidden; default what `HIDDEN_VARIABLE` says.
     """
     try:
         keys = RunKeys.read(environment)

@@ -47,23 +47,12 @@ class RunKeys:
 
 @dataclass(frozen=True)
 class Cell:
-    """One environment and one run of a suite.
+    """One environment and one run of a suite."""
 
-    Attributes
-    ----------
-    name : str
-        Such as ``"ctk-13.0"``.
-    values : CellValues
-    packages : tuple of str
-        Requirements: those that make exactly this toolkit, then the cell's others.
-    line : int or None
-        Line of the file that defines the cell.
-    """
-
-    name: str
+    name: str  # such as "ctk-13.0"
     values: CellValues
-    packages: tuple[str, ...]
-    line: int | None = field(default=None, compare=False)
+    packages: tuple[str, ...]  # requirements: those that make exactly this toolkit, then the cell's others
+    line: int | None = field(default=None, compare=False)  # line of the file that defines the cell
 
     @property
     def ctk(self) -> str:
@@ -218,10 +207,7 @@ def _implied_tags(cell: Cell) -> Iterator[str]:
 def select(cells: Iterable[Cell], tags: str | Iterable[str] = ()) -> list[Cell]:
     """Return the cells that have at least one of the tags, and none that follows a ``!``; without tags, all cells.
 
-    Parameters
-    ----------
-    tags : str or iterable of str
-        ``"skew,!gpu"`` or ``["skew", "!gpu"]``.
+    `tags`: ``"skew,!gpu"`` or ``["skew", "!gpu"]``.
     """
     words = tags.split(",") if isinstance(tags, str) else list(tags)
     wanted = {word.strip() for word in words if word.strip()}

@@ -53,20 +53,10 @@ _GITLAB_WORDS: Final = frozenset(
 def default_python(root: Path) -> str:
     """Return the Python of the cells that name none: the preferred one that the project's ``requires-python`` allows.
 
-    Parameters
-    ----------
-    root : Path
-        The project. Without ``requires-python`` in its ``pyproject.toml``, every Python is allowed.
-
-    Returns
-    -------
-    str
-        A minor version such as ``"3.12"``; a patch release if the newest patch release of no minor version is allowed.
-
-    Raises
-    ------
-    CellsError
-        If ``pyproject.toml`` cannot be read, or allows no Python that the plugin runs on.
+    `root`: the project. Without ``requires-python`` in its ``pyproject.toml``, every Python is allowed.
+    Returns a minor version such as ``"3.12"``; a patch release if the newest patch release of no minor version is
+    allowed.
+    Raises CellsError if ``pyproject.toml`` cannot be read, or allows no Python that the plugin runs on.
     """
     file, text = root / "pyproject.toml", Project.read(root).requires_python
     try:
@@ -107,22 +97,12 @@ def github_matrix(
 ) -> dict[str, object]:
     """Return the matrix of a GitHub workflow: a job for each cell, or for several where there are more than `jobs`.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-    root : Path
-        The project.
-    gpu_runner : str
-        Labels of the machine with a GPU, separated by commas, for cells with ``gpu = true`` and no ``runs-on``.
-    jobs : int
-        Most jobs. Cells that share a job have the same Python and machine; their names are separated by commas.
-    seconds : mapping of str to float, optional
-        How long cells took when they last ran, by name.
-
-    Raises
-    ------
-    CellsError
-        If no Python fits the project, or the cells need more kinds of machines than there may be jobs.
+    `root`: the project.
+    `gpu_runner`: labels of the machine with a GPU, separated by commas, for cells with ``gpu = true`` and no
+    ``runs-on``.
+    `jobs`: most jobs. Cells that share a job have the same Python and machine; their names are separated by commas.
+    `seconds`: how long cells took when they last ran, by name.
+    Raises CellsError if no Python fits the project, or the cells need more kinds of machines than there may be jobs.
     """
     cells = list(cells)
     pythons = _pythons(cells, root)
@@ -169,24 +149,12 @@ def gitlab_pipeline(
 
     GitLab fails a pipeline without jobs, or with jobs of the stage ``.post`` alone: without a cell, one job says so.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-    runner : str
-        ``"nox"`` or ``"tox"``.
-    file : Path
-        The file of cells, relative to the project.
-    tags : str
-        Tags that selected the cells; the report names the selected cells that have no records.
-    root : Path
-        The project.
-    gpu_runner : str
-        As for `github_matrix`; GitLab calls the labels tags.
-
-    Raises
-    ------
-    CellsError
-        If a cell has a name that GitLab reserves, or no Python fits the project.
+    `runner`: ``"nox"`` or ``"tox"``.
+    `file`: the file of cells, relative to the project.
+    `tags`: tags that selected the cells; the report names the selected cells that have no records.
+    `root`: the project.
+    `gpu_runner`: as for `github_matrix`; GitLab calls the labels tags.
+    Raises CellsError if a cell has a name that GitLab reserves, or no Python fits the project.
     """
     cells = list(cells)
     pythons = _pythons(cells, root)

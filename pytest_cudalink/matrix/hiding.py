@@ -68,25 +68,13 @@ class HidingError(ValueError):
 
 @dataclass(frozen=True)
 class Hidden:
-    """What was hidden from a process, and how.
+    """What was hidden from a process, and how."""
 
-    Attributes
-    ----------
-    how : str
-        ``"namespace"``; ``"environment"`` where the kernel refuses a mount namespace; ``"nothing"`` if there was
-        nothing to hide.
-    places : tuple of str
-        The folders and files, without symbolic links.
-    reachable : tuple of str
-        What can still be opened, in words.
-    reason : str
-        Why there is no mount namespace.
-    """
-
+    # "namespace"; "environment" where the kernel refuses a mount namespace; "nothing" if there was nothing to hide
     how: Literal["namespace", "environment", "nothing"]
-    places: tuple[str, ...] = ()
-    reachable: tuple[str, ...] = ()
-    reason: str = ""
+    places: tuple[str, ...] = ()  # the folders and files, without symbolic links
+    reachable: tuple[str, ...] = ()  # what can still be opened, in words
+    reason: str = ""  # why there is no mount namespace
 
     @property
     def axis(self) -> str:
@@ -113,10 +101,7 @@ class Hidden:
     def of(cls, text: str) -> Self:
         """Return what `as_json` wrote.
 
-        Raises
-        ------
-        ValueError
-            If the text is another.
+        Raises ValueError if the text is another.
         """
         try:
             found = json.loads(text)
@@ -135,17 +120,9 @@ def is_hidden_by(path: str, pattern: str) -> bool:
 def hide(patterns: Iterable[str], environment: MutableMapping[str, str] = os.environ) -> Hidden:
     """Hide folders and files from this process and its children, and remove what leads there from its environment.
 
-    Parameters
-    ----------
-    patterns : iterable of str
-        Absolute paths, with ``*`` and the other wildcards of a shell.
-    environment : mutable mapping
-        The environment of the children.
-
-    Raises
-    ------
-    HidingError
-        If a pattern hides what the process itself needs, such as its Python.
+    `patterns`: absolute paths, with ``*`` and the other wildcards of a shell.
+    `environment`: the environment of the children.
+    Raises HidingError if a pattern hides what the process itself needs, such as its Python.
     """
     places = _places(patterns)
     cache = _loader_cache()
@@ -163,10 +140,7 @@ def hide(patterns: Iterable[str], environment: MutableMapping[str, str] = os.env
 def _places(patterns: Iterable[str]) -> tuple[str, ...]:
     """Return what the patterns match, without symbolic links, and without what lies in another of them.
 
-    Raises
-    ------
-    HidingError
-        If the process needs something in one of them.
+    Raises HidingError if the process needs something in one of them.
     """
     found: dict[str, str] = {}
     for pattern in patterns:
@@ -243,10 +217,7 @@ def _try(places: Sequence[str]) -> str:
 def _enter(places: Sequence[str]) -> None:
     """Enter a mount namespace in which an empty folder lies over each folder, and no file of the places opens.
 
-    Raises
-    ------
-    OSError
-        If the kernel refuses a step.
+    Raises OSError if the kernel refuses a step.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mount.argtypes = [ctypes.c_char_p] * 3 + [ctypes.c_ulong, ctypes.c_char_p]
@@ -286,12 +257,8 @@ def _enter(places: Sequence[str]) -> None:
 def start(program: Sequence[str], patterns: Iterable[str], environment: MutableMapping[str, str] = os.environ) -> int:
     """Start a program in place of this one, with what the patterns match hidden; return only if that fails.
 
-    Parameters
-    ----------
-    program : sequence of str
-        The program and its arguments.
-    patterns, environment
-        As for `hide`. The program finds the result in `HIDDEN_VARIABLE`.
+    `program`: the program and its arguments.
+    `patterns`, `environment`: as for `hide`. The program finds the result in `HIDDEN_VARIABLE`.
     """
     try:
         hidden = hide(patterns, environment)

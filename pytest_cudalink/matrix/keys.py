@@ -167,35 +167,19 @@ def package_requirement(name: str, version: str) -> str:
 
 @dataclass(frozen=True)
 class CellKey(Generic[_Value_co]):
-    """One key of a cell; the type of its default is the type of its values.
-
-    Attributes
-    ----------
-    words : tuple of str
-        Values with a special meaning.
-    fault : callable, optional
-        Returns what is needed instead of another string, empty if it is valid. Without it only `words` are valid, or
-        every text where there are none.
-    pattern : str, optional
-        For the JSON schema: matches every valid string besides `words`.
-    axis : bool
-        Whether ``[axes.NAME]`` may have a list of values.
-    adds : bool
-        Whether a cell's value is added to that of the defaults.
-    versions : bool
-        Whether a table of packages with their versions is valid, too.
-    only : str
-        The cells that have the key: all, those of the kind ``"test"`` or ``"bare"``, or those that run pytest.
-    """
+    """One key of a cell; the type of its default is the type of its values."""
 
     default: _Value_co
     help: str
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()  # values with a special meaning
+    # returns what is needed instead of another string, empty if it is valid. Without it only `words` are valid, or
+    # every text where there are none.
     fault: Callable[[str], str] | None = None
-    pattern: str | None = None
-    axis: bool = False
-    adds: bool = False
-    versions: bool = False
+    pattern: str | None = None  # for the JSON schema: matches every valid string besides `words`
+    axis: bool = False  # whether `[axes.NAME]` may have a list of values
+    adds: bool = False  # whether a cell's value is added to that of the defaults
+    versions: bool = False  # whether a table of packages with their versions is valid, too
+    # the cells that have the key: all, those of the kind "test" or "bare", or those that run pytest
     only: Literal["", "test", "bare", "pytest"] = ""
 
     def field(self) -> _Value_co:
@@ -237,13 +221,7 @@ def _all_strings(value: object) -> TypeGuard[list[str]]:
 
 @dataclass(frozen=True)
 class CellValues:
-    """The values of a cell: each field with a `CellKey` is a key of the file, whose name has ``-`` in place of ``_``.
-
-    Attributes
-    ----------
-    versions : mapping of str to str
-        The packages whose version the cell chooses: ``packages`` of the file, where that is a table.
-    """
+    """The values of a cell: each field with a `CellKey` is a key of the file, with ``-`` in place of ``_``."""
 
     kind: str = CellKey(
         "test",
@@ -383,6 +361,7 @@ class CellValues:
     description: str = CellKey(
         "", "one line for lists", fault=_like(".*", "one line without control characters")
     ).field()
+    # the packages whose version the cell chooses: `packages` of the file, where that is a table
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> Value | None:

@@ -44,26 +44,13 @@ def sessions(
     Arguments after ``--`` are added to the cell's ``tests``; a path among them replaces these. If the report is
     requested, they go to ``cudalink report``. Sessions may run in parallel (``nox -j``), except those on a real GPU.
 
-    Parameters
-    ----------
-    path : path-like
-        The file of cells, relative to the working folder; ``$CUDALINK_CELLS`` names another.
-    root : path-like
-        The project, whose ``pyproject.toml`` has the extras and dependency groups.
-    report : str or None
-        Name of the session that merges the records; it requires all cells without a GPU. None for no such session.
-    default : bool
-        Whether the sessions run if nox is called without a name.
-
-    Returns
-    -------
-    list of Cell
-
-    Raises
-    ------
-    SystemExit
-        If the file cannot be used, or a cell has the name of the report or of an earlier session; nox shows the text
-        and ends.
+    `path`: the file of cells, relative to the working folder; ``$CUDALINK_CELLS`` names another.
+    `root`: the project, whose ``pyproject.toml`` has the extras and dependency groups.
+    `report`: name of the session that merges the records; it requires all cells without a GPU. None for no such
+    session.
+    `default`: whether the sessions run if nox is called without a name.
+    Raises SystemExit if the file cannot be used, or a cell has the name of the report or of an earlier session; nox
+    shows the text and ends.
     """
     import nox
 

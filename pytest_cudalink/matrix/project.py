@@ -27,52 +27,30 @@ _NAMED: Final = 3
 
 
 class CellRequirement(NamedTuple):
-    """A requirement of a cell.
-
-    Attributes
-    ----------
-    requirement : Requirement
-    where : str
-        The table and the name under which it stands, such as ``"group test"``.
-    """
+    """A requirement of a cell."""
 
     requirement: Requirement
-    where: str
+    where: str  # the table and the name under which it stands, such as "group test"
 
 
 @dataclass(frozen=True)
 class Project:
-    """A project, as far as its ``pyproject.toml`` says it.
-
-    Attributes
-    ----------
-    name, requires_python : str
-    dynamic : list
-        What the build fills in.
-    dependencies : list of Requirement
-    extras, groups : mapping of str to list
-        The content of each extra and each dependency group.
-    tables, tools : collection of str
-        The names of the file's tables, and of those in ``tool``.
-    """
+    """A project, as far as its ``pyproject.toml`` says it."""
 
     name: str = ""
     requires_python: str = ""
-    dynamic: list[object] = field(default_factory=list)
+    dynamic: list[object] = field(default_factory=list)  # what the build fills in
     dependencies: list[Requirement] = field(default_factory=list)
-    extras: Mapping[str, object] = field(default_factory=dict)
-    groups: Mapping[str, object] = field(default_factory=dict)
-    tables: Collection[str] = ()
-    tools: Collection[str] = ()
+    extras: Mapping[str, object] = field(default_factory=dict)  # the content of each extra
+    groups: Mapping[str, object] = field(default_factory=dict)  # that of each dependency group
+    tables: Collection[str] = ()  # the names of the file's tables
+    tools: Collection[str] = ()  # the names of those in `tool`
 
     @classmethod
     def read(cls, root: Path) -> Project:
         """Return the project in a folder; an empty one without ``pyproject.toml``.
 
-        Raises
-        ------
-        CellsError
-            If the file cannot be read.
+        Raises CellsError if the file cannot be read.
         """
         file = root / "pyproject.toml"
         try:

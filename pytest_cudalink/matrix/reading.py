@@ -75,10 +75,7 @@ _PLACEHOLDER: Final = r"\{([a-z0-9-]+)\}"
 class CellsError(ValueError):
     """The file of cells cannot be used.
 
-    Attributes
-    ----------
-    faults : tuple of str
-        Everything that is wrong, each as ``FILE:LINE: KEY: what was needed, what was found``.
+    `faults`: everything that is wrong, each as ``FILE:LINE: KEY: what was needed, what was found``.
     """
 
     def __init__(self, faults: Iterable[str]) -> None:
@@ -89,12 +86,8 @@ class CellsError(ValueError):
 def load_cells(path: Path | str) -> list[Cell]:
     """Return the cells of a file, in its order: single cells first, then the combinations of axes.
 
-    Raises
-    ------
-    CellsError
-        With everything that is wrong, each with its line and key.
-    OSError
-        If the file cannot be read.
+    Raises CellsError with everything that is wrong, each with its line and key.
+    Raises OSError if the file cannot be read.
     """
     path = Path(path)
     try:

@@ -97,10 +97,7 @@ def project_requirement(cell: Cell, root: Path) -> list[str]:
 def command(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
     """Return the program that a cell runs with its arguments: pytest, the same with files hidden, or bare steps.
 
-    Parameters
-    ----------
-    cell, given, folder
-        As for `arguments`. A bare cell takes no arguments for its steps.
+    `cell`, `given`, `folder`: as for `arguments`. A bare cell takes no arguments for its steps.
     """
     if not cell.runs_pytest:
         return [sys.executable, "-m", "pytest_cudalink.cli.bare_cell"]
@@ -144,10 +141,7 @@ def constraints(cell: Cell, root: Path) -> list[str]:
 def choose_versions(cell: Cell, root: Path, warn: Callable[[str], object]) -> None:
     """Warn of requirements that do not fit a cell, and choose its versions before anything is installed.
 
-    Raises
-    ------
-    CellsError
-        As from `resolve`.
+    Raises CellsError as from `resolve`.
     """
     for text in warnings([cell], root):
         warn(text)
@@ -160,10 +154,8 @@ def resolve(cell: Cell, root: Path) -> None:
 
     uv chooses them whatever the runner installs with, because pip only knows the newest. It installs nothing.
 
-    Raises
-    ------
-    CellsError
-        If uv is missing or finds no versions, or no requirement of the project limits a package from below.
+    Raises CellsError if uv is missing or finds no versions, or no requirement of the project limits a package from
+    below.
     """
     if not _chooses(cell):
         return
@@ -236,10 +228,7 @@ def _requirements(cell: Cell, root: Path, package: str) -> list[str]:
 def _limits(cell: Cell, root: Path, package: str) -> list[str]:
     """Return what the project and the cell require of a package.
 
-    Raises
-    ------
-    CellsError
-        If that does not limit its version.
+    Raises CellsError if that does not limit its version.
     """
     found = _requirements(cell, root, package)
     if not any(Requirement(one).specifier for one in found):
@@ -279,11 +268,7 @@ def newest(requirement: str, folder: Path | None = None) -> str | None:
 
     None if nothing can be said: there is no uv, or the package index does not answer soon.
 
-    Parameters
-    ----------
-    requirement : str
-    folder : Path, optional
-        Where uv runs: its settings and relative paths count from there.
+    `folder`: where uv runs: its settings and relative paths count from there.
     """
     try:
         done = _ask_uv([requirement], folder, "--no-deps", timeout=_INDEX_SECONDS)
@@ -315,13 +300,8 @@ def _ask_uv(
 def arguments(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
     """Return pytest's arguments: the cell's ``tests`` and the given ones, or only these if they name a path.
 
-    Parameters
-    ----------
-    cell : Cell
-    given : sequence of str
-        What the user wrote after ``--``.
-    folder : Path
-        The folder that pytest runs in.
+    `given`: what the user wrote after ``--``.
+    `folder`: the folder that pytest runs in.
     """
     if any(_is_path(one, folder) for one in paths(given, folder)):
         return list(given)
@@ -422,16 +402,8 @@ def python_missing(cell: Cell) -> str:
 def prepare(cell: Cell, root: Path, say: Callable[[str], object]) -> dict[str, str]:
     """Install the toolchains that a cell needs; return the environment of its run.
 
-    Parameters
-    ----------
-    cell, root
-    say : callable
-        Called with a sentence before a toolchain is fetched, which can take minutes.
-
-    Raises
-    ------
-    ToolchainError
-        If a toolchain cannot be installed.
+    `say`: called with a sentence before a toolchain is fetched, which can take minutes.
+    Raises ToolchainError if a toolchain cannot be installed.
     """
     for version, layout in cell.toolchains:
         try:
@@ -486,19 +458,9 @@ def _copy(reading: int, waiting: int, end: bytearray) -> None:
 def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
     """Add to a cell's record how its run ended, if pytest could not write that itself; without a record, note it.
 
-    Parameters
-    ----------
-    cell : Cell
-    root : Path
-    code : int
-        The exit code of the process; negative for a signal.
-    said : str, optional
-        The end of its output.
-
-    Returns
-    -------
-    str
-        What happened and what to do; empty for a run that ended as its record says.
+    `code`: the exit code of the process; negative for a signal.
+    `said`: the end of its output.
+    Returns what happened and what to do; empty for a run that ended as its record says.
     """
     from ..report import RecordError, Writer, read
     from ..report.records import CrashRecord

@@ -21,10 +21,7 @@ _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})")
 def parse_shard(text: str) -> tuple[int, int]:
     """Return number and count of a shard such as ``"3/10"``.
 
-    Raises
-    ------
-    ValueError
-        If the text is something else.
+    Raises ValueError if the text is something else.
     """
     found = _SHARD.fullmatch(text)
     if found is None or int(found[1]) > int(found[2]):
@@ -36,12 +33,7 @@ def parse_shard(text: str) -> tuple[int, int]:
 def spread(cells: Sequence[Cell], count: int, seconds: Mapping[str, float]) -> list[list[Cell]]:
     """Return so many lists of cells, whose sums of seconds are as even as taking the longest first makes them.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-    count : int
-    seconds : mapping of str to float
-        How long cells took when they last ran, by name; any other cell counts as their mean.
+    `seconds`: how long cells took when they last ran, by name; any other cell counts as their mean.
     """
     usual = fmean(seconds.values()) if seconds else 1.0
     cost = {cell.name: max(seconds.get(cell.name, usual), 0.001) for cell in cells}
@@ -65,10 +57,7 @@ def read_durations(paths: Iterable[Path]) -> dict[str, float]:
 
     A cell whose newest run did not finish, or has a damaged record, is left out.
 
-    Parameters
-    ----------
-    paths : iterable of Path
-        Record files, and folders of them.
+    `paths`: record files, and folders of them.
     """
     newest: dict[str, tuple[float, float | None]] = {}
     for path in paths:

@@ -79,21 +79,11 @@ _NAMED: Final = 3
 
 @dataclass(frozen=True)
 class Detail:
-    """The explanation of a result other than a plain pass.
+    """The explanation of a result other than a plain pass."""
 
-    Attributes
-    ----------
-    reason : str
-        Of a skip or an expected failure, the requirement of a documented one, or a failure's first line.
-    text : str
-        The failure in full.
-    cause : CauseRecord or None
-        Why the test failed, or needs a GPU, where that is known.
-    """
-
-    reason: str = ""
-    text: str = ""
-    cause: CauseRecord | None = None
+    reason: str = ""  # of a skip or an expected failure, the requirement of a documented one, or a failure's first line
+    text: str = ""  # the failure in full
+    cause: CauseRecord | None = None  # why the test failed, or needs a GPU, where that is known
 
 
 class UnsteeredLinks(Struct):
@@ -126,91 +116,50 @@ def _driver_release(version: str) -> str | None:
 
 @dataclass
 class CellRun:
-    """The merged records of one cell.
-
-    Attributes
-    ----------
-    name : str
-    files : list of str
-        The record files.
-    origins : list of Origin
-        The origin of each of its runs, see `origin.merged`.
-    axes : dict of str to str
-        The values that distinguish this cell from others: ctk, driver, nvjitlink, backend, python, arch, and what its
-        run added, such as the versions of packages.
-    hidden : str
-        What the cell hides, and how, in words.
-    versions : dict
-        As in the records: ``{name: {"requested": …, "found": …, "source": …, "kind": …}}``.
-    finished : bool
-        Whether the run finished.
-    truncated : bool
-        Whether the last line of a file was cut.
-    unread : bool
-        Whether a record has a format that this version does not read: nothing is known of its tests, and `finished`
-        is True as far as it depends on that record.
-    outcomes : dict of str to str
-        Letter of each test, see `LETTERS`.
-    durations : dict of str to float
-        Seconds of each test.
-    details : dict of str to Detail
-        Of each test that did not simply pass.
-    links : dict of str to int
-        Number of links by `wording.backend_keys`.
-    unsteered : list of UnsteeredLinks
-        Links that no target steers, by place; `links` does not count them.
-    unlinked_modules : int
-        At least so many modules that an emulated driver loaded were made by no link that was seen.
-    libraries : list of LibraryRecord
-        As in the records, the first event of each file, release and purpose, see `library_key`.
-    violations, verdicts, sticky, findings : list
-        As in the records.
-    crashes : list of CrashRecord
-        As in the records, and one for each test that began and has no result.
-    without_result : list of str
-        Tests that were collected and have no result: lost in a crash, or not run because the run stopped early.
-    reruns : int
-    problems : list of str
-        Why the run failed although no test shows it.
-    damage : list of str
-        What is wrong with the files: file, line and key.
-    differing : dict of str to list
-        Tests whose outcomes differ between the records of the cell, with letter and file of each record.
-    repeated : int
-        Number of tests that several records of the cell have, with one outcome.
-    """
+    """The merged records of one cell."""
 
     name: str
-    files: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)  # the record files
+    # the values that distinguish this cell from others: ctk, driver, nvjitlink, backend, python, arch, and what its run
+    # added, such as the versions of packages
     axes: dict[str, str] = field(default_factory=dict)
+    # as in the records: `{name: {"requested": …, "found": …, "source": …, "kind": …}}`
     versions: dict[str, VersionRecord] = field(default_factory=dict)
-    hidden: str = ""
+    hidden: str = ""  # what the cell hides, and how, in words
     python: str = ""
     platform: str = ""
-    finished: bool = False
-    truncated: bool = False
+    finished: bool = False  # whether the run finished
+    truncated: bool = False  # whether the last line of a file was cut
+    # whether a record has a format that this version does not read: nothing is known of its tests, and `finished` is
+    # True as far as it depends on that record
     unread: bool = False
     exitstatus: ExitCode | None = None
     duration: Seconds = 0.0
-    outcomes: dict[str, str] = field(default_factory=dict)
-    durations: dict[str, Seconds] = field(default_factory=dict)
-    details: dict[str, Detail] = field(default_factory=dict)
-    links: dict[str, Count] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)  # letter of each test, see `LETTERS`
+    durations: dict[str, Seconds] = field(default_factory=dict)  # seconds of each test
+    details: dict[str, Detail] = field(default_factory=dict)  # of each test that did not simply pass
+    links: dict[str, Count] = field(default_factory=dict)  # number of links by `wording.backend_keys`
+    # links that no target steers, by place; `links` does not count them
     unsteered: list[UnsteeredLinks] = field(default_factory=list)
+    # at least so many modules that an emulated driver loaded were made by no link that was seen
     unlinked_modules: Count = 0
+    # as in the records, the first event of each file, release and purpose, see `library_key`
     libraries: list[LibraryRecord] = field(default_factory=list)
-    violations: list[ViolationRecord] = field(default_factory=list)
+    violations: list[ViolationRecord] = field(default_factory=list)  # as in the records
     verdicts: list[VerdictRecord] = field(default_factory=list)
     sticky: list[StickyRecord] = field(default_factory=list)
     findings: list[FindingRecord] = field(default_factory=list)
+    # as in the records, and one for each test that began and has no result
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: Count = 0
-    problems: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)  # why the run failed although no test shows it
+    # tests that were collected and have no result: lost in a crash, or not run because the run stopped early
     without_result: list[str] = field(default_factory=list)
-    damage: list[str] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)  # what is wrong with the files: file, line and key
+    # tests whose outcomes differ between the records of the cell, with letter and file of each record
     differing: dict[str, list[list[str]]] = field(default_factory=dict)
-    repeated: Count = 0
-    origins: list[Origin] = field(default_factory=list)
+    repeated: Count = 0  # number of tests that several records of the cell have, with one outcome
+    origins: list[Origin] = field(default_factory=list)  # the origin of each of its runs, see `origin.merged`
 
     @property
     def lost(self) -> list[str]:

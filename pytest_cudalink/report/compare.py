@@ -37,29 +37,17 @@ class OutcomeChange:
 
 @dataclass
 class Comparison:
-    """The differences between two reports.
+    """The differences between two reports."""
 
-    Attributes
-    ----------
-    regressions : list of OutcomeChange
-        Tests that fail now and did not fail before: they passed, were skipped, or did not run.
-    fixed : list of OutcomeChange
-        Tests that failed before and pass now.
-    skipped : list of OutcomeChange
-        Tests that passed before and are skipped now, or need a GPU now.
-    gone : list of OutcomeChange
-        Tests that ran before and do not run now.
-    broken : list of str
-        Cells whose run was complete in the older report, and is missing or incomplete now.
-    unread : dict of str to str
-        Cells and files of the older report that could not be read, each with the reason.
-    """
-
+    # tests that fail now and did not fail before: they passed, were skipped, or did not run
     regressions: list[OutcomeChange] = field(default_factory=list)
-    fixed: list[OutcomeChange] = field(default_factory=list)
+    fixed: list[OutcomeChange] = field(default_factory=list)  # tests that failed before and pass now
+    # tests that passed before and are skipped now, or need a GPU now
     skipped: list[OutcomeChange] = field(default_factory=list)
-    gone: list[OutcomeChange] = field(default_factory=list)
+    gone: list[OutcomeChange] = field(default_factory=list)  # tests that ran before and do not run now
+    # cells whose run was complete in the older report, and is missing or incomplete now
     broken: list[str] = field(default_factory=list)
+    # cells and files of the older report that could not be read, each with the reason
     unread: dict[str, str] = field(default_factory=dict)
 
 

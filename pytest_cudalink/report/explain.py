@@ -36,18 +36,10 @@ def relation(axes: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Cause:
-    """Axes whose values decide whether a test fails, in every cell that ran it.
+    """Axes whose values decide whether a test fails, in every cell that ran it."""
 
-    Attributes
-    ----------
-    axes : tuple of str
-        One axis, two, or ``("relation",)`` for that of toolkit and driver.
-    verdicts : mapping
-        Whether the test fails, by the values of these axes that occurred.
-    """
-
-    axes: tuple[str, ...]
-    verdicts: Mapping[tuple[str, ...], bool]
+    axes: tuple[str, ...]  # one axis, two, or `("relation",)` for that of toolkit and driver
+    verdicts: Mapping[tuple[str, ...], bool]  # whether the test fails, by the values of these axes that occurred
 
     @property
     def failing(self) -> list[tuple[str, ...]]:
@@ -86,17 +78,9 @@ def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> li
 
     A pair that has different values in every cell agrees with anything. It counts only if one pair of values fails.
 
-    Parameters
-    ----------
-    cells : sequence of mappings
-        The axes of each cell.
-    bad : sequence of bool or None
-        Whether the test fails there; None where that is unknown.
-
-    Returns
-    -------
-    list of Cause
-        Those with the fewest failing values first. Empty if the test fails in all cells, or in none.
+    `cells`: the axes of each cell.
+    `bad`: whether the test fails there; None where that is unknown.
+    Returns causes, those with the fewest failing values first. Empty if the test fails in all cells, or in none.
     """
     ran = [(axes, failed) for axes, failed in zip(cells, bad, strict=True) if failed is not None]
     names = _varying(ran)
@@ -114,11 +98,7 @@ def causes(cells: Sequence[Mapping[str, str]], bad: Sequence[bool | None]) -> li
 def deciding_cell(candidates: Sequence[Cause], others: Mapping[str, Mapping[str, str]]) -> str:
     """Return the cell whose result divides the causes most evenly; empty if none of the cells divides them.
 
-    Parameters
-    ----------
-    candidates : sequence of Cause
-    others : mapping
-        The axes of each cell that has no result, by name; an axis whose value is not known is left out.
+    `others`: the axes of each cell that has no result, by name; an axis whose value is not known is left out.
     """
     best, most = "", 0
     for name, axes in others.items():
@@ -136,21 +116,13 @@ def explain(
 ) -> str:
     """Return the axes whose values decide whether a test fails.
 
-    Parameters
-    ----------
-    cells : sequence of mappings
-        The axes of each cell.
-    bad : sequence of bool or None
-        Whether the test fails there; None where that is unknown.
-    others : mapping, optional
-        The axes of cells that have no result yet, by name. One that tells the causes apart is named.
-
-    Returns
-    -------
-    str
-        Such as ``"ctk 13.2"``. Each word that joins has one meaning: "either …, or …" are causes that the cells do not
-        tell apart, the simplest first; "and" joins the values with which the test fails by one cause; "with" joins two
-        axes of which only both together decide. ``"no axis explains it"`` if no cause agrees with all cells.
+    `cells`: the axes of each cell.
+    `bad`: whether the test fails there; None where that is unknown.
+    `others`: the axes of cells that have no result yet, by name. One that tells the causes apart is named.
+    Returns words such as ``"ctk 13.2"``. Each word that joins has one meaning: "either …, or …" are causes that the
+    cells do not tell apart, the simplest first; "and" joins the values with which the test fails by one cause;
+    "with" joins two axes of which only both together decide. ``"no axis explains it"`` if no cause agrees with all
+    cells.
     """
     found = causes(cells, bad)
     if not found:

@@ -68,55 +68,28 @@ _CODE: Final = (
 
 
 class Call(NamedTuple):
-    """A call of a run.
+    """A call of a run."""
 
-    Attributes
-    ----------
-    function : str
-        Symbol of the function.
-    site : str
-        The place that made it, ``"FILE:LINE in FUNCTION"``; empty where it was not noted.
-    """
-
-    function: str
-    site: str
+    function: str  # symbol of the function
+    site: str  # the place that made it, "FILE:LINE in FUNCTION"; empty where it was not noted
 
 
 class Way(NamedTuple):
-    """A way in which a call can fail.
-
-    Attributes
-    ----------
-    code : int
-    name : str
-        ``"CUDA_ERROR_OUT_OF_MEMORY"``.
-    words : str
-        How cuGetErrorString says it.
-    stays : str
-        ``"alone"``, ``"function"`` for each later call of the function too, ``"device"`` for a lost device.
-    """
+    """A way in which a call can fail."""
 
     code: int
-    name: str
-    words: str
-    stays: str = "alone"
+    name: str  # "CUDA_ERROR_OUT_OF_MEMORY"
+    words: str  # how cuGetErrorString says it
+    stays: str = "alone"  # "alone", "function" for each later call of the function too, "device" for a lost device
 
     def __str__(self) -> str:
         return f"{self.code}" if self.stays == "alone" else f"{self.code}:{self.stays}"
 
 
 class FailedCall(NamedTuple):
-    """One call that fails in one way.
+    """One call that fails in one way."""
 
-    Attributes
-    ----------
-    number : int
-        Of the call, from 1.
-    call : Call
-    way : Way
-    """
-
-    number: int
+    number: int  # of the call, from 1
     call: Call
     way: Way
 
@@ -127,41 +100,20 @@ class FailedCall(NamedTuple):
 
 @dataclass(frozen=True)
 class SweptTrial:
-    """One run of a test.
+    """One run of a test."""
 
-    Attributes
-    ----------
-    outcome : str
-        ``"passed"``, ``"failed"`` or ``"skipped"``; empty if its process did not get that far.
-    calls : tuple of str
-        The functions that it called, in their order.
-    messages : str
-        What it raised, with the chains of the exceptions.
-    notices : str
-        What it warned of, and wrote.
-    alive : mapping
-        How many objects were alive when it was over, and their bytes, by kind.
-    violations : tuple of str
-        Sentences on the rules that were broken.
-    end : str
-        How its process ended, if not by itself, such as ``"was killed by SIGSEGV"``.
-    hung : bool
-        Whether it was ended because it took too long.
-    later : str
-        What a clean run of the test in the same process raised afterwards; empty if it passed, or there was none.
-    failing : tuple of int
-        Numbers of the calls that returned an error; those of other libraries than the driver are not known.
-    """
-
-    outcome: str = ""
-    calls: tuple[str, ...] = ()
-    messages: str = ""
-    notices: str = ""
+    outcome: str = ""  # "passed", "failed" or "skipped"; empty if its process did not get that far
+    calls: tuple[str, ...] = ()  # the functions that it called, in their order
+    messages: str = ""  # what it raised, with the chains of the exceptions
+    notices: str = ""  # what it warned of, and wrote
+    # how many objects were alive when it was over, and their bytes, by kind
     alive: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    violations: tuple[str, ...] = ()
-    end: str = ""
-    hung: bool = False
+    violations: tuple[str, ...] = ()  # sentences on the rules that were broken
+    end: str = ""  # how its process ended, if not by itself, such as "was killed by SIGSEGV"
+    hung: bool = False  # whether it was ended because it took too long
+    # what a clean run of the test in the same process raised afterwards; empty if it passed, or there was none
     later: str = ""
+    # numbers of the calls that returned an error; those of other libraries than the driver are not known
     failing: tuple[int, ...] = ()
 
     @classmethod
@@ -181,23 +133,12 @@ class SweptTrial:
 
 @dataclass(frozen=True)
 class SweepFinding:
-    """What is wrong with the run of a test in which a call failed.
+    """What is wrong with the run of a test in which a call failed."""
 
-    Attributes
-    ----------
-    kind : str
-        One of `KINDS`.
-    fault : FailedCall
-    detail : str
-        What was seen.
-    nodeid : str
-        The test.
-    """
-
-    kind: str
+    kind: str  # one of `KINDS`
     fault: FailedCall
-    detail: str
-    nodeid: str
+    detail: str  # what was seen
+    nodeid: str  # the test
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -216,23 +157,12 @@ class SweepFinding:
 
 @dataclass
 class SweepTotals:
-    """What the sweep of one test, or of several, found.
+    """What the sweep of one test, or of several, found."""
 
-    Attributes
-    ----------
-    tests, runs : int
-        How many tests were swept, in how many runs with a fault.
-    left : int
-        How many runs the budget left out.
-    unswept : Counter of str
-        Number of tests that were not swept, by the reason.
-    findings : list of SweepFinding
-    """
-
-    tests: int = 0
-    runs: int = 0
-    left: int = 0
-    unswept: Counter[str] = field(default_factory=Counter)
+    tests: int = 0  # how many tests were swept
+    runs: int = 0  # in how many runs with a fault
+    left: int = 0  # how many runs the budget left out
+    unswept: Counter[str] = field(default_factory=Counter)  # number of tests that were not swept, by the reason
     findings: list[SweepFinding] = field(default_factory=list)
 
     def add(self, other: SweepTotals) -> None:
@@ -264,12 +194,8 @@ class SweepTotals:
 def site_of(stack: Sequence[str], root: str) -> str:
     """Return the place of a call: its innermost lines, because a helper that makes every call tells nothing alone.
 
-    Parameters
-    ----------
-    stack : sequence of str
-        Lines of Python, innermost first, or native frames.
-    root : str
-        The project's folder, to which its files are relative; those of installed packages are to theirs.
+    `stack`: lines of Python, innermost first, or native frames.
+    `root`: the project's folder, to which its files are relative; those of installed packages are to theirs.
     """
     prefix = root.rstrip("/") + "/"
     lines = (line.rpartition("/site-packages/")[2].removeprefix(prefix) for line in stack[:_SITE_LINES])
@@ -290,26 +216,13 @@ def plan(
     Each function is failed first once from each place that calls it, then at its last call from there, then at every
     other one.
 
-    Parameters
-    ----------
-    calls : sequence of Call
-        Those of the clean run.
-    ways : callable
-        Returns how a function can fail, the likeliest way first.
-    functions : iterable of str
-        Names of the functions to fail, also without the number of their form; empty for all.
-    closed : container of int
-        Numbers of calls that do not fail.
-    budget : int
-        Most runs; 0 for any number.
-    part : tuple of int
-        Number of this machine, from 1, and of all that share the runs.
-
-    Returns
-    -------
-    list of FailedCall
-    int
-        How many runs the budget leaves out.
+    `calls`: those of the clean run.
+    `ways`: returns how a function can fail, the likeliest way first.
+    `functions`: names of the functions to fail, also without the number of their form; empty for all.
+    `closed`: numbers of calls that do not fail.
+    `budget`: most runs; 0 for any number.
+    `part`: number of this machine, from 1, and of all that share the runs.
+    Returns how many runs the budget leaves out.
     """
     wanted = set(functions)
     numbered = [
@@ -337,14 +250,8 @@ def plan(
 def judge(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str) -> list[SweepFinding]:
     """Return what is wrong with a run in which one call failed; raising is right.
 
-    Parameters
-    ----------
-    clean : SweptTrial
-        The run in which every call had its own answer.
-    faulted : SweptTrial
-    fault : FailedCall
-    nodeid : str
-        The test.
+    `clean`: the run in which every call had its own answer.
+    `nodeid`: the test.
     """
     return [SweepFinding(kind, fault, detail, nodeid) for kind, detail in _verdicts(clean, faulted, fault)]
 
@@ -443,10 +350,7 @@ def baseline_lines(findings: Iterable[SweepFinding]) -> list[str]:
 def read_baseline(text: str) -> list[str]:
     """Return the lines of a baseline; those that begin with ``#`` are comments.
 
-    Raises
-    ------
-    ValueError
-        If a line is no finding; names the line and what is expected.
+    Raises ValueError if a line is no finding; names the line and what is expected.
     """
     found = []
     for number, line in enumerate(text.splitlines(), 1):

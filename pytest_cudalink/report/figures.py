@@ -15,20 +15,13 @@ __all__ = ["Figure", "figures"]
 
 @dataclass(frozen=True)
 class Figure:
-    """A count at the top of the report.
-
-    Attributes
-    ----------
-    alarm : bool
-        Whether the count is bad news; such a figure is left out where it is 0.
-    shows : str
-        The part of the page that shows what is counted: a filter, such as ``"has=FE"`` for two letters or
-        ``"show=some"`` for a kind of test, or the ID of a section.
-    """
+    """A count at the top of the report."""
 
     number: int
     text: str
-    alarm: bool
+    alarm: bool  # whether the count is bad news; such a figure is left out where it is 0
+    # the part of the page that shows what is counted: a filter, such as "has=FE" for two letters or "show=some" for a
+    # kind of test, or the ID of a section
     shows: str
 
 

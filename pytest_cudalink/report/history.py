@@ -26,19 +26,11 @@ KINDS: Final[Mapping[Kind, str]] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One report of a history.
-
-    Attributes
-    ----------
-    name : str
-    origin : Origin
-    totals : mapping of str to int
-        Number of results by letter.
-    """
+    """One report of a history."""
 
     name: str
     origin: Origin
-    totals: Mapping[str, int]
+    totals: Mapping[str, int]  # number of results by letter
 
 
 @dataclass(frozen=True)
@@ -53,17 +45,10 @@ class HistoryChange:
 
 @dataclass(frozen=True)
 class History:
-    """Several reports, the oldest first; the last is the current one.
-
-    Attributes
-    ----------
-    reports : tuple of Step
-    changes : tuple of HistoryChange
-        By kind in the order of `KINDS`, cell by cell.
-    """
+    """Several reports, the oldest first; the last is the current one."""
 
     reports: tuple[Step, ...]
-    changes: tuple[HistoryChange, ...]
+    changes: tuple[HistoryChange, ...]  # by kind in the order of `KINDS`, cell by cell
 
     def of(self, kind: Kind) -> list[HistoryChange]:
         """Return the changes of one kind."""
@@ -81,12 +66,8 @@ def in_order(reports: Sequence[tuple[str, MatrixReport]]) -> list[tuple[str, Mat
 def history(reports: Sequence[MatrixReport], names: Sequence[str] = ()) -> History:
     """Return how the tests that failed in any report changed, by test and cell.
 
-    Parameters
-    ----------
-    reports : sequence of MatrixReport
-        The oldest first; the last is the current one.
-    names : sequence of str, optional
-        A name for each report; default ``"report 1"`` and so on, and ``"this report"``.
+    `reports`: the oldest first; the last is the current one.
+    `names`: a name for each report; default ``"report 1"`` and so on, and ``"this report"``.
     """
     names = names or [*(f"report {number}" for number in range(1, len(reports))), "this report"]
     steps = [Step(name, one.origin, dict(one.counts)) for name, one in zip(names, reports, strict=True)]

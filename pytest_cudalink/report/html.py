@@ -55,19 +55,10 @@ def render(
 ) -> str:
     """Return the report as the text of one HTML page.
 
-    Parameters
-    ----------
-    extra : sequence of Section
-        Further tables, such as the measured compatibility of `pytest_cudalink.can_link`.
-    title : str
-        The heading; by default that it is a matrix, and of which project.
-    history : History, optional
-        The changes over several reports; the last is `report`.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If jinja2 is missing; ``pip install 'pytest-cudalink[report]'``.
+    `extra`: further tables, such as the measured compatibility of `pytest_cudalink.can_link`.
+    `title`: the heading; by default that it is a matrix, and of which project.
+    `history`: the changes over several reports; the last is `report`.
+    Raises ModuleNotFoundError if jinja2 is missing; ``pip install 'pytest-cudalink[report]'``.
     """
     template = _template()
     from markupsafe import Markup

@@ -38,69 +38,36 @@ _KNOWN: Final = frozenset({*LETTERS.values(), UNKNOWN})
 
 @dataclass(frozen=True)
 class Partial:
-    """A test that fails in some cells only.
-
-    Attributes
-    ----------
-    test : str
-    cells : tuple of str
-        The cells in which it fails.
-    explanation : str
-        The axes that explain the failures, see `explain.explain`.
-    """
+    """A test that fails in some cells only."""
 
     test: str
-    cells: tuple[str, ...]
-    explanation: str
+    cells: tuple[str, ...]  # the cells in which it fails
+    explanation: str  # the axes that explain the failures, see `explain.explain`
 
 
 @dataclass(frozen=True)
 class Group:
-    """The results of one cause: of several tests, in several cells.
+    """The results of one cause: of several tests, in several cells."""
 
-    Attributes
-    ----------
-    cause : CauseRecord
-        As the first of these results has it.
-    others : int
-        How many other calls and artifacts the other results name.
-    tests, cells : tuple of str
-    explanation : str
-        The axes that explain where these tests fail; empty if they do not have one explanation in common.
-    """
-
-    cause: CauseRecord
-    others: int
+    cause: CauseRecord  # as the first of these results has it
+    others: int  # how many other calls and artifacts the other results name
     tests: tuple[str, ...]
     cells: tuple[str, ...]
+    # the axes that explain where these tests fail; empty if they do not have one explanation in common
     explanation: str
 
 
 @dataclass
 class MatrixReport:
-    """The results of all cells.
-
-    Attributes
-    ----------
-    cells : list of CellRun
-    missing : list of str
-        Cells without any records.
-    damaged : dict of str to str
-        Files and folders that cannot be read, and whose cells are not known, each with the reason.
-    reasons : dict of str to str
-        Why missing cells did not run, where that is known.
-    allowed : set of str
-        Cells that may be missing.
-    plan : Plan
-        The cells that could run; empty without a file of cells.
-    """
+    """The results of all cells."""
 
     cells: list[CellRun]
-    missing: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)  # cells without any records
+    # files and folders that cannot be read, and whose cells are not known, each with the reason
     damaged: dict[str, str] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    allowed: set[str] = field(default_factory=set)
-    plan: Plan = field(default_factory=Plan)
+    reasons: dict[str, str] = field(default_factory=dict)  # why missing cells did not run, where that is known
+    allowed: set[str] = field(default_factory=set)  # cells that may be missing
+    plan: Plan = field(default_factory=Plan)  # the cells that could run; empty without a file of cells
 
     @cached_property
     def tests(self) -> list[str]:
@@ -300,10 +267,7 @@ class MatrixReport:
     def request(self, wanted: Mapping[str, Mapping[str, str]]) -> None:
         """Add the versions that the cells ask for, where the records do not have them.
 
-        Parameters
-        ----------
-        wanted : mapping
-            Cell to ``{"ctk": "13.0", …}``.
+        `wanted`: cell to ``{"ctk": "13.0", …}``.
         """
         for cell in self.cells:
             for name in ("ctk", "driver", "nvjitlink"):
@@ -327,10 +291,7 @@ class MatrixReport:
     def load(cls, path: Path | str) -> Self:
         """Return a report that `save` wrote.
 
-        Raises
-        ------
-        RecordError
-            If the file is not a saved report, or its format is newer.
+        Raises RecordError if the file is not a saved report, or its format is newer.
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))

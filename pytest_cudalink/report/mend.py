@@ -45,14 +45,9 @@ def mended(kind: type[_T], content: object, place: str) -> tuple[_T, list[str]]:
     A key that is missing, or is null where that has no meaning, has the default of the class. Without a default it is
     empty, and named unless it belongs to a smaller part, such as a version.
 
-    Parameters
-    ----------
-    kind : type
-        A msgspec.Struct, a dataclass or a TypedDict.
-    content : object
-        What was read from JSON.
-    place : str
-        What the faults call the content.
+    `kind`: a msgspec.Struct, a dataclass or a TypedDict.
+    `content`: what was read from JSON.
+    `place`: what the faults call the content.
     """
     faults: list[str] = []
     found = _mended(kind, content, place, faults)

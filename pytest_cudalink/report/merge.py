@@ -82,22 +82,11 @@ def merge(
     `CellRun.differing` names the test if the results differ. A file that cannot be read, or is damaged, makes its cell
     incomplete: `CellRun.damage` says why. `MatrixReport.damaged` has the files whose cells are not known.
 
-    Parameters
-    ----------
-    paths : iterable of path-like
-    expected : sequence of str
-        Cells that must have records.
-    workers : int, optional
-        Number of processes that read; by default one for each processor if there are many files.
-    progress : callable, optional
-        Called after each record file with the number of those that were read, and of all.
-    reasons : mapping, optional
-        Why cells that must have records may lack them, by name.
-
-    Raises
-    ------
-    RecordError
-        If a path does not exist, or there are neither records nor reasons.
+    `expected`: cells that must have records.
+    `workers`: number of processes that read; by default one for each processor if there are many files.
+    `progress`: called after each record file with the number of those that were read, and of all.
+    `reasons`: why cells that must have records may lack them, by name.
+    Raises RecordError if a path does not exist, or there are neither records nor reasons.
     """
     paths, reasons = list(paths), dict(reasons or {})
     damaged: dict[str, str] = {}
@@ -184,28 +173,16 @@ def _gathered(
 
 @dataclass
 class _Reading:
-    """The events of one run of a file, as they are read.
-
-    Attributes
-    ----------
-    began, last : float
-        Times of the event "run" and of the last event.
-    described : bool
-        Whether there was an event "run".
-    started : dict of str to None
-        The tests that began.
-    unsteered : Counter of tuple
-        Number of links that no target steers, by the fields of `UnsteeredLinks`.
-    libraries : dict of tuple to LibraryRecord
-        The first event of each loaded library, by `library_key`.
-    """
+    """The events of one run of a file, as they are read."""
 
     cell: CellRun
-    began: float = 0.0
-    last: float = 0.0
-    described: bool = False
-    started: dict[str, None] = field(default_factory=dict)
+    began: float = 0.0  # time of the event "run"
+    last: float = 0.0  # time of the last event
+    described: bool = False  # whether there was an event "run"
+    started: dict[str, None] = field(default_factory=dict)  # the tests that began
+    # number of links that no target steers, by the fields of `UnsteeredLinks`
     unsteered: Counter[tuple[str, str, str, str, str | None]] = field(default_factory=Counter)
+    # the first event of each loaded library, by `library_key`
     libraries: dict[tuple[str, ...], LibraryRecord] = field(default_factory=dict)
 
     def take(self, event: Event, number: int) -> None:
@@ -247,16 +224,10 @@ class _Reading:
 class _File:
     """A record file as it is read, line by line.
 
-    Attributes
-    ----------
-    readings : list of _Reading
-        One for each event "run"; before the first there is one for what comes before it.
-    number : int
-        The current line.
-    pending : str
-        What is wrong with the line before: the last line of a file may be cut.
-    cut : bool
-        Whether that line has no end.
+    `readings`: one for each event "run"; before the first there is one for what comes before it.
+    `number`: the current line.
+    `pending`: what is wrong with the line before: the last line of a file may be cut.
+    `cut`: whether that line has no end.
     """
 
     def __init__(self, path: Path) -> None:

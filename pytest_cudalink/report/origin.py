@@ -34,29 +34,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of a run; a field that is not known is None.
+    """The origin of a run; a field that is not known is None."""
 
-    Attributes
-    ----------
-    project : str or None
-        The name in ``pyproject.toml``, else the one that the CI system gives, else the name of the folder.
-    commit : str or None
-        The commit in full.
-    branch : str or None
-    ci_url : str or None
-        The page of the CI run, without credentials.
-    started : str or None
-        When the run began, such as ``"2026-11-22T17:30:05Z"``.
-    dirty : bool or None
-        Whether the checkout had changes that the commit has not.
-    """
-
+    # the name in `pyproject.toml`, else the one that the CI system gives, else the name of the folder
     project: str | None = None
-    commit: str | None = None
+    commit: str | None = None  # the commit in full
     branch: str | None = None
-    ci_url: str | None = None
-    started: str | None = None
-    dirty: bool | None = None
+    ci_url: str | None = None  # the page of the CI run, without credentials
+    started: str | None = None  # when the run began, such as "2026-11-22T17:30:05Z"
+    dirty: bool | None = None  # whether the checkout had changes that the commit has not
 
     def record(self) -> OriginRecord:
         """Return what a record has of the origin; the time is that of the event."""

@@ -114,10 +114,7 @@ def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[d
 
     Each of them has its cells and the axes that explain it; a cause has its tests, and a test its messages.
 
-    Parameters
-    ----------
-    names : mapping
-        Position of each test.
+    `names`: position of each test.
     """
     unknown = report.unexplained
     some = [one for one in report.partial if one.test in unknown]

@@ -17,17 +17,11 @@ _OPEN: Final = ("", "auto", "latest", "real", "yes")
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of a file of cells.
+    """The cells of a file of cells."""
 
-    Attributes
-    ----------
-    axes : mapping
-        What each cell asks for: ``{"ctk-13.0": {"ctk": "13.0", "driver": "auto", …}, …}``.
-    tests : mapping
-        The paths of tests that each cell gives to pytest; a cell without any runs every test.
-    """
-
+    # what each cell asks for: `{"ctk-13.0": {"ctk": "13.0", "driver": "auto", …}, …}`
     axes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    # the paths of tests that each cell gives to pytest; a cell without any runs every test
     tests: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def lacking(self, cells: Iterable[CellRun]) -> dict[str, dict[str, str]]:

@@ -458,20 +458,11 @@ class Writer:
     Each event is one ``write`` to a descriptor opened with ``O_APPEND``, so that several processes, such as the workers
     of pytest-xdist, share one file without mixing lines.
 
-    Parameters
-    ----------
-    path : path-like
-        The file; created if it does not exist, with its folders.
-    anew : bool, default False
-        Empty a regular file first. A link stays a link, and a pipe or a terminal is left as it is.
-    on_error : callable, optional
-        Called with the error of an event that cannot be written, instead of raising it. The file is closed then, so
-        that nothing follows half a line.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened, or cannot be written and there is no `on_error`.
+    `path`: the file; created if it does not exist, with its folders.
+    `anew`: empty a regular file first. A link stays a link, and a pipe or a terminal is left as it is.
+    `on_error`: called with the error of an event that cannot be written, instead of raising it. The file is closed
+    then, so that nothing follows half a line.
+    Raises OSError if the file cannot be opened, or cannot be written and there is no `on_error`.
     """
 
     def __init__(
@@ -559,25 +550,13 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 @dataclass
 class Recording:
-    """The content of one record file.
+    """The content of one record file."""
 
-    Attributes
-    ----------
-    run : RunRecord or None
-        The last run in the file, when several were appended; None when the file was cut in its first line.
-    found : FoundRecord or None
-        None when no driver was emulated for markers; with several workers, that of the last one.
-    collected : CollectedRecord or None
-        None when the run did not finish collecting.
-    end : EndRecord or None
-        None when the run did not finish.
-    truncated : bool
-        Whether the last line was cut.
-    """
-
+    # the last run in the file, when several were appended; None when the file was cut in its first line
     run: RunRecord | None = None
+    # None when no driver was emulated for markers; with several workers, that of the last one
     found: FoundRecord | None = None
-    collected: CollectedRecord | None = None
+    collected: CollectedRecord | None = None  # None when the run did not finish collecting
     starts: list[StartRecord] = field(default_factory=list)
     tests: list[TestRecord] = field(default_factory=list)
     links: list[LinkRecord] = field(default_factory=list)
@@ -588,8 +567,8 @@ class Recording:
     crashes: list[CrashRecord] = field(default_factory=list)
     sticky: list[StickyRecord] = field(default_factory=list)
     findings: list[FindingRecord] = field(default_factory=list)
-    end: EndRecord | None = None
-    truncated: bool = False
+    end: EndRecord | None = None  # None when the run did not finish
+    truncated: bool = False  # whether the last line was cut
 
     @property
     def unfinished(self) -> list[StartRecord]:
@@ -620,10 +599,7 @@ def decode(line: bytes) -> tuple[Event | None, Sequence[str]]:
     A value of another type is left out and named, so that the rest counts. The event is None if this version does not
     know it. A run of a format that this version does not read has `RunRecord.schema` 0.
 
-    Raises
-    ------
-    RecordError
-        If the line is not an event.
+    Raises RecordError if the line is not an event.
     """
     try:
         return _decoder.decode(line), ()
@@ -654,11 +630,8 @@ def parse(lines: Iterable[bytes]) -> Recording:
     A reader ignores events and keys that it does not know, so that a later version can add some. Where several runs
     were appended to one file, the last counts.
 
-    Raises
-    ------
-    RecordError
-        If a line other than the last is not an event, a value has another type, or the format is newer than `SCHEMA`;
-        names the line.
+    Raises RecordError if a line other than the last is not an event, a value has another type, or the format is newer
+    than `SCHEMA`; names the line.
     """
     result = Recording()
     broken = ""
@@ -689,12 +662,8 @@ def parse(lines: Iterable[bytes]) -> Recording:
 def read(path: str | os.PathLike[str]) -> Recording:
     """Return the content of a record file; a file that a crash cut is read as far as it goes.
 
-    Raises
-    ------
-    RecordError
-        If the file is not a record file, or its format is newer; names the file and the line.
-    OSError
-        If the file cannot be read.
+    Raises RecordError if the file is not a record file, or its format is newer; names the file and the line.
+    Raises OSError if the file cannot be read.
     """
     try:
         with Path(path).open("rb") as file:

@@ -14,10 +14,7 @@ def joined(runs: Sequence[CellRun]) -> CellRun:
 
     Shards have no test in common. An attempt that a plugin repeats within a run is not a second record.
 
-    Parameters
-    ----------
-    runs : sequence of CellRun
-        In the order in which they began; the last result of a test counts.
+    `runs`: in the order in which they began; the last result of a test counts.
     """
     result = runs[0]
     for run in runs[1:]:

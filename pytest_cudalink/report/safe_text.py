@@ -43,10 +43,7 @@ def shortened(text: str, limit: int) -> str:
 def line(value: object, limit: int = LINE_LIMIT) -> str:
     """Return a value as one line: ends of lines and tabs become spaces, what cannot be shown becomes an escape.
 
-    Parameters
-    ----------
-    limit : int
-        Characters, before the escapes, after which the text is cut.
+    `limit`: characters, before the escapes, after which the text is cut.
     """
     return _one_line(shortened(str(value), limit))
 

@@ -40,24 +40,12 @@ _LINES: Final = 12
 
 
 class Asked(NamedTuple):
-    """What the option asks for.
+    """What the option asks for."""
 
-    Attributes
-    ----------
-    number : int
-        Schedules of each test; those after the first have the seeds that follow.
-    seed : int or None
-        Of the first; None for any.
-    displaced : tuple of int or None
-        The only operations that may be displaced; None for all.
-    promised : bool
-        Whether calls wait only where CUDA's documentation promises it.
-    """
-
-    number: int
-    seed: int | None = None
-    displaced: tuple[int, ...] | None = None
-    promised: bool = False
+    number: int  # schedules of each test; those after the first have the seeds that follow
+    seed: int | None = None  # of the first; None for any
+    displaced: tuple[int, ...] | None = None  # the only operations that may be displaced; None for all
+    promised: bool = False  # whether calls wait only where CUDA's documentation promises it
 
     def __str__(self) -> str:
         """Return how the option has it."""
@@ -73,36 +61,19 @@ class Asked(NamedTuple):
 
 
 class Work(NamedTuple):
-    """An operation that a test queued.
+    """An operation that a test queued."""
 
-    Attributes
-    ----------
-    number : int
-        From 1, in the order of submission.
-    function : str
-        Symbol of the function that queued it.
-    stream : str
-        Such as ``"stream 1"``.
-    stack : tuple of str
-        Lines of Python that led there, innermost first, or else native frames.
-    native : str
-        The native frame that called the function; empty if `stack` has it, or it is not known.
-    submitted, started, ended : int or None
-        Numbers of the driver's calls during which it was queued, could run, and was done; None if it never was, or if
-        that is not known.
-    ended_in : str
-        The function during which it was done.
-    """
-
-    number: int
-    function: str
-    stream: str
-    stack: tuple[str, ...] = ()
-    native: str = ""
+    number: int  # from 1, in the order of submission
+    function: str  # symbol of the function that queued it
+    stream: str  # such as "stream 1"
+    stack: tuple[str, ...] = ()  # lines of Python that led there, innermost first, or else native frames
+    native: str = ""  # the native frame that called the function; empty if `stack` has it, or it is not known
+    # numbers of the driver's calls during which it was queued, could run, and was done; None if it never was, or if
+    # that is not known
     submitted: int | None = None
     started: int | None = None
     ended: int | None = None
-    ended_in: str = ""
+    ended_in: str = ""  # the function during which it was done
 
     @classmethod
     def from_json(cls, given: Sequence[Any]) -> Work:
@@ -112,30 +83,17 @@ class Work(NamedTuple):
 
 
 class Reliance(NamedTuple):
-    """A wait without which a test fails, and which nobody promises.
+    """A wait without which a test fails, and which nobody promises."""
 
-    Attributes
-    ----------
-    function : str
-        Symbol of the function that waits.
-    stack : tuple of str
-        Lines of Python that called it, innermost first, or else native frames.
-    sentences : tuple of str
-        What it waits for, what CUDA's documentation says, and the fix.
-    """
-
-    function: str
-    stack: tuple[str, ...]
-    sentences: tuple[str, ...]
+    function: str  # symbol of the function that waits
+    stack: tuple[str, ...]  # lines of Python that called it, innermost first, or else native frames
+    sentences: tuple[str, ...]  # what it waits for, what CUDA's documentation says, and the fix
 
 
 def parse(text: str) -> Asked:
     """Read what the option asks for.
 
-    Raises
-    ------
-    ValueError
-        Says what is expected.
+    Raises ValueError says what is expected.
     """
     match = re.fullmatch(r"(\d{1,7})(?::(\d{1,19})(?:@([\d,-]+))?)?(\+promised)?", text, re.ASCII)
     if match and 1 <= int(match[1]) <= _LIMIT_SCHEDULES and int(match[2] or 0) < LIMIT_SEED:
@@ -179,20 +137,10 @@ def shrink(
 ) -> tuple[tuple[int, ...], bool]:
     """Return few displaced operations with which a test still fails (ddmin).
 
-    Parameters
-    ----------
-    numbers : sequence of int
-        Displaced operations with which it fails.
-    fails : callable
-        Whether it fails with these.
-    spent : callable
-        Whether to stop, because enough time was spent.
-
-    Returns
-    -------
-    tuple of int
-    bool
-        Whether it passes without any one of them.
+    `numbers`: displaced operations with which it fails.
+    `fails`: whether it fails with these.
+    `spent`: whether to stop, because enough time was spent.
+    Returns whether it passes without any one of them.
     """
     smallest, parts = tuple(numbers), 2
     while len(smallest) > 1:
@@ -224,44 +172,19 @@ def _chunks(numbers: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class ScheduleFailure:
-    """A test that passes alone and fails under a schedule.
+    """A test that passes alone and fails under a schedule."""
 
-    Attributes
-    ----------
-    nodeid : str
-        The test.
-    kind : str
-        One of `KINDS`.
-    detail : str
-        What was seen, in a line.
-    seed : int
-    displaced : tuple of int
-        The operations without which it passes, by number.
-    works : tuple of Work
-        Of the run with these.
-    text : str
-        The test's own failure.
-    least : bool
-        Whether it passes without any one of them; otherwise the search was stopped.
-    repeats : bool
-        Whether it failed again with the same seed.
-    number : int
-        Under how many seeds the test fails, for this cause or another.
-    waits : tuple of Reliance
-        Waits that it relies on.
-    """
-
-    nodeid: str
-    kind: str
-    detail: str
+    nodeid: str  # the test
+    kind: str  # one of `KINDS`
+    detail: str  # what was seen, in a line
     seed: int
-    displaced: tuple[int, ...] = ()
-    works: tuple[Work, ...] = ()
-    text: str = ""
-    least: bool = True
-    repeats: bool = True
-    number: int = 1
-    waits: tuple[Reliance, ...] = ()
+    displaced: tuple[int, ...] = ()  # the operations without which it passes, by number
+    works: tuple[Work, ...] = ()  # of the run with these
+    text: str = ""  # the test's own failure
+    least: bool = True  # whether it passes without any one of them; otherwise the search was stopped
+    repeats: bool = True  # whether it failed again with the same seed
+    number: int = 1  # under how many seeds the test fails, for this cause or another
+    waits: tuple[Reliance, ...] = ()  # waits that it relies on
 
     @property
     def asked(self) -> Asked:
@@ -298,12 +221,8 @@ class ScheduleFailure:
     def lines(self, root: str = "", schedules: int = 1) -> list[str]:
         """Return it in lines: what failed, the timeline, and the test's own failure.
 
-        Parameters
-        ----------
-        root : str
-            The project's folder.
-        schedules : int
-            How many the test ran under.
+        `root`: the project's folder.
+        `schedules`: how many the test ran under.
         """
         found = [f"{self.kind}: {self.nodeid} under {self.number} of {counted(schedules, 'schedule')}: {self.detail}"]
         if not self.repeats:
@@ -343,33 +262,19 @@ def by_kind(failures: Iterable[ScheduleFailure]) -> list[ScheduleFailure]:
 
 
 class TimelineRow(NamedTuple):
-    """A line of a timeline.
-
-    Attributes
-    ----------
-    work : Work
-    late : bool
-        Whether the schedule has displaced it.
-    at, ready, end : int
-        Steps since the timeline begins: queued, ready to run, done.
-    """
+    """A line of a timeline."""
 
     work: Work
-    late: bool
-    at: int
-    ready: int
-    end: int
+    late: bool  # whether the schedule has displaced it
+    at: int  # steps since the timeline begins, when it was queued
+    ready: int  # the same, ready to run
+    end: int  # the same, done
 
 
 def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[TimelineRow], int]:
     """Return the operations that show what was displaced: these, and those that were queued or done meanwhile.
 
-    Returns
-    -------
-    list of TimelineRow
-        In the order of submission.
-    int
-        Number of steps.
+    Returns the rows in the order of submission, and the number of steps.
     """
     late = set(displaced)
     timed = [work for work in works if work.submitted is not None]

@@ -21,18 +21,10 @@ SYMBOLS: Final[dict[Level, str]] = {"good": "✓", "warn": "!", "bad": "✗"}
 
 @dataclass(frozen=True)
 class ReportVerdict:
-    """The verdict on a report.
+    """The verdict on a report."""
 
-    Attributes
-    ----------
-    level : {"good", "warn", "bad"}
-        ``"warn"`` if no test fails and every cell ran, but some results are in doubt, or there are none.
-    words : str
-        One sentence: ``"3 tests fail in some cells only; 2 cells did not run"``.
-    """
-
-    level: Level
-    words: str
+    level: Level  # "warn" if no test fails and every cell ran, but some results are in doubt, or there are none
+    words: str  # one sentence: "3 tests fail in some cells only; 2 cells did not run"
 
 
 def verdict(report: MatrixReport, comparison: Comparison | None = None) -> ReportVerdict:

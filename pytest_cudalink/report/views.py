@@ -68,18 +68,10 @@ NOT_SEEN: Final = "modules that no seen link made: precompiled code, NVRTC, or a
 
 @dataclass(frozen=True)
 class Block:
-    """The failures of one cause, as lines that are safe to show in every form.
+    """The failures of one cause, as lines that are safe to show in every form."""
 
-    Attributes
-    ----------
-    title : str
-        How many tests there are, and in how many cells.
-    lines : tuple of str
-        As `wording.explanation` has them; pytest shows the same under each of these tests.
-    """
-
-    title: str
-    lines: tuple[str, ...]
+    title: str  # how many tests there are, and in how many cells
+    lines: tuple[str, ...]  # as `wording.explanation` has them; pytest shows the same under each of these tests
     tests: tuple[str, ...]
     cells: tuple[str, ...]
 
@@ -90,26 +82,16 @@ class Block:
 
 @dataclass(frozen=True)
 class Section:
-    """One table of the report; `section` makes it, so that its texts are safe to show in every form.
-
-    Attributes
-    ----------
-    total : int
-        Number of rows, or of blocks; `rows` and `blocks` have only the first of them if there are too many.
-    blocks : tuple of Block
-        What the section has in place of rows.
-    what : str
-        Plural noun for the rows.
-    """
+    """One table of the report; `section` makes it, so that its texts are safe to show in every form."""
 
     id: str
     title: str
     head: tuple[str, ...]
     rows: tuple[tuple[str | int | float, ...], ...]
-    total: int
-    what: str
+    total: int  # number of rows, or of blocks; `rows` and `blocks` have only the first of them if there are too many
+    what: str  # plural noun for the rows
     note: str = ""
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[Block, ...] = ()  # what the section has in place of rows
 
 
 def section(
@@ -324,11 +306,7 @@ def _sticky(report: MatrixReport) -> Section:
 def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
     """Return a row for each place that links unsteered, those on another backend than the forced one first.
 
-    Parameters
-    ----------
-    report
-    forced_only : bool
-        Leave out the places and cells where nothing was forced: nothing there had to be steered.
+    `forced_only`: leave out the places and cells where nothing was forced: nothing there had to be steered.
     """
     places: Counter[tuple[bool, str, str, str, str, str]] = Counter()
     cells: dict[tuple[bool, str, str, str, str, str], dict[str, None]] = {}

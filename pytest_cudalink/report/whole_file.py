@@ -17,10 +17,7 @@ def write(path: Path, text: str) -> None:
     The text goes to a temporary file in the same folder, which then takes the name. A pipe or a device is written to
     directly.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written. No half file is left.
+    Raises OSError if it cannot be written. No half file is left.
     """
     content = text.encode("utf-8", errors="backslashreplace")
     path = Path(os.path.realpath(path))  # Path.resolve raises a RuntimeError for a link to itself

@@ -89,11 +89,8 @@ def split_link_key(key: str) -> tuple[str, str]:
 def backend_keys(backend: str, *, failed: bool = False) -> tuple[str, ...]:
     """Return the keys by which a report counts a link: its backend, and ``"BACKEND failed"`` too if it failed.
 
-    Parameters
-    ----------
-    backend : str
-        As in a record. ``"unknown"``, a link that was refused before a backend was chosen, has the one key ``"none"``.
-    failed : bool
+    `backend`: as in a record. ``"unknown"``, a link that was refused before a backend was chosen, has the one key
+    ``"none"``.
     """
     if backend == "unknown":
         return ("none",)
@@ -103,10 +100,7 @@ def backend_keys(backend: str, *, failed: bool = False) -> tuple[str, ...]:
 def linked_on(key: str) -> str:
     """Return where links were made: ``"on nvJitLink"``, ``"on the driver failed"``, ``"refused before a choice"``.
 
-    Parameters
-    ----------
-    key : str
-        A backend, as in a record, or one of `backend_keys`.
+    `key`: a backend, as in a record, or one of `backend_keys`.
     """
     backend = key.removesuffix(_FAILED)
     (name,) = backend_keys(backend)
@@ -127,10 +121,7 @@ def not_emulated(functions: Iterable[str]) -> str:
 def explanation(cause: Mapping[str, Any]) -> str:
     """Return why a test failed, as lines that are safe to show and begin with ``error``, ``why`` and ``fix``.
 
-    Parameters
-    ----------
-    cause : mapping
-        As `records.CauseRecord`.
+    `cause`: as `records.CauseRecord`.
     """
     lines = [f"error  {safe_text.line(cause['what'])}", f"why    {safe_text.line(cause['why'])}"]
     lines += [f"{'' if number else 'fix':<6} {safe_text.line(text)}" for number, text in enumerate(cause["fix"])]

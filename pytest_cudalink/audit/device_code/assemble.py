@@ -31,27 +31,15 @@ _Outcome = Literal["assembled", "incomplete", "failed", "crashed", "unfinished",
 
 @dataclass(frozen=True)
 class Assembled:
-    """The result of assembling one PTX for one architecture.
-
-    Attributes
-    ----------
-    path : str
-    image : DeviceImage
-        The PTX, without its bytes.
-    arch : str
-        For which it was assembled: ``"sm_121f"``.
-    outcome : str
-        ``"assembled"``, ``"incomplete"`` (it calls functions of other images), ``"failed"``, ``"crashed"``,
-        ``"unfinished"`` (it takes longer than ``CUDALINK_LINK_TIMEOUT``) or ``"not tried"``.
-    log : str
-        What nvJitLink wrote, or why it was not tried.
-    """
+    """The result of assembling one PTX for one architecture."""
 
     path: str
-    image: DeviceImage
-    arch: str
+    image: DeviceImage  # the PTX, without its bytes
+    arch: str  # for which it was assembled: "sm_121f"
+    # "assembled", "incomplete" (it calls functions of other images), "failed", "crashed", "unfinished" (it takes longer
+    # than `CUDALINK_LINK_TIMEOUT`) or "not tried"
     outcome: _Outcome
-    log: str
+    log: str  # what nvJitLink wrote, or why it was not tried
 
     @property
     def fails(self) -> bool:
@@ -62,12 +50,8 @@ class Assembled:
 def assembler(release: str | None = None) -> Toolchain:
     """Return the toolchain of a release that has an nvJitLink; the newest of the cache by default.
 
-    Raises
-    ------
-    ToolchainError
-        If the cache has no such toolchain; the message says how to add it.
-    ValueError
-        If the release is not a CUDA version.
+    Raises ToolchainError if the cache has no such toolchain; the message says how to add it.
+    Raises ValueError if the release is not a CUDA version.
     """
     if release is not None:
         return toolchains.find(CudaVersion.parse(release))
@@ -84,18 +68,9 @@ def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
     PTX is linked for the architectures for which the newest driver would compile it; one that no driver compiles,
     because a cubin is always there, for its own. Equal PTX is linked once.
 
-    Parameters
-    ----------
-    path : str or Path
-    toolchain : Toolchain
-        Whose nvJitLink links.
-
-    Raises
-    ------
-    AuditError
-        If there is no such file, or a wheel is damaged.
-    WorkerError
-        If the link worker cannot be started.
+    `toolchain`: whose nvJitLink links.
+    Raises AuditError if there is no such file, or a wheel is damaged.
+    Raises WorkerError if the link worker cannot be started.
     """
     library = str(toolchain.library("nvJitLink"))
     done = set()

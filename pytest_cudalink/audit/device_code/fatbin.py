@@ -32,33 +32,17 @@ MOST_UNPACKED: Final = 256 << 20
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a fatbin.
-
-    Attributes
-    ----------
-    kind : str
-    arch : str
-        Such as ``"sm_90a"``; Tile IR has none, whatever it says.
-    version : tuple of int
-        PTX ISA of PTX; of a cubin, 1 and the ABI version; of LTO-IR, 1 and its format; of Tile IR,
-        the version of its bytecode.
-    packing : str
-        ``"lz4"``, ``"zstd"`` or empty.
-    scrambled : bool
-        Whether packed bytes cannot be unpacked because they are scrambled, as those of LTO-IR are.
-    size : int
-        Of the unpacked payload, if it is packed.
-    payload : memoryview
-        As it lies in the fatbin, without padding.
-    """
+    """One entry of a fatbin."""
 
     kind: Kind
-    arch: str
+    arch: str  # such as "sm_90a"; Tile IR has none, whatever it says
+    # PTX ISA of PTX; of a cubin, 1 and the ABI version; of LTO-IR, 1 and its format; of Tile IR, the version of its
+    # bytecode
     version: tuple[int, int]
-    packing: Literal["", "lz4", "zstd"]
-    scrambled: bool
-    size: int
-    payload: memoryview
+    packing: Literal["", "lz4", "zstd"]  # "lz4", "zstd" or empty
+    scrambled: bool  # whether packed bytes cannot be unpacked because they are scrambled, as those of LTO-IR are
+    size: int  # of the unpacked payload, if it is packed
+    payload: memoryview  # as it lies in the fatbin, without padding
 
 
 def fatbin_size(data: Any, at: int) -> int:
@@ -74,10 +58,7 @@ def fatbin_size(data: Any, at: int) -> int:
 def entries(fatbin: memoryview) -> Iterator[Entry]:
     """Yield the entries of PTX, cubins, LTO-IR and Tile IR of one fatbin.
 
-    Raises
-    ------
-    ValueError
-        If an entry does not lie in the fatbin; those before it were yielded.
+    Raises ValueError if an entry does not lie in the fatbin; those before it were yielded.
     """
     at = HEADER_SIZE
     while at < len(fatbin):

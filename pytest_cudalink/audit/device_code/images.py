@@ -42,55 +42,27 @@ _FIRST_IN_NEW_FORM: Final = 100
 
 @dataclass(frozen=True)
 class DeviceImage:
-    """One image of device code.
+    """One image of device code."""
 
-    Attributes
-    ----------
-    path : str
-        The file in the wheel or folder.
-    kind : str
-        ``"ptx"``, ``"cubin"``, ``"ltoir"`` or ``"tileir"``.
-    arch : str
-        What it was compiled for: ``"sm_90a"``, with all kinds but Tile IR, for which it is empty.
-    ptx_isa : tuple of int or None
-        Of PTX.
-    producer : CudaVersion or None
-        The release of the toolkit that made it, where the image says so.
-    needs : Needs or None
-        The oldest release that takes it. Of a cubin that says no release, the first of its form. None for what every
-        known release takes.
-    packed : bool
-        Whether the fatbin has it packed.
-    data : bytes or None
-        The image, unpacked; None if it cannot be unpacked, or if its end is not known.
-    section : str
-        Of the ELF file or DLL, or empty.
-    at : int
-        Where in the file the image or its fatbin begins.
-    group : int
-        The driver chooses between the images of one group of a file: those of one fatbin, or all loose ones.
-    relocatable : bool or None
-        Whether a linker must link it first.
-    virtual_arch : str or None
-        The PTX architecture that a cubin was made from, which bounds what a linker takes it for.
-    note : str
-        Why something is not known of it.
-    """
-
-    path: str
-    kind: Kind
-    arch: str
-    ptx_isa: tuple[int, int] | None = None
-    producer: CudaVersion | None = None
+    path: str  # the file in the wheel or folder
+    kind: Kind  # "ptx", "cubin", "ltoir" or "tileir"
+    arch: str  # what it was compiled for: "sm_90a", with all kinds but Tile IR, for which it is empty
+    ptx_isa: tuple[int, int] | None = None  # of PTX
+    producer: CudaVersion | None = None  # the release of the toolkit that made it, where the image says so
+    # the oldest release that takes it. Of a cubin that says no release, the first of its form. None for what every
+    # known release takes.
     needs: Needs | None = None
-    packed: bool = False
+    packed: bool = False  # whether the fatbin has it packed
+    # the image, unpacked; None if it cannot be unpacked, or if its end is not known
     data: bytes | None = field(default=None, repr=False)
-    section: str = ""
-    at: int = 0
+    section: str = ""  # of the ELF file or DLL, or empty
+    at: int = 0  # where in the file the image or its fatbin begins
+    # the driver chooses between the images of one group of a file: those of one fatbin, or all loose ones
     group: int = 0
-    relocatable: bool | None = None
+    relocatable: bool | None = None  # whether a linker must link it first
+    # the PTX architecture that a cubin was made from, which bounds what a linker takes it for
     virtual_arch: str | None = None
-    note: str = ""
+    note: str = ""  # why something is not known of it
 
     @property
     def number(self) -> int:
@@ -118,11 +90,8 @@ class UnreadImage:
 def images(path: str | Path) -> Iterator[DeviceImage]:
     """Yield the images of device code in a wheel, a folder, a library, an archive or a file of device code.
 
-    Raises
-    ------
-    AuditError
-        If there is no such file, or a wheel is damaged. What cannot be read inside of it is passed over: `found_in`
-        yields that, too.
+    Raises AuditError if there is no such file, or a wheel is damaged. What cannot be read inside of it is passed over:
+    `found_in` yields that, too.
     """
     return (found for found in found_in(path) if isinstance(found, DeviceImage))
 
@@ -153,14 +122,8 @@ def in_file(
 ) -> Iterator[DeviceImage | UnreadImage]:
     """Yield the images in the bytes of one file, and what cannot be read of it.
 
-    Parameters
-    ----------
-    name : str
-    data : Buffer
-    pieces : iterable of Piece, optional
-        Where its device code lies, if that is known.
-    room : int, optional
-        Bytes to which images are unpacked; of the others, the headers say all that is known.
+    `pieces`: where its device code lies, if that is known.
+    `room`: bytes to which images are unpacked; of the others, the headers say all that is known.
     """
     text = PurePosixPath(name).suffix.lower() not in _DOCUMENTS
     pieces = scan.pieces(data, text=text) if pieces is None else pieces

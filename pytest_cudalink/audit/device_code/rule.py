@@ -41,16 +41,10 @@ class DriverOutcome(StrEnum):
 
 
 class DriverAnswer(NamedTuple):
-    """The answer for one group of images, one architecture and one driver.
-
-    Attributes
-    ----------
-    outcome : DriverOutcome
-    image : DeviceImage or None
-        The image that decides: that runs, that is compiled, or that the driver takes and cannot use.
-    """
+    """The answer for one group of images, one architecture and one driver."""
 
     outcome: DriverOutcome
+    # the image that decides: that runs, that is compiled, or that the driver takes and cannot use
     image: DeviceImage | None = None
 
 
@@ -72,13 +66,8 @@ def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) 
        knows (by cuda.h; a real 13.0 has 209).
     6. Nothing of these: 209, CUDA_ERROR_NO_BINARY_FOR_GPU.
 
-    Parameters
-    ----------
-    images : iterable of DeviceImage
-    arch : str
-        Of the GPU, such as ``"sm_89"``.
-    driver : CudaVersion
-        The newest CUDA version that the driver supports.
+    `arch`: of the GPU, such as ``"sm_89"``.
+    `driver`: the newest CUDA version that the driver supports.
     """
     images = tuple(images)
     gpu = parse_architecture(arch)[1]

@@ -38,19 +38,11 @@ _PTX_END: Final = re.compile(rb"\0|\"\"\"|'''")
 
 @dataclass(frozen=True)
 class Piece:
-    """Device code that lies at one place of a file.
-
-    Attributes
-    ----------
-    form : str
-        ``"fatbin"``, ``"cubin"``, ``"ltoir"``, ``"tileir"`` or ``"ptx"``.
-    at, size : int
-        The size of LTO-IR and of Tile IR that is not a whole file is not known: 0.
-    """
+    """Device code that lies at one place of a file."""
 
     form: Literal["fatbin", "cubin", "ltoir", "tileir", "ptx"]
     at: int
-    size: int
+    size: int  # 0: not known, of LTO-IR and of Tile IR that is not a whole file
 
 
 def pieces(data: Buffer, *, text: bool) -> Iterator[Piece]:

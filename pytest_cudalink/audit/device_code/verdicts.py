@@ -29,24 +29,12 @@ _REGISTERED: Final = frozenset({".nv_fatbin", ".nv_fatb", *RELOCATABLE})
 
 @dataclass(frozen=True)
 class ImageGroup:
-    """Images between which a driver or a program chooses, with all the places that have the same.
+    """Images between which a driver or a program chooses, with all the places that have the same."""
 
-    Attributes
-    ----------
-    paths : tuple of str
-        Files that have such a group.
-    count : int
-        How many groups of these files are the same.
-    images : tuple of DeviceImage
-        Those of the first of them, without their bytes.
-    for_linker : bool
-        Whether a linker gets them, not the driver: relocatable cubins, and what objects hold.
-    """
-
-    paths: tuple[str, ...]
-    count: int
-    images: tuple[DeviceImage, ...]
-    for_linker: bool
+    paths: tuple[str, ...]  # files that have such a group
+    count: int  # how many groups of these files are the same
+    images: tuple[DeviceImage, ...]  # those of the first of them, without their bytes
+    for_linker: bool  # whether a linker gets them, not the driver: relocatable cubins, and what objects hold
 
     def answer(self, arch: str, driver: CudaVersion) -> DriverAnswer:
         """What a driver does with it on a GPU: `what_happens`."""
@@ -55,19 +43,11 @@ class ImageGroup:
 
 @dataclass(frozen=True)
 class DeviceCode:
-    """The device code of a wheel, a folder, a library or an archive.
-
-    Attributes
-    ----------
-    path : str
-    groups : tuple of ImageGroup
-    faults : tuple of UnreadImage
-        What could not be read.
-    """
+    """The device code of a wheel, a folder, a library or an archive."""
 
     path: str
     groups: tuple[ImageGroup, ...]
-    faults: tuple[UnreadImage, ...]
+    faults: tuple[UnreadImage, ...]  # what could not be read
 
     @property
     def judged(self) -> tuple[ImageGroup, ...]:
@@ -111,22 +91,12 @@ class DeviceCode:
     def check(self, archs: Sequence[str], drivers: str | Sequence[str] = ">=525", files: str = "*") -> None:
         """Raise unless a driver takes every group on every GPU.
 
-        Parameters
-        ----------
-        archs : sequence of str
-            GPUs: ``"sm_89"``, ``"8.9"`` or ``"L4"``.
-        drivers : str or sequence of str
-            A range such as ``">=525"`` or ``">=12.2,<580"``, or single drivers: ``["535", "12.4"]``.
-        files : str
-            Only files of the wheel that match: ``"*_cuda13*.so"``.
-
-        Raises
-        ------
-        AssertionError
-            With a line for each group that a driver refuses, and for each file that cannot be read; also if no file
-            matches, or there is no device code.
-        ValueError
-            If a GPU or driver is unknown.
+        `archs`: GPUs: ``"sm_89"``, ``"8.9"`` or ``"L4"``.
+        `drivers`: a range such as ``">=525"`` or ``">=12.2,<580"``, or single drivers: ``["535", "12.4"]``.
+        `files`: only files of the wheel that match: ``"*_cuda13*.so"``.
+        Raises AssertionError with a line for each group that a driver refuses, and for each file that cannot be read;
+        also if no file matches, or there is no device code.
+        Raises ValueError if a GPU or driver is unknown.
         """
         named = [architecture_of(arch) for arch in archs]
         chosen = drivers_in(drivers) if isinstance(drivers, str) else tuple(map(driver_named, drivers))
@@ -181,10 +151,7 @@ def plain(image: DeviceImage) -> dict[str, Any]:
 def device_code(path: str | Path) -> DeviceCode:
     """Audit the device code of a wheel, a folder with everything below it, a library, an archive or one image.
 
-    Raises
-    ------
-    AuditError
-        If there is no such file, or a wheel is damaged.
+    Raises AuditError if there is no such file, or a wheel is damaged.
     """
     return grouped(str(path), found_in(path))
 
