@@ -357,11 +357,8 @@ def _unprovided(
     if not wanted:
         return
     scope = [name, *above]
-    seen = set(scope)
     for one in scope:
-        new = set(found[one].values()) - seen
-        seen |= new
-        scope += new
+        scope += set(found[one].values()).difference(scope)
     outside = {library for one in scope for library in elves[one].needed if library not in found[one]}
     if any(majors_of(library) is None and not is_system(library) for library in outside):
         return

@@ -639,10 +639,10 @@ LONG = "cuda".ljust(77, "x")
         ]),
         ({"libcudart.so.12": elf(), "a.so": elf("libcublas.so.12")}, ("nvidia-cublas-cu12",), "", []),
         ({"libcuda.so.1": elf()}, (), "", []),
-        ({"a.so": elf()}, ("nvidia cu ==", f"{LONG} ==", f"{LONG}x ==", "cupy cu =="), "metadata", [
+        ({"a.so": elf()}, ("NVIDIA cu ==", f"{LONG} ==", f"{LONG}x ==", "cupy cu =="), "metadata", [
             ("x-1.dist-info/METADATA", "error",
              f"Requires-Dist is {line}; expected NAME[EXTRAS] SPECIFIER; MARKER: it was not compared")
-            for line in ("'nvidia cu =='", f"'{LONG} =='", f"'{LONG}x =...'")
+            for line in ("'NVIDIA cu =='", f"'{LONG} =='", f"'{LONG}x =...'")
         ]),
     ],
 )  # fmt: skip

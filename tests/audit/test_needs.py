@@ -545,6 +545,7 @@ def test_each_file_costs_something() -> None:
         ("x_cu13/a.py", OpenedLibrary("libnvrtc.so.{}", True), [("opened", 13, "", "loads libnvrtc.so.{}")]),
         ("a.py", OpenedLibrary("libcuda.so.1", False), [("opened", 12, "", "names libcuda.so.1")]),
         ("a.py", OpenedLibrary("libfoo.so.1", True), []),
+        ("x_cu13/a.py", OpenedLibrary("lib/libnvrtc.so.12", True), [("opened", 12, "", "loads lib/libnvrtc.so.12")]),
         ("a.so", OpenedLibrary("libcudart.so.12", True), [LINKS_12]),
         ("a.so", OpenedLibrary("libcublas.so.12", True), [LINKS_12]),
     ],

@@ -77,6 +77,8 @@ def test_impossible_versions(value) -> None:
         return
     with pytest.raises(ValueError, match="is not a version specifier; write driver='>=13.0'"):
         parse({"driver": value})
+    with pytest.raises(ValueError, match="is not a version specifier; write arch="):
+        parse({"arch": value})
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,9 @@ def test_a_whole_pipeline(tmp_path) -> None:
     (tmp_path / "cells.toml").write_text(CELLS.replace("3.11", "3.13t"))
     cells = load_cells(tmp_path / "cells.toml")
     plugin = '"${CUDALINK_REQUIREMENT:-pytest-cudalink}"'
-    assert "tags" not in ci.gitlab_pipeline(cells, "nox", root=tmp_path)["g"]
+    untagged = ci.gitlab_pipeline(cells, "nox", root=tmp_path)
+    assert "tags" not in untagged["g"]
+    assert "--cells matrices/cells.toml --html" in untagged["cudalink-report"]["script"][0]
     job = {
         "image": ci.gitlab_image("3.13"),
         "variables": {"TOXENV": "a", "UV_PYTHON": "3.13t"},

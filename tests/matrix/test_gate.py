@@ -28,7 +28,8 @@ def test_each_folder_that_pytest_leaves_out_has_a_session() -> None:
     run = "".join((ROOT / one).read_text(encoding="utf-8") for one in runners)
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert 'nox.options.sessions = ["lint", "types", "tests", "ctk-13.0"]' in run
-    assert '"cuda-toolkit==13.0.*" "cuda-bindings==13.0.*"' in contributing  # the toolkit of the session `tests`
+    # the toolkit of the session `tests`
+    assert '"cuda-toolkit==13.0.*" "nvidia-nvjitlink==13.0.*" "cuda-bindings==13.0.*"' in contributing
     for folder in folders:
         assert (ROOT / folder).is_dir()
         assert re.search(rf"\b{folder}\b", run), f"no session runs {folder}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -280,7 +281,7 @@ def test_the_end_of_a_run(run, records, monkeypatch) -> None:
     assert (test.nodeid, test.worker, test.outcome) == ("B", "gw0", "rerun")
     assert sticky == StickyRecord(nodeid="B", worker="gw0", code=700, error="E", after=2)
     assert (end.exitstatus, end.counts, end.failing, end.unlinked_modules) == (7, {"rerun": 1}, ["why"], 3)
-    assert 0 < end.duration < 600
+    assert 0 < end.duration < time.perf_counter()
     assert records.of(EndRecord) == [end]
 
 

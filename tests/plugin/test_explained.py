@@ -234,6 +234,18 @@ def test_an_error_that_is_raised_again(run) -> None:
     assert why(run, kept) == f"cuA: 0\n\n{ADVICE}"
 
 
+def test_errors_are_let_go_at_once(run) -> None:
+    """Between the trials of a test, whose objects the frames of an error keep alive."""
+    error = NamelessError()
+    run._emulated.refuse(LOAD, **NEWER)
+    assert why(run, error) == REFUSED_PTX
+    reference = weakref.ref(error)
+    del error
+    run.part(CAUSES).forget_errors()
+    gc.collect()
+    assert reference() is None
+
+
 def test_a_test_that_is_run_again(run) -> None:
     """Each attempt has its own cause: a tear-down keeps that of the call, and a set-up that of another check."""
     run.part(LEDGER).test.cause = {"kind": "of another"}

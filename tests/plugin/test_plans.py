@@ -8,6 +8,7 @@ import pytest
 
 from pytest_cudalink import Raises
 from pytest_cudalink.compat.names import POLICIES
+from pytest_cudalink.emulator.no_wait import allowed_symbols
 from pytest_cudalink.environment.requirements import parse
 from pytest_cudalink.linker import dispatch
 from pytest_cudalink.plugin import marker
@@ -19,6 +20,7 @@ NEEDS_PARAMETERS = (
     "backend='each' needs a test that pytest can parametrize, which the methods of a unittest.TestCase are not; write "
     "a function or a plain class"
 )
+WAITS = "write True, False or a list of driver functions that may wait, as ['cuMemFree']"
 KEYWORDS = "ctk, driver, nvjitlink, arch, gpu, otherwise, backend, isolate, no_wait, policy"
 
 
@@ -62,6 +64,11 @@ def faults(*items: Marked) -> list[str]:
         (mark(gpu="yes"), ["gpu='yes'; expected True for a real device, or False for none"]),
         (mark(backend="cuda"), ["backend='cuda': write one of 'driver', 'nvjitlink', 'each'"]),
         (mark(isolate=1), ["isolate=1: write True or False"]),
+        *(
+            (mark(no_wait=given), [f"no_wait={given!r}: {WAITS}"])
+            for given in (1, "cuMemFree", [1], ["cuMemFree", 1], None)
+        ),
+        (mark(no_wait=["cuMemFre"]), ["no_wait: the driver has no function 'cuMemFre'; did you mean 'cuMemFree'?"]),
         (mark(policy="lenient"), [f"policy 'lenient' is unknown; known: {', '.join(POLICIES)}"]),
         (mark(policy=None), [f"policy None is unknown; known: {', '.join(POLICIES)}"]),
         (
@@ -113,6 +120,9 @@ DRIVER, GPU = parse({"driver": ">=13"}), parse({"gpu": True})
         ([mark(driver=None), mark(driver=">=13", otherwise="xfail")], MarkerPlan(otherwise="xfail")),
         ([mark(driver=">=13", otherwise="skip")], MarkerPlan(requirements=tuple(DRIVER))),
         ([mark(backend="driver"), mark(backend="nvjitlink", isolate=True)], MarkerPlan(backend="driver", isolate=True)),
+        ([mark(no_wait=True)], MarkerPlan(no_wait=frozenset())),
+        ([mark(no_wait=False), mark(no_wait=True)], MarkerPlan()),
+        ([mark(no_wait=("cuMemFree",))], MarkerPlan(no_wait=allowed_symbols(["cuMemFree"]))),
         ([mark(backend="nvjitlink", policy="released")], MarkerPlan(backend="nvjitlink")),
     ],
 )
@@ -124,6 +134,7 @@ def test_the_plan_of_a_test(marks: list, plan: MarkerPlan | None, backend: str) 
     assert item.stash.get(PLAN, None) == plan
     assert marker.isolates([Marked(None), item]) is (plan is not None and plan.isolate)
     assert marker.forces_driver([Marked(None), item]) is (plan is not None and plan.backend == "driver")
+    assert marker.forbids_waits([Marked(None), item]) is (plan is not None and plan.no_wait is not None)
     assert marker.asks([Marked(None), item], []) is (plan is not None)
 
 
