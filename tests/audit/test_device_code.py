@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink import artifacts
-from pytest_cudalink.audit import AuditError
+from pytest_cudalink.audit import AuditError, budget
 from pytest_cudalink.audit.device_code import (
     DeviceImage,
     DriverOutcome,
@@ -211,7 +211,11 @@ def test_packed_tile_ir_is_read_by_its_header(tmp_path, monkeypatch: pytest.Monk
     """Nothing is unpacked, so that no package is missed."""
     for name in ("lz4", "lz4.block", "zstandard"):
         monkeypatch.setitem(sys.modules, name, None)
-    (found,) = images(wheel(tmp_path / "x.whl", a=(TILE / "add.fatbin").read_bytes()))
+    fatbin._zstd.cache_clear()
+    try:
+        (found,) = images(wheel(tmp_path / "x.whl", a=(TILE / "add.fatbin").read_bytes()))
+    finally:
+        fatbin._zstd.cache_clear()
     assert (found.kind, found.note) == ("tileir", "")
 
 
@@ -291,10 +295,13 @@ def test_what_cannot_be_read_is_named(tmp_path) -> None:
         found.check([])
 
 
-def test_member_that_would_fill_the_disk(tmp_path) -> None:
-    """A member that claims to become a thousand times larger is named, and not unpacked."""
-    found = device_code(wheel(tmp_path / "x.whl", big=bytes(65 << 20)))
-    assert "expected at most 100 times more" in found.faults[0].text
+def test_member_that_would_fill_the_disk(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that claims to become a thousand times larger is named, and not unpacked; a wheel, refused."""
+    path = wheel(tmp_path / "x.whl", big=bytes(65 << 20))
+    assert "expected at most 100 times more" in device_code(path).faults[0].text
+    monkeypatch.setattr(budget, "LEAST_BYTES", 0)
+    with pytest.raises(AuditError, match="would become larger than"):
+        list(found_in(wheel(tmp_path / "y.whl", big=bytes(1 << 20))))
 
 
 def test_payloads_that_would_fill_the_memory(tmp_path, monkeypatch) -> None:
