@@ -65,7 +65,7 @@ def test_cupy(published) -> None:
 def test_bitsandbytes(published) -> None:
     """A library for each CUDA release: those for 13 load on no driver of 12, those for 11.8 to 12.6 on no Blackwell."""
     found = published("bitsandbytes")
-    assert outcomes(found, "sm_89", (12, 9), "cuda130") == {"209"}
+    assert outcomes(found, "sm_89", (12, 9), "cuda130") == {"200"}
     assert outcomes(found, "sm_89", (13, 0), "cuda130") == {"native"}
     assert outcomes(found, "sm_100", (13, 0), "cuda118") == {"209"}
     assert outcomes(found, "sm_100", (13, 0), "cuda128") == {"native"}
