@@ -4,9 +4,10 @@
 of the tests does. Those come first that show most, as a slow driver may not reach the last. These stay in the tests:
 programs with gates, with device code for one architecture, or with attributes that tell one machine from another.
 
-Each file is what `cudalink driver record -o` wrote; the package carries the first of each device. Only programs that
-all of them answer are chosen, and files of one device, and the tests' recording of it, in the same way. Without files
-all programs can be chosen, for a driver to be recorded. No program is in the package and in the tests.
+Each file is what `cudalink driver record -o` wrote; the package carries the first of each device, and what two devices
+answered from the first that had two. Only programs that all of them answer are chosen, and files of one device, and the
+tests' recording of it, in the same way. Without files all programs can be chosen, for a driver to be recorded. No
+program is in the package and in the tests.
 """
 
 from __future__ import annotations
@@ -90,10 +91,16 @@ def main() -> int:
     chosen = _chosen([one for one in fitting if _stable(one, recording["device"], recordings)], fitting)
     seeds = {entry[0] for entry in chosen}
     questions.save(questions.PROGRAMS, [entry[:3] for entry in chosen])
+    pairs = {
+        one["devices"][0]["name"]: one["answers"]["two"] for one in reversed(recordings) if "two" in one["answers"]
+    }
     for one in reversed(recordings):  # the first of a device stays
+        device = one["devices"][0]["name"]
+        two = {"two": pairs[device]} if device in pairs else {}
         told = {seed: said for seed, said in one["answers"]["programs"].items() if int(seed) in seeds}
-        name = f"driver-{one['driver']}-{compare.profile(one['devices'][0]['name'])}.json.xz"
-        questions.save(questions.PROGRAMS.with_name(name), {**one, "answers": {**one["answers"], "programs": told}})
+        name = f"driver-{one['driver']}-{compare.profile(device)}.json.xz"
+        answered = {**one["answers"], **two, "programs": told}
+        questions.save(questions.PROGRAMS.with_name(name), {**one, "answers": answered})
     rest = [entry for entry in recording["programs"] if entry[0] not in seeds]
     questions.save(path, {**recording, "programs": rest, "and": questions.RECORDED[0].name})
     sys.stdout.write(f"{len(chosen)} programs; {len(rest)} stay in the tests\n")
