@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 from typing import Any, TypeVar
 
 from pytest_cudalink.recorder.execute import Program
 
 from . import arguments
-from .api import FUNCTIONS, KINDS, MAKERS, THEMES, WAITING, Function
+from .api import FUNCTIONS, KINDS, MAKERS, THEMES, WAITING, WORDS, Function
 
 __all__ = ["Generator", "Handle", "generate"]
 
@@ -112,7 +114,7 @@ class Generator:
     def need(self, kind: str) -> Handle | None:
         """A live handle of a kind; a call that makes one goes in front when there is none."""
         if not self.live.get(kind) and kind in MAKERS and self.depth < 3:
-            self.emit(_BY_SYMBOL[self.pick(MAKERS[kind].split())], careful=True)
+            self.emit_symbol(self.pick(MAKERS[kind].split()))
         handles = self.live.get(kind)
         if not handles:
             return None
@@ -152,6 +154,10 @@ class Generator:
         return self.pick(found) if found else None
 
     # calls
+
+    def emit_symbol(self, symbol: str) -> None:
+        """Append a valid call of a function."""
+        self.emit(_BY_SYMBOL[symbol], careful=True)
 
     def emit(self, function: Function, careful: bool | None = None) -> None:  # noqa: C901 (bookkeeping in its order)
         """Append a call of a function, and in front of it what makes its handles."""
@@ -193,60 +199,104 @@ class Generator:
         self.depth -= 1
         self.call, self.pending, self.gone, self.outs, self.careful, self.facts = saved
 
-    def parameter(self, text: str) -> None:  # noqa: C901 (a branch for each sign)
-        """Push what a word of the table stands for."""
-        sign, rest = text[0], text[1:]
-        if text.startswith("n("):
-            valid, _, invalid = text[2:-1].partition("|")
-            self.push(self.number([int(x) for x in valid.split(",")], [int(x) for x in invalid.split(",") if x]))
-        elif sign == "@":
+    def parameter(self, word: str) -> None:
+        """Push what a word of functions.txt stands for."""
+        made = self.value(word)
+        if made is not None:
+            self.push(made)
+
+    def value(self, word: str) -> Any:  # noqa: C901, PLR0911 (a branch for each sign)
+        """What a word stands for; None for one that has pushed its arguments itself."""
+        sign, rest = word[0], word[1:]
+        if share := re.match(r"(\d+)%", word):
+            return 0 if self.wrong(int(share[1]) / 100) else self.value(word[share.end() :])
+        if rest[:1] == "(":
+            valid, invalid = _choices(rest[1:-1])
+            found = self.pick(valid) if sign == "p" else self.number(valid, invalid)
+            if sign == "s":
+                self.facts["size"] = found
+            return found
+        if sign == "@":
             name, _, detail = rest.partition(":")
-            made = getattr(arguments, name)(self, *([detail] if detail else []))
-            if made is not None:
-                self.push(made)
-        elif sign == ">":
-            known = rest.startswith("=")
-            kind = rest.removeprefix("=")
-            if self.wrong(0.06):
-                self.push(0)
-            elif kind in KINDS:
-                self.make(kind, self.outs)
-                self.push(self.out(("H" if known else "h") + KINDS[kind]))
-            elif kind == "x4":
-                self.push(self.out("X", 4))
-            else:
-                self.push(self.out(kind[0], int(kind[1:])) if len(kind) > 1 else self.out(kind))
-        elif sign == "~":
+            return self.value(WORDS[name]) if name in WORDS else getattr(arguments, name)(self, *filter(None, [detail]))
+        if sign == ">":
+            return self._written(rest)
+        if sign == "<":
+            letter, _, before = rest.removeprefix(">").partition("=")
+            return ["io", letter, self.value(before)] if before else self.out(letter[0], int(letter[1:]))
+        if sign == "~":
             reference = self.handle(rest)
             self.gone += [one for one in self.live.get(rest, ()) if one.reference == reference]
-            self.push(reference)
-        elif text == "dev":
-            self.push(self.number((0,), (1, -1, 99)))
-        elif sign == "?":
-            self.push(self.handle(rest, optional=True))
-        else:
-            self.push(self.handle(text))
+            return reference
+        if sign == "{":
+            reads = [one for one in rest[:-1].split()[1:] if "=" not in one]
+            return ["S", rest.split()[0], self._set(rest), *([reads] if reads else [])]
+        if sign == "[":
+            letter, *several = rest[:-1].split()
+            return ["L", letter, [self.value(one) for one in several]]
+        if sign == "*":
+            return self.pointer()[0]
+        if word == "dev":
+            return self.number((0,), (1, -1, 99))
+        if sign == "?":
+            return self.handle(rest, optional=True)
+        return self.handle(word) if word in KINDS else _literal(word)
+
+    def _written(self, kind: str) -> Any:
+        """Room for a value or a handle, sometimes NULL."""
+        known, kind = kind.startswith("="), kind.removeprefix("=")
+        if self.wrong(0.06):
+            return 0
+        if kind in KINDS:
+            self.make(kind, self.outs)
+            return self.out(("H" if known else "h") + KINDS[kind])
+        if kind == "x4":
+            return self.out("X", 4)
+        return self.out(kind[0], int(kind[1:])) if len(kind) > 1 else self.out(kind)
+
+    def fields(self, name: str, prefix: str = "") -> dict[str, Any]:
+        """The fields that a structure of arguments.txt sets."""
+        return self._set(WORDS[name].partition("{")[2], prefix)
+
+    def _set(self, words: str, prefix: str = "") -> dict[str, Any]:
+        pairs = (one.split("=", 1) for one in words.rstrip("}").split() if "=" in one)
+        return {f"{prefix}{field}": self.value(word) for field, word in pairs}
+
+
+@cache
+def _choices(text: str) -> list[list[Any]]:
+    """What stands on either side of the bar."""
+    return [[_literal(one) for one in side.split(",")] if side else [] for side in text.partition("|")[::2]]
+
+
+def _literal(text: str) -> Any:
+    """A number, such as 2^20, or a text."""
+    base, _, power = text.partition("^")
+    try:
+        return float(text) if "." in text else int(base) ** int(power or 1)
+    except ValueError:
+        return text
 
 
 def _start(generator: Generator) -> None:
     """The calls that most programs begin with."""
     if not generator.chance(0.02):
-        generator.emit(_BY_SYMBOL["cuInit"], careful=True)
+        generator.emit_symbol("cuInit")
     how = generator.random.random()
     if how < 0.05:
         return
     if how < 0.55:
-        generator.emit(_BY_SYMBOL["cuDevicePrimaryCtxRetain"], careful=True)
+        generator.emit_symbol("cuDevicePrimaryCtxRetain")
         generator.program.append(["cuCtxSetCurrent", f"${len(generator.program) - 1}"])
     else:
-        generator.emit(_BY_SYMBOL[generator.pick(MAKERS["ctx"].split()[:2])], careful=True)
+        generator.emit_symbol(generator.pick(MAKERS["ctx"].split()[:2]))
 
 
 def _start_order(generator: Generator) -> None:
     """What programs about order begin with: a context in both threads, pinned memory, filled device memory."""
     program = generator.program
-    generator.emit(_BY_SYMBOL["cuInit"], careful=True)
-    generator.emit(_BY_SYMBOL["cuDevicePrimaryCtxRetain"], careful=True)
+    generator.emit_symbol("cuInit")
+    generator.emit_symbol("cuDevicePrimaryCtxRetain")
     program.append(["cuCtxSetCurrent", "$1"])
     program.append(["cuCtxSetCurrent@1", "$1"])
     generator.area = f"${len(program)}"
@@ -257,7 +307,7 @@ def _start_order(generator: Generator) -> None:
     program.append(["cuMemsetD32_v2", generator.filled, 7, 1024])
     program.append(["cuCtxSynchronize"])
     for _ in range(2):
-        generator.emit(_BY_SYMBOL["cuStreamCreate"], careful=True)
+        generator.emit_symbol("cuStreamCreate")
 
 
 def _step_order(generator: Generator, function: Function) -> None:
@@ -323,7 +373,7 @@ def generate(seed: int, length: int = 40, theme: str | None = None) -> tuple[str
     _start(generator)
     while len(generator.program) < length:
         if generator.lost_context and generator.chance(0.4):
-            generator.emit(_BY_SYMBOL[generator.pick(("cuCtxSetCurrent", "cuCtxPushCurrent_v2"))], careful=True)
+            generator.emit_symbol(generator.pick(("cuCtxSetCurrent", "cuCtxPushCurrent_v2")))
         else:
             generator.emit(generator.weighted(table))
     return theme, generator.program
