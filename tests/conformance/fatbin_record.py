@@ -1,6 +1,6 @@
 """Record which entry of a fatbin a driver takes: ``python3 tests/conformance/fatbin_record.py OUT.json [LIBCUDA]``.
 
-Standard library only. Each case is a fatbin put together from the entries of tests/data/fatbin-entries, which nvcc
+Standard library only. Each case of fatbins.txt is put together from entries of tests/data/fatbin-entries, which nvcc
 wrote. Each entry has a kernel with its own name, so a loaded module says which entry it was made from.
 """
 
@@ -22,139 +22,18 @@ from typing import Any
 __all__ = ["CASES", "ENVIRONMENTS", "fatbin", "names_of", "record"]
 
 ENTRIES = Path(__file__).parent.parent / "data" / "fatbin-entries"
-HEADER_SIZE_AT, PAYLOAD_SIZE_AT, ISA_AT, ARCH_AT, FLAGS_AT = 4, 8, 24, 28, 40
+CASES_FILE = Path(__file__).with_name("fatbins.txt")
+HEADER_SIZE_AT, ISA_AT, ARCH_AT, FLAGS_AT = 4, 24, 28, 40
 OSABI_AT = 7
-JIT_TARGET, JIT_FALLBACK, FATBIN_INPUT, CUBIN_RESULT = 9, 10, 2, 0
+JIT_FALLBACK, FATBIN_INPUT = 10, 2
 PREFER_PTX, PREFER_BINARY = 0, 1
 WRAPPER_MAGIC = 0x466243B1
 
 #: Entries in their order; after @, what is changed in one.
-CASES: dict[str, str] = {
-    "cubin": "cubin90",
-    "ptx": "ptx90",
-    "cubin-before-ptx": "cubin90 ptx90",
-    "ptx-before-cubin": "ptx90 cubin90",
-    "old-cubin": "cubin80",
-    "older-cubin": "cubin75",
-    "newer-cubin": "cubin100",
-    "old-cubin-and-ptx": "cubin80 ptx80",
-    "old-cubin-and-newest-ptx": "cubin80 ptx90",
-    "newer-cubin-and-ptx": "cubin100 ptx80",
-    "newer-ptx": "ptx100",
-    "newer-family-ptx": "ptx100f",
-    "newer-ptx-and-old": "ptx100 ptx80",
-    "ptx-80-90": "ptx80 ptx90",
-    "ptx-90-80": "ptx90 ptx80",
-    "ptx-75-80": "ptx75 ptx80",
-    "ptx-80-75": "ptx80 ptx75",
-    "ptx-90-90": "ptx90 ptx90second",
-    "cubin-90-90": "cubin90 cubin90second",
-    "cubin-90-90a": "cubin90 cubin90a",
-    "cubin-90a-90": "cubin90a cubin90",
-    "cubin-90a": "cubin90a",
-    "cubin-90a-ptx-90": "cubin90a ptx90",
-    "ptx-90-90a": "ptx90 ptx90a",
-    "ptx-90a-90": "ptx90a ptx90",
-    "ptx-90a": "ptx90a",
-    "ptx-90a-80": "ptx90a ptx80",
-    "lto": "lto90",
-    "lto-and-ptx": "lto90 ptx80",
-    "lto-and-old-cubin": "lto90 cubin80",
-    "nothing": "",
-    # PTX that is too new, by its header, its text or both
-    "too-new-ptx": "ptx90@isa=9.9",
-    "too-new-ptx-and-old": "ptx90@isa=9.9 ptx80",
-    "old-and-too-new-ptx": "ptx80 ptx90@isa=9.9",
-    "too-new-ptx-twice": "ptx80@isa=9.9 ptx90@isa=9.9",
-    "too-new-old-architecture": "ptx80@isa=9.9 ptx90",
-    "too-new-text": "ptx90@text=9.9",
-    "too-new-text-and-old": "ptx90@text=9.9 ptx80",
-    "too-new-header": "ptx90@header=9.9",
-    "too-new-header-and-old": "ptx90@header=9.9 ptx80",
-    "too-new-ptx-and-cubin": "ptx90@isa=9.9 cubin90",
-    "too-new-ptx-and-old-cubin": "ptx90@isa=9.9 cubin80",
-    "old-isa": "ptx90@isa=8.0 ptx90second",
-    "old-isa-last": "ptx90second ptx90@isa=8.0",
-    "old-isa-old-architecture": "ptx80@isa=9.0 ptx90@isa=8.0",
-    # what cannot be used
-    "unknown-cubin": "cubin90@osabi=66",
-    "unknown-cubin-and-ptx": "cubin90@osabi=66 ptx80",
-    "unknown-cubin-and-cubin": "cubin90@osabi=66 cubin90second",
-    "cubin-and-unknown-cubin": "cubin90second cubin90@osabi=66",
-    "damaged-cubin": "cubin90@damaged",
-    "damaged-cubin-and-ptx": "cubin90@damaged ptx80",
-    "damaged-cubin-and-cubin": "cubin90@damaged cubin90second",
-    "no-elf-and-ptx": "cubin90@empty ptx80",
-    "wrong-ptx": "ptx90@wrong",
-    "wrong-ptx-and-old": "ptx90@wrong ptx80",
-    "wrong-ptx-and-cubin": "ptx90@wrong cubin90",
-    "target-of-the-text": "ptx90@target=sm_80",
-    "target-of-the-text-is-newer": "ptx80@target=sm_90",
-    "target-of-the-text-is-too-new": "ptx80@target=sm_10",
-    "architecture-of-the-entry": "cubin80@arch=90",
-    "architecture-of-the-entry-hides": "cubin90@arch=80",
-    "architecture-of-the-entry-hides-ptx": "ptx80@arch=100",
-    "unknown-kind": "ptx90@kind=4 ptx80",
-    "unknown-flags": "ptx90@flags=0x4000000000 ptx80",
-    "host-linux-missing": "ptx90@flags=0x1 ptx80",
-    "windows": "ptx90@flags=0x21 ptx80",
-    "32-bit": "ptx90@flags=0x12 ptx80",
-    # packed
-    "packed-zstd": "cubin90zstd",
-    "packed-lz4": "cubin90lz4",
-    "packed-ptx-zstd": "ptx90zstd",
-    "packed-ptx-lz4": "ptx90lz4",
-    "packed-cubin-and-ptx": "cubin90zstd ptx90",
-    "packed-ptx-and-cubin": "ptx90zstd cubin90",
-    "packed-old-cubin-and-ptx": "cubin80zstd ptx80",
-    "packed-ptx-80-90": "ptx80zstd ptx90zstd",
-    "packed-ptx-80-plain-90": "ptx80zstd ptx90",
-    "plain-ptx-80-packed-90": "ptx80 ptx90zstd",
-    "packed-newer-ptx": "ptx100zstd",
-    "packed-newer-ptx-and-old": "ptx100zstd ptx80zstd",
-    "packed-cubin-and-cubin": "cubin90zstd cubin90second",
-    "cubin-and-packed-cubin": "cubin90second cubin90zstd",
-    "packed-too-new-header": "ptx90zstd@header=9.9",
-    "packed-too-new-header-and-old": "ptx90zstd@header=9.9 ptx80zstd",
-    "packed-damaged": "cubin90zstd@packed-damaged",
-    "packed-damaged-and-ptx": "cubin90zstd@packed-damaged ptx80",
-    "packed-ptx-damaged-and-old": "ptx90zstd@packed-damaged ptx80",
-    "packed-old-cubin": "cubin80zstd",
-    # what the header of an entry says
-    "cubin-header-1.7": "cubin90@header=1.7 ptx80",
-    "cubin-header-1.9": "cubin90@header=1.9 ptx80",
-    "cubin-header-2.0": "cubin90@header=2.0 ptx80",
-    "cubin-header-0.0": "cubin90@header=0.0 ptx80",
-    "cubin-header-1.9-alone": "cubin90@header=1.9",
-    "cubin-header-1.9-and-unknown": "cubin90@header=1.9,osabi=66 ptx80",
-    "cubin-header-1.7-first": "cubin90@header=1.7 cubin90second",
-    "cubin-header-1.7-last": "cubin90second cubin90@header=1.7",
-    "cubin-a-by-header": "cubin90 cubin90second@flags=0x100011",
-    "cubin-a-by-payload": "cubin90second cubin90a@flags=0x11",
-    "cubin-f-by-header": "cubin90 cubin90second@flags=0x200011",
-    "old-cubin-a-by-header": "cubin80@arch=90,flags=0x100011 cubin90",
-    "ptx-a-by-header": "ptx90@flags=0x100011 ptx90second",
-    "ptx-a-by-text": "ptx90a@flags=0x11 ptx90",
-    "old-ptx-a-by-header": "ptx80@flags=0x100011 ptx75",
-    "old-ptx-a-by-header-alone": "ptx80@flags=0x100011",
-    "old-ptx-f-by-header": "ptx80@flags=0x200011 ptx75",
-    "old-ptx-f-by-header-alone": "ptx80@flags=0x200011",
-    "ptx-f-by-header": "ptx90@flags=0x200011 ptx90second",
-    "ptx-f-and-a-by-header": "ptx90a ptx90@flags=0x200011",
-    "ptx-a-and-f-by-header": "ptx90@flags=0x200011 ptx90a",
-    "wrong-architecture-and-ptx": "cubin80@arch=90 ptx80",
-    "version-of-entry": "ptx90@entry=0x102 ptx80",
-    "of-toolkit-12": "cubin90cuda12",
-    "of-toolkit-12-and-13": "cubin90cuda12 cubin90",
-    "of-toolkit-13-and-12": "cubin90 cubin90cuda12",
-    "raw-cubin": "raw cubin90",
-    "raw-ptx": "raw ptx90",
-    "raw-old-cubin": "raw cubin80",
-    "raw-cubin-a": "raw cubin90a",
-    "raw-newer-ptx": "raw ptx100",
-    "raw-too-new-ptx": "raw ptx90@isa=9.9",
-    "two-fatbins": "cubin80 | ptx90",
-    "two-fatbins-turned": "ptx90 | cubin90",
+CASES = {
+    name: entries.strip()
+    for name, colon, entries in (line.partition(":") for line in CASES_FILE.read_text(encoding="utf-8").splitlines())
+    if colon and name[0] != "#"
 }
 #: Variables of the driver that change the choice, each with the cases that are asked with it.
 ENVIRONMENTS: dict[str, dict[str, str]] = {
@@ -209,9 +88,8 @@ def _change(entry: bytearray, key: str, value: str) -> None:
         case "packed-damaged":
             entry[middle : middle + 16] = bytes(0xFF ^ byte for byte in entry[middle : middle + 16])
         case _:
-            place, form = {"arch": (ARCH_AT, "<I"), "kind": (0, "<H"), "flags": (FLAGS_AT, "<Q"), "entry": (2, "<H")}[
-                key
-            ]
+            places = {"arch": (ARCH_AT, "<I"), "kind": (0, "<H"), "flags": (FLAGS_AT, "<Q"), "entry": (2, "<H")}
+            place, form = places[key]
             struct.pack_into(form, entry, place, int(value, 0))
 
 
@@ -257,35 +135,29 @@ class _Driver:
         function = c_void_p()
         return [n for n in names if self.cuda.cuModuleGetFunction(byref(function), module, n.encode()) == 0]
 
-    def module(self, image: bytes, names: list[str], strategy: int | None = None) -> list[Any]:
-        """Result of cuModuleLoadDataEx, and the kernels that are there."""
+    def _loaded(self, names: list[str], call: str, *arguments: Any) -> list[Any]:
+        """Result of a call that loads a module, and the kernels that are there."""
         module = c_void_p()
-        keys, values = (c_int * 1)(JIT_FALLBACK), (c_void_p * 1)(strategy)
-        count = 0 if strategy is None else 1
-        code = self.cuda.cuModuleLoadDataEx(byref(module), image, c_uint(count), keys, values)
-        if code:
+        if code := getattr(self.cuda, call)(byref(module), *arguments):
             return [code]
         found = self._functions(module, names)
         self.cuda.cuModuleUnload(module)
         return [0, *found]
+
+    def module(self, image: bytes, names: list[str], strategy: int | None = None) -> list[Any]:
+        """The answer of cuModuleLoadDataEx."""
+        keys, values = (c_int * 1)(JIT_FALLBACK), (c_void_p * 1)(strategy)
+        return self._loaded(names, "cuModuleLoadDataEx", image, c_uint(strategy is not None), keys, values)
 
     def wrapped(self, image: bytes, names: list[str], call: str) -> list[Any]:
         """The same for the structure by which objects of nvcc point to their fatbin."""
         kept = ctypes.create_string_buffer(image, len(image) + 8)
-        wrapper = struct.pack("<IIQQ", WRAPPER_MAGIC, 1, ctypes.addressof(kept), 0)
-        module = c_void_p()
-        code = getattr(self.cuda, call)(byref(module), wrapper)
-        if code:
-            return [code]
-        found = self._functions(module, names)
-        self.cuda.cuModuleUnload(module)
-        return [0, *found]
+        return self._loaded(names, call, struct.pack("<IIQQ", WRAPPER_MAGIC, 1, ctypes.addressof(kept), 0))
 
     def library(self, image: bytes, names: list[str]) -> list[Any]:
         """Results of cuLibraryLoadData and cuLibraryGetModule, and the kernels that are there."""
         library, module = c_void_p(), c_void_p()
-        code = self.cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0)
-        if code:
+        if code := self.cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0):
             return [code]
         code = self.cuda.cuLibraryGetModule(byref(module), library)
         found = [] if code else self._functions(module, names)

@@ -85,31 +85,7 @@ def ptx(arch: int) -> str:
 
 def questions() -> list[tuple[Any, ...]]:
     """Every question that each kernel is asked, in this order: its kind, then its numbers."""
-    blocks = (
-        1,
-        31,
-        32,
-        33,
-        64,
-        96,
-        100,
-        128,
-        160,
-        192,
-        224,
-        256,
-        288,
-        320,
-        384,
-        416,
-        480,
-        512,
-        640,
-        768,
-        896,
-        992,
-        1024,
-    )
+    blocks = (1, 31, 32, 33, 64, 96, 100, *range(128, 321, 32), 384, 416, 480, 512, 640, 768, 896, 992, 1024)
     asked: list[tuple[Any, ...]] = [("active", block, 0) for block in blocks]
     dynamic = (1, 100, 128, 1000, 4096, 8192, 16384, 33000, 48000, 49152, 49153, 100000, 232448)
     asked += [("active", block, size) for block, size in product((32, 128, 512), dynamic)]
@@ -119,32 +95,18 @@ def questions() -> list[tuple[Any, ...]]:
     asked += [("available", count, block) for count, block in ((0, 128), (-1, 128), (1, 0), (1, 1025), (33, 32))]
     asked += [("potential", size, limit) for size in (0, 1024, 20000, 49152) for limit in (0, 1, 100, 256, 512, 2048)]
     asked += [("callback", times, limit) for times in (1, 16, 48) for limit in (0, 512)]
-    asked += [
-        ("set", CARVEOUT, 0),
-        ("active", 128, 0),
-        ("active", 256, 2048),
-        ("available", 2, 128),
-        ("set", CARVEOUT, 50),
-    ]
-    asked += [("active", 128, 0), ("active", 256, 2048), ("potential", 1024, 0), ("available", 4, 128)]
+    asked += [("set", CARVEOUT, 0), ("active", 128, 0), ("active", 256, 2048), ("available", 2, 128)]
+    asked += [("set", CARVEOUT, 50), ("active", 128, 0), ("active", 256, 2048), ("potential", 1024, 0)]
+    asked += [("available", 4, 128)]
     asked += [("set", CARVEOUT, 10), ("active", 32, 1024), ("active", 128, 16384), ("set", CARVEOUT, 100)]
     asked += [("active", 64, 8192), ("set", CARVEOUT, -1), ("cache", 2), ("active", 128, 4096), ("cache", 1)]
     asked += [("active", 128, 4096), ("available", 2, 256), ("cache", 3), ("active", 128, 4096), ("cache", 0)]
     for size in (0, 30000, 65536, 99000, 200000, 232448, 232449):
-        asked += [
-            ("set", MAX_DYNAMIC_SHARED, size),
-            ("active", 128, 20000),
-            ("active", 256, size),
-            ("available", 1, 128),
-        ]
-        asked += [("potential", size, 0)]
+        asked += [("set", MAX_DYNAMIC_SHARED, size), ("active", 128, 20000), ("active", 256, size)]
+        asked += [("available", 1, 128), ("potential", size, 0)]
     for _ in range(2):
         asked += [("cluster-size", block, size) for block in (1, 128, 1024) for size in (0, 16384, 100000)]
-        asked += [
-            ("clusters", width, block, size)
-            for width in (1, 2, 3, 4, 8, 16)
-            for block, size in ((128, 0), (512, 40000))
-        ]
+        asked += [("clusters", width, *one) for width in (1, 2, 3, 4, 8, 16) for one in ((128, 0), (512, 40000))]
         asked += [("set", NON_PORTABLE_CLUSTER, 1)]
     return asked
 
@@ -180,38 +142,26 @@ def _answer(cuda: Any, function: c_void_p, question: tuple[Any, ...]) -> list[in
     """The code of one question, and the answer where the code is 0."""
     kind, *numbers = question
     one, other, size = c_int(), c_int(), c_size_t()
-    if kind == "active":
-        block, shared = numbers
-        code = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor(byref(one), function, block, c_size_t(shared))
-        values = [one.value]
-    elif kind == "flags":
-        block, shared, flags = numbers
-        code = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-            byref(one), function, block, c_size_t(shared), flags
-        )
-        values = [one.value]
+    if kind in ("active", "flags"):
+        block, shared, *flags = numbers
+        name = "cuOccupancyMaxActiveBlocksPerMultiprocessor" + ("WithFlags" if flags else "")
+        code, found = getattr(cuda, name)(byref(one), function, block, c_size_t(shared), *flags), [one]
     elif kind == "available":
-        code = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), function, *numbers)
-        values = [size.value]
+        code, found = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), function, *numbers), [size]
     elif kind in ("potential", "callback"):
         first, limit = numbers
         callback = _SharedOfBlock(lambda block: block * first) if kind == "callback" else _SharedOfBlock()
-        shared = 0 if kind == "callback" else first
-        code = cuda.cuOccupancyMaxPotentialBlockSize(
-            byref(one), byref(other), function, callback, c_size_t(shared), limit
-        )
-        values = [one.value, other.value]
-    elif kind == "set":
-        code, values = cuda.cuFuncSetAttribute(function, *numbers), []
-    elif kind == "cache":
-        code, values = cuda.cuFuncSetCacheConfig(function, *numbers), []
-    elif kind == "cluster-size":
-        code = cuda.cuOccupancyMaxPotentialClusterSize(byref(one), function, byref(_config(0, *numbers)))
-        values = [one.value]
+        shared = c_size_t(0 if kind == "callback" else first)
+        code = cuda.cuOccupancyMaxPotentialBlockSize(byref(one), byref(other), function, callback, shared, limit)
+        found = [one, other]
+    elif kind in ("set", "cache"):
+        name = "cuFuncSetAttribute" if kind == "set" else "cuFuncSetCacheConfig"
+        code, found = getattr(cuda, name)(function, *numbers), []
     else:
-        code = cuda.cuOccupancyMaxActiveClusters(byref(one), function, byref(_config(*numbers)))
-        values = [one.value]
-    return [code, *([] if code else values)]
+        name = "cuOccupancyMaxPotentialClusterSize" if kind == "cluster-size" else "cuOccupancyMaxActiveClusters"
+        config = _config(*(0, *numbers)[-3:])
+        code, found = getattr(cuda, name)(byref(one), function, byref(config)), [one]
+    return [code, *([] if code else [each.value for each in found])]
 
 
 def record(library: str = "libcuda.so.1") -> dict[str, Any]:

@@ -21,8 +21,7 @@ from pytest_cudalink.artifacts import inspect
 ARTIFACTS = Path(__file__).parent.parent / "data" / "artifacts"
 
 # CUjit_option
-MAX_REGISTERS, THREADS_PER_BLOCK, WALL_TIME, INFO, INFO_SIZE, ERROR, ERROR_SIZE = range(7)
-OPTIMIZATION_LEVEL, FROM_CONTEXT, TARGET, FALLBACK, DEBUG, VERBOSE, LINE_INFO, CACHE_MODE = range(7, 15)
+INFO, ERROR, VERBOSE = 3, 5, 12
 # CUjitInputType
 CUBIN, PTX, FATBIN, OBJECT, LIBRARY, NVVM = range(6)
 
@@ -46,6 +45,19 @@ def before_guard_page(data: bytes) -> int:
     return start + size - len(data)
 
 
+def option_arrays(options: Iterable[tuple[int, int]]) -> tuple[int, Any, Any]:
+    """Number, keys and values of options."""
+    pairs = list(options)
+    size = max(len(pairs), 1)
+    keys = (ctypes.c_int * size)(*(key for key, _ in pairs))
+    return len(pairs), keys, (ctypes.c_uint64 * size)(*(value & (1 << 64) - 1 for _, value in pairs))
+
+
+def seen(state: State | None) -> dict[str, Any]:
+    """What a call left behind in a state."""
+    return state.look() if state else {}
+
+
 class State:
     """A CUlinkState, the memory it points to, and how much of its logs was seen."""
 
@@ -62,11 +74,8 @@ class State:
             self.buffers[name] = buffer
             self.slots[name] = len(entries) + 1
             entries += [(key, ctypes.addressof(buffer)), (key + 1, size)]
-        for key, value in options:
-            entries.append((key, self._pointer(value)))
-        self.count = len(entries)
-        self.keys = (ctypes.c_int * max(self.count, 1))(*(key for key, _ in entries))
-        self.values = (ctypes.c_uint64 * max(self.count, 1))(*(value & (1 << 64) - 1 for _, value in entries))
+        entries += [(key, self._pointer(value)) for key, value in options]
+        self.count, self.keys, self.values = option_arrays(entries)
         self.fill = bytes([fill])
 
     def _pointer(self, value: Any) -> int:
@@ -141,7 +150,7 @@ class Recorder:
         """
         if data is not None and kind == PTX and terminate:
             data += b"\0"
-        keys, values, count = self._options(options)
+        count, keys, values = option_arrays(options)
         handle = state.handle if state else None
         code = getattr(self.library, function)(
             handle,
@@ -153,26 +162,19 @@ class Recorder:
             keys,
             values,
         )
-        self.emit({"call": function, "code": code, **(state.look() if state else {})})
+        self.emit({"call": function, "code": code, **seen(state)})
         return code
 
     def add_file(
         self, state: State | None, kind: int, path: str | None, options: Iterable[tuple[int, int]] = ()
     ) -> int:
         """Add a file."""
-        keys, values, count = self._options(options)
+        count, keys, values = option_arrays(options)
         handle = state.handle if state else None
         text = path.encode() if path is not None else None
         code = self.library.cuLinkAddFile_v2(handle, ctypes.c_int(kind), text, ctypes.c_uint(count), keys, values)
-        self.emit({"call": "cuLinkAddFile_v2", "code": code, **(state.look() if state else {})})
+        self.emit({"call": "cuLinkAddFile_v2", "code": code, **seen(state)})
         return code
-
-    @staticmethod
-    def _options(options: Iterable[tuple[int, int]]) -> tuple[Any, Any, int]:
-        pairs = list(options)
-        keys = (ctypes.c_int * max(len(pairs), 1))(*(key for key, _ in pairs))
-        values = (ctypes.c_uint64 * max(len(pairs), 1))(*(value for _, value in pairs))
-        return keys, values, len(pairs)
 
     def complete(self, state: State | None, image: bool = True, size: bool = True) -> int:
         """Complete; the row says what the image is."""
@@ -184,13 +186,13 @@ class Recorder:
         row = {"call": "cuLinkComplete", "code": code, "image": bool(pointer.value), "size": length.value}
         if pointer.value and length.value:
             row.update(facts(ctypes.string_at(pointer.value, length.value)))
-        self.emit({**row, **(state.look() if state else {})})
+        self.emit({**row, **seen(state)})
         return code
 
     def destroy(self, state: State | None) -> int:
         """Destroy; the logs are looked at once more."""
         code = self.library.cuLinkDestroy(state.handle if state else None)
-        self.emit({"call": "cuLinkDestroy", "code": code, **(state.look() if state else {})})
+        self.emit({"call": "cuLinkDestroy", "code": code, **seen(state)})
         return code
 
     def link(self, *inputs: tuple[int, bytes], options: Iterable[tuple[int, Any]] = (), **keywords: Any) -> State:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import multiprocessing
 import os
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,38 +63,26 @@ def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, 
 
 
 def _about() -> dict[str, Any]:
-    """Driver, version and device, found by a process of its own, so that this one stays uninitialized."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        found: dict[str, Any] = {}
-        try:
-            library = ctypes.CDLL("libcuda.so.1")
-            number, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-            name = ctypes.create_string_buffer(96)
-            library.cuInit(0)
-            library.cuDriverGetVersion(ctypes.byref(number))
-            library.cuDeviceGetName(name, 96, 0)
-            library.cuDeviceGetAttribute(ctypes.byref(major), 75, 0)
-            library.cuDeviceGetAttribute(ctypes.byref(minor), 76, 0)
-            found["cuda"] = f"{number.value // 1000}.{number.value % 1000 // 10}"
-            found["device"] = name.value.decode()
-            found["arch"] = f"sm_{major.value}{minor.value}"
-            text = ctypes.create_string_buffer(96)
-            management = ctypes.CDLL("libnvidia-ml.so.1")
-            management.nvmlInit_v2()
-            management.nvmlSystemGetDriverVersion(text, 96)
-            found["driver"] = text.value.decode()
-        except OSError as error:
-            found["error"] = str(error)
-        os.write(writing, json.dumps(found).encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, encoding="utf-8") as pipe:
-        text_found = pipe.read()
-    os.waitpid(child, 0)
-    found_all: dict[str, Any] = json.loads(text_found or "{}")
-    return found_all
+    """Driver, version and device."""
+    try:
+        library, management = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        return {"error": str(error)}
+    number, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    name, release = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
+    library.cuInit(0)
+    library.cuDriverGetVersion(ctypes.byref(number))
+    library.cuDeviceGetName(name, 96, 0)
+    library.cuDeviceGetAttribute(ctypes.byref(major), 75, 0)
+    library.cuDeviceGetAttribute(ctypes.byref(minor), 76, 0)
+    management.nvmlInit_v2()
+    management.nvmlSystemGetDriverVersion(release, 96)
+    return {
+        "cuda": f"{number.value // 1000}.{number.value % 1000 // 10}",
+        "device": name.value.decode(),
+        "arch": f"sm_{major.value}{minor.value}",
+        "driver": release.value.decode(),
+    }
 
 
 def record(
@@ -101,37 +90,22 @@ def record(
 ) -> dict[str, Any]:
     """The recording of some seeds: those that were done when the time was over."""
     os.environ["CUDA_CACHE_DISABLE"] = "1"
-    about = _about()
+    forks = multiprocessing.get_context("fork")
+    with forks.Pool(1) as pool:  # this process stays uninitialized
+        about = pool.apply(_about)
     deadline = time.monotonic() + seconds
-    sys.stdout.flush()
     with tempfile.TemporaryDirectory() as folder:
-        workers = []
-        for job in range(processes):
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    _work(job, processes, seeds, devices, deadline, folder, length)
-                    code = 0
-                finally:
-                    os._exit(code)
-            workers.append(child)
-        # one that hangs in the driver must not take the recording with it
-        last, alive = deadline + 30, set(workers)
-        while alive and time.monotonic() < last:
-            for worker in sorted(alive):
-                if os.waitpid(worker, os.WNOHANG)[0]:
-                    alive.discard(worker)
-            time.sleep(0.05)
-        for worker in alive:
-            os.kill(worker, signal.SIGKILL)
+        given = processes, seeds, devices, deadline, folder, length
+        workers = [forks.Process(target=_work, args=(job, *given)) for job in range(processes)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:  # one that hangs in the driver must not take the recording with it
+            worker.join(max(0, deadline + 30 - time.monotonic()))
+            worker.kill()
         rows = []
-        for path in Path(folder).iterdir():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    rows.append(json.loads(line))
-                except ValueError:
-                    continue
+        for line in (line for path in Path(folder).iterdir() for line in path.read_text("utf-8").splitlines()):
+            with suppress(ValueError):
+                rows.append(json.loads(line))
     return {**about, "date": time.strftime("%Y-%m-%d", time.gmtime()), "programs": sorted(rows, key=lambda row: row[0])}
 
 
