@@ -115,7 +115,7 @@ def _returning() -> str:
     sometimes = {QUESTIONS[name].call for name, by_loading in found.items() if any(by_loading.values())}
     for group, questions in GROUPS.items():
         calls: dict[str, list[str]] = {}
-        for question in questions():
+        for question in questions:
             if not any(found.get(question.name, {"": True}).values()):
                 with_it = asked(question) if question.call in sometimes else ""
                 calls.setdefault(name_of(question.call), []).append(with_it)

@@ -13,6 +13,7 @@ import ctypes
 import json
 import lzma
 import os
+import re
 import selectors
 import subprocess
 import sys
@@ -159,6 +160,56 @@ class Machine:
         """A kernel that no one has launched."""
         return self.made("cuLibraryGetKernel", self.library(), b"empty")
 
+    def used_library(self) -> int:
+        """A library with a kernel that was loaded."""
+        library = self.library()
+        self.made("cuKernelGetFunction", self.made("cuLibraryGetKernel", library, b"empty"))
+        return library
+
+    def used_kernel(self) -> int:
+        """A kernel that was loaded."""
+        kernel = self.kernel()
+        self.made("cuKernelGetFunction", kernel)
+        return kernel
+
+    def new_module(self) -> int:
+        """A module that no one has used."""
+        return self.made("cuModuleLoadData", self.image)
+
+    def kernel_that_is(self, state: str) -> int:
+        """A function of a module, "loaded" or not."""
+        return self.function if state == "loaded" else self.made("cuModuleGetFunction", self.new_module(), b"other")
+
+    def link(self, *, added: bool) -> int:
+        """A link, perhaps with an input."""
+        there = ctypes.c_uint64()
+        self.must("cuLinkCreate_v2", 0, None, None, ctypes.byref(there))
+        state = there.value
+        if added:
+            self.must("cuLinkAddData_v2", state, 1, TEXT, len(PTX) + 1, b"waits", 0, None, None)
+        return state
+
+    def texture(self) -> Arguments:
+        """What a texture of an array is made with."""
+        return numbers(0, self.arrays[0]), numbers(), None
+
+    def pages(self, *, registered: bool) -> int:
+        """Pageable memory, registered or not."""
+        there = self.memory["pageable"][0]
+        self.do("cuMemHostUnregister", there)
+        if registered:
+            self.must("cuMemHostRegister_v2", there, SMALL, 0)
+        return there
+
+    def new_pool(self) -> int:
+        """A pool that no one has used."""
+        return self.made("cuMemPoolCreate", self.properties())
+
+    def limited(self, limit: int, before: int) -> int:
+        """A CUlimit that has a value."""
+        self.do("cuCtxSetLimit", limit, before)
+        return limit
+
     def captured(self, *, kernel: bool) -> int:
         """A graph of one node: the kernel, or a memset."""
         stream = self.made("cuStreamCreate", 1)
@@ -176,16 +227,20 @@ class Machine:
         """An executable graph of one node."""
         return self.made("cuGraphInstantiateWithFlags", self.captured(kernel=kernel) if kernel else self.graph, 0)
 
-    def physical(self, size: int = 1 << 21) -> int:
+    def physical(self) -> int:
         """Physical memory of the device, not mapped."""
-        return self.made("cuMemCreate", size, self.properties(), 0)
+        return self.made("cuMemCreate", 1 << 21, self.properties(), 0)
 
-    def mapped(self, size: int = 1 << 21, *, access: bool = True) -> int:
+    def reserved(self) -> int:
+        """Addresses that nothing is mapped at."""
+        return self.made("cuMemAddressReserve", 1 << 21, 0, 0, 0)
+
+    def mapped(self, *, access: bool = True) -> int:
         """Mapped memory."""
-        there = self.made("cuMemAddressReserve", size, 0, 0, 0)
-        self.must("cuMemMap", there, size, 0, self.physical(), 0)
+        there = self.reserved()
+        self.must("cuMemMap", there, 1 << 21, 0, self.physical(), 0)
         if access:
-            self.must("cuMemSetAccess", there, size, self.access(), 1)
+            self.must("cuMemSetAccess", there, 1 << 21, self.access(), 1)
         return there
 
     @staticmethod
@@ -292,6 +347,29 @@ class Row:
         there = self.machine.made("cuMemAllocAsync", SMALL, self.stream)
         self.machine.must("cuCtxSynchronize")
         return there
+
+    def freed_pool(self) -> int:
+        """A pool whose memory is freed behind the gate."""
+        made = self.machine.new_pool()
+        there = self.machine.made("cuMemAllocFromPoolAsync", SMALL, made, self.stream)
+        self.machine.must("cuCtxSynchronize")
+        self.behind("cuMemFreeAsync", there, self.stream)
+        return made
+
+    def begun(self) -> int:
+        """A stream of its own in which a capture has begun."""
+        apart = self.fresh("non-blocking")
+        self.machine.must("cuStreamBeginCapture_v2", apart, 2)
+        return apart
+
+    def new_context(self, *, gate: bool) -> int:
+        """A context, current and with a gate in it, or neither."""
+        made = self.machine.made("cuCtxCreate_v2", 0, 0)
+        if gate:
+            self.behind("gate", self.machine.made("cuStreamCreate", 1))
+        else:
+            self.machine.must("cuCtxPopCurrent_v2", OUT())
+        return made
 
     def close(self, place: str) -> None:
         """Close the gate, and queue what stands behind it."""
@@ -429,383 +507,37 @@ def fillings(*, in_stream: bool) -> Iterator[Question]:
         yield ask("cuMemsetD2D8", kind, lambda m, r, k=kind: (m.memory[k][0], 64, 0, 16, 16))
 
 
-def memory() -> Iterator[Question]:
-    """Allocations."""
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments], *, stream: bool = False) -> Question:
-        return Question(call, given, stream, arguments)
-
-    for size in (64, 1 << 26):
-        yield ask("cuMemAlloc_v2", str(size), lambda m, r, n=size: (r.out("cuMemFree_v2"), n))
-        yield ask("cuMemFree_v2", f"device, {size}", lambda m, r, n=size: (m.device(n),))
-        yield ask("cuMemAllocHost_v2", str(size), lambda m, r, n=size: (r.out("cuMemFreeHost"), n))
-    yield ask("cuMemFree_v2", "managed", lambda m, r: (m.managed(),))
-    yield ask("cuMemFree_v2", "of a pool", lambda m, r: (r.pooled(),), stream=True)
-    yield ask("cuMemFree_v2", "nothing", lambda m, r: (0,))
-    yield ask("cuMemFreeHost", "", lambda m, r: (m.host(),))
-    yield ask("cuMemAllocPitch_v2", "", lambda m, r: (OUT(), OUT(), 64, 64, 4))
-    yield ask("cuMemAllocManaged", "global", lambda m, r: (r.out("cuMemFree_v2"), SMALL, 1))
-    yield ask("cuMemAllocManaged", "host", lambda m, r: (r.out("cuMemFree_v2"), SMALL, 2))
-    yield ask("cuMemHostAlloc", "", lambda m, r: (r.out("cuMemFreeHost"), SMALL, 0))
-
-    def pages(m: Machine, r: Row, *, registered: bool) -> int:
-        del r
-        there = m.memory["pageable"][0]
-        m.do("cuMemHostUnregister", there)
-        if registered:
-            m.must("cuMemHostRegister_v2", there, SMALL, 0)
-        return there
-
-    def register(m: Machine, r: Row) -> Arguments:
-        return r.put_away("cuMemHostUnregister", pages(m, r, registered=False)), SMALL, 0
-
-    yield ask("cuMemHostRegister_v2", "", register)
-    yield ask("cuMemHostUnregister", "", lambda m, r: (pages(m, r, registered=True),))
-    yield ask("cuMemHostGetDevicePointer_v2", "", lambda m, r: (OUT(), m.memory["pinned"][0], 0))
-    yield ask("cuMemHostGetFlags", "", lambda m, r: (OUT(), m.memory["pinned"][0]))
-    yield ask("cuMemGetInfo_v2", "", lambda m, r: (OUT(), OUT()))
-    for kind in MEMORY:
-        yield ask("cuPointerGetAttribute", f"type, {kind}", lambda m, r, k=kind: (OUT(), 2, m.memory[k][0]))
-    yield ask("cuMemGetAddressRange_v2", "", lambda m, r: (OUT(), OUT(), m.memory["device"][0]))
-    yield ask(
-        "cuPointerSetAttribute", "sync memops", lambda m, r: (numbers(1), 6, r.put_away("cuMemFree_v2", m.device()))
-    )
-    yield ask("cuIpcGetMemHandle", "", lambda m, r: (OUT(), m.memory["device"][0]))
+LOCATION = 1  # CUmemLocation as it goes in a register: a device, the first
+ONE_THREAD = (1, 1, 1, 1, 1, 1, 0)
+#: How arguments name the stream of their row.
+_IN_STREAM = re.compile(r"\br\.(stream|event|pooled|launched|capturing|freed_pool)\b")
 
 
-def pools() -> Iterator[Question]:
-    """Memory of pools."""
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments], *, stream: bool = False) -> Question:
-        return Question(call, given, stream, arguments)
-
-    yield ask("cuMemAllocAsync", "", lambda m, r: (r.out("cuMemFree_v2"), SMALL, r.stream), stream=True)
-    yield ask("cuMemAllocAsync", "64 MiB", lambda m, r: (r.out("cuMemFree_v2"), 1 << 26, r.stream), stream=True)
-    yield ask("cuMemAllocFromPoolAsync", "", lambda m, r: (r.out("cuMemFree_v2"), SMALL, m.pool, r.stream), stream=True)
-    yield ask("cuMemFreeAsync", "", lambda m, r: (r.pooled(), r.stream), stream=True)
-    yield ask("cuMemFreeAsync", "of cuMemAlloc", lambda m, r: (m.device(), r.stream), stream=True)
-
-    def pool(m: Machine, r: Row, *, freed: bool = False) -> int:
-        made = m.made("cuMemPoolCreate", m.properties())
-        if freed:
-            there = m.made("cuMemAllocFromPoolAsync", SMALL, made, r.stream)
-            m.must("cuCtxSynchronize")
-            r.behind("cuMemFreeAsync", there, r.stream)
-        return made
-
-    yield ask("cuMemPoolCreate", "", lambda m, r: (r.out("cuMemPoolDestroy"), m.properties()))
-    yield ask("cuMemPoolDestroy", "idle", lambda m, r: (pool(m, r),))
-    yield ask("cuMemPoolDestroy", "freed behind the gate", lambda m, r: (pool(m, r, freed=True),), stream=True)
-    yield ask("cuMemPoolTrimTo", "default", lambda m, r: (m.pool, 0))
-    yield ask("cuMemPoolTrimTo", "freed behind the gate", lambda m, r: (pool(m, r, freed=True), 0), stream=True)
-    yield ask("cuMemPoolSetAttribute", "threshold", lambda m, r: (m.pool, 4, numbers(0)))
-    yield ask("cuMemPoolGetAttribute", "threshold", lambda m, r: (m.pool, 4, OUT()))
-    yield ask("cuMemPoolSetAccess", "", lambda m, r: (pool(m, r), m.access(), 1))
-    yield ask("cuDeviceGetDefaultMemPool", "", lambda m, r: (OUT(), 0))
-    yield ask("cuDeviceSetMemPool", "default", lambda m, r: (0, m.pool))
-    yield ask("cuDeviceGraphMemTrim", "", lambda m, r: (0,))
+def read_questions() -> dict[str, list[Question]]:
+    """The questions of questions.txt, by group."""
+    groups: dict[str, list[Question]] = {}
+    for line in Path(__file__).with_name("questions.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            group = groups.setdefault(line[1:-1], [])
+        elif line and line[0] != "#":
+            asked, _, arguments = line.partition(":")
+            before, _, rest = asked.partition("{")
+            words, _, behind = rest.partition("}")
+            for word in words.split(","):
+                call, _, given = f"{before}{word}{behind}".partition(" ")
+                text = arguments.replace("$1", word).strip()
+                made = eval(f"lambda m, r: ({text}{',' if text else ''})")
+                group.append(Question(call, given, bool(_IN_STREAM.search(text)), made))
+    return groups
 
 
-def mapped_memory() -> Iterator[Question]:
-    """Mapped memory, managed memory and arrays."""
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments], *, stream: bool = False) -> Question:
-        return Question(call, given, stream, arguments)
-
-    yield ask("cuMemCreate", "", lambda m, r: (r.out("cuMemRelease"), 1 << 21, m.properties(), 0))
-    yield ask("cuMemRelease", "not mapped", lambda m, r: (m.physical(),))
-    yield ask("cuMemAddressReserve", "", lambda m, r: (OUT(), 1 << 21, 0, 0, 0))
-    yield ask("cuMemAddressFree", "", lambda m, r: (m.made("cuMemAddressReserve", 1 << 21, 0, 0, 0), 1 << 21))
-    yield ask(
-        "cuMemMap", "",
-        lambda m, r: (m.made("cuMemAddressReserve", 1 << 21, 0, 0, 0), 1 << 21, 0, m.physical(), 0),
-    )  # fmt: skip
-    yield ask("cuMemSetAccess", "", lambda m, r: (m.mapped(access=False), 1 << 21, m.access(), 1))
-    yield ask("cuMemUnmap", "", lambda m, r: (m.mapped(), 1 << 21))
-    yield ask("cuMemUnmap", "without access", lambda m, r: (m.mapped(access=False), 1 << 21))
-    yield ask("cuMemGetAllocationGranularity", "", lambda m, r: (OUT(), m.properties(), 0))
-    location = 1  # CUmemLocation as it goes in a register: a device, the first
-    yield ask(
-        "cuMemPrefetchAsync_v2", "to the device",
-        lambda m, r: (m.memory["managed"][0], SMALL, location, 0, r.stream), stream=True,
-    )  # fmt: skip
-    yield ask(
-        "cuMemAdvise_v2", "read mostly", lambda m, r: (r.put_away("cuMemFree_v2", m.managed()), SMALL, 1, location)
-    )
-    yield ask("cuMemRangeGetAttribute", "read mostly", lambda m, r: (OUT(), 4, 1, m.memory["managed"][0], SMALL))
-    yield ask(
-        "cuStreamAttachMemAsync", "global",
-        lambda m, r: (r.stream, r.put_away("cuMemFree_v2", m.managed()), 0, 1), stream=True,
-    )  # fmt: skip
-    yield ask("cuArrayCreate_v2", "", lambda m, r: (OUT(), numbers(SMALL, 0, 1 | 1 << 32)))
-    yield ask("cuArrayDestroy", "", lambda m, r: (m.array(),))
-    yield ask("cuMipmappedArrayCreate", "", lambda m, r: (OUT(), numbers(64, 64, 0, 1 | 1 << 32), 2))
-    yield ask(
-        "cuMipmappedArrayDestroy",
-        "",
-        lambda m, r: (m.made("cuMipmappedArrayCreate", numbers(64, 64, 0, 1 | 1 << 32), 2),),
-    )
-
-    def texture(m: Machine) -> Arguments:
-        return numbers(0, m.arrays[0]), numbers(), None
-
-    yield ask("cuTexObjectCreate", "array", lambda m, r: (OUT(), *texture(m)))
-    yield ask("cuTexObjectDestroy", "array", lambda m, r: (m.made("cuTexObjectCreate", *texture(m)),))
-
-
-def streams() -> Iterator[Question]:
-    """Streams."""
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments], *, stream: bool = True) -> Question:
-        return Question(call, given, stream, arguments)
-
-    yield ask("cuStreamCreate", "blocking", lambda m, r: (r.out("cuStreamDestroy_v2"), 0), stream=False)
-    yield ask("cuStreamCreate", "non-blocking", lambda m, r: (r.out("cuStreamDestroy_v2"), 1), stream=False)
-    yield ask("cuStreamCreateWithPriority", "", lambda m, r: (r.out("cuStreamDestroy_v2"), 1, 2**32 - 1), stream=False)
-    yield ask("cuStreamDestroy_v2", "idle", lambda m, r: (m.made("cuStreamCreate", 0),), stream=False)
-    yield ask("cuStreamDestroy_v2", "", lambda m, r: (r.kept(r.stream),))
-    yield ask("cuStreamQuery", "", lambda m, r: (r.stream,))
-    yield ask("cuStreamSynchronize", "", lambda m, r: (r.stream,))
-    for call in ("GetCtx", "GetFlags", "GetPriority", "GetId"):
-        yield ask(f"cuStream{call}", "", lambda m, r: (r.stream, OUT()))
-    yield ask("cuStreamGetCaptureInfo_v2", "", lambda m, r: (r.stream, OUT(), OUT(), OUT(), OUT(), OUT()))
-    yield ask("cuStreamIsCapturing", "", lambda m, r: (r.stream, OUT()))
-    yield ask("cuStreamWaitEvent", "of another stream", lambda m, r: (r.fresh("blocking"), r.event(), 0))
-    yield ask("cuStreamWaitEvent", "never recorded", lambda m, r: (r.stream, m.made("cuEventCreate", 0), 0))
-    yield ask("cuStreamAddCallback", "", lambda m, r: (r.stream, m.nothing, None, 0))
-    yield ask("cuLaunchHostFunc", "", lambda m, r: (r.stream, m.nothing, None))
-    yield ask("cuStreamWriteValue32_v2", "", lambda m, r: (r.stream, m.words + 32768, 1, 0))
-    yield ask("cuStreamWaitValue32_v2", "", lambda m, r: (r.stream, m.words + 32768, 0, 0))
-    yield ask("cuStreamBatchMemOp_v2", "", lambda m, r: (r.stream, 1, numbers(2, m.words + 32768, 1, 0), 0))
-    yield ask("cuStreamGetAttribute", "policy", lambda m, r: (r.stream, 3, OUT()))
-    yield ask("cuStreamSetAttribute", "policy", lambda m, r: (r.stream, 3, numbers(1)))
-
-    yield ask("cuStreamBeginCapture_v2", "relaxed", lambda m, r: r.capturing())
-
-    def capture(m: Machine, r: Row) -> Arguments:
-        apart = r.fresh("non-blocking")
-        m.must("cuStreamBeginCapture_v2", apart, 2)
-        return apart, OUT()
-
-    yield ask("cuStreamEndCapture", "", capture, stream=False)
-
-
-def events() -> Iterator[Question]:
-    """Events."""
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments], *, stream: bool = True) -> Question:
-        return Question(call, given, stream, arguments)
-
-    yield ask("cuEventCreate", "", lambda m, r: (OUT(), 0), stream=False)
-    yield ask("cuEventCreate", "no timing", lambda m, r: (OUT(), 2), stream=False)
-    yield ask("cuEventDestroy_v2", "never recorded", lambda m, r: (m.made("cuEventCreate", 0),), stream=False)
-    yield ask("cuEventDestroy_v2", "", lambda m, r: (r.kept(r.event()),))
-    yield ask("cuEventRecord", "", lambda m, r: (r.put_away("cuEventDestroy_v2", m.made("cuEventCreate", 0)), r.stream))
-    yield ask("cuEventRecord", "again", lambda m, r: (r.event(), r.stream))
-    yield ask("cuEventQuery", "", lambda m, r: (r.event(),))
-    yield ask("cuEventSynchronize", "", lambda m, r: (r.event(),))
-    yield ask("cuEventSynchronize", "never recorded", lambda m, r: (m.made("cuEventCreate", 0),), stream=False)
-    yield ask("cuEventElapsedTime", "", lambda m, r: (OUT(), r.event(), r.event()))
-    yield ask("cuIpcGetEventHandle", "", lambda m, r: (OUT(), m.made("cuEventCreate", 6)), stream=False)
-
-
-def graphs() -> Iterator[Question]:
-    """Graphs."""
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments], *, stream: bool = True) -> Question:
-        return Question(call, given, stream, arguments)
-
-    yield ask("cuGraphCreate", "", lambda m, r: (OUT(), 0), stream=False)
-    yield ask("cuGraphDestroy", "", lambda m, r: (m.made("cuGraphCreate", 0),), stream=False)
-    yield ask("cuGraphClone", "", lambda m, r: (OUT(), m.graph), stream=False)
-    yield ask("cuGraphGetNodes", "", lambda m, r: (m.graph, None, OUT()), stream=False)
-    yield ask("cuGraphAddEmptyNode", "", lambda m, r: (OUT(), m.made("cuGraphCreate", 0), None, 0), stream=False)
-    for name, kernel in (("memset", False), ("kernel", True)):
-        graph = lambda m, kernel=kernel: m.captured(kernel=kernel)  # noqa: E731
-        yield ask("cuGraphInstantiateWithFlags", name, lambda m, r, g=graph: (OUT(), g(m), 0), stream=False)
-        yield ask(
-            "cuGraphExecUpdate_v2", name,
-            lambda m, r, g=graph, k=kernel: (m.executable(kernel=k), g(m), OUT()), stream=False,
-        )  # fmt: skip
-        yield ask("cuGraphLaunch", name, lambda m, r, k=kernel: (m.executable(kernel=k), r.stream))
-        yield ask("cuGraphLaunch", f"{name}, again", lambda m, r, k=kernel: (r.launched(kernel=k), r.stream))
-        yield ask("cuGraphUpload", name, lambda m, r, k=kernel: (m.executable(kernel=k), r.stream))
-        yield ask("cuGraphExecDestroy", f"{name}, launched", lambda m, r, k=kernel: (r.launched(kernel=k),))
-        yield ask("cuGraphExecDestroy", f"{name}, idle", lambda m, r, k=kernel: (m.executable(kernel=k),), stream=False)
-
-
-def contexts() -> Iterator[Question]:
-    """Devices and contexts."""
-
-    def ask(call: str, given: str = "", arguments: Callable[..., Arguments] = lambda m, r: ()) -> Question:
-        return Question(call, given, False, arguments)
-
-    def out(m: Machine, r: Row) -> Arguments:
-        return (OUT(),)
-
-    yield ask("cuCtxSynchronize")
-    for call in ("GetCurrent", "GetDevice", "GetFlags", "GetCacheConfig", "GetSharedMemConfig"):
-        yield ask(f"cuCtx{call}", "", out)
-    yield ask("cuCtxGetApiVersion", "", lambda m, r: (m.context, OUT()))
-    yield ask("cuCtxGetId", "", lambda m, r: (m.context, OUT()))
-    yield ask("cuCtxGetStreamPriorityRange", "", lambda m, r: (OUT(), OUT()))
-    yield ask("cuCtxSetCurrent", "same", lambda m, r: (m.context,))
-    yield ask("cuCtxSetCurrent", "another", lambda m, r: (m.other_context,))
-    yield ask("cuCtxPushCurrent_v2", "another", lambda m, r: (m.other_context,))
-    yield ask("cuCtxPopCurrent_v2", "", out)
-    yield ask("cuCtxSetCacheConfig", "", lambda m, r: (0,))
-    yield ask("cuCtxResetPersistingL2Cache")
-    for name, limit, value in (("stack", 0, 2048), ("printf", 1, 1 << 20), ("heap", 2, 1 << 23)):
-        yield ask("cuCtxGetLimit", name, lambda m, r, n=limit: (OUT(), n))
-        for given, before in (("same", value), ("larger", value // 2)):
-            yield ask(
-                "cuCtxSetLimit", f"{name}, {given}",
-                lambda m, r, n=limit, v=value, b=before: (n + 0 * m.do("cuCtxSetLimit", n, b), v),
-            )  # fmt: skip
-    yield ask("cuDevicePrimaryCtxRetain", "", lambda m, r: (OUT(), 0))
-    yield ask("cuDevicePrimaryCtxRelease_v2", "not the last", lambda m, r: (0 * m.made("cuDevicePrimaryCtxRetain", 0),))
-    yield ask("cuDevicePrimaryCtxGetState", "", lambda m, r: (0, OUT(), OUT()))
-    yield ask("cuDeviceGet", "", lambda m, r: (OUT(), 0))
-    yield ask("cuDeviceGetCount", "", out)
-    yield ask("cuDeviceGetAttribute", "", lambda m, r: (OUT(), 16, 0))
-    yield ask("cuDeviceGetName", "", lambda m, r: (OUT(), 64, 0))
-    yield ask("cuDeviceTotalMem_v2", "", lambda m, r: (OUT(), 0))
-    yield ask("cuDeviceCanAccessPeer", "", lambda m, r: (OUT(), 0, 0))
-    yield ask("cuDriverGetVersion", "", out)
-    yield ask("cuInit", "again", lambda m, r: (0,))
-    yield ask("cuGetProcAddress_v2", "", lambda m, r: (b"cuMemAlloc", OUT(), 12000, 0, None))
-    yield ask("cuGetErrorString", "", lambda m, r: (1, OUT()))
-    yield ask("cuThreadExchangeStreamCaptureMode", "global", lambda m, r: (numbers(0),))
-    yield ask("cuFlushGPUDirectRDMAWrites", "", lambda m, r: (0, 100))
-    yield ask("cuProfilerStart")
-    yield ask("cuProfilerStop")
-
-
-def contexts_made() -> Iterator[Question]:
-    """Contexts that are made and destroyed, which takes seconds on some machines."""
-
-    def context(m: Machine, r: Row, *, gate: bool) -> Arguments:
-        made = m.made("cuCtxCreate_v2", 0, 0)
-        if gate:
-            r.behind("gate", m.made("cuStreamCreate", 1))
-        else:
-            m.must("cuCtxPopCurrent_v2", OUT())
-        return (made,)
-
-    yield Question("cuCtxCreate_v2", "", False, lambda m, r: (r.out("cuCtxDestroy_v2"), 0, 0))
-    yield Question("cuCtxDestroy_v2", "idle", False, lambda m, r: context(m, r, gate=False))
-    yield Question("cuCtxDestroy_v2", "gate in it", False, lambda m, r: context(m, r, gate=True))
-
-
-def modules() -> Iterator[Question]:
-    """Modules, functions and launches."""
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments], *, stream: bool = False) -> Question:
-        return Question(call, given, stream, arguments)
-
-    def module(m: Machine) -> int:
-        return m.made("cuModuleLoadData", m.image)
-
-    def function(m: Machine) -> int:
-        return m.made("cuModuleGetFunction", module(m), b"other")
-
-    yield ask("cuModuleLoadData", "cubin", lambda m, r: (OUT(), m.image))
-    yield ask("cuModuleLoadData", "PTX", lambda m, r: (OUT(), TEXT))
-    yield ask("cuModuleLoadDataEx", "cubin", lambda m, r: (OUT(), m.image, 0, None, None))
-    yield ask("cuModuleUnload", "", lambda m, r: (module(m),))
-    yield ask("cuModuleGetFunction", "first", lambda m, r: (OUT(), module(m), b"other"))
-    yield ask("cuModuleGetFunction", "again", lambda m, r: (OUT(), m.module, b"empty"))
-    yield ask("cuModuleGetGlobal_v2", "", lambda m, r: (OUT(), OUT(), m.module, b"there"))
-    yield ask("cuModuleGetFunctionCount", "", lambda m, r: (OUT(), m.module))
-    yield ask("cuModuleEnumerateFunctions", "", lambda m, r: (OUT(), 2, module(m)))
-    yield ask("cuModuleGetLoadingMode", "", lambda m, r: (OUT(),))
-    for given, of in (("loaded", lambda m: m.function), ("not loaded", function)):
-        yield ask("cuFuncGetAttribute", given, lambda m, r, of=of: (OUT(), 4, of(m)))
-        yield ask("cuFuncSetAttribute", given, lambda m, r, of=of: (of(m), 8, 1024))
-        yield ask("cuFuncSetCacheConfig", given, lambda m, r, of=of: (of(m), 0))
-        yield ask("cuFuncGetModule", given, lambda m, r, of=of: (OUT(), of(m)))
-        yield ask("cuFuncGetName", given, lambda m, r, of=of: (OUT(), of(m)))
-        yield ask("cuFuncIsLoaded", given, lambda m, r, of=of: (OUT(), of(m)))
-        yield ask("cuFuncLoad", given, lambda m, r, of=of: (of(m),))
-        yield ask("cuOccupancyMaxActiveBlocksPerMultiprocessor", given, lambda m, r, of=of: (OUT(), of(m), 32, 0))
-        yield ask(
-            "cuLaunchKernel", given,
-            lambda m, r, of=of: (of(m), 1, 1, 1, 1, 1, 1, 0, r.stream, None, None), stream=True,
-        )  # fmt: skip
-        yield ask(
-            "cuLaunchCooperativeKernel", given,
-            lambda m, r, of=of: (of(m), 1, 1, 1, 1, 1, 1, 0, r.stream, None), stream=True,
-        )  # fmt: skip
-    yield ask(
-        "cuLaunchKernel", "kernel of a library, first",
-        lambda m, r: (m.kernel(), 1, 1, 1, 1, 1, 1, 0, r.stream, None, None), stream=True,
-    )  # fmt: skip
-
-
-def libraries() -> Iterator[Question]:
-    """Libraries, kernels and links."""
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments], *, stream: bool = False) -> Question:
-        return Question(call, given, stream, arguments)
-
-    def used(m: Machine) -> int:
-        library = m.library()
-        m.made("cuKernelGetFunction", m.made("cuLibraryGetKernel", library, b"empty"))
-        return library
-
-    yield ask("cuLibraryLoadData", "cubin", lambda m, r: (OUT(), m.image, None, None, 0, None, None, 0))
-    yield ask("cuLibraryLoadData", "PTX", lambda m, r: (OUT(), TEXT, None, None, 0, None, None, 0))
-    yield ask("cuLibraryUnload", "not used", lambda m, r: (m.library(),))
-    yield ask("cuLibraryUnload", "used", lambda m, r: (used(m),))
-    yield ask("cuLibraryGetKernel", "", lambda m, r: (OUT(), m.library(), b"empty"))
-    yield ask("cuLibraryGetKernelCount", "", lambda m, r: (OUT(), m.library()))
-    yield ask("cuLibraryEnumerateKernels", "", lambda m, r: (OUT(), 2, m.library()))
-    yield ask("cuLibraryGetModule", "not used", lambda m, r: (OUT(), m.library()))
-    yield ask("cuLibraryGetModule", "used", lambda m, r: (OUT(), used(m)))
-    yield ask("cuLibraryGetGlobal", "not used", lambda m, r: (OUT(), OUT(), m.library(), b"there"))
-    yield ask("cuLibraryGetGlobal", "used", lambda m, r: (OUT(), OUT(), used(m), b"there"))
-    yield ask("cuKernelGetFunction", "first", lambda m, r: (OUT(), m.kernel()))
-
-    def kernel_used(m: Machine) -> int:
-        kernel = m.kernel()
-        m.made("cuKernelGetFunction", kernel)
-        return kernel
-
-    yield ask("cuKernelGetFunction", "again", lambda m, r: (OUT(), kernel_used(m)))
-    yield ask("cuKernelGetAttribute", "first", lambda m, r: (OUT(), 4, m.kernel(), 0))
-    yield ask("cuKernelSetAttribute", "first", lambda m, r: (8, 1024, m.kernel(), 0))
-    yield ask("cuKernelGetName", "", lambda m, r: (OUT(), m.kernel()))
-    yield ask("cuLinkCreate_v2", "", lambda m, r: (0, None, None, OUT()))
-
-    def link(m: Machine, *, added: bool) -> int:
-        state = ctypes.c_uint64()
-        m.must("cuLinkCreate_v2", 0, None, None, ctypes.byref(state))
-        if added:
-            m.must("cuLinkAddData_v2", state, 1, TEXT, len(PTX) + 1, b"waits", 0, None, None)
-        return state.value
-
-    yield ask(
-        "cuLinkAddData_v2", "PTX", lambda m, r: (link(m, added=False), 1, TEXT, len(PTX) + 1, b"waits", 0, None, None)
-    )
-    yield ask("cuLinkComplete", "", lambda m, r: (link(m, added=True), OUT(), OUT()))
-    yield ask("cuLinkDestroy", "", lambda m, r: (link(m, added=True),))
-
-
-GROUPS: dict[str, Callable[[], Iterator[Question]]] = {
-    "copies": lambda: copies(in_stream=False),
-    "copies in streams": lambda: copies(in_stream=True),
-    "fillings": lambda: fillings(in_stream=False),
-    "fillings in streams": lambda: fillings(in_stream=True),
-    "memory": memory,
-    "pools": pools,
-    "mapped memory": mapped_memory,
-    "streams": streams,
-    "events": events,
-    "graphs": graphs,
-    "contexts": contexts,
-    "contexts made": contexts_made,
-    "modules": modules,
-    "libraries": libraries,
+#: The questions by group.
+GROUPS: dict[str, list[Question]] = {
+    "copies": [*copies(in_stream=False)],
+    "copies in streams": [*copies(in_stream=True)],
+    "fillings": [*fillings(in_stream=False)],
+    "fillings in streams": [*fillings(in_stream=True)],
+    **read_questions(),
 }
 #: The question that closes a gate of its own.
 OWN_GATE = "cuCtxDestroy_v2 gate in it"
@@ -866,7 +598,7 @@ DEPTHS = (
 )  # fmt: skip
 DEEPEST = 8192
 NO_TIME, NO_DEVICE = "no time left", "no other device"
-QUESTIONS = {question.name: question for questions in GROUPS.values() for question in questions()}
+QUESTIONS = {question.name: question for questions in GROUPS.values() for question in questions}
 #: The longest first, and those that loading matters to.
 FIRST = (
     "contexts made", "held own gate", "modules", "libraries",
@@ -898,7 +630,7 @@ def items(task: str) -> Iterator[Item]:
     if task.startswith(ITEMS):
         yield from map(tuple, json.loads(Path(task.removeprefix(ITEMS)).read_text(encoding="utf-8")))
     elif task in GROUPS:
-        for question in GROUPS[task]():
+        for question in GROUPS[task]:
             yield from alone(question)
     elif task == "limits":
         for to, source in LIMITS:
