@@ -92,26 +92,16 @@ def load_client() -> Any:
     except OSError as error:
         msg = f"the link worker is not built: {error}; install pytest-cudalink with pip on Linux"
         raise WorkerError(msg) from error
-    library.lw_open.argtypes = (
-        *(
-            ctypes.c_void_p,
-            ctypes.c_char_p,
-            ctypes.c_char_p,
-            ctypes.c_uint,
-            ctypes.POINTER(ctypes.c_char_p),
-            ctypes.c_uint,
-        ),
-        ctypes.POINTER(_Answer),
-    )
-    library.lw_add.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p),
-        ctypes.POINTER(_Answer),
-    )
-    library.lw_complete.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.POINTER(_Answer))
-    library.lw_close.argtypes = (ctypes.c_void_p, ctypes.POINTER(_Answer))
-    library.lw_free_answer.argtypes = (ctypes.POINTER(_Answer),)
-    for function in (library.lw_open, library.lw_add, library.lw_complete, library.lw_close, library.lw_free_answer):
-        function.restype = None
+    text, answer = ctypes.c_char_p, ctypes.POINTER(_Answer)
+    for name, parameters in {
+        "lw_open": (ctypes.c_void_p, text, text, ctypes.c_uint, ctypes.POINTER(text), ctypes.c_uint, answer),
+        "lw_add": (ctypes.c_void_p, ctypes.c_int, text, ctypes.c_size_t, text, answer),
+        "lw_complete": (ctypes.c_void_p, ctypes.c_uint, answer),
+        "lw_close": (ctypes.c_void_p, answer),
+        "lw_free_answer": (answer,),
+    }.items():
+        function = getattr(library, name)
+        function.argtypes, function.restype = parameters, None
     return library
 
 

@@ -31,7 +31,7 @@ from pytest_cudalink.report import Writer
 from pytest_cudalink.report.records import ViolationRecord
 
 from .mutations import SAMPLES, Subject
-from .ways import Outcome, Way
+from .ways import Outcome, Way, driver
 
 __all__ = ["EDGES"]
 
@@ -159,16 +159,12 @@ def _unloads() -> Use:
 class _Held:
     """What keeps a descriptor of ours open: each kind of memory that is shared, a link worker, and a record file."""
 
-    def __init__(self, cuda: Any, pick: random.Random, folder: Path) -> None:
-        self._cuda, self._pick = cuda, pick
+    def __init__(self, pick: random.Random, folder: Path) -> None:
+        self._cuda, self._pick = driver(), pick
         self._address, self._reserved = ctypes.c_uint64(), ctypes.c_uint64()
         self._pool, self._external = ctypes.c_void_p(), ctypes.c_void_p()
         self._physical = ctypes.c_uint64()
         self._writer = Writer(folder / "record.jsonl")
-        context = ctypes.c_void_p()
-        assert cuda.cuInit(0) == 0
-        assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-        assert cuda.cuCtxSetCurrent(context) == 0
 
     def make(self) -> None:
         """Make each kind of object; what there is no descriptor for is refused."""
@@ -232,13 +228,13 @@ class _Held:
 
 def _daemons() -> Use:
     """Use the driver, close every descriptor, open a log in their place and go on; the log must stay as it is."""
-    cuda: Any = ctypes.CDLL("libcuda.so.1")
+    ctypes.CDLL("libcuda.so.1")  # which the children share
     folder = tempfile.TemporaryDirectory()
     log, text = Path(folder.name, "log"), b"the daemon's\n" * 1000
 
     def work(pick: random.Random) -> None:
         os.environ["CUDALINK_EMULATOR_EVENTS"] = str(Path(folder.name, "events.jsonl"))
-        held = _Held(cuda, pick, Path(folder.name))
+        held = _Held(pick, Path(folder.name))
         last_words.watch(Path(folder.name, "record.jsonl"), None, None)
         links = pick.random() < 0.1
         held.make()
@@ -333,12 +329,10 @@ def _first_forks() -> Use:
 class _Copies:
     """Sound arguments of each copy, in words: a number, or a list, which the call gets the address of."""
 
-    def __init__(self, cuda: Any) -> None:
-        self._cuda, size = cuda, 64
-        context, device, array = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_void_p()
-        assert cuda.cuInit(0) == 0
-        assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-        assert cuda.cuCtxSetCurrent(context) == 0
+    def __init__(self) -> None:
+        cuda, size = driver(), 64
+        self._cuda, device, array, context = cuda, ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_void_p()
+        assert cuda.cuCtxGetCurrent(ctypes.byref(context)) == 0
         assert cuda.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(2 * size)) == 0
         shape = (ctypes.c_uint64 * 3)(size, 1, 1 | 1 << 32)  # one channel of bytes
         assert cuda.cuArrayCreate_v2(ctypes.byref(array), shape) == 0
@@ -396,7 +390,7 @@ class _Copies:
 
 def _nulls() -> Use:
     """Copy with NULL at one or two places of the arguments, or of what they point to; no copy may crash."""
-    copies = _Copies(ctypes.CDLL("libcuda.so.1"))
+    copies = _Copies()
     for name, words in copies.calls:
         assert copies(name, words) == 0, (name, words)
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from .mutations import Subject
 
-__all__ = ["IMAGES", "Outcome", "Way"]
+__all__ = ["IMAGES", "Outcome", "Way", "driver"]
 
 
 class Outcome(enum.IntEnum):
@@ -89,7 +89,7 @@ _ERROR_LOG, _ERROR_LOG_SIZE, _TARGET = 5, 6, 9
 _LOG_SIZE: Final = 16 * 1024
 
 
-def _driver() -> Any:
+def driver() -> Any:
     """Return the driver's library, with the primary context of device 0 current."""
     cuda = ctypes.CDLL("libcuda.so.1")
     context = ctypes.c_void_p()
@@ -100,7 +100,7 @@ def _driver() -> Any:
 
 
 def _raw_link() -> Callable[[Subject, bytes], Outcome]:
-    cuda = _driver()
+    cuda = driver()
     log = ctypes.create_string_buffer(_LOG_SIZE)
     keys = (ctypes.c_int * 3)(_ERROR_LOG, _ERROR_LOG_SIZE, _TARGET)
 
@@ -128,7 +128,7 @@ def _raw_link() -> Callable[[Subject, bytes], Outcome]:
 
 
 def _load_module() -> Callable[[Subject, bytes], Outcome]:
-    cuda = _driver()
+    cuda = driver()
 
     def use(_: Subject, data: bytes) -> Outcome:
         module = ctypes.c_void_p()
@@ -141,7 +141,7 @@ def _load_module() -> Callable[[Subject, bytes], Outcome]:
 
 
 def _load_library() -> Callable[[Subject, bytes], Outcome]:
-    cuda = _driver()
+    cuda = driver()
 
     def use(_: Subject, data: bytes) -> Outcome:
         library, module = ctypes.c_void_p(), ctypes.c_void_p()

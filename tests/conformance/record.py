@@ -13,19 +13,10 @@ from typing import Any
 
 from pytest_cudalink import probes
 from pytest_cudalink.emulator import preload
+from pytest_cudalink.guardrails.driver import driver_release
 
 from .cases import CASES
 from .recorder import run_case
-
-
-def release() -> str:
-    """Release of the driver, by NVML."""
-    library = ctypes.CDLL("libnvidia-ml.so.1")
-    text = ctypes.create_string_buffer(96)
-    assert library.nvmlInit_v2() == 0
-    assert library.nvmlSystemGetDriverVersion(text, 96) == 0
-    library.nvmlShutdown()
-    return text.value.decode()
 
 
 def one(name: str) -> list[dict[str, Any]]:
@@ -44,7 +35,7 @@ def main() -> int:
     with multiprocessing.get_context("fork").Pool() as pool:
         rows = dict(zip(names, pool.map(one, names, chunksize=1), strict=True))
     recording = {
-        "driver": release(),
+        "driver": driver_release(),
         "cuda": str(probes.driver_version()),
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "arch": probes.device_arch(),

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -198,22 +199,14 @@ def test_collected_in_another_thread(compiled, guarded) -> None:
 
 def test_threads(compiled, guarded) -> None:
     """Linkers in several threads do not disturb each other."""
-    failures: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            for _ in range(5):
-                with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
-                    assert link.link().artifact.undefined == ()
-        except BaseException as error:  # noqa: BLE001
-            failures.append(error)
+    def work(_: int) -> None:
+        for _turn in range(5):
+            with linker(compiled["main", "ptx"], compiled["user", "ptx"]) as link:
+                assert link.link().artifact.undefined == ()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert all(block.released for block in guarded)
 
 

@@ -51,14 +51,9 @@ def completed(content: dict[str, Any]) -> dict[str, Any]:
     there = {stage["name"]: stage for stage in content["stages"]}
     stages = []
     for stage in STAGES:
-        missing: dict[str, Any] = {
-            "name": stage.name,
-            "title": stage.title,
-            "command": stage.command,
-            "outcome": "not run",
-        }
-        missing |= {"seconds": 0, "passed": 0, "failures": [], "skipped": [_NOT_STARTED], "tables": []}
-        stages.append(there.get(stage.name, missing))
+        missing = {"name": stage.name, "title": stage.title, "command": stage.command, "outcome": "not run"}
+        nothing = {"seconds": 0, "passed": 0, "failures": [], "skipped": [_NOT_STARTED], "tables": []}
+        stages.append(there.get(stage.name, missing | nothing))
     return {**content, "stages": stages}
 
 
@@ -85,46 +80,34 @@ def page(content: dict[str, Any]) -> str:
     facts, stages = content["facts"], content["stages"]
     driver, device, machine = facts["driver"], facts["device"], facts["machine"]
     on = f"{device['name']}, driver {driver['release']} (CUDA {driver['cuda']})"
-    ran = [one for one in stages if one["outcome"] == "passed"]
+    measured = f"Measured {facts['date']} by `nox -s gpu` on {on}."
+    ran = sum(one["outcome"] == "passed" for one in stages)
+    shown = [
+        ["driver", f"{driver['release']}, CUDA {driver['cuda']}, {driver['kind']}"],
+        ["kernel module", driver["module"]],
+        *([name, str(value)] for name, value in {**device, **machine}.items()),
+        *_bundle(facts["bundle"]),
+    ]
+    rows = []
+    for one in stages:
+        counts = one["passed"], len(one["failures"]), len(one["skipped"]), one["seconds"]
+        title = f"[{one['title']}](#{_label(content)}-{one['name']})"
+        rows.append([title, _WORDS[one["outcome"]].lower(), *counts])
     lines = [
         f"({_label(content)})=",
         f"### {device['name']}, driver {driver['release']}",
         "",
-        f"{len(ran)} of {counted(len(stages), 'stage')} passed. pytest-cudalink {facts['version']}, {facts['date']}.",
+        f"{ran} of {counted(len(stages), 'stage')} passed. pytest-cudalink {facts['version']}, {facts['date']}.",
         "",
-        *_table(
-            ["fact", "value"],
-            _cells(
-                [
-                    ["driver", f"{driver['release']}, CUDA {driver['cuda']}, {driver['kind']}"],
-                    ["kernel module", driver["module"]],
-                    *([name, str(value)] for name, value in device.items()),
-                    *([name, str(value)] for name, value in machine.items()),
-                    *_bundle(facts["bundle"]),
-                ]
-            ),
-        ),
+        *_table(["fact", "value"], _cells(shown)),
         "",
-        f"Measured {facts['date']} by `nox -s gpu` on {on}.",
+        measured,
         "",
         "#### Stages",
         "",
-        *_table(
-            ["stage", "outcome", "passed", "failed", "skipped", "seconds"],
-            [
-                [
-                    f"[{one['title']}](#{_label(content)}-{one['name']})",
-                    _WORDS[one["outcome"]].lower(),
-                    one["passed"],
-                    len(one["failures"]),
-                    len(one["skipped"]),
-                    one["seconds"],
-                ]
-                for one in stages
-            ],
-        ),
+        *_table(["stage", "outcome", "passed", "failed", "skipped", "seconds"], rows),
         "",
-        f"Measured {facts['date']} by `nox -s gpu` on {on}.",
+        measured,
     ]
     for one in stages:
         lines += ["", f"({_label(content)}-{one['name']})=", *_stage(one, facts["date"], on)]

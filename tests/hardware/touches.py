@@ -14,6 +14,8 @@ import signal
 import sys
 from collections.abc import Callable
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from itertools import product
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from pytest_cudalink.environment.facts import driver_is_emulated
@@ -122,35 +124,25 @@ def _child(case: str, block: str, step: str, mode: int) -> None:
             os._exit(0)
 
 
+def _dies(question: tuple[str, str, str, int]) -> bool:
+    """Return whether a signal ends the child of a case, block, step and protection."""
+    if not (child := os.fork()):
+        try:
+            _child(*question)
+        finally:
+            os._exit(_UNEXPECTED)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code > 0:
+        msg = f"the link {question} ended with exit code {code}; expected 0 or a signal"
+        raise RuntimeError(msg)
+    return code < 0
+
+
 def touched() -> Answers:
     """Return what the driver does to each block in each step, by case, block and step."""
-    questions = [
-        (case, block, step, mode)
-        for case in CASES
-        for block in BLOCKS
-        for step in STEPS
-        for mode in (_PROT_NONE, _PROT_READ)
-    ]
-    died: dict[tuple[str, str, str, int], bool] = {}
-    running: dict[int, tuple[str, str, str, int]] = {}
-    most = max(1, min(8, os.cpu_count() or 1))
-    while questions or running:
-        while questions and len(running) < most:
-            question = questions.pop()
-            child = os.fork()
-            if child == 0:
-                try:
-                    _child(*question)
-                finally:
-                    os._exit(_UNEXPECTED)
-            running[child] = question
-        child, status = os.wait()
-        if child in running:
-            question = running.pop(child)
-            if os.WIFEXITED(status) and os.WEXITSTATUS(status):
-                msg = f"the link {question} ended with exit code {os.WEXITSTATUS(status)}; expected 0 or a signal"
-                raise RuntimeError(msg)
-            died[question] = os.WIFSIGNALED(status)
+    questions = [*product(CASES, BLOCKS, STEPS, (_PROT_NONE, _PROT_READ))]
+    with ThreadPool(min(8, os.cpu_count() or 1)) as pool:
+        died = dict(zip(questions, pool.map(_dies, questions, chunksize=1), strict=True))
     return {
         (case, block, step): "writes" if died[case, block, step, _PROT_READ] else "reads" if dead else "no"
         for (case, block, step, mode), dead in died.items()

@@ -5,98 +5,99 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+
+import pytest
 
 from pytest_cudalink import cli, probes
 from pytest_cudalink.cli import demo
 from pytest_cudalink.installers import install_command
 from pytest_cudalink.linker import sample
 
+Report = Callable[..., list[str]]
 
-def test_demo_proves_from_the_images(monkeypatch, toolkit) -> None:
+
+@pytest.fixture
+def report(monkeypatch) -> Report:
+    """The lines of a report in this process, whose exit code is checked: of a machine with a device or without one."""
+
+    def run(code: int, arch: str | None = None, **options: object) -> list[str]:
+        monkeypatch.setattr(probes, "device_arch", lambda: arch)
+        lines: list[str] = []
+        with probes.fake(driver=None):
+            assert demo.report(write=lines.append, **options) == code
+        return lines
+
+    return run
+
+
+def shown(lines: list[str]) -> str:
+    """Lines as one text."""
+    return " ".join(line.strip() for line in lines)
+
+
+def test_demo_proves_from_the_images(report: Report, toolkit) -> None:
     """Both ways are proved, and the reason for the backend is shown."""
-    monkeypatch.setattr(probes, "device_arch", lambda: None)
-    lines: list[str] = []
-    with probes.fake(driver=None):
-        assert demo.report(write=lines.append) == 0
-    text = " ".join(line.strip() for line in lines)
+    lines = report(0)
     assert f"nvJitLink: {toolkit}" in lines[0]
+    text = shown(lines)
     assert "ok   PTX without LTO: 2 .text section(s), expected 2" in text
     assert "ok   LTO-IR with LTO: 1 .text section(s), expected 1" in text
     assert "nvjitlink by policy strict-major" in text
     assert "no kernel was launched" in text
 
 
-def test_demo_fails_on_a_mismatch(monkeypatch) -> None:
+def test_demo_fails_on_a_mismatch(report: Report, monkeypatch) -> None:
     """An image without the expected inlining is exit code 1."""
-    monkeypatch.setattr(probes, "device_arch", lambda: None)
     monkeypatch.setattr(sample, "USER_SOURCE", sample.USER_SOURCE + 'extern "C" __global__ void other() {}')
-    lines: list[str] = []
-    assert demo.report(write=lines.append) == 1
-    assert any(line.startswith("   FAIL LTO-IR with LTO: 2 .text") for line in lines)
+    assert any(line.startswith("   FAIL LTO-IR with LTO: 2 .text") for line in report(1))
 
 
-def test_demo_reports_errors(monkeypatch) -> None:
+def test_demo_reports_errors(report: Report) -> None:
     """What cannot be linked is a failure with its error, not a traceback."""
-    monkeypatch.setattr(probes, "device_arch", lambda: None)
-    lines: list[str] = []
     with probes.fake(nvjitlink=None):
-        assert demo.report(write=lines.append) == 1
+        lines = report(1)
     assert any("FAIL" in line and "nvJitLink is not available" in line for line in lines)
 
 
-def test_demo_tells_a_failed_launch_from_a_failed_link(monkeypatch) -> None:
+def test_demo_tells_a_failed_launch_from_a_failed_link(report: Report, monkeypatch) -> None:
     """What was linked keeps its proof and its reason when it cannot be run."""
 
     def cannot(_image: bytes) -> float:
         raise RuntimeError("comparing results on the GPU needs NumPy; pip install numpy")
 
-    monkeypatch.setattr(probes, "device_arch", lambda: "sm_90")
     monkeypatch.setattr(sample, "launch", cannot)
-    lines: list[str] = []
-    with probes.fake(driver=None):
-        assert demo.report(write=lines.append) == 1
-    text = " ".join(line.strip() for line in lines)
+    text = shown(report(1, arch="sm_90"))
     assert "FAIL PTX without LTO: 2 .text section(s), expected 2" in text
     assert "linked, but not run: comparing results on the GPU needs NumPy" in text
     assert "nvjitlink by policy strict-major" in text
     assert "not linked" not in text
 
 
+def command(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest_cudalink.cli", "demo", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
 def test_command(toolkit) -> None:
     """The command writes plain text into a pipe, and a wrong architecture is exit code 2 with a list."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_cudalink.cli", "demo", "--arch=sm_90"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = command("--arch=sm_90")
     assert done.returncode == 0, done.stdout
     assert "\x1b" not in done.stdout + done.stderr
-    wrong = subprocess.run(
-        [sys.executable, "-m", "pytest_cudalink.cli", "demo", "--arch=sm_1"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    wrong = command("--arch=sm_1")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("cudalink demo: unknown architecture 'sm_1'; known: sm_50")
 
 
 def test_demo_shows_a_failure_on_an_older_driver(toolkit, tmp_path) -> None:
     """The test fails with the driver's error and passes on the toolkit's own driver; nothing is fetched; 80 columns."""
-    environment = {
-        **os.environ,
-        "CUDALINK_CACHE": str(tmp_path / "cache"),
-        "PYTEST_ADDOPTS": "--no-such-option",
-        "CI": "true",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_cudalink.cli", "demo"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    done = command(CUDALINK_CACHE=str(tmp_path / "cache"), PYTEST_ADDOPTS="--no-such-option", CI="true")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     older = "12.9" if toolkit.major == 13 else "12.0"
     assert f"$ pytest --cudalink-driver={older} -q test_kernel.py" in done.stdout
@@ -104,23 +105,18 @@ def test_demo_shows_a_failure_on_an_older_driver(toolkit, tmp_path) -> None:
     assert f"$ pytest --cudalink-driver={toolkit} -q test_kernel.py\n   1 passed in " in done.stdout
     for words in ("   error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)", "   why    ", "--force-backend=driver"):
         assert words in done.stdout
-    command = install_command(f"'cuda-toolkit[nvrtc]=={older}.*'")
-    assert f" compile with CUDA {older}: {command}" in " ".join(done.stdout.split())
+    install = install_command(f"'cuda-toolkit[nvrtc]=={older}.*'")
+    assert f" compile with CUDA {older}: {install}" in " ".join(done.stdout.split())
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert not (tmp_path / "cache").exists()
 
 
-def test_demo_fails_if_the_older_driver_takes_the_kernel(monkeypatch) -> None:
+def test_demo_fails_if_the_older_driver_takes_the_kernel(report: Report, monkeypatch) -> None:
     """The failure is the expected one, or the demo fails."""
-    monkeypatch.setattr(probes, "device_arch", lambda: None)
     kernel = sample.compile_kernel()
     monkeypatch.setattr(sample, "SKEW_TEST", sample.SKEW_TEST.replace("assert not error", "assert True"))
-    lines: list[str] = []
-    with probes.fake(driver=None):
-        assert demo.report(write=lines.append, kernel=kernel) == 1
-    assert any(
-        line.startswith("   FAIL CUDA_ERROR_UNSUPPORTED_PTX_VERSION was expected; pytest ended") for line in lines
-    )
+    start = "   FAIL CUDA_ERROR_UNSUPPORTED_PTX_VERSION was expected; pytest ended"
+    assert any(line.startswith(start) for line in report(1, kernel=kernel))
 
 
 def test_demo_without_nvrtc(capsys, monkeypatch) -> None:

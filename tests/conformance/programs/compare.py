@@ -45,7 +45,6 @@ __all__ = [
     "profile",
     "replay",
     "shape",
-    "shrink",
     "tally",
 ]
 
@@ -164,63 +163,6 @@ def _worker(source: str, target: str) -> int:
     return 0
 
 
-def shrink(
-    recording: dict[str, Any], entry: list[Any]
-) -> tuple[Program, list[Answer], list[Answer], Difference] | None:
-    """A shorter program with the same first difference; what is left out has no part in it by its handles.
-
-    A real driver is not asked again, so calls go only where the emulated driver answers all others as before, and the
-    recorded answers of the others are kept.
-    """
-    seed, theme, program, real = entry
-    ours = replay(recording, [entry], 1)[seed]
-    result = compare(seed, theme, program, real, ours)
-    if not result.differences:
-        return None
-    wanted = result.differences[0]
-    last = wanted.call + 1
-    program, real, ours = program[:last], real[:last], ours[:last]
-    number = last - 2
-    while number >= 0:
-        if not any(number in set(references(call[1:])) for call in program[number + 1 :]):
-            shorter = _without(program, number)
-            kept = [_renamed(one, number) for place, one in enumerate(real) if place != number]
-            expected = [_renamed(one, number) for place, one in enumerate(ours) if place != number]
-            if replay(recording, [[seed, theme, shorter, kept]], 1)[seed] == expected:
-                program, real, ours = shorter, kept, expected
-        number -= 1
-    return program, real, ours, wanted
-
-
-def _shifted(text: str, number: int) -> str:
-    head, rest = text[0], text[1:]
-    digits = rest.partition("+")[0].partition(".")[0]
-    place = int(digits)
-    return f"{head}{place - 1}{rest[len(digits) :]}" if place > number else text
-
-
-def _without(program: Program, number: int) -> Program:
-    """A program without one call; the handles of later ones get their new numbers."""
-
-    def moved(argument: Any) -> Any:
-        if isinstance(argument, str) and argument[:1] == "$":
-            return _shifted(argument, number)
-        if isinstance(argument, list):
-            return [moved(one) for one in argument]
-        return {key: moved(one) for key, one in argument.items()} if isinstance(argument, dict) else argument
-
-    return [[moved(one) for one in call] for place, call in enumerate(program) if place != number]
-
-
-def _renamed(answer: Any, number: int) -> Any:
-    """An answer of a program that lost one call."""
-    if isinstance(answer, list):
-        return [_renamed(one, number) for one in answer]
-    if isinstance(answer, str) and answer[:1] == "=" and answer[1:2].isdigit():
-        return _shifted(answer, number) if int(answer[1:].partition(".")[0]) != number else "?"
-    return answer
-
-
 def _text(argument: Any) -> str:
     """An argument for readers."""
     if isinstance(argument, int):
@@ -273,7 +215,7 @@ def _print_groups(results: list[Result], programs: list[Any], name: str, limit: 
             print(f"        {len(members):4} ({text})  seed:call {seeds}")
 
 
-def main() -> int:  # noqa: C901, PLR0912 (one branch for each option)
+def main() -> int:  # noqa: C901 (one branch for each option)
     """Replay, compare and print."""
     if sys.argv[1:2] == ["--worker"]:
         return _worker(*sys.argv[2:4])
@@ -286,25 +228,16 @@ def main() -> int:  # noqa: C901, PLR0912 (one branch for each option)
     parser.add_argument("--limit", type=int, default=40)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", type=int)
-    parser.add_argument("--shrink", type=int)
     options = parser.parse_args()
     recording = load(options.file)
     programs = recording["programs"]
     if options.theme:
         programs = [one for one in programs if one[1] in options.theme.split(",")]
-    seeds = {options.show, options.shrink} - {None} or (set(seeds_of(options.seeds)) if options.seeds else None)
-    if seeds is not None:
+    if options.show is not None or options.seeds:
+        seeds = {options.show} if options.seeds is None else {*seeds_of(options.seeds)}
         programs = [one for one in programs if one[0] in seeds]
     if options.function:
         programs = [one for one in programs if any(options.function.lower() in call[0].lower() for call in one[2])]
-    if options.shrink is not None:
-        found = shrink(recording, programs[0]) if programs else None
-        if found is None:
-            print("no difference")
-            return 1
-        program, real, ours, _ = found
-        show(program, real, ours, Result(0, "", differences=[Difference(0, len(program) - 1, "", "", "")]))
-        return 0
     if options.other:
         again = {one[0]: one for one in load(options.other)["programs"]}
         programs = [one for one in programs if one[0] in again and again[one[0]][2] == one[2]]
