@@ -9,6 +9,7 @@ module says which entry it was made from.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,33 +17,20 @@ from pathlib import Path
 OUT = Path(__file__).parent / "fatbin-entries"
 FATBIN_HEADER = 16
 
-PLAIN, SMALL, FAST = ["-no-compress"], ["--compress-mode=size"], ["--compress-mode=speed", "-Xfatbin", "-compress-all"]
-#: Name of the entry and its kernel: virtual architecture, code, how it is packed.
-ENTRIES = {
-    "cubin75": ("compute_75", "sm_75", PLAIN),
-    "cubin80": ("compute_80", "sm_80", PLAIN),
-    "cubin86": ("compute_86", "sm_86", PLAIN),
-    "cubin89": ("compute_89", "sm_89", PLAIN),
-    "cubin90": ("compute_90", "sm_90", PLAIN),
-    "cubin90second": ("compute_90", "sm_90", PLAIN),
-    "cubin90a": ("compute_90a", "sm_90a", PLAIN),
-    "cubin100": ("compute_100", "sm_100", PLAIN),
-    "cubin90zstd": ("compute_90", "sm_90", SMALL),
-    "cubin90lz4": ("compute_90", "sm_90", FAST),
-    "cubin80zstd": ("compute_80", "sm_80", SMALL),
-    "ptx75": ("compute_75", "compute_75", PLAIN),
-    "ptx80": ("compute_80", "compute_80", PLAIN),
-    "ptx90": ("compute_90", "compute_90", PLAIN),
-    "ptx90second": ("compute_90", "compute_90", PLAIN),
-    "ptx90a": ("compute_90a", "compute_90a", PLAIN),
-    "ptx100": ("compute_100", "compute_100", PLAIN),
-    "ptx100f": ("compute_100f", "compute_100f", PLAIN),
-    "ptx80zstd": ("compute_80", "compute_80", SMALL),
-    "ptx90zstd": ("compute_90", "compute_90", SMALL),
-    "ptx90lz4": ("compute_90", "compute_90", FAST),
-    "ptx100zstd": ("compute_100", "compute_100", SMALL),
-    "lto90": ("compute_90", "lto_90", PLAIN),
-}
+#: The names of the entries and their kernels: kind, architecture, and how it is packed.
+ENTRIES = (
+    "cubin75", "cubin80", "cubin86", "cubin89", "cubin90", "cubin90second", "cubin90a", "cubin100", "cubin90zstd",
+    "cubin90lz4", "cubin80zstd", "ptx75", "ptx80", "ptx90", "ptx90second", "ptx90a", "ptx100", "ptx100f", "ptx80zstd",
+    "ptx90zstd", "ptx90lz4", "ptx100zstd", "lto90",
+)  # fmt: skip
+CODE = {"cubin": "sm", "ptx": "compute", "lto": "lto"}
+PACKED = {"zstd": ["--compress-mode=size"], "lz4": ["--compress-mode=speed", "-Xfatbin", "-compress-all"]}
+
+
+def options(name: str) -> list[str]:
+    """The options of nvcc for an entry."""
+    kind, arch, how = re.fullmatch(r"([a-z]+)(\d+[af]?)(second|zstd|lz4|)", name).groups()  # type: ignore[union-attr]
+    return ["-gencode", f"arch=compute_{arch},code={CODE[kind]}_{arch}", *PACKED.get(how, ["-no-compress"])]
 
 
 def main() -> None:
@@ -50,25 +38,18 @@ def main() -> None:
     OUT.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder, "kernel.cu"), Path(folder, "kernel.fatbin")
-        for name, (virtual, code, packing) in ENTRIES.items():
+        for name in ENTRIES:
             source.write_text(f'extern "C" __global__ void {name}(int *out) {{ *out = 1; }}\n', encoding="utf-8")
-            target = f"arch={virtual},code={code}"
-            subprocess.run(
-                ["nvcc", "-fatbin", "-gencode", target, *packing, source.name, "-o", made.name], check=True, cwd=folder
-            )
+            command = ["nvcc", "-fatbin", *options(name), source.name, "-o", made.name]
+            subprocess.run(command, check=True, cwd=folder)
             (OUT / f"{name}.entry").write_bytes(made.read_bytes()[FATBIN_HEADER:])
         source.write_text('extern "C" __global__ void cubin90cuda12(int *out) { *out = 1; }\n', encoding="utf-8")
+        image = "--image3=kind=elf,sm=90,file=kernel.cubin"
         commands = (
             ["nvcc", "-ptx", "-arch=compute_90", source.name, "-o", "kernel.ptx"],
             ["sed", "-i", "s/^.version 9.0/.version 8.8/", "kernel.ptx"],
             [os.environ["PTXAS_OF_CUDA_12"], "-arch=sm_90", "kernel.ptx", "-o", "kernel.cubin"],
-            [
-                "fatbinary",
-                "-64",
-                "--image3=kind=elf,sm=90,file=kernel.cubin",
-                f"--create={made.name}",
-                "--compress=false",
-            ],
+            ["fatbinary", "-64", image, f"--create={made.name}", "--compress=false"],
         )
         for command in commands:
             subprocess.run(command, check=True, cwd=folder)

@@ -23,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -120,17 +119,13 @@ def profile(device: str) -> str:
     return next(name for name in names.EMULATED_DEVICES if f" {name.replace('-', ' ')} " in f"{device.lower()} ")
 
 
-@cache
-def _environment(cuda: str, driver: str, device: str) -> tuple[tuple[str, str], ...]:
-    from pytest_cudalink import emulator
-
-    planned = emulator.emulation_for(cuda, release=driver, device=device)
-    return tuple({**os.environ, **planned.environment(), "CUDA_CACHE_DISABLE": "1"}.items())
-
-
 def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -> dict[int, list[Answer]]:
     """What the emulated driver of a recording's version answers to some of its programs, by seed."""
-    environment = dict(_environment(recording["cuda"], recording["driver"], profile(recording["device"])))
+    from pytest_cudalink import emulator
+
+    device = profile(recording["device"])
+    planned = emulator.emulation_for(recording["cuda"], release=recording["driver"], device=device)
+    environment = {**os.environ, **planned.environment(), "CUDA_CACHE_DISABLE": "1"}
     with tempfile.TemporaryDirectory() as folder:
         running = []
         for job in range(processes):
