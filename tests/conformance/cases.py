@@ -6,7 +6,6 @@ Recorded from a real driver, replayed on the emulated one.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import re
 import shlex
 import tempfile
@@ -14,6 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tests.hardware.waits import expanded
 
 from .recorder import CUBIN, ERROR, FATBIN, INFO, LIBRARY, NVVM, OBJECT, PTX, VERBOSE, Recorder, State, sample
 
@@ -200,10 +201,8 @@ def read_cases() -> Iterator[tuple[str, Case]]:
     for line in Path(__file__).with_name("cases.txt").read_text(encoding="utf-8").splitlines():
         if not line or line[0] == "#":
             continue
-        name, _, text = line.partition(": ")
-        for words in itertools.product(*(part.split(",") for part in re.findall(r"\{(.*?)\}", name))):
-            steps = re.sub(r"\$(\d)", lambda found, words=words: words[int(found[1]) - 1], text)
-            yield re.sub(r"\{.*?\}", "%s", name) % words, partial(perform, steps)
+        for made, steps in expanded(*line.split(": ", 1)):
+            yield made, partial(perform, steps)
 
 
 CASES = dict(read_cases())

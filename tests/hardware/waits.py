@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import json
 import lzma
 import os
@@ -34,7 +35,7 @@ LIMIT, BEGINS = 0.15, 0.03
 PATIENCE = 3
 #: A process that says nothing for so long hangs.
 SILENT = 60.0
-SMALL, LARGE, MOST = 4096, 1 << 20, 1 << 22
+SMALL, MOST = 4096, 1 << 22
 STREAMS = ("blocking", "non-blocking", "legacy", "per-thread")
 PLACES = ("none", *STREAMS, "per-thread of another thread", "another context", "another device")
 MEMORY = ("pageable", "pinned", "managed", "device")
@@ -453,64 +454,24 @@ def plane(machine: Machine, to: str, source: str, *, cube: bool = False) -> Any:
 def copy(name: str, to: str, source: str, size: int) -> Question:
     """A copy of one kind of memory to another."""
     in_stream = "Async" in name
-    return Question(
-        name, f"{source} to {to}, {size}", in_stream,
-        lambda m, r: (*copied(m, to, source), size, *([r.stream] if in_stream else [])),
-    )  # fmt: skip
 
+    def arguments(m: Machine, r: Row) -> Arguments:
+        return (*copied(m, to, source), size, *([r.stream] if in_stream else []))
 
-def copies(*, in_stream: bool) -> Iterator[Question]:
-    """Copies: all of them without a stream, or all in one."""
-    end, stream = ("Async", lambda r: (r.stream,)) if in_stream else ("", lambda _: ())
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments]) -> Question:
-        return Question(f"{call}{end}_v2", given, in_stream, lambda m, r: (*arguments(m, r), *stream(r)))
-
-    for to in MEMORY:
-        for source in MEMORY:
-            for size in (SMALL, LARGE) if "pageable" in (to, source) else (SMALL,):
-                yield copy(f"cuMemcpy{end}", to, source, size)
-    for host in ("pageable", "pinned"):
-        for size in (SMALL, LARGE):
-            yield copy(f"cuMemcpyHtoD{end}_v2", "device", host, size)
-            yield copy(f"cuMemcpyDtoH{end}_v2", host, "device", size)
-        for to, source in ((host, "device"), ("device", host)):
-            yield ask("cuMemcpy2D", f"{source} to {to}", lambda m, r, t=to, s=source: (plane(m, t, s),))
-            yield ask("cuMemcpy3D", f"{source} to {to}", lambda m, r, t=to, s=source: (plane(m, t, s, cube=True),))
-        yield ask("cuMemcpyHtoA", host, lambda m, r, h=host: (m.arrays[0], 0, m.memory[h][0], SMALL))
-        yield ask("cuMemcpyAtoH", host, lambda m, r, h=host: (m.memory[h][0], m.arrays[0], 0, SMALL))
-    yield copy(f"cuMemcpyDtoD{end}_v2", "device", "device", SMALL)
-    yield ask("cuMemcpy2D", "device to device", lambda m, r: (plane(m, "device", "device"),))
-    yield ask("cuMemcpy3D", "device to device", lambda m, r: (plane(m, "device", "device", cube=True),))
-    yield Question(
-        f"cuMemcpyPeer{end}", "to the other context", in_stream,
-        lambda m, r: (m.other_memory, m.other_context, m.memory["device"][1], m.context, SMALL, *stream(r)),
-    )  # fmt: skip
-    if not in_stream:
-        yield ask("cuMemcpyDtoA", "", lambda m, r: (m.arrays[0], 0, m.memory["device"][0], SMALL))
-        yield ask("cuMemcpyAtoD", "", lambda m, r: (m.memory["device"][0], m.arrays[0], 0, SMALL))
-        yield ask("cuMemcpyAtoA", "", lambda m, r: (m.arrays[0], 0, m.arrays[1], 0, SMALL))
-        yield ask("cuMemcpy2DUnaligned", "pageable to device", lambda m, r: (plane(m, "device", "pageable"),))
-
-
-def fillings(*, in_stream: bool) -> Iterator[Question]:
-    """Fillings: all of them without a stream, or all in one."""
-    end, stream = ("Async", lambda r: (r.stream,)) if in_stream else ("_v2", lambda _: ())
-
-    def ask(call: str, given: str, arguments: Callable[..., Arguments]) -> Question:
-        return Question(f"{call}{end}", given, in_stream, lambda m, r: (*arguments(m, r), *stream(r)))
-
-    for kind in MEMORY[1:]:
-        for bits in (8, 16, 32):
-            for size in (64, LARGE) if bits == 8 else (64,):
-                yield ask(f"cuMemsetD{bits}", f"{kind}, {size}", lambda m, r, k=kind, n=size: (m.memory[k][0], 0, n))
-        yield ask("cuMemsetD2D8", kind, lambda m, r, k=kind: (m.memory[k][0], 64, 0, 16, 16))
+    return Question(name, f"{source} to {to}, {size}", in_stream, arguments)
 
 
 LOCATION = 1  # CUmemLocation as it goes in a register: a device, the first
 ONE_THREAD = (1, 1, 1, 1, 1, 1, 0)
 #: How arguments name the stream of their row.
 _IN_STREAM = re.compile(r"\br\.(stream|event|pooled|launched|capturing|freed_pool)\b")
+
+
+def expanded(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """A name and a text for each choice of the words in braces; in the text, $1 stands for that of the first braces."""
+    for words in itertools.product(*(one.split(",") for one in re.findall(r"\{(.*?)\}", name))):
+        made = re.sub(r"\$(\d)", lambda found, words=words: words[int(found[1]) - 1], text)
+        yield re.sub(r"\{.*?\}", "%s", name) % words, made
 
 
 def read_questions() -> dict[str, list[Question]]:
@@ -521,24 +482,15 @@ def read_questions() -> dict[str, list[Question]]:
             group = groups.setdefault(line[1:-1], [])
         elif line and line[0] != "#":
             asked, _, arguments = line.partition(":")
-            before, _, rest = asked.partition("{")
-            words, _, behind = rest.partition("}")
-            for word in words.split(","):
-                call, _, given = f"{before}{word}{behind}".partition(" ")
-                text = arguments.replace("$1", word).strip()
+            for name, text in expanded(asked, arguments.strip()):
+                call, _, given = name.partition(" ")
                 made = eval(f"lambda m, r: ({text}{',' if text else ''})")
                 group.append(Question(call, given, bool(_IN_STREAM.search(text)), made))
     return groups
 
 
 #: The questions by group.
-GROUPS: dict[str, list[Question]] = {
-    "copies": [*copies(in_stream=False)],
-    "copies in streams": [*copies(in_stream=True)],
-    "fillings": [*fillings(in_stream=False)],
-    "fillings in streams": [*fillings(in_stream=True)],
-    **read_questions(),
-}
+GROUPS = read_questions()
 #: The question that closes a gate of its own.
 OWN_GATE = "cuCtxDestroy_v2 gate in it"
 #: Calls that may wait: the question, the stream that it is asked with, and the gate's place.
@@ -659,11 +611,17 @@ def timed(machine: Machine, call: Callable[[], int], seconds: float) -> dict[str
     """Make a call; the gates open as soon as it has returned, or after the limit."""
     if machine.watch.rest():
         return {"answer": "the work behind the gate waits", "code": None}
+    found = timed_open(machine, call, seconds)
+    machine.open()
+    return found
+
+
+def timed_open(machine: Machine, call: Callable[[], int], seconds: float = LIMIT) -> dict[str, Any]:
+    """Make a call and leave the gates closed if it returns."""
     machine.watch.arm(seconds)
     began = time.perf_counter()
     code = call()
     took, waits = time.perf_counter() - began, machine.watch.rest()
-    machine.open()
     return {"answer": "waits" if waits else "returns", "code": code, "ms": round(took * 1000, 2)}
 
 
@@ -719,14 +677,6 @@ def depth(machine: Machine, question: Question) -> dict[str, Any]:
         count, found = count + 1, timed_open(machine, call)
     code, answer = found["code"], count if found["answer"] == "waits" else f"none of {count} waits"
     return {"answer": answer, "code": code, "after": row.end()}
-
-
-def timed_open(machine: Machine, call: Callable[[], int]) -> dict[str, Any]:
-    """Make a call and leave the gate closed if it returns."""
-    machine.watch.arm(LIMIT)
-    code = call()
-    waits = machine.watch.rest()
-    return {"answer": "waits" if waits else "returns", "code": code}
 
 
 def warm(machine: Machine, question: Question, stream: str) -> None:

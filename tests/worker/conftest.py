@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,14 +37,7 @@ def workers(fake) -> Callable[[], list[int]]:
 @pytest.fixture
 def gone(workers) -> Callable[[], bool]:
     """Waits until no worker holds the fake library; tells whether that happened."""
-
-    def wait(seconds: float = 60) -> bool:
-        end = time.monotonic() + seconds
-        while workers() and time.monotonic() < end:
-            time.sleep(0.02)
-        return not workers()
-
-    return wait
+    return lambda: fakes.eventually(lambda: not workers())
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.compiled import compile_c
 
-__all__ = ["build", "holders"]
+__all__ = ["build", "eventually", "holders"]
 
 
 def build(folder: Path) -> Path:
@@ -25,3 +27,11 @@ def holders(library: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
+    """Wait until something is true; tells whether that happened."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()

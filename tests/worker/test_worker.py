@@ -17,6 +17,7 @@ import pytest
 
 from pytest_cudalink import worker
 from pytest_cudalink.worker import WorkerAnswer, WorkerError, WorkerLink
+from tests.worker.fakes import eventually
 
 
 def linked(library: str, *inputs: bytes) -> WorkerAnswer:
@@ -57,19 +58,9 @@ def test_refusals(fake) -> None:
 
 def only(workers: Callable[[], list[int]]) -> int:
     """The only worker, as soon as one that answered that it ends has ended."""
-    end = time.monotonic() + 60
-    while len(found := workers()) != 1 and time.monotonic() < end:
-        time.sleep(0.01)
-    (one,) = found
+    eventually(lambda: len(workers()) == 1)
+    (one,) = workers()
     return one
-
-
-def leaves(workers: Callable[[], list[int]], process: int) -> bool:
-    """Whether a worker that answered that it ends is gone soon."""
-    end = time.monotonic() + 60
-    while process in workers() and time.monotonic() < end:
-        time.sleep(0.01)
-    return process not in workers()
 
 
 SIGNALS = {"segv": 11, "bus": 7, "ill": 4, "fpe": 8, "abort": 6, "overflow": 11}
@@ -173,7 +164,7 @@ def test_a_link_after_a_refusal(fake, workers, mark) -> None:
     assert linked(fake, b"a", mark.encode() + b"weak").image == b"in0ain1" + mark.encode() + b"weak"
     assert linked(fake, b"!stain").code == 3
     assert linked(fake, b"!segv").signal == signal.SIGSEGV
-    assert leaves(workers, first)
+    assert eventually(lambda: first not in workers())
 
 
 def test_refusals_that_leave_locks(fake, workers) -> None:
@@ -185,7 +176,7 @@ def test_refusals_that_leave_locks(fake, workers) -> None:
     assert link.add(2, b"x", b"c").code == 0
     assert link.complete(0).image == b"cx"
     link.close()
-    assert leaves(workers, first)
+    assert eventually(lambda: first not in workers())
 
 
 def test_the_deadly_input_is_not_repeated(fake) -> None:
@@ -214,8 +205,7 @@ def test_a_worker_that_is_killed_between_links(fake, workers) -> None:
     for number in (signal.SIGKILL, signal.SIGSEGV):
         running = only(workers)
         os.kill(running, number)
-        while not has_ended(running):
-            time.sleep(0.01)
+        assert eventually(lambda running=running: has_ended(running))
         assert link.add(1, b"two", b"b").end == ""
     assert link.complete(0).image == b"aonebtwobtwo"
     link.close()
@@ -270,9 +260,8 @@ def test_its_surroundings(fake, workers, monkeypatch) -> None:
     assert sorted(int(one.name) for one in (folder / "fd").iterdir()) == [0, 1, 2, 3, 4]
     assert os.getsid(running) == running
     assert (folder / "cwd").resolve() == Path("/")
-    of_glibc = (
-        3 << 31
-    )  # 32 and 33: its posix_spawn, which Python 3.13 uses, ignores one, and its sigaction refuses both
+    # 32 and 33: its posix_spawn, which Python 3.13 uses, ignores one, and its sigaction refuses both
+    of_glibc = 3 << 31
     assert int(status["SigIgn"], 16) & ~of_glibc == int(status["SigBlk"], 16) == 0
     assert (folder / "oom_score_adj").read_text() == "500\n"
 
