@@ -165,7 +165,8 @@ def _run(options: argparse.Namespace) -> int:
     try:
         code = run_program(program, command, {**os.environ, **emulation.environment(), notes.VARIABLE: written.path})
     except OSError as error:
-        hint = "; a script needs an existing interpreter, in its first line or before it" if _is_script(error) else ""
+        no_interpreter = error.errno in (errno.ENOEXEC, errno.ENOENT)
+        hint = "; a script needs an existing interpreter, in its first line or before it" if no_interpreter else ""
         sys.stderr.write(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}\n")
         code = 2
     finally:
@@ -269,21 +270,12 @@ def _whole(emulation: Emulation, mode: str) -> Emulation:
         msg = f"--toolchains is cached, and {emulation.missing}"
         raise emulator.EmulatorError(msg)
     try:
-        for version in emulation.lacks:
-            with progress(f"fetching toolchain {version}") as step:
-                found = provide(
-                    [version], lambda text: sys.stderr.write(f"cudalink driver run: {text} ...\n"), step.say
-                )
-            sys.stderr.writelines(f"cudalink driver run: {fetched}\n" for fetched in found)
+        for fetched in provide(emulation.lacks, lambda text: sys.stderr.write(f"cudalink driver run: {text} ...\n")):
+            sys.stderr.write(f"cudalink driver run: {fetched}\n")
     except ToolchainError as error:
         msg = f"{error}. With --toolchains never the program starts without it, and its links answer 221"
         raise emulator.EmulatorError(msg) from error
     return emulator.completed(emulation)
-
-
-def _is_script(error: OSError) -> bool:
-    """Whether the kernel found no interpreter for a file."""
-    return error.errno in (errno.ENOEXEC, errno.ENOENT)
 
 
 def _info(options: argparse.Namespace) -> int:

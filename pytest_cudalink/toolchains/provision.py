@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from ..progress import progress
 from ..versions import CudaVersion
 from . import DOWNLOADS, Toolchain, ToolchainError, _installer, _lock_file, add, cache_root, find, folder
 from .folders import is_locked
@@ -37,22 +38,17 @@ class Fetched(NamedTuple):
         )
 
 
-def provide(
-    versions: Sequence[CudaVersion], say: Callable[[str], object], tell: Callable[[str], object] | None = None
-) -> list[Fetched]:
-    """Fetch the releases that the cache lacks.
+def provide(versions: Sequence[CudaVersion], say: Callable[[str], object]) -> list[Fetched]:
+    """Fetch the releases that the cache lacks, and show the progress.
 
     `say`: called with a sentence before each wait.
-    `tell`: called with a short text whenever there is news of a download.
     Returns those that this process fetched or waited for.
     Raises ToolchainError if one cannot be fetched; the message names the command that fetches it.
     """
-    return [fetched for version in versions if (fetched := _provide(version, say, tell)) is not None]
+    return [fetched for version in versions if (fetched := _provide(version, say)) is not None]
 
 
-def _provide(
-    version: CudaVersion, say: Callable[[str], object], tell: Callable[[str], object] | None
-) -> Fetched | None:
+def _provide(version: CudaVersion, say: Callable[[str], object]) -> Fetched | None:
     place = folder(version)
     try:
         find(version, "libs")
@@ -67,7 +63,8 @@ def _provide(
             say(f"waiting for the process that fetches the toolchain {version} into {place}")
         else:
             say(f"fetching the toolchain {version} ({DOWNLOADS['libs']}) from {source} into {place}")
-        made = add(version, tell=tell)
+        with progress(f"fetching toolchain {version}") as step:
+            made = add(version, tell=step.say)
     except ToolchainError as error:
         if isinstance(error.__cause__, OSError):  # of the cache, which no network mends; the error names the variable
             raise

@@ -242,7 +242,6 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
     if not emulation.lacks or mode.value == "never" or _runs_nothing(config):
         return emulation
     from ... import emulator
-    from ...progress import progress
     from ...toolchains import ToolchainError
     from ...toolchains.provision import provide
 
@@ -255,10 +254,8 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
         )
         raise pytest.UsageError(msg)
     try:
-        for version in emulation.lacks:
-            with progress(f"fetching toolchain {version}") as step:
-                fetched = provide([version], lambda text: _say(f"cudalink: {text} ..."), step.say)
-            config.stash.setdefault(_FETCHED, []).extend(fetched)
+        found = provide(emulation.lacks, lambda text: _say(f"cudalink: {text} ..."))
+        config.stash.setdefault(_FETCHED, []).extend(found)
     except ToolchainError as error:
         msg = (
             f"{start}, which is not here and could not be fetched: {error}. With CUDALINK_TOOLCHAINS=never the run "
