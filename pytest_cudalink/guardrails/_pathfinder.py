@@ -13,7 +13,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -46,7 +46,6 @@ __all__ = [
     "run_child",
     "sonames",
     "stems",
-    "version",
 ]
 
 #: The public functions that the guard rails stand in for.
@@ -119,11 +118,6 @@ def _public() -> Any:
     return import_module("cuda.pathfinder")
 
 
-def version() -> str:
-    """Version of cuda.pathfinder."""
-    return str(_public().__version__)
-
-
 def plain(name: str) -> Callable[..., Any]:
     """A public function of cuda.pathfinder, as it was before any was routed."""
     public = _public()
@@ -169,13 +163,10 @@ def _descriptor(name: str) -> Any:
     return (private_part("dynamic_libs.lib_descriptor", "LIB_DESCRIPTORS") or {}).get(name)
 
 
-def dependencies(name: str) -> Iterator[tuple[str, bool]]:
-    """Libraries that are loaded before a library, each with whether it may be missing."""
+def dependencies(name: str) -> tuple[str, ...]:
+    """Libraries that are loaded before a library, those last that may be missing."""
     descriptor = _descriptor(name)
-    for dependency in getattr(descriptor, "dependencies", ()):
-        yield dependency, False
-    for dependency in getattr(descriptor, "optional_dependencies", ()):
-        yield dependency, True
+    return (*getattr(descriptor, "dependencies", ()), *getattr(descriptor, "optional_dependencies", ()))
 
 
 def sonames(name: str) -> tuple[str, ...]:

@@ -76,13 +76,16 @@ def _cuda_version_of(header: str) -> CudaVersion | None:
 
 def _headers_under(root: str) -> list[str]:
     """Where a toolkit whose root is `root` has its ``cuda.h``."""
-    candidates = [os.path.join(root, "include", "cuda.h")]
+    targets = os.path.join(root, "targets")
+    folders = [root, *(os.path.join(targets, name) for name in sorted(_names_in(targets)))]
+    return [os.path.join(folder, "include", "cuda.h") for folder in folders]
+
+
+def _names_in(folder: str) -> list[str]:
     try:
-        with os.scandir(os.path.join(root, "targets")) as targets:
-            candidates += sorted(os.path.join(target.path, "include", "cuda.h") for target in targets)
+        return os.listdir(folder)
     except OSError:
-        pass
-    return candidates
+        return []
 
 
 def _by_header(path: str, limit: str | None) -> Fact:
@@ -120,12 +123,7 @@ class Wheel:
 def distributions(site: str) -> tuple[Wheel, ...]:
     """Distributions installed in one folder, by the names of their metadata folders; no file is read."""
     found = []
-    try:
-        with os.scandir(site) as entries:
-            names = [entry.name for entry in entries if entry.name.endswith(".dist-info")]
-    except OSError:
-        return ()
-    for entry in sorted(names):
+    for entry in sorted(entry for entry in _names_in(site) if entry.endswith(".dist-info")):
         name, _, version = entry.removesuffix(".dist-info").partition("-")
         found.append(Wheel(canonicalize_name(name), version, site, os.path.join(site, entry)))
     # NVIDIA's first: they own most files of CUDA
@@ -275,13 +273,6 @@ def _nvrtc_version(path: str) -> Fact | None:
         return Fact(version, f"the builtins next to it, {min(siblings)}")
     inside = _numbers_in(path, b"libnvrtc-builtins.so.", _NVRTC_BUILTINS)
     return inside and Fact(inside, f"the builtins that it asks for, libnvrtc-builtins.so.{inside}")
-
-
-def _names_in(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 # -- every witness

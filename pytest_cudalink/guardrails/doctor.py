@@ -10,12 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
+from ..audit.environment import EnvironmentAudit, EnvironmentFinding
 from ..compat import atlas, known_bad
 from ..compat.architectures import known_architectures
 from ..compat.releases import LATEST_KNOWN, ptx_isa_of
@@ -48,6 +47,10 @@ LOOKED_FOR: Final[dict[ItemKind, tuple[str, ...]]] = {
 #: The rules about parts of different releases, and what their findings have in common.
 _MIXED: Final = ("same-ctk", "linked", "pipeline")
 _SEVERAL: Final = "the toolkit's parts come from several releases"
+_CAUSES: Final = {
+    "ctk-constraint": "the toolkit's release is not one that --ctk-version accepts",
+    "ctk-version-known": "the release of some parts of the toolkit is not known",
+}
 _PIPELINES: Final = tuple(Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir"))
 
 #: The libraries that every program of NVRTC and nvJitLink loads, in small letters as their headers are called.
@@ -59,7 +62,7 @@ _NO_LINK: Final = "nothing here links PTX or LTO-IR"
 
 Severity = Literal["incoherent", "unknown", "warning", "note"]
 #: The worst first.
-_SEVERITIES: Final[tuple[Severity, ...]] = ("incoherent", "unknown", "warning", "note")
+_SEVERITIES: Final = get_args(Severity)
 _COUNTED: Final = _SEVERITIES[:2]
 
 
@@ -152,15 +155,10 @@ class DoctorReport:
     def as_json(self) -> dict[str, Any]:
         """Return the report as plain data for JSON; versions are text."""
 
-        def plain(value: Any) -> Any:
-            if isinstance(value, CudaVersion):
-                return str(value)
-            if isinstance(value, dict):
-                return {key: plain(item) for key, item in value.items()}
-            return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+        def plain(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {name: str(value) if isinstance(value, CudaVersion) else value for name, value in fields}
 
-        found: dict[str, Any] = plain(asdict(self))
-        return {"verdict": self.verdict, "exit_code": self.exit_code, **found}
+        return {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self, dict_factory=plain)}
 
 
 def examine(
@@ -261,23 +259,22 @@ def _merge_repairs(
     audit: EnvironmentAudit,
 ) -> None:
     """Give all findings that one command repairs that command: after it, the same rules hold."""
-    merged = {one: need for one in conflicts if (need := _required(one))}
+    merged = {one: need for one in conflicts if (need := _needed(one))}
     before = _faults(judged)
     if not (before or merged) or not judged.items:
         return
-    bounds: dict[str, str] = {}
-    asked = {need.name for need in merged.values()}
+    asked = {name for name, _ in merged.values()}
+    bounds: dict[str, dict[str, None]] = {name: {} for name in asked}
     for claim in audit.claims:
-        pinned = claim.name.startswith("nvidia-")
-        if _of_pip([claim]) and claim.versions and (claim.name in asked or pinned):
-            bounds[claim.name] = ",".join(filter(None, [bounds.get(claim.name, ""), claim.versions]))
-    for need in merged.values():
-        if str(need.specifier) not in bounds.setdefault(need.name, ""):
-            bounds[need.name] = ",".join(filter(None, [bounds[need.name], str(need.specifier)]))
+        if claim.how == "declared" and claim.versions and (claim.name in asked or claim.name.startswith("nvidia-")):
+            bounds.setdefault(claim.name, {})[claim.versions] = None
+    for name, versions in merged.values():
+        bounds[name][versions] = None
+    texts = {name: ",".join(filter(None, several)) for name, several in bounds.items()}
     no_link = any(one.cause == _NO_LINK for one in before)
     absent = [_LINKER] if no_link and not judged.version_of("nvJitLink") else []
     fewest, command = len(before) + len(merged), ""
-    for trial in trials(judged.items, facts.cuda().value, bounds, needed=asked, absent=absent):
+    for trial in trials(judged.items, facts.cuda().value, texts, needed=asked, absent=absent):
         left = len(_faults(judge(trial.items)))
         if left < fewest:
             fewest, command = left, trial.command
@@ -291,16 +288,13 @@ def _merge_repairs(
         conflicts.update({one: replace(conflicts[one], fix=command) for one in merged})
 
 
-def _required(conflict: EnvironmentFinding) -> Requirement | None:
-    """What pip has to install to end a conflict; None if the conflict needs more than that."""
-    if conflict.kind in ("version", "missing") and conflict.needs and _of_pip(conflict.needs):
-        return Requirement(conflict.needs[0].name + conflict.needs[0].versions)
-    advice = re.fullmatch(r"pip install '([^']+)'", conflict.fix) if conflict.kind == "known-bad" else None
-    return Requirement(advice[1]) if advice else None
-
-
-def _of_pip(claims: Sequence[Claim]) -> bool:
-    return all(claim.how == "declared" for claim in claims)
+def _needed(conflict: EnvironmentFinding) -> tuple[str, str] | None:
+    """The name and the versions that pip has to install to end a conflict; None if it needs more than that."""
+    by_pip = conflict.needs and all(claim.how == "declared" for claim in conflict.needs)
+    if conflict.kind in ("version", "missing") and by_pip:
+        return conflict.needs[0].name, conflict.needs[0].versions
+    advice = re.fullmatch(r"pip install '([\w.-]+)([^']*)'", conflict.fix) if conflict.kind == "known-bad" else None
+    return (advice[1], advice[2]) if advice else None
 
 
 def _driver(facts: DriverFacts, system: System) -> dict[str, str | None]:
@@ -413,14 +407,10 @@ def _rule_findings(report: DoctorReport, facts: DriverFacts, *, assume_forward: 
     for verdict in report.rules:
         if verdict.rule != "driver" and verdict.status != "compatible":
             severity: Severity = "incoherent" if verdict.status == "incompatible" else "unknown"
-            cause = ""
-            if verdict.status == "incompatible" and verdict.rule in _MIXED:
+            cause = _CAUSES.get(verdict.rule, "")
+            if verdict.rule in _MIXED:
                 releases = sorted({item.version for item in report.items if item.version})
                 cause = f"{_SEVERAL}: CUDA {', '.join(map(str, releases))}"
-            elif verdict.rule == "ctk-constraint":
-                cause = "the toolkit's release is not one that --ctk-version accepts"
-            elif verdict.rule == "ctk-version-known":
-                cause = "the release of some parts of the toolkit is not known"
             yield DoctorFinding(severity, verdict.message, verdict.fix, verdict.otherwise, cause)
     yield from _driver_findings(report, facts, assume_forward=assume_forward)
 
@@ -500,10 +490,9 @@ def _predictions(report: DoctorReport, facts: DriverFacts) -> Iterator[DoctorFin
 def _copy_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
     """Yield copies that other libraries may load instead of those that cuda.pathfinder finds."""
     chosen = {item.name: item for item in report.items if item.kind == "dynamic-libs"}
-    same: Callable[[str, str], bool] = lambda a, b: os.path.realpath(a) == os.path.realpath(b)  # noqa: E731
     for copy in report.copies:
         item = chosen.get(copy.name)
-        if item is None or same(item.path, copy.path) or copy.version == item.version:
+        if item is None or copy.version == item.version or os.path.realpath(item.path) == os.path.realpath(copy.path):
             continue
         yield DoctorFinding(
             "warning",

@@ -298,7 +298,7 @@ class CompatibilityGuardRails:
         if found is None:
             return None  # cuda.pathfinder raises its own error
         if not found.in_process:
-            for dependency, _ in _pathfinder.dependencies(name):
+            for dependency in _pathfinder.dependencies(name):
                 if dependency not in seen:
                     self._check_library(dependency, mode, seen)
         self._accept(make_item("dynamic-libs", name, found.path, found.found_via), mode)

@@ -35,30 +35,27 @@ class Pipeline:
         if self.artifact_kind not in ARTIFACT_KINDS:
             msg = f"artifact kind {self.artifact_kind!r} has no pipeline rule; known: {', '.join(ARTIFACT_KINDS)}"
             raise ValueError(msg)
-        if self._row() is None:
-            known = ", ".join(f"{row['producer']} -> {row['consumer']}" for row in component_table()["pipelines"])
-            msg = f"there is no rule for a pipeline {self.producer!r} -> {self.consumer!r}; known: {known} (* is any)"
-            raise ValueError(msg)
+        self._row()
 
-    def _row(self) -> dict[str, Any] | None:
-        for row in component_table()["pipelines"]:
+    def _row(self) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = component_table()["pipelines"]
+        for row in rows:
             ends = ((row["producer"], self.producer), (row["consumer"], self.consumer))
             if all(wanted in ("*", name) for wanted, name in ends) and self.artifact_kind in row["kinds"]:
-                found: dict[str, Any] = row
-                return found
-        return None
+                return row
+        known = ", ".join(f"{row['producer']} -> {row['consumer']}" for row in rows)
+        msg = f"there is no rule for a pipeline {self.producer!r} -> {self.consumer!r}; known: {known} (* is any)"
+        raise ValueError(msg)
 
     @property
     def relation(self) -> str:
         """``"exact"``, ``"same-major"`` or ``"any"``."""
-        row = self._row()
-        return str(row["relation"]) if row else "any"
+        return str(self._row()["relation"])
 
     @property
     def because(self) -> str:
         """The reason of the rule."""
-        row = self._row()
-        return str(row["because"]) if row else ""
+        return str(self._row()["because"])
 
     def __str__(self) -> str:
         return f"{self.artifact_kind} from {self.producer} to {self.consumer}"

@@ -79,11 +79,8 @@ class Library:
     def label(self) -> str:
         """The library in one line: name, release, place, file."""
         owner = f", {self.owner}" if self.owner else ""
-        return f"{self.soname} {self.version or '(version not known)'} ({self.place}{owner}): {self._files}"
-
-    @property
-    def _files(self) -> str:
-        return self.path if self.path == self.real_path else f"{self.path}, which is {self.real_path}"
+        file = "" if self.path == self.real_path else f", which is {self.real_path}"
+        return f"{self.soname} {self.version or '(version not known)'} ({self.place}{owner}): {self.path}{file}"
 
 
 class Home(NamedTuple):
@@ -134,11 +131,8 @@ def describe(
 
 def used_by(found: LoadedObject, objects: Sequence[LoadedObject], openings: Iterable[Opening]) -> str:
     """Return what has loaded or opened an object, other than this plugin; empty without such."""
-    return _for_whom(found, objects, (one for one in openings if not _is_probe(one)))[0]
-
-
-def _is_probe(opening: Opening) -> bool:
-    return opening.through == "pytest-cudalink" and not opening.where
+    ours = ("pytest-cudalink", "")
+    return _for_whom(found, objects, (one for one in openings if (one.through, one.where) != ours))[0]
 
 
 def _place(path: str, real: str, home: Home) -> tuple[Place, str]:
@@ -260,8 +254,9 @@ def foreign(library: Library, expected: str, asked: str, home: Home | None = Non
     `asked`: the setting with its source, for the message.
     `home`: the environment of the process; default that of this one.
     """
+    where = _EXPECTED.get(expected) or f"a file below {expected.replace(os.pathsep, ' or ')}"
     lines = [
-        f"{library.soname} is {_FROM[library.place]}: {library.path}; expected {_expected(expected)}",
+        f"{library.soname} is {_FROM[library.place]}: {library.path}; expected {where}",
         f"  --cudalink-provenance is {asked}",
         *([f"  the file is {library.real_path}"] if library.path != library.real_path else []),
         f"  CUDA {library.version or 'release not known'}: {library.witness}",
@@ -280,10 +275,6 @@ _FROM: Final[dict[Place, str]] = {
     "emulated": "from the emulated driver",
     "toolchains": "from the cache of toolchains",
 }
-
-
-def _expected(expected: str) -> str:
-    return _EXPECTED.get(expected) or f"a file below {expected.replace(os.pathsep, ' or ')}"
 
 
 def _advice(library: Library, expected: str, variables: Mapping[str, str]) -> str:

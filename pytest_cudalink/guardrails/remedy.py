@@ -21,15 +21,13 @@ from ..installers import Installer
 from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item
 from .relations import component_table
-from .repair import extra_of, make_way, published_releases, repair
+from .repair import UNKNOWN, extra_of, make_way, published_releases, repair, worth
 
 __all__ = ["Trial", "trials", "worded"]
 
 #: nvJitLink and its headers, in small letters: cuda-toolkit bounds it from below only, as newer ones read what older
 #: releases write.
 _LINKER: Final = "nvjitlink"
-#: Stands for the release of an item without one: older than all.
-_UNKNOWN: Final = CudaVersion(0, 0)
 
 
 @dataclass(frozen=True)
@@ -63,13 +61,8 @@ def trials(
 
 def _candidates(items: Sequence[Item], driver: CudaVersion | None) -> Iterator[tuple[CudaVersion, bool]]:
     """Yield releases: first those that are there, then what the driver runs at most, then the newest of all others."""
-
-    def worth(item: Item) -> tuple[bool, bool, bool, CudaVersion]:
-        version = item.version or _UNKNOWN
-        runs = driver is None or version <= driver
-        return runs, item.found_via == ALREADY_LOADED, item.found_via == "site-packages", version
-
-    here = [item.version for item in sorted(items, key=worth, reverse=True) if item.version]
+    ranked = sorted(items, key=lambda item: worth(item, driver), reverse=True)
+    here = [item.version for item in ranked if item.version]
     yield from ((release, False) for release in dict.fromkeys(here))
     if driver is not None:
         yield driver, True
@@ -94,7 +87,7 @@ def _split(items: Iterable[Item], becomes: CudaVersion, *, keep: bool) -> _Parts
     """Sort items; with `keep`, a newer nvJitLink of the same major stays, which links what older releases write."""
     parts = _Parts([], [], [])
     for item in items:
-        version = item.version or _UNKNOWN
+        version = item.version or UNKNOWN
         newer = keep and item.name.lower() == _LINKER and version.major == becomes.major and version > becomes
         if item.packaged_with != "ctk" or item.found_via == ALREADY_LOADED or item.version == becomes or newer:
             parts.kept.append(item)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ..compat.releases import LATEST_KNOWN, PTX_ISA, STAND_INS
 from ..compat.toolkit_pins import brought_by, is_open
 from ..compat.wheels import NVJITLINK
 from ..versions import CudaVersion
-from .items import Item
+from .items import ALREADY_LOADED, Item
 from .relations import component_table
 
-__all__ = ["by_hand", "extra_of", "make_way", "published_releases", "repair"]
+__all__ = ["UNKNOWN", "by_hand", "extra_of", "make_way", "published_releases", "repair", "worth"]
+
+#: Stands for the release of an item without one: older than all.
+UNKNOWN: Final = CudaVersion(0, 0)
+
+
+def worth(item: Item, driver: CudaVersion | None) -> tuple[bool, bool, bool, CudaVersion]:
+    """Whose release to keep, as a key to sort by: what the driver runs, what is loaded, a wheel, the newer one."""
+    version = item.version or UNKNOWN
+    runs = driver is None or version <= driver
+    return runs, item.found_via == ALREADY_LOADED, item.found_via == "site-packages", version
 
 
 def published_releases() -> list[CudaVersion]:

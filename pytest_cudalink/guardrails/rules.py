@@ -19,7 +19,7 @@ from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Fact, Item, Verdict, compatible
 from .pipelines import Pipeline, check_pipeline
 from .relations import archive_and_linker, libraries_by_name, shared_groups
-from .repair import by_hand, extra_of, published_releases, repair
+from .repair import by_hand, extra_of, published_releases, repair, worth
 
 __all__ = [
     "Driver",
@@ -156,18 +156,8 @@ def check_constraint(item: Item, constraint: SpecifierSet | None) -> Verdict:
 
 
 def _keep_last(a: Item, b: Item, driver: CudaVersion | None) -> tuple[Item, Item]:
-    """Order a pair so that the second item is the one whose release to keep.
-
-    That is the item that the driver runs, then a loaded one, which cannot be replaced, then the only wheel, then the
-    newer one.
-    """
-
-    def worth(item: Item) -> tuple[bool, bool, bool, CudaVersion]:
-        version = item.version or CudaVersion(0, 0)
-        runs = driver is None or version <= driver
-        return runs, item.found_via == ALREADY_LOADED, item.found_via == "site-packages", version
-
-    return (a, b) if worth(a) <= worth(b) else (b, a)
+    """Order a pair so that the second item is the one whose release to keep."""
+    return (a, b) if worth(a, driver) <= worth(b, driver) else (b, a)
 
 
 def check_pair(a: Item, b: Item) -> Verdict:

@@ -44,7 +44,6 @@ def parts(monkeypatch) -> dict[tuple[str, str], object]:
 def public(monkeypatch) -> SimpleNamespace:
     """The public parts of this cuda.pathfinder, none of which was asked for before."""
     found = SimpleNamespace(
-        __version__="1.9",
         SUPPORTED_NVIDIA_LIBNAMES=("nvrtc", "zz", *"hgfedc"),
         SUPPORTED_BINARY_UTILITIES=("ptxas",),
         SUPPORTED_HEADERS_CTK={"nvcc": "nvcc.h"},
@@ -59,7 +58,6 @@ def public(monkeypatch) -> SimpleNamespace:
 
 def test_public_parts(public) -> None:
     """Names come from its lists, and whether an item is of the toolkit."""
-    assert _pathfinder.version() == "1.9"
     assert _pathfinder.library_names() == {"nvrtc", "zz", *"hgfedc"}
     assert _pathfinder.program_names() == {"ptxas"}
     of = [("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvcc"), ("headers", "nvcc"), ("headers", "nvrtc")]
@@ -94,12 +92,12 @@ def test_private_parts_by_name(monkeypatch) -> None:
 
 def test_descriptors(public, parts) -> None:
     """They name files and dependencies; a library without one has its usual file."""
-    assert list(_pathfinder.dependencies("nvrtc")) == [("a", False), ("b", True)]
+    assert _pathfinder.dependencies("nvrtc") == ("a", "b")
     assert _pathfinder.sonames("nvrtc") == ("libnvrtc.so.13", "libnvrtc.so.12")
-    assert (list(_pathfinder.dependencies("c")), _pathfinder.sonames("zz")) == ([], ())
+    assert (_pathfinder.dependencies("c"), _pathfinder.sonames("zz")) == ((), ())
     assert list(_pathfinder.stems().items()) == [("libsame", "h"), ("libnvrtc", "nvrtc"), ("libzz", "zz")]
     parts.clear()
-    assert (list(_pathfinder.dependencies("nvrtc")), _pathfinder.sonames("nvrtc")) == ([], ())
+    assert (_pathfinder.dependencies("nvrtc"), _pathfinder.sonames("nvrtc")) == ((), ())
 
 
 def test_a_library_in_the_process(parts, monkeypatch) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_cudalink.compat.releases import LATEST_KNOWN
-from pytest_cudalink.guardrails.items import Item
-from pytest_cudalink.guardrails.repair import by_hand, published_releases, repair
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item
+from pytest_cudalink.guardrails.repair import by_hand, published_releases, repair, worth
 from pytest_cudalink.versions import CudaVersion
 
 
@@ -44,6 +44,19 @@ def test_repair(items, version, command) -> None:
     """The command names extras that the release has, and bounds the nvJitLink that newer ones leave open."""
     made = [item(name, version, kind) for kind, name in items]
     assert repair(made, CudaVersion.parse(version)) == command
+
+
+def test_worth() -> None:
+    """What the driver runs counts most, then what is loaded, then a wheel, then the newer release."""
+    ranked = [
+        item("a", "13.2"),
+        item("a", None, via="conda"),
+        *(item("a", version, via="conda") for version in ("12.8", "13.0")),
+        item("a", "12.8"),
+        item("a", "12.8", via=ALREADY_LOADED),
+    ]
+    assert sorted(ranked[::-1], key=lambda one: worth(one, CudaVersion(13, 0))) == ranked
+    assert max(ranked[:-1], key=lambda one: worth(one, None)) is ranked[0]
 
 
 NVCC, PTXAS = ("binaries", "nvcc"), ("binaries", "ptxas")
