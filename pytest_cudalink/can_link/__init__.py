@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 
 from .. import emulator, toolchains
 from ..artifacts import inspect
+from ..compat.link_rules import ARCH
 from ..linker import sample
 from ..report import whole_file
 from ..report.mend import described, mended
@@ -57,8 +58,6 @@ __all__ = [
 KINDS: Final = ("ptx", "ltoir", "cubin")
 ALL_KINDS: Final = (*KINDS, "linked-cubin")
 _UNITS: Final = {"main": sample.MAIN_SOURCE, "user": sample.USER_SOURCE}
-#: Known to every release from 12.0 on.
-ARCH: Final = "sm_90"
 _WORKER = Path(__file__).with_name("worker.py")
 _STEP = Literal["nvjitlink", "driver", "load"]
 #: The library that performs each step.

@@ -33,6 +33,8 @@ DESCRIPTION: Final = (
 )
 _PREFIX: Final = "nvrtc-"
 _THIS: Final = "this"
+#: The fields of a documented statement that --json gives.
+_OF_STATEMENT: Final = ("name", "says", "source", "url", "verified")
 
 
 class _WrongWordError(Exception):
@@ -402,14 +404,7 @@ def _data(atlas: Atlas, code: _Code, replies: list[Reply]) -> dict[str, Any]:
                 "answer": None if one.answer is None else asdict(one.answer),
                 "hardware": [{"device": device, **asdict(answer)} for device, answer in one.hardware],
                 "documented": [
-                    {
-                        "name": said.name,
-                        "works": works,
-                        "says": said.says,
-                        "source": said.source,
-                        "url": said.url,
-                        "verified": said.verified,
-                    }
+                    {"works": works, **{name: getattr(said, name) for name in _OF_STATEMENT}}
                     for said, works in one.documented
                 ],
                 "expected": [asdict(rule) for rule in one.rules],

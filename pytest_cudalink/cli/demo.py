@@ -149,7 +149,10 @@ def _show_skew(machine: Machine, write: Callable[[str], object]) -> bool:
     write("")
     write(f"   $ {_command(older.version)} -q test_kernel.py")
     for line in done.stdout.splitlines():
-        _write_line(write, line)
+        if len(line) <= _WIDTH - 3:
+            write(f"   {line}".rstrip())
+        else:  # one that explains the failure
+            _fill(write, f"   {line[:7]}", line[7:])
     expected = done.returncode == 1 and f"error  {_ERROR}" in done.stdout and "1 failed" in done.stdout
     if not expected:
         _fill(write, "   FAIL ", f"{_ERROR} was expected; pytest ended with {done.returncode} {done.stderr}")
@@ -170,14 +173,6 @@ def _show_skew(machine: Machine, write: Callable[[str], object]) -> bool:
         f"your own code, without a GPU, on drivers of CUDA {versions[0]} to {versions[-1]}:\n{command}",
     )
     return True
-
-
-def _write_line(write: Callable[[str], object], line: str) -> None:
-    """Write a line of pytest; those that explain the failure can be longer than the others."""
-    if len(line) <= _WIDTH - 3:
-        write(f"   {line}".rstrip())
-    else:
-        _fill(write, f"   {line[:7]}", line[7:])
 
 
 def _command(driver: CudaVersion) -> str:

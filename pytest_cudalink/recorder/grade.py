@@ -96,14 +96,10 @@ def _current(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _wanted(question: DriverQuestion, number: int) -> list[Any]:
-    return question.values.get(str(number), [0])
-
-
 def failure(question: DriverQuestion, answers: list[Answer]) -> str:
     """Return the first answer that a must-pass question does not allow, in words; empty if it passes."""
     for number, call in enumerate(question.calls):
-        wanted = _wanted(question, number)
+        wanted = question.values.get(str(number), [0])
         answer = answers[number] if number < len(answers) else None
         if answer is None:
             return f"{call[0]} was not reached"
