@@ -55,7 +55,7 @@ def test_worth() -> None:
         item("a", "12.8"),
         item("a", "12.8", via=ALREADY_LOADED),
     ]
-    assert sorted(ranked[::-1], key=lambda one: worth(one, CudaVersion(13, 0))) == ranked
+    assert sorted({*ranked}, key=lambda one: worth(one, CudaVersion(13, 0))) == ranked
     assert max(ranked[:-1], key=lambda one: worth(one, None)) is ranked[0]
 
 
