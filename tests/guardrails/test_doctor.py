@@ -122,50 +122,143 @@ def item(name: str, version: str | None, kind: str = "dynamic-libs") -> Item:
     return Item(kind, name, f"/{version}/{name}", "site-packages", "ctk", release, "as the test says", f"w-{name}")
 
 
-WHOLE = [item("nvrtc", "13.0"), item("nvJitLink", "13.0"), item("cudart", "13.0", "headers")]
+def several(text: str) -> list[Item]:
+    """Items by their names, releases and kinds, such as ``"nvrtc 13.2, cudart 13.0 headers"``; ? is not known."""
+    words = [(*one.split(), "dynamic-libs")[:3] for one in text.split(", ") if one]
+    return [item(name, None if version == "?" else version, kind) for name, version, kind in words]
+
+
+def outside(text: str) -> list[Item]:
+    """The same in a toolkit outside of the environment."""
+    return [replace(one, wheel="", found_via="CUDA_HOME", path=f"/out/{one.name}") for one in several(text)]
+
+
+WHOLE = several("nvrtc 13.0, nvJitLink 13.0, cudart 13.0 headers")
+NO_DRIVER = "note: the driver rule was not checked: * <no driver here: the toolkit was not compared with one>"
+NO_LTO = "note: the policy strict-major does not link LTO-IR here: "
+NO_NVJITLINK = f"{NO_LTO}there is no nvJitLink => "
+NO_LINK = "incoherent: nothing here links PTX or LTO-IR: there is no driver, and "
+INSTALL = "pip install 'cuda-toolkit[nvjitlink]==13.{0}.*' 'nvidia-nvjitlink==13.{0}.*'"
+MIXED = "/ nothing else <the toolkit's parts come from several releases: CUDA 13.0, 13.2>"
+UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environment"
 
 
 @pytest.mark.parametrize(
-    ("items", "cuda", "release", "arch", "code", "texts"),
+    ("items", "driver", "arch", "code", "texts"),
     [
-        (WHOLE, "13.0", None, "sm_90", 0, []),
-        (WHOLE, "13.2", None, None, 0, []),
-        (WHOLE, None, None, None, 0, ["the driver rule was not checked: "]),
-        ([], "13.0", None, None, 2, ["no part of a CUDA toolkit was found"]),
-        ([item("nvrtc", None)], "13.0", None, None, 2, ["release of the nvrtc library is not known"]),
-        (WHOLE, "12.8", None, None, 1, ["does not run CUDA 13.0 (nvrtc library and 2 more)", "(222)"]),
-        (
-            [item("nvrtc", "13.2"), item("cudart", "13.0", "headers")],
-            "13.2",
-            None,
-            None,
-            1,
-            ["both must be of one CUDA release"],
-        ),
-        ([item("nvrtc", "13.2"), item("nvJitLink", "13.2")], "13.0", None, None, 2, ["from branch 580 on", "(222)"]),
-        ([item("nvrtc", "13.2")], "13.0", "580.65.06", None, 1, ["(222)"]),
-        ([item("nvrtc", "13.2"), item("nvJitLink", "13.2")], "13.0", "580.65.06", None, 0, ["(222)"]),
-        (
-            [item("nvrtc", "13.2"), item("nvJitLink", "13.0")],
-            "13.2",
-            None,
-            None,
-            1,
-            ["understands up to 13.0", "PTX of NVRTC 13.2 (ISA 9.2) is refused by nvJitLink 13.0 (ISA up to 9.0)"],
-        ),
-        (WHOLE, "13.0", None, "sm_70", 1, ["nvrtc 13.0 does not know sm_70", "nvJitLink 13.0 does not know sm_70"]),
+        (WHOLE, "13.0", "sm_90", 0, []),
+        (WHOLE, "13.2", None, 0, []),
+        (WHOLE, "", None, 0, [NO_DRIVER]),
+        (several("nvJitLink 12.3"), "", None, 0, [NO_DRIVER]),
+        ([], "13.0", None, 2, ["unknown: no part of a CUDA toolkit was found => pip install 'cuda-toolkit["]),
+        (several("nvrtc ?"), "13.0", None, 2, [
+            "unknown: * release of the nvrtc library * <the release of some parts of the toolkit is not known>",
+            NO_NVJITLINK,
+        ]),
+        (WHOLE, "12.8", None, 1, [
+            "incoherent: the driver does not run CUDA 13.0 (nvrtc library and 2 more): * => pip * / install a driver",
+            "(ISA 9.0) * CUDA 12.8 (ISA up to 8.7): * (222) => pip * <the driver of CUDA 12.8 is too old for the",
+            f"{NO_LTO}the policies * do => no command",
+        ]),
+        (WHOLE, "11.4", None, 1, [
+            "incoherent: * => no command / install a driver for CUDA 13.0",
+            f"{NO_LTO}the policies released do => no command",
+        ]),
+        (several("nvrtc 13.2, cudart 13.0 headers"), "13.2", None, 1, [
+            f"incoherent: * both must be of one CUDA release * => pip install * {MIXED}", NO_NVJITLINK,
+        ]),
+        (several("nvrtc 13.2, nvJitLink 13.2"), "13.0", None, 2, [
+            "unknown: * from branch 580 on * <not known whether the driver of CUDA 13.0 runs the toolkit>",
+            "warning: * (222) => pip install 'cuda-toolkit[nvrtc]>=13.0,<13.1' * <the driver of CUDA 13.0 refuses the",
+        ]),
+        (several("nvrtc 13.2"), "13.0 580.65.06", None, 1, ["incoherent: PTX * (222) => pip", NO_NVJITLINK]),
+        (several("nvrtc 13.2, nvJitLink 13.2"), "13.0 580.65.06", None, 0, ["warning: PTX of NVRTC 13.2 (ISA 9.2)"]),
+        (several("nvrtc 11.8"), "11.4 470.42.01", None, 0, [f"{NO_NVJITLINK}pip install 'cuda-toolkit[nvjitlink]=="]),
+        (several("nvrtc 13.2, nvJitLink 13.0"), "13.2", None, 1, [
+            f"incoherent: * understands up to 13.0 * => {INSTALL.format(2)} {MIXED}",
+            f"incoherent: * (ISA 9.2) * nvJitLink 13.0 (ISA up to 9.0) => {INSTALL.format(2)} {MIXED}",
+        ]),
+        (several("nvrtc 12.6, nvJitLink 12.5"), "13.0", None, 1, ["incoherent: ltoir from nvrtc to nvJitLink", NO_LTO]),
+        (several("nvJitLink 13.0, cudadevrt 13.1 static-libs"), "13.1", None, 1, [
+            f"incoherent: * must not be older * => {INSTALL.format(1)}",
+        ]),
+        (WHOLE, "13.0", "sm_70", 1, [
+            "incoherent: nvrtc 13.0 does not know sm_70, the device here; it knows sm_75 to sm_121f => pip uninstall",
+            "incoherent: nvJitLink 13.0 does not know sm_70 * ==12.9.*' * <the toolkit does not know sm_70, the device",
+        ]),
+        (several("nvrtc 12.9"), "13.0", "sm_88", 1, [
+            "does not know sm_88, * => pip install 'cuda-toolkit[nvrtc]>=13.0,<13.1'", NO_NVJITLINK,
+        ]),
+        (several("nvrtc 13.0"), "13.0", "sm_200", 1, ["nvrtc 13.0 does not know sm_200 * => no command", NO_NVJITLINK]),
+        (several("nvrtc 13.0"), "", None, 1, [
+            NO_DRIVER,
+            f"{NO_LINK}there is no nvJitLink => {INSTALL.format(0)} / install the NVIDIA driver <nothing here links",
+        ]),
+        (several("nvrtc 12.1, nvJitLink 12.1"), "", None, 1, [
+            NO_DRIVER,
+            f"{NO_LINK}nvJitLink 12.1 is older than 12.3 => pip install * / install the NVIDIA driver",
+        ]),
+        ([*several("nvrtc 13.2"), *outside("nvJitLink 13.0")], "13.2", None, 1, ["ltoir", "ISA"]),
+        (outside("nvvm 13.0"), "12.8", None, 1, ["does not run CUDA 13.0 (nvvm library)", NO_NVJITLINK]),
+        ([*WHOLE, *outside("nvvm 13.0")], "13.0", None, 0, []),
+        ([*WHOLE, *outside("nvvm 13.2, nvcc ? headers")], "13.5", None, 0, [
+            f"{UNUSED} (nvvm library at /out/nvvm and 1 more) do not fit * => no command / nothing else <not used: ",
+        ]),
+    ],
+)  # fmt: skip
+def test_findings(items, driver, arch, code, texts) -> None:
+    """Exit code, and each finding with its command, its other remedy and its cause, as far as the text says."""
+    report = made(*items, facts=given(*driver.split()) if driver else given(None), arch=arch)
+    assert report.exit_code == code, report.findings
+    assert report.verdict == ["coherent", "incoherent", "not enough known"][code]
+    found = [
+        f"{one.severity}: {one.text} => {one.fix or 'no command'} / {one.otherwise or 'nothing else'} <{one.cause}>"
+        for one in report.findings
+    ]
+    assert len(found) == len(texts), found
+    for line, text in zip(found, texts, strict=True):
+        assert all(part in line for part in text.split(" * ")), line
+
+
+def claim(name: str, versions: str, how: str = "declared") -> Claim:
+    return Claim("framework 1.0", name, versions, how, "", satisfied=True)
+
+
+def broken(kind: str, fix: str, *needs: Claim) -> EnvironmentFinding:
+    return EnvironmentFinding(kind, "conflict", "broken", needs, "", fix)
+
+
+NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
+
+
+@pytest.mark.parametrize(
+    ("claims", "conflict", "fix"),
+    [
+        ([], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
+        ([claim(NVRTC, "==12.8.93")], None, "pip install 'cuda-toolkit[cudart]==12.8.*'"),
+        ([claim(NVRTC, "<12.9"), claim(NVRTC, ">=12.8")], None, "pip install 'cuda-toolkit[cudart]==12.8.*'"),
+        ([claim(NVRTC, "==12.8.93", "conda")], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
+        ([claim(NVRTC, ""), claim("other", "<1")], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
+        ([], broken("version", "", claim(CUFFT, "<13")), "pip install 'nvidia-cufft-cu12<13'"),
+        ([claim(CUFFT, "<13")], broken("version", "", claim(CUFFT, "<13")), "pip install 'nvidia-cufft-cu12<13'"),
+        ([claim("a", ">=1")], broken("missing", "", claim("a", "")), "pip install 'a>=1'"),
+        ([], broken("missing", "", claim(CUFFT, "")), "pip install nvidia-cufft-cu12"),
+        ([], broken("version", "own", claim(CUFFT, "<13", "conda")), "own"),
+        ([], broken("version", "own", claim(CUFFT, "<13"), claim(CUFFT, "<13", "conda")), "own"),
+        ([], broken("pair", "own", claim(CUFFT, "<13")), "own"),
+        ([], broken("version", "own"), "own"),
+        ([claim("a", "<2")], broken("known-bad", "pip install 'a>=1'"), "pip install 'a<2,>=1'"),
+        ([claim("a", "<2")], broken("known-bad", "install another"), "install another"),
+        ([claim("a", "<2")], broken("version", "pip install 'a>=1'"), "pip install 'a>=1'"),
     ],
 )
-def test_findings(items, cuda, release, arch, code, texts) -> None:
-    """Exit code and findings of each kind of fault; each finding that counts has a command."""
-    report = made(*items, facts=given(cuda, release), arch=arch)
-    assert report.exit_code == code, report.findings
-    found = "\n".join(finding.text for finding in report.findings)
-    for text in texts:
-        assert text in found
-    assert all(f.fix.startswith("pip ") for f in report.findings if f.severity == "incoherent"), report.findings
-    assert report.verdict == ["coherent", "incoherent", "not enough known"][code]
-    assert bool(texts) == bool(report.findings)
+def test_what_distributions_require(claims, conflict, fix) -> None:
+    """The command keeps it, and is also that of a conflict which pip can end; others keep their own."""
+    parts = "nvrtc 12.9, nvJitLink 12.9" if conflict else "nvrtc 12.8, nvJitLink 12.9, cudart 12.9 headers"
+    machine = Machine(tuple(several(parts)), (), None)
+    machine.audit = replace(Machine.audit, claims=tuple(claims), findings=(conflict,) if conflict else ())
+    report = examine(facts=given("12.9"), system=machine)
+    assert [one.fix for one in report.findings if one.severity == "incoherent"] == [fix]
 
 
 @pytest.mark.parametrize("name", ["nvJitLink", "nvrtc"])
@@ -354,28 +447,6 @@ def test_bindings(monkeypatch, found) -> None:
     assert not System().has_bindings()
 
 
-def test_an_archive_that_nvjitlink_cannot_link() -> None:
-    """The doctor judges the pair, and its finding has the command."""
-    report = made(item("nvJitLink", "13.0"), item("cudadevrt", "13.1", "static-libs"), facts=given("13.1"))
-    (finding,) = [one for one in report.findings if one.severity == "incoherent"]
-    assert "must not be older" in finding.text
-    assert finding.fix == "pip install 'cuda-toolkit[nvjitlink]==13.1.*' 'nvidia-nvjitlink==13.1.*'"
-    assert report.exit_code == 1
-
-
-def test_releases_that_share_an_isa() -> None:
-    """PTX of CUDA 12.6 is what 12.5 reads: only the LTO-IR does not fit, and that is said once."""
-    report = made(item("nvrtc", "12.6"), item("nvJitLink", "12.5"), facts=given("13.0"))
-    (finding,) = [one for one in report.findings if one.severity != "note"]
-    assert finding.text.startswith("ltoir from nvrtc to nvJitLink")
-
-
-def test_one_skew_has_one_command() -> None:
-    """The faults of PTX and LTO-IR have the same repair."""
-    report = made(item("nvrtc", "13.2"), item("nvJitLink", "13.0"), facts=given("13.2"))
-    assert len({finding.fix for finding in report.findings}) == 1
-
-
 def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     """Items that a wheel has get a command, others get advice; neither is repeated for the other."""
     nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
@@ -388,14 +459,6 @@ def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     assert refused[1].otherwise.startswith(
         "put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver"
     )
-
-
-def test_a_driver_older_than_every_wheel() -> None:
-    """There is no cuda-toolkit before 11.8: only a newer driver helps."""
-    report = made(*WHOLE, facts=given("11.4"))
-    assert {(f.fix, f.otherwise[:27]) for f in report.findings if f.severity != "note"} == {
-        ("", "install a driver for CUDA 1")
-    }
 
 
 def test_links_are_those_of_the_dispatch_table() -> None:
@@ -473,7 +536,7 @@ def test_a_machine_without_a_driver(capsys, monkeypatch) -> None:
 
 def test_seven_findings_of_one_cause(capsys, monkeypatch) -> None:
     """Parts of two releases are one cause, whichever rules they break."""
-    skewed = [item("nvrtc", "13.2"), item("nvJitLink", "13.0"), item("cudart", "13.0", "headers")]
+    skewed = several("nvrtc 13.2, nvJitLink 13.0, cudart 13.0 headers")
     report = made(*skewed, facts=given("13.2"))
     assert len(report.findings) > 2
     monkeypatch.setattr(doctor, "examine", lambda *_: report)
@@ -602,6 +665,7 @@ def test_causes() -> None:
     """Each has the findings of one cause or a lone one, its worst severity and each remedy once; the worst is first."""
     findings = [
         DoctorFinding("note", "a", otherwise="wait"),
+        DoctorFinding("warning", "h", cause="a"),
         DoctorFinding("warning", "b", cause="c"),
         DoctorFinding("unknown", "d", "pip x", "wait", "c"),
         DoctorFinding("incoherent", "e", "pip y", "", "c"),
@@ -612,7 +676,7 @@ def test_causes() -> None:
     assert [(one.text, one.severity, one.counts, one.fixes, one.otherwise) for one in causes] == [
         ("c", "incoherent", True, ("pip x", "pip y"), ("wait",)),
         ("g", "incoherent", True, (), ()),
-        ("a", "note", False, (), ("wait",)),
+        ("a", "warning", False, (), ("wait",)),
     ]
 
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
+from pytest_cudalink.guardrails.errors import (
+    CompatibilityCheckError,
+    CompatibilityInsufficientMetadataError,
+    DriverCtkCompatibilityError,
+    error_of,
+)
 from pytest_cudalink.guardrails.items import Fact, Item, Verdict, compatible
 from pytest_cudalink.versions import CudaVersion
 
@@ -62,3 +70,19 @@ def test_a_rule_that_holds_has_nothing_to_repair() -> None:
     nvrtc, cudart = item("dynamic-libs", "nvrtc"), item("headers", "cudart")
     verdict = compatible("same-ctk", "both are of CUDA 13.0", nvrtc, cudart)
     assert verdict == Verdict("compatible", "same-ctk", "both are of CUDA 13.0", "", (str(nvrtc), str(cudart)), "")
+
+
+@pytest.mark.parametrize(
+    ("status", "rule", "kind"),
+    [
+        ("insufficient_metadata", "driver", CompatibilityInsufficientMetadataError),
+        ("incompatible", "driver", DriverCtkCompatibilityError),
+        ("incompatible", "same-ctk", CompatibilityCheckError),
+    ],
+)
+def test_error_of_a_verdict(status, rule, kind) -> None:
+    """Its class says whose fault it is, its text is the verdict's, and another process gets all of it."""
+    verdict = Verdict(status, rule, "why", "pip install x", ("a", "b"), "wait")
+    error = pickle.loads(pickle.dumps(error_of(verdict)))
+    text = f"why\n  found: a\n  found: b\n  rule:  {rule}\n  fix:   pip install x\n  or:    wait"
+    assert (type(error), error.verdict, str(error)) == (kind, verdict, text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
 from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR
-from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item
+from pytest_cudalink.guardrails.items import ALREADY_LOADED, Fact, Item, Verdict
 from pytest_cudalink.guardrails.pipelines import ARTIFACT_KINDS, Pipeline
 from pytest_cudalink.guardrails.relations import packaged_with, shared_groups
 from pytest_cudalink.guardrails.rules import (
@@ -20,6 +19,7 @@ from pytest_cudalink.guardrails.rules import (
     branch_of,
     check_constraint,
     check_driver,
+    check_item,
     check_linked,
     check_pair,
     judge,
@@ -55,54 +55,96 @@ class Asked:
 # -- single rules
 
 
+def line(verdict: Verdict) -> str:
+    """A verdict as one line, but for the first item."""
+    repair = f"{verdict.fix or 'no command'} / {verdict.otherwise or 'nothing else'}"
+    return "; ".join([f"{verdict.status}: {verdict.message} => {repair}", *verdict.items[1:]])
+
+
+REFUSED = "incompatible: the driver does not run CUDA"
+NOTHING = "no command / nothing else"
+TO_12_0 = "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1'"
+
+
 @pytest.mark.parametrize(
-    ("ctk", "cuda", "release", "status", "asked"),
+    ("one", "known", "asked", "expected"),
     [
-        ("12.9", "12.9", None, "compatible", ["cuda"]),
-        ("12.9", "13.0", None, "compatible", ["cuda"]),
-        ("12.9", "12.0", "525.60.13", "compatible", ["cuda", "release"]),
-        ("12.9", "12.0", "525.0", "compatible", ["cuda", "release"]),
-        ("12.9", "12.0", "524.99.99", "incompatible", ["cuda", "release"]),
-        ("12.9", "12.0", "520.30.01", "incompatible", ["cuda", "release"]),
-        ("12.9", "12.0", None, "insufficient_metadata", ["cuda", "release"]),
-        ("13.0", "12.8", "580.65.06", "incompatible", ["cuda"]),
-        ("13.2", "13.0", "580.65.06", "compatible", ["cuda", "release"]),
-        ("13.2", "13.0", "579.99", "incompatible", ["cuda", "release"]),
-        ("11.8", "11.0", "450.80.02", "compatible", ["cuda", "release"]),
-        ("11.8", "11.0", "449.0", "incompatible", ["cuda", "release"]),
-        ("14.1", "14.0", "700.1", "incompatible", ["cuda"]),
-        ("14.0", "14.0", None, "compatible", ["cuda"]),
-        ("12.9", None, "580.65.06", "insufficient_metadata", ["cuda"]),
+        ("nvrtc 12.9", "12.9", "c", "compatible: a driver of CUDA 12.9 runs CUDA 12.9 (backward compatibility) => no"),
+        ("nvrtc 12.9", "13.0", "c", "compatible: "),
+        ("nvrtc 12.9", "12.0 525.60.13", "cr", "compatible: "),
+        ("nvrtc 12.9", "12.0 525.0", "cr", "compatible: "),
+        ("nvrtc 12.9", "12.0 524.99.99", "cr", REFUSED),
+        ("nvrtc 12.9", "12.0 520.30.01", "cr", (
+            f"{REFUSED} 12.9 (nvrtc library): minor-version compatibility needs driver branch 525 or newer, the driver "
+            f"is 520.30.01 => {TO_12_0} / install a driver for CUDA 12.9; driver: CUDA 12.0: as given; release 520.30."
+        )),
+        ("nvrtc 12.9", "12.0", "cr", "insufficient_metadata: "),
+        ("nvrtc 13.0", "12.8 580.65.06", "c", REFUSED),
+        ("nvrtc 13.2", "13.0 580.65.06", "cr", (
+            "compatible: a driver of CUDA 13.0, release 580.65.06 runs CUDA 13.2 (minor-version compatibility from br"
+        )),
+        ("nvrtc 13.2", "13.0 579.99", "cr", REFUSED),
+        ("nvrtc 13.2", "13.0", "cr", (
+            "insufficient_metadata: a driver of CUDA 13.0 runs CUDA 13.2 (nvrtc library) from branch 580 on, and the "
+            "driver's release is not known: * 'cuda-toolkit[nvrtc]>=13.0,<13.1' / give the release, "
+            "driver_release_version='580.65.06'; driver: CUDA 13.0: as given; release unknown: no release of the driver"
+        )),
+        ("nvrtc 11.8", "11.0 450.80.02", "cr", "compatible: "),
+        ("nvrtc 11.8", "11.0 449.0", "cr", REFUSED),
+        ("nvrtc 14.1", "14.0 700.1", "c", REFUSED),
+        ("nvrtc 14.0", "14.0", "c", "compatible: "),
+        ("nvrtc 99.2", "99.0", "c", f"{REFUSED} 99.2 (nvrtc library): for CUDA 99 no driver branch with minor-version"),
+        ("nvrtc 12.9", "", "c", (
+            "insufficient_metadata: whether the driver runs CUDA 12.9 (nvrtc library) is not known: no CUDA version of "
+            "the driver is known => no command / install the NVIDIA driver; or give its version, "
+            "driver_cuda_version=13000; driver: unknown: no CUDA version of the driver is known"
+        )),
+        ("nvrtc 12.9", "11.4", "c", f"{REFUSED} 12.9 * => no command / install a driver for CUDA 12.9;"),
+        ("nvrtc 13.0", "12.8", "c", (
+            f"{REFUSED} 13.0 (nvrtc library): the driver is of CUDA 12.8, older than major 13 => pip install "
+            "'cuda-toolkit[nvrtc]>=12.0,<12.9' / install a driver for CUDA 13.0; driver: CUDA 12.8: as given"
+        )),
+        ("nvcc 13.0 binaries", "12.8", "c", (
+            "=> no command / put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver for CUDA"
+        )),
+        ("nvcc 13.2 binaries", "13.0 570.0", "cr", "=> pip install 'cuda-toolkit[nvcc]>=13.0,<13.1' / install a"),
+        ("nvrtc ?", "11.0 450.80.02", "", "compatible: nvrtc library: needs nothing from the driver => no"),
+        ("nccl 13.0 dynamic-libs other", "11.0 450.80.02", "", "compatible: nccl library: needs nothing from the"),
+        ("cuda ? dynamic-libs driver", "11.0 450.80.02", "", "compatible: cuda library: needs nothing from the driver"),
     ],
-)
-def test_driver_rule(ctk, cuda, release, status, asked) -> None:
+)  # fmt: skip
+def test_driver_rule(one, known, asked, expected) -> None:
     """Backward compatibility, or minor-version compatibility from a branch on; the release is asked for last."""
-    driver = Asked(cuda, release)
+    name, version, kind, of = (*one.split(), *("dynamic-libs", "ctk")[len(one.split()) - 2 :])
+    found = item(name, None if version == "?" else version, kind, of=of)
+    driver = Asked(*(*known.split(), None, None)[:2])
+    verdict = check_driver(found, driver)
+    assert all(part in line(verdict) for part in expected.split(" * ")), line(verdict)
+    assert (verdict.rule, verdict.items[0]) == ("driver", str(found))
+    assert "".join(question[0] for question in driver.asked) == asked
 
-    verdict = check_driver(item("nvrtc", ctk), driver)
 
-    assert (verdict.status, driver.asked) == (status, asked)
-    assert verdict.rule == "driver"
-
-
-def test_driver_rule_words() -> None:
-    """A refusal names both versions with witnesses, the branch, and a toolkit that the driver runs."""
-    driver = KnownDriver(CudaVersion(12, 0), "520.30.01", "as nvidia-smi says")
-    verdict = check_driver(item("nvrtc", "12.9"), driver, hint=", or set X=1")
-    assert "needs driver branch 525 or newer, the driver is 520.30.01" in verdict.message
-    assert verdict.fix == "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1'"
+def test_the_text_of_a_refusal() -> None:
+    """It has every part; a hint of the caller ends the advice."""
+    nvrtc, driver = item("nvrtc", "12.9"), KnownDriver(CudaVersion(12, 0), "520.30.01", "as nvidia-smi says")
+    verdict = check_driver(nvrtc, driver, hint=", or set X=1")
     assert verdict.otherwise == "install a driver for CUDA 12.9, or set X=1"
     assert "as nvidia-smi says" in verdict.items[1]
-    assert "as the test says" in verdict.items[0]
     for part in (verdict.message, *verdict.items, "rule:  driver", f"fix:   {verdict.fix}", verdict.otherwise):
         assert part in verdict.text
+    assert judge(nvrtc, driver=driver).otherwise == "install a driver for CUDA 12.9"
+    assert judge(nvrtc, driver=driver, hint=", or wait").otherwise == "install a driver for CUDA 12.9, or wait"
+    assert [one.otherwise[-4:] for one in judge_all([nvrtc], driver=driver) if one.rule == "driver"] == ["12.9"]
 
 
 @pytest.mark.parametrize(("ctk", "cuda", "release"), [("13.0", "12.8", None), ("12.9", "12.0", "520.30.01")])
 def test_forward_compatibility_relaxes_the_driver_rule_alone(ctk, cuda, release) -> None:
     """What is refused for the driver passes; a clash of toolkits and an unknown release do not."""
     driver = KnownDriver(CudaVersion.parse(cuda), release)
-    assert check_driver(item("nvrtc", ctk), driver, assume_forward=True).status == "compatible"
+    verdict = check_driver(item("nvrtc", ctk), driver, assume_forward=True)
+    assert line(verdict).startswith("compatible: forward compatibility is assumed: ")
+    assert ("the driver is of CUDA 12.8, older than major 13" in verdict.message) is (ctk == "13.0")
+    assert judge(item("nvrtc", ctk), driver=driver, assume_forward=True).status == "compatible"
     clash = judge(item("nvrtc", ctk), [item("cudart", "11.0", "headers")], driver=driver, assume_forward=True)
     assert (clash.status, clash.rule) == ("incompatible", "same-ctk")
     unknown = check_driver(item("nvrtc", "12.9"), KnownDriver(CudaVersion(12, 0)), assume_forward=True)
@@ -200,14 +242,28 @@ def test_two_copies_have_a_reason_of_their_own() -> None:
         ("==12.*", "13.0", False),
         ("~=13.1", "13.5", True),
         ("!=13.1", "13.1", False),
+        (">=13.2rc1", "13.2", True),
     ],
 )
 def test_constraint(constraint: str, version: str, fine: bool) -> None:
     """The constraint is a PEP 440 specifier over the CUDA release, as text or as a SpecifierSet."""
     for value in (constraint, SpecifierSet(constraint)):
         verdict = check_constraint(item("nvrtc", version), parse_constraint(value))
-        assert verdict.status == ("compatible" if fine else "incompatible")
-        assert fine or (verdict.rule == "ctk-constraint" and f"'{SpecifierSet(constraint)}'" in verdict.message)
+        status = "compatible" if fine else "incompatible"
+        words = (
+            f"CUDA {version} is among "
+            if fine
+            else f"the nvrtc library is of CUDA {version}, but ctk_version asks for "
+        )
+        assert (verdict.status, verdict.rule) == (status, "ctk-constraint")
+        assert verdict.message == f"{words}'{SpecifierSet(constraint)}'"
+
+
+def test_no_constraint() -> None:
+    """Nothing is asked for, or nothing is known of the item."""
+    for one, constraint in ((item("nvrtc", "13.0"), None), (item("nvrtc", None), SpecifierSet(">=13"))):
+        verdict = check_constraint(one, constraint)
+        assert (verdict.rule, line(verdict)) == ("ctk-constraint", f"compatible: no release is required => {NOTHING}")
 
 
 @pytest.mark.parametrize(
@@ -216,44 +272,43 @@ def test_constraint(constraint: str, version: str, fine: bool) -> None:
         ("==13.2.*", "nvJitLink", "pip install 'cuda-toolkit[nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"),
         ("<=13.2", "nvrtc", "pip install 'cuda-toolkit[nvrtc]==13.2.*'"),
         (">=12.6,<12.8", "nvrtc", "pip uninstall -y w && pip install 'cuda-toolkit[nvrtc]==12.6.*'"),
-        (">=99", "nvrtc", ""),
-        ("<11", "nvrtc", ""),
+        (">=99", "nvrtc", "no known release of CUDA is among '>=99'"),
+        ("<11", "nvrtc", "no known release of CUDA is among '<11'"),
+        (">=12.6,<13", "nvcc", "put the bin folder of a CUDA 12.9 toolkit first on PATH"),
     ],
 )
 def test_repair_of_a_constraint(constraint: str, name: str, command: str) -> None:
-    """The command installs the newest release that is asked for and published, with the nvJitLink of it."""
-    found = replace(item(name, "13.5"), wheel="w")
+    """The command or the advice is for the newest release that is asked for and published, with the nvJitLink of it."""
+    found = replace(item(name, "13.5", "binaries" if name == "nvcc" else "dynamic-libs"), wheel="w")
     verdict = check_constraint(found, SpecifierSet(constraint))
-    assert verdict.fix == command
-    assert bool(verdict.otherwise) == (not command)
+    assert (verdict.fix, verdict.otherwise) == ((command, "") if command.startswith("pip") else ("", command))
 
 
-def test_advice_for_a_constraint() -> None:
-    """A program that no wheel brings: the advice is the newest release that the constraint admits."""
-    verdict = check_constraint(item("nvcc", "13.0", "binaries"), SpecifierSet(">=12.6,<13"))
-    assert (verdict.fix, verdict.otherwise) == ("", "put the bin folder of a CUDA 12.9 toolkit first on PATH")
-    verdict = check_constraint(item("nvrtc", "13.0"), SpecifierSet(">=99"))
-    assert (verdict.fix, verdict.otherwise) == ("", "no known release of CUDA is among '>=99'")
-
-
-@pytest.mark.parametrize("value", ["==13.2.2", "~=13.2.1", ">=13.2.1,<14", SpecifierSet(">=13,<13.2.2")])
-def test_a_patch_number_in_a_constraint(value) -> None:
-    """No item has one: a bound with it would refuse everything, and is a ValueError that says how to write it."""
-    with pytest.raises(ValueError, match=r"has a patch number.*MAJOR\.MINOR"):
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        *((value, "PEP 440") for value in ("13.2", "", " ", 13, 13.2, ("13.2",), b">=13")),
+        *((value, r"has a patch number.*MAJOR\.MINOR") for value in (">=13.2.1,<14", SpecifierSet(">=13,<13.2.2"))),
+        ("==13.2.2", r"PEP 440 specifier ==13\.2\.\*$"),
+        (">=13.2.1", r"PEP 440 specifier >=13\.2$"),
+        ("~=13.2.1", r"PEP 440 specifier ~=13\.2$"),
+        ("!=13.2.3", r"PEP 440 specifier !=13\.2$"),
+    ],
+)
+def test_wrong_constraint(value, fault: str) -> None:
+    """Anything else is a ValueError that says what is wanted; no item has a patch number, which would refuse all."""
+    with pytest.raises(ValueError, match=fault):
         parse_constraint(value)
 
 
-@pytest.mark.parametrize("value", ["==13.2.*", ">=13.2.0,<14.0.0", "==13.0.*"])
-def test_zero_is_no_patch_number(value: str) -> None:
-    """A third number that is zero changes nothing."""
-    assert parse_constraint(value) == SpecifierSet(value)
-
-
-@pytest.mark.parametrize("value", ["13.2", "", " ", 13, 13.2, ("13.2",), b">=13"])
-def test_wrong_constraint(value) -> None:
-    """Anything else is a ValueError that says what is wanted."""
-    with pytest.raises(ValueError, match="PEP 440"):
-        parse_constraint(value)
+@pytest.mark.parametrize(
+    "value", ["==13.2.*", ">=13.2.0,<14.0.0", "==13.0.*", SpecifierSet(), SpecifierSet(">=13,<14")]
+)
+def test_constraint_that_is_read(value) -> None:
+    """A third number that is zero is no patch number; None is no constraint, and what is read already stays."""
+    assert parse_constraint(value) == SpecifierSet(str(value))
+    assert parse_constraint(None) is None
+    assert isinstance(value, str) or parse_constraint(value) is value
 
 
 @pytest.mark.parametrize("text", ["580", "580.65.06.1", "v580.65", "580.", "", "580.65.06\n", "٥٨٠.65"])
@@ -278,13 +333,28 @@ def test_packaging() -> None:
     assert packaged_with("bitcode-libs", "nvshmem_device", names) == "other"
     assert packaged_with("bitcode-libs", "device", names) == "ctk"
 
-    driver = Asked("13.0", None)
-    assert judge(item("cuda", None, of="driver"), driver=driver).status == "compatible"
-    other = judge(item("nccl", None, of="other"), driver=driver)
-    assert (other.status, other.rule) == ("insufficient_metadata", "packaging")
-    unknown = judge(item("nvrtc", None), driver=driver)
-    assert (unknown.status, unknown.rule) == ("insufficient_metadata", "ctk-version-known")
-    assert driver.asked == []
+
+@pytest.mark.parametrize(
+    ("one", "rule", "expected"),
+    [
+        (item("cuda", None, of="driver"), "packaging", f"compatible: cuda library: comes with the driver => {NOTHING}"),
+        (item("nccl", None, of="other"), "packaging", (
+            "insufficient_metadata: nccl library: comes with neither the CUDA toolkit nor the driver, so its CUDA "
+            "release is not known => no command / look it up with cuda.pathfinder itself"
+        )),
+        (item("nvrtc", None), "ctk-version-known", (
+            "insufficient_metadata: the CUDA release of the nvrtc library is not known: as the test says => pip "
+            "install 'cuda-toolkit[nvrtc]' / give a release: cuda-toolkit[...]==13.0.*"
+        )),
+        (item("nvrtc", "13.0"), "ctk-version-known", f"compatible: the nvrtc library is of CUDA 13.0 => {NOTHING}"),
+    ],
+)  # fmt: skip
+def test_item(one: Item, rule: str, expected: str) -> None:
+    """What the driver brings has no release, what comes with neither is for pathfinder, an unknown one has a wheel."""
+    verdict, driver = check_item(one), Asked("13.0", None)
+    assert (verdict.rule, verdict.items, line(verdict)) == (rule, (str(one),), expected)
+    if one.version is None:
+        assert (judge(one, driver=driver), driver.asked) == (verdict, [])
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -318,22 +388,11 @@ def test_order_of_the_checks() -> None:
 
 def test_known_driver_says_where_its_facts_are_from() -> None:
     """A known fact has the given witness, an unknown one the reason."""
-    known = KnownDriver(CudaVersion(13, 0), "580.65.06", "as nvidia-smi says")
-    assert known.cuda() == Fact(CudaVersion(13, 0), "as nvidia-smi says")
+    known, unknown = (KnownDriver(*facts, "as nvidia-smi says") for facts in (((13, 0), "580.65.06"), (None, None)))
+    assert known.cuda() == Fact((13, 0), "as nvidia-smi says")
     assert known.release() == Fact("580.65.06", "as nvidia-smi says")
-    unknown = KnownDriver(None, None, "as nvidia-smi says")
     assert unknown.cuda() == Fact(None, "no CUDA version of the driver is known")
     assert unknown.release() == Fact(None, "no release of the driver is known")
-
-
-@pytest.mark.parametrize(
-    ("value", "written"),
-    [("==13.2.2", "==13.2.*"), (">=13.2.1", ">=13.2"), ("~=13.2.1", "~=13.2"), ("!=13.2.3", "!=13.2")],
-)
-def test_a_patch_number_has_a_replacement(value: str, written: str) -> None:
-    """The error names the specifier to write instead."""
-    with pytest.raises(ValueError, match=rf"PEP 440 specifier {re.escape(written)}$"):
-        parse_constraint(value)
 
 
 @pytest.mark.parametrize(
@@ -373,9 +432,16 @@ def test_a_pair_of_which_little_is_known_is_independent() -> None:
         (nvrtc, replace(headers, version=None)),
         (nvrtc, replace(headers, packaged_with="other")),
         (replace(nvrtc, packaged_with="driver"), headers),
+        (nvrtc, item("cufft", "13.2")),
     ):
-        verdict = check_pair(a, b)
-        assert (verdict.status, "independent" in verdict.message) == ("compatible", True)
+        verdict, expected = (
+            check_pair(a, b),
+            f"compatible: the {a.label} and the {b.label} are independent => {NOTHING}; {b}",
+        )
+        assert (verdict.rule, line(verdict)) == ("same-ctk", expected)
+    same = check_pair(nvrtc, item("nvrtc", "13.0", "headers"))
+    words = "the nvrtc library and the nvrtc headers are both of CUDA 13.0 (nvrtc headers with their library)"
+    assert (same.rule, same.message, same.items[0]) == ("same-ctk", words, str(nvrtc))
 
 
 def test_a_pair_without_wheels_has_advice() -> None:
@@ -384,46 +450,6 @@ def test_a_pair_without_wheels_has_advice() -> None:
     assert (verdict.fix, verdict.otherwise[:26]) == ("", "use an installed CUDA 12.7")
     verdict = check_pair(item("cudart", "12.7", "headers"), item("nvrtc", "12.6"))
     assert (verdict.fix[:11], verdict.otherwise) == ("pip install", "")
-
-
-def test_the_driver_rule_asks_nothing_for_other_items() -> None:
-    """An item of unknown release, or that is not the toolkit's, passes without a question."""
-    driver = Asked("11.0", "450.80.02")
-    for one in (item("nvrtc", None), item("nvrtc", "13.0", of="other"), item("cuda", None, of="driver")):
-        assert check_driver(one, driver).status == "compatible"
-    assert driver.asked == []
-
-
-@pytest.mark.parametrize(
-    ("one", "fix", "otherwise"),
-    [
-        (item("nvrtc", "13.0"), "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.9'", "install a driver for CUDA 13.0"),
-        (
-            item("nvcc", "13.0", "binaries"),
-            "",
-            "put the bin folder of a CUDA 12.8 toolkit first on PATH, or install a driver for CUDA 13.0",
-        ),
-    ],
-)
-def test_advice_of_the_driver_rule(one: Item, fix: str, otherwise: str) -> None:
-    """A library has a command; a program that no wheel brings has advice."""
-    verdict = check_driver(one, KnownDriver(CudaVersion(12, 8)))
-    assert (verdict.fix, verdict.otherwise) == (fix, otherwise)
-
-
-def test_a_program_that_a_wheel_brings_has_a_command() -> None:
-    """From CUDA 13 on: no advice about PATH stands next to it."""
-    verdict = check_driver(item("nvcc", "13.2", "binaries"), KnownDriver(CudaVersion(13, 0), "570.0"))
-    assert verdict.fix == "pip install 'cuda-toolkit[nvcc]>=13.0,<13.1'"
-    assert verdict.otherwise == "install a driver for CUDA 13.2"
-
-
-def test_an_unknown_release_of_the_driver_has_a_command_too() -> None:
-    """Where the release decides and is unknown, an older toolkit helps, or giving the release."""
-    verdict = check_driver(item("nvrtc", "13.2"), KnownDriver(CudaVersion(13, 0)))
-    assert verdict.fix == "pip install 'cuda-toolkit[nvrtc]>=13.0,<13.1'"
-    assert verdict.otherwise == "give the release, driver_release_version='580.65.06'"
-    assert "from branch 580 on" in verdict.message
 
 
 def test_an_item_that_was_remembered_itself_is_not_compared() -> None:
@@ -472,9 +498,39 @@ def test_pipelines_are_of_dynamic_libraries() -> None:
     assert not [one for one in judge_all(items, driver=NEW, pipelines=pipelines) if one.rule == "pipeline"]
 
 
-def test_a_pre_release_in_a_constraint() -> None:
-    """A release counts for a specifier that names a pre-release of it."""
-    assert check_constraint(item("nvrtc", "13.2"), parse_constraint(">=13.2rc1")).status == "compatible"
+@pytest.mark.parametrize("driver", [None, CudaVersion(13, 0)])
+def test_an_unknown_release_is_judged_beside_a_known_one(driver) -> None:
+    """Their pair is compatible; that the release is not known is a verdict for itself."""
+    items = [item("nvrtc", None), item("nvrtc", "13.0", "headers")]
+    statuses = {one.status for one in judge_all(items, driver=KnownDriver(driver)) if one.rule == "same-ctk"}
+    assert statuses == {"compatible"}
+
+
+def test_the_verdict_of_what_holds_is_the_last_of_its_own() -> None:
+    """That of the driver for a part of the toolkit, whatever pipelines hold as well; else that of its packaging."""
+    pipeline = Pipeline("nvrtc", "nvJitLink", "ltoir")
+    nvrtc, nvjitlink = item("nvrtc", "13.0"), item("nvJitLink", "13.2")
+    assert judge(nvjitlink, [nvrtc], driver=NEW, pipelines=[pipeline]) == check_driver(nvjitlink, NEW)
+    assert judge(nvjitlink, driver=NEW, pipelines=[pipeline]).status == "compatible"
+    assert judge(nvrtc, driver=NEW, pipelines=[pipeline]).status == "compatible"
+    cuda = item("cuda", None, of="driver")
+    assert judge(cuda, driver=NEW) == check_item(cuda)
+
+
+def test_only_the_toolkits_items_are_paired() -> None:
+    """Other libraries have headers too, of which nothing is known."""
+    items = [item("nccl", None, of="other"), item("nccl", None, "headers", of="other")]
+    assert {one.rule for one in judge_all(items, driver=KnownDriver(None))} == {"packaging"}
+
+
+def test_pipelines_are_judged_in_one_order() -> None:
+    """However they were given, so that a report does not change."""
+    pipelines = [Pipeline("nvrtc", "nvJitLink", kind) for kind in ("ptx", "ltoir", "elf", "cubin")]
+    items = [item("nvrtc", "13.0"), item("nvJitLink", "13.2")]
+    verdicts = [
+        one for one in judge_all(items, driver=KnownDriver(None), pipelines=pipelines) if one.rule == "pipeline"
+    ]
+    assert [one.message.split()[0] for one in verdicts] == ["cubin", "elf", "ltoir", "ptx"]
 
 
 # -- the algebra
