@@ -103,18 +103,16 @@ def nowhere() -> str:
 def test_errors_are_pathfinders(nowhere) -> None:
     """What cuda.pathfinder does not know or find is its own error."""
     one = CompatibilityGuardRails(**NEW)
-    with pytest.raises(pf.DynamicLibUnknownError):
-        one.load_nvidia_dynamic_lib("bogus")
-    with pytest.raises(RuntimeError, match="UNKNOWN"):
-        one.find_nvidia_header_directory("bogus")
-    with pytest.raises(ValueError, match="bogus"):
-        one.find_static_lib("bogus")
-    with pytest.raises(ValueError, match="bogus"):
-        one.find_bitcode_lib("bogus")
-    with pytest.raises(Exception, match="bogus"):
-        one.find_nvidia_binary_utility("bogus")
-    with pytest.raises(pf.DynamicLibNotFoundError):
-        one.load_nvidia_dynamic_lib(nowhere)
+    for look_up, name, error, words in (
+        (one.load_nvidia_dynamic_lib, "bogus", pf.DynamicLibUnknownError, "bogus"),
+        (one.load_nvidia_dynamic_lib, nowhere, pf.DynamicLibNotFoundError, nowhere),
+        (one.find_nvidia_header_directory, "bogus", RuntimeError, "UNKNOWN"),
+        (one.find_static_lib, "bogus", ValueError, "bogus"),
+        (one.find_bitcode_lib, "bogus", ValueError, "bogus"),
+        (one.find_nvidia_binary_utility, "bogus", Exception, "bogus"),
+    ):
+        with pytest.raises(error, match=words):
+            look_up(name)
     assert one.remembered == ()
 
 
@@ -286,19 +284,28 @@ def test_threads() -> None:
 # -- pipelines
 
 
-@pytest.fixture
-def skewed(monkeypatch) -> CompatibilityGuardRails:
-    """A guard that finds an NVRTC 13.2 and an nvJitLink 13.0, without loading either."""
-    found = {"nvrtc": CudaVersion(13, 2), "nvJitLink": CudaVersion(13, 0)}
+def stand_in(monkeypatch, releases: dict[str, str]) -> list[str]:
+    """Let look-ups find items of these releases, by name or by path; returns what they load by now: nothing real."""
+    loaded: list[str] = []
 
-    def item(kind, name, path, via):
-        return Item(kind, name, f"/x/{name}", via, "ctk", found[name], "as the test says")
+    def item(kind, name, path, via) -> Item:
+        release = CudaVersion.parse(releases.get(path, releases[name]))
+        return Item(kind, name, path, via, "ctk", release, "as the test says")
+
+    def load(name: str) -> types.SimpleNamespace:
+        loaded.append(name)
+        return types.SimpleNamespace(abs_path=f"/x/{name}")
 
     monkeypatch.setattr(guard, "make_item", item)
     monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/x/{name}", "site-packages"))
-    monkeypatch.setitem(
-        _pathfinder.originals, "load_nvidia_dynamic_lib", lambda name: types.SimpleNamespace(abs_path=f"/x/{name}")
-    )
+    monkeypatch.setitem(_pathfinder.originals, "load_nvidia_dynamic_lib", load)
+    return loaded
+
+
+@pytest.fixture
+def skewed(monkeypatch) -> CompatibilityGuardRails:
+    """A guard that finds an NVRTC 13.2, an nvJitLink 13.0 and a cudadevrt 13.1, without loading any."""
+    stand_in(monkeypatch, {"nvrtc": "13.2", "nvJitLink": "13.0", "cudadevrt": "13.1"})
     return CompatibilityGuardRails(**NEW)
 
 
@@ -346,14 +353,6 @@ def test_an_archive_that_nvjitlink_cannot_link(skewed, monkeypatch, loads_first)
     """The second look-up is refused, whichever it is, with both items and the command that repairs it."""
     found = types.SimpleNamespace(abs_path="/x/libcudadevrt.a", found_via="site-packages")
     monkeypatch.setitem(_pathfinder.originals, "locate_static_lib", lambda name: found)
-    made = guard.make_item
-
-    def item(kind, name, path, via):
-        if name != "cudadevrt":
-            return made(kind, name, path, via)
-        return Item(kind, name, path, via, "ctk", CudaVersion(13, 1), "as the test says")
-
-    monkeypatch.setattr(guard, "make_item", item)
     steps = [lambda: skewed.load_nvidia_dynamic_lib("nvJitLink"), lambda: skewed.find_static_lib("cudadevrt")]
     first, second = steps if loads_first else steps[::-1]
     first()
@@ -365,20 +364,16 @@ def test_an_archive_that_nvjitlink_cannot_link(skewed, monkeypatch, loads_first)
     assert len(skewed.remembered) == 1
 
 
-def test_a_copy_that_came_later_is_not_the_one_that_is_declared(skewed, monkeypatch) -> None:
+def test_a_copy_that_came_later_is_not_the_one_that_is_declared(monkeypatch) -> None:
     """A looked-up library counts before one that other code loaded later."""
-    monkeypatch.setattr(guard, "make_item", _of_13_0)
-    for name in ("nvrtc", "nvJitLink"):
-        skewed.load_nvidia_dynamic_lib(name)
     strange = guard.attribution.LoadedLibrary("nvJitLink", "/torch/libnvJitLink.so.12")
+    stand_in(monkeypatch, {"nvrtc": "13.0", "nvJitLink": "13.0", strange.path: "12.5"})
+    one = CompatibilityGuardRails(**NEW)
+    for name in ("nvrtc", "nvJitLink"):
+        one.load_nvidia_dynamic_lib(name)
     monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [strange])
-    skewed.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
-    assert len(skewed.pipelines) == 1
-
-
-def _of_13_0(kind, name, path, via) -> Item:
-    release = CudaVersion(12, 5) if path.endswith(".so.12") else CudaVersion(13, 0)
-    return Item(kind, name, path, via, "ctk", release, "as the test says")
+    one.declare_pipeline("nvrtc", "nvJitLink", "ltoir")
+    assert len(one.pipelines) == 1
 
 
 @pytest.mark.usefixtures("skewed")
@@ -576,15 +571,7 @@ def test_pathfinder_itself_goes_on_directly() -> None:
 
 def test_dependencies_are_judged_first(monkeypatch) -> None:
     """A library is refused when what it would bring along is, and then neither is loaded."""
-    loaded, versions = [], {"cusparse": CudaVersion(13, 0), "nvJitLink": CudaVersion(12, 9)}
-
-    def item(kind, name, path, via):
-        return Item(kind, name, path, via, "ctk", versions[name], "as the test says")
-
-    monkeypatch.setattr(guard, "make_item", item)
-    monkeypatch.setattr(_pathfinder, "resolve", lambda name: _pathfinder.Resolved(f"/x/{name}", "site-packages"))
-    monkeypatch.setitem(_pathfinder.originals, "load_nvidia_dynamic_lib", loaded.append)
-    monkeypatch.setattr(guard.attribution, "loaded_libraries", lambda names: [])
+    loaded = stand_in(monkeypatch, {"cusparse": "13.0", "nvJitLink": "12.9"})
     one = CompatibilityGuardRails(ctk_version=">=13", **NEW)
     with pytest.raises(CompatibilityCheckError, match=r"nvJitLink library is of CUDA 12\.9"):
         one.load_nvidia_dynamic_lib("cusparse")
