@@ -72,32 +72,20 @@ def library(
 # -- places
 
 
-def test_a_wheel_of_this_environment(site) -> None:
-    """A file of a RECORD, with the distribution that owns it and the release that its version says."""
-    (path,) = install(site, "nvidia-cuda-runtime-cu12", "12.9.79", "nvidia/cuda_runtime/lib/libcudart.so.12")
-
+@pytest.mark.parametrize(
+    ("place", "name", "version", "file", "release"),
+    [
+        ("wheels", "nvidia-cuda-runtime-cu12", "12.9.79", "nvidia/cuda_runtime/lib/libcudart.so.12", "12.9"),
+        ("wheels", "torch", "2.9.0", "torch/lib/libcudart-d0da41ae.so.11.0", "11.0"),
+        ("system", "nvidia-cuda-runtime", "13.0.96", "nvidia/libcudart.so.13", "13.0"),
+    ],
+)
+def test_the_owner(site, tmp_path, place, name, version, file, release) -> None:
+    """A file of a RECORD, renamed or not, belongs to its distribution; wheels elsewhere are not this environment's."""
+    (path,) = install(site if place == "wheels" else tmp_path / "other" / "site-packages", name, version, file)
     found = described(path)
-
-    assert (found.place, found.owner, found.version) == ("wheels", "nvidia-cuda-runtime-cu12 12.9.79", "12.9")
-    assert (found.name, found.soname) == ("libcudart", "libcudart.so.12")
-
-
-def test_a_bundled_copy(site) -> None:
-    """A renamed copy belongs to the wheel that brought it."""
-    (path,) = install(site, "torch", "2.9.0", "torch/lib/libcudart-d0da41ae.so.11.0")
-
-    found = described(path)
-
-    assert (found.name, found.place, found.owner) == ("libcudart", "wheels", "torch 2.9.0")
-
-
-def test_another_environment(tmp_path) -> None:
-    """Its wheels are not those of this environment."""
-    (path,) = install(tmp_path / "other" / "site-packages", "nvidia-cuda-runtime", "13.0.96", "nvidia/libcudart.so.13")
-
-    found = described(path)
-
-    assert (found.place, found.owner) == ("system", "nvidia-cuda-runtime 13.0.96")
+    assert (found.name, found.soname, found.place) == ("libcudart", path.name, place)
+    assert (found.owner, found.version) == (f"{name} {version}", release)
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -230,21 +218,10 @@ def test_a_chain_of_libraries(site) -> None:
     assert found.for_whom == f"/x/libmiddle.so, for {outer} (mine 1.0), opened at a.py:3"
 
 
-def test_libraries_that_need_each_other() -> None:
-    """A circle ends."""
-    objects = [
-        LoadedObject("/x/libcublas.so.13", "libcublas.so.13", ("libcublasLt.so.13",)),
-        LoadedObject("/x/libcublasLt.so.13", "libcublasLt.so.13", ("libcublas.so.13",)),
-    ]
-
-    found = provenance.describe(objects[0], objects, ())
-
-    assert found is not None
-    assert found.for_whom == "/x/libcublasLt.so.13"
-
-
-def test_a_long_chain() -> None:
-    """It is cut."""
+def test_circles_and_long_chains() -> None:
+    """A circle ends, and a long chain is cut."""
+    circle = [LoadedObject("/x/a.so", "a.so", ("b.so",)), LoadedObject("/x/b.so", "b.so", ("a.so",))]
+    assert provenance.used_by(circle[0], circle, ()) == "/x/b.so"
     objects = [LoadedObject(f"/x/{n}.so", f"{n}.so", (f"{n - 1}.so",)) for n in range(1, 12)]
     one = LoadedObject("/x/libcudart.so.13", "0.so", ())
     assert provenance.used_by(one, objects, ()) == ", for ".join(f"/x/{n}.so" for n in range(1, 9))
@@ -294,19 +271,12 @@ def test_opened_by_this_plugin() -> None:
         (library(version="13.0"), library(version="", place="system"), ""),
         (library(version="12.9", path="/x/a.so"), library(version="13.0", path="/x/a.so"), ""),
         (library(version="", soname="libcudart.so"), library(version="", place="system"), ""),
+        (library(version="", soname="libcudart.so.12"), library(version="", place="system"), "majors"),
     ],
 )
 def test_two_of_one_library(one, other, kind) -> None:
-    """Releases decide; the driver's libraries, and one file under two names, are never a clash."""
+    """Releases decide, else SONAMEs; the driver's libraries, and one file under two names, are never a clash."""
     assert provenance.clash(one, other) == provenance.clash(other, one) == kind
-
-
-def test_majors_by_soname() -> None:
-    """Where no release is known, the SONAMEs tell."""
-    first = described("/x/libcufft.so.11")
-    second = described("/y/libcufft.so.12")
-
-    assert provenance.clash(first, second) == "majors"
 
 
 @pytest.mark.parametrize(
@@ -324,23 +294,14 @@ def test_producer_and_linker(producer, linker, mixed) -> None:
     assert provenance.mixed_majors(producer, linker) is mixed
 
 
-def test_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It names the file, the release, for whom, what was expected, and the variable that led there."""
+def test_the_variables_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count where no other ones are given; an empty entry is no folder."""
     monkeypatch.chdir("/")
     monkeypatch.setenv("LD_LIBRARY_PATH", ":/opt/cuda/lib64")
     found = described("/opt/cuda/lib64/libcudart.so.13.0.96", "libcudart.so.13")
-
-    first, *lines = provenance.foreign(found, "wheels", "wheels (from option)").splitlines()
-
-    wrong, _, expected = first.partition("; ")
-    assert wrong == "libcudart.so.13 is from the system: /opt/cuda/lib64/libcudart.so.13.0.96"
-    assert expected == "expected a wheel of this environment"
-    assert lines == [
-        "  --cudalink-provenance is wheels (from option)",
-        "  CUDA 13.0: its file name",
-        "  loaded for: not known",
-        f"  LD_LIBRARY_PATH names /opt/cuda/lib64: unset it, or {ADVICE}",
-    ]
+    text = provenance.foreign(found, "wheels", "wheels (from option)")
+    assert text.startswith(f"libcudart.so.13 is from the system: {found.path}; expected a wheel of this environment\n")
+    assert text.endswith(f"\n  LD_LIBRARY_PATH names /opt/cuda/lib64: unset it, or {ADVICE}")
 
 
 MINE = {"owner": "torch 2.9.0", "for_whom": "/x/a.so"}
