@@ -259,20 +259,20 @@ def _merge_repairs(
     audit: EnvironmentAudit,
 ) -> None:
     """Give all findings that one command repairs that command: after it, the same rules hold."""
+    if not judged.items:
+        return
     merged = {one: need for one in conflicts if (need := _needed(one))}
     before = _faults(judged)
-    if not (before or merged) or not judged.items:
-        return
     asked = {name for name, _ in merged.values()}
     bounds: dict[str, dict[str, None]] = {name: {} for name in asked}
     for claim in audit.claims:
-        if claim.how == "declared" and claim.versions and (claim.name in asked or claim.name.startswith("nvidia-")):
+        if claim.how == "declared" and claim.versions:
             bounds.setdefault(claim.name, {})[claim.versions] = None
     for name, versions in merged.values():
         bounds[name][versions] = None
     texts = {name: ",".join(filter(None, several)) for name, several in bounds.items()}
     no_link = any(one.cause == _NO_LINK for one in before)
-    absent = [_LINKER] if no_link and not judged.version_of("nvJitLink") else []
+    absent = [_LINKER] if no_link else []
     fewest, command = len(before) + len(merged), ""
     for trial in trials(judged.items, facts.cuda().value, texts, needed=asked, absent=absent):
         left = len(_faults(judge(trial.items)))

@@ -139,6 +139,7 @@ NO_LTO = "note: the policy strict-major does not link LTO-IR here: "
 NO_NVJITLINK = f"{NO_LTO}there is no nvJitLink => "
 NO_LINK = "incoherent: nothing here links PTX or LTO-IR: there is no driver, and "
 INSTALL = "pip install 'cuda-toolkit[nvjitlink]==13.{0}.*' 'nvidia-nvjitlink==13.{0}.*'"
+REST = "pip install 'cuda-toolkit[cudart,nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
 MIXED = "/ nothing else <the toolkit's parts come from several releases: CUDA 13.0, 13.2>"
 UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environment"
 
@@ -193,6 +194,11 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
         (several("nvrtc 13.0"), "", None, 1, [
             NO_DRIVER,
             f"{NO_LINK}there is no nvJitLink => {INSTALL.format(0)} / install the NVIDIA driver <nothing here links",
+        ]),
+        (several("nvrtc 13.2, cudart 13.0 headers"), "", None, 1, [
+            f"incoherent: * both must be of one CUDA release * => {REST} {MIXED}",
+            NO_DRIVER,
+            f"{NO_LINK}there is no nvJitLink => {REST} / install the NVIDIA driver",
         ]),
         (several("nvrtc 12.1, nvJitLink 12.1"), "", None, 1, [
             NO_DRIVER,
@@ -259,6 +265,14 @@ def test_what_distributions_require(claims, conflict, fix) -> None:
     machine.audit = replace(Machine.audit, claims=tuple(claims), findings=(conflict,) if conflict else ())
     report = examine(facts=given("12.9"), system=machine)
     assert [one.fix for one in report.findings if one.severity == "incoherent"] == [fix]
+
+
+def test_a_conflict_without_a_toolkit() -> None:
+    """Its command is not that of the toolkit, which is missing."""
+    machine = Machine((), (), None)
+    machine.audit = replace(Machine.audit, findings=(broken("version", "own", claim(CUFFT, "<13")),))
+    fixes = [one.fix.partition("[")[0] for one in examine(facts=given("12.9"), system=machine).findings]
+    assert fixes == ["pip install 'cuda-toolkit", "own"]
 
 
 @pytest.mark.parametrize("name", ["nvJitLink", "nvrtc"])
@@ -445,6 +459,17 @@ def test_bindings(monkeypatch, found) -> None:
 
     monkeypatch.setattr(importlib.util, "find_spec", missing)
     assert not System().has_bindings()
+
+
+@pytest.mark.parametrize(
+    ("by", "name", "code"),
+    [("cuda-bindings 13.0", "cuda-pathfinder", 0), ("mine 1", "cuda-pathfinder", 2), ("mine 1", "other", 0)],
+)
+def test_who_looks_up_parts_outside(by: str, name: str, code: int) -> None:
+    """They count for a distribution that can find them, and is not known to open libraries only."""
+    machine = Machine((*WHOLE, *outside("nvcc ? headers")), (), None)
+    machine.audit = replace(Machine.audit, claims=(Claim(by, name, "", "declared", "", satisfied=True),))
+    assert examine(facts=given("13.5"), system=machine).exit_code == code
 
 
 def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:

@@ -76,12 +76,13 @@ TO_12_0 = "pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1'"
         ("nvrtc 12.9", "12.0 524.99.99", "cr", REFUSED),
         ("nvrtc 12.9", "12.0 520.30.01", "cr", (
             f"{REFUSED} 12.9 (nvrtc library): minor-version compatibility needs driver branch 525 or newer, the driver "
-            f"is 520.30.01 => {TO_12_0} / install a driver for CUDA 12.9; driver: CUDA 12.0: as given; release 520.30."
+            f"is 520.30.01 => {TO_12_0} / install a driver for CUDA 12.9; driver: CUDA 12.0: as given; "
+            "release 520.30.01: as given"
         )),
         ("nvrtc 12.9", "12.0", "cr", "insufficient_metadata: "),
         ("nvrtc 13.0", "12.8 580.65.06", "c", REFUSED),
         ("nvrtc 13.2", "13.0 580.65.06", "cr", (
-            "compatible: a driver of CUDA 13.0, release 580.65.06 runs CUDA 13.2 (minor-version compatibility from br"
+            "compatible: a driver of CUDA 13.0, release 580.65.06 runs CUDA 13.2 * from branch 580 on) =>"
         )),
         ("nvrtc 13.2", "13.0 579.99", "cr", REFUSED),
         ("nvrtc 13.2", "13.0", "cr", (
