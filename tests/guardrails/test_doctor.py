@@ -166,7 +166,8 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             f"{NO_LTO}the policies released do => no command",
         ]),
         (several("nvrtc 13.2, cudart 13.0 headers"), "13.2", None, 1, [
-            f"incoherent: * both must be of one CUDA release * => pip install * {MIXED}", NO_NVJITLINK,
+            f"incoherent: * both must be of one CUDA release * => pip install * {MIXED}",
+            f"{NO_NVJITLINK}{INSTALL.format(2)}",
         ]),
         (several("nvrtc 13.2, nvJitLink 13.2"), "13.0", None, 2, [
             "unknown: * from branch 580 on * <not known whether the driver of CUDA 13.0 runs the toolkit>",
@@ -179,7 +180,9 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             f"incoherent: * understands up to 13.0 * => {INSTALL.format(2)} {MIXED}",
             f"incoherent: * (ISA 9.2) * nvJitLink 13.0 (ISA up to 9.0) => {INSTALL.format(2)} {MIXED}",
         ]),
-        (several("nvrtc 12.6, nvJitLink 12.5"), "13.0", None, 1, ["incoherent: ltoir from nvrtc to nvJitLink", NO_LTO]),
+        (several("nvrtc 12.6, nvJitLink 12.5"), "13.0", None, 1, [
+            "incoherent: ltoir from nvrtc to nvJitLink", f"{NO_LTO}the policies newer-driver-ok and released do => no",
+        ]),
         (several("nvJitLink 13.0, cudadevrt 13.1 static-libs"), "13.1", None, 1, [
             f"incoherent: * must not be older * => {INSTALL.format(1)}",
         ]),
@@ -777,9 +780,11 @@ def test_what_the_user_asks_for(monkeypatch) -> None:
     monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume_forward_compatibility")
     assumed = made(*WHOLE, facts=given("12.9", "575.51.03"))
     assert {one.status for one in assumed.rules} == {"compatible"}
-    assert [one.fix for one in assumed.findings if "needs cuda-bindings" in one.text] == [
-        "uv pip install 'cuda-bindings==13.*'"
+    assert [(one.severity, one.fix) for one in assumed.findings if "needs cuda-bindings" in one.text] == [
+        ("warning", "uv pip install 'cuda-bindings==13.*'")
     ]
+    alone = made(*several("nvrtc 13.0"), facts=given("13.0"))
+    assert not [one for one in alone.findings if "cuda-bindings" in one.text]
 
 
 def test_environment() -> None:
