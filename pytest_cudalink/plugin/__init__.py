@@ -13,43 +13,8 @@ from typing import Any, Final
 
 import pytest
 
-from . import hookspecs, marker, settings
-from .fixtures import (
-    audit_wheel,
-    cudalink,
-    cudalink_backend,
-    device_code,
-    dispatch_case,
-    driver_lifetimes,
-    emulated_driver,
-    fake_versions,
-    force_backend,
-    guard_rails,
-    linker_factory,
-    no_wait,
-    nvjitlink_contract,
-    system_toolkit,
-)
+from . import fixtures, hookspecs, marker, settings
 from .run import from_controller, is_awake
-
-#: The fixtures; each asks for the plugin if a test uses it.
-__all__ = [
-    "audit_wheel",
-    "cudalink",
-    "cudalink_backend",
-    "device_code",
-    "dispatch_case",
-    "driver_lifetimes",
-    "emulated_driver",
-    "fake_versions",
-    "force_backend",
-    "guard_rails",
-    "linker_factory",
-    "no_wait",
-    "nvjitlink_contract",
-    "system_toolkit",
-]
-
 
 #: The names under which pytest may load this module: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
@@ -61,6 +26,7 @@ class _SecondName:
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
+    pluginmanager.register(fixtures, fixtures.__name__)
     for name in _NAMES:
         if not pluginmanager.has_plugin(name):
             pluginmanager.register(_SecondName(), name)
@@ -113,7 +79,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not is_awake(config) and (marker.asks(items, __all__) or _has_hooks(config)):
+    if not is_awake(config) and (marker.asks(items, fixtures.NAMES) or _has_hooks(config)):
         _begin_late(config)
         from .session import lifecycle
 

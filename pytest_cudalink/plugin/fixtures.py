@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import pytest
 
@@ -30,10 +31,6 @@ __all__ = [
     "BrokenRules",
     "Cudalink",
     "EmulatedDriver",
-    "FakeVersions",
-    "Forbidding",
-    "LinkerFactory",
-    "SystemToolkitFactory",
     "audit_wheel",
     "cudalink",
     "cudalink_backend",
@@ -49,55 +46,19 @@ __all__ = [
     "nvjitlink_contract",
     "system_toolkit",
 ]
-
-
-class FakeVersions(Protocol):
-    """Type of the fixture ``fake_versions``."""
-
-    def __call__(
-        self, *, driver: str | tuple[int, int] | None = ..., nvjitlink: str | tuple[int, int] | None = ...
-    ) -> object: ...
-
-
-class LinkerFactory(Protocol):
-    """Type of the fixture ``linker_factory``."""
-
-    def __call__(self, *object_codes: ObjectCode, options: LinkerOptions | None = ..., **keywords: Any) -> Linker: ...
-
-
-class Forbidding(Protocol):
-    """Type of the fixture ``no_wait``."""
-
-    def __call__(
-        self, *, allow: Sequence[str] = ..., streams: Sequence[object] = ...
-    ) -> AbstractContextManager[None]: ...
-
-
-class SystemToolkitFactory(Protocol):
-    """Type of the fixture ``system_toolkit``."""
-
-    def __call__(
-        self, version: str | None = ..., *, layout: SystemLayout = ..., place: str = ..., libraries: Sequence[str] = ...
-    ) -> SystemToolkit: ...
+#: The fixtures; each asks for the plugin if a test uses it.
+NAMES: Final = frozenset(filter(str.islower, __all__))
 
 
 # plain classes: every start of pytest would pay for the methods that dataclasses generate
 
 
-class Cudalink:
+class Cudalink(SimpleNamespace):
     """Facts of the run, and the switches of the other fixtures."""
 
     settings: Settings  # every setting with its source
     force_backend: Callable[[Literal["driver", "nvjitlink"] | None], None]  # as the fixture of that name
-    fake_versions: FakeVersions  # as the fixture of that name
-
-    def __init__(
-        self,
-        settings: Settings,
-        force_backend: Callable[[Literal["driver", "nvjitlink"] | None], None],
-        fake_versions: FakeVersions,
-    ) -> None:
-        self.settings, self.force_backend, self.fake_versions = settings, force_backend, fake_versions
+    fake_versions: Callable[..., object]  # as the fixture of that name
 
     @property
     def driver(self) -> CudaVersion | None:
@@ -276,7 +237,7 @@ def cudalink_backend(request: pytest.FixtureRequest, pytestconfig: pytest.Config
 
 
 @pytest.fixture
-def fake_versions() -> Iterator[FakeVersions]:
+def fake_versions() -> Iterator[Callable[..., object]]:
     """Fake the version probes for the rest of this test: ``fake_versions(driver="12.9", nvjitlink="13.0")``.
 
     None makes a driver unknown and an nvJitLink absent; what is left out stays as it is.
@@ -300,7 +261,7 @@ def fake_versions() -> Iterator[FakeVersions]:
 
 
 @pytest.fixture
-def linker_factory() -> Iterator[LinkerFactory]:
+def linker_factory() -> Iterator[Callable[..., Linker]]:
     """Make linkers that are closed when the test ends; takes what `pytest_cudalink.linker.Linker` takes."""
     from ..linker import Linker
 
@@ -313,7 +274,7 @@ def linker_factory() -> Iterator[LinkerFactory]:
 
 
 @pytest.fixture
-def system_toolkit(tmp_path: Path) -> SystemToolkitFactory:
+def system_toolkit(tmp_path: Path) -> Callable[..., SystemToolkit]:
     """Make a CUDA toolkit of the system in an odd place: ``system_toolkit("12.9", layout="targets")``.
 
     The release is taken from the cache of toolchains, by default from the installed wheels; ``layout`` is ``"lib64"``,
@@ -420,7 +381,7 @@ def driver_lifetimes(pytestconfig: pytest.Config) -> BrokenRules:
 
 
 @pytest.fixture
-def no_wait(pytestconfig: pytest.Config) -> Forbidding:
+def no_wait(pytestconfig: pytest.Config) -> Callable[..., AbstractContextManager[None]]:
     """Let no driver call wait for unfinished work in a block: ``with no_wait():``; the test fails if one does.
 
     ``no_wait(allow=["cuMemFree"])`` allows functions by their names in cuda.h. ``streams=[stream]`` names streams of
@@ -460,7 +421,8 @@ def guard_rails(pytestconfig: pytest.Config) -> CompatibilityGuardRails:
 def cudalink(
     pytestconfig: pytest.Config,
     force_backend: Callable[[Literal["driver", "nvjitlink"] | None], None],
-    fake_versions: FakeVersions,
+    fake_versions: Callable[..., object],
 ) -> Cudalink:
     """Facts of the run: settings, driver, nvJitLink, device; and the switches ``force_backend``, ``fake_versions``."""
-    return Cudalink(_run_of(pytestconfig).settings, force_backend, fake_versions)
+    settings = _run_of(pytestconfig).settings
+    return Cudalink(settings=settings, force_backend=force_backend, fake_versions=fake_versions)

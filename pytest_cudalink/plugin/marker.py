@@ -13,19 +13,6 @@ from .run import is_awake, run_of, warn
 if TYPE_CHECKING:
     from .items.plan import MarkerPlan
 
-__all__ = [
-    "EACH",
-    "MARKER",
-    "asks",
-    "check",
-    "forbids_waits",
-    "forces_driver",
-    "isolates",
-    "parametrize",
-    "register",
-    "warn_if_none_runs_on_each",
-]
-
 #: Signature and explanation, as ``pytest --markers`` shows them.
 MARKER: Final = (
     "cudalink(*, ctk=None, driver=None, nvjitlink=None, arch=None, gpu=None, otherwise='skip', backend=None, "
@@ -118,25 +105,11 @@ def _faults_together(item: pytest.Item, keywords: dict[str, Any]) -> Iterable[st
         )
 
 
-def isolates(items: Iterable[pytest.Item]) -> bool:
-    """Whether the plan of any test isolates it."""
+def plans(items: Iterable[pytest.Item]) -> list[MarkerPlan]:
+    """Return the plans of those tests that have one."""
     from .items.plan import PLAN
 
-    return any(item.stash[PLAN].isolate for item in items if PLAN in item.stash)
-
-
-def forces_driver(items: Iterable[pytest.Item]) -> bool:
-    """Whether the plan of any test forces the driver backend."""
-    from .items.plan import PLAN
-
-    return any(item.stash[PLAN].backend == "driver" for item in items if PLAN in item.stash)
-
-
-def forbids_waits(items: Iterable[pytest.Item]) -> bool:
-    """Whether the plan of any test forbids calls that wait."""
-    from .items.plan import PLAN
-
-    return any(PLAN in item.stash and item.stash[PLAN].no_wait is not None for item in items)
+    return [item.stash[PLAN] for item in items if PLAN in item.stash]
 
 
 def _allowed(given: bool | Collection[str]) -> frozenset[str] | None:
@@ -179,10 +152,9 @@ def _is_marked(item: pytest.Item) -> bool:
     return False
 
 
-def asks(items: Iterable[pytest.Item], fixtures: Collection[str]) -> bool:
+def asks(items: Iterable[pytest.Item], fixtures: frozenset[str]) -> bool:
     """Whether any test has the marker, or uses one of the fixtures."""
-    names = frozenset(fixtures)
-    return any(_is_marked(item) or not names.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
+    return any(_is_marked(item) or not fixtures.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
 
 
 def check(items: Iterable[pytest.Item]) -> bool:
@@ -215,9 +187,7 @@ def check(items: Iterable[pytest.Item]) -> bool:
 
 def warn_if_none_runs_on_each(session: pytest.Session, asked: str) -> None:
     """Warn if ``--force-backend=each`` forces no selected test; `asked` is the setting. An error as that of `warn`."""
-    from .items.plan import PLAN, MarkerPlan
-
-    if not session.items or any(item.stash.get(PLAN, MarkerPlan()).backend for item in session.items):
+    if not session.items or any(plan.backend for plan in plans(session.items)):
         return
     text = (
         f"cudalink: --force-backend is {asked}, but forces no selected test: it runs tests with @pytest.mark.cudalink "

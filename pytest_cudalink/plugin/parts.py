@@ -20,48 +20,16 @@ if TYPE_CHECKING:
     from .session.xdist import HandOver
     from .watch.causes import Causes
     from .watch.check import Reporter
-    from .watch.deadlocks import Deadlocks
     from .watch.descendants import Descendants
+    from .watch.driver_checks import Deadlocks, Order
     from .watch.event_file import EventFile
     from .watch.jitlink_contract import JitLinkContractCheck
     from .watch.lifetimes import Lifetimes
     from .watch.mismatches import Mismatches
     from .watch.native_links import LoadedModules, NativeLinks
     from .watch.no_wait import NoWait
-    from .watch.order import Order
     from .watch.provenance import Provenance
     from .watch.sticky import StickyGuard
-
-__all__ = [
-    "BACKENDS",
-    "CAUSES",
-    "COPIES",
-    "CURRENT_TEST",
-    "DEADLOCKS",
-    "DESCENDANTS",
-    "EVENT_FILE",
-    "FAULTS",
-    "FAULT_SWEEP",
-    "HAND_OVER",
-    "ISOLATION",
-    "JITLINK_CONTRACT",
-    "LEDGER",
-    "LIFETIMES",
-    "LOADED_MODULES",
-    "MARKED_TESTS",
-    "MISMATCHES",
-    "NATIVE_LINKS",
-    "NO_WAIT",
-    "ORDER",
-    "PROVENANCE",
-    "RECORD_FILE",
-    "REPORTER",
-    "REQUIRED",
-    "RESULTS",
-    "SCHEDULES",
-    "STICKY_GUARD",
-    "Key",
-]
 
 T = TypeVar("T")
 
@@ -83,7 +51,7 @@ BACKENDS: Final[Key[Backends]] = Key("backends", "conditions.backends:Backends")
 CAUSES: Final[Key[Causes]] = Key("causes", "watch.causes:Causes")
 COPIES: Final[Key[Copies]] = Key("copies", "isolation.copies:Copies")
 CURRENT_TEST: Final[Key[CurrentTest]] = Key("current-test", "run:CurrentTest")
-DEADLOCKS: Final[Key[Deadlocks]] = Key("deadlocks", "watch.deadlocks:Deadlocks")
+DEADLOCKS: Final[Key[Deadlocks]] = Key("deadlocks", "watch.driver_checks:Deadlocks")
 DESCENDANTS: Final[Key[Descendants]] = Key("descendants", "watch.descendants:Descendants")
 EVENT_FILE: Final[Key[EventFile]] = Key("event-file", "watch.event_file:EventFile")
 FAULTS: Final[Key[RunFaults]] = Key("faults", "conditions.faults:RunFaults")
@@ -100,7 +68,7 @@ MARKED_TESTS: Final[Key[MarkedTests]] = Key("marked-tests", "items.runtest:Marke
 MISMATCHES: Final[Key[Mismatches]] = Key("mismatches", "watch.mismatches:Mismatches")
 NATIVE_LINKS: Final[Key[NativeLinks]] = Key("native-links", "watch.native_links:NativeLinks")
 NO_WAIT: Final[Key[NoWait]] = Key("no-wait", "watch.no_wait:NoWait")
-ORDER: Final[Key[Order]] = Key("order", "watch.order:Order")
+ORDER: Final[Key[Order]] = Key("order", "watch.driver_checks:Order")
 PROVENANCE: Final[Key[Provenance]] = Key("provenance", "watch.provenance:Provenance")
 RECORD_FILE: Final[Key[RecordFile]] = Key("record-file", "records.record_file:RecordFile")
 REPORTER: Final[Key[Reporter]] = Key("reporter", "watch.check:Reporter")

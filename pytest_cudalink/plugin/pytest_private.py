@@ -9,23 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-__all__ = [
-    "add_suite_property",
-    "drop_captured",
-    "drop_fixtures",
-    "drop_summary",
-    "exit_code_of_worker",
-    "faulthandler_file",
-    "raise_from_unittest",
-    "rename",
-    "shorten_failures",
-    "subtest_description",
-    "teardown_until",
-    "worker_of",
-    "writes_junit",
-]
-
-
 #: Seconds until a process whose pipe is closed has ended.
 _PATIENCE: Final = 5.0
 

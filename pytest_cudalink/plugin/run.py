@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from functools import cached_property
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
@@ -15,48 +16,21 @@ import pytest
 if TYPE_CHECKING:
     from ..emulator import Emulation
     from ..emulator.control import DriverControl
+    from ..matrix.cell_facts import CellFacts
     from .parts import Key
     from .settings import Settings
 
-__all__ = [
-    "CurrentTest",
-    "Run",
-    "Task",
-    "from_controller",
-    "is_awake",
-    "is_on_emulated_driver",
-    "run_of",
-    "task_of",
-    "warn",
-]
 
+class Task(SimpleNamespace):  # no NamedTuple: every start of pytest would pay for what is generated
+    """The test that a child runs, or the tests, as the variable ``CUDALINK_ISOLATED`` hands it over."""
 
-class Task:
-    """The test that a child runs, or the tests, as the variable ``CUDALINK_ISOLATED`` hands it over.
-
-    `nodeid`: the test's node ID in the process that waits; empty for a child that runs what it is asked for.
-    `paths`: files of the tests; empty for those of the command line.
-    `pipes`: descriptors of the requests and of the replies, of a child that runs what it is asked for; else empty.
-    `reports`: file that the reports go to.
-    `events`: file that the events of the emulated driver go to.
-    `worker`: the xdist worker that waits.
-    `options`: values of options, by their ``dest``.
-    """
-
-    # no NamedTuple: every start of pytest would pay for what is generated
-    def __init__(
-        self,
-        *,
-        nodeid: str,
-        paths: list[str],
-        pipes: list[int],
-        reports: str,
-        events: str,
-        worker: str | None,
-        options: dict[str, Any],
-    ) -> None:
-        self.nodeid, self.paths, self.pipes, self.reports = nodeid, paths, pipes, reports
-        self.events, self.worker, self.options = events, worker, options
+    nodeid: str  # the test's node ID in the process that waits; empty for a child that runs what it is asked for
+    paths: list[str]  # files of the tests; empty for those of the command line
+    pipes: list[int]  # descriptors of requests and replies, of a child that runs what it is asked for; else empty
+    reports: str  # file that the reports go to
+    events: str  # file that the events of the emulated driver go to
+    worker: str | None  # the xdist worker that waits
+    options: dict[str, Any]  # values of options, by their ``dest``
 
 
 T = TypeVar("T")
@@ -199,6 +173,17 @@ class Run:
         """The command line of pytest; in a worker of xdist that of its controller."""
         given = from_controller(self.config)
         return given["arguments"] if given else [str(argument) for argument in self.config.invocation_params.args]
+
+    @cached_property
+    def cell(self) -> CellFacts | None:
+        """Facts of the cell of the matrix that the run belongs to; None without one, which imports nothing."""
+        if not {"CUDALINK_CELL", "CUDALINK_CELL_KEYS"} & os.environ.keys():
+            return None
+        from .. import probes
+        from ..matrix.cell_facts import cell_facts
+
+        # where the record lies, next to what the runner noted, is withheld from other processes
+        return cell_facts(probes.wheel_version, {**os.environ, **self.withheld})
 
     @cached_property
     def hook_facts(self) -> dict[str, object]:

@@ -13,74 +13,45 @@ import pytest
 
 from ..compat import names
 
-__all__ = [
-    "COMPILER",
-    "LINKER",
-    "OF_EMULATION",
-    "OPTIONS",
-    "PROVENANCES",
-    "Option",
-    "Part",
-    "Setting",
-    "Settings",
-    "add_options",
-    "asks",
-    "label",
-    "resolve",
-    "restore",
-    "share",
-    "withhold",
-]
-
-
 #: Values of ``--cudalink-provenance`` besides folders.
 PROVENANCES: Final = ("any", "wheels", "system", "conda")
 
 
-def no_fault(_value: str) -> str | None:
+def _any(_value: str) -> None:
     """Accept any value."""
 
 
-def _driver_fault(value: str) -> str | None:
+def _check_driver(value: str) -> None:
     if value in names.DRIVER_WORDS:
-        return None
+        return
     from ..emulator import EmulatorError, emulation_for
 
     try:
         emulation_for(value)
     except EmulatorError as error:
-        if error.parameter != "version":  # as a cache that is not trusted: no other value would be right
-            return str(error)
-        return f"expected {', '.join(names.DRIVER_WORDS)} or a CUDA version: {error}"
-    return None
+        # for another parameter, as a cache that is not trusted, no other value would be right
+        start = f"expected {', '.join(names.DRIVER_WORDS)} or a CUDA version: " if error.parameter == "version" else ""
+        msg = f"{start}{error}"
+        raise ValueError(msg) from None
 
 
-def _device_fault(value: str) -> str | None:
+def _check_devices(value: str) -> None:
     from ..emulator.devices import parse_devices
 
-    try:
-        parse_devices(value)
-    except ValueError as error:
-        return str(error)
-    return None
+    parse_devices(value)
 
 
-def _seconds_fault(value: str) -> str | None:
-    if re.fullmatch(r"\d{1,8}", value, re.ASCII) and 1 <= int(value) <= names.LIMIT_LINK_SECONDS:
-        return None
-    return f"expected a number of seconds, 1 to {names.LIMIT_LINK_SECONDS}"
+def _check_seconds(value: str) -> None:
+    if not re.fullmatch(r"\d{1,8}", value, re.ASCII) or not 1 <= int(value) <= names.LIMIT_LINK_SECONDS:
+        msg = f"expected a number of seconds, 1 to {names.LIMIT_LINK_SECONDS}"
+        raise ValueError(msg)
 
 
-def _faults_fault(value: str) -> str | None:
-    if not value:
-        return None
-    from ..emulator import faults, supported_versions
+def _check_faults(value: str) -> None:
+    if value:
+        from ..emulator import faults, supported_versions
 
-    try:
         faults.parse(value, supported_versions()[-1])  # valid function names do not depend on the version
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 #: What a fault sweep can add to the calls of the driver.
@@ -88,9 +59,9 @@ LINKER: Final = "nvJitLink"
 COMPILER: Final = "NVRTC"
 
 
-def _sweep_fault(value: str) -> str | None:
+def _check_sweep(value: str) -> None:
     if value in ("", "likely", "all", "resume"):
-        return None
+        return
     from ..emulator import faults, supported_versions
     from ..emulator.control import STAYS
 
@@ -99,59 +70,55 @@ def _sweep_fault(value: str) -> str | None:
         f"or resume, and +{LINKER} or +{COMPILER} behind it for the calls of these libraries; put paths of tests "
         "before the option, or write --cudalink-fault-sweep=likely"
     )
-    value, *others = value.split("+")
+    calls, *others = value.split("+")
     if not {LINKER, COMPILER}.issuperset(others) or len(set(others)) < len(others):
-        return expected
-    if value in ("likely", "all"):
-        return None
+        raise ValueError(expected)
+    match = re.fullmatch(r"[1-9]\d{0,8}:(\d{1,9})(?::(\w+))?", calls, re.ASCII)
+    if match and match[2] not in (None, *STAYS):
+        raise ValueError(expected)
     try:
-        if match := re.fullmatch(r"[1-9]\d{0,8}:(\d{1,9})(?::(\w+))?", value, re.ASCII):
+        if match:
             if not (COMPILER in others and int(match[1]) in faults.nvrtc_errors()):
                 faults.code_of(int(match[1]))
-            return None if match[2] in (None, *STAYS) else expected
-        for name in value.split(","):
-            faults.symbol_of(name.strip(), supported_versions()[-1])
+        elif calls not in ("likely", "all"):
+            for name in calls.split(","):
+                faults.symbol_of(name.strip(), supported_versions()[-1])
     except ValueError as error:
-        return f"{expected}: {error}"
-    return None
+        msg = f"{expected}: {error}"
+        raise ValueError(msg) from None
 
 
-def _budget_fault(value: str) -> str | None:
+def _check_budget(value: str) -> None:
     match = re.fullmatch(r"\d{1,8}(?::([1-9]\d{0,3})/([1-9]\d{0,3}))?", value, re.ASCII)
-    if match and int(match[1] or 1) <= int(match[2] or 1):
-        return None
-    return "expected a number of runs, 0 for no limit, or RUNS:K/N such as 0:2/5 for the second of five machines"
+    if not match or int(match[1] or 1) > int(match[2] or 1):
+        msg = "expected a number of runs, 0 for no limit, or RUNS:K/N such as 0:2/5 for the second of five machines"
+        raise ValueError(msg)
 
 
-def _schedules_fault(value: str) -> str | None:
-    if not value:
-        return None
-    from ..report.schedules import parse
+def _check_schedules(value: str) -> None:
+    if value:
+        from ..report.schedules import parse
 
-    try:
         parse(value)
-    except ValueError as error:
-        return str(error)
-    return None
 
 
-def _require_fault(value: str) -> str | None:
-    if value in ("auto", "none") or {word.strip() for word in value.split(",")} <= {"driver", "faults", "links"}:
-        return None
-    return "expected auto, none, or some of driver, faults, links, separated by commas"
+def _check_required(value: str) -> None:
+    words = {word.strip() for word in value.split(",")}
+    if value not in ("auto", "none") and not words <= {"driver", "faults", "links"}:
+        msg = "expected auto, none, or some of driver, faults, links, separated by commas"
+        raise ValueError(msg)
 
 
-def _provenance_fault(value: str) -> str | None:
-    if value in PROVENANCES or all(os.path.isabs(folder) for folder in value.split(os.pathsep)):  # noqa: PTH117
-        return None
-    return f"expected {', '.join(PROVENANCES)}, or absolute paths of folders, separated by {os.pathsep!r}"
+def _check_provenance(value: str) -> None:
+    if value not in PROVENANCES and not all(os.path.isabs(folder) for folder in value.split(os.pathsep)):  # noqa: PTH117
+        msg = f"expected {', '.join(PROVENANCES)}, or absolute paths of folders, separated by {os.pathsep!r}"
+        raise ValueError(msg)
 
 
-def _no_release(value: str) -> str | None:
-    """Return what is wrong with a release of a library, or None for one that can be, ``auto`` and ``absent``."""
-    if value in names.NVJITLINK_WORDS or re.fullmatch(r"\d+\.\d+", value, re.ASCII):
-        return None
-    return f"expected {', '.join(names.NVJITLINK_WORDS)}, or a CUDA release such as 13.0"
+def _check_release(value: str) -> None:
+    if value not in names.NVJITLINK_WORDS and not re.fullmatch(r"\d+\.\d+", value, re.ASCII):
+        msg = f"expected {', '.join(names.NVJITLINK_WORDS)}, or a CUDA release such as 13.0"
+        raise ValueError(msg)
 
 
 class Part:
@@ -159,7 +126,7 @@ class Part:
 
     `word`: what stands before its value; empty for a value alone.
     `values`: what it may be; one in capitals stands for any.
-    `fault`: as that of an `Option`, for such a value.
+    `check`: as that of an `Option`, for such a value.
     `env`: variable of our own processes that counts where the user chose no value.
     """
 
@@ -168,10 +135,10 @@ class Part:
         word: str,
         values: tuple[str, ...],
         default: str,
-        fault: Callable[[str], str | None] = no_fault,
+        check: Callable[[str], None] = _any,
         env: str = "",
     ) -> None:
-        self.word, self.values, self.default, self.fault, self.env = word, values, default, fault, env
+        self.word, self.values, self.default, self.check, self.env = word, values, default, check, env
 
 
 class Option:
@@ -180,7 +147,7 @@ class Option:
     The command-line default is None for each, because any other would hide the environment and the ini file.
 
     `choices`: what the value may be; empty for a free value.
-    `fault`: for a free value: what is wrong with it, as the end of the sentence "LABEL is VALUE; …", or None.
+    `check`: for a free value: raises ValueError with what is wrong, as the end of the sentence "LABEL is VALUE; …".
     `parts`: for an option with several settings: what it says of each, by the name of the setting.
     `flag`: on the command line; empty for a setting that only ini files and variables have.
     `env`: environment variable; empty for a setting without one.
@@ -197,7 +164,7 @@ class Option:
         default: str = "",
         choices: tuple[str, ...] = (),
         metavar: str | None = None,
-        fault: Callable[[str], str | None] = no_fault,
+        check: Callable[[str], None] = _any,
         parts: dict[str, Part] | None = None,
         key: str = "",
         flag: str | None = None,
@@ -206,7 +173,7 @@ class Option:
         bare: str = "",
     ) -> None:
         self.name, self.help, self.default, self.choices = name, help, default, choices
-        self.metavar, self.fault, self.parts, self.inherited = metavar, fault, parts or {}, inherited
+        self.metavar, self.check, self.parts, self.inherited = metavar, check, parts or {}, inherited
         self.bare = bare
         self.ini = f"cudalink_{key or name}"
         self.flag = f"--cudalink-{name.replace('_', '-')}" if flag is None else flag
@@ -238,7 +205,7 @@ OPTIONS: Final = (
         "version if there is none and a test forces the driver backend",
         default="auto",
         metavar=f"{{{','.join(names.DRIVER_WORDS)},VERSION}}",
-        fault=_driver_fault,
+        check=_check_driver,
     ),
     Option(
         "device",
@@ -247,7 +214,7 @@ OPTIONS: Final = (
         f"none emulates a driver without a device; known: {', '.join(names.EMULATED_DEVICES)}",
         default=names.DEFAULT_ARCHITECTURE,
         metavar="DEVICE[:NUMBER][,memory=SIZE]",
-        fault=_device_fault,
+        check=_check_devices,
     ),
     Option(
         "nvjitlink",
@@ -255,14 +222,14 @@ OPTIONS: Final = (
         "13.0 loads that release from the toolchain cache",
         default="auto",
         metavar=f"{{{','.join(names.NVJITLINK_WORDS)},VERSION}}",
-        fault=_no_release,
+        check=_check_release,
     ),
     Option(
         "faults",
         "let calls of an emulated driver fail: write FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE or the name of a "
         "preset, separated by semicolons",
         metavar="FAULTS",
-        fault=_faults_fault,
+        check=_check_faults,
     ),
     Option(
         "fault_sweep",
@@ -272,7 +239,7 @@ OPTIONS: Final = (
         "and +NVRTC behind it add the calls of these libraries; fail the run for crashes, hangs, leaks, broken rules "
         "and errors that nobody notices",
         metavar="CALLS",
-        fault=_sweep_fault,
+        check=_check_sweep,
         bare="likely",
         inherited=False,
     ),
@@ -282,7 +249,7 @@ OPTIONS: Final = (
         ":K/N they are shared by N machines, of which this is number K",
         default="0",
         metavar="RUNS",
-        fault=_budget_fault,
+        check=_check_budget,
         inherited=False,
         flag="",
     ),
@@ -300,7 +267,7 @@ OPTIONS: Final = (
         ":SEED repeats the schedules of a run, and 1:SEED@OPERATIONS a failure; with +promised, calls wait only where "
         "CUDA's documentation promises it",
         metavar="NUMBER[:SEED[@OPERATIONS]][+promised]",
-        fault=_schedules_fault,
+        check=_check_schedules,
         bare="200",
         inherited=False,
     ),
@@ -328,7 +295,7 @@ OPTIONS: Final = (
         parts={
             "tests": Part("", ("shared", "isolated", "restarted"), "shared"),
             "sticky": Part("sticky", ("replace", "stop", "off"), "replace"),
-            "sticky_deadline": Part("deadline", ("SECONDS",), "60", _seconds_fault),
+            "sticky_deadline": Part("deadline", ("SECONDS",), "60", _check_seconds),
         },
         inherited=False,
     ),
@@ -360,7 +327,7 @@ OPTIONS: Final = (
         "was skipped",
         default="auto",
         metavar="{auto,none,driver,faults,links}",
-        fault=_require_fault,
+        check=_check_required,
     ),
     Option(
         "provenance",
@@ -369,7 +336,7 @@ OPTIONS: Final = (
         "any allows everything",
         default="any",
         metavar=f"{{{','.join(PROVENANCES)},PATH}}",
-        fault=_provenance_fault,
+        check=_check_provenance,
     ),
     Option(
         "guard_rails",
@@ -419,7 +386,7 @@ OPTIONS: Final = (
         "limit the seconds that one call of nvJitLink may take in a link worker",
         default=str(names.LIMIT_LINK_TIMEOUT),
         metavar="SECONDS",
-        fault=_seconds_fault,
+        check=_check_seconds,
         flag="",
     ),
     Option(
@@ -619,8 +586,7 @@ def _settings_of(option: Option, given: Setting) -> dict[str, Setting]:
     if option.choices and given.value not in option.choices:
         msg = f"expected one of {', '.join(option.choices)}"
         raise ValueError(msg)
-    if fault := option.fault(given.value):
-        raise ValueError(fault)
+    option.check(given.value)
     if not option.parts:
         return {option.name: given}
     from ..words import read_words
@@ -631,9 +597,11 @@ def _settings_of(option: Option, given: Setting) -> dict[str, Setting]:
         named = part.default != "off" or f"{part.word}=" in given.value  # a value alone turns nothing on
         if named and part.word in words and given.source != "default":
             found[name] = Setting(words[part.word], given.source)
-            if fault := part.fault(words[part.word]):
-                msg = f"{part.word}: {fault}"
-                raise ValueError(msg)
+            try:
+                part.check(words[part.word])
+            except ValueError as error:
+                msg = f"{part.word}: {error}"
+                raise ValueError(msg) from None
         elif passed_on := os.environ.get(part.env):
             found[name] = Setting(passed_on, f"environment {part.env}")
         else:

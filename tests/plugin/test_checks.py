@@ -225,7 +225,7 @@ def test_a_check_of_the_driver_takes_its_own_violations() -> None:
     """The driver has those of every check, and forgets those that were taken; none has a handle of an earlier test."""
 
     class OfOrder(DriverCheck):
-        name, title, handle = "order", "T", "memory"
+        name, title = "order", "T"
 
     own, taken, run = violation(2)._replace(check="order"), [], begun()
     driver = SimpleNamespace(violations=(violation(1), own), consume=taken.append)

@@ -132,10 +132,8 @@ def test_the_plan_of_a_test(marks: list, plan: MarkerPlan | None, backend: str) 
     item = Marked(*marks, backend=backend)
     assert marker.check([Marked(None), item, Marked(None)]) is (plan not in (None, MarkerPlan()))
     assert item.stash.get(PLAN, None) == plan
-    assert marker.isolates([Marked(None), item]) is (plan is not None and plan.isolate)
-    assert marker.forces_driver([Marked(None), item]) is (plan is not None and plan.backend == "driver")
-    assert marker.forbids_waits([Marked(None), item]) is (plan is not None and plan.no_wait is not None)
-    assert marker.asks([Marked(None), item], []) is (plan is not None)
+    assert marker.plans([Marked(None), item]) == ([] if plan is None else [plan])
+    assert marker.asks([Marked(None), item], frozenset()) is (plan is not None)
 
 
 def test_documented_failures() -> None:
@@ -171,10 +169,10 @@ def test_the_plan_of_a_test_on_each_backend(marks: list, asked: str, plan: Marke
 def test_who_asks_for_the_plugin() -> None:
     """A test with the marker, or with one of the fixtures."""
     fixtures = Marked(None, fixturenames=["tmp_path", "emulated_driver"])
-    assert marker.asks([Marked(None), fixtures], ["emulated_driver"]) is True
-    assert marker.asks([Marked(None), fixtures], ["linker_factory"]) is False
-    assert marker.asks([], ["linker_factory"]) is False
-    assert marker.asks([Marked(mark(name="slow"), mark())], []) is True
+    assert marker.asks([Marked(None), fixtures], {"emulated_driver"}) is True
+    assert marker.asks([Marked(None), fixtures], {"linker_factory"}) is False
+    assert marker.asks([], {"linker_factory"}) is False
+    assert marker.asks([Marked(mark(name="slow"), mark())], set()) is True
 
 
 def test_the_marker_is_registered() -> None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..run import Run
     from ..settings import Settings
 
-__all__ = ["TARGETS", "Backends", "option_of", "start", "steering"]
-
 #: The plugin's targets, each with the package that has its version; the header names them without importing them.
 TARGETS: Final = {
     "bundled": "pytest-cudalink",

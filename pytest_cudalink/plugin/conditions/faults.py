@@ -13,14 +13,6 @@ if TYPE_CHECKING:
 
     from ..run import Run
 
-__all__ = ["RunFaults", "lose", "planned", "take"]
-
-
-def take(run: Run, given: Mapping[str, Any]) -> None:
-    """Add what the faults of another process of the run handed over, see `RunFaults.as_json`."""
-    if given["faults"]:  # a controller of xdist has none itself where its workers got a driver for markers
-        run.part(FAULTS).add(given)
-
 
 def lose(run: Run) -> None:
     """Note that a process of the run ended without saying which faults it met: none counts as never triggered."""

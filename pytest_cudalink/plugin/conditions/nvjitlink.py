@@ -16,8 +16,6 @@ import pytest
 if TYPE_CHECKING:
     from ..settings import Settings
 
-__all__ = ["aliases", "apply", "find_cusparse", "unusable_by_cusparse"]
-
 _PATHFINDER: Final = "cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib"
 _ALIAS: Final = re.compile(rb"__nvJitLink[A-Za-z]+_(\d+)_(\d+)\0")
 _CUSPARSE: Final = ("nvidia-cusparse-cu12", "nvidia-cusparse")

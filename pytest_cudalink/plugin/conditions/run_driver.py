@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from ...toolchains.provision import Fetched
     from ..settings import Settings
 
-__all__ = [
-    "A_DRIVER",
-    "FACTS",
-    "came_too_late",
-    "fetched",
-    "inherited",
-    "load",
-    "load_late",
-    "may_come_late",
-    "remedy",
-    "warn_of_ignored",
-]
-
 _INHERITED: Final = pytest.StashKey[bool]()
 _FETCHED: Final = pytest.StashKey[list["Fetched"]]()
 #: The library that had looked for a driver when the markers were known.

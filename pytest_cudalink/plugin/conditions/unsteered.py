@@ -14,8 +14,6 @@ from ...report.wording import unsteered_on
 if TYPE_CHECKING:
     from ...targets import Choice, UnsteeredLink
 
-__all__ = ["CONSEQUENCES", "key", "lines", "problem", "shortened"]
-
 #: By value of ``--cudalink-unsteered``: what the header says of links that no target steers.
 CONSEQUENCES: Final = {
     "fail": "a test in which it links on another backend fails",

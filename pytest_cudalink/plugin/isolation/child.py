@@ -25,8 +25,6 @@ from ..records.ledger import Outside
 from ..run import Run, Task, run_of
 from .processes import key
 
-__all__ = ["Child", "Server", "restrict"]
-
 #: Seconds for which the system may still list a thread that has ended.
 _LINGERING: Final = 0.1
 #: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..records.process_end import ProcessEnd
     from ..run import Run
 
-__all__ = ["Copies", "RunsAgain", "show"]
-
 #: Conditions that a process is asked for with one line.
 _PART: Final = 200
 

@@ -27,14 +27,12 @@ from ...report.wording import call_in_words, refused_last
 from .. import pytest_private
 from ..conditions import faults
 from ..items.plan import PLAN
-from ..parts import LEDGER, LIFETIMES, RECORD_FILE, REPORTER
+from ..parts import FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER
 from ..records.facts import fail
 from ..records.process_end import ProcessEnd, crash_events
 from ..run import Run
 from ..watch import event_file
 from . import processes
-
-__all__ = ["Isolation"]
 
 _LAST_LINES: Final = 20
 _GOES_ON: Final = ProcessEnd()
@@ -295,7 +293,7 @@ def _lines(file: Path) -> Iterator[tuple[str, Any]]:
 def _take(run: Run, kind: str, data: Any, prefix: str = "") -> None:
     """Add what another process hands over of what no report shows; problems and notes get the prefix."""
     if kind == "faults":
-        faults.take(run, data)
+        run.part(FAULTS).add(data)
     elif kind == "outside":
         run.part(LEDGER).outside.add_outside(data, prefix)
 

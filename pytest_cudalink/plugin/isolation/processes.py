@@ -20,8 +20,6 @@ from ...plurals import counted
 from ..records.process_end import ProcessEnd, end_of
 from ..run import Run, Task
 
-__all__ = ["ServerProcess", "Stopped", "key", "start_one"]
-
 #: Options that a plugin sets when the run begins, and that must be the same in a child.
 _HANDED_OVER: Final = ("randomly_seed",)
 #: Seconds that a child may take to end after its last test.
@@ -164,18 +162,9 @@ class ServerProcess:
         `refusal`.
         """
         sizes = {name: self._size(name) for name in _OUTPUT}
-        request: dict[str, Any] = {
-            "key": key(item),
-            "nodeid": item.nodeid,
-            "next": key(nextitem) if nextitem is not None else None,
-            "fork": self._forks,
-            "reports": str(folder / "reports"),
-            "trials": [],
-        }
         pid = None
         try:
-            with suppress(BrokenPipeError):  # it died between two tests: there is no reply
-                os.write(self._requests, json.dumps(request).encode() + b"\n")
+            self._ask(item, folder, next=key(nextitem) if nextitem is not None else None, trials=[])
             reply = self._reply()
             if "refused" in reply:
                 self.refusal = reply["refused"]
@@ -209,20 +198,10 @@ class ServerProcess:
         Yields the number of the condition, from 0. None come after a refusal, or after the process itself has died.
         Yields how its copy ended.
         """
-        request = {
-            "key": key(item),
-            "nodeid": item.nodeid,
-            "fork": True,
-            "reports": str(folder / "reports"),
-            "trials": asked,
-            "deadline": deadline,
-            "at_once": at_once,
-        }
         pids = set()
         orderly = False
         try:
-            with suppress(BrokenPipeError):
-                os.write(self._requests, json.dumps(request).encode() + b"\n")
+            self._ask(item, folder, trials=asked, deadline=deadline, at_once=at_once)
             while (reply := self._reply()) and "done" not in reply and "refused" not in reply:
                 if "number" not in reply:
                     pids.add(reply["pid"])
@@ -245,6 +224,12 @@ class ServerProcess:
     def alive(self) -> bool:
         """Whether the process can be asked."""
         return not self._ends and self._process.poll() is None
+
+    def _ask(self, item: pytest.Item, folder: Path, **how: Any) -> None:
+        """Ask for a test; a process that died between two tests gives no reply."""
+        request = {"key": key(item), "nodeid": item.nodeid, "fork": self._forks, "reports": str(folder / "reports")}
+        with suppress(BrokenPipeError):
+            os.write(self._requests, json.dumps({**request, **how}).encode() + b"\n")
 
     def _reply(self) -> dict[str, Any]:
         """Return the next reply; empty if the process died."""

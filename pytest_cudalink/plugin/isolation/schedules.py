@@ -24,8 +24,6 @@ from .copies import RunsAgain, show
 if TYPE_CHECKING:
     from ..run import Run
 
-__all__ = ["Schedules", "choose_seed"]
-
 #: Most places of a test at which it fails that are looked into.
 _SHRUNK: Final = 3
 #: Seconds after which that search ends.

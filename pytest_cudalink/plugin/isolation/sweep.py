@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..records.process_end import ProcessEnd
     from ..run import Run
 
-__all__ = ["FaultSweep"]
-
 #: Codes with which calls fail where their documentation lists them, the likeliest first: no memory, a wrong argument.
 _LIKELY: Final = (2, 1)
 #: Those of NVRTC: no memory, a program that does not compile.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ...emulator.control import DriverControl, ScheduledWork, UnpromisedWait
     from ...violations import Violation
 
-__all__ = ["prepare", "under_fault", "under_schedule"]
-
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
 _CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")
 

@@ -16,8 +16,6 @@ from ..conditions import backends, run_driver
 from ..parts import LEDGER
 from ..run import run_of
 
-__all__ = ["MISSING_DRIVER", "reason", "skip", "skip_collecting", "skip_report", "skips"]
-
 MISSING_DRIVER: Final = "cudalink: needs a CUDA driver (found none, and the driver backend is forced)"
 
 

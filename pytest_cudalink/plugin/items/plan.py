@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from ...environment.requirements import Raises, Requirement
     from ...targets.choice import Backend
 
-__all__ = ["PLAN", "MarkerPlan"]
-
 
 class MarkerPlan(NamedTuple):
     """The result of all ``cudalink`` markers of a test; the nearest marker wins for each keyword."""

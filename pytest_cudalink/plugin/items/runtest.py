@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...targets import Choice
     from ..run import Run
 
-__all__ = ["DocumentedFailureError", "MarkedTests"]
-
 
 class DocumentedFailureError(AssertionError):
     """A test did not fail in the way that its marker documents."""

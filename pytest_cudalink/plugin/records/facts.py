@@ -14,8 +14,6 @@ from ...report.wording import explanation
 if TYPE_CHECKING:
     from ...report.records import CauseRecord
 
-__all__ = ["VIOLATIONS", "Counts", "Facts", "fail", "fail_with", "is_unsupported", "skip_unsupported"]
-
 
 #: By check: a violation and several, and the property with the number of those of a test.
 VIOLATIONS: Final = {

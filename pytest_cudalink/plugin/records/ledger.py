@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ...violations import Violation
     from ..run import Run
 
-__all__ = ["Ledger", "Outside", "Totals"]
-
 
 @dataclass(eq=False)
 class Outside(Counts):

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 from ...signals import signal_name
 
-__all__ = ["ProcessEnd", "crash_events", "end_of", "has_crash"]
-
 _LAST_EVENTS: Final = 20
 #: Bytes at the end of a record file in which the crash is that a worker has just written.
 _TAIL: Final = 1 << 20

@@ -26,7 +26,6 @@ from ...report.records import (
 )
 from ...report.wording import UNWRITTEN
 from .. import pytest_private
-from ..conditions.cell import of_cell
 from ..parts import LEDGER
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
     from ...violations import Violation
     from ..run import Run
     from ..settings import Setting
-
-__all__ = ["RecordFile"]
 
 
 class RecordFile:
@@ -83,7 +80,7 @@ class RecordFile:
 
     def write_run(self) -> None:
         """Write the first line, which describes the run."""
-        run, settings, cell = self._run, self._run.settings, of_cell(self._run)
+        run, settings, cell = self._run, self._run.settings, self._run.cell
         self.writer.write(
             RunRecord(
                 run=uuid.uuid4().hex,
@@ -107,8 +104,7 @@ class RecordFile:
         run = self._run
         if run.is_isolated:  # the process that waits for it has emulated the same
             return
-        cell = of_cell(run)
-        versions = {**_versions(run), **(cell.versions if cell else {})}
+        versions = {**_versions(run), **(run.cell.versions if run.cell else {})}
         self.writer.write(FoundRecord(worker=run.worker, versions=versions, arch=_arch(run)))
         self._note_driver()
 

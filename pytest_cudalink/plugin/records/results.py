@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ...report.records import SubtestRecord
     from ..run import Run
 
-__all__ = ["Results", "add_late_properties", "add_suite_properties", "backends", "facts_of_driver"]
-
 #: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
 _LONGREPR_LIMIT: Final = 3_950
 #: Outcomes of an attempt that no later phase changes into another failure.

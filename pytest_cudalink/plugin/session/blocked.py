@@ -12,8 +12,6 @@ from ..settings import Setting, label
 if TYPE_CHECKING:
     from ..settings import Settings
 
-__all__ = ["apply", "lines"]
-
 #: What is off without a part, and the values of the settings that ask for nothing of it.
 _CHECKS: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "lifetimes": ("lifetime checks are off", {"lifetime": "off"}),

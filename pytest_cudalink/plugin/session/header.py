@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from ...compat.names import DEFAULT_ARCHITECTURE
 from ..conditions import backends, run_driver
-from ..conditions.cell import of_cell
 from ..parts import BACKENDS
 from ..settings import OF_EMULATION
 from . import blocked
@@ -17,14 +16,12 @@ if TYPE_CHECKING:
     from ..run import Run
     from ..settings import Settings
 
-__all__ = ["driver_lines", "lines"]
-
 
 def lines(run: Run) -> list[str]:
     """Return the lines of the header."""
     from ... import probes
 
-    settings, fakes, cell = run.settings, probes.fakes(), of_cell(run)
+    settings, fakes, cell = run.settings, probes.fakes(), run.cell
     contract, inherited = settings.jitlink_contract, run_driver.inherited(run.config)
     parts = [
         f"backend {settings.backend}",

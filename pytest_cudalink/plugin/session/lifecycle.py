@@ -14,41 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ...jitlink import jitlink_calls
-from .. import marker, settings
+from .. import marker, parts, settings
 from ..conditions import backends
-from ..parts import (
-    CAUSES,
-    DEADLOCKS,
-    DESCENDANTS,
-    EVENT_FILE,
-    FAULT_SWEEP,
-    FAULTS,
-    HAND_OVER,
-    ISOLATION,
-    LEDGER,
-    LIFETIMES,
-    LOADED_MODULES,
-    MARKED_TESTS,
-    NATIVE_LINKS,
-    NO_WAIT,
-    ORDER,
-    PROVENANCE,
-    RECORD_FILE,
-    REPORTER,
-    REQUIRED,
-    RESULTS,
-    SCHEDULES,
-    STICKY_GUARD,
-    Key,
-)
 from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import provenance
 from . import blocked
 
 if TYPE_CHECKING:
     from ..settings import Setting
-
-__all__ = ["begin", "command_line", "last_look", "wake"]
 
 #: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
 _DEVICE_FILES: Final = (
@@ -107,7 +80,7 @@ def wake(config: pytest.Config, *, in_test: bool = False) -> Run:
         begin(config, config.option, late=True, in_test=in_test)
         run = run_of(config)
         _start_session(run)
-        if (libraries := run.get(PROVENANCE)) is not None:
+        if (libraries := run.get(parts.PROVENANCE)) is not None:
             libraries.take(None, "before anything asked for pytest-cudalink")
     return run_of(config)
 
@@ -141,7 +114,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # before this process can have native code that links
     run.config.add_cleanup(jitlink_calls.postpone_until_native_code(partial(_watch_nvjitlink, run)))
     if run.settings.forces_driver:
-        run.part(MARKED_TESTS)
+        run.part(parts.MARKED_TESTS)
     _warn_of_ignored(run, late=False)
 
 
@@ -175,7 +148,7 @@ def _serve_runtime(run: Run) -> None:
     if run.emulated is not None:
         from ...emulator import runtime
 
-        run.part(DESCENDANTS)
+        run.part(parts.DESCENDANTS)
         run.config.add_cleanup(runtime.serve(run.emulated))
 
 
@@ -184,7 +157,7 @@ def _start_xdist(run: Run) -> None:
         return
     from . import xdist
 
-    run.part(HAND_OVER)
+    run.part(parts.HAND_OVER)
     given = xdist.settings_of_controller(run.config)
     if given is not None:
         run.settings, withheld = given
@@ -197,8 +170,8 @@ def _watch_nvjitlink(run: Run) -> None:
         from ...emulator import faults
 
         jitlink_calls.watch_nvrtc(faults.nvrtc_functions())  # a sweep may let its calls fail
-    run.part(NATIVE_LINKS)
-    run.part(CAUSES)
+    run.part(parts.NATIVE_LINKS)
+    run.part(parts.CAUSES)
     from ..watch import jitlink_contract
 
     jitlink_contract.start(run)
@@ -209,17 +182,17 @@ def _start_driver(run: Run) -> None:
     emulation = run.emulation
     if emulation is None:
         return
-    run.part(CAUSES).watch()
-    run.part(LOADED_MODULES)
+    run.part(parts.CAUSES).watch()
+    run.part(parts.LOADED_MODULES)
     if run.settings.lifetime.value != "off":
-        run.part(LIFETIMES)  # after the causes, so that a violation fails a test that these skip
-    run.part(DEADLOCKS)
+        run.part(parts.LIFETIMES)  # after the causes, so that a violation fails a test that these skip
+    run.part(parts.DEADLOCKS)
     if run.settings.order.value != "off":
-        run.part(ORDER)
+        run.part(parts.ORDER)
     if emulation.faults:
-        run.part(FAULTS)
+        run.part(parts.FAULTS)
     if emulation.events:
-        run.part(EVENT_FILE)
+        run.part(parts.EVENT_FILE)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -231,12 +204,12 @@ def _start_session(run: Run) -> None:
     config = run.config
     adds_up = not run.reports_elsewhere
     if run.settings.report.value:
-        file = run.part(RECORD_FILE)
+        file = run.part(parts.RECORD_FILE)
         if adds_up:
-            run.part(RESULTS)
+            run.part(parts.RESULTS)
             file.write_run()
     if adds_up and run.is_controller:
-        run.part(LEDGER)
+        run.part(parts.LEDGER)
     _start_requirements(run)
     _start_repeated(run)
     if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
@@ -252,9 +225,9 @@ def _start_session(run: Run) -> None:
 
 def _start_repeated(run: Run) -> None:
     """Run the tests of this run again, with faults and under schedules, or add up what workers of xdist found."""
-    asked: tuple[tuple[Key[Any], Setting, str], ...] = (
-        (FAULT_SWEEP, run.settings.fault_sweep, "--cudalink-fault-sweep lets calls of an emulated driver fail"),
-        (SCHEDULES, run.settings.schedules, "--cudalink-schedules delays what an emulated driver does"),
+    asked: tuple[tuple[parts.Key[Any], Setting, str], ...] = (
+        (parts.FAULT_SWEEP, run.settings.fault_sweep, "--cudalink-fault-sweep lets calls of an emulated driver fail"),
+        (parts.SCHEDULES, run.settings.schedules, "--cudalink-schedules delays what an emulated driver does"),
     )
     for key, setting, does in asked:
         if not setting.value or run.is_isolated:
@@ -273,19 +246,15 @@ def _start_requirements(run: Run) -> None:
     words = run.settings.required
     # by default a marker can be the first to ask for the driver, which a controller does not see
     if words - {"auto"} or (words and (run.settings.forces_driver or run.is_controller)):
-        run.part(REQUIRED)
+        run.part(parts.REQUIRED)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return the header's lines."""
-    return _header(run_of(config))
-
-
-def _header(run: Run) -> list[str]:
     from ...report.safe_text import line
     from .header import lines
 
-    return [line(one) for one in lines(run)]
+    return [line(one) for one in lines(run_of(config))]
 
 
 # -- after collection
@@ -302,17 +271,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.clear()
         return
     if planned:
-        run.part(MARKED_TESTS)
+        run.part(parts.MARKED_TESTS)
         # a plan can be the first to steer, before pytest says which test that is for
         run.follow()
-    if planned and marker.forbids_waits(items):
-        run.part(NO_WAIT)
+    plans = marker.plans(items) if planned else []
+    if any(plan.no_wait is not None for plan in plans):
+        run.part(parts.NO_WAIT)
     run.collected = True
     # a worker of xdist that dies is replaced by xdist
     shared = run.settings.tests.value == "restarted" and not run.is_worker
-    isolated = run.settings.tests.value == "isolated" or (planned and marker.isolates(items))
+    isolated = run.settings.tests.value == "isolated" or any(plan.isolate for plan in plans)
     if (isolated or shared) and not run.is_isolated:
-        run.part(ISOLATION)
+        run.part(parts.ISOLATION)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -331,7 +301,7 @@ def _guard_contexts(session: pytest.Session, run: Run) -> None:
     if run.settings.sticky.value == "off" or alone or run.is_controller or session.config.option.collectonly:
         return
     if run.emulated is not None or any(map(os.path.exists, _DEVICE_FILES)):
-        run.part(STICKY_GUARD).start(session)
+        run.part(parts.STICKY_GUARD).start(session)
 
 
 def _select(session: pytest.Session, run: Run) -> None:
@@ -340,12 +310,14 @@ def _select(session: pytest.Session, run: Run) -> None:
             marker.warn_if_none_runs_on_each(session, str(run.settings.backend))
         except pytest.UsageError as error:
             _refuse(run, error)
-    if run.get(MARKED_TESTS) is None or session.config.option.collectonly or not marker.forces_driver(session.items):
+    if run.get(parts.MARKED_TESTS) is None or session.config.option.collectonly:
+        return
+    if not any(plan.backend == "driver" for plan in marker.plans(session.items)):
         return
     from ..conditions import run_driver
 
     if run.settings.required:
-        run.part(REQUIRED)
+        run.part(parts.REQUIRED)
 
     try:
         loaded = run_driver.load_late(session.config, run.settings)
@@ -364,7 +336,7 @@ def _select(session: pytest.Session, run: Run) -> None:
 
             run.late_facts = facts_of_driver()
             add_late_properties(run)
-        if (file := run.get(RECORD_FILE)) is not None:
+        if (file := run.get(parts.RECORD_FILE)) is not None:
             file.write_found()
 
 
@@ -382,23 +354,23 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     run = run_of(config)
     if config.option.verbose < 0:
         return []
-    return [*(_header(run) if run.begins_late else ()), *run.late_header]
+    return [*(pytest_report_header(config) if run.begins_late else ()), *run.late_header]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Add what belongs to no test, and fail the run for it; a worker of xdist leaves that to its controller."""
     run = run_of(session.config)
-    if (reporter := run.get(REPORTER)) is not None:
+    if (reporter := run.get(parts.REPORTER)) is not None:
         reporter.finish()
     if run.is_controller and not run.late_header:  # a marker in its workers can be the first to need them
         _warn_of_ignored(run, late=True)
-    book = run.get(LEDGER)
+    book = run.get(parts.LEDGER)
     if book is None or run.is_worker:
         return
     book.totals.add_outside(book.outside.as_json())
-    required = run.get(REQUIRED)
+    required = run.get(parts.REQUIRED)
     run.failing = [*book.totals.failing, *(required.unmet if required is not None else ())]
-    again = (run.get(FAULT_SWEEP), run.get(SCHEDULES))
+    again = (run.get(parts.FAULT_SWEEP), run.get(parts.SCHEDULES))
     found = any(part is not None and part.failing for part in again)
     if (run.failing or found) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -416,7 +388,7 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
 
 
 def _has_part_in_summary(run: Run) -> bool:
-    keys: tuple[Key[Any], ...] = (FAULTS, FAULT_SWEEP, SCHEDULES)
+    keys: tuple[parts.Key[Any], ...] = (parts.FAULTS, parts.FAULT_SWEEP, parts.SCHEDULES)
     return any(run.get(key) is not None for key in keys)
 
 
@@ -425,7 +397,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     run = run_of(terminalreporter.config)
     guarded = run.settings.guard_rails.value != "off"
     off = blocked.lines(run.config)
-    if guarded or off or run.get(LEDGER) is not None or _has_part_in_summary(run):
+    if guarded or off or run.get(parts.LEDGER) is not None or _has_part_in_summary(run):
         from ..watch import guard
         from . import summary
 

@@ -18,8 +18,6 @@ from ..watch.check import Check, Phase
 if TYPE_CHECKING:
     from ..run import Run
 
-__all__ = ["Required"]
-
 #: On the last report of a test that asked for the driver: whether it ran on one.
 _ANSWER: Final = "cudalink_on_driver"
 

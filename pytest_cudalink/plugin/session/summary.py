@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..run import Run
     from ..settings import Settings
 
-__all__ = ["show"]
-
 _SHOWN = 20
 #: pytest's categories of results that are of a whole test.
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ..parts import DESCENDANTS, FAULT_SWEEP, FAULTS, HAND_OVER, LEDGER, SCHEDULES
+from ..parts import DESCENDANTS, FAULT_SWEEP, FAULTS, HAND_OVER, LEDGER, SCHEDULES, Key
 from ..run import Run, from_controller, is_awake, run_of
 from ..settings import Setting, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["HandOver", "configure_node", "refuse_markers", "settings_of_controller"]
-
 _REFUSED: Final = "cudalink_refused"
 #: On the report of a setup: the worker that ran it has begun its run.
 _AWAKE: Final = "cudalink_awake"
 _LISTENER: Final = "cudalink-listener"
+#: Parts of which the controller has one that adds up those of its workers.
+_ADDED_UP: Final[tuple[Key[Any], ...]] = (FAULTS, FAULT_SWEEP, SCHEDULES)
 
 
 def settings_of_controller(config: pytest.Config) -> tuple[Settings, Mapping[str, str]] | None:
@@ -106,16 +106,13 @@ class HandOver:
         """In a worker, hand over what belongs to no test."""
         if not self._run.is_worker:
             return
-        book, planned = self._run.get(LEDGER), self._run.get(FAULTS)
-        sweep, schedules = self._run.get(FAULT_SWEEP), self._run.get(SCHEDULES)
+        book = self._run.get(LEDGER)
         _output(self._run.config)["cudalink"] = {
             "outside": book.outside.as_json() if book is not None else {},
             "late_header": self._run.late_header,
             "late_facts": self._run.late_facts,
             "new_processes": dict(self._run.new_processes),
-            "faults": planned.as_json() if planned is not None else None,
-            "sweep": sweep.as_json() if sweep is not None else None,
-            "schedules": schedules.as_json() if schedules is not None else None,
+            "parts": {key.name: part.as_json() for key in _ADDED_UP if (part := self._run.get(key)) is not None},
         }
 
     def pytest_testnodedown(self, node: Any) -> None:
@@ -134,10 +131,9 @@ class HandOver:
         given = output.get("cudalink")
         if given is None:
             faults.lose(self._run)
-            if (sweep := self._run.get(FAULT_SWEEP)) is not None:
-                sweep.add_notes(node.gateway.id)
-            if (schedules := self._run.get(SCHEDULES)) is not None:
-                schedules.add_notes(node.gateway.id)
+            for part in (self._run.get(FAULT_SWEEP), self._run.get(SCHEDULES)):
+                if part is not None:
+                    part.add_notes(node.gateway.id)
             return
         self._run.late_header = self._run.late_header or given["late_header"]
         self._run.new_processes.update(given["new_processes"])
@@ -147,9 +143,6 @@ class HandOver:
             self._run.late_facts = given["late_facts"]
             add_late_properties(self._run)
         self._run.part(LEDGER).totals.add_outside(given["outside"])
-        if given["faults"] is not None:
-            faults.take(self._run, given["faults"])
-        if given["sweep"] is not None:
-            self._run.part(FAULT_SWEEP).add(given["sweep"])
-        if given["schedules"] is not None:
-            self._run.part(SCHEDULES).add(given["schedules"])
+        for key in _ADDED_UP:
+            if key.name in given["parts"]:
+                self._run.part(key).add(given["parts"][key.name])

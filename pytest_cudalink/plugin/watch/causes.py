@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..run import Run
     from .descendants import Descendants
 
-__all__ = ["Causes", "explain_crash", "explain_unasked"]
-
 _NOT_EMULATED: Final = "cudalink: not emulated"
 _WHY: Final = "cudalink: why"
 #: Errors of fixtures of wider scopes that are recognized when a later test raises them again.

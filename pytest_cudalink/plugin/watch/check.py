@@ -14,8 +14,6 @@ from ..records.facts import fail_with, skip_unsupported
 if TYPE_CHECKING:
     from ..run import Run
 
-__all__ = ["Check", "Phase", "Reporter", "Seen"]
-
 
 class Seen(NamedTuple):
     """What a check has seen, as a section and a verdict."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...violations import Violation
     from ..run import Run
 
-__all__ = ["Descendants"]
-
 #: Characters of a command line that a line shows.
 _COMMAND: Final = 160
 

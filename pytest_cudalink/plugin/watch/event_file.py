@@ -13,8 +13,6 @@ from .check import Check
 if TYPE_CHECKING:
     from ..run import Run
 
-__all__ = ["EventFile", "lose"]
-
 
 def lose(run: Run, why: str) -> None:
     """Add the problem that events of a process are missing in the event file; the run shows it once."""

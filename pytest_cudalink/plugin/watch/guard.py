@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..run import Run
     from ..settings import Settings
 
-__all__ = ["for_one_test", "load", "not_routed", "start"]
-
 
 class _GuardOfRun:
     """The guard of a run, which routes cuda.pathfinder from its import on; a run that looks nothing up pays nothing.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ...violations import Violation
     from ..run import Run
 
-__all__ = ["JitLinkContractCheck", "start"]
-
 
 def start(run: Run) -> None:
     """Check nvJitLink's contract from now on, if the run wants that and this system can."""

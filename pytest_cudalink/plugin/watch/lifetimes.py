@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Final
 from ...plurals import counted
 from ..parts import DESCENDANTS, LIFETIMES
 from .check import Seen
-from .violation_check import ViolationCheck
+from .violation_check import DriverCheck
 
 if TYPE_CHECKING:
     import pytest
 
     from ...violations import Violation
     from ..run import Run
-
-__all__ = ["Lifetimes", "last_look"]
 
 #: Bytes of a test's name from which on a note may have it cut.
 _CUT: Final = 600
@@ -35,15 +33,13 @@ def last_look(run: Run) -> bool:
     return below.say(found)
 
 
-class Lifetimes(ViolationCheck):
+class Lifetimes(DriverCheck):
     """Reports the violations of a run on an emulated driver, in this process and in those below it."""
 
     name, title, handle = "lifetimes", "cudalink lifetimes", "link state"
 
     def __init__(self, run: Run) -> None:
-        assert run.emulated is not None  # (`lifecycle` has looked)
         super().__init__(run, run.settings.lifetime.value)
-        self.driver = run.emulated
         self._alive = 0
         #: Whether processes that name no test belong to the test, as its own process does.
         self._starts_all = False
@@ -58,11 +54,10 @@ class Lifetimes(ViolationCheck):
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        own = tuple(one for one in self.driver.violations if one.check == self.name)
-        return own + self._below.violations()
+        return super().violations + self._below.violations()
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
-        self.driver.consume(violations)
+        super().consume(violations)
         self._below.consume(violations)
 
     @property

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ..run import Run
 
-__all__ = ["Mismatches", "UnsteeredLinkWarning"]
-
 
 _SECTION: Final = "cudalink forced backend"
 

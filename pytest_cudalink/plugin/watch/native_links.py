@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ...targets import LinkEvent, UnsteeredLink
     from ..run import Run
 
-__all__ = ["LoadedModules", "NativeLinks"]
-
 _LIBRARY: Final = "libnvJitLink"
 #: What calls a function for Python code that uses ctypes or cffi.
 _FOREIGN_CALLS: Final = ("libffi", "_ctypes", "_cffi")

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from ..run import Run
     from .check import Phase
 
-__all__ = ["NoWait"]
-
 
 class NoWait(ViolationCheck):
     """Reports each call that waits in a block of a thread: by the table on an emulated driver, else by closed gates."""
 
-    name, title, handle = "wait", "cudalink no_wait", "block"
+    name, title = "wait", "cudalink no_wait"
 
     def __init__(self, run: Run) -> None:
         super().__init__(run, "fail")
@@ -97,10 +95,3 @@ class NoWait(ViolationCheck):
                 "saw no call after that; make the block shorter, and do not ask in a loop for the end of its work"
             )
             yield Seen(self.title, text, "warn")
-
-    @property
-    def handle_count(self) -> int:
-        return 0
-
-    def maker(self, violation: Violation) -> None:
-        """A call has no handle that another test could have created."""

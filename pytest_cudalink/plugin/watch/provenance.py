@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ...targets import LinkEvent, UnsteeredLink
     from ..run import Run
 
-__all__ = ["Loaded", "Provenance", "start"]
-
 _SECTION: Final = "cudalink provenance"
 #: Matches the name of every CUDA library, and of a few others: their table is read when one of these is loaded.
 _CANDIDATE: Final = re.compile(r"lib(?:accinj64|checkpoint|cu|nccl|npp|nv|pcsamplingutil)")

@@ -24,8 +24,6 @@ from .check import Check, Phase, Seen
 if TYPE_CHECKING:
     from ..run import Run
 
-__all__ = ["LeftBehind", "StickyGuard"]
-
 _SECTION: Final = "cudalink sticky error"
 #: Part of the title by which pytest shows the section of a teardown that passed with the failure of its test.
 _LATE_SECTION: Final = "cudalink teardown after a sticky error"

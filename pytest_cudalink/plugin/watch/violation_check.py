@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from ...violations import Violation
     from ..run import Run
 
-__all__ = ["DriverCheck", "ViolationCheck"]
-
 
 class ViolationCheck(Check):
     """A check whose source notes violations; a subclass says which. `mode`: the value of its setting."""
 
     name: ClassVar[str]  # as `Violation.check`
     title: ClassVar[str]  # title of the section
-    handle: ClassVar[str]  # the handle of its violations
+    handle: ClassVar[str] = ""  # what a test creates and another may break; empty where a violation has no such maker
 
     def __init__(self, run: Run, mode: str) -> None:
         super().__init__(run)
@@ -46,7 +44,7 @@ class ViolationCheck(Check):
     @property
     def handle_count(self) -> int:
         """Number of handles that were created so far."""
-        raise NotImplementedError
+        return 0
 
     # -- the check
 
@@ -54,7 +52,7 @@ class ViolationCheck(Check):
         """Return the test that created the handle of a violation, or that started its process."""
         if violation.process:
             return violation.test or None
-        at = bisect_left(self._starts, (violation.handle, ""))
+        at = bisect_left(self._starts, (violation.handle, "")) if self.handle else 0
         return self._starts[at - 1][1] if at else None
 
     def belongs_to(self, nodeid: str | None, violation: Violation) -> bool:  # noqa: ARG002 (for those that override it)
@@ -112,7 +110,7 @@ class ViolationCheck(Check):
 
 
 class DriverCheck(ViolationCheck):
-    """A check whose source is the emulated driver, and whose violations need no handle of an earlier test."""
+    """A check whose source is the emulated driver."""
 
     def __init__(self, run: Run, mode: str) -> None:
         assert run.emulated is not None  # (`lifecycle` has looked)
@@ -125,10 +123,3 @@ class DriverCheck(ViolationCheck):
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         self.driver.consume(violations)
-
-    @property
-    def handle_count(self) -> int:
-        return 0
-
-    def maker(self, violation: Violation) -> None:
-        """The violation has its own call sites."""
