@@ -12,8 +12,8 @@ from ctypes import byref, c_void_p
 from pytest_cudalink.loader import gates
 from tests.hardware.result import Result
 from tests.planted import hidden_waits
+from tests.planted.error_paths import call
 from tests.planted.expected_waits import WAITS
-from tests.planted.order_bugs import call
 
 __all__ = ["main"]
 

@@ -15,7 +15,8 @@ from typing import Any, Final, Self
 
 from tests.emulated.cu import small_ptx
 from tests.planted import twins
-from tests.planted.order_bugs import HostFunction, Pieces, call, cuda
+from tests.planted.error_paths import call, cuda
+from tests.planted.order_bugs import HostFunction, Pieces
 
 SIZE: Final = 256
 BROKEN, MENDED, planted = twins()

@@ -1,6 +1,7 @@
 """Twenty hidden waits: in a hot path of each function a call waits for unfinished work, and in that of its twin none.
 
-Each function is given what wraps its hot path. `expected_waits.WAITS` says which call waits.
+Each function is given what wraps its hot path, and whether it is the twin. `expected_waits.WAITS` says which call
+waits.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from functools import cache
 from typing import Final
 
-from .order_bugs import SIZE, HostFunction, Pieces, call
+from .error_paths import call
+from .order_bugs import SIZE, HostFunction, Pieces
 
 #: What a function wraps its hot path in.
 Hot = Callable[[], AbstractContextManager[object]]
@@ -101,360 +103,269 @@ def fill(where: c_uint64 | c_void_p, stream: c_void_p) -> None:
     call("cuMemsetD8Async", where, c_uint(1), c_size_t(SIZE), stream)
 
 
-# -- waits
+# -- waits, and the twins without them
+
+#: By name, each function that waits, and its twin.
+WAITS: Final[dict[str, Callable[[Hot], None]]] = {}
+SOUND: Final[dict[str, Callable[[Hot], None]]] = {}
 
 
-def buffer_freed(hot: Hot) -> None:
-    """Free device memory."""
-    with Pieces():
-        memory = device()
-        with hot():
-            call("cuMemFree_v2", memory)
+def planted(function: Callable[[Hot, bool], None]) -> Callable[[Hot], None]:
+    """Enter a function, and its twin; return the one that waits."""
+    SOUND[function.__name__] = lambda hot: function(hot, True)
+    return WAITS.setdefault(function.__name__, lambda hot: function(hot, False))
 
 
-def managed_buffer_freed(hot: Hot) -> None:
-    """Free managed memory."""
-    with Pieces():
-        memory = managed()
-        with hot():
-            call("cuMemFree_v2", memory)
+def in_stream(function: str, mended: str, pieces: Pieces, *arguments: object, hot: Hot, sound: bool) -> None:
+    """Call a function in a hot path, or in its place the one that does the same in a stream."""
+    stream = (pieces.stream(BLOCKING),) if sound else ()
+    with hot():
+        call(mended if sound else function, *arguments, *stream)
 
 
-def staging_freed(hot: Hot) -> None:
-    """Free pinned memory."""
+@planted
+def buffer_freed(hot: Hot, mended: bool) -> None:
+    """Free device memory; the twin gives it back to the pool of its stream."""
     with Pieces() as pieces:
-        memory = pieces.pinned(kept=False)
-        with hot():
-            call("cuMemFreeHost", memory)
-
-
-def pages_unregistered(hot: Hot) -> None:
-    """Let memory of the host be pageable again."""
-    with Pieces():
-        memory = pageable(LARGE)
-        call("cuMemHostRegister_v2", memory, c_size_t(SIZE), 0)
-        with hot():
-            call("cuMemHostUnregister", memory)
-
-
-def result_to_pageable_memory(hot: Hot) -> None:
-    """Copy a result, asynchronously as it seems, to memory that is not pinned."""
-    with Pieces() as pieces:
-        stream, memory, there = pieces.stream(BLOCKING), pieces.device(), pageable()
-        with hot():
-            fill(memory, stream)
-            call("cuMemcpyDtoHAsync_v2", there, memory, c_size_t(SIZE), stream)
-
-
-def number_read_back(hot: Hot) -> None:
-    """Read a number of the device."""
-    with Pieces() as pieces:
-        memory, there = pieces.device(), pieces.pinned()
-        with hot():
-            call("cuMemcpyDtoH_v2", there, memory, c_size_t(4))
-
-
-def parameters_sent(hot: Hot) -> None:
-    """Send parameters without a stream."""
-    with Pieces() as pieces:
-        memory, there = pieces.device(), pageable()
-        with hot():
-            call("cuMemcpyHtoD_v2", memory, there, c_size_t(SIZE))
-
-
-def pinned_parameters_sent(hot: Hot) -> None:
-    """Send pinned parameters without a stream."""
-    with Pieces() as pieces:
-        memory, there = pieces.device(), pieces.pinned()
-        with hot():
-            call("cuMemcpyHtoD_v2", memory, there, c_size_t(SIZE))
-
-
-def large_batch_sent(hot: Hot) -> None:
-    """Send more pageable memory in a stream than the driver stages."""
-    with Pieces() as pieces:
-        stream, memory, there = pieces.stream(BLOCKING), device(LARGE), pageable(LARGE)
-        pieces.callback(call, "cuMemFree_v2", memory)
-        with hot():
-            call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(LARGE), stream)
-
-
-def staged_by_the_driver(hot: Hot) -> None:
-    """Copy memory of the host to a staging buffer in a stream."""
-    with Pieces() as pieces:
-        stream, staging, there = pieces.stream(BLOCKING), pieces.pinned(), pageable()
-        with hot():
-            call("cuMemcpyAsync", staging, there, c_size_t(SIZE), stream)
-
-
-def pinned_memory_cleared(hot: Hot) -> None:
-    """Fill pinned memory without a stream."""
-    with Pieces() as pieces:
-        there = pieces.pinned()
-        with hot():
-            call("cuMemsetD8_v2", there, c_uint(0), c_size_t(SIZE))
-
-
-def managed_memory_cleared(hot: Hot) -> None:
-    """Fill managed memory without a stream."""
-    with Pieces() as pieces:
-        memory = managed()
-        pieces.callback(call, "cuMemFree_v2", memory)
-        with hot():
-            call("cuMemsetD32_v2", memory, c_uint(0), c_size_t(SIZE // 4))
-
-
-def copied_from_managed_memory(hot: Hot) -> None:
-    """Copy managed memory to the device without a stream."""
-    with Pieces() as pieces:
-        memory, there = pieces.device(), managed()
-        pieces.callback(call, "cuMemFree_v2", there)
-        with hot():
-            call("cuMemcpy", memory, there, c_size_t(SIZE))
-
-
-def array_destroyed(hot: Hot) -> None:
-    """Destroy an array."""
-    with Pieces():
-        made = array()
-        with hot():
-            call("cuArrayDestroy", made)
-
-
-def stack_enlarged(hot: Hot) -> None:
-    """Give kernels a larger stack."""
-    with Pieces() as pieces:
-        size = c_size_t()
-        call("cuCtxGetLimit", byref(size), STACK_SIZE)
-        pieces.callback(call, "cuCtxSetLimit", STACK_SIZE, size)
-        with hot():
-            call("cuCtxSetLimit", STACK_SIZE, c_size_t(size.value + 4096))
-
-
-def module_loaded(hot: Hot) -> None:
-    """Load a module."""
-    with Pieces() as pieces:
-        image()
-        with hot():
-            pieces.callback(call, "cuModuleUnload", module())
-
-
-def module_unloaded(hot: Hot) -> None:
-    """Unload a module."""
-    with Pieces():
-        made = module()
-        with hot():
-            call("cuModuleUnload", made)
-
-
-def first_use_of_a_kernel(hot: Hot) -> None:
-    """Ask for the function of a kernel that is not loaded yet."""
-    with Pieces() as pieces:
-        function, lazy = c_void_p(), kernel(pieces)
-        with hot():
-            call("cuKernelGetFunction", byref(function), lazy)
-
-
-def event_awaited(hot: Hot) -> None:
-    """Wait for an event."""
-    with Pieces() as pieces:
-        stream, memory, event = pieces.stream(BLOCKING), pieces.device(), pieces.event()
-        with hot():
-            fill(memory, stream)
-            call("cuEventRecord", event, stream)
-            call("cuEventSynchronize", event)
-
-
-def stream_drained(hot: Hot) -> None:
-    """Wait for a stream."""
-    with Pieces() as pieces:
-        stream, memory = pieces.stream(BLOCKING), pieces.device()
-        with hot():
-            fill(memory, stream)
-            call("cuStreamSynchronize", stream)
-
-
-# -- the twins
-
-
-def buffer_given_back(hot: Hot) -> None:
-    with Pieces() as pieces:
+        if not mended:
+            memory = device()
+            with hot():
+                call("cuMemFree_v2", memory)
+            return
         stream, memory = pieces.stream(), c_uint64()
         call("cuMemAllocAsync", byref(memory), c_size_t(SIZE), stream)
         with hot():
             call("cuMemFreeAsync", memory, stream)
 
 
-def managed_buffer_freed_later(hot: Hot) -> None:
+@planted
+def managed_buffer_freed(hot: Hot, mended: bool) -> None:
+    """Free managed memory; the twin frees it later."""
     with Pieces() as pieces:
-        stream, memory = pieces.stream(), managed()
+        memory = managed()
+        if not mended:
+            with hot():
+                call("cuMemFree_v2", memory)
+            return
+        stream = pieces.stream()
         pieces.callback(call, "cuMemFree_v2", memory)
         with hot():
             fill(memory, stream)
 
 
-def staging_kept(hot: Hot) -> None:
+@planted
+def staging_freed(hot: Hot, mended: bool) -> None:
+    """Free pinned memory; the twin keeps it."""
     with Pieces() as pieces:
-        stream, memory, there = pieces.stream(), pieces.device(), pieces.pinned()
+        there = pieces.pinned(kept=mended)
+        if not mended:
+            with hot():
+                call("cuMemFreeHost", there)
+            return
+        stream, memory = pieces.stream(), pieces.device()
         with hot():
             call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
 
 
-def pages_stay_registered(hot: Hot) -> None:
+@planted
+def pages_unregistered(hot: Hot, mended: bool) -> None:
+    """Let memory of the host be pageable again; the twin does it later."""
     with Pieces() as pieces:
-        stream, memory, there = pieces.stream(), pieces.device(), pageable(LARGE)
+        stream, memory = (pieces.stream(), pieces.device()) if mended else (None, None)
+        there = pageable(LARGE)
         call("cuMemHostRegister_v2", there, c_size_t(SIZE), 0)
+        if not mended:
+            with hot():
+                call("cuMemHostUnregister", there)
+            return
         pieces.callback(call, "cuMemHostUnregister", there)
         with hot():
             call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
 
 
-def result_to_pinned_memory(hot: Hot) -> None:
+@planted
+def result_to_pageable_memory(hot: Hot, mended: bool) -> None:
+    """Copy a result, asynchronously as it seems, to memory that is not pinned."""
     with Pieces() as pieces:
-        stream, memory, there = pieces.stream(BLOCKING), pieces.device(), pieces.pinned()
+        stream, memory = pieces.stream(BLOCKING), pieces.device()
+        there = pieces.pinned() if mended else pageable()
         with hot():
             fill(memory, stream)
             call("cuMemcpyDtoHAsync_v2", there, memory, c_size_t(SIZE), stream)
 
 
-def number_asked_for(hot: Hot) -> None:
+@planted
+def number_read_back(hot: Hot, mended: bool) -> None:
+    """Read a number of the device; the twin asks for it."""
     with Pieces() as pieces:
-        stream, memory, there, event = pieces.stream(), pieces.device(), pieces.pinned(), pieces.event()
+        memory, there = pieces.device(), pieces.pinned()
+        if not mended:
+            with hot():
+                call("cuMemcpyDtoH_v2", there, memory, c_size_t(4))
+            return
+        stream, event = pieces.stream(), pieces.event()
         with hot():
             call("cuMemcpyDtoHAsync_v2", there, memory, c_size_t(4), stream)
             call("cuEventRecord", event, stream)
 
 
-def parameters_sent_in_a_stream(hot: Hot) -> None:
+@planted
+def parameters_sent(hot: Hot, mended: bool) -> None:
+    """Send parameters without a stream."""
     with Pieces() as pieces:
-        stream, memory, there = pieces.stream(BLOCKING), pieces.device(), pageable()
-        with hot():
-            call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
+        given = pieces.device(), pageable(), c_size_t(SIZE)
+        in_stream("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", pieces, *given, hot=hot, sound=mended)
 
 
-def pinned_parameters_sent_in_a_stream(hot: Hot) -> None:
+@planted
+def pinned_parameters_sent(hot: Hot, mended: bool) -> None:
+    """Send pinned parameters without a stream."""
     with Pieces() as pieces:
-        stream, memory, there = pieces.stream(BLOCKING), pieces.device(), pieces.pinned()
-        with hot():
-            call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(SIZE), stream)
+        given = pieces.device(), pieces.pinned(), c_size_t(SIZE)
+        in_stream("cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", pieces, *given, hot=hot, sound=mended)
 
 
-def large_batch_pinned(hot: Hot) -> None:
+@planted
+def large_batch_sent(hot: Hot, mended: bool) -> None:
+    """Send more pageable memory in a stream than the driver stages; that of the twin is pinned."""
     with Pieces() as pieces:
         stream, memory, there = pieces.stream(BLOCKING), device(LARGE), c_void_p()
         pieces.callback(call, "cuMemFree_v2", memory)
-        call("cuMemHostAlloc", byref(there), c_size_t(LARGE), 0)
-        pieces.callback(call, "cuMemFreeHost", there)
+        if mended:
+            call("cuMemHostAlloc", byref(there), c_size_t(LARGE), 0)
+            pieces.callback(call, "cuMemFreeHost", there)
+        else:
+            there = pageable(LARGE)
         with hot():
             call("cuMemcpyHtoDAsync_v2", memory, there, c_size_t(LARGE), stream)
 
 
-def staged_by_a_host_function(hot: Hot) -> None:
+@planted
+def staged_by_the_driver(hot: Hot, mended: bool) -> None:
+    """Copy memory of the host to a staging buffer in a stream; the twin has a host function do it."""
     with Pieces() as pieces:
         stream, staging, there = pieces.stream(BLOCKING), pieces.pinned(), pageable()
         copies = HostFunction(lambda _: (ctypes.memmove(staging, there, SIZE), None)[1])
         with hot():
-            call("cuLaunchHostFunc", stream, copies, None)
+            if mended:
+                call("cuLaunchHostFunc", stream, copies, None)
+            else:
+                call("cuMemcpyAsync", staging, there, c_size_t(SIZE), stream)
         call("cuCtxSynchronize")
 
 
-def pinned_memory_cleared_in_a_stream(hot: Hot) -> None:
+@planted
+def pinned_memory_cleared(hot: Hot, mended: bool) -> None:
+    """Fill pinned memory without a stream."""
     with Pieces() as pieces:
-        stream, there = pieces.stream(BLOCKING), pieces.pinned()
-        with hot():
-            fill(there, stream)
+        given = pieces.pinned(), c_uint(0), c_size_t(SIZE)
+        in_stream("cuMemsetD8_v2", "cuMemsetD8Async", pieces, *given, hot=hot, sound=mended)
 
 
-def managed_memory_cleared_in_a_stream(hot: Hot) -> None:
+@planted
+def managed_memory_cleared(hot: Hot, mended: bool) -> None:
+    """Fill managed memory without a stream."""
     with Pieces() as pieces:
-        stream, memory = pieces.stream(BLOCKING), managed()
+        memory = managed()
         pieces.callback(call, "cuMemFree_v2", memory)
-        with hot():
-            call("cuMemsetD32Async", memory, c_uint(0), c_size_t(SIZE // 4), stream)
+        given = memory, c_uint(0), c_size_t(SIZE // 4)
+        in_stream("cuMemsetD32_v2", "cuMemsetD32Async", pieces, *given, hot=hot, sound=mended)
 
 
-def copied_from_managed_memory_in_a_stream(hot: Hot) -> None:
+@planted
+def copied_from_managed_memory(hot: Hot, mended: bool) -> None:
+    """Copy managed memory to the device without a stream."""
     with Pieces() as pieces:
-        stream, memory, there = pieces.stream(BLOCKING), pieces.device(), managed()
+        memory, there = pieces.device(), managed()
         pieces.callback(call, "cuMemFree_v2", there)
+        in_stream("cuMemcpy", "cuMemcpyAsync", pieces, memory, there, c_size_t(SIZE), hot=hot, sound=mended)
+
+
+@planted
+def array_destroyed(hot: Hot, mended: bool) -> None:
+    """Destroy an array; the twin does it later."""
+    with Pieces() as pieces:
+        made = None if mended else array()
         with hot():
-            call("cuMemcpyAsync", memory, there, c_size_t(SIZE), stream)
+            if mended:
+                pieces.callback(call, "cuArrayDestroy", array())
+            else:
+                call("cuArrayDestroy", made)
 
 
-def array_destroyed_later(hot: Hot) -> None:
-    with Pieces() as pieces, hot():
-        pieces.callback(call, "cuArrayDestroy", array())
-
-
-def stack_looked_at(hot: Hot) -> None:
-    with Pieces():
+@planted
+def stack_enlarged(hot: Hot, mended: bool) -> None:
+    """Give kernels a larger stack; the twin looks at it."""
+    with Pieces() as pieces:
         size = c_size_t()
+        if mended:
+            with hot():
+                call("cuCtxGetLimit", byref(size), STACK_SIZE)
+            return
+        call("cuCtxGetLimit", byref(size), STACK_SIZE)
+        pieces.callback(call, "cuCtxSetLimit", STACK_SIZE, size)
         with hot():
-            call("cuCtxGetLimit", byref(size), STACK_SIZE)
+            call("cuCtxSetLimit", STACK_SIZE, c_size_t(size.value + 4096))
 
 
-def library_loaded(hot: Hot) -> None:
+@planted
+def module_loaded(hot: Hot, mended: bool) -> None:
+    """Load a module; the twin loads a library."""
     with Pieces() as pieces:
         image()
         with hot():
-            library(pieces)
+            if mended:
+                library(pieces)
+            else:
+                pieces.callback(call, "cuModuleUnload", module())
 
 
-def module_unloaded_later(hot: Hot) -> None:
+@planted
+def module_unloaded(hot: Hot, mended: bool) -> None:
+    """Unload a module; the twin does it later."""
     with Pieces() as pieces:
         function, made = c_void_p(), module()
-        pieces.callback(call, "cuModuleUnload", made)
+        if mended:
+            pieces.callback(call, "cuModuleUnload", made)
         with hot():
-            call("cuModuleGetFunction", byref(function), made, b"empty")
+            if mended:
+                call("cuModuleGetFunction", byref(function), made, b"empty")
+            else:
+                call("cuModuleUnload", made)
 
 
-def later_use_of_a_kernel(hot: Hot) -> None:
+@planted
+def first_use_of_a_kernel(hot: Hot, mended: bool) -> None:
+    """Ask for the function of a kernel that is not loaded yet; that of the twin is."""
     with Pieces() as pieces:
-        function, loaded = c_void_p(), kernel(pieces)
-        call("cuKernelGetFunction", byref(function), loaded)
+        function, asked = c_void_p(), kernel(pieces)
+        if mended:
+            call("cuKernelGetFunction", byref(function), asked)
         with hot():
-            call("cuKernelGetFunction", byref(function), loaded)
+            call("cuKernelGetFunction", byref(function), asked)
 
 
-def event_asked(hot: Hot) -> None:
+@planted
+def event_awaited(hot: Hot, mended: bool) -> None:
+    """Wait for an event; a stream of the twin does."""
     with Pieces() as pieces:
         stream, memory, event, answer = pieces.stream(BLOCKING), pieces.device(), pieces.event(), c_int()
         with hot():
             fill(memory, stream)
             call("cuEventRecord", event, stream)
-            call("cuStreamWaitEvent", pieces.stream(), event, 0)
-            call("cuStreamIsCapturing", stream, byref(answer))
+            if mended:
+                call("cuStreamWaitEvent", pieces.stream(), event, 0)
+                call("cuStreamIsCapturing", stream, byref(answer))
+            else:
+                call("cuEventSynchronize", event)
 
 
-def stream_left_alone(hot: Hot) -> None:
+@planted
+def stream_drained(hot: Hot, mended: bool) -> None:
+    """Wait for a stream; the twin leaves it alone."""
     with Pieces() as pieces:
         stream, memory = pieces.stream(BLOCKING), pieces.device()
         with hot():
             fill(memory, stream)
-
-
-#: Each function that waits, with the twin that does not.
-TWINS: Final[dict[Callable[[Hot], None], Callable[[Hot], None]]] = {
-    buffer_freed: buffer_given_back,
-    managed_buffer_freed: managed_buffer_freed_later,
-    staging_freed: staging_kept,
-    pages_unregistered: pages_stay_registered,
-    result_to_pageable_memory: result_to_pinned_memory,
-    number_read_back: number_asked_for,
-    parameters_sent: parameters_sent_in_a_stream,
-    pinned_parameters_sent: pinned_parameters_sent_in_a_stream,
-    large_batch_sent: large_batch_pinned,
-    staged_by_the_driver: staged_by_a_host_function,
-    pinned_memory_cleared: pinned_memory_cleared_in_a_stream,
-    managed_memory_cleared: managed_memory_cleared_in_a_stream,
-    copied_from_managed_memory: copied_from_managed_memory_in_a_stream,
-    array_destroyed: array_destroyed_later,
-    stack_enlarged: stack_looked_at,
-    module_loaded: library_loaded,
-    module_unloaded: module_unloaded_later,
-    first_use_of_a_kernel: later_use_of_a_kernel,
-    event_awaited: event_asked,
-    stream_drained: stream_left_alone,
-}
-WAITS: Final = {function.__name__: function for function in TWINS}
-SOUND: Final = {function.__name__: twin for function, twin in TWINS.items()}
+            if not mended:
+                call("cuStreamSynchronize", stream)

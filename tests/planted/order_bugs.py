@@ -10,28 +10,16 @@ import threading
 import time
 from contextlib import ExitStack
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from tests.planted import twins
-
-cuda: Any = ctypes.CDLL("libcuda.so.1")
+from tests.planted.error_paths import call, cuda
 
 SIZE: Final = 256
 #: CUDA's handle of the default stream of a thread, and its flag for streams.
 PER_THREAD, NON_BLOCKING = c_void_p(2), 1
 HostFunction = ctypes.CFUNCTYPE(None, c_void_p)
 Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
-
-
-class DriverError(Exception):
-    """A call of the driver failed."""
-
-
-def call(function: str, *arguments: object) -> None:
-    """Call the driver; raise what it answers."""
-    if code := getattr(cuda, function)(*arguments):
-        msg = f"{function} failed with error {code}"
-        raise DriverError(msg)
 
 
 # -- pieces without bugs

@@ -9,10 +9,13 @@ import ctypes
 import mmap
 from collections.abc import Callable
 from ctypes import c_size_t, c_uint, c_uint64, c_void_p
+from functools import partial
 from typing import Final
 
 from . import hidden_waits
-from .order_bugs import SIZE, Pieces, call
+from .error_paths import call
+from .expected_waits import RELIES
+from .order_bugs import SIZE, Pieces
 
 #: The two bytes that a program sees: that it wrote, and that memory held before.
 NEW, OLD = 7, 1
@@ -159,17 +162,5 @@ def scratch_freed_behind(wait: Waits) -> None:
         assert _seen(result) == NEW
 
 
-_ALL: Final = (
-    red_zone_checked,
-    temporary_given_back,
-    message_sent,
-    message_unmapped,
-    batch_sent,
-    result_read_back,
-    managed_result_read_back,
-    array_dropped,
-    plugin_unloaded,
-    scratch_freed_behind,
-)
-BROKEN: Final = {one.__name__: (lambda one=one: one(_nothing)) for one in _ALL}
-MENDED: Final = {one.__name__: (lambda one=one: one(_wait)) for one in _ALL}
+BROKEN: Final = {name: partial(globals()[name], _nothing) for name in RELIES}
+MENDED: Final = {name: partial(globals()[name], _wait) for name in RELIES}
