@@ -149,9 +149,9 @@ def test_each_refused_image_explains_its_failure(run, toolkit, arguments: tuple[
     assert {name for name, test in tests.items() if test.outcome == "passed"} == {"test_passes", "test_expects"}
 
 
-def test_the_section_is_the_block(run, toolkit) -> None:
-    """Under the failure stand the error, the reason and each change."""
-    result, _ = run(DRIVER + TESTS, "-k", "test_222")
+def test_the_section_is_the_block(run, toolkit, pytester: pytest.Pytester) -> None:
+    """Under the failure stand the error, the reason and each change; a JUnit report has them as a property."""
+    result, _ = run(DRIVER + TESTS, "-k", "test_222 or test_teardown or test_passes", "--junitxml=junit.xml")
 
     result.stdout.fnmatch_lines(
         [
@@ -164,54 +164,12 @@ def test_the_section_is_the_block(run, toolkit) -> None:
         ],
         consecutive=True,
     )
-
-
-def test_junit_has_the_block(run, toolkit, pytester: pytest.Pytester) -> None:
-    """The test case of a JUnit report has the block as a property, also one that fails in its tear-down."""
-    run(DRIVER + TESTS, "-k", "test_222 or test_teardown or test_passes", "--junitxml=junit.xml")
-
     text = (pytester.path / "junit.xml").read_text()
     assert text.count('<property name="cudalink.cause"') == 2
     assert f"&#10;why    {NEWER_PTX}&#10;fix " in text
 
 
-MIXED = """
-def refuse():
-    from pytest_cudalink.emulator import preload
-    preload.emulated_driver().refuse("cuFirst", "not written yet")
-
-def test_skew_last(cuda):
-    refuse()
-    load(cuda, image("13.0/main.ptx"))
-def test_refused_last(cuda):
-    with pytest.raises(LinkerError): load(cuda, image("13.0/main.ptx"))
-    refuse()
-    raise RuntimeError("801")
-"""
-
-
-def test_the_last_refusal_counts(run, toolkit) -> None:
-    """A library may ask for what is not emulated and go on: a failure of versions after that is no test to skip."""
-    result, tests = run(DRIVER + MIXED, "--cudalink-unsupported=skip")
-
-    result.assert_outcomes(failed=1, skipped=1)
-    assert tests["test_skew_last"].cause["kind"] == "skew"
-    assert tests["test_skew_last"].refused == []
-    assert tests["test_refused_last"].cause == {
-        "kind": "not_emulated",
-        "what": "CUDA_ERROR_NOT_SUPPORTED (801): cuFirst",
-        "why": "not written yet",
-        "fix": ["run this test on a real driver", "--cudalink-unsupported=skip skips such tests here"],
-    }
-
-
 RUNTIME = """
-def test_launch(cuda):
-    module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    assert cuda.cuModuleLoadData(ctypes.byref(module), OLD) == 0
-    assert cuda.cuModuleGetFunction(ctypes.byref(function), module, b"k") == 0
-    assert cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, None, None, None) == 0
-
 def test_runtime():
     from cuda.bindings import runtime
     error, *_ = runtime.cudaGraphicsMapResources(1, 0, 0)
@@ -219,61 +177,18 @@ def test_runtime():
 """
 
 
-def test_a_launch_and_the_runtime_are_not_emulated(run, toolkit) -> None:
-    """A launch and a function of the CUDA runtime are a kind of their own, with the reason."""
+def test_a_function_of_the_runtime_is_not_emulated(run, toolkit) -> None:
+    """It is a kind of its own, with the reason, as a call of the driver is (`test_refusals`)."""
     pytest.importorskip("cuda.bindings.runtime")
-    result, tests = run(DRIVER + RUNTIME, driver="13.0")
+    result, tests = run(RUNTIME, driver="13.0")
 
-    result.assert_outcomes(failed=2)
-    launch, runtime = tests["test_launch"].cause, tests["test_runtime"].cause
-    assert (launch["kind"], runtime["kind"]) == ("not_emulated", "not_emulated")
-    assert launch["what"] == "CUDA_ERROR_NOT_SUPPORTED (801): cuLaunchKernel"
-    assert launch["why"] == "the emulated driver does not execute kernels"
-    assert runtime["what"] == "CUDA_ERROR_NOT_SUPPORTED (801): cudaGraphicsMapResources"
-    assert "*cudalink: why*" not in result.stdout.str()
-
-
-STATIC_RUNTIME = """
-import ctypes, pytest
-from cuda.bindings import runtime
-class CUDARuntimeError(Exception): pass  # as CuPy's
-
-def test_python():
-    error, = runtime.cudaGraphicsMapResources(1, 0, 0)
-    assert not error, error.name
-def test_first(): raise CUDARuntimeError("cudaErrorNotSupported: operation not supported")
-def test_later(): raise RuntimeError("CUDA error: operation not supported\\nCUDA kernel errors might be asynchronous")
-def test_socket(): raise OSError(95, "Operation not supported")
-"""
-
-
-def test_the_runtime_in_other_libraries_is_not_emulated(run, toolkit) -> None:
-    """The runtime asks once in a process, and libraries raise its words in every test: each is skipped by name."""
-    pytest.importorskip("cuda.bindings.runtime")
-    _, tests = run(STATIC_RUNTIME, "--cudalink-unsupported=skip", driver="13.0")
-
-    assert {name: test.outcome for name, test in tests.items()} == {
-        "test_python": "unsupported",
-        "test_first": "unsupported",
-        "test_later": "unsupported",
-        "test_socket": "failed",
-    }
-    assert tests["test_later"].reason == "cudalink: needs a real driver: the CUDA runtime is not emulated"
-    assert tests["test_first"].cause["what"] == "CUDA_ERROR_NOT_SUPPORTED (801): the CUDA runtime"
-    assert tests["test_socket"].cause is None
-
-
-def test_a_runtime_that_needs_a_newer_driver(run, toolkit) -> None:
-    """CudaErrorInsufficientDriver is a runtime of a newer major; without a driver it is the missing driver."""
-    module = """
-from pytest_cudalink.emulator import preload
-preload.driver_exists = lambda: False
-def test_it(): raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
-"""
-    _, older = run(module, driver="12.9")
-    assert older["test_it"].cause["why"].startswith("a driver of CUDA 12.9 serves CUDA runtimes up to CUDA 12")
-    _, absent = run(module, driver="absent")
-    assert absent["test_it"].cause["kind"] == "no_driver"
+    result.assert_outcomes(failed=1)
+    cause = tests["test_runtime"].cause
+    assert (cause["kind"], cause["what"]) == (
+        "not_emulated",
+        "CUDA_ERROR_NOT_SUPPORTED (801): cudaGraphicsMapResources",
+    )
+    assert "cudalink: why" not in result.stdout.str()
 
 
 NEWER_INPUT = f"""
@@ -368,24 +283,6 @@ def test_a_missing_driver_where_nothing_asks(pytester: pytest.Pytester, run_pyte
     fix = f"fix    run with --cudalink-driver={toolkit}, which emulates one"
     assert result.stdout.lines.count(fix) == 5
     result.stdout.no_fnmatch_line("cudalink: *")
-
-
-def test_a_hidden_driver_names_the_option_that_hides_it(run) -> None:
-    """Where an option hides the driver, the option is what to change."""
-    _, tests = run(
-        "def test_it(): import ctypes; ctypes.CDLL('libcuda.so.1').cuInit; raise OSError('libcuda.so.1')",
-        driver="absent",
-    )
-
-    assert tests["test_it"].cause["fix"][0].startswith("--cudalink-driver is absent")
-
-
-def test_a_file_that_cannot_be_collected(run, toolkit) -> None:
-    """What is refused while a file is imported stands under its error, and in the record."""
-    result, tests = run(DRIVER + 'load(cuda.__wrapped__(), image("13.0/main.ptx"))', driver="12.9")
-
-    result.stdout.fnmatch_lines([SECTION, "error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)*"])
-    assert [test.cause["kind"] for test in tests.values()] == ["skew"]
 
 
 RERUN = """

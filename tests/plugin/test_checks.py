@@ -5,19 +5,37 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 
+from pytest_cudalink.jitlink import jitlink_contract as jitlink_native
 from pytest_cudalink.plugin import pytest_private
+from pytest_cudalink.plugin.conditions import unsteered
 from pytest_cudalink.plugin.items.plan import MarkerPlan
-from pytest_cudalink.plugin.parts import CURRENT_TEST, LEDGER, MISMATCHES, REPORTER, REQUIRED
+from pytest_cudalink.plugin.parts import (
+    CURRENT_TEST,
+    DEADLOCKS,
+    JITLINK_CONTRACT,
+    LEDGER,
+    LIFETIMES,
+    MISMATCHES,
+    ORDER,
+    REPORTER,
+    REQUIRED,
+)
 from pytest_cudalink.plugin.records import facts
+from pytest_cudalink.plugin.records.ledger import Outside, Totals
 from pytest_cudalink.plugin.run import Run
+from pytest_cudalink.plugin.settings import Setting
+from pytest_cudalink.plugin.watch import jitlink_contract, lifetimes
 from pytest_cudalink.plugin.watch.check import Check, Seen
 from pytest_cudalink.plugin.watch.mismatches import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck
 from pytest_cudalink.probes import libcuda
+from pytest_cudalink.report.wording import EVENTS_UNWRITTEN, UNWRITTEN
 from pytest_cudalink.violations import Violation
 from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
 
@@ -304,6 +322,405 @@ def test_violations_that_no_report_shows() -> None:
     assert reported(run, "call").longrepr == (
         "cudalink: 2 lifetime violations during this test's call:\ntext 2\n\ntext 3"
     )
+
+
+# -- checks of an emulated driver and of nvJitLink
+
+
+@pytest.fixture
+def driver() -> Mock:
+    """An emulated driver that has noted nothing."""
+    return Mock(violations=(), state_count=0, live_states=0, lost_violations=0)
+
+
+@pytest.fixture
+def below() -> Mock:
+    """The processes below this one, which have noted nothing."""
+    return Mock(spec=["violations", "consume", "hand_over", "say"], **{"violations.return_value": ()})
+
+
+def on_driver(driver: Mock, below: Mock | None = None, **settings: str) -> Run:
+    """A run on an emulated driver."""
+    run = begun(**settings)
+    run._emulated = driver
+    if below is not None:
+        run.config.pluginmanager.register(below, "cudalink-descendants")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "worker", "calls"),
+    [
+        ("off", False, ["start_watching", "stop_watching"]),
+        ("fail", False, []),
+        ("fail", True, ["find_messenger"]),
+    ],
+)
+def test_deadlocks(driver: Mock, lifetime: str, worker: bool, calls: list[str]) -> None:
+    """The check of lifetimes watches the driver for it, too; a worker of xdist has somebody to tell."""
+    run = on_driver(driver, lifetime=lifetime)
+    if worker:
+        run.config.workerinput = {}
+    check = run.part(DEADLOCKS)
+    for cleanup in run.config.cleanups:
+        cleanup()
+    assert [name for name, _, _ in driver.method_calls] == calls
+    assert (check.name, check.title, check.mode) == ("deadlock", "cudalink deadlock", "fail")
+
+
+def test_order(driver: Mock) -> None:
+    """A pair that an earlier test had is named again; in the end the driver checks no more."""
+    run = on_driver(driver, order="report")
+    check = run.part(ORDER)
+    assert (check.name, check.title, check.mode) == ("order", "cudalink order", "report")
+    assert driver.mock_calls == [call.start_watching(), call.check_order(on=True)]
+    check.begin("A")
+    assert driver.mock_calls[2:] == [call.check_order(on=True)]
+    assert check.maker(violation(1, 1)) is None
+    run.config.cleanups[-1]()
+    assert driver.mock_calls[3:] == [call.check_order(on=False), call.stop_watching()]
+
+
+@pytest.mark.parametrize(("mode", "fails"), [("report", False), ("fail", True), ("strict", True)])
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_lifetimes(driver: Mock, below: Mock, mode: str, fails: bool, elsewhere: bool) -> None:
+    """Violations of this process and of those below it; what is lost fails the run, and later ones the driver says."""
+    run = on_driver(driver, below, lifetime=mode)
+    run.task = object() if elsewhere else None
+    check = run.part(LIFETIMES)
+    assert (check.name, check.title, check.mode) == ("lifetimes", "cudalink lifetimes", mode)
+    assert driver.mock_calls == [call.start_watching()]
+    driver.live_states, driver.state_count = 2, 5
+    check.begin("A")
+    assert (check.handle_count, check.leaves()) == (5, False)
+    driver.live_states = 3
+    assert check.leaves() is True
+    own, lower = violation(1), violation(2, process="child")
+    driver.violations, below.violations.return_value = (own, own._replace(check="order")), (lower,)
+    assert check.violations == (own, lower)
+    check.consume((own,))
+    assert (driver.consume.call_args, below.consume.call_args) == (call((own,)), call((own,)))
+    driver.violations, below.violations.return_value = (own,), ()
+    driver.reset_mock()
+    assert list(check.finish()) == []
+    ends = [call.stop_watching(), call.end_notes(quiet=elsewhere, fails=fails)]
+    assert driver.mock_calls == [call.consume((own,)), *(ends if elsewhere else [])]
+    assert below.hand_over.called is elsewhere
+    outside = run.part(LEDGER).outside
+    assert (outside.problems, outside.notes) == ((["text 1"], []) if fails else ([], ["text 1"]))
+    driver.violations, driver.lost_violations = (), 2
+    (lost,) = check.finish()
+    assert (lost.title, lost.verdict) == ("cudalink lifetimes", "fail")
+    assert lost.text == (
+        "2 lifetime violations could not be shown: the driver counted more than the plugin was handed; the output on "
+        "stderr says why. Run with -o cudalink_events=FILE and look there"
+    )
+    driver.reset_mock()
+    run.config.cleanups[-1]()
+    assert driver.mock_calls == ends
+
+
+@pytest.mark.parametrize("living", [0, 1])
+def test_garbage_at_the_end_of_a_run(driver: Mock, below: Mock, living: int, monkeypatch) -> None:
+    """It is collected where the driver still has links, whose violations come then."""
+    collected = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    check = on_driver(driver, below, lifetime="fail").part(LIFETIMES)
+    driver.live_states = living
+    assert list(check.finish()) == []
+    assert len(collected) == living
+
+
+LONG = "B" * 601
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "more", "belongs"),
+    [
+        ("A", {}, True),
+        (None, {}, True),
+        ("A", {"process": "child", "test": "A"}, True),
+        ("A", {"process": "child", "test": "B"}, False),
+        ("A", {"process": "child"}, False),
+        (None, {"process": "child"}, False),
+        (f"{LONG}::test", {"process": "child", "test": LONG}, True),
+        (f"{LONG}::test", {"process": "child", "test": LONG[1:]}, False),
+        (f"{LONG}::test", {"process": "child", "test": f"{LONG}::other"}, False),
+    ],
+)
+def test_whose_violation_it_is(driver: Mock, below: Mock, nodeid: str | None, more, belongs: bool) -> None:
+    """That of a process below is its test's, whose name may be cut."""
+    check = on_driver(driver, below, lifetime="fail").part(LIFETIMES)
+    assert check.belongs_to(nodeid, violation(1, **more)) is belongs
+
+
+def test_violations_after_the_last_report(driver: Mock, below: Mock) -> None:
+    """Those of the process of an isolated test fail it, and count in its facts."""
+    run = on_driver(driver, below, lifetime="fail")
+    check = run.part(LIFETIMES)
+    report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, "teardown")
+    check.add_late(Item(), report)
+    assert report.outcome == "passed"
+    below.violations.return_value = (violation(1, process="child"),)
+    check.add_late(Item(), report)
+    assert report.longrepr == "cudalink: 1 lifetime violation after this test's last report:\nchild: text 1"
+    for before, after in (({}, 1), ({"lifetimes": 2}, 3)):
+        report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "failed", "E", "teardown")
+        report.cudalink = {"violations": before}
+        check.add_late(Item(), report)
+        assert (report.cudalink, report.longrepr) == ({"violations": {"lifetimes": after}}, "E")
+    assert check.belongs_to("A", violation(1, process="child")) is False
+
+
+@pytest.mark.parametrize("says", [False, True])
+def test_the_last_look(driver: Mock, below: Mock, says: bool) -> None:
+    """What came after the session is written, and says whether it fails the run; who reports elsewhere passes it on."""
+    run = on_driver(driver, lifetime="fail")
+    assert lifetimes.last_look(run) is False
+    run.config.pluginmanager.register(below, "cudalink-descendants")
+    one, two = violation(1), violation(2)
+    below.violations.return_value, below.say.return_value = (two,), says
+    assert lifetimes.last_look(run) is says
+    assert below.mock_calls == [call.violations(last=True), call.consume((two,)), call.say((two,))]
+    run.part(LIFETIMES)
+    driver.violations = (one,)
+    assert lifetimes.last_look(run) is says
+    assert (driver.consume.call_args, below.say.call_args) == (call((one, two)), call((one, two)))
+    below.reset_mock()
+    run.task = object()
+    assert lifetimes.last_look(run) is False
+    run.task, run.settings.lifetime = None, Setting("off", "ini")
+    assert lifetimes.last_look(run) is False
+    assert below.mock_calls == []
+
+
+@pytest.fixture
+def contract(monkeypatch) -> Mock:
+    """The native part that checks the calls of nvJitLink: three handles so far, and none that lives."""
+    made = Mock(handle_count=3, **{"take.return_value": [], "alive.return_value": ()})
+    monkeypatch.setattr(jitlink_native, "start", lambda: made)
+    return made
+
+
+@pytest.mark.parametrize("mode", ["off", "report", "fail", "strict"])
+@pytest.mark.parametrize("possible", [False, True])
+def test_where_the_contract_is_checked(contract: Mock, mode: str, possible: bool, monkeypatch) -> None:
+    """Where the run wants that, and this system can."""
+    if not possible:
+        monkeypatch.setattr(jitlink_native, "start", lambda: None)
+    run = begun(jitlink_contract=mode)
+    jitlink_contract.start(run)
+    check = run.get(JITLINK_CONTRACT)
+    assert (check is not None) is (possible and mode != "off")
+    if check is not None:
+        assert (check.name, check.handle, check.mode) == ("jitlink-contract", "handle", mode)
+        assert contract.mock_calls == [call.take(), call.check(strict=mode == "strict")]
+        assert run.config.cleanups[-1] == contract.stop
+
+
+@pytest.mark.parametrize("mode", ["report", "fail"])
+def test_the_contract_of_nvjitlink(contract: Mock, mode: str) -> None:
+    """What broke it is shown with its test; outside of tests it is a warning, or fails the run."""
+    run = begun(jitlink_contract=mode)
+    jitlink_contract.start(run)
+    check = run.part(JITLINK_CONTRACT)
+    one = violation(1)._replace(check="jitlink-contract")
+    contract.take.side_effect = [[one], [], [one], []]
+    check.between()
+    said = (pytest.PytestWarning, "cudalink: outside of tests: text 1", 2)
+    assert run.config.warnings == ([said] if mode == "report" else [])
+    assert run.part(LEDGER).outside.problems == ([] if mode == "report" else ["text 1"])
+    assert check.violations == ()
+    report = reported(run, "call")
+    text = "cudalink: 1 violation of nvJitLink's contract during this test's call:\ntext 1"
+    shown = [("cudalink nvJitLink contract", "text 1")] if mode == "report" else []
+    assert (report.longrepr, report.sections) == (None if mode == "report" else text, shown)
+
+
+def test_handles_that_a_test_leaves(contract: Mock) -> None:
+    """They are destroyed if they can be; what is left then is noted, and fails nothing."""
+    run = begun(jitlink_contract="fail")
+    jitlink_contract.start(run)
+    check = run.part(JITLINK_CONTRACT)
+    contract.handle_count = 7
+    check.begin("A")
+    assert (check.leaves(), contract.alive.call_args, check.handle_count) == (False, call(7), 7)
+    contract.alive.return_value = ("one was created", "two was created")
+    assert check.leaves() is True
+    notes = "one was created and not destroyed\ntwo was created and not destroyed"
+    for when, sections in (("call", []), ("teardown", [("cudalink nvJitLink contract, notes", notes)])):
+        report = reported(run, when)
+        assert (report.outcome, report.sections) == ("passed", sections)
+    assert report.cudalink["undestroyed"] == 2
+
+
+# -- what a run counts
+
+
+def test_the_sums_of_a_run() -> None:
+    """Those outside of tests, of every process, and of the tests."""
+    outside, totals = Outside(), Totals()
+    assert outside.unlinked_modules == 0
+    outside.violations["order"] = outside.missing["a GPU"] = outside.unlinked_modules = 2
+    outside.problems, outside.notes, outside.of_processes = ["p"], ["n"], ["two majors"]
+    outside.links["a/driver"] = outside.unsteered["x"] = 1
+    outside.verdicts, outside.unsupported = [{"status": "compatible"}], {"t": "why"}
+    totals.add_outside(outside.as_json())
+    totals.add_outside(outside.as_json(), "[A] ")
+    totals.add_outside({})
+    seen = facts.Facts(undestroyed=2, documented={"requirement": "r", "raises": "E"}, missing="a GPU")
+    seen.refused = [{"function": name, "note": ""} for name in ("cuB", "cuA", "cuB")]
+    seen.violations["order"], seen.links["a/driver"] = 3, 4
+    seen.sticky = {"code": 700, "error": "E"}
+    totals.add("A", seen.as_json(), "gw0")
+    totals.add("B", facts.Facts().as_json())
+    assert totals.as_json() == {
+        "violations": {"order": 4},
+        "missing": {"a GPU": 5},
+        "problems": ["p", "[A] p"],
+        "notes": ["n", "[A] n"],
+        "unlinked_modules": 4,
+        "of_processes": ["two majors"] * 2,
+        "links": {"a/driver": 6},
+        "unsteered": {"x": 2},
+        "verdicts": [{"status": "compatible"}] * 2,
+        "unsupported": {"t": "why"},
+        "violations_of_tests": {"order": {"A": 3}},
+        "undestroyed": {"A": 2},
+        "documented": [("A", "r", "E")],
+        "refused": {"A": ["cuA", "cuB"]},
+        "sticky": [{"nodeid": "A", "worker": "gw0", "code": 700, "error": "E", "after": 0}],
+        "_after_sticky": {"A"},
+    }
+
+
+def test_tests_after_an_error_that_stays() -> None:
+    """They count once, for the last such error of their worker; an attempt of the test itself does not."""
+    totals = Totals()
+    for nodeid, worker in (("A", "gw0"), ("B", "gw1"), ("C", "gw0")):
+        totals.add(nodeid, facts.Facts(sticky={"code": 1, "error": "E"}).as_json(), worker)
+        for after in ("A", "B", "C", f"after {nodeid}", f"after {nodeid}", f"more after {nodeid}"):
+            totals.count_after_sticky(after, worker)
+    totals.count_after_sticky("D", "gw2")
+    assert [one["after"] for one in totals.sticky] == [4, 2, 2]
+
+
+def test_a_lost_record_is_one_problem() -> None:
+    """However many processes say it, and whatever they put before it."""
+    said, events = f"{UNWRITTEN}: why", f"{EVENTS_UNWRITTEN}: full"
+    given = ["other", said, f"[test_a.py::t] {said}", said, events, f"gw0: {events}", "other", "xother", "[gw0] third"]
+    assert Totals(problems=given).failing == ["other", said, events, "xother", "[gw0] third"]
+
+
+def test_what_a_ledger_counts() -> None:
+    """Each thing once, for the test that runs or outside of tests; a violation for its own."""
+    run = begun()
+    book, hook, config = run.part(LEDGER), run.config.hook, run.config
+    verdict = SimpleNamespace(status="s", rule="r", message="m", fix="f", otherwise="o", items=("i",))
+    for nodeid in (None, "A"):
+        if nodeid:
+            hook.pytest_runtest_logstart(nodeid=nodeid, location=("f.py", 0, "A"))
+        hook.pytest_cudalink_link(config=config, event=SimpleNamespace(target="a", backend="driver"))
+        link = SimpleNamespace(via="x", backend="nvjitlink", forced=None)
+        hook.pytest_cudalink_unsteered(config=config, link=link, nodeid=nodeid)
+        hook.pytest_cudalink_unsupported(config=config, target="t", reason="why")
+        hook.pytest_cudalink_verdict(config=config, verdict=verdict, nodeid=nodeid)
+        hook.pytest_cudalink_violation(config=config, violation=violation(1), nodeid=nodeid, maker=None)
+        here = book.test if nodeid else book.outside
+        assert (here.links, here.unsteered, here.unsupported) == (
+            {"a/driver": 1},
+            {"x/nvjitlink/free": 1},
+            {"t": "why"},
+        )
+        assert here.violations == {"lifetimes": 1}
+        counted = {"status": "s", "rule": "r", "message": "m", "fix": "f", "otherwise": "o", "items": ["i"]}
+        assert here.verdicts == [{"nodeid": nodeid, **counted}]
+    hook.pytest_cudalink_violation(config=config, violation=violation(1), nodeid=None, maker=None)
+    assert book.outside.violations == {"lifetimes": 2}
+    before = book.test
+    hook.pytest_runtest_logfinish(nodeid="A", location=("f.py", 0, "A"))
+    assert book.test is not before
+    before = book.test
+    hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A"))
+    assert book.test is not before
+
+
+@pytest.mark.parametrize(("properties", "elsewhere"), [("on", False), ("off", False), ("on", True)])
+def test_the_facts_on_a_report(properties: str, elsewhere: bool) -> None:
+    """The last one has them, and as properties where these are on; the process that adds up reads them."""
+    run = begun(properties=properties)
+    run.task = object() if elsewhere else None
+    book = run.part(LEDGER)
+    assert not hasattr(reported(run, "teardown"), "cudalink")
+    book.test.links["a/driver"] += 1
+    assert not hasattr(reported(run, "call"), "cudalink")
+    report = reported(run, "teardown", user_properties=[("cudalink.missing", "by the test")])
+    assert report.cudalink["links"] == {"a/driver": 1}
+    book.test.missing = "a GPU"
+    book.put_on(report)
+    links = [("cudalink.links", "a/driver=1")] if properties == "on" else []
+    assert report.user_properties == [("cudalink.missing", "by the test"), *links]
+    assert book.totals.links == ({} if elsewhere else {"a/driver": 1})
+    late = pytest.TestReport("B", ("f.py", 0, "B"), {}, "passed", None, "teardown")
+    run.config.hook.pytest_runtest_logreport(report=late)
+    assert late.cudalink["missing"] == "a GPU"
+    assert book.totals.missing == ({} if elsewhere else {"a GPU": 1})
+
+
+def test_attempts_that_a_ledger_adds_up() -> None:
+    """A refused call of an earlier attempt is forgotten with the next; a test after a sticky error counts."""
+    run = begun()
+    book = run.part(LEDGER)
+    book.totals.refused = {"A": ["cuA"]}
+    book.totals.add("B", facts.Facts(sticky={"code": 1, "error": "E"}).as_json(), "gw1")
+    for when, left in (("call", {"A": ["cuA"]}), ("teardown", {})):
+        report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, when)
+        report.worker_id = "gw1"
+        run.config.hook.pytest_runtest_logreport(report=report)
+        assert (book.totals.refused, book.totals.sticky[0]["after"]) == (left, int(when == "teardown"))
+    report.cudalink = facts.Facts(sticky={"code": 2, "error": "E"}).as_json()
+    run.config.hook.pytest_runtest_logreport(report=report)
+    assert [one["worker"] for one in book.totals.sticky] == ["gw1", "gw1"]
+
+
+# -- links that no target steers
+
+
+@pytest.mark.parametrize(
+    ("forced", "follows", "how", "shown"),
+    [
+        (None, True, "free", "1 link in your code (x.y): 1 on nvJitLink"),
+        ("nvjitlink", True, "as-forced", "1 link in your code was not steered (x.y): 1 on nvJitLink (as forced)"),
+        ("driver", False, "not-as-forced", "1 link in your code was not steered (x.y): 1 on nvJitLink (not as forced)"),
+    ],
+)
+def test_links_that_nothing_steers(forced: str | None, follows: bool, how: str, shown: str) -> None:
+    """Each way is counted by itself."""
+    link = SimpleNamespace(via="x.y", backend="nvjitlink", forced=forced, follows=follows)
+    assert unsteered.key(link) == f"x.y/nvjitlink/{how}"
+    assert unsteered.lines({unsteered.key(link): 1}) == [shown]
+
+
+def test_links_that_nothing_steers_in_the_summary() -> None:
+    """A line for each module, in order, with the numbers of each way."""
+    links = {"z/nvjitlink/free": 1, "a/b/nvjitlink/not-as-forced": 2, "a/b/driver/as-forced": 1}
+    assert unsteered.lines(links) == [
+        "3 links in your code were not steered (a/b): 1 on the driver (as forced), 2 on nvJitLink (not as forced)",
+        "1 link in your code (z): 1 on nvJitLink",
+    ]
+
+
+@pytest.mark.parametrize(("where", "who"), [("f.py:1", "f.py:1"), ("", "code at an unknown place")])
+def test_a_link_on_another_backend(where: str, who: str) -> None:
+    """The problem says what linked where, what was forced by whom, and what to do."""
+    link = SimpleNamespace(where=where, backend="nvjitlink", call="c", via="v")
+    assert unsteered.problem(link, SimpleNamespace(backend="driver", source="S")) == (
+        f"cudalink: forced to driver by S, but {who} linked on nvJitLink: c of v, which no target steers. Write a "
+        "target for the library that makes this call (see the page Targets of the documentation), link through one "
+        "that has a target, or accept such links with --cudalink-unsteered=allow"
+    )
+    assert unsteered.shortened("/a/b/f.py:1", Path("/a")) == "b/f.py:1"
+    assert unsteered.shortened("/ab/f.py:1", Path("/a")) == "/ab/f.py:1"
 
 
 # -- links that were forced in vain

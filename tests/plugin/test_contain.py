@@ -39,16 +39,6 @@ def test_a_run(pytester, run_pytest, samples, toolkit, arguments) -> None:
     )
 
 
-def test_its_twins(pytester, run_pytest, monkeypatch) -> None:
-    """The ini file sets both, and the environment comes before it."""
-    pytester.makeini("[pytest]\ncudalink_contain = yes\ncudalink_link_timeout = 9\n")
-    pytester.makepyfile("def test(): pass")
-    monkeypatch.setenv("CUDALINK_CONTAIN", "no")
-    result = run_pytest()
-    result.stdout.fnmatch_lines(["cudalink: link worker: limit of a call, in seconds: 9 (from ini)"])
-    assert "contain" not in result.stdout.str()
-
-
 def test_the_environment_is_restored(monkeypatch) -> None:
     """What was put into the environment is undone, also where a variable had another value."""
     monkeypatch.setenv("CUDALINK_LINK_TIMEOUT", "5")

@@ -247,7 +247,8 @@ def test_hidden_waits_join_the_baseline(pytester: pytest.Pytester, run_pytest, t
     pytester.makepyfile(
         test_it=f"""{HEAD}
 from tests.planted import hidden_waits
-from tests.planted.order_bugs import DriverError, Pieces, call
+from tests.planted.error_paths import DriverError, call
+from tests.planted.order_bugs import Pieces
 
 @pytest.mark.cudalink(no_wait=["cuCtxSynchronize"])
 def test_hot():
@@ -310,12 +311,19 @@ def test_broken_baseline(sweep, pytester: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*cudalink_fault_baseline=known.txt cannot be read: line 1 is *nonsense*"])
 
 
-def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest) -> None:
+@pytest.mark.parametrize(
+    ("option", "does"),
+    [
+        ("--cudalink-fault-sweep", "--cudalink-fault-sweep lets calls of an emulated driver fail"),
+        ("--cudalink-schedules=5", "--cudalink-schedules delays what an emulated driver does"),
+    ],
+)
+def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest, option: str, does: str) -> None:
     """A run without an emulated driver says what is missing."""
     pytester.makepyfile("def test(): pass")
-    result = run_pytest("--cudalink-fault-sweep", "--cudalink-driver=absent")
+    result = run_pytest(option, "--cudalink-driver=absent")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cudalink-fault-sweep lets calls of an emulated driver fail*--cudalink-driver=*"])
+    result.stderr.fnmatch_lines([f"*{does}*--cudalink-driver=*"])
 
 
 def test_tests_that_are_not_swept(pytester: pytest.Pytester, run_pytest, toolkit) -> None:

@@ -35,19 +35,6 @@ def run(pytester: pytest.Pytester, run_pytest):
     return go
 
 
-def test_off_by_default(run) -> None:
-    """Without the option nothing is routed, imported or reported."""
-    result = run(
-        """
-        import sys
-        def test():
-            assert not any(name.startswith("pytest_cudalink.guard") for name in sys.modules)
-        """
-    )
-    result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("*guard rails*")
-
-
 def test_option(run) -> None:
     """The mode counts from collection to the end, and the header says where it is from."""
     module = """
@@ -111,13 +98,6 @@ def test_a_guard_of_the_suite_comes_first(run, first: str) -> None:
         "--cudalink-driver=13.2",
     )
     result.assert_outcomes(passed=1)
-
-
-def test_wrong_mode(run) -> None:
-    """Another mode is a usage error that lists the modes."""
-    result = run("", "--cudalink-guard-rails=lenient")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cudalink-guard-rails: invalid choice: 'lenient'*warning_only*"])
 
 
 def test_strict_without_a_driver(run) -> None:

@@ -7,7 +7,6 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from pytest_cudalink.report import read
-from pytest_cudalink.report.wording import UNWRITTEN
 from tests.report.samples import OBEYED
 
 MODULE = r"""
@@ -73,15 +72,6 @@ def test_why_a_test_failed(pytester: pytest.Pytester, run_pytest) -> None:
     assert message.cause["what"] == "RuntimeError: libcuda.so: \x1b]0;owned\x07\u202e\u200b"
     assert broken.cause is None
     ET.parse(pytester.path / "j.xml")
-
-
-def test_a_lost_record_is_one_problem() -> None:
-    """However many processes say it, and whatever they put before it."""
-    from pytest_cudalink.plugin.records.ledger import Totals
-
-    said = f"{UNWRITTEN}: why"
-    totals = Totals(problems=["other", said, f"[test_a.py::t] {said}", said, "other", "[gw0] third"])
-    assert totals.failing == ["other", said, "[gw0] third"]
 
 
 def test_ten_megabytes_in_a_failure(pytester: pytest.Pytester, run_pytest) -> None:

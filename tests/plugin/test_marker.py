@@ -41,51 +41,6 @@ def test_skip_reasons(run) -> None:
         result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_skip_reasons.py:{5 + 2 * number}: {reason}"])
 
 
-def test_absent_driver(run) -> None:
-    """No driver meets no version."""
-    result = run("@pytest.mark.cudalink(driver='>=1')\ndef test(): pass\n", "--cudalink-driver=absent")
-    result.stdout.fnmatch_lines(["SKIPPED * cudalink: needs driver >= 1 (found none)"])
-
-
-def test_xfail(run) -> None:
-    """``otherwise='xfail'`` runs the test and takes either end, with the same reason."""
-    result = run(
-        """
-mark = pytest.mark.cudalink(driver='>=13.2', otherwise='xfail')
-@mark
-def test_fails(): raise RuntimeError
-@mark
-def test_passes(): pass
-@pytest.mark.cudalink(driver='>=13.0', otherwise='xfail')
-def test_fails_where_it_holds(): raise RuntimeError
-"""
-    )
-    result.assert_outcomes(xfailed=1, xpassed=1, failed=1)
-    result.stdout.fnmatch_lines(["XFAIL *test_fails - cudalink: needs driver >= 13.2 (found 13.0, emulated)*"])
-
-
-def test_documented_failure_lets_go(run) -> None:
-    """What a documented failure held, such as a linker in its frames, is gone before the next test."""
-    result = run(
-        """
-import gc, weakref
-gc.disable()
-
-class Linker: pass
-seen = []
-
-@pytest.mark.cudalink(driver='>=13.2', otherwise=Raises("CUDA_ERROR_X"))
-def test_fails():
-    linker = Linker()
-    seen.append(weakref.ref(linker))
-    raise RuntimeError("CUDA_ERROR_X: no")
-
-def test_next(): assert seen[0]() is None
-""",
-    )
-    result.assert_outcomes(passed=2)
-
-
 def test_documented_failure_anywhere(run) -> None:
     """In a fixture, in a test of unittest's, as any exception that ends a test; and pytest's own words still count."""
     result = run(
@@ -140,25 +95,6 @@ class TestOther(unittest.TestCase):
     )
 
 
-def test_documented_failure_of_a_real_link(run, samples, pytester) -> None:
-    """PTX of CUDA 13.2 on a driver of 13.0 fails as documented, and links on 13.2."""
-    pytester.path.joinpath("user.ptx").write_bytes(samples["13.2/user.ptx"])
-    result = run(
-        """
-from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
-
-@pytest.mark.cudalink(driver=">=13.2", backend="driver", otherwise=Raises("CUDA_ERROR_UNSUPPORTED_PTX_VERSION"))
-def test_new_ptx():
-    options = LinkerOptions(arch="sm_90", check_inputs=False)
-    Linker(ObjectCode.from_ptx("user.ptx"), options=options).link("cubin")
-"""
-    )
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["1 test failed as documented (driver >= 13.2 not met): CUDA_ERROR_UNSUPPORTED_PTX_VERSION"]
-    )
-
-
 def test_nearest_marker_counts_for_each_keyword(run) -> None:
     """A class or module asks for something, a test changes one word of it."""
     result = run(
@@ -182,32 +118,25 @@ class TestGroup:
     result.assert_outcomes(skipped=1, passed=3, xfailed=1)
 
 
-def test_each_on_what_cannot_be_parametrized(run) -> None:
-    """A method of unittest's would run once, on neither by name: it is refused."""
-    result = run(
-        """
+FAULTS = {
+    "isolate=1": ["isolate=1: write True or False"],
+    "driver='x', gpu=2": ["driver='x' is not *", "gpu=2; expected *"],
+}
+GROUP = """
 import unittest
 @pytest.mark.cudalink(backend="each")
 class TestGroup(unittest.TestCase):
     def test_method(self): pass
 """
-    )
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*::TestGroup::test_method: @pytest.mark.cudalink backend='each' needs a test that *"])
-
-
-FAULTS = {
-    "isolate=1": ["isolate=1: write True or False"],
-    "driver='x', gpu=2": ["driver='x' is not *", "gpu=2; expected *"],
-}
 
 
 def test_usage_errors(run) -> None:
     """What cannot be meant is refused at collection; one run names each test and fault, once for all parameters."""
     twice = "@pytest.mark.parametrize('i', [1, 2])\n"
     marked = (f"@pytest.mark.cudalink({one})\n{twice}def test_{i}_(i): pass" for i, one in enumerate(FAULTS))
-    result = run("\n".join(marked))
+    result = run("\n".join([*marked, GROUP]))
     assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*::TestGroup::test_method: @pytest.mark.cudalink backend='each' needs a test that *"])
     for number, faults in enumerate(FAULTS.values()):
         said = [line for line in result.errlines if f"test_{number}_" in line]
         assert len(said) == len(faults), said

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-import subprocess
-import sys
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytest_cudalink.compat.names import POLICIES
 from pytest_cudalink.plugin import parts, settings
 from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
 from pytest_cudalink.plugin.session import blocked
@@ -161,6 +160,7 @@ def test_the_header_says_who_set_it(run, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
     [
+        ("policy", ["lenient"], f"expected one of {', '.join(POLICIES)}"),
         ("link_timeout", ["0", "86401", "soon", "1.5"], "expected a number of seconds, 1 to 86400"),
         ("nvjitlink", ["13"], "expected auto, absent, or a CUDA release such as 13.0"),
         (
@@ -201,16 +201,6 @@ def test_wrong_option(run) -> None:
     result = run("", "--force-backend=cuda")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*--force-backend: invalid choice: 'cuda' (choose from *driver*nvjitlink*"])
-
-
-def test_wrong_twin(run, monkeypatch) -> None:
-    """A wrong value from elsewhere is a usage error that names where it came from."""
-    monkeypatch.setenv("CUDALINK_POLICY", "lenient")
-    result = run("")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*cudalink_policy is 'lenient' (from environment CUDALINK_POLICY); expected one of strict-major, *"]
-    )
 
 
 KEYS = {name: key for name, key in vars(parts).items() if isinstance(key, parts.Key)}
@@ -270,23 +260,6 @@ OFF = {
     "record-file": ("no records are written", "report", "r.jsonl", ""),
     "results": ("no records are written", "report", "r.jsonl", ""),
 }
-NEEDED = {
-    "lifecycle",
-    "listener",
-    "current-test",
-    "ledger",
-    "reporter",
-    "descendants",
-    "xdist",
-    "isolation",
-    "copies",
-    "fault-sweep",
-    "schedules",
-    "isolated",
-    "backends",
-    "marked-tests",
-    "sticky-stop",
-}
 
 
 def blocking(*parts: str) -> Any:
@@ -321,7 +294,13 @@ def test_a_blocked_part_is_off(part) -> None:
     assert getattr(blocked.apply(blocking(), given("ini", **{name: value}), isolated=False), name) == (value, "ini")
 
 
-@pytest.mark.parametrize("part", sorted(NEEDED))
+def test_every_part_can_be_blocked_or_not() -> None:
+    """A new part is added to what a run says, or refuses."""
+    assert OFF.keys() == blocked._CHECKS.keys()
+    assert sorted((PARTS | {"isolated", "lifecycle", "listener", "sticky-stop"}) - OFF.keys()) == blocked._NEEDED
+
+
+@pytest.mark.parametrize("part", blocked._NEEDED)
 def test_a_part_that_others_need(part) -> None:
     """It cannot be blocked."""
     with pytest.raises(pytest.UsageError) as caught:
@@ -330,12 +309,6 @@ def test_a_part_that_others_need(part) -> None:
         f"cudalink: -p no:cudalink-{part} blocks a part that others need; leave it out, or turn off the whole plugin "
         "with -p no:cudalink"
     )
-
-
-def test_every_part_is_one_or_the_other() -> None:
-    """A new part is added to what a run says, or refuses."""
-    assert PARTS | {"isolated", "lifecycle", "listener", "sticky-stop"} == OFF.keys() | NEEDED
-    assert not OFF.keys() & NEEDED
 
 
 @pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
@@ -657,11 +630,3 @@ def test_xdist_workers_are_forced_too(run) -> None:
         "-ocudalink_policy=released",
     )
     result.assert_outcomes(passed=1)
-
-
-def test_module_entry_point() -> None:
-    """``python -m pytest_cudalink.cli --help`` lists the commands."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_cudalink.cli", "--help"], capture_output=True, text=True, check=True
-    )
-    assert "demo" in done.stdout

@@ -364,28 +364,6 @@ def test_two_majors_in_another_process(run) -> None:
 # -- the setting
 
 
-def test_ini_and_environment(run, pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are twins of the option; the header says which counts."""
-    pytester.makeini("[pytest]\ncudalink_provenance = wheels\n")
-    module = "def test(): ctypes.CDLL(OLD)"
-    result, _ = run(module)
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["cudalink: CUDA libraries must come from wheels (from ini); *"])
-
-    monkeypatch.setenv("CUDALINK_PROVENANCE", "system")
-    result, _ = run(module)
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cudalink: CUDA libraries must come from system (from environment *"])
-
-
-def test_quiet_and_without_plugins(run) -> None:
-    """Under ``-q`` and without pytest's own plugins the library is named all the same."""
-    result, _ = run("ctypes.CDLL(OLD)\ndef test(): pass", "-q", "--cudalink-provenance=wheels", "-p", "no:junitxml")
-
-    assert result.ret == 1
-    result.stdout.fnmatch_lines([f"outside of tests: {FROM_SYSTEM[1:]}"])
-
-
 def test_a_hook_is_called(run, pytester) -> None:
     """Other projects can look, too."""
     pytester.makeconftest(

@@ -75,11 +75,12 @@ def test_a_failure_names_the_refused_function(run, toolkit) -> None:
     )
     assert tests["test_launch"].outcome == "failed"
     assert [call["function"] for call in tests["test_launch"].refused] == ["cuLaunchKernel"]
+    assert tests["test_launch"].cause["kind"] == "not_emulated"
 
 
-def test_skip_has_one_reason(run, toolkit) -> None:
-    """With skip the test is skipped with the reason that every such test has; the records have a state for it."""
-    result, tests = run(LAUNCH, "--cudalink-unsupported=skip")
+def test_skip_has_one_reason(run, toolkit, pytester: pytest.Pytester) -> None:
+    """With skip the test is skipped with the reason that every such test has; records and JUnit have it, too."""
+    result, tests = run(LAUNCH, "--cudalink-unsupported=skip", "--junitxml=junit.xml")
 
     result.assert_outcomes(skipped=1)
     assert result.ret == 0
@@ -92,6 +93,9 @@ def test_skip_has_one_reason(run, toolkit) -> None:
         ]
     )
     assert (tests["test_launch"].outcome, tests["test_launch"].reason) == ("unsupported", reason)
+    text = (pytester.path / "junit.xml").read_text()
+    assert '<property name="cudalink.refused" value="cuLaunchKernel"' in text
+    assert reason in text
 
 
 MIXED = """
@@ -295,15 +299,6 @@ def test_a_violation_is_not_skipped(run) -> None:
     result, _ = run(VIOLATION, "--cudalink-unsupported=skip")
 
     result.assert_outcomes(failed=1)
-
-
-def test_junit(run, pytester: pytest.Pytester) -> None:
-    """The test of a JUnit report has the functions as a property."""
-    run("def test_it(): fail()\n", "--junitxml=junit.xml", "--cudalink-unsupported=skip")
-
-    text = (pytester.path / "junit.xml").read_text()
-    assert '<property name="cudalink.refused" value="cuFirst"' in text
-    assert REASON.format("cuFirst is") in text
 
 
 def test_a_file_that_cannot_be_collected(run) -> None:

@@ -154,9 +154,10 @@ def test_every_outcome(run, pytester, arguments) -> None:
 
 
 def test_environment(run, toolkit, monkeypatch) -> None:
-    """The first line says what was asked for, what was found, and where it was read."""
+    """The first line says what was asked for, what was found, and where; without anything to sum up, nothing is."""
     monkeypatch.setenv("CUDALINK_CELL", "a-cell")
-    _, found = run("def test(): pass\n", "--cudalink-device=sm_80")
+    result, found = run("def test(): pass\n", "--cudalink-device=sm_80")
+    result.stdout.no_fnmatch_line("*= cudalink =*")
 
     environment = found.run
     assert environment.cell == "a-cell"
@@ -212,17 +213,6 @@ def test_nested(): subprocess.run([sys.executable, "-m", "pytest", "-p", "cudali
     assert found.run.settings["report"] == {"value": "run.jsonl", "source": "environment CUDALINK_REPORT"}
 
 
-def test_crash_leaves_a_readable_file(run) -> None:
-    """Without workers a crash ends the run: the file tells which test it was in."""
-    _, found = run(
-        "def test_before(): link('driver')\ndef test_crash(): os.kill(os.getpid(), 11)\ndef test_after(): pass\n"
-    )
-    assert outcomes(found) == {"test_before": ["passed"]}
-    assert [start.nodeid.rpartition("::")[2] for start in found.unfinished] == ["test_crash"]
-    assert found.end is None
-    assert len(found.links) == 1
-
-
 def test_crashed_worker(run, pytester) -> None:
     """Under xdist the crash is told with the driver's last calls, and the rest goes on."""
     _, found = run(
@@ -257,17 +247,6 @@ def test_interrupted(run, how) -> None:
     assert found.end.counts == {"passed": 1}
 
 
-@pytest.mark.parametrize("arguments", [("-x",), pytest.param(("-x", "-n2"), marks=pytest.mark.slow)])
-def test_stopped_early(run, arguments) -> None:
-    """With -x what ran is told, and what did not run is not."""
-    tests = "".join(f"def test_{number}(): link()\n" for number in range(30))
-    _, found = run(f"def test_a_fails(): assert False\n{tests}", *arguments)
-    assert outcomes(found)["test_a_fails"] == ["failed"]
-    assert len(found.tests) < 31
-    assert found.end.exitstatus != 0
-    assert found.end.counts["failed"] == 1
-
-
 def test_exit_status_of_others(run, pytester) -> None:
     """The record has the exit status that other plugins made of it."""
     pytester.makeconftest("def pytest_sessionfinish(session): session.exitstatus = 7\n")
@@ -287,10 +266,7 @@ def test_files_that_are_not_collected(run, pytester, arguments) -> None:
     assert said["test_left.py"] == ("skipped", "could not import 'nope': No module named 'nope'")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [ALONE, BOTH],
-)
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_subtests(run, arguments) -> None:
     """Subtests are listed with their test, which they fail; they are called the same in every process."""
     module = """
@@ -347,20 +323,13 @@ def test_crashes_once():
     assert found.unfinished == []
 
 
-def test_links_outside_of_tests(run) -> None:
-    """What a module links at its import belongs to no test, and is counted all the same."""
-    result, found = run("link('driver')\ndef test(): pass\n")
+@pytest.mark.parametrize("arguments", [ALONE, pytest.param(("-n1",), id="xdist", marks=pytest.mark.slow)])
+def test_links_outside_of_tests(run, arguments) -> None:
+    """What a module links at its import belongs to no test, and is counted all the same; a worker hands it over."""
+    result, found = run("link('driver')\ndef test(): pass\n", *arguments)
     assert [link.nodeid for link in found.links] == [None]
     assert found.tests[0].links == 0
     result.stdout.fnmatch_lines(["bundled: 1 link (1 on the driver)"])
-
-
-@pytest.mark.slow
-def test_links_outside_of_tests_under_xdist(run) -> None:
-    """Each worker hands over what it linked outside of tests."""
-    result, found = run("link('driver')\ndef test(): link('driver')\n", "-n1")
-    assert None in {link.nodeid for link in found.links}
-    result.stdout.fnmatch_lines(["bundled: 2 links (2 on the driver)"])
 
 
 def test_library_imported_in_a_test(pytester, run_pytest, samples, toolkit) -> None:
@@ -399,35 +368,3 @@ def test_switched_off(run, pytester) -> None:
     result.stdout.no_fnmatch_line("*= cudalink =*")
     assert "cudalink." not in pytester.path.joinpath("junit.xml").read_text().replace("cudalink.jsonl", "")
     assert next(test for test in found.tests if test.nodeid.endswith("test_passes")).links == 3
-
-
-def test_summary_of_nothing(run) -> None:
-    """Where nothing of ours happened, there is no section."""
-    result, _ = run("def test(): pass\n")
-    result.stdout.no_fnmatch_line("*= cudalink =*")
-
-
-def test_violations_are_recorded(run) -> None:
-    """A broken lifetime rule counts for its test, in the file and in the summary."""
-    module = """
-import ctypes
-def test_frees_too_early():
-    from pytest_cudalink.probes import libcuda
-    cuda = libcuda.library()
-    context, device = ctypes.c_void_p(), ctypes.c_int()
-    cuda.cuInit(0)
-    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
-    cuda.cuCtxSetCurrent(context)
-    keys, values = (ctypes.c_int * 2)(3, 4), (ctypes.c_void_p * 2)(ctypes.addressof(LOG), 4096)
-    state = ctypes.c_void_p()
-    cuda.cuLinkCreate_v2(2, keys, values, ctypes.byref(state))
-    values[0] = 1
-    cuda.cuLinkDestroy(state)
-LOG = ctypes.create_string_buffer(4096)
-"""
-    result, found = run(module, "--cudalink-checks=lifetimes=report")
-    (violation,) = found.violations
-    assert violation.nodeid.endswith("::test_frees_too_early")
-    assert violation.rule == "CU_JIT_INFO_LOG_BUFFER"
-    assert found.tests[0].violations == 1
-    result.stdout.fnmatch_lines(["1 lifetime violation"])

@@ -196,23 +196,6 @@ def test_record_and_page(run, pytester: pytest.Pytester) -> None:
     assert '<rect class="late' in page
 
 
-def test_without_an_emulated_driver(pytester: pytest.Pytester, run_pytest) -> None:
-    """A run without an emulated driver says what is missing."""
-    pytester.makepyfile("def test(): pass")
-    result = run_pytest("--cudalink-schedules=5", "--cudalink-driver=absent")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--cudalink-schedules delays what an emulated driver does*--cudalink-driver=*"])
-
-
-def test_wrong_value(run) -> None:
-    """A value that cannot be read ends the run at once, and says what is expected."""
-    result = run(SOUND, "--cudalink-schedules=many")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*--cudalink-schedules is 'many' (from option); expected a number of schedules, 1 to 1000000, *200:7*"]
-    )
-
-
 def test_failure_that_does_not_repeat(run) -> None:
     """A test that fails for a reason that no seed decides says so."""
     test = """

@@ -58,21 +58,6 @@ def test_own_target(run) -> None:
     result.stdout.fnmatch_lines(["cudalink: forced to driver: bundled, *lib", "lib: 1 link (1 on the driver)"])
 
 
-def test_verification(run) -> None:
-    """A target that ignores the forced backend fails each test that links."""
-    result = run(
-        "import lib\ndef test_first(): lib.link()\ndef test_second(): lib.link()\n",
-        "--force-backend=driver",
-        works=False,
-    )
-    result.assert_outcomes(failed=2)
-    result.stdout.fnmatch_lines(
-        [
-            "*ForcedBackendError: cudalink: lib was forced to driver by --force-backend, from option, but its linker *",
-        ]
-    )
-
-
 def test_every_link_is_compared(run) -> None:
     """A test that undoes the forced choice fails, also after links that ran as forced."""
     result = run(
@@ -161,15 +146,6 @@ def test_mismatch_that_is_caught(run) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines([said])
     result.stdout.no_fnmatch_line("* passed*")
-
-
-def test_mismatch_is_shown_with_another_failure(run) -> None:
-    """The mismatch is also shown if the test fails for another reason."""
-    hooks = "\nimport lib\nlib.USE = 'driver'\n"
-    caught = "    with pytest.raises(RuntimeError): lib.link()\n"
-    module = f"import lib\ndef test():\n{caught}    assert False, 'its own'\n"
-    result = run(module, "--force-backend=nvjitlink", works=False, hooks=hooks)
-    result.stdout.fnmatch_lines(["*its own*", "*- cudalink forced backend -*", "*but its linker says driver*"])
 
 
 @pytest.mark.parametrize("arguments", [ALONE, XDIST])

@@ -80,9 +80,8 @@ class Totals(Outside):
     def add(self, nodeid: str, facts: Mapping[str, Any], worker: str | None = None) -> None:
         """Add the facts of one attempt of a test, which a worker of xdist ran."""
         if sticky := facts["sticky"]:
-            code, error = sticky["code"], sticky["error"]
             self._after_sticky.add(nodeid)
-            self.sticky.append({"nodeid": nodeid, "worker": worker, "code": code, "error": error, "after": 0})
+            self.sticky.append({"nodeid": nodeid, "worker": worker, **sticky, "after": 0})
         if documented := facts["documented"]:
             self.documented.append((nodeid, documented["requirement"], documented["raises"]))
         if missing := facts["missing"]:
@@ -190,15 +189,14 @@ class Ledger:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "teardown" and not hasattr(report, "cudalink"):
+        last = report.when == "teardown"
+        if last and not hasattr(report, "cudalink"):
             self.put_on(report)  # what was found while that report was made can have opened the ledger
-        facts: Mapping[str, Any] | None = getattr(report, "cudalink", None)
-        if report.when == "teardown":
-            self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
         if self._run.reports_elsewhere:
             return
         worker = pytest_private.worker_of(report)
-        if report.when == "teardown" and self.totals.sticky:
+        if last:
+            self.totals.refused.pop(report.nodeid, None)  # of an earlier attempt
             self.totals.count_after_sticky(report.nodeid, worker)
-        if facts:
+        if (facts := getattr(report, "cudalink", None)) is not None:
             self.totals.add(report.nodeid, facts, worker)
