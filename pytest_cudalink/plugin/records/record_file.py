@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,6 +30,8 @@ from ..parts import LEDGER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+
+    from msgspec import Struct
 
     from ...guardrails import Verdict
     from ...guardrails.provenance import Library
@@ -129,77 +131,33 @@ class RecordFile:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
 
+    def _write(self, kind: type[Struct], what: object, **more: Any) -> None:
+        """Write a record of what happened, whose other fields have the names of its attributes."""
+        found = {name: getattr(what, name) for name in kind.__struct_fields__ if hasattr(what, name)}
+        self.writer.write(kind(**{**found, **more}))
+
     # -- the plugin's hooks
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_link(self, event: LinkEvent) -> None:
-        if self._run.is_repeated:
-            return
-        self.writer.write(
-            LinkRecord(
-                nodeid=event.nodeid,
-                worker=self._run.worker,
-                target=event.target,
-                backend=event.backend,
-                inputs=[{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs],
-                versions={"driver": event.driver, "nvjitlink": event.nvjitlink},
-                duration=event.duration,
-                result=event.result,
-                message=event.message,
-            )
-        )
+        if not self._run.is_repeated:
+            inputs = [{"kind": item.kind, "name": item.name, "producer": item.producer} for item in event.inputs]
+            versions = {"driver": event.driver, "nvjitlink": event.nvjitlink}
+            self._write(LinkRecord, event, worker=self._run.worker, inputs=inputs, versions=versions)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_unsteered(self, link: UnsteeredLink, nodeid: str | None) -> None:
-        if self._run.is_repeated:
-            return
-        self.writer.write(
-            UnsteeredRecord(
-                nodeid=nodeid,
-                worker=self._run.worker,
-                via=link.via,
-                call=link.call,
-                where=link.where,
-                backend=link.backend,
-                result=link.result,
-                forced=link.forced,
-            )
-        )
+        if not self._run.is_repeated:
+            self._write(UnsteeredRecord, link, nodeid=nodeid, worker=self._run.worker)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_library(self, library: Library, nodeid: str | None, during: str) -> None:
-        self.writer.write(
-            LibraryRecord(
-                nodeid=nodeid,
-                worker=self._run.worker,
-                during=during,
-                name=library.name,
-                soname=library.soname,
-                path=library.path,
-                real_path=library.real_path,
-                place=library.place,
-                owner=library.owner,
-                version=library.version,
-                witness=library.witness,
-                for_whom=library.for_whom,
-            )
-        )
+        self._write(LibraryRecord, library, nodeid=nodeid, worker=self._run.worker, during=during)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_verdict(self, verdict: Verdict, nodeid: str | None) -> None:
-        if self._run.is_repeated:
-            return
-        self.writer.write(
-            VerdictRecord(
-                nodeid=nodeid,
-                status=verdict.status,
-                rule=verdict.rule,
-                message=verdict.message,
-                fix=verdict.fix,
-                otherwise=verdict.otherwise,
-                items=list(verdict.items),
-            )
-        )
+        if not self._run.is_repeated:
+            self._write(VerdictRecord, verdict, nodeid=nodeid, items=list(verdict.items))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:

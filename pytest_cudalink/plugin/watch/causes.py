@@ -128,7 +128,9 @@ class Causes(Check):
             return found
         if (known := next((found for known, found in self._known if known is error), None)) is not None:
             return known
-        return self._of_runtime(error, report) or _Found(cause=self._of_missing_driver(error))
+        if (of_runtime := self._of_runtime(error, report)) is not None:
+            return of_runtime
+        return _Found(cause=_missing_driver(error, self._run.config) if self._driver is None else None)
 
     def _explained(self, events: Sequence[dict[str, Any]], refused: RefusedInput | None) -> _Found:
         """Return the last refusal that explains a failure."""
@@ -167,9 +169,6 @@ class Causes(Check):
             if said and (version := probes.driver_version()) is not None:
                 return _Found(cause=causes.insufficient_driver(said, version))
         return None
-
-    def _of_missing_driver(self, error: BaseException) -> CauseRecord | None:
-        return _missing_driver(error, self._run.config) if self._driver is None else None
 
     # -- reports
 
@@ -254,7 +253,9 @@ def explain_unasked(
 
 def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord | None:
     said = _telling(error, _NO_DRIVER) or _telling(error, _INSUFFICIENT)
-    if not said or _finds_driver():
+    from ...emulator import preload
+
+    if not said or preload.emulated_driver() is not None or preload.driver_exists():
         return None
     from .. import settings
     from ..conditions import run_driver
@@ -265,12 +266,6 @@ def _missing_driver(error: BaseException, config: pytest.Config) -> CauseRecord 
         "why": "this process finds no CUDA driver, real or emulated",
         "fix": [run_driver.remedy(config, settings.resolve(config)), "with a GPU, install the NVIDIA driver"],
     }
-
-
-def _finds_driver() -> bool:
-    from ...emulator import preload
-
-    return preload.emulated_driver() is not None or preload.driver_exists()
 
 
 def _section(found: _Found, *, skips: bool = False) -> Seen:
