@@ -153,9 +153,9 @@ def test_the_section_is_the_block(run, toolkit, pytester: pytest.Pytester) -> No
     """Under the failure stand the error, the reason and each change; a JUnit report has them as a property."""
     result, _ = run(DRIVER + TESTS, "-k", "test_222 or test_teardown or test_passes", "--junitxml=junit.xml")
 
+    result.stdout.fnmatch_lines([SECTION])
     result.stdout.fnmatch_lines(
         [
-            SECTION,
             "error  CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0 for sm_90, made by *13.0",
             f"why    {NEWER_PTX}",
             "fix    compile with CUDA 12.9: *pip install*'cuda-toolkit[[]nvrtc[]]==12.9.[*]'",

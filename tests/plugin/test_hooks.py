@@ -86,24 +86,3 @@ def test_a_project_hears_what_happened(heard, arguments) -> None:
     assert {(one["call"], one["nodeid"], one["maker"]) for one in violations} == {
         ("cuLinkDestroy", too_early, too_early)
     }
-
-
-def test_a_project_hears_of_an_unsupported_target(heard, pytester) -> None:
-    """A target that cannot be steered is reported with its reason."""
-    (pytester.path / "mylib.py").write_text("LINKS = True\n")
-    pytester.makeconftest(
-        HOOKS
-        + """
-from pytest_cudalink.targets import StaleRecipeError, Target
-
-class Mine(Target):
-    name, modules = "mine", ("mylib",)
-    def install(self, module): raise StaleRecipeError("mylib 9 has no switch")
-    def force(self, module, backend): pass
-
-def pytest_cudalink_targets(): return [Mine()]
-"""
-    )
-    pytester.makepyfile(test_it="def test(): import mylib")
-    found = heard()
-    assert {"hook": "unsupported", "target": "mine", "reason": "mylib 9 has no switch"} in found

@@ -85,28 +85,6 @@ def test_outside_of_tests(run, arguments) -> None:
     assert result.stdout.str().count("outside of tests: ") == 1
 
 
-def test_outside_of_tests_is_a_warning(run) -> None:
-    """`warn` warns of what no test made, and fails nothing."""
-    result = run("use_destroyed()\ndef test_sound(): link()\n", "--cudalink-checks=nvjitlink=report")
-
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["*PytestWarning: cudalink: outside of tests: nvJitLink handle 1: *"])
-
-
-def test_handle_of_another_test(run) -> None:
-    """The test that created a handle is named where another one uses it."""
-    module = """
-kept = []
-def test_makes(): kept.append(link())
-def test_uses():
-    with pytest.raises(nvjitlink.nvJitLinkError): nvjitlink.complete(kept[0])
-"""
-    result = run(module)
-
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["The handle was created by test_handle_of_another_test.py::test_makes."])
-
-
 def test_threads(run) -> None:
     """A violation in a thread fails the test that runs then; the thread is named as long as it runs."""
     module = """

@@ -273,22 +273,6 @@ def test_force_backend_each_without_a_link_test(run, workers) -> None:
     result.stderr.fnmatch_lines([said])
 
 
-@pytest.mark.usefixtures("sample", "toolkit")
-def test_each_without_a_driver_skips_that_half(run) -> None:
-    """Where there is no driver, the driver's half is skipped with the one reason."""
-    result = run(
-        LINKS + "\n@pytest.mark.cudalink(backend='each')\ndef test_both(): link()\n", "--cudalink-driver=absent"
-    )
-    result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(
-        [
-            "bundled: 1 link (1 on nvJitLink)",
-            "1 test was skipped: it needs a CUDA driver",
-            "SKIPPED * cudalink: needs a CUDA driver (found none, and *",
-        ]
-    )
-
-
 def test_skip_without_any_option(pytester: pytest.Pytester, run_pytest) -> None:
     """A requirement that does not hold is a skip and no error, too, where nothing else asked for the phases."""
     pytester.makepyfile("import pytest\n@pytest.mark.cudalink(ctk='>=99')\ndef test_it(caplog): pass")

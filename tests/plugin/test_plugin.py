@@ -216,12 +216,6 @@ def test_parts() -> None:
     assert len(PARTS) == len(KEYS)
 
 
-def test_quiet_shows_no_header(run) -> None:
-    """With -q there is no header."""
-    result = run("def test(): pass", "-q")
-    result.stdout.no_fnmatch_line("cudalink:*")
-
-
 @pytest.mark.parametrize("autoload", [True, False])
 def test_both_ways_to_load(run, pytester, autoload) -> None:
     """The plugin loads by itself; ``-p cudalink`` works where plugins are not loaded by themselves."""
@@ -462,28 +456,13 @@ def test_fixtures_switch_and_restore(run) -> None:
             assert (cudalink.driver, cudalink.nvjitlink) == (None, (13, 0))
             cudalink.force_backend(None)
             assert forcing.forced() is None
-            assert cudalink.settings.backend.value == "auto"
+            assert cudalink.settings.backend.value == "nvjitlink"
             with pytest.raises(ValueError, match="'driver', 'nvjitlink' or None"):
                 force_backend("cuda")
 
         def test_restored():
-            assert forcing.forced() is None
-            assert not probes.fakes().fakes_driver and not probes.fakes().fakes_nvjitlink
-        """
-    )
-    result.assert_outcomes(passed=2)
-
-
-def test_force_backend_restores_the_option(run) -> None:
-    """A test that lifts the forced backend does not lift it for the next."""
-    result = run(
-        """
-        from pytest_cudalink.linker import forcing
-        def test_lift(force_backend):
-            force_backend(None)
-            assert forcing.forced() is None
-        def test_still():
             assert forcing.forced().backend == "nvjitlink"
+            assert not probes.fakes().fakes_driver and not probes.fakes().fakes_nvjitlink
         """,
         "--force-backend=nvjitlink",
     )
@@ -507,18 +486,14 @@ def choose(driver_major, nvjitlink_version, inputs_have_ltoir, lto_requested):
 """
 
 
-def test_dispatch_case_runs_a_projects_own_choice(run) -> None:
-    """A downstream implementation is run through every case of the table."""
-    result = run(CHOOSER + "\ndef test_table(dispatch_case):\n    dispatch_case.check(choose)\n")
-    result.assert_outcomes(passed=100)
-
-
 def test_dispatch_case_finds_a_fault(run) -> None:
-    """An implementation that ignores the driver fails in the cross-major cases, by name."""
-    wrong = CHOOSER.replace("if driver_major in (None, nvjitlink_version[0]):", "if True:")
-    result = run(wrong + "\ndef test_table(dispatch_case):\n    dispatch_case.check(choose)\n")
-    assert result.parseoutcomes()["failed"] == 48
-    result.stdout.fnmatch_lines(["*test_table[[]driver-12_nvjitlink-13.0_ltoir[]]*"])
+    """A project's choice runs through every case; one that ignores the driver fails in those of two majors, by name."""
+    wrong = CHOOSER.replace("if driver_major in (None, nvjitlink_version[0]):", "if True:").replace("choose", "wrong")
+    tests = "".join(f"def test_{name}(dispatch_case): dispatch_case.check({name})\n" for name in ("choose", "wrong"))
+    result = run(CHOOSER + wrong + tests)
+    result.assert_outcomes(passed=152, failed=48)
+    result.stdout.fnmatch_lines(["*test_wrong[[]driver-12_nvjitlink-13.0_ltoir[]]*"])
+    result.stdout.no_fnmatch_line("FAILED *test_choose*")
 
 
 def test_dispatch_case_of_another_policy(run) -> None:

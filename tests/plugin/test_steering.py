@@ -274,13 +274,6 @@ def test_stale_target_that_is_not_forced(run, arguments) -> None:
     result.stdout.fnmatch_lines(["lib is not watched: cannot steer lib 9.9: it has no switch"])
 
 
-def test_stale_target_that_is_forced(run) -> None:
-    """What is forced for the run is refused at its import."""
-    result = run("import lib\ndef test(): pass\n", "--force-backend=driver", hooks=MOVED)
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*StaleRecipeError: cannot steer lib 9.9: it has no switch"])
-
-
 def test_stale_target_that_one_test_forces(run) -> None:
     """Only the test that forces it fails; the others link as before."""
     result = run(

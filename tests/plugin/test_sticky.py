@@ -93,14 +93,6 @@ def text(result: pytest.RunResult) -> str:
 
 
 @pytest.mark.slow
-def test_workers(run) -> None:
-    """The rest of a worker's tests run in a fresh process, also where others may steal them."""
-    result = run(LITTLE.format(body="goes_wrong()"), "-n2", "--dist=worksteal")
-    result.assert_outcomes(failed=1, passed=4)
-    assert "crashed" not in text(result)
-
-
-@pytest.mark.slow
 def test_groups(run, pytester: pytest.Pytester) -> None:
     """A worker with --dist=loadgroup adds the group to the node IDs; a fresh process does not, and runs the tests."""
     pytester.makeconftest(

@@ -33,7 +33,6 @@ class Copies:
         self._files: dict[str, str] = {}
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-copies-", ignore_cleanup_errors=True)
         self._server: processes.ServerProcess | None = None
-        self._servers = 0
         given: Any = getattr(run.config, "workerinput", None)
         workers = given["workercount"] if given else 1
         self._at_once = max(1, len(os.sched_getaffinity(0)) // workers)
@@ -96,9 +95,7 @@ class Copies:
         """Return the process that has collected; another one if the last one died."""
         if self._server is None or not (self._server.alive or self._server.refusal):
             self._end_server()
-            self._servers += 1
-            folder = Path(self._scratch.name) / f"server-{self._servers}"
-            folder.mkdir()
+            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch.name))
             self._server = processes.ServerProcess(self._run, folder, self._paths, forks=True)
         return self._server
 

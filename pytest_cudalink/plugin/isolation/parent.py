@@ -49,7 +49,6 @@ class Isolation:
         self._warm = False
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-", ignore_cleanup_errors=True)
         self._servers: dict[bool, processes.ServerProcess] = {}
-        self._started = 0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         isolated = [item for item in session.items if self._isolates(item)]
@@ -146,9 +145,7 @@ class Isolation:
         if server is None or not (server.alive or server.refusal):
             if server is not None:
                 self._end_server(server)
-            self._started += 1
-            folder = Path(self._scratch.name) / f"server-{self._started}"
-            folder.mkdir()
+            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch.name))
             paths = self._paths if forks else []
             server = self._servers[forks] = processes.ServerProcess(self._run, folder, paths, forks=forks)
         return server

@@ -387,17 +387,13 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
     return code
 
 
-def _has_part_in_summary(run: Run) -> bool:
-    keys: tuple[parts.Key[Any], ...] = (parts.FAULTS, parts.FAULT_SWEEP, parts.SCHEDULES)
-    return any(run.get(key) is not None for key in keys)
-
-
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(terminalreporter.config)
     guarded = run.settings.guard_rails.value != "off"
     off = blocked.lines(run.config)
-    if guarded or off or run.get(parts.LEDGER) is not None or _has_part_in_summary(run):
+    keys: tuple[parts.Key[Any], ...] = (parts.LEDGER, parts.FAULTS, parts.FAULT_SWEEP, parts.SCHEDULES)
+    if guarded or off or any(run.get(key) is not None for key in keys):
         from ..watch import guard
         from . import summary
 

@@ -33,20 +33,9 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
 
     `not_routed`: the callers that the guard rails do not see.
     """
-    book, planned = run.part(LEDGER), run.get(FAULTS)
-    sweep, schedules = run.get(FAULT_SWEEP), run.get(SCHEDULES)
-    asked = [
-        *(planned.lines() if planned is not None else ()),
-        *(sweep.lines() if sweep is not None else ()),
-        *(schedules.lines() if schedules is not None else ()),
-    ]
-    _section(reporter, run, book.totals, asked)
+    book, asked = run.part(LEDGER), (run.get(FAULTS), run.get(FAULT_SWEEP), run.get(SCHEDULES))
+    _section(reporter, run, book.totals, [line for part in asked if part is not None for line in part.lines()])
     _guard_rails(reporter, run.settings, book.totals, not_routed)
-
-
-def _new_processes(new: Mapping[str, int]) -> list[str]:
-    """Return how many isolated tests had a new process although several are isolated, and why."""
-    return [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new.items()]
 
 
 def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untriggered: Sequence[str]) -> None:
@@ -56,7 +45,8 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untrig
         lines += run.late_header if run.is_controller else []
         lines += _lines(totals, run.settings, verbose=reporter.verbosity > 0)
         lines += _share(reporter, totals.refused.keys())
-        lines += _new_processes(run.new_processes)
+        new = run.new_processes.items()
+        lines += [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new]
     lines += blocked.lines(run.config)
     lines += untriggered  # however quiet the run is: what was asked for did not happen
     if failing := totals.failing:
