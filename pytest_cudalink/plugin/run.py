@@ -49,36 +49,24 @@ if hasattr(os, "register_at_fork"):
 
 
 class Run:
-    """One run: its settings, its current test, which process this is, and the parts of the plugin that it uses.
-
-    `task`: the one test that this process was started for.
-    `nodeid`: the current test; known once `follow` was called.
-    `collected`: whether collection is over.
-    `failing`: why the run fails although no test shows it; complete at the end of the session.
-    `begins_late`: whether a test, and nothing before, has asked for the plugin, so that the header is shown after
-    collection.
-    `late_header`: lines on a driver that was emulated after the header was shown; in a controller, those of its
-    workers.
-    `late_facts`: the facts of this driver for a JUnit report, in words.
-    `new_processes`: number of isolated tests that had a new process each, by the reason why no process that had
-    collected could run them; in a controller, those of its workers.
-    `unread_variables`: sentences on variables that look like settings of the plugin and that no part reads: typing
-    errors, mostly.
-    `withheld`: variables that are not in the environment while the run lasts, see `settings.withhold`.
-    """
+    """One run: its settings, its current test, which process this is, and the parts of the plugin that it uses."""
 
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self.config, self.settings = config, settings
-        self.task = task_of(config)
-        self.nodeid: str | None = None
-        self.collected = False
-        self.failing: list[str] = []
-        self.begins_late = False
+        self.task = task_of(config)  # the one test that this process was started for
+        self.nodeid: str | None = None  # the current test; known once `follow` was called
+        self.collected = False  # whether collection is over
+        self.failing: list[str] = []  # why the run fails although no test shows it; complete at the end of the session
+        self.begins_late = False  # whether a test, and nothing before, has asked: the header comes after collection
+        # lines on a driver that was emulated after the header was shown, and its facts for a JUnit report, in words; in
+        # a controller, those of its workers
         self.late_header: list[str] = []
         self.late_facts: dict[str, str] = {}
+        # number of isolated tests that had a new process each, by the reason why no process that had collected could
+        # run them; in a controller, those of its workers
         self.new_processes: Counter[str] = Counter()
-        self.unread_variables: list[str] = []
-        self.withheld: dict[str, str] = {}
+        self.unread_variables: list[str] = []  # sentences on variables that no part reads: typing errors, mostly
+        self.withheld: dict[str, str] = {}  # what the environment lacks while the run lasts, see `settings.withhold`
         self._emulated: DriverControl | None = None
 
     def part(self, key: Key[T]) -> T:

@@ -99,7 +99,6 @@ def test_injected(cuda):
 """
 NEWER_PTX = "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0"
 NEWER_CUBIN = "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.0 made this one"
-OLDER_CUBIN = "a driver of CUDA 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this"
 #: The error and the call, and the reason, of each test that has a cause.
 CAUSES = {
     "test_222": ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX", NEWER_PTX),

@@ -309,22 +309,6 @@ def test_dies():
     )
 
 
-def test_every_form_of_the_report_says_crashed(run, pytester, capsys) -> None:
-    """Grid, tables, JUnit, Markdown and HTML agree."""
-    run(HEAD + DEATHS["segfault"][0] + AFTER, "--cudalink-processes=isolated")
-    forms = ["--markdown=r.md", "--junit=r.xml", "--html=r.html", "--save=r.json"]
-    assert cli.main(["report", "run.jsonl", *forms]) == 1
-    shown = capsys.readouterr().out
-    assert re.search(r"^cell +crashed +passed", shown, re.MULTILINE)
-    assert re.search(r"test_dies +SIGSEGV", shown)
-    assert "1 crashed" in shown
-    assert "failed or error" not in shown
-    assert "SIGSEGV" in pytester.path.joinpath("r.md").read_text()
-    assert "SIGSEGV" in pytester.path.joinpath("r.html").read_text()
-    assert re.search("<error message=.*SIGSEGV", pytester.path.joinpath("r.xml").read_text())
-    assert '"signal": "SIGSEGV"' in pytester.path.joinpath("r.json").read_text()
-
-
 def test_a_crash_of_a_forked_process_is_not_the_run(run) -> None:
     """A test may fork a process that dies; the run and its later crash are as ever."""
     ended = run(HEAD + "def test_forks():\n    if not os.fork(): os.abort()\n    os.wait()\n" + AFTER)
