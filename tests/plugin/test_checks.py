@@ -379,6 +379,11 @@ def test_order(driver: Mock) -> None:
     assert check.maker(violation(1, 1)) is None
     run.config.cleanups[-1]()
     assert driver.mock_calls[3:] == [call.check_order(on=False), call.stop_watching()]
+    driver.violations = (violation(1)._replace(check="order"),)
+    check.collect("A")
+    driver.violations = ()
+    check.begin("B")
+    assert reported(run, "call").sections == []
 
 
 @pytest.mark.parametrize(("mode", "fails"), [("report", False), ("fail", True), ("strict", True)])
@@ -390,9 +395,12 @@ def test_lifetimes(driver: Mock, below: Mock, mode: str, fails: bool, elsewhere:
     check = run.part(LIFETIMES)
     assert (check.name, check.title, check.mode) == ("lifetimes", "cudalink lifetimes", mode)
     assert driver.mock_calls == [call.start_watching()]
-    driver.live_states, driver.state_count = 2, 5
+    driver.live_states, driver.state_count = 1, 5
+    assert check.leaves() is True
+    driver.live_states = 2
     check.begin("A")
-    assert (check.handle_count, check.leaves()) == (5, False)
+    assert (check.handle, check.handle_count, check.leaves()) == ("link state", 5, False)
+    assert check.maker(violation(1, 6)) == "A"
     driver.live_states = 3
     assert check.leaves() is True
     own, lower = violation(1), violation(2, process="child")
@@ -443,6 +451,7 @@ LONG = "B" * 601
         ("A", {"process": "child", "test": "B"}, False),
         ("A", {"process": "child"}, False),
         (None, {"process": "child"}, False),
+        (None, {"process": "child", "test": LONG}, False),
         (f"{LONG}::test", {"process": "child", "test": LONG}, True),
         (f"{LONG}::test", {"process": "child", "test": LONG[1:]}, False),
         (f"{LONG}::test", {"process": "child", "test": f"{LONG}::other"}, False),
@@ -459,10 +468,14 @@ def test_violations_after_the_last_report(driver: Mock, below: Mock) -> None:
     run = on_driver(driver, below, lifetime="fail")
     check = run.part(LIFETIMES)
     report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, "teardown")
+    report.cudalink = {"violations": {}}
     check.add_late(Item(), report)
-    assert report.outcome == "passed"
-    below.violations.return_value = (violation(1, process="child"),)
+    assert (report.outcome, report.cudalink) == ("passed", {"violations": {}})
+    del report.cudalink
+    below.violations.return_value = (violation(1, process="child"), violation(2, process="child", test="B"))
     check.add_late(Item(), report)
+    assert run.part(LEDGER).outside.problems == ["child: text 2\nThe process was started by B."]
+    below.violations.return_value = below.violations.return_value[:1]
     assert report.longrepr == "cudalink: 1 lifetime violation after this test's last report:\nchild: text 1"
     for before, after in (({}, 1), ({"lifetimes": 2}, 3)):
         report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "failed", "E", "teardown")
