@@ -663,7 +663,9 @@ def test_the_facts_on_a_report(properties: str, elsewhere: bool) -> None:
     """The last one has them, and as properties where these are on; the process that adds up reads them."""
     run = begun(properties=properties)
     run.task = object() if elsewhere else None
-    book = run.part(LEDGER)
+    book, seen = run.part(LEDGER), []
+    early = pytest.hookimpl(tryfirst=True)(lambda report: seen.append(hasattr(report, "cudalink")))
+    run.config.pluginmanager.register(SimpleNamespace(pytest_runtest_logreport=early))
     assert not hasattr(reported(run, "teardown"), "cudalink")
     book.test.links["a/driver"] += 1
     assert not hasattr(reported(run, "call"), "cudalink")
@@ -677,7 +679,11 @@ def test_the_facts_on_a_report(properties: str, elsewhere: bool) -> None:
     late = pytest.TestReport("B", ("f.py", 0, "B"), {}, "passed", None, "teardown")
     run.config.hook.pytest_runtest_logreport(report=late)
     assert late.cudalink["missing"] == "a GPU"
-    assert book.totals.missing == ({} if elsewhere else {"a GPU": 1})
+    other = pytest.TestReport("C", ("f.py", 0, "C"), {}, "passed", None, "teardown")
+    other.cudalink = facts.Facts(missing="another").as_json()
+    run.config.hook.pytest_runtest_logreport(report=other)
+    assert book.totals.missing == ({} if elsewhere else {"a GPU": 1, "another": 1})
+    assert seen == [False, False, True, False, True]
 
 
 def test_attempts_that_a_ledger_adds_up() -> None:

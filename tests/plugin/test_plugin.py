@@ -268,6 +268,15 @@ def given(source: str, **values: str) -> settings.Settings:
     return settings.Settings(**found | {name: settings.Setting(value, source) for name, value in values.items()})
 
 
+def test_a_blocked_part_of_a_process_that_another_waits_for() -> None:
+    """It has got a file of events, for the last calls before a crash, and no other setting that asks for the part."""
+    config = blocking("event-file", "faults")
+    kept = blocked.apply(config, given("option", events="e.jsonl"), isolated=True)
+    assert kept.events == settings.Setting("e.jsonl", "option")
+    with pytest.raises(pytest.UsageError):
+        blocked.apply(config, given("option", faults="lost=46"), isolated=True)
+
+
 @pytest.mark.parametrize("part", [one for one in OFF if OFF[one][1]])
 def test_a_blocked_part_is_off(part) -> None:
     """Its setting says so; asked for by an option, a variable or an ini file, it is a usage error."""

@@ -31,8 +31,6 @@ from ..parts import LEDGER
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from msgspec import Struct
-
     from ...guardrails import Verdict
     from ...guardrails.provenance import Library
     from ...report.records import ArchRecord, VersionRecord
@@ -131,7 +129,7 @@ class RecordFile:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
 
-    def _write(self, kind: type[Struct], what: object, **more: Any) -> None:
+    def _write(self, kind: Any, what: object, **more: Any) -> None:
         """Write a record of what happened, whose other fields have the names of its attributes."""
         found = {name: getattr(what, name) for name in kind.__struct_fields__ if hasattr(what, name)}
         self.writer.write(kind(**{**found, **more}))
