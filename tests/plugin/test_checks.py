@@ -525,6 +525,9 @@ def test_where_the_contract_is_checked(contract: Mock, mode: str, possible: bool
     jitlink_contract.start(run)
     check = run.get(JITLINK_CONTRACT)
     assert (check is not None) is (possible and mode != "off")
+    if not possible:
+        with pytest.raises(AssertionError):
+            run.part(JITLINK_CONTRACT)
     if check is not None:
         assert (check.name, check.handle, check.mode) == ("jitlink-contract", "handle", mode)
         assert contract.mock_calls == [call.take(), call.check(strict=mode == "strict")]
@@ -538,8 +541,13 @@ def test_the_contract_of_nvjitlink(contract: Mock, mode: str) -> None:
     jitlink_contract.start(run)
     check = run.part(JITLINK_CONTRACT)
     one = violation(1)._replace(check="jitlink-contract")
-    contract.take.side_effect = [[one], [], [one], []]
+    contract.take.side_effect = [[one, violation(2)], [], [one], [], [one], []]
+    assert check.violations == (one, violation(2))
+    check.consume((one,))
+    assert check.violations == (violation(2),)
+    check.consume((violation(2),))
     check.between()
+    assert check._seen_outside("x").verdict == ("warn" if mode == "report" else "fail")
     said = (pytest.PytestWarning, "cudalink: outside of tests: text 1", 2)
     assert run.config.warnings == ([said] if mode == "report" else [])
     assert run.part(LEDGER).outside.problems == ([] if mode == "report" else ["text 1"])
@@ -556,8 +564,10 @@ def test_handles_that_a_test_leaves(contract: Mock) -> None:
     jitlink_contract.start(run)
     check = run.part(JITLINK_CONTRACT)
     contract.handle_count = 7
+    assert (check.leaves(), contract.alive.call_args) == (False, call(3))
     check.begin("A")
     assert (check.leaves(), contract.alive.call_args, check.handle_count) == (False, call(7), 7)
+    assert check.maker(violation(1, 8)) == "A"
     contract.alive.return_value = ("one was created", "two was created")
     assert check.leaves() is True
     notes = "one was created and not destroyed\ntwo was created and not destroyed"
