@@ -260,7 +260,7 @@ def test_the_cases_of_a_policy(marks, policy: str, asked: str) -> None:
 
 @pytest.mark.parametrize(
     ("plans", "warns"),
-    [([], False), ([None, MarkerPlan()], True), ([None, MarkerPlan(backend="driver")], False)],
+    [([], False), ([None, MarkerPlan()], True), ([None, MarkerPlan(), MarkerPlan(backend="driver")], False)],
 )
 def test_an_option_that_forces_no_test(plans: list, warns: bool) -> None:
     """It is said once, with what marks a link test."""
