@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Final, Protocol, TextIO
+from typing import Final, TextIO
 
 __all__ = ["DELAY", "Progress", "is_shown", "progress"]
 
@@ -21,19 +21,6 @@ __all__ = ["DELAY", "Progress", "is_shown", "progress"]
 DELAY: Final = 2.0
 _INTERVAL: Final = 0.2
 _CLEAR: Final = "\r\x1b[K"
-
-
-class Progress(Protocol):
-    """What the body of `progress` can do. Each call only stores what the next drawing shows, so it costs nothing."""
-
-    def say(self, text: str) -> None:
-        """Show a text after the label, in place of the last one."""
-
-    def advance(self) -> None:
-        """Count one more as done."""
-
-    def set(self, done: int, total: int) -> None:
-        """Replace what is done and how much there is."""
 
 
 def is_shown(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
@@ -46,8 +33,8 @@ def is_shown(stream: TextIO, environment: Mapping[str, str] = os.environ) -> boo
         return False
 
 
-class _Line:
-    """The progress of one piece of work, and its line on a terminal."""
+class Progress:
+    """The progress of one piece of work, and its line. The body's calls only store what the next drawing shows."""
 
     def __init__(self, label: str, total: int | None) -> None:
         self._label, self._total = label, total
@@ -56,12 +43,15 @@ class _Line:
         self._began = time.monotonic()
 
     def say(self, text: str) -> None:
+        """Show a text after the label, in place of the last one."""
         self._text = text
 
     def advance(self) -> None:
+        """Count one more as done."""
         self._done += 1
 
     def set(self, done: int, total: int) -> None:
+        """Replace what is done and how much there is."""
         self._done, self._total = done, total
 
     def __str__(self) -> str:
@@ -101,7 +91,7 @@ def progress(label: str, total: int | None = None, *, stream: TextIO | None = No
     `total`: how much there is to do.
     `stream`: default ``sys.stderr``.
     """
-    line, out = _Line(label, total), stream or sys.stderr
+    line, out = Progress(label, total), stream or sys.stderr
     if not is_shown(out):
         yield line
         return

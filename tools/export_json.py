@@ -11,8 +11,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from pytest_cudalink.compat import exports, known_bad
 from pytest_cudalink.compat.architectures import ARCHITECTURES, Architecture
@@ -47,7 +50,7 @@ def data() -> dict[str, Any]:
         "libraries": {stem: _library(stem) for stem in exports.libraries()},
         "cudadevrt": {"links": read_table("cudadevrt.toml")["links"]},
         "components": {name: list(wheels) for name, wheels in known_bad.components().items()},
-        "known_bad": [one.as_data() for one in known_bad.entries()],
+        "known_bad": msgspec.json.decode(msgspec.json.encode([asdict(one) for one in known_bad.entries()])),
         "atlas": {"file": "atlas.json", "schema": "atlas.schema.json"},
     }
 

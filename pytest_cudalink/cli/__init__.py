@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Container, Sequence
 from importlib import import_module, metadata
+from pathlib import Path
 from typing import Any, Final
 
 __all__ = ["COMMANDS", "GROUPS", "main", "make_parser", "module_of"]
@@ -50,10 +51,23 @@ class _Version(argparse.Action):
     """Print the version and what is bundled, and stop; nothing of that is read unless it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        from .bundled import lines
+        from .. import emulator, toolchains
 
-        sys.stdout.write("".join(f"{line}\n" for line in (f"pytest-cudalink {_version()}", *lines())))
+        versions, releases = emulator.supported_versions(), toolchains.releases()
+        sys.stdout.write(
+            f"pytest-cudalink {_version()}\n"
+            f"emulated drivers: CUDA {versions[0]} to {versions[-1]} ({_native('emulator', 'lib*.so.1')})\n"
+            f"link worker: {_native('worker', 'cudalink-*')}\n"
+            f"stubs: {_native('stubs', 'lib*.so')}\n"
+            f"toolchains that can be fetched: CUDA {releases[0]} to {releases[-1]}\n"
+        )
         parser.exit()
+
+
+def _native(part: str, pattern: str) -> str:
+    """Return the names of a part's native files; they are missing where no wheel was built for the system."""
+    found = sorted(path.name for path in (Path(__file__).parents[1] / part / "lib").glob(pattern))
+    return ", ".join(found) or "not built for this system"
 
 
 def module_of(command: str) -> str:

@@ -235,10 +235,10 @@ def _some(options: argparse.Namespace, file: Path, *, none: bool = False) -> lis
     cells = tagged(load_cells(file), options.tags, file, none=none)
     if options.shard is None:
         return cells
-    from ..matrix.shards import shard
+    from ..matrix.shards import spread
 
     number, count = options.shard
-    return shard(cells, number, count, _seconds(options))
+    return spread(cells, count, _seconds(options))[number - 1]
 
 
 def _seconds(options: argparse.Namespace) -> dict[str, float]:

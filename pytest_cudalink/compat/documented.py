@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+import msgspec
+
 from ..tables import read_table
 from ..versions import CudaVersion
 from .releases import PTX_ISA
@@ -38,7 +40,7 @@ class Statement:
     says: str  # the rule, in our words
     kinds: tuple[str, ...]  # of the grids of the atlas that it speaks of
     steps: tuple[str, ...]  # of the same grids
-    rule: str  # what it predicts, by name
+    rule: str  # what it predicts: a key of `_RULES`
     read: str  # what was read, and when
     verified: bool  # whether that has the statement in NVIDIA's words
 
@@ -49,27 +51,10 @@ class Statement:
 
     def predicts(self, producer: str | CudaVersion, consumer: str | CudaVersion) -> bool | None:
         """Return whether it says that the step works; None where it says nothing."""
-        return _RULES[self.rule](_release(producer), _release(consumer))
-
-
-def _release(value: str | CudaVersion) -> CudaVersion:
-    return value if isinstance(value, CudaVersion) else CudaVersion.parse(value)
+        return _RULES[self.rule](CudaVersion.parse(str(producer)), CudaVersion.parse(str(consumer)))
 
 
 @cache
 def statements() -> tuple[Statement, ...]:
     """Return every statement, in the order of the data."""
-    return tuple(
-        Statement(
-            row["name"],
-            row["source"],
-            row["url"],
-            row["says"],
-            tuple(row["kinds"]),
-            tuple(row["steps"]),
-            row["predicts"],
-            row["read"],
-            row["verified"],
-        )
-        for row in read_table("documented.toml")["statements"]
-    )
+    return msgspec.convert(read_table("documented.toml")["statements"], tuple[Statement, ...])

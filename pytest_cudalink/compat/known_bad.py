@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
 
 from ..tables import read_table
 from ..versions import CudaVersion
@@ -27,7 +29,7 @@ _TABLE: Final = "known_bad.toml"
 _URL: Final = "https://github.com/"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KnownBad:
     """A combination of versions that is known to fail."""
 
@@ -35,17 +37,19 @@ class KnownBad:
     title: str  # the combination
     happens: str  # what a user sees: code and text of the error
     versions: Mapping[str, str]  # the range (PEP 440) of each distribution or component; all must be there
-    newer: Mapping[str, str]  # components that must also be of a newer CUDA release than another one, by name
-    unless: Mapping[str, str]  # ranges: where one of these is there, the entry is not met
-    arch: tuple[str, ...]  # GPU architectures; empty: any
-    driver: str  # range of driver releases; empty: any
-    kinds: tuple[str, ...]  # kinds of linked artifacts: "ptx", "ltoir", "cubin", "archive"; empty: any
+    # components that must also be of a newer CUDA release than another one, by name
+    newer: Mapping[str, str] = field(default_factory=dict)
+    # ranges: where one of these is there, the entry is not met
+    unless: Mapping[str, str] = field(default_factory=dict)
+    arch: tuple[str, ...] = ()  # GPU architectures; empty: any
+    driver: str = ""  # range of driver releases; empty: any
+    kinds: tuple[str, ...] = ()  # kinds of linked artifacts: "ptx", "ltoir", "cubin", "archive"; empty: any
     threads: tuple[str, ...]  # such as "NVIDIA/cuda-python#2063"
-    since: str  # first version that has it; empty if not known
-    mended: str  # first version without it; empty if not known
+    since: str = ""  # first version that has it; empty if not known
+    mended: str = ""  # first version without it; empty if not known
     advice: str  # what to do
     seen: Seen  # "measured" or "reported" (only the threads say so)
-    test: str  # the test or nox session that runs it; empty: none does
+    test: str = ""  # the test or nox session that runs it; empty: none does
     date: date  # when the entry was written or last tried
 
     @property
@@ -58,13 +62,6 @@ class KnownBad:
         """The entry in one line: combination, what happens, threads."""
         threads = f" ({', '.join(self.threads)})" if self.threads else ""
         return f"{self.title}: {self.happens}{threads}"
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the entry as plain data, as in ``compat.json``."""
-        ranges = {key: dict(getattr(self, key)) for key in ("versions", "newer", "unless")}
-        rest = {key: value for key, value in vars(self).items() if key not in ranges}
-        plain = {key: list(value) if isinstance(value, tuple) else value for key, value in rest.items()}
-        return {**plain, **ranges, "date": self.date.isoformat()}
 
     def open_conditions(
         self, *, arch: str | None = None, driver: str | None = None, kinds: Iterable[str] = ()
@@ -81,9 +78,11 @@ class KnownBad:
         return tuple(text for is_open, text in conditions if is_open)
 
 
+@cache
 def entries() -> tuple[KnownBad, ...]:
     """Return every entry, in the order of the file."""
-    return _entries()
+    found = [{**row, "id": name} for name, row in read_table(_TABLE)["entries"].items()]
+    return msgspec.convert(found, tuple[KnownBad, ...])
 
 
 @cache
@@ -114,25 +113,12 @@ def known_bad(
     number = re.sub(r"(?<=\d)[af]$", "", arch) if arch else None
     return tuple(
         one
-        for one in _entries()
+        for one in entries()
         if _meets(one, there)
         and (not one.arch or number is None or number in one.arch)
         and (release is None or _in(one.driver, release))
         and (not one.kinds or not wanted or wanted & set(one.kinds))
     )
-
-
-@cache
-def _entries() -> tuple[KnownBad, ...]:
-    return tuple(_entry(name, data) for name, data in read_table(_TABLE)["entries"].items())
-
-
-def _entry(name: str, data: Mapping[str, Any]) -> KnownBad:
-    fields: dict[str, Any] = {key: data[key] for key in ("title", "happens", "advice", "seen", "date")}
-    fields |= {key: MappingProxyType(dict(data.get(key, {}))) for key in ("versions", "newer", "unless")}
-    fields |= {key: tuple(data.get(key, ())) for key in ("arch", "kinds", "threads")}
-    fields |= {key: data.get(key, "") for key in ("driver", "since", "mended", "test")}
-    return KnownBad(id=name, **fields)
 
 
 def _meets(entry: KnownBad, there: Mapping[str, frozenset[Version]]) -> bool:

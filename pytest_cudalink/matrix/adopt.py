@@ -91,11 +91,11 @@ def _pipeline(root: Path, name: str, runner: str) -> str:
     return text
 
 
-def _file(root: Path, path: Path, content: str, advice: str = "") -> Change:
+def _file(root: Path, path: Path, content: str) -> Change:
     present = _read(root / path)
     if present is None:
         return Change(path, content, "write")
-    return Change(path, content, "keep" if present == content else "replace", advice)
+    return Change(path, content, "keep" if present == content else "replace")
 
 
 def _lines(root: Path, path: Path, lines: Iterable[str]) -> Change:

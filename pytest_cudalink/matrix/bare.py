@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..report import Writer
     from ..report.records import VersionRecord
 
-__all__ = ["Judgement", "Loads", "environment_python", "run"]
+__all__ = ["Judgement", "Loads", "run"]
 
 _LONGEST: Final = 4000
 #: Variables by which a program finds a toolkit or code that the environment does not have.
@@ -105,11 +105,6 @@ class Judgement(NamedTuple):
     notes: Sequence[str] = ()
 
 
-def environment_python() -> str:
-    """Return the Python of the environment that a runner has put first on the PATH; empty without one."""
-    return shutil.which("python") or ""
-
-
 def run(
     keys: RunKeys,
     environment: MutableMapping[str, str] = os.environ,
@@ -127,8 +122,8 @@ def run(
     from ..report.records import CollectedRecord, EndRecord
 
     began = time.time()
-    python = environment_python()
-    if not python or Path(python).absolute() == Path(sys.executable).absolute():
+    python = shutil.which("python")  # that of the environment: the runner has put it first on the PATH
+    if python is None or Path(python).absolute() == Path(sys.executable).absolute():
         sys.stderr.write(
             f"cudalink: the Python of the cell's environment is {python or 'not on the PATH'}; expected another than "
             "that of the runner; run the cell with nox or tox\n"

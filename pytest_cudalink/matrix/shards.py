@@ -11,7 +11,7 @@ from typing import Final
 
 from .cells import Cell
 
-__all__ = ["parse_shard", "read_durations", "shard", "spread"]
+__all__ = ["parse_shard", "read_durations", "spread"]
 
 #: How the lines begin that are parsed; the rest is most of a file.
 _READ: Final = (b'{"event": "run"', b'{"event": "end"')
@@ -45,11 +45,6 @@ def spread(cells: Sequence[Cell], count: int, seconds: Mapping[str, float]) -> l
         parts[least].append(cell)
         sums[least] += cost[cell.name]
     return [sorted(part, key=lambda one: order[one.name]) for part in parts]
-
-
-def shard(cells: Sequence[Cell], number: int, count: int, seconds: Mapping[str, float]) -> list[Cell]:
-    """Return the cells of one shard; all shards together have each cell once."""
-    return spread(cells, count, seconds)[number - 1]
 
 
 def read_durations(paths: Iterable[Path]) -> dict[str, float]:

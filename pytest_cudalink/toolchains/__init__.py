@@ -143,15 +143,20 @@ def _release(version: str | tuple[int, int]) -> CudaVersion:
         raise ToolchainError(str(error)) from error
 
 
+def _entry(version: str | tuple[int, int]) -> dict[str, Any]:
+    """Return the entry of a release; an error without wheels of it."""
+    release = _release(version)
+    if fault := _fault(release):
+        raise ToolchainError(fault)
+    return releases_table()[release]
+
+
 def packages(version: str | tuple[int, int]) -> dict[str, str]:
     """Exact versions of the wheels of a release's libraries, by name.
 
     Raises ToolchainError if there are no wheels of that release.
     """
-    release = _release(version)
-    if fault := _fault(release):
-        raise ToolchainError(fault)
-    return {one["name"]: one["version"] for one in releases_table()[release]["libs"]}
+    return {one["name"]: one["version"] for one in _entry(version)["libs"]}
 
 
 def toolkit_version(version: str | tuple[int, int]) -> str:
@@ -159,19 +164,12 @@ def toolkit_version(version: str | tuple[int, int]) -> str:
 
     Raises ToolchainError if there are no wheels of that release.
     """
-    release = _release(version)
-    if fault := _fault(release):
-        raise ToolchainError(fault)
-    return str(releases_table()[release]["toolkit"])
+    return str(_entry(version)["toolkit"])
 
 
 def folder(version: str | tuple[int, int], layout: Layout = "libs") -> Path:
     """Folder of the toolchain of a release, whether it exists or not."""
-    return _folder(_release(version), layout)
-
-
-def _folder(version: CudaVersion, layout: Layout) -> Path:
-    return cache_root() / "toolchains" / _name(version, layout)
+    return cache_root() / "toolchains" / _name(_release(version), layout)
 
 
 def _name(version: CudaVersion, layout: Layout) -> str:
@@ -262,7 +260,7 @@ def find(version: str | tuple[int, int], layout: Layout | None = None) -> Toolch
     release = _release(version)
     layouts: tuple[Layout, ...] = ("libs", "ctk") if layout is None else (layout,)
     for one in layouts:
-        if (found := _read(_folder(release, one))) is not None:
+        if (found := _read(folder(release, one))) is not None:
             return found
     what = f"the toolchain of CUDA {release}" + (" in the layout 'ctk'" if layout == "ctk" else "")
     option = " --layout ctk" if layout == "ctk" else ""
@@ -301,22 +299,22 @@ def remove(version: str | tuple[int, int]) -> list[Path]:
     gone = []
     layouts: tuple[Layout, ...] = ("libs", "ctk")
     for layout in layouts:
-        folder = _folder(release, layout)
-        if folder.is_dir():
-            with locked(*_lock_file(folder)):
+        place = folder(release, layout)
+        if place.is_dir():
+            with locked(*_lock_file(place)):
                 # renamed first, so that no process finds half of it
-                dying = folder.parent / f".dying-{folder.name}"
+                dying = place.parent / f".dying-{place.name}"
                 shutil.rmtree(dying, ignore_errors=True)  # left by a killed process
                 try:
                     dying.mkdir(mode=0o700)
-                    folder.rename(dying / folder.name)
+                    place.rename(dying / place.name)
                     shutil.rmtree(dying)
                 except OSError as error:
-                    msg = f"{folder} cannot be deleted: {error}"
+                    msg = f"{place} cannot be deleted: {error}"
                     raise ToolchainError(msg) from error
                 finally:
                     shutil.rmtree(dying, ignore_errors=True)
-            gone.append(folder)
+            gone.append(place)
     if not gone:
         msg = f"the toolchain of CUDA {release} is not in {cache_root() / 'toolchains'}"
         raise ToolchainError(msg)
@@ -337,16 +335,14 @@ def add(
     `tell`: called with a short text whenever there is news of the download.
     Raises ToolchainError if there are no wheels of that release, the installer fails, or the cache cannot be written.
     """
-    release = _release(version)
-    if fault := _fault(release):
-        raise ToolchainError(fault)
-    folder = _folder(release, layout)
-    if (present := _read(folder)) is not None:
+    _entry(version)  # an error without wheels
+    release, place = _release(version), folder(version, layout)
+    if (present := _read(place)) is not None:
         return present
     try:
-        return _fetch(release, layout, installer, folder, tell)
+        return _fetch(release, layout, installer, place, tell)
     except OSError as error:
-        where = f"{folder.parent}: {error}; $CUDALINK_CACHE names another"
+        where = f"{place.parent}: {error}; $CUDALINK_CACHE names another"
         msg = f"the toolchain of CUDA {release} cannot be put into {where}"
         raise ToolchainError(msg) from error
 
