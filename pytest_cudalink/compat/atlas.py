@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -115,8 +115,8 @@ class Atlas:
     wheels: Mapping[str, Mapping[str, str]]  # version of each library of a release
     measured: Mapping[str, str]  # date, command, machine and version of this package
     real: tuple[RealDriver, ...]
-    answers: Mapping[str, AtlasAnswer] = field(repr=False)  # letter to answer
-    grids: tuple[Grid, ...] = field(repr=False)
+    answers: Mapping[str, AtlasAnswer]  # letter to answer
+    grids: tuple[Grid, ...]
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -165,13 +165,10 @@ class Atlas:
 
 def _filled(answer: AtlasAnswer, producer: str, consumer: str, arch: str) -> AtlasAnswer:
     """Return the answer with what the question says in its text; the file has placeholders for it."""
-    if "{" not in answer.text:
-        return answer
     text = answer.text.replace("{bytecode}", producer).replace("{gpu}", arch.removeprefix("sm_"))
     for place, release in (("{written}", producer), ("{read}", consumer)):
-        isa = PTX_ISA.get(CudaVersion.parse(release))
-        text = text.replace(place, ".".join(map(str, isa)) if isa else "?")
-    return AtlasAnswer(answer.status, answer.call, answer.code, answer.name, text)
+        text = text.replace(place, ".".join(map(str, PTX_ISA[CudaVersion.parse(release)])))
+    return replace(answer, text=text)
 
 
 def columns(

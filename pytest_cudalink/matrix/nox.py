@@ -27,6 +27,7 @@ from .reading import CellsError, load_cells
 
 if TYPE_CHECKING:
     import nox
+    from nox.command import CommandFailed
 
 __all__ = ["run_cell", "sessions"]
 
@@ -153,9 +154,9 @@ def _fail(session: nox.Session, words: str) -> None:
         session.error(words)
 
 
-def _exit_code(error: Exception) -> int | None:
+def _exit_code(error: CommandFailed) -> int | None:
     """Return the exit code of a command that failed; before nox 2026.07.11 only the sentence of the error has it."""
-    found = re.match(r"Returned code (-?\d+)", str(getattr(error, "reason", "")))
+    found = re.match(r"Returned code (-?\d+)", str(error.reason))
     return getattr(error, "return_code", int(found[1]) if found else None)
 
 

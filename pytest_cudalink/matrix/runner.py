@@ -298,14 +298,14 @@ def _ask_uv(
 
 
 def arguments(cell: Cell, given: Sequence[str], folder: Path) -> list[str]:
-    """Return pytest's arguments: the cell's ``tests`` and the given ones, or only these if they name a path.
+    """Return pytest's arguments: those of the cell and the given ones, or only these if they name a path.
 
     `given`: what the user wrote after ``--``.
     `folder`: the folder that pytest runs in.
     """
     if any(_is_path(one, folder) for one in paths(given, folder)):
         return list(given)
-    return [*cell.values.tests, *given]
+    return [*cell.tests, *given]
 
 
 def paths(given: Sequence[str], folder: Path) -> Iterator[str]:

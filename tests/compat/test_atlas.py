@@ -86,6 +86,41 @@ def test_tileiras_for_a_gpu(arch, bytecode, releases) -> None:
     assert found == tuple(map(CudaVersion.parse, releases.split()))
 
 
+SMALL = {
+    "format": 1,
+    "releases": ["13.0", "13.1", "13.2"],
+    "wheels": {"13.0": {}, "13.1": {"tileiras": "1"}, "13.2": {"tileiras": "2"}},
+    "measured": {},
+    "real": [{"driver": "580.65.06", "cuda": "13.0", "device": "x", "date": "2026-01-01", "command": "y"}],
+    "answers": {
+        "a": {"status": "works"},
+        "b": {"status": "refused", "call": "f", "code": 4, "text": "{bytecode} {gpu}: {written} is not {read}"},
+        "c": {"status": "crashed", "name": "SIGSEGV"},
+    },
+    "grids": [
+        {"step": "real-load", "kind": "cubin", "arch": "sm_90", "rows": {"13.2": "c"}},
+        {"step": "tileiras", "kind": "tileir", "arch": "sm_90", "rows": {"13.1": "ba", "13.2": "ab"}},
+        {"step": "nvjitlink", "kind": "ptx", "arch": "sm_90", "rows": {"13.0": "abc"}},
+    ],
+}
+
+
+def test_a_small_atlas() -> None:
+    """What a file leaves out is empty; each step has its consumers, and placeholders are filled in."""
+    found = atlas.atlas_of(SMALL)
+    assert found.answers["a"] == atlas.AtlasAnswer("works", "", 0, "", "")
+    assert found.grid("real-load", "cubin").consumers == ("13.0",)
+    assert (found.kinds, found.steps) == (("ptx", "cubin", "tileir"), ("nvjitlink", "tileiras", "real-load"))
+    refused = "f: 4, 13.1 90: 9.1 is not "
+    assert str(found.ask("13.1", "13.1", "tileir", "tileiras")) == f"refused, {refused}9.1"
+    assert [str(found.ask("13.0", read, "ptx", "nvjitlink")) for read in found.releases] == [
+        *("works", "refused, f: 4, 13.0 90: 9.0 is not 9.1", "crashed, SIGSEGV"),
+    ]
+    assert found.tileiras_for("sm_90") == ((13, 2),)
+    assert found.tileiras_for("sm_90", CudaVersion(13, 2)) == ((13, 1),)
+    assert found.tileiras_for("sm_90", CudaVersion(13, 0)) == ()
+
+
 def test_another_format_is_refused(written) -> None:
     """A file of a later format is refused in a sentence, not misread."""
     with pytest.raises(ValueError, match="the atlas has format 2; expected 1; install a newer pytest-cudalink"):

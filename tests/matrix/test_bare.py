@@ -5,9 +5,12 @@ The project is like cudf before cudf#23089: its library is linked with libnvrtc.
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +18,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink import toolchains
-from pytest_cudalink.cli import bare_cell
-from pytest_cudalink.matrix import importing, load_cells, runner
+from pytest_cudalink.compat import names
+from pytest_cudalink.emulator import emulation_for, library_folder
+from pytest_cudalink.matrix import bare, importing, load_cells, runner
 from pytest_cudalink.matrix.cells import RunKeys
 from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
@@ -187,20 +191,6 @@ def test_code_beside_the_wheel_is_not_imported(run, tmp_path) -> None:
     assert outcomes(record) == {"import::lacking": "failed"}
 
 
-def test_the_runner_s_own_python_is_refused(monkeypatch, tmp_path, capsys) -> None:
-    """Without an environment the steps would see what the runner has; a Python that does not start is said."""
-    environment = {"CUDALINK_REPORT": str(tmp_path / "r.jsonl")}
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert bare_cell.run(RunKeys(imports=["fine"]), environment) == 2
-    assert "expected another than that of the runner" in capsys.readouterr().err
-    (tmp_path / "python").write_text("#!/nowhere/python")
-    (tmp_path / "python").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert bare_cell.run(RunKeys(imports=["fine"]), environment) == 2
-    assert capsys.readouterr().err == f"cudalink: {tmp_path}/python does not start\n"
-    assert not (tmp_path / "r.jsonl").exists()
-
-
 # -- libraries
 
 
@@ -351,3 +341,236 @@ def test_who_opens_a_library(monkeypatch, tmp_path, event, library, files, line)
     written = (tmp_path / "opened").read_text().splitlines() if line else []
     assert written == [ascii(line)] * 2 * bool(line)
     assert (tmp_path / "opened").exists() is bool(line)
+
+
+# -- without programs
+
+FACTS = {"python": "3.12.1", "driver": "13.0", "emulated": True, "packages": {"m": "1.0"}, "sites": [], "prefixes": []}
+LIBRARY = {"name": "libx", "soname": "libx.so.1"}
+
+
+@pytest.fixture
+def steps(tmp_path, monkeypatch):
+    """Run a bare cell whose programs end as the list says: its code, the programs, and the lines of its record."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(python.parent))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bare.hiding, "_loader_cache", list)
+
+    def run_steps(keys: RunKeys, ends=(), judged=(), facts=FACTS, **variables: str):
+        asked, ends, judged = [], list(ends), list(judged)
+
+        def popen(command, **options):
+            asked.append((command, options, list(Path(options["cwd"]).iterdir())))
+            if isinstance(end := ends.pop(0), OSError):
+                raise end
+            return _Process(returncode=end[0], pid=7, communicate=lambda: (end[1], None))
+
+        def judge(loads):
+            return judged.pop(0)(loads)
+
+        def run_facts(command, *, cwd, env, **options):
+            assert command == [str(python), "-c", bare._FACTS]
+            assert (list(Path(cwd).iterdir()), env["PYTHONSAFEPATH"]) == ([], "1")
+            assert options == {"capture_output": True, "text": True, "check": True}
+            return SimpleNamespace(stdout=json.dumps(facts))
+
+        monkeypatch.setattr(bare.subprocess, "Popen", popen)
+        monkeypatch.setattr(bare.subprocess, "run", run_facts)
+        environment = {"CUDALINK_REPORT": str(tmp_path / "r.jsonl"), **variables}
+        code = bare.run(keys, environment, judge=judge)
+        lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+        for line in lines:
+            assert time.time() - 100 < line.pop("time") <= time.time()
+            assert 0 <= line.pop("duration", 0) < 100
+        return code, asked, environment, lines
+
+    return run_steps
+
+
+class _Process(SimpleNamespace):
+    """A program that has ended."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_steps_without_programs(steps, tmp_path, capsys) -> None:
+    """Each step's program, outcome and reason, with what the judge says of what it loaded."""
+    loaded: list[bare.Loads] = []
+
+    def judge(*words) -> object:
+        return lambda loads: loaded.append(loads) or bare.Judgement(*words)
+
+    keys = RunKeys(imports=["m.a", "m.b", "m.c", "m.d"], command="python x::y '1 2'")
+    judged = [
+        judge((), (), ["noted\n  more"]),
+        judge([LIBRARY], ["wrong\n  more", "worse"]),
+        judge(),
+        judge(),
+        judge((), ["wrong"]),
+    ]
+    ends = [(0, "fine"), (0, ""), (-6, "last\n words \n\n"), (3, ""), (1, "é" * 5000)]
+    variables = {"PATH": "/nowhere", "PYTHONPATH": "x", "CUDA_HOME": "x", "CUDALINK_CELL": "one", "V": "1"}
+    (tmp_path / "r.jsonl").write_text("old\n")
+    code, asked, environment, lines = steps(keys, ends, judged, **variables)
+
+    python = str(tmp_path / "bin" / "python")
+    assert code == 1
+    assert environment == {
+        "PYTHONSAFEPATH": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PATH": f"{tmp_path}/bin:/nowhere",
+        "V": "1",
+        "CUDALINK_CELL": "one",
+        "CUDALINK_REPORT": str(tmp_path / "r.jsonl"),
+    }
+    for (command, options, within), one, name in zip(asked, loaded, [*keys.imports, None], strict=True):
+        place = one.lists.parent
+        text = bare._IMPORT.read_text(encoding="utf-8")
+        assert command == ([python, "-c", text, name, str(place / "opened")] if name else [python, "x::y", "1 2"])
+        assert options.pop("cwd") == one.folder == (str(place / "empty") if name else str(tmp_path))
+        assert (within == []) is bool(name)
+        assert options.pop("env") == {
+            **environment,
+            "LD_DEBUG": "files,libs",
+            "LD_DEBUG_OUTPUT": str(place / "loader"),
+        }
+        assert options == {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.STDOUT,
+            "text": True,
+            "errors": "replace",
+        }
+        assert one == (one.nodeid, place / "loader", place / "opened", 7, one.folder, FACTS, environment)
+    run, *rest = lines
+    assert len(run.pop("run")) == 32
+    assert run.pop("origin").keys() == {"project", "commit", "branch", "ci_url", "dirty"}
+    driver = {"requested": None, "found": "13.0", "source": "cuDriverGetVersion", "kind": "emulated"}
+    assert {key: value for key, value in run.items() if value} == {
+        "event": "run",
+        "schema": 1,
+        "cell": "one",
+        "python": "3.12.1",
+        "versions": {"driver": driver},
+        "platform": f"{sys.platform}-{platform.machine()}",
+        "facts": {"packages": {"m": "1.0"}},
+        "arch": {"requested": None, "found": None},
+    }
+    tests = {"import": keys.imports, "command": ["python x::y '1 2'"]}
+    ids = [f"{kind}::{name}" for kind, names in tests.items() for name in names]
+    wrong = "cudalink: wrong\n"
+    expected = [
+        ("passed", "noted", ""),
+        ("failed", "wrong", f"{wrong}  more\ncudalink: worse\n"),
+        ("crashed", "words", "last\n words \n\n"),
+        ("failed", "ended with exit code 3", ""),
+        ("failed", "é" * 5000, f"…{'é' * (3999 - 1 - len(wrong))}\n{wrong}"),
+    ]
+    assert rest[0] == {"event": "collected", "tests": tests}
+    counts = {"passed": 1, "failed": 3, "crashed": 1}
+    assert rest[-1].items() >= {"event": "end", "exitstatus": 1, "counts": counts}.items()
+    found = [one for one in rest if one["event"] == "test"]
+    assert [(one["nodeid"], one["outcome"], one["reason"], one["longrepr"]) for one in found] == [
+        (name, *one) for name, one in zip(ids, expected, strict=True)
+    ]
+    assert [one["nodeid"] for one in rest if one["event"] == "start"] == ids
+    (library,) = (one for one in rest if one["event"] == "library")
+    assert library.items() >= {"nodeid": ids[1], "during": "call", **LIBRARY}.items()
+    (crash,) = (one for one in rest if one["event"] == "crash")
+    assert (crash["nodeid"], crash["signal"]) == (ids[2], "SIGABRT")
+    assert capsys.readouterr().out == (
+        "import m.a: passed\ncudalink: noted\n  more\n"
+        "import m.b: failed\ncudalink: wrong\n  more\ncudalink: worse\n"
+        "import m.c: crashed\nlast\n words \n\n"
+        f"import m.d: failed\ncommand python x::y '1 2': failed\n{'é' * 5000}\n{wrong}"
+    )
+
+
+def test_a_program_that_does_not_start_without_programs(steps, capsys) -> None:
+    """It fails without a judge; what fits exactly is shown whole."""
+    ends = [OSError(2, "No such file")]
+    code, asked, _, lines = steps(RunKeys(command="nothing --now"), ends)
+    assert (code, asked[0][0]) == (1, ["nothing", "--now"])
+    reason = "nothing cannot be run: No such file"
+    assert [(one["reason"], one["longrepr"]) for one in lines if one["event"] == "test"] == [(reason, f"{reason}\n")]
+    passed = [bare.Judgement, lambda _: bare.Judgement((), ("x" * 3989,))]
+    code, _, _, lines = steps(
+        RunKeys(command="a", imports=["m"]), [(0, ""), (0, "")], [lambda _: passed[0](), passed[1]]
+    )
+    assert [one["longrepr"] for one in lines if one["event"] == "test"] == ["", f"cudalink: {'x' * 3989}\n"]
+    assert steps(RunKeys(imports=["m"]), [(0, "")], [lambda _: bare.Judgement()])[0] == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        ({"driver": None, "emulated": False}, "absent"),
+        ({"driver": "12.9", "emulated": False}, "real"),
+        ({"driver": "12.9", "emulated": True}, "emulated"),
+    ],
+)
+def test_facts_without_programs(steps, tmp_path, monkeypatch, capsys, found, kind) -> None:
+    """The record has what was asked for, what was found, and what was hidden."""
+    monkeypatch.setattr(bare, "_driver", lambda environment: {"CUDA_VISIBLE_DEVICES": "0"})
+    keys = RunKeys(axes={"kind": "bare"}, packages={"m": "2"}, hidden=["/nowhere/*"])
+    variables = {names.VARIABLES["driver"]: "x", names.VARIABLES["arch"]: "sm_90"}
+    variables["CUDALINK_CELL_KEYS"] = keys.as_json()
+    code, _, environment, (run, *_) = steps(keys, facts=FACTS | found, **variables)
+    assert (code, environment["CUDA_VISIBLE_DEVICES"]) == (0, "0")
+    assert environment["PATH"] == f"{tmp_path}/bin:"
+    assert run["versions"]["driver"] == {
+        "requested": "x",
+        "found": found["driver"],
+        "source": "cuDriverGetVersion",
+        "kind": kind,
+    }
+    assert (run["versions"]["m"]["requested"], run["versions"]["m"]["found"]) == ("2", "1.0")
+    assert run["arch"] == {"requested": "sm_90", "found": None}
+    assert run["axes"] == {"kind": "bare", "m": "1.0", "hidden": "nothing to hide"}
+    assert capsys.readouterr().err == f"cudalink: {run['hidden']}\n"
+
+
+def test_drivers_without_programs() -> None:
+    """The variables by which every program finds the driver of the cell; none for that of the machine."""
+    driver, arch = names.VARIABLES["driver"], names.VARIABLES["arch"]
+    for one in ({}, {driver: "auto"}, {driver: "real"}):
+        assert bare._driver(one) == {}
+    assert bare._driver({driver: "absent"}) == {"LD_LIBRARY_PATH": str(library_folder(absent=True))}
+    there = {"LD_PRELOAD": str(library_folder() / "libcuda.so.1"), "LD_LIBRARY_PATH": str(library_folder())}
+    for device in ("", "sm_90"):
+        own = emulation_for("13.0", device=device, lifetime="report").environment()
+        assert bare._driver({driver: "13.0", arch: device} if device else {driver: "13.0"}) == {**own, **there}
+
+
+def test_what_cannot_be_run_without_programs(steps, tmp_path, monkeypatch, capsys) -> None:
+    """Without another Python, with a pattern that is too wide, or a driver that there is not, nothing begins."""
+
+    def said(**hidden: list[str]) -> str:
+        environment = {"CUDALINK_REPORT": str(tmp_path / "r.jsonl")}
+        assert bare.run(RunKeys(**hidden), environment, judge=pytest.fail) == 2
+        return capsys.readouterr().err
+
+    assert said(hidden=[sys.prefix]).startswith(f"cudalink: hidden = {sys.prefix!r} hides ")
+
+    def dies(*_: object, **__: object) -> None:
+        raise subprocess.CalledProcessError(1, "python")
+
+    monkeypatch.setattr(bare.subprocess, "run", dies)
+    assert said() == f"cudalink: {tmp_path}/bin/python does not start\n"
+    words = (
+        "cudalink: the Python of the cell's environment is {}; expected another than that of the runner; run the cell "
+        "with nox or tox\n"
+    )
+    monkeypatch.setattr(bare.sys, "executable", str(tmp_path / "bin" / "python"))
+    assert said() == words.format(tmp_path / "bin" / "python")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert said() == words.format("not on the PATH")
+    assert not (tmp_path / "r.jsonl").exists()
