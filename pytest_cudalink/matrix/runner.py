@@ -196,13 +196,13 @@ def note_newer(cell: Cell, root: Path) -> None:
     except CellsError:
         return
     # packages of the toolkit, and those whose version the cell chooses, are older because the cell says so
-    chosen = {distribution(one) for one in cell.packages if one not in cell.values.packages} | cell.versions.keys()
+    chosen = {distribution(one) for one in cell.packages if one not in cell.values.packages}
     pins = [one for one in pins if distribution(one) not in chosen and not _OF_TOOLKIT.match(one)]
     _write(file, "".join(f"{one}\n" for one in pins))
 
 
 def _write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(exist_ok=True)
     file.write_text(text, encoding="utf-8")
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -130,22 +132,6 @@ def test_pytest_says_how_in_header_and_record(toolkit, tmp_path, refuse) -> None
     assert f"cudalink: {run.hidden}\n" in done.stdout
 
 
-def test_nothing_is_hidden_in_silence(tmp_path) -> None:
-    """A pattern that matches nothing is said, too."""
-    done = start("python", "-c", "", hidden=["/nowhere/cuda*"], cwd=tmp_path)
-    assert done.stderr.startswith("cudalink: nothing to hide: no file has such a name")
-
-
-def test_what_the_run_needs_is_not_hidden(tmp_path) -> None:
-    """A pattern that is too wide is refused before anything is hidden, with what it would hide."""
-    done = start("python", "-c", "", hidden=[f"{Path(sys.prefix).parent}/*"], cwd=tmp_path)
-    assert done.returncode == 2
-    assert "; name the folder of the toolkit" in done.stderr
-    missing = start("there-is-no-such-program", hidden=["/nowhere/cuda*"], cwd=tmp_path)
-    assert missing.returncode == 127
-    assert "there-is-no-such-program cannot be run: No such file or directory" in missing.stderr
-
-
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -183,13 +169,213 @@ def test_patterns_match_whole_parts(path, pattern, hidden) -> None:
     assert hiding.is_hidden_by(path, pattern) is hidden
 
 
-def test_what_is_said() -> None:
-    """The sentence names up to three places; what it was written from can be read again."""
-    one = hiding.Hidden("environment", tuple(f"/p/{number}" for number in range(5)), ("still found: x",), "why")
-    assert str(one) == (
-        "hidden by environment only (why): /p/0, /p/1, /p/2 and 2 more still open by their paths; still found: x"
-    )
+HIDDEN = {
+    "namespace": ("mount namespace", "hidden by a mount namespace: /a, /b; more"),
+    "environment": ("environment only", "hidden by environment only (why): /a, /b still open by their paths; more"),
+    "nothing": ("nothing to hide", "nothing to hide: no file has such a name; more"),
+}
+
+
+@pytest.mark.parametrize("how", HIDDEN)
+def test_words_of_each_way(how) -> None:
+    """The axis of the report, and the sentence with and without what is still there; others are refused."""
+    axis, sentence = HIDDEN[how]
+    one = hiding.Hidden(how, ("/a", "/b"), ("more",), "why")
+    assert (one.axis, str(one)) == (axis, sentence)
+    assert str(hiding.Hidden(how, ("/a", "/b"), (), "why")) == sentence.removesuffix("; more")
     assert hiding.Hidden.of(one.as_json()) == one
+    assert hiding.Hidden("nothing") == hiding.Hidden("nothing", (), (), "")
+    many = str(hiding.Hidden(how, tuple(f"/p/{number}" for number in range(5)), (), "why"))
+    assert how == "nothing" or ": /p/0, /p/1, /p/2 and 2 more" in many
+    assert how != "environment" or str(hiding.Hidden(how, ("/a",), (), "why")).endswith("/a still opens by its path")
     for text in ("{}", "[]", "x"):
         with pytest.raises(ValueError):  # noqa: PT011 (the text itself is the message)
             hiding.Hidden.of(text)
+
+
+@pytest.fixture
+def cached(monkeypatch, tmp_path) -> list[tuple[str, str]]:
+    """The loader's cache, with a library in a toolkit and one elsewhere; there is no nvcc."""
+    cache = [("libcudart.so.13", f"{tmp_path}/c/l.so"), ("libcufft.so.12", "/l/b.so"), ("libc.so.6", "/l/c.so")]
+    monkeypatch.setattr(hiding, "_loader_cache", lambda: cache)
+    monkeypatch.setattr(hiding.shutil, "which", lambda name, path: path and f"{path}/{name}")
+    return cache
+
+
+def test_ways_to_hide(cached, tmp_path, monkeypatch) -> None:
+    """A namespace where a child could enter one, else the environment; what is still found is said of both."""
+    place = tmp_path / "c"
+    place.mkdir()
+    entered: list[object] = []
+    monkeypatch.setattr(hiding, "_enter", entered.append)
+    monkeypatch.setattr(hiding, "_try", lambda places: "")
+    lost = "still found by the loader: libcufft.so.12 (/l/b.so)"
+    every = f"still found by the loader: libcudart.so.13 ({place}/l.so), libcufft.so.12 (/l/b.so)"
+    places, variables = (str(place),), {"V": f"{place}/x", "PATH": f"{place}:/p"}
+    assert hiding.hide([str(place)], variables) == hiding.Hidden(
+        "namespace", places, (lost, "still found on the PATH: /p/nvcc")
+    )
+    assert (variables, entered) == ({"PATH": "/p"}, [places])
+    monkeypatch.setattr(hiding, "_try", lambda places: "why")
+    assert hiding.hide([str(place)], {"V": str(place)}) == hiding.Hidden("environment", places, (every,), "why")
+    assert hiding.hide(["/nowhere/*"], {"PATH": ""}) == hiding.Hidden("nothing", (), (every,))
+    cached.clear()
+    assert hiding.hide(["/nowhere/*"], {}) == hiding.Hidden("nothing")
+    assert entered == [places]
+
+
+def test_places_that_patterns_match(tmp_path, monkeypatch) -> None:
+    """Each once, without links and without what lies in another; what the process needs is refused by its name."""
+    for name in ("b/in", "bb", "a"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("b")
+    found = hiding._places([f"{tmp_path}/b/in", f"{tmp_path}/b*", f"{tmp_path}/link", f"{tmp_path}/a", "/nowhere/*"])
+    assert found == tuple(f"{tmp_path}/{name}" for name in ("a", "b", "bb"))
+    monkeypatch.chdir(tmp_path / "a")
+    needed = {"the working folder": str(tmp_path / "a"), "pytest-cudalink": hiding.__file__}
+    for module, name, what in ((sys, "executable", "Python"), (sys, "prefix", "the environment")):
+        (tmp_path / name).mkdir()
+        needed[what] = str(tmp_path / name / "x")
+        monkeypatch.setattr(module, name, needed[what])
+    needed["the standard library"] = os.__file__
+    for what, path in needed.items():
+        pattern = str(Path(path).parent if what != "the working folder" else tmp_path / "?")
+        with pytest.raises(hiding.HidingError) as caught:
+            hiding._places([pattern])
+        assert str(caught.value) == f"hidden = {pattern!r} hides {what} ({path}); name the folder of the toolkit"
+
+
+@pytest.mark.parametrize(
+    ("output", "found"),
+    [
+        ("2 libs\n\tliba.so.1 (libc6,x86-64) => /l/liba.so.1\n\tlibb.so => /b\n", [("liba.so.1", "/l/liba.so.1")]),
+        ("", []),
+    ],
+)
+def test_the_cache_of_the_loader(monkeypatch, output, found) -> None:
+    """What ldconfig prints, wherever it is; nothing without it."""
+    asked: list[object] = []
+
+    def run(command, **options):
+        asked.append((command, options))
+        return SimpleNamespace(stdout=output)
+
+    monkeypatch.setattr(hiding.shutil, "which", lambda name, path: f"{path}/{name}")
+    monkeypatch.setattr(hiding.subprocess, "run", run)
+    monkeypatch.setenv("PATH", "/p")
+    assert hiding._loader_cache() == found
+    monkeypatch.delenv("PATH")
+    hiding._loader_cache()
+    options = {"capture_output": True, "text": True, "errors": "replace", "check": False}
+    assert asked == [([f"{path}:/sbin:/usr/sbin/ldconfig", "-p"], options) for path in ("/p", "")]
+    monkeypatch.setattr(hiding.shutil, "which", lambda name, path: None)
+    assert hiding._loader_cache() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (None, ""),
+        (PermissionError(1, ""), "no mount namespace: Operation not permitted"),
+        (OSError(""), "no mount namespace: the attempt ended with 255"),
+        (OSError(5000, ""), "no mount namespace: the attempt ended with 255"),
+        (ZeroDivisionError(), "no mount namespace: the attempt ended with 255"),
+    ],
+)
+def test_an_attempt(monkeypatch, error, reason) -> None:
+    """A child tries, so that this process stays where it is; the reason is the kernel's where it gave one."""
+
+    def enter(places) -> None:
+        assert places == ["/x"]
+        if error:
+            raise error
+
+    monkeypatch.setattr(hiding, "_enter", enter)
+    assert hiding._try(["/x"]) == reason
+    monkeypatch.setattr(hiding.sys, "platform", "darwin")
+    assert hiding._try(["/x"]) == "there are no mount namespaces on this system"
+
+
+class Libc:
+    """Stands in for the C library: keeps its calls; those that are named fail."""
+
+    def __init__(self, monkeypatch, *fail: tuple[object, ...]) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.mount = self._function("mount")
+        self.unshare, self.umount2 = self._function("unshare"), self._function("umount2")
+        self.fail = fail
+        patched = {"geteuid": 7, "getegid": 8}
+        for name, value in patched.items():
+            monkeypatch.setattr(hiding.os, name, lambda value=value: value)
+        monkeypatch.setattr(hiding.os, "mknod", lambda *words: self.calls.append(("mknod", *words)))
+        monkeypatch.setattr(hiding.Path, "write_text", lambda *words, **more: self.calls.append((*words, more)))
+        monkeypatch.setattr(hiding.ctypes, "CDLL", lambda name, use_errno: self if use_errno and not name else None)
+        monkeypatch.setattr(hiding.ctypes, "get_errno", lambda: 1)
+
+    def _function(self, name: str):
+        def call(*words: object) -> int:
+            self.calls.append((name, *words))
+            return -1 if (name, *words[:1]) in self.fail else 0
+
+        return call
+
+
+#: MS_REC | MS_PRIVATE; MS_RDONLY, MS_NOSUID and MS_NODEV.
+PRIVATE, BIND, READ_ONLY, WRITABLE = 0x44000, 0x1000, 7, 6
+SIZE = b"mode=755,size=4k"
+
+
+def test_the_calls_of_a_namespace(tmp_path, monkeypatch) -> None:
+    """Folders are covered; over files lies a device that nobody can open, made where no file is hidden."""
+    folder, file, work = tmp_path / "folder", tmp_path / "above" / "file", tmp_path / "work"
+    for one in (folder, file.parent, work):
+        one.mkdir()
+    file.touch()
+    (tmp_path / "link").symlink_to(file.parent)
+    monkeypatch.setattr(hiding, "_WORKPLACES", [str(tmp_path / one) for one in ("missing", "link", "work", "folder")])
+    own, ascii_ = Path("/proc/self"), {"encoding": "ascii"}
+    private = ("mount", b"none", b"/", None, PRIVATE, None)
+    covered = ("mount", b"none", bytes(folder), b"tmpfs", READ_ONLY, SIZE)
+    root = Libc(monkeypatch)
+    hiding._enter([str(folder)])
+    assert root.calls == [("unshare", 0x2_0000), private, covered]
+    assert len(root.mount.argtypes) == 5
+    user = Libc(monkeypatch, ("unshare", 0x2_0000))
+    hiding._enter([str(folder), str(file)])
+    assert user.calls == [
+        *(("unshare", 0x2_0000), ("unshare", 0x1002_0000), (own / "setgroups", "deny", ascii_)),
+        *((own / "uid_map", "7 7 1", ascii_), (own / "gid_map", "8 8 1", ascii_), private, covered),
+        ("mount", b"none", bytes(work), b"tmpfs", WRITABLE, SIZE),
+        ("mknod", f"{work}/nothing", stat.S_IFCHR | 0o600, 0),
+        ("mount", bytes(work / "nothing"), bytes(file), None, BIND, None),
+        ("umount2", bytes(work), 2),
+    ]
+    for fail in ([("unshare", 0x2_0000), ("unshare", 0x1002_0000)], [("mount", b"none")], [("umount2", bytes(work))]):
+        Libc(monkeypatch, *fail)
+        with pytest.raises(PermissionError) as caught:
+            hiding._enter([str(file)])
+        assert (caught.value.errno, caught.value.strerror) == (1, os.strerror(1))
+
+
+def test_a_program_that_starts(monkeypatch, capsys) -> None:
+    """It finds what was hidden; a pattern that is too wide, or a program that is missing, is said."""
+    ran: list[object] = []
+
+    def exec_(name, command, environment) -> None:
+        ran.append((name, command, environment))
+        raise FileNotFoundError(2, "No such file")
+
+    monkeypatch.setattr(hiding.os, "execvpe", exec_)
+    monkeypatch.setattr(hiding, "hide", lambda patterns, environment: hiding.Hidden("nothing"))
+    environment = {"A": "1"}
+    assert hiding.start(("p", "x"), [], environment) == 127
+    found = {"A": "1", "CUDALINK_HIDDEN": hiding.Hidden("nothing").as_json()}
+    assert (environment, ran) == (found, [("p", ["p", "x"], found)])
+    said = "cudalink: nothing to hide: no file has such a name\ncudalink: p cannot be run: No such file\n"
+    assert capsys.readouterr().err == said
+
+    def refuse(*_: object) -> None:
+        raise hiding.HidingError("too wide")
+
+    monkeypatch.setattr(hiding, "hide", refuse)
+    assert (hiding.start(("p",), [], {}), capsys.readouterr().err) == (2, "cudalink: too wide\n")

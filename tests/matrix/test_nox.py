@@ -229,8 +229,9 @@ def test_a_cell_that_passes(run, project, keys, installs, runs) -> None:
     assert (tuple(concluded), note) == (END, BEGAN)
 
 
-def test_a_cell_that_exits_with_0_in_a_test(run) -> None:
+def test_a_cell_that_exits_with_0_in_a_test(run, project) -> None:
     """It fails with what was concluded, or is red; a cell that the report judges takes no arguments of the user."""
+    (project / "pyproject.toml").unlink()
     assert run("", Session("-x"), "died")[0][-1] == ("error", "died")
     asked, *_ = run("", Session("-x"), "died", judged=True)
     assert (asked[2][1:-1], asked[3]) == (("pytest",), ("skip", "RED: died"))
@@ -301,8 +302,8 @@ def test_the_report(project, monkeypatch) -> None:
     (folder / "old.jsonl").touch()
     os.utime(folder / "old.jsonl", (5, 5))
     (folder / "noted.missing.txt").write_text("why")
-    python = {"python": "no Python"}
-    monkeypatch.setattr(ours.runner, "python_missing", lambda cell: python.get(cell.name, ""))
+    python = {"old": "", "python": "no Python", "began": ""}
+    monkeypatch.setattr(ours.runner, "python_missing", lambda cell: python[cell.name])
     session = Session("--html", "x")
     ours._report(session, cells[:1], project, project / "cells.toml")
     assert (folder / "old.jsonl").exists()

@@ -160,7 +160,7 @@ LATE = ["one>=1.1", "one<9", "two", "nvidia-x", "two>=0.2"]
     [
         ("", [], None, []),
         ('packages = { one = "latest", two = "0.1" }\nresolution = "highest"', [], None, []),
-        ('packages = { one = "lowest" }', [(ONE, f"{OLDEST} --no-deps")], ["one==2.0"], ["-r"]),
+        ('packages = { one = "lowest", two = "0.1" }', [(ONE, f"{OLDEST} --no-deps")], ["one==2.0"], ["-r"]),
         (
             'packages = { one = "lowest", two = "lowest" }\nextras = ["late"]\npython = "3.14t"',
             [(ONE, f"{OLDEST} --no-deps"), (["two", "two>=0.2"], f"{OLDEST} --no-deps")],
