@@ -440,15 +440,6 @@ def test_hooks_have_no_pins_of_their_own() -> None:
     assert {"ruff", "clang-format", "clang-tidy", "zizmor"} < pinned
 
 
-def test_a_gpu_is_used_only_when_asked_for() -> None:
-    """Without the variable nothing runs, and never the code of a fork."""
-    (job,) = workflow(ROOT / ".github" / "workflows" / "gpu.yml")["jobs"].values()
-    condition = " ".join(job["if"].split())
-    assert condition.startswith("vars.CUDALINK_GPU_RUNNER != '' && (")
-    assert "github.event.label.name == 'gpu' && !github.event.pull_request.head.repo.fork" in condition
-    assert job["runs-on"].startswith("${{ vars.CUDALINK_GPU_RUNNER ")
-
-
 def test_read_the_docs_builds_what_the_session_builds() -> None:
     """The same folder and requirements; a warning is an error there, too."""
     content = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))

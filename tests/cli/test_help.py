@@ -140,37 +140,17 @@ def test_wrong_words(
     assert expected.format(file=file) in said
 
 
-def test_one_cell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A file with one cell has one cell, not cells."""
-    file = tmp_path / "cells.toml"
-    file.write_text('[cells.one]\nctk = "13.0"\n')
-    assert main(["matrix", "check", "--file", str(file)]) == 0
-    assert capsys.readouterr().out == f"{file}: 1 cell, no errors\n"
-    file.write_text(_CELLS)
-    assert main(["matrix", "check", "--file", str(file)]) == 0
-    assert capsys.readouterr().out == f"{file}: 2 cells, no errors\n"
-
-
 def test_events_on_stdout(tmp_path: Path) -> None:
     """`--events -` writes the events of the driver to stdout."""
     program = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
-    words = [
-        "driver",
-        "run",
-        "--version",
-        "13.0",
-        "--toolchains",
-        "never",
-        "--events",
-        "-",
-        "--",
-        sys.executable,
-        "-c",
-        program,
-    ]
+    words = ["driver", "run", "--version", "13.0", "--toolchains", "never", "--events", "-", "--"]
 
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_cudalink.cli", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pytest_cudalink.cli", *words, sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 0

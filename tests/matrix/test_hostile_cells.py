@@ -82,27 +82,11 @@ def test_a_name_with_a_word_that_is_no_axis(tmp_path) -> None:
     assert faults(tmp_path / "c.toml", axes % "driver") == []
 
 
-@pytest.mark.parametrize("name", ["A B", "A=B", "", "A\\u0000", "\\n", "Ä", "A\\tB"])
-def test_names_of_variables(name: str, tmp_path) -> None:
-    """A name that is empty, or has spaces, ``=``, NUL or other characters, is no environment variable."""
-    (fault,) = faults(tmp_path / "c.toml", f'[cells.a]\nenv = {{ "{name}" = "1" }}\n')
-    needed = "names of environment variables: visible ASCII characters except '='"
-    assert fault == f"2: cells.a.env: needed {needed}, found {json.loads(chr(34) + name + chr(34))!r}"
-
-
 @pytest.mark.parametrize(
     ("line", "needed"),
     [
         ('env = { A = "x\\u0000y" }', "without NUL"),
-        ('tests = ["x\\u0000y"]', "without NUL"),
-        ('local = "x\\u0000y"', "without NUL"),
-        ('extras = ["x\\u0000y"]', "a name of letters"),
         ('extras = ["x],-e /tmp"]', "a name of letters"),
-        ('groups = [""]', "a name of letters"),
-        ('runs-on = ["x\\ny"]', "a label"),
-        ('runs-on = [" "]', "a label"),
-        ('description = "x\\u001b[31m"', "one line"),
-        ('description = "two\\nlines"', "one line"),
         (f'env = {{ A = "{"x" * 131_072}" }}', "at most 131071 bytes"),
         (f'tests = ["{"x" * 131_072}"]', "at most 131071 bytes"),
     ],
@@ -113,35 +97,6 @@ def test_values(line: str, needed: str, tmp_path) -> None:
     assert fault.startswith("2: cells.a.")
     assert needed in fault
     assert len(fault) < 400
-
-
-@pytest.mark.parametrize(
-    "package",
-    [
-        *("-r /etc/passwd", "-r", "--index-url=https://evil.example/", "-e .", "--pre", "", " ", "foo; import os"),
-        *("foo;__import__('os')", "foo bar", "foo # comment", "foo\\nbar", "foo\\u0000", "foo==", "foo>=1 -r x"),
-        *("$(touch x)/p", "`x`/p", "./p; rm", "./p|x", "git+https://example.org/p --pre", "./a b"),
-    ],
-)
-def test_packages_that_are_refused(package: str, tmp_path) -> None:
-    """Options of pip, broken requirements and text for a shell are refused, for cells and for toolkits."""
-    path = tmp_path / "c.toml"
-    for table in ("[defaults]", "[cells.a]", "[toolkits.latest]"):
-        (fault,) = faults(path, f'{table}\npackages = ["numpy", "{package}"]\n')
-        assert "needed a requirement such as 'numpy<2.5', or the path or address of a package" in fault
-
-
-@pytest.mark.parametrize(
-    "package",
-    [
-        *("numpy", "numpy<2.5", "a[b,c]>=1,<2 ; python_version < '3.12'", "a @ https://example.org/a.whl", "a.b-c_d"),
-        *("git+https://example.org/p@main", "git+ssh://git@example.org/p.git", "https://example.org/a-1-py3-none.whl"),
-        *("./p", "../p[extra]", "/opt/a+b.whl", "dist/a.whl", "a.whl", "file:///opt/a.whl", "~/p"),
-    ],
-)
-def test_packages_that_are_accepted(package: str, tmp_path) -> None:
-    """Requirements with markers and addresses, and paths and addresses of packages."""
-    assert faults(tmp_path / "c.toml", f'[cells.a]\npackages = ["{package}"]\n') == []
 
 
 def test_all_at_once(tmp_path) -> None:
@@ -294,24 +249,8 @@ def test_mutated_files_give_faults(tmp_path) -> None:
         b'[defaults]\nenv = {A = "1"}\ntags = ["x"]\npackages = ["a<2"]\n[cells.b]\nctk = "13.0"\n[axes.a]\n'
         b'name = "{ctk}"\nctk = ["12.9"]\n[[axes.a.exclude]]\nctk = "12.9"\nbecause = "no-wheels"\n'
     )
-    pieces = [
-        b"[",
-        b"]",
-        b"{",
-        b"}",
-        b'"',
-        b"=",
-        b".",
-        b"\n",
-        b"\0",
-        b"\xff",
-        b"'''",
-        b"1",
-        b"true",
-        b"2020-01-01",
-        b"nan",
-    ]
-    pieces += [b'"\\ud800"', b'"\\u0000"', b"[[", b"]]", b"1e999", b"[axes.a]\n", b"-", b"inf", b"#"]
+    words = """[ ] { } " = . ''' 1 true 2020-01-01 nan "\\ud800" "\\u0000" [[ ]] 1e999 - inf #"""
+    pieces = [b"\n", b"\0", b"\xff", b"[axes.a]\n", *(word.encode() for word in words.split())]
     read = 0
     for _ in range(int(os.environ.get("CUDALINK_MUTATIONS", "200"))):
         content = bytearray(random_.choice(seeds))

@@ -46,8 +46,20 @@ TEXTS = {
     "extras": (["cu{major}", "a.b"], dict.fromkeys(["", "a b", "{minor}"], PROJECT)),
     "groups": (["cu{major}"], {"-": PROJECT}),
     "packages": (
-        ["numpy<2.5", "x-cu{major}", "./p.whl", "a+b.whl", "/opt/p[extra]", "git+https://example.org/p@main", "~/p"],
-        dict.fromkeys(["-e .", "a b", "./a b", "p.zip;", "./p\x7f", "p+", "a; python_version < '\x1b'"], REQUIREMENT),
+        [
+            *("numpy<2.5", "x-cu{major}", "./p.whl", "a+b.whl", "/opt/p[extra]", "git+https://example.org/p@main"),
+            *("a[b,c]>=1,<2 ; python_version < '3.12'", "a @ https://e.org/a.whl", "git+ssh://git@e.org/p.git", "../p"),
+            *("https://e.org/a-1-py3-none.whl", "dist/a.whl", "file:///opt/a.whl", "~/p"),
+        ],
+        dict.fromkeys(
+            [
+                *("-e .", "a b", "./a b", "p.zip;", "./p\x7f", "p+", "a; python_version < '\x1b'", "-r x", "-r"),
+                *("--index-url=https://evil.example/", "--pre", "", " ", "foo; import os", "foo;__import__('os')"),
+                *("foo # comment", "foo\nbar", "foo\0", "foo==", "foo>=1 -r x", "$(touch x)/p", "`x`/p", "./p; rm"),
+                *("./p|x", "git+https://example.org/p --pre"),
+            ],
+            REQUIREMENT,
+        ),
     ),
     "imports": (["a.b_c", "é"], dict.fromkeys(["", "a..b", "a-b"], MODULE)),
     "tests": (["", "-k x"], {"\0": NUL}),

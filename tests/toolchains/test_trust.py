@@ -189,12 +189,6 @@ def test_the_manifest_agrees_with_its_folder(manifest, words: str, cache) -> Non
     assert f"rm -r {folder}; cudalink toolchain add 13.0" in message
 
 
-def test_a_cut_library_is_an_error(chain) -> None:
-    """A library that was cut after it was installed is refused: the loader would die of SIGBUS."""
-    os.truncate(chain / "lib64" / "libnvJitLink.so.13", 3)
-    refused("should have 7 bytes and has 3 bytes")
-
-
 @pytest.mark.parametrize("content", ["", "[" * 100_000, "[]", "null", '{"version": 13}', "\0", '{"version": "13.0"}'])
 def test_a_damaged_manifest_is_an_incomplete_toolchain(content: str, chain, monkeypatch) -> None:
     """A toolchain without a readable manifest is as good as missing, and is fetched again."""
