@@ -49,22 +49,16 @@ def _screen(output: str) -> list[str]:
 
 
 def test_line_is_rewritten_and_cleared() -> None:
-    """A terminal sees one line that changes, and nothing of it at the end."""
-    seen = on_terminal(_command(0.1, 0.5), _environment())
+    """A terminal sees one line that changes, nothing of it at the end, and no escape but the one that erases a line."""
+    seen = on_terminal(_command(0.1, 0.5), _environment(NO_COLOR="1"))
 
     assert seen.code == 0
     drawn = [part for part in seen.output.split("\r\x1b[K") if part.startswith("fetching")]
     assert re.fullmatch(r"fetching toolchain 12\.9, 0 of 3, \d s", drawn[0])
     assert any(re.fullmatch(r"fetching toolchain 12\.9, 2 of 3, nvrtc nvrtc , \d s", part) for part in drawn)
     assert seen.output.count("\n") == 1
-    assert _screen(seen.output) == ["done", ""]
-
-
-def test_no_colour() -> None:
-    """The only escape is the one that erases a line, so NO_COLOR has nothing to take away."""
-    seen = on_terminal(_command(0.1, 0.3), _environment(NO_COLOR="1"))
-
     assert set(re.findall(r"\x1b\[[0-9;]*[a-zA-Z]", seen.output)) == {"\x1b[K"}
+    assert _screen(seen.output) == ["done", ""]
 
 
 def test_nothing_before_the_delay() -> None:

@@ -25,9 +25,7 @@ _NEEDED: Final = {
     ("driver", "record"): ["--answers", "file"],
 }
 #: The argument that a command needs besides the option that is tried.
-_ARGUMENT: Final = {
-    ("matrix", "show"): "cell",
-}
+_ARGUMENT: Final = {("matrix", "show"): "cell"}
 #: Written after everything else.
 _LAST: Final = {("driver", "run"): ["--", "true"]}
 #: Paths that these take: a file is also a record, a folder also holds some.
@@ -107,13 +105,7 @@ def bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     write(tmp_path / "records", "cell", {"test_it": "passed"})
     (tmp_path / "file").write_text("no format has this\n")
     (tmp_path / "circle").symlink_to("circle")
-    return {
-        "missing": "none/such",
-        "folder": "folder",
-        "file": "file",
-        "below a file": "file/below",
-        "circle": "circle",
-    } | {"empty": ""}
+    return dict(zip(KINDS, ("none/such", "folder", "file", "file/below", "circle", ""), strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -137,7 +137,7 @@ def test_the_error_says_what_to_write(keywords, words) -> None:
 
 
 def test_requirements_that_are_made_by_hand() -> None:
-    """Without a bound there is nothing to compare with; of a GPU one is wanted unless the requirement says otherwise."""
+    """Without a bound there is nothing to compare with; a GPU is wanted unless the requirement says otherwise."""
     assert Requirement("driver", "driver").met_by(EnvironmentFact("13.0")) is False
     assert Requirement("arch", "arch").met_by(EnvironmentFact("sm_90")) is False
     assert Requirement("arch", "arch", arch="nonsense").met_by(EnvironmentFact("sm_90")) is False
@@ -228,10 +228,10 @@ def test_wrong_raises() -> None:
     ("raises", "shown"),
     [
         (
-            Raises("CUDA_ERROR_INVALID_PTX", RuntimeError, match="x"),
+            Raises("CUDA_ERROR_UNKNOWN", RuntimeError, match="x"),
             (
-                "CUDA_ERROR_INVALID_PTX or RuntimeError matching 'x'",
-                "'CUDA_ERROR_INVALID_PTX', RuntimeError, match='x'",
+                "CUDA_ERROR_UNKNOWN or RuntimeError matching 'x'",
+                "'CUDA_ERROR_UNKNOWN', RuntimeError, match='x'",
             ),
         ),
         (Raises(match="x"), ("an exception matching 'x'", "match='x'")),

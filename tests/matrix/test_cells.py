@@ -233,6 +233,7 @@ def test_packages_are_axes(cells) -> None:
     # the version of the table replaces that of the toolkit
     bindings = [one for one in other["13.0-0.3-0.4"].packages if one.startswith("cuda-bindings")]
     assert bindings == ["cuda-bindings==12.9.1"]
+    assert other["12.9-0.4.0"].versions == {"numba-cuda": "0.4.0", "cuda-bindings": "12.9.1"}
     assert other["12.9-0.4.0"].packages[-2:] == ("cuda-bindings==12.9.1", "numba-cuda==0.4.0")
     assert other["12.9-0.4.0"].environment("r")["A"] == "0.4.0"
 
@@ -326,10 +327,11 @@ def test_defaults_of_a_cell(cells) -> None:
 def test_the_major_release_of_the_toolkit(cells) -> None:
     """It is filled into extras, groups and requirements of a cell."""
     given = 'extras = ["cu{major}"]\ngroups = ["test-cu{major}"]\npackages = ["cupy-cuda{major}x"]\n'
-    for ctk in ("12.9", "13.0"):
+    for ctk in ("12.9", "13.0", "latest"):
         one = cells(f'[cells.a]\nctk = "{ctk}"\n{given}')["a"]
-        assert (one.values.extras, one.values.groups) == ((f"cu{ctk[:2]}",), (f"test-cu{ctk[:2]}",))
-        assert one.packages[-1] == f"cupy-cuda{ctk[:2]}x"
+        major = "13" if ctk == "latest" else ctk[:2]
+        assert (one.values.extras, one.values.groups) == ((f"cu{major}",), (f"test-cu{major}",))
+        assert one.packages[-1] == f"cupy-cuda{major}x"
     wanted = {"extras": "cu{major}", "groups": "test-cu{major}", "packages": "cupy-cuda{major}x"}
     assert cells(f'[cells.a]\nctk = "none"\n{given}') == [
         f"{line}: cells.a.{key}: '{text}' needs the release of a toolkit, found ctk = 'none'"
