@@ -252,8 +252,6 @@ def test_toxs_shared_settings_keep_their_meaning(runners, tmp_path) -> None:
         (tmp_path / name).unlink()
 
 
-@pytest.mark.slow
-@pytest.mark.slow
 @pytest.mark.parametrize("runner", adopt.RUNNERS)
 def test_github_workflow(runner, tmp_path) -> None:
     """The workflow can be called by others, runs each cell by name, and always brings its records home."""
