@@ -176,7 +176,7 @@ def _driver(environment: Mapping[str, str]) -> dict[str, str]:
     device = environment.get(names.VARIABLES["arch"], "")
     # by its path, so that a library which names other folders to the loader gets this driver, too
     preloaded = {"LD_PRELOAD": str(library_folder() / "libcuda.so.1"), "LD_LIBRARY_PATH": str(library_folder())}
-    return {**emulation_for(version, device=device, lifetime="report").environment(), **preloaded}
+    return {**emulation_for(version, device=device).environment(), **preloaded}
 
 
 def _facts(python: str, environment: Mapping[str, str]) -> EnvironmentFacts | None:

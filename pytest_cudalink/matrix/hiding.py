@@ -165,14 +165,14 @@ def _within(path: str, places: Iterable[str]) -> bool:
 def without_places(environment: MutableMapping[str, str], places: Sequence[str]) -> None:
     """Remove from each variable the paths that lie in some places, and a variable of which nothing is left."""
     for name, value in list(environment.items()):
-        if name.startswith("CUDALINK_") or "/" not in value:
+        if name.startswith("CUDALINK_"):
             continue
         parts = value.split(os.pathsep)
         left = [part for part in parts if not (part.startswith("/") and _within(part, places))]
         if not any(left):
             if any(parts):
                 del environment[name]
-        elif left != parts:
+        else:
             environment[name] = os.pathsep.join(left)
 
 
@@ -205,7 +205,7 @@ def _try(places: Sequence[str]) -> str:
                 _enter(places)
                 code = 0
             except OSError as error:
-                code = min(error.errno or 255, 255)
+                code = error.errno or 255
         os._exit(code)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
@@ -267,7 +267,6 @@ def start(program: Sequence[str], patterns: Iterable[str], environment: MutableM
         return 2
     environment[HIDDEN_VARIABLE] = hidden.as_json()
     sys.stderr.write(f"cudalink: {hidden}\n")
-    sys.stderr.flush()
     try:
         os.execvpe(program[0], list(program), dict(environment))  # noqa: S606 (the user's program)
     except OSError as error:

@@ -216,7 +216,7 @@ def tox_env_teardown(tox_env: ToxEnv) -> None:
     root = tox_env.core["tox_root"]
     if failed:
         runner.begin(cell, root)
-    if cell.runs_pytest and isinstance(tox_env, Python):
+    if isinstance(tox_env, Python):
         packages = tox_env.env_site_package_dir()
         lacks = packages.is_dir() and not any(packages.glob("pytest_cudalink-*.dist-info"))
         if lacks and (words := runner.plugin_missing(cell, root)):

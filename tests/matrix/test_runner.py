@@ -140,7 +140,7 @@ class Uv:
             raise subprocess.TimeoutExpired(command, timeout)
         names = dict.fromkeys(name for name in VERSIONS if any(line.startswith(name) for line in input.split("\n")))
         pins = "".join(f" {name}=={VERSIONS[name]} \n" for name in names)
-        return SimpleNamespace(returncode=self.code, stdout=f"# why\n  # why\n\n{pins}", stderr="\nno version\n")
+        return SimpleNamespace(returncode=self.code, stdout=f"# why\n  # why\n \n{pins}", stderr="\nno version\n")
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ def test_the_plugin_that_is_not_found(cell_of, tmp_path, uv, monkeypatch) -> Non
     assert runner.newest("x") is None
     assert runner.plugin_missing(cell, tmp_path) == ""
     uv.code = 0
-    assert runner.newest("one") == "# why\n  # why\n\n one==2.0"
+    assert runner.newest("one") == "# why\n  # why\n \n one==2.0"
     assert runner.plugin_missing(cell, tmp_path) == ""
     places: list[tuple[str, str | None]] = []
     monkeypatch.setattr(runner.shutil, "which", lambda name, path=None: places.append((name, path)))
@@ -353,7 +353,8 @@ def test_notes_of_a_cell(cell_of, tmp_path) -> None:
     file.touch()
     for age, name in enumerate(["a.jsonl", "a.missing.txt"]):
         os.utime(folder / name, (age, age))
-    runner.forget_older(cell, tmp_path, 1)
+    for _ in range(2):
+        runner.forget_older(cell, tmp_path, 1)
     assert [one.name for one in folder.iterdir()] == ["a.missing.txt"]
 
 
