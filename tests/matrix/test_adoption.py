@@ -220,38 +220,6 @@ def test_nox_says_what_is_wrong_with_the_file(runners, tmp_path) -> None:
     assert "Traceback" not in said + other
 
 
-@pytest.mark.slow
-def test_toxs_shared_settings_keep_their_meaning(runners, tmp_path) -> None:
-    """Substitutions work in what the cells add to, an environment's own variables win, and any folder will do."""
-    (tmp_path / "matrices").mkdir()
-    (tmp_path / "matrices" / "cells.toml").write_text(
-        '[defaults]\ninstall = "none"\n[axes.a]\nctk = ["12.9", "13.0"]\n'
-    )
-    (tmp_path / "sub").mkdir()
-    files = {
-        "tox.ini": "[testenv]\ndeps = -r{toxinidir}/r.txt\nset_env =\n  P={toxinidir}/src\n  CUDALINK_CELL=x\n"
-        "[testenv:ctk-13.0]\nset_env = CUDALINK_REPORT=mine\n",
-        "tox.toml": '[env_run_base]\ndeps = ["-r{tox_root}/r.txt"]\n'
-        'set_env = { P = { replace = "env", name = "WHERE" }, CUDALINK_CELL = "x" }\n'
-        '[env."ctk-13.0"]\nset_env = { CUDALINK_REPORT = "mine" }\n',
-    }
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-
-        def shown(cell: str, *where: str) -> str:
-            keys = ["-k", "deps", "set_env"]
-            return run("tox", "c", "-e", cell, *where, *keys, cwd=tmp_path / "sub", WHERE=f"{tmp_path}/src", **runners)
-
-        said = shown("ctk-12.9", "-c", f"../{name}")
-        for line in (f"-r {tmp_path}/r.txt", "nvidia-nvjitlink-cu12==12.9.86", f"P={tmp_path}/src"):
-            assert f"  {line}\n" in said
-        assert "CUDALINK_CELL=ctk-12.9\n" in said
-        own = shown("ctk-13.0", "-c", f"../{name}")
-        assert "CUDALINK_REPORT=mine\n" in own
-        assert "CUDALINK_CELL=ctk-13.0\n" in own
-        (tmp_path / name).unlink()
-
-
 @pytest.mark.parametrize("runner", adopt.RUNNERS)
 def test_github_workflow(runner, tmp_path) -> None:
     """The workflow can be called by others, runs each cell by name, and always brings its records home."""

@@ -71,9 +71,9 @@ def said(monkeypatch) -> list[str]:
 def read(project):
     """Read the environments of the project with a configuration of tox: the settings of each, by name."""
 
-    def settings(configuration: str, *given: str):
-        (project / "tox.ini").write_text(configuration)
-        state = setup_state(["config", "-c", str(project / "tox.ini"), *given])
+    def settings(configuration: str, *given: str, name: str = "tox.ini"):
+        (project / name).write_text(configuration)
+        state = setup_state(["config", "-c", str(project / name), *given])
         provision(state)
         return {name: state.envs[name].conf for name in state.envs.iter(only_active=False)}
 
@@ -123,22 +123,56 @@ def test_settings_of_each_cell(read, project, said) -> None:
     assert not said
 
 
-def test_settings_of_the_project_come_first(read, said) -> None:
+OWN = {
+    "tox.ini": """
+[testenv]
+commands = make
+description = all
+labels = all
+deps = -r{tox_root}/r.txt
+set_env =
+  CUDALINK_CELL = x
+  P = {tox_root}/src
+[testenv:a]
+description = mine
+deps = mine
+set_env =
+  CUDALINK_CELL = y
+[testenv:hides]
+labels = mine
+""",
+    "tox.toml": """
+[env_run_base]
+commands = [["make"]]
+description = "all"
+labels = ["all"]
+deps = ["-r{tox_root}/r.txt"]
+set_env = { CUDALINK_CELL = "x", P = "{tox_root}/src" }
+[env.a]
+description = "mine"
+deps = ["mine"]
+set_env = { CUDALINK_CELL = "y" }
+[env.hides]
+labels = ["mine"]
+""",
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_settings_of_the_project_come_first(read, project, said, name) -> None:
     """Those of one environment in any case; of those that all share, how tests run, and requirements of both."""
-    found = read(
-        "[testenv]\ncommands = make\ndescription = all\nlabels = all\ndeps = attrs\nset_env =\n  CUDALINK_CELL = x\n"
-        "[testenv:a]\ndescription = mine\ndeps = mine\nset_env =\n  CUDALINK_CELL = y\n"
-        "[testenv:hides]\nlabels = mine\n"
-    )
+    found = read(OWN[name], name=name)
     a, hides = found["a"], found["hides"]
     assert [one.args for one in (*a["commands"], *hides["commands"])] == [["make"]] * 2
     assert (a["description"], hides["description"]) == ("mine", "no toolkit, without /opt/cuda*")
-    assert (a["deps"].lines(), hides["deps"].lines()) == (["mine"], ["attrs", "pytest-cudalink"])
+    assert (a["deps"].lines(), hides["deps"].lines()) == (["mine"], [f"-r {project}/r.txt", "pytest-cudalink"])
     assert (a["set_env"].load("CUDALINK_CELL"), hides["set_env"].load("CUDALINK_CELL")) == ("y", "hides")
     assert a["set_env"].load("CUDALINK_REPORT").endswith("a.jsonl")
+    assert hides["set_env"].load("P") == f"{project}/src"
     assert (a["labels"], hides["labels"]) == ({"t"}, {"mine"})
-    assert "cudalink: description of a is the project's own, from testenv:a" in said
-    assert "cudalink: commands of hides is the project's own, from testenv" in said
+    own, shared = ("testenv:a", "testenv") if name == "tox.ini" else ("env.a", "env_run_base")
+    assert f"cudalink: description of a is the project's own, from {own}" in said
+    assert f"cudalink: commands of hides is the project's own, from {shared}" in said
 
 
 def test_a_project_without_cells(read, project, monkeypatch, said) -> None:
