@@ -376,7 +376,7 @@ def _noted(cell: Cell, root: Path) -> str:
 
 def notes(folders: Iterable[Path]) -> dict[str, str]:
     """Return the reasons that `note` wrote into folders, or into folders in them, by cell."""
-    files = (file for folder in folders if folder.is_dir() for file in sorted(folder.rglob(f"*{_NOTE}")))
+    files = (file for folder in folders for file in sorted(folder.rglob(f"*{_NOTE}")))
     return {file.name.removesuffix(_NOTE): _beginning(file) for file in files}
 
 
@@ -455,7 +455,7 @@ def _copy(reading: int, waiting: int, end: bytearray) -> None:
                     break
 
 
-def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
+def conclude(cell: Cell, root: Path, code: int, said: str) -> str:
     """Add to a cell's record how its run ended, if pytest could not write that itself; without a record, note it.
 
     `code`: the exit code of the process; negative for a signal.
@@ -468,7 +468,7 @@ def conclude(cell: Cell, root: Path, code: int, said: str = "") -> str:
     path = _record(cell, root)
     name, how = signal_name(code), ending(code)
     if not path.exists():
-        lines = [line.strip() for line in _ESCAPES.sub("", said).splitlines() if line.strip(" ^~")]
+        lines = [line for line in _ESCAPES.sub("", said).splitlines() if line.strip(" ^~")]
         note(cell, root, ": ".join(filter(None, [f"{cell.program} {how}", " | ".join(lines[-_LAST_LINES:])])))
         return ""
     _note_file(cell, root).unlink(missing_ok=True)  # the record says more

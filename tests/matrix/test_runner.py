@@ -307,6 +307,7 @@ def test_a_python_that_is_missing(cell_of, monkeypatch) -> None:
     assert ran == [(["/p", "-c", ""], True, False)] * 2
     found.clear()
     assert runner.python_missing(cell) == words
+    assert len(ran) == 2
 
 
 def test_a_cell_says_what_it_fetches(cell_of, tmp_path, monkeypatch) -> None:
@@ -356,6 +357,10 @@ def test_notes_of_a_cell(cell_of, tmp_path) -> None:
     for _ in range(2):
         runner.forget_older(cell, tmp_path, 1)
     assert [one.name for one in folder.iterdir()] == ["a.missing.txt"]
+    for name in "hgfedcba":
+        (folder / name).mkdir()
+        (folder / name / "b.missing.txt").write_text(name)
+    assert runner.notes([folder])["b"] == "h"
 
 
 BEGAN = [RunRecord(run="r", cell="a"), StartRecord(nodeid="t.py::a")]
@@ -378,19 +383,24 @@ ABORT = CrashRecord(nodeid="t.py::a", signal="SIGABRT", exitcode=None)
         ([BEGAN[0], BEGAN[1], ENDED[1]], -11, "pytest was killed by SIGSEGV (after the last test)",
          [(None, "SIGSEGV", None)]),
         ([], 1, "", []),
+        (None, 1, "", []),
     ],
 )  # fmt: skip
 def test_how_a_run_ended(cell_of, tmp_path, records, code, words, crashes) -> None:
     """The record gets what pytest could not write itself; a note that began with the run is gone."""
     cell, file = cell_of(), tmp_path / ".cudalink" / "a.jsonl"
     runner.begin(cell, tmp_path)
-    with Writer(file) as writer:
-        for one in records:
-            writer.write(one)
-    if not records:
+    if records is None:
+        file.mkdir()
+    elif records:
+        with Writer(file) as writer:
+            for one in records:
+                writer.write(one)
+    else:
         file.write_text("damaged")
-    assert runner.conclude(cell, tmp_path, code) == (words and words + ADVICE)
+    assert runner.conclude(cell, tmp_path, code, "") == (words and words + ADVICE)
     assert runner.notes([tmp_path]) == {}
+    runner.conclude(cell, tmp_path, code, "")  # where the note is gone
     if records:
         assert [(one.nodeid, one.signal, one.exitcode) for one in read(file).crashes] == crashes
 
@@ -416,6 +426,7 @@ LEAVES = """import os, time
 child = os.fork()
 if child:
     os.write(2, b"x" * 5000)
+    time.sleep(0.3)
     os.write(2, str(child).encode())
 else:
     time.sleep(600)
@@ -436,6 +447,19 @@ def test_errors_are_shown_and_kept(capfd) -> None:
     for descriptor in (stderr, stderr + 1, stderr - 1):
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
+
+
+def test_errors_that_nobody_reads(monkeypatch) -> None:
+    """They are kept all the same."""
+
+    def refuse(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(runner.os, "write", refuse)
+    end = bytearray()
+    with runner.copied(end) as stderr:
+        subprocess.run([sys.executable, "-c", "import os; os.write(2, b'x')"], stderr=stderr, check=True)
+    assert end == b"x"
 
 
 def test_stderr_of_systems_without_select(monkeypatch) -> None:
