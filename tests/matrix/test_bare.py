@@ -53,7 +53,6 @@ def site(tmp_path_factory) -> Path:
         file.writestr("needy/__init__.py", load.format("libneedy.so"))
         file.writestr("fine.py", "")
         file.writestr("opens.py", "import ctypes, os\nctypes.CDLL(os.environ['OPENED'])\n")
-        file.writestr("dies.py", "import os\nprint('last words', flush=True)\nos.abort()\n")
         file.write(needy, "needy/libneedy.so")
         file.writestr("needy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: needy\nVersion: 1.0\n")
         file.writestr("needy-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
@@ -141,20 +140,6 @@ def test_without_namespaces_the_record_says_what_still_opens(site, run) -> None:
     assert f"cudalink: {record.run.hidden}\n" in done.stderr
 
 
-def test_a_crash_and_a_command(site, run) -> None:
-    """A step that a signal ends is a crash; a command that cannot be run fails; the others run all the same."""
-    done, record = run('imports = ["dies", "fine"]\ncommand = "there-is-no-such-program --now"\nhidden = []')
-    assert done.returncode == 1
-    assert outcomes(record) == {
-        "import::dies": "crashed",
-        "import::fine": "passed",
-        "command::there-is-no-such-program --now": "failed",
-    }
-    assert [(one.nodeid, one.signal) for one in record.crashes] == [("import::dies", "SIGABRT")]
-    assert "last words" in record.tests[0].longrepr
-    assert record.tests[2].reason == "there-is-no-such-program cannot be run: No such file or directory"
-
-
 _CUDA = """
 import ctypes
 version = ctypes.c_int()
@@ -172,15 +157,6 @@ def test_the_driver_of_a_bare_cell(run, tmp_path, driver) -> None:
     wanted = {"13.0": ("passed", "13.0", "emulated"), "absent": ("failed", None, "absent")}[driver]
     assert (*outcomes(record).values(), version["found"], version["kind"]) == wanted
     assert version["requested"] == driver
-
-
-def test_versions_in_the_record(run, tmp_path) -> None:
-    """The record has what was asked for and what was found, and the report names the difference."""
-    _, record = run('imports = ["fine"]\nhidden = []\npackages = { needy = "2.*", other = "latest" }')
-    assert record.run.versions["needy"]["requested"] == "2.*"
-    assert record.run.axes == {"kind": "bare", "needy": "1.0", "other": "none"}
-    (cell,) = merge([tmp_path / ".cudalink"]).cells
-    assert cell.mismatches == [("needy", "2.*", "1.0"), ("other", "latest", "none")]
 
 
 @pytest.mark.slow

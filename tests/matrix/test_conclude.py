@@ -1,13 +1,11 @@
-"""The runners of cells conclude: nox and tox add to a record how its pytest ended, and fail where it died."""
+"""The runners of cells conclude: they add to a record how its pytest ended, and fail where it died; here nox does."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,19 +14,20 @@ from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.report import read
 
 nox = pytest.importorskip("nox")
-tox = pytest.importorskip("tox")
 
 from nox.command import CommandFailed  # noqa: E402
-from tox.tox_env.errors import Fail  # noqa: E402
 
 from pytest_cudalink.matrix import nox as our_nox  # noqa: E402
-from pytest_cudalink.matrix import tox as our_tox  # noqa: E402
 from tests.matrix.test_nox import Session as Asked  # noqa: E402
 from tests.matrix.test_nox import failure  # noqa: E402
 
 CELLS = '[cells.one]\nctk = "13.0"\ntests = ["test_it.py"]\n'
-#: How the test of a cell ends its process, with the exit code that the runner sees.
-ENDS = {"abort": ("os.abort()", -signal.SIGABRT), "exit": ("os._exit(0)", 0), "green": ("pass", 0)}
+#: How the test of a cell ends its process, what the runner says of it, and the crashes of the record.
+ENDS = {
+    "abort": ("os.abort()", "pytest was killed by SIGABRT (test_it.py::test)", [("test_it.py::test", "SIGABRT")]),
+    "exit": ("os._exit(0)", "pytest ended with exit code 0 (test_it.py::test)", [("test_it.py::test", 0)]),
+    "green": ("pass", "", []),
+}
 
 
 class Session(Asked):
@@ -78,51 +77,17 @@ def cell(pytester, monkeypatch):
     return cell
 
 
-def crashes(cell, folder):
-    """Return the record's crashes."""
-    record = cell.environment(folder / our_nox.runner.RECORDS)["CUDALINK_REPORT"]
-    return [(one.nodeid, one.signal or one.exitcode) for one in read(record).crashes]
-
-
-@pytest.mark.parametrize("judged", [False, True])
 @pytest.mark.parametrize("end", ENDS)
-def test_nox(pytester, run, cell, monkeypatch, end, judged) -> None:
-    """A session whose pytest died fails, or leaves that to the report; the record names the test."""
-    pytester.path.joinpath("test_it.py").write_text(f"import os\ndef test(): {ENDS[end][0]}\n")
-    if judged:
-        monkeypatch.setenv("CUDALINK_MATRIX_JUDGE", "1")
+def test_nox(pytester, run, cell, end) -> None:
+    """A session whose pytest died fails, and the record names the test."""
+    program, said, expected = ENDS[end]
+    pytester.path.joinpath("test_it.py").write_text(f"import os\ndef test(): {program}\n")
     session = Session(run)
-    if end == "green" or judged:
+    with pytest.raises(CommandFailed) if end == "abort" else nullcontext():
         our_nox.run_cell(session, cell, pytester.path)
-    else:
-        with pytest.raises(CommandFailed) if end == "abort" else nullcontext():
-            our_nox.run_cell(session, cell, pytester.path)
-        said = {"abort": "pytest was killed by SIGABRT", "exit": "pytest ended with exit code 0"}[end]
-        assert session.warned[0].startswith(f"{said} (test_it.py::test)")
-    if judged:
-        assert [one for one in session.warned if one.startswith("RED: ")] == session.warned[-(end != "green") :]
-    expected = {"abort": [("test_it.py::test", "SIGABRT")], "exit": [("test_it.py::test", 0)], "green": []}
-    assert crashes(cell, pytester.path) == expected[end]
-
-
-@pytest.mark.parametrize("end", ENDS)
-def test_tox(pytester, run, cell, monkeypatch, end) -> None:
-    """An environment whose pytest died fails with the words of the record, also where the exit code is 0."""
-    pytester.path.joinpath("test_it.py").write_text(f"import os\ndef test(): {ENDS[end][0]}\n")
-    monkeypatch.setattr(our_tox, "_cells", lambda: [cell])
-    environment = SimpleNamespace(name=cell.name, core={"tox_root": pytester.path})
-    our_tox.tox_before_run_commands(environment)
-    code = run((), cell.environment(pytester.path / our_nox.runner.RECORDS))
-    assert code == ENDS[end][1]
-    request = SimpleNamespace(cmd=["python", "-m", "pytest"])
-    outcomes = [SimpleNamespace(exit_code=code, request=request, out="", err="")]
-    if end == "green":
-        our_tox.tox_after_run_commands(environment, outcomes)
-        assert crashes(cell, pytester.path) == []
-        return
-    with pytest.raises(Fail, match="SIGABRT" if end == "abort" else "exit code 0"):
-        our_tox.tox_after_run_commands(environment, outcomes)
-    assert [nodeid for nodeid, _ in crashes(cell, pytester.path)] == ["test_it.py::test"]
+    assert "".join(session.warned).startswith(said)
+    record = cell.environment(pytester.path / our_nox.runner.RECORDS)["CUDALINK_REPORT"]
+    assert [(one.nodeid, one.signal or one.exitcode) for one in read(record).crashes] == expected
 
 
 class Program(Session):
@@ -148,18 +113,10 @@ def report(folder, capfd) -> tuple[int, str]:
     return code, capfd.readouterr().out
 
 
-@pytest.mark.parametrize("judged", [False, True])
-def test_nox_before_the_first_test(pytester, run, cell, monkeypatch, capfd, judged) -> None:
+def test_nox_before_the_first_test(pytester, run, cell, capfd) -> None:
     """The plain report is red and names the cell, with exit code and last lines, until a run has a record."""
-    if judged:
-        monkeypatch.setenv("CUDALINK_MATRIX_JUDGE", "1")
-    session = Program(DIES)
-    if judged:
-        our_nox.run_cell(session, cell, pytester.path)
-        assert session.warned == ["RED: pytest ended with exit code 4"]
-    else:
-        with pytest.raises(CommandFailed):
-            our_nox.run_cell(session, cell, pytester.path)
+    with pytest.raises(CommandFailed):
+        our_nox.run_cell(Program(DIES), cell, pytester.path)
     assert "no conftest\x1b[0m\n\nE  no module\n" in capfd.readouterr().out
     code, text = report(pytester.path, capfd)
     assert code == 1
