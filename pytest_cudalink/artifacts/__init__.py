@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from ..compat.releases import LATEST_KNOWN, needs_for_nvvm_ir, needs_for_ptx_isa
 from ..versions import CudaVersion, Needs
-from ._native import ReaderError, records
+from ._native import ReaderError, reader
 
 __all__ = ["Artifact", "Kind", "ReaderError", "inspect", "read_words"]
 
@@ -102,7 +102,7 @@ def inspect(data: bytes | bytearray | memoryview) -> Artifact:
         except TypeError as error:
             msg = f"inspect() needs the bytes of an image, got {type(data).__name__}; read the file first"
             raise TypeError(msg) from error
-    artifact, _ = _artifact(records(data), 0)
+    artifact, _ = _artifact(reader()(data), 0)
     return artifact
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from .reader_sources import LIBRARY
 
-__all__ = ["ReaderError", "records"]
+__all__ = ["ReaderError", "reader"]
 
 _FILE: Final = Path(__file__).parent / "lib" / LIBRARY
 #: Bytes for the records of an image: almost always enough, so that one call is.
@@ -21,8 +21,11 @@ class ReaderError(RuntimeError):
 
 
 @cache
-def _library() -> Callable[[bytes], bytes]:
-    """The function of the library that answers with the records of an image."""
+def reader() -> Callable[[bytes], bytes]:
+    """The function that answers with the records about an image and its parts, laid out as in native/record.h.
+
+    Raises ReaderError if the library was not built: on Windows, or when the package was copied and not installed.
+    """
     import ctypes
 
     from ..compat.releases import LATEST_KNOWN
@@ -49,11 +52,3 @@ def _library() -> Callable[[bytes], bytes]:
         return string_at(out, used) if used <= len(out) else answer(data, used)
 
     return answer
-
-
-def records(data: bytes) -> bytes:
-    """The records about an image and its parts, laid out as in native/record.h.
-
-    Raises ReaderError if the library was not built: on Windows, or when the package was copied and not installed.
-    """
-    return _library()(data)

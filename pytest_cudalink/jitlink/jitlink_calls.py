@@ -22,7 +22,6 @@ __all__ = [
     "Look",
     "RefusedInput",
     "cover",
-    "library",
     "live_handles",
     "live_programs",
     "look",
@@ -69,11 +68,11 @@ def cover(*, on: bool) -> None:
         _ours.cudalinkCover(on)
 
 
-def start() -> bool:
-    """Watch libnvJitLink from now on; returns whether that is possible here.
+def start() -> Any:
+    """Watch libnvJitLink from now on, and return the native library that does; None where that is not possible.
 
-    It is not where the native part is missing, because the package was copied and not installed, and on other systems
-    than Linux with glibc on x86-64 or aarch64.
+    It is not possible where the native part is missing, because the package was copied and not installed, and on other
+    systems than Linux with glibc on x86-64 or aarch64.
     """
     global _ours  # noqa: PLW0603 (the library is one for the process)
     if _ours is None and _OURS.is_file():
@@ -86,12 +85,7 @@ def start() -> bool:
         ours.cudalinkLivePrograms.restype = ctypes.c_long
         if not ours.cudalinkLook() & _IMPOSSIBLE:  # watches what is loaded already
             _ours = ours
-    return _ours is not None
-
-
-def library() -> Any:
-    """Return the native library that watches libnvJitLink, started; None where it cannot be."""
-    return _ours if start() else None
+    return _ours
 
 
 def look() -> Look:
@@ -110,7 +104,7 @@ def watch_nvrtc(functions: Iterable[str]) -> bool:
     `functions`: each has at most six parameters, none of them a floating-point number, and returns an nvrtcResult.
     """
     global _nvrtc  # noqa: PLW0603 (the library is one for the process)
-    ours = library()
+    ours = start()
     if ours is not None and _nvrtc is None:
         import ctypes
 
@@ -127,7 +121,7 @@ def meddle(function: Any, *, nvjitlink: bool = True, nvrtc: bool = False) -> boo
     `nvjitlink`: whether calls of nvJitLink are meant.
     `nvrtc`: whether calls of NVRTC are, which `watch_nvrtc` has redirected.
     """
-    ours = library()
+    ours = start()
     if ours is not None:
         import ctypes
 

@@ -253,6 +253,6 @@ _contract: JitLinkContract | None = None
 def start() -> JitLinkContract | None:
     """Return the checks of this process, not checking yet; None where calls of nvJitLink cannot be seen."""
     global _contract  # noqa: PLW0603 (one for the process, as the library is)
-    if _contract is None and (library := jitlink_calls.library()) is not None:
+    if _contract is None and (library := jitlink_calls.start()) is not None:
         _contract = JitLinkContract(library)
     return _contract

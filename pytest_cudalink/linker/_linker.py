@@ -11,7 +11,7 @@ from typing import Self
 
 from .. import probes
 from ..compat.architectures import known_architectures, parse_architecture
-from ..targets.bundled import Bundled
+from ..targets.base import Bundled
 from ..targets.choice import Backend, BackendChoice
 from ..targets.steering import Watch, current
 from ..versions import CudaVersion

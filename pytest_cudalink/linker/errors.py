@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..artifacts import Artifact
 from ..versions import CudaVersion, Needs, skew_remedy
 
@@ -64,28 +66,9 @@ class LinkError(RuntimeError):
         lines += [f"  log: {line}" for line in error_log.strip().splitlines() if line.strip()]
         super().__init__("\n".join(lines))
 
-    def with_context(
-        self,
-        *,
-        input_name: str | None = None,
-        artifact: Artifact | None = None,
-        hint: str = "",
-        version: CudaVersion | None = None,
-    ) -> LinkError:
-        """Return the same error, which also names the input and says what to do."""
-        return LinkError(
-            self.summary,
-            backend=self.backend,
-            call=self.call,
-            code=self.code,
-            code_name=self.code_name,
-            error_log=self.error_log,
-            info_log=self.info_log,
-            input_name=input_name or self.input_name,
-            artifact=artifact or self.artifact,
-            hint=hint or self.hint,
-            version=version or self.version,
-        )
+    def with_context(self, **context: Any) -> LinkError:
+        """Return the same error with more arguments of the constructor, which name the input and say what to do."""
+        return LinkError(**vars(self) | {name: value for name, value in context.items() if value})
 
 
 class VersionSkewError(LinkError):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
-from ..targets.bundled import Bundled
+from ..targets.base import Bundled
 from ..targets.choice import Backend, BackendChoice
 from ..targets.steering import current
 from .dispatch import DEFAULT_POLICY, policy_named

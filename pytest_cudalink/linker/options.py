@@ -230,19 +230,8 @@ class LinkerOptions:
         """What `written` keeps: the options and their warnings, by backend, version, architecture and LTO."""
         return {}
 
-    def for_nvjitlink(self, version: CudaVersion, arch: str, *, lto: bool) -> list[str]:
-        """Return the options as nvJitLink spells them.
-
-        Source: nvJitLink documentation, "Supported Link Options".
-
-        Raises ValueError if this version of nvJitLink cannot honour an option with these inputs; names the option.
-        Warns of floating-point modes without LTO, which have no effect, by a UserWarning.
-        """
-        options, warnings = self._write_for_nvjitlink(version, arch, lto=lto)
-        _issue(warnings)
-        return options
-
-    def _write_for_nvjitlink(self, version: CudaVersion, arch: str, *, lto: bool) -> tuple[list[str], _Warnings]:
+    def _for_nvjitlink(self, version: CudaVersion, arch: str, *, lto: bool) -> tuple[list[str], _Warnings]:
+        """Return the options as nvJitLink spells them. Source: nvJitLink documentation, "Supported Link Options"."""
         if self.optimization_level not in (None, 0, 3):
             raise _unsupported("optimization_level", self.optimization_level, "nvjitlink", "accepts 0 and 3")
         lto = lto or self.lto_requested
@@ -270,19 +259,8 @@ class LinkerOptions:
         written = _flags(self, ("0", "1"), arch=arch, link_time_optimization=lto)
         return written, () if lto else tuple(_without_lto(self))
 
-    def for_driver(self, arch: str) -> list[DriverOption]:
-        """Return the options for cuLink*.
-
-        Source: CUDA Driver API, CUjit_option.
-
-        Raises ValueError if the driver cannot honour an option; names the option.
-        Warns of options that remain from the driver's former LTO, by a DeprecationWarning.
-        """
-        options, warnings = self._write_for_driver(arch)
-        _issue(warnings)
-        return options
-
-    def _write_for_driver(self, arch: str) -> tuple[list[DriverOption], _Warnings]:
+    def _for_driver(self, arch: str) -> tuple[list[DriverOption], _Warnings]:
+        """Return the options for cuLink*. Source: CUDA Driver API, CUjit_option."""
         options = _options_of(self)
         for name, option in options.items():
             value = getattr(self, name)
@@ -311,22 +289,25 @@ class LinkerOptions:
     def written(
         self, backend: Backend, version: CudaVersion | None, arch: str, *, lto: bool
     ) -> list[DriverOption] | list[str]:
-        """Return the options for a backend: `for_nvjitlink` or `for_driver`, written once and kept; warns every time.
+        """Return the options as a backend takes them, written once and kept: the next link gets the same list.
 
-        The list must stay as it is: the next link gets the same one.
+        Raises ValueError if this release of the backend cannot honour an option with these inputs; names the option.
+        Warns every time: of floating-point modes without LTO, which have no effect, by a UserWarning; of options that
+        remain from the driver's former LTO by a DeprecationWarning.
         """
         key = (backend, version, arch, lto)
         kept = self._written.get(key)
         if kept is None:
             if backend == "driver":
-                kept = self._write_for_driver(arch)
+                kept = self._for_driver(arch)
             else:
                 assert version is not None  # (a decision for nvJitLink knows its version)
-                kept = self._write_for_nvjitlink(version, arch, lto=lto)
+                kept = self._for_nvjitlink(version, arch, lto=lto)
             self._written[key] = kept
-        if kept[1]:
-            _issue(kept[1])
-        return kept[0]
+        options, warnings = kept
+        for text, category in warnings:
+            warn(text, category)
+        return options
 
     def check_target(self, target: str, backend: Backend, version: CudaVersion | None, *, lto: bool) -> None:
         """Raise ValueError for a target that this backend does not make with these options.
@@ -365,11 +346,6 @@ def _without_lto(options: LinkerOptions) -> Iterator[tuple[str, type[Warning]]]:
                 "compiler, as in ProgramOptions, or link LTO-IR"
             )
             yield text, UserWarning
-
-
-def _issue(warnings: _Warnings) -> None:
-    for text, category in warnings:
-        warn(text, category)
 
 
 @dataclass(frozen=True)

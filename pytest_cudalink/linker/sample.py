@@ -244,17 +244,12 @@ def link_and_prove(
     except (RuntimeError, ValueError) as error:
         return Outcome(mode, ok=False, text=f"{type(error).__name__}: {error}")
     outcome = replace(prove(mode, image), why=why)
-    if outcome.ok and machine.runs_the_image:
-        progress(f"launching {mode} …")
-        return _prove_on_gpu(outcome, image)
-    return outcome
-
-
-def _prove_on_gpu(proved: Outcome, image: ObjectCode) -> Outcome:
-    """Return the proof from the image with the result of the kernel added."""
+    if not outcome.ok or not machine.runs_the_image:
+        return outcome
+    progress(f"launching {mode} …")
     try:
         deviation = launch(image.code)
     except RuntimeError as error:
-        return replace(proved, ok=False, text=f"{proved.text}; linked, but not run: {error}")
+        return replace(outcome, ok=False, text=f"{outcome.text}; linked, but not run: {error}")
     verdict = f"{ELEMENTS} values on the GPU, largest deviation {deviation:.3f} of the tolerance {TOLERANCE:g}"
-    return replace(proved, ok=deviation <= 1.0, text=f"{proved.text}; {verdict}")
+    return replace(outcome, ok=deviation <= 1.0, text=f"{outcome.text}; {verdict}")

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import ctypes
 
-__all__ = ["HANGS", "STICKY_ERRORS", "Contexts", "EmulatedContexts", "RealContexts", "find"]
+__all__ = ["HANGS", "STICKY_ERRORS", "EmulatedContexts", "RealContexts", "find"]
 
 #: Errors of kernels after which every context of the process answers the same, by code. 700, 715, 716 and 719 were
 #: recorded on an H100; for the others cuda.h says that the process must end.
@@ -38,11 +39,14 @@ _DISABLE_TIMING: Final = 2  # CU_EVENT_DISABLE_TIMING
 _LOOK: Final = 0.01
 
 
-class Contexts(Protocol):
-    """The contexts of this process, whatever driver it has."""
-
-    def ask(self, deadline: float) -> int:
-        """Return a code of `STICKY_ERRORS`, `HANGS` if work has not ended within `deadline` seconds, or 0."""
+def _first_answer(question: Callable[..., Any], deadline: float, *arguments: object) -> int:
+    """Return the first answer that is not `_NOT_READY`; `HANGS` where none comes within `deadline` seconds."""
+    until = time.monotonic() + deadline
+    while (code := int(question(*arguments))) == _NOT_READY:
+        if time.monotonic() >= until:
+            return HANGS
+        time.sleep(_LOOK)
+    return code
 
 
 class EmulatedContexts:
@@ -53,16 +57,7 @@ class EmulatedContexts:
 
     def ask(self, deadline: float) -> int:
         """Return a code of `STICKY_ERRORS`, `HANGS` if work has not ended within `deadline` seconds, or 0."""
-        state = int(self._state())
-        if state != _NOT_READY:
-            return state
-        until = time.monotonic() + deadline
-        while state == _NOT_READY:
-            if time.monotonic() >= until:
-                return HANGS
-            time.sleep(_LOOK)
-            state = int(self._state())
-        return state
+        return _first_answer(self._state, deadline)
 
 
 class RealContexts:
@@ -130,14 +125,10 @@ class RealContexts:
         if self._record(current, event):
             self._library.cuEventDestroy_v2(event)
             return None
-        code, until = int(self._library.cuEventQuery(event)), time.monotonic() + deadline
-        while code == _NOT_READY:
-            if time.monotonic() >= until:
-                return HANGS
-            time.sleep(_LOOK)
-            code = int(self._library.cuEventQuery(event))
-        self._library.cuEventDestroy_v2(event)
-        return code if code in STICKY_ERRORS else 0
+        code = _first_answer(self._library.cuEventQuery, deadline, event)
+        if code != HANGS:
+            self._library.cuEventDestroy_v2(event)
+        return code if code in STICKY_ERRORS or code == HANGS else 0
 
     def _synchronize(self, contexts: list[int], deadline: float) -> int:
         import _thread
@@ -160,7 +151,7 @@ class RealContexts:
         return next((code for code in codes if code in STICKY_ERRORS), 0)
 
 
-def find() -> Contexts | None:
+def find() -> EmulatedContexts | RealContexts | None:
     """Return the contexts of the driver that this process has loaded; None if it has none."""
     if sys.platform != "linux":
         return None

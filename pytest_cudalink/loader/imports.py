@@ -112,27 +112,15 @@ class ImportWatch(MetaPathFinder):
         busy: set[str] = self._busy.__dict__.setdefault("names", set())
         if fullname in busy:
             return None
+        others = (getattr(one, "find_spec", None) for one in list(sys.meta_path) if one is not self)
         busy.add(fullname)
         try:
-            spec = _find(fullname, path, target, self)
+            spec = next((spec for find in others if find and (spec := find(fullname, path, target)) is not None), None)
         finally:
             busy.discard(fullname)
         if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
             spec.loader = _Loader(spec.loader, self._callback)
         return spec
-
-
-def _find(
-    fullname: str, path: Sequence[str] | None, target: ModuleType | None, without: MetaPathFinder
-) -> ModuleSpec | None:
-    for finder in list(sys.meta_path):
-        find = getattr(finder, "find_spec", None)
-        if finder is without or find is None:
-            continue
-        spec: ModuleSpec | None = find(fullname, path, target)
-        if spec is not None:
-            return spec
-    return None
 
 
 def _remove(values: list[Any], value: object) -> bool:

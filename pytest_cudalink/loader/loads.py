@@ -16,9 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 __all__ = [
     "LoadedObject",
     "Opening",
-    "count",
     "counter",
-    "is_possible",
     "library",
     "loaded_objects",
     "watch_openings",
@@ -56,7 +54,7 @@ class Opening(NamedTuple):
 
 @cache
 def library() -> Any:
-    """Return the native part of this module; None where it was not built."""
+    """Return the native part of this module; None where it was not built, and no object can be listed."""
     if sys.platform != "linux" or not _OURS.is_file():
         return None
     import ctypes
@@ -68,18 +66,8 @@ def library() -> Any:
     return found
 
 
-def is_possible() -> bool:
-    """Whether the objects of this process can be listed: on Linux, where the native part was built."""
-    return library() is not None
-
-
-def count() -> int:
-    """Return how often this process has loaded an object; 0 where that is unknown."""
-    return counter()()
-
-
 def counter() -> Callable[[], int]:
-    """Return what `count` calls, for those that ask at every step of a test."""
+    """Return what counts how often this process has loaded an object; it returns 0 where that is unknown."""
     native = library()
     return int if native is None else cast("Callable[[], int]", native.cudalinkLoadCount)
 

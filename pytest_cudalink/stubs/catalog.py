@@ -213,7 +213,8 @@ def _catalog(data: dict[str, Any]) -> Catalog:
         raise CatalogError(msg)
     libraries = {}
     for name, entry in data["libraries"].items():
-        functions = tuple(_functions(name, data["functions"].get(name, {}), types))
+        entries = data["functions"].get(name, {}).items()
+        functions = tuple(_function(f"functions.{name}.{one}", one, given, types) for one, given in entries)
         _check_symbols(name, functions)
         libraries[name] = _library(name, entry, functions)
     return Catalog(libraries, types, {int(major): names for major, names in data.get("headers", {}).items()})
@@ -273,11 +274,6 @@ def _results(where: str, results: dict[str, Any]) -> dict[int, str]:
             msg = f'{where}: results must be names by number, such as 303 = "cudaErrorSharedObjectInitFailed"'
             raise CatalogError(msg)
     return {int(code): text for code, text in results.items()}
-
-
-def _functions(library: str, entries: Mapping[str, Any], types: Mapping[str, str]) -> Iterator[Function]:
-    for name, entry in entries.items():
-        yield _function(f"functions.{library}.{name}", name, entry, types)
 
 
 def _function(where: str, name: str, entry: Any, types: Mapping[str, str]) -> Function:

@@ -1,4 +1,4 @@
-"""What a library must offer to be steered."""
+"""What a library must offer to be steered, and the bundled linker as such a target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 
 from .choice import Backend
 
-__all__ = ["ForcedBackendError", "StaleRecipeError", "Target", "registered"]
+__all__ = ["Bundled", "ForcedBackendError", "StaleRecipeError", "Target", "registered"]
 
 
 class StaleRecipeError(RuntimeError):
@@ -62,6 +62,17 @@ class Target(ABC):
         """Return the backend that the library reports; None if it has not decided or cannot say."""
         del module
         return None
+
+
+class Bundled(Target):
+    """`pytest_cudalink.linker`: each `Linker` makes its own `Watch` and takes the choice of that."""
+
+    name: ClassVar[str] = "bundled"
+    modules: ClassVar[tuple[str, ...]] = ()
+    distribution: ClassVar[str | None] = "pytest-cudalink"
+
+    def force(self, module: ModuleType, backend: Backend | None) -> None:
+        """Set nothing: no module holds a switch."""
 
 
 def registered(answer: Iterable[object]) -> list[Target]:

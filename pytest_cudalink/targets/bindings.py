@@ -7,7 +7,7 @@ same modules, and others, get the wrappers of `link_seams`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any, Final
 
@@ -28,79 +28,57 @@ def _absent() -> Exception:
     return error
 
 
-def _wrap(module: ModuleType, name: str, make: Callable[[Any], Callable[..., Any]]) -> None:
-    original = getattr(module, name, None)
-    if original is not None:
-        setattr(module, name, wraps(original)(make(original)))
-
-
-def _nvjitlink_internal(module: ModuleType) -> None:
-    def make(original: Any) -> Callable[..., Any]:
-        def inspect(name: str) -> Any:
-            fakes = probes.fakes()
-            if not fakes.fakes_nvjitlink or name != _VERSION_SYMBOL:
-                return original(name)
-            faked = fakes.nvjitlink
-            if not isinstance(faked, CudaVersion):
-                raise _absent()
-            # 0 stands for a library without the function, any other number for one with it
-            return int(faked >= probes.FIRST_USABLE_NVJITLINK)
-
-        return inspect
-
-    _wrap(module, "_inspect_function_pointer", make)
-
-
-def _nvjitlink(module: ModuleType) -> None:
-    def make(original: Any) -> Callable[..., Any]:
-        def version() -> Any:
-            fakes = probes.fakes()
-            if not fakes.fakes_nvjitlink:
-                return original()
-            faked = fakes.nvjitlink
-            if not isinstance(faked, CudaVersion):
-                raise _absent()
-            if faked < probes.FIRST_USABLE_NVJITLINK:
-                from cuda.bindings._internal.utils import FunctionNotFoundError
-
-                msg = f"function nvJitLinkVersion is not found: nvJitLink {faked}, faked by fake_versions"
-                raise FunctionNotFoundError(msg)
-            return tuple(faked)
-
-        return version
-
-    _wrap(module, "version", make)
-
-
-def _driver(name: str) -> Callable[[ModuleType], None]:
-    """Return what wraps a function that returns ``(error, 1000 * major + 10 * minor)``."""
+def _wrap(name: str, answer: Callable[..., Any]) -> Callable[[ModuleType], None]:
+    """Return what wraps a function of a module; `answer` is called with the module, the function and its arguments."""
 
     def install(module: ModuleType) -> None:
-        def make(original: Any) -> Callable[..., Any]:
-            errors = module.CUresult if hasattr(module, "CUresult") else module.cudaError_t
-            success, failure = errors(0), errors(999)  # CUDA_SUCCESS, CUDA_ERROR_UNKNOWN
-
-            def version() -> Any:
-                fakes = probes.fakes()
-                if not fakes.fakes_driver:
-                    return original()
-                faked = fakes.driver
-                if not isinstance(faked, CudaVersion):
-                    return failure, None
-                return success, faked.major * 1000 + faked.minor * 10
-
-            return version
-
-        _wrap(module, name, make)
+        original = getattr(module, name, None)
+        if original is not None:
+            setattr(module, name, wraps(original)(partial(answer, module, original)))
 
     return install
 
 
+def _inspected(_module: ModuleType, original: Any, name: str) -> Any:
+    fakes = probes.fakes()
+    if not fakes.fakes_nvjitlink or name != _VERSION_SYMBOL:
+        return original(name)
+    if not isinstance(fakes.nvjitlink, CudaVersion):
+        raise _absent()
+    # 0 stands for a library without the function, any other number for one with it
+    return int(fakes.nvjitlink >= probes.FIRST_USABLE_NVJITLINK)
+
+
+def _nvjitlink_version(_module: ModuleType, original: Any) -> Any:
+    fakes = probes.fakes()
+    if not fakes.fakes_nvjitlink:
+        return original()
+    if not isinstance(fakes.nvjitlink, CudaVersion):
+        raise _absent()
+    if fakes.nvjitlink < probes.FIRST_USABLE_NVJITLINK:
+        from cuda.bindings._internal.utils import FunctionNotFoundError
+
+        msg = f"function nvJitLinkVersion is not found: nvJitLink {fakes.nvjitlink}, faked by fake_versions"
+        raise FunctionNotFoundError(msg)
+    return tuple(fakes.nvjitlink)
+
+
+def _driver_version(module: ModuleType, original: Any) -> Any:
+    """Return ``(error, 1000 * major + 10 * minor)``."""
+    fakes = probes.fakes()
+    if not fakes.fakes_driver:
+        return original()
+    errors = module.CUresult if hasattr(module, "CUresult") else module.cudaError_t
+    if not isinstance(fakes.driver, CudaVersion):
+        return errors(999), None  # CUDA_ERROR_UNKNOWN
+    return errors(0), fakes.driver.major * 1000 + fakes.driver.minor * 10
+
+
 _VERSIONS: Final[dict[str, Callable[[ModuleType], None]]] = {
-    "cuda.bindings._internal.nvjitlink": _nvjitlink_internal,
-    "cuda.bindings.nvjitlink": _nvjitlink,
-    "cuda.bindings.driver": _driver("cuDriverGetVersion"),
-    "cuda.bindings.runtime": _driver("cudaDriverGetVersion"),
+    "cuda.bindings._internal.nvjitlink": _wrap("_inspect_function_pointer", _inspected),
+    "cuda.bindings.nvjitlink": _wrap("version", _nvjitlink_version),
+    "cuda.bindings.driver": _wrap("cuDriverGetVersion", _driver_version),
+    "cuda.bindings.runtime": _wrap("cudaDriverGetVersion", _driver_version),
 }
 
 

@@ -1,6 +1,6 @@
 """numba-cuda as a target: it links through ``cuda.core.Linker``, and checks for nvJitLink with its own function.
 
-numba-cuda-mlir comes from the same source, with the same linker under another name.
+numba-cuda-mlir comes from the same source, with the same linker in another package.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .choice import Backend
 from .recipes import recipe_for
 from .steering import as_backend, current, on_behalf_of, replace_everywhere
 
-__all__ = ["NumbaCuda"]
+__all__ = ["NumbaCuda", "NumbaCudaMlir"]
 
 
 class NumbaCuda(Target):
@@ -51,6 +51,14 @@ class NumbaCuda(Target):
         if which is None or run is None or run.wanted("cuda.core").backend is None:
             return None
         return as_backend(which())
+
+
+class NumbaCudaMlir(NumbaCuda):
+    """``numba_cuda_mlir``: its links count for it, not cuda.core; its ``_have_nvjitlink`` returns what is forced."""
+
+    name: ClassVar[str] = "numba-cuda-mlir"
+    modules: ClassVar[tuple[str, ...]] = ("numba_cuda_mlir.numba_cuda.cudadrv.driver",)
+    distribution: ClassVar[str | None] = "numba-cuda-mlir"
 
 
 def _have_nvjitlink(target: str, original: Any) -> Any:

@@ -206,7 +206,7 @@ def test_a_copy_that_was_not_built(monkeypatch, tmp_path: Path) -> None:
     from pytest_cudalink.artifacts import ReaderError, _native
 
     assert "ReaderError" in (signatures.getdoc(inspect) or "")
-    _native._library.cache_clear()
+    _native.reader.cache_clear()
     monkeypatch.setattr(_native, "_FILE", tmp_path / "missing.so")
     with pytest.raises(ReaderError, match="the reader of device code is not built: .*missing.so is missing"):
         inspect(b"")

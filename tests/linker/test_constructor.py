@@ -14,7 +14,7 @@ from pytest_cudalink.linker.backends import OPENERS
 from pytest_cudalink.linker.dispatch import Case, cases, policies
 from pytest_cudalink.linker.input_checks import added_checks
 from pytest_cudalink.targets import BackendChoice, LinkEvent
-from pytest_cudalink.targets.bundled import Bundled
+from pytest_cudalink.targets.base import Bundled
 from pytest_cudalink.targets.steering import Steering
 
 ALL_CASES = [case for policy in policies() for case in cases(policy)]

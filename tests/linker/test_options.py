@@ -37,14 +37,18 @@ LTO_ONLY = frozenset({"ftz", "prec_div", "prec_sqrt", "fma", "variables_used"})
 LISTS = {"kernels_used": "-kernels-used", "variables_used": "-variables-used", "ptxas_options": "-Xptxas"}
 
 
-def nvjitlink(options: LinkerOptions, version: CudaVersion = V13_2, *, lto: bool = False) -> list[str]:
-    return options.for_nvjitlink(version, "sm_90", lto=lto)
+def nvjitlink(options: LinkerOptions, version=V13_2, arch: str = "sm_90", *, lto: bool = False) -> list[str]:
+    return options.written("nvjitlink", version, arch, lto=lto)
+
+
+def driver(options: LinkerOptions, arch: str = "sm_90") -> list[DriverOption]:
+    return options.written("driver", None, arch, lto=False)
 
 
 def test_default_options() -> None:
     """Unset options are not written."""
     assert nvjitlink(LinkerOptions()) == ["-arch=sm_90"]
-    assert LinkerOptions().for_driver("sm_90") == [DriverOption(9, "arch", 90)]
+    assert driver(LinkerOptions()) == [DriverOption(9, "arch", 90)]
 
 
 @pytest.mark.parametrize(("field", "written"), SWITCHES.items())
@@ -149,7 +153,7 @@ def test_the_driver_refuses_what_it_cannot_honour(fields: dict[str, object], val
     """The error names the option, its value and the backend."""
     (field,) = fields
     with pytest.raises(ValueError, match=rf"LinkerOptions.{field} = .*{value}.*: the driver backend"):
-        LinkerOptions(**fields).for_driver("sm_90")
+        driver(LinkerOptions(**fields))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +175,7 @@ def test_what_is_off_is_off_on_the_driver(fields: dict[str, object]) -> None:
     """A switch that is off is neither refused, nor passed, nor warned about."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert LinkerOptions(**fields).for_driver("sm_90") == [DriverOption(9, "arch", 90)]
+        assert driver(LinkerOptions(**fields)) == [DriverOption(9, "arch", 90)]
 
 
 @pytest.mark.parametrize(
@@ -188,14 +192,14 @@ def test_what_is_off_is_off_on_the_driver(fields: dict[str, object]) -> None:
 def test_deprecated_driver_options_warn(field: str, value: object, expected: DriverOption) -> None:
     """They are passed on, with a warning that names the option."""
     with pytest.warns(DeprecationWarning, match=f"LinkerOptions.{field} is deprecated on the driver backend"):
-        written = LinkerOptions(**{field: value}).for_driver("sm_90")
+        written = driver(LinkerOptions(**{field: value}))
     assert expected in written
 
 
 def test_driver_options() -> None:
     """The rest is written with the numbers of CUjit_option."""
     options = LinkerOptions(max_register_count=32, optimization_level=4, debug=True, verbose=True, lineinfo=True)
-    assert [(option.key, option.value) for option in options.for_driver("sm_90a")] == [
+    assert [(option.key, option.value) for option in driver(options, "sm_90a")] == [
         (9, 0x10000 + 90),
         (0, 32),
         (12, 1),
@@ -203,16 +207,16 @@ def test_driver_options() -> None:
         (11, 1),
         (13, 1),
     ]
-    assert LinkerOptions().for_driver("sm_120f") == [DriverOption(9, "arch", 0x20000 + 120)]
+    assert driver(LinkerOptions(), "sm_120f") == [DriverOption(9, "arch", 0x20000 + 120)]
 
 
 def test_arch_must_be_real_for_a_cubin() -> None:
     """compute_90 is for PTX."""
     with pytest.raises(ValueError, match="arch = 'compute_90': the driver backend .*write sm_90"):
-        LinkerOptions().for_driver("compute_90")
+        driver(LinkerOptions(), "compute_90")
     with pytest.raises(ValueError, match="arch = 'compute_90': the nvjitlink backend"):
-        LinkerOptions().for_nvjitlink(V13_0, "compute_90", lto=False)
-    assert "-arch=compute_90" in LinkerOptions(ptx=True).for_nvjitlink(V13_0, "compute_90", lto=True)
+        nvjitlink(LinkerOptions(), V13_0, "compute_90", lto=False)
+    assert "-arch=compute_90" in nvjitlink(LinkerOptions(ptx=True), V13_0, "compute_90", lto=True)
 
 
 def test_optimization_level_of_nvjitlink() -> None:
@@ -293,7 +297,7 @@ def test_options_are_written_once_for_each_situation() -> None:
     assert options.kept("driver", V13_2, lto=False) is None
     assert options.written("nvjitlink", V13_2, "sm_90", lto=True) == nvjitlink(options, lto=True)
     assert options.written("nvjitlink", V13_2, "sm_100", lto=False)[0] == "-arch=sm_100"
-    assert options.written("driver", V13_2, "sm_90", lto=False) == options.for_driver("sm_90")
+    assert options.written("driver", V13_2, "sm_90", lto=False) == driver(options)
 
 
 def test_warnings_come_with_every_link() -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pytest_cudalink.loader.imports import STEERED
 from pytest_cudalink.plugin.conditions.backends import TARGETS
+from pytest_cudalink.targets.base import Bundled
 from pytest_cudalink.targets.bindings import SEAMS
-from pytest_cudalink.targets.bundled import Bundled
 from pytest_cudalink.targets.cuda_core import CudaCore
-from pytest_cudalink.targets.numba_cuda import NumbaCuda
-from pytest_cudalink.targets.numba_cuda_mlir import NumbaCudaMlir
+from pytest_cudalink.targets.numba_cuda import NumbaCuda, NumbaCudaMlir
 from pytest_cudalink.targets.pynvjitlink import Pynvjitlink
 
 OWN = (Bundled, CudaCore, NumbaCuda, NumbaCudaMlir, Pynvjitlink)

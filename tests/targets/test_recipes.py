@@ -8,8 +8,7 @@ import pytest
 
 from pytest_cudalink.targets import StaleRecipeError
 from pytest_cudalink.targets.cuda_core import CudaCore
-from pytest_cudalink.targets.numba_cuda import NumbaCuda
-from pytest_cudalink.targets.numba_cuda_mlir import NumbaCudaMlir
+from pytest_cudalink.targets.numba_cuda import NumbaCuda, NumbaCudaMlir
 from pytest_cudalink.targets.pynvjitlink import Pynvjitlink
 from pytest_cudalink.targets.recipes import recipe_for, recipes
 

@@ -17,8 +17,8 @@ __all__ = ["CONTAIN", "OPENERS", "opener"]
 #: The environment variable that contains every link on nvJitLink: ``"yes"``.
 CONTAIN: Final = "CUDALINK_CONTAIN"
 
-#: Opens a link with the options that `LinkerOptions.for_driver` or `LinkerOptions.for_nvjitlink` has written. `Linker`
-#: looks here for each link: a test replaces an entry to link without a library, or on memory that it watches.
+#: Opens a link with the options that `LinkerOptions.written` returns. `Linker` looks here for each link: a test
+#: replaces an entry to link without a library, or on memory that it watches.
 OPENERS: Final[dict[Backend, Callable[[Any], LinkState]]] = {"driver": DriverLinkState, "nvjitlink": NvJitLinkState}
 
 

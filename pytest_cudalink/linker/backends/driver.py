@@ -208,9 +208,9 @@ class DriverLinkState(LinkState):
 
     def _create(self, options: list[DriverOption]) -> None:
         self._calls = calls = _calls()
+        self._context = _Context(calls)
         try:
-            self._context = context = _Context(calls)
-            context.find()
+            self._context.find()
         except libcuda.DriverError as error:
             raise self._failure(error) from error
         self._place_logs()
@@ -233,12 +233,10 @@ class DriverLinkState(LinkState):
             ctypes.memmove(self._values_at, arrays, 8 * count)
             ctypes.memmove(self._keys_at, arrays[8 * count :], 4 * count)
         try:
-            code = context.call(calls.create, count, self._keys_at, self._values_at, ctypes.byref(self._cell))
-        except libcuda.DriverError as error:
-            raise self._failure(error) from error
-        if code:
+            self._call("cuLinkCreate_v2", calls.create, count, self._keys_at, self._values_at, ctypes.byref(self._cell))
+        except LinkError as error:
             hint = "options: " + ", ".join(f"{option.name}={option.value}" for option in options)
-            raise self._refused("cuLinkCreate_v2", code, hint)
+            raise error.with_context(hint=hint) from error.__cause__
 
     def _place_logs(self) -> None:
         if self._allocate is None:
@@ -258,35 +256,25 @@ class DriverLinkState(LinkState):
         else:
             self._keys_at, self._values_at = self._block(4 * count).address, self._block(8 * count).address
 
-    def _call(self, function: Callable[..., int], *arguments: object) -> int:
-        """Return the result of a function that is called in the context of the link."""
+    def _call(self, name: str, function: Callable[..., int], *arguments: object) -> None:
+        """Call a function in the context of the link.
+
+        Raises LinkError if the driver refuses it.
+        """
         assert self._context is not None
-        return self._context.call(function, *arguments)
-
-    def _refused(self, function: str, code: int, hint: str = "") -> LinkError:
-        """Return the error of a function of the driver, with that of the API as its cause."""
-        cause = libcuda.DriverError(function, code)
-        error = self._failure(cause, hint)
-        error.__cause__ = cause
-        return error
-
-    def _add(self, kind: str, code: bytes, name: bytes) -> None:
         try:
-            result = self._call(self._calls.add, self.handle, _INPUT_TYPES[kind], code, len(code), name, 0, None, None)
+            _check(self._context.call(function, *arguments), name)
         except libcuda.DriverError as error:
             raise self._failure(error) from error
-        if result:
-            raise self._refused("cuLinkAddData_v2", result)
+
+    def _add(self, kind: str, code: bytes, name: bytes) -> None:
+        add, number = self._calls.add, _INPUT_TYPES[kind]
+        self._call("cuLinkAddData_v2", add, self.handle, number, code, len(code), name, 0, None, None)
 
     def _complete(self, _target: str) -> bytes:
         """Link, and copy the cubin while the state that owns it is alive."""
         image, size = ctypes.c_void_p(), ctypes.c_size_t()
-        try:
-            result = self._call(self._calls.complete, self.handle, ctypes.byref(image), ctypes.byref(size))
-        except libcuda.DriverError as error:
-            raise self._failure(error) from error
-        if result:
-            raise self._refused("cuLinkComplete", result)
+        self._call("cuLinkComplete", self._calls.complete, self.handle, ctypes.byref(image), ctypes.byref(size))
         code = ctypes.string_at(image.value or 0, size.value)
         self.read_logs()
         self._refuse_logged_errors("cuLinkComplete")  # some drivers report success for an undefined symbol
@@ -312,8 +300,9 @@ class DriverLinkState(LinkState):
     def _destroy(self) -> None:
         # CUDA does not work in a forked child: the state belongs to the parent, which destroys it
         if self.handle and os.getpid() == self.process:
+            assert self._context is not None
             try:
-                _check(self._call(self._destroy_state), "cuLinkDestroy")
+                _check(self._context.call(self._destroy_state), "cuLinkDestroy")
             except libcuda.DriverError:
                 self._cell.value = None
                 raise
@@ -352,6 +341,6 @@ class DriverLinkState(LinkState):
         self.info_log = _text(self._info_at, info_size) if info_size else ""
         self.error_log = _text(self._error_at, error_size) if error_size else ""
 
-    def _failure(self, error: libcuda.DriverError, hint: str = "") -> LinkError:
+    def _failure(self, error: libcuda.DriverError) -> LinkError:
         self.read_logs()
-        return self._link_error(f"{self.library}: {error}", error.function, error.code, error.name, hint)
+        return self._link_error(f"{self.library}: {error}", error.function, error.code, error.name)

@@ -155,11 +155,9 @@ def option_of(settings: Settings) -> str:
 
 def _targets(config: pytest.Config) -> dict[str, Target]:
     """Return the plugin's targets and those that hooks register, by name."""
-    from ...targets.base import registered
-    from ...targets.bundled import Bundled
+    from ...targets.base import Bundled, registered
     from ...targets.cuda_core import CudaCore
-    from ...targets.numba_cuda import NumbaCuda
-    from ...targets.numba_cuda_mlir import NumbaCudaMlir
+    from ...targets.numba_cuda import NumbaCuda, NumbaCudaMlir
     from ...targets.pynvjitlink import Pynvjitlink
 
     own: tuple[Target, ...] = (Bundled(), CudaCore(), NumbaCuda(), NumbaCudaMlir(), Pynvjitlink())

@@ -223,7 +223,7 @@ class Provenance(Check):
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, object, object]:
         """Look what conftests and plugins have loaded, and what is loaded until the tests are known."""
-        if self._expected != "any" and not self._loads.is_possible():
+        if self._expected != "any" and self._loads.library() is None:
             self._fail_run(
                 f"--cudalink-provenance is {self._run.settings.provenance}: the plugin's native part is missing or not "
                 "for this system, so the libraries of a process cannot be listed; install pytest-cudalink from its "

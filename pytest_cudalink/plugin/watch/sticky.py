@@ -55,7 +55,7 @@ class StickyGuard(Check):
         self._stops = run.settings.sticky.value == "stop"
         self._deadline = int(run.settings.sticky_deadline.value)
         self._pid = os.getpid()  # a forked copy runs one test alone
-        self._contexts: contexts.Contexts | None = None
+        self._contexts: contexts.EmulatedContexts | contexts.RealContexts | None = None
         self._count, self._counted = loads.counter(), -1
         self._torn_down = False
         self._late_isolation = False
@@ -77,11 +77,11 @@ class StickyGuard(Check):
             self._run.config.pluginmanager.register(_Stop(session), "cudalink-sticky-stop")
 
     def _ask(self) -> int:
-        """Return what the contexts of this process answer, see `contexts.Contexts.ask`."""
+        """Return what the contexts of this process answer, see `contexts.RealContexts.ask`."""
         if self._contexts is None:
             count = self._count()
             # a machine with a driver takes as long to say that it is not loaded as a small test takes
-            if count == self._counted and loads.is_possible():
+            if count == self._counted and loads.library() is not None:
                 return 0
             self._counted = count
             self._contexts = contexts.find()
