@@ -20,8 +20,11 @@ from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
 from pytest_cudalink.versions import CudaVersion
 
 PIP = install_command("").strip()
-TILEIRAS = f"compile it with tileiras, and load the cubin: {PIP}"
-V13_3 = "CUDA 13.3 (610.43.02)"
+TILEIRAS_13_3 = f"compile it with tileiras, and load the cubin: {PIP} 'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'"
+FOR_90 = [
+    "compile with -arch=sm_90 for this device",
+    "compile with -arch=compute_90 or lower to PTX, which runs on this device and on newer ones",
+]
 V12_2, V12_9, V13_0, V13_5 = (CudaVersion.parse(text) for text in ("12.2", "12.9", "13.0", "13.5"))
 
 
@@ -41,17 +44,39 @@ def refusal(*images: str, code: int = 209, call: str = "cuModuleLoadData", **cha
 
 
 NEWER_PTX = "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0"
-CAN_LINK = "see what else works: cudalink can-link {}"
+NO_LTOIR = "no driver links LTO-IR: nvJitLink links it, and the driver loads the result"
+LINK_12_9 = f"link it with nvJitLink 12.9, and load the result: {PIP} 'nvidia-nvjitlink-cu12==12.9.*'"
+LIBRARY = ["library", "object", "fatbin", words("cubin", V12_2), words("cubin", V13_0)]
+
+
+def of_nvjitlink(*images: str, code: int = 6, **changes: object) -> Refusal:
+    """A refusal by nvJitLink 13.0."""
+    return replace(Refusal("nvJitLinkAddData", code, read_words(images), "nvjitlink", V13_0), **changes)
+
+
+def needs(driver: str) -> str:
+    return f"require a driver for CUDA {driver}"
+
+
+def newer_nvjitlink(version: str) -> str:
+    return f"take a newer nvJitLink: {PIP} 'nvidia-nvjitlink{version}'"
+
+
+def nvrtc(release: str) -> str:
+    return f"compile with CUDA {release}: {PIP} 'cuda-toolkit[nvrtc]=={release}.*'"
+
+
+def can_link(words: str) -> str:
+    return f"see what else works: cudalink can-link {words}"
+
+
+NEEDS_13_0, NEEDS_13_3 = needs("13.0 (580.65.06) or newer"), needs("13.3 (610.43.02) or newer")
 CASES = {
     "newer PTX": (
         refusal("ptx sm_90 13.0 9.0", code=222),
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0 for sm_90, made by CUDA 13.0",
-        "a driver of CUDA 12.9 reads PTX up to ISA 8.8; CUDA 13.0 wrote 9.0",
-        [
-            f"compile with CUDA 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
-            "require a driver for CUDA 13.0 (580.65.06) or newer",
-            CAN_LINK.format("13.0 driver-12.9 ptx"),
-        ],
+        NEWER_PTX,
+        [nvrtc("12.9"), NEEDS_13_0, can_link("13.0 driver-12.9 ptx")],
     ),
     "newer PTX of the driver's major": (
         refusal("ptx sm_90 12.9 8.8", code=222, version=V12_2),
@@ -59,20 +84,17 @@ CASES = {
         "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.9 wrote 8.8",
         [
             "compile to a cubin, with -arch=sm_90: a driver of CUDA 12.2 loads those of every CUDA 12",
-            f"link it with nvJitLink 12.9, and load the result: {PIP} 'nvidia-nvjitlink-cu12==12.9.*'",
-            f"compile with CUDA 12.2: {PIP} 'cuda-toolkit[nvrtc]==12.2.*'",
-            "require a driver for CUDA 12.9 (575.51.03) or newer",
-            CAN_LINK.format("12.9 driver-12.2 ptx"),
+            LINK_12_9,
+            nvrtc("12.2"),
+            needs("12.9 (575.51.03) or newer"),
+            can_link("12.9 driver-12.2 ptx"),
         ],
     ),
     "PTX of a toolkit that no table has": (
         refusal("ptx sm_90 - 42.0", code=222),
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 42.0 for sm_90",
         f"a driver of CUDA 12.9 reads PTX up to ISA 8.8; a toolkit newer than CUDA {max(PTX_ISA)} wrote 42.0",
-        [
-            f"compile with CUDA 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
-            f"require a driver for a CUDA newer than {max(PTX_ISA)}",
-        ],
+        [nvrtc("12.9"), f"require a driver for a CUDA newer than {max(PTX_ISA)}"],
     ),
     "PTX from before everything": (
         refusal("ptx sm_10 - 1.4", code=218),
@@ -84,39 +106,25 @@ CASES = {
         refusal("ptx sm_100 - 8.6", code=218),
         "CUDA_ERROR_INVALID_PTX (218): cuModuleLoadData of PTX ISA 8.6 for sm_100",
         "PTX for sm_100 runs on sm_100 and newer devices only; this device is sm_90",
-        [
-            "compile with -arch=sm_90 for this device",
-            "compile with -arch=compute_90 or lower to PTX, which runs on this device and on newer ones",
-        ],
+        FOR_90,
     ),
     "PTX for one architecture": (
         refusal("ptx sm_80a - 8.6", code=218),
         "CUDA_ERROR_INVALID_PTX (218): cuModuleLoadData of PTX ISA 8.6 for sm_80a",
         "PTX for sm_80a runs on sm_80 only; this device is sm_90",
-        [
-            "compile with -arch=sm_90 for this device",
-            "compile with -arch=compute_90 or lower to PTX, which runs on this device and on newer ones",
-        ],
+        FOR_90,
     ),
     "cubin of the next major": (
         refusal("cubin sm_90 13.0 linked"),
         "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a cubin for sm_90, made by CUDA 13.0",
         "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.0 made this one",
-        [
-            f"compile with CUDA 12: {PIP} 'cuda-toolkit[nvrtc]==12.*'",
-            "require a driver for CUDA 13.0 (580.65.06) or newer",
-            CAN_LINK.format("13.0 driver-12.9 linked-cubin"),
-        ],
+        [nvrtc("12"), NEEDS_13_0, can_link("13.0 driver-12.9 linked-cubin")],
     ),
     "cubin in a fatbin": (
         refusal("fatbin", "cubin sm_90 13.5 linked", code=200),
         "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of a fatbin with a cubin for sm_90, made by CUDA 13.5",
         "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.5 made this one",
-        [
-            f"compile with CUDA 12: {PIP} 'cuda-toolkit[nvrtc]==12.*'",
-            "require a driver for CUDA 13.0 (580.65.06) or newer",
-            CAN_LINK.format("13.5 driver-12.9 linked-cubin"),
-        ],
+        [nvrtc("12"), NEEDS_13_0, can_link("13.5 driver-12.9 linked-cubin")],
     ),
     "fatbin without code for the device": (
         refusal("fatbin", "cubin sm_80 12.9 linked", "ptx sm_100 12.9 8.8"),
@@ -128,33 +136,26 @@ CASES = {
             "a cubin for sm_80 runs on devices of compute capability 8.0 to 8.9 only; this device is sm_90; "
             "PTX for sm_100 runs on sm_100 and newer devices only; this device is sm_90"
         ),
-        [
-            "compile with -arch=sm_90 for this device",
-            "compile with -arch=compute_90 or lower to PTX, which runs on this device and on newer ones",
-        ],
+        FOR_90,
     ),
     # the H100's driver of CUDA 13.0 answered 200 to bytecode, and 209 to a fatbin of it (tests/emulated/test_tile.py)
     "Tile IR on a driver that is older than all of it": (
         refusal("tileir - - 13.3", code=200, version=V13_0, arch="sm_100"),
         "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of Tile IR",
         "a driver of CUDA 13.0 does not know Tile IR; those from CUDA 13.1 on do",
-        [f"{TILEIRAS} 'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'", f"require a driver for {V13_3} or newer"],
+        [TILEIRAS_13_3, NEEDS_13_3],
     ),
     "a fatbin of Tile IR on a driver of an older major release": (
         refusal("fatbin", "tileir - - 13.3"),
         "CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuModuleLoadData of a fatbin with Tile IR",
         "a driver of CUDA 12.9 does not know Tile IR; those from CUDA 13.1 on do",
-        [f"require a driver for {V13_3} or newer"],
+        [NEEDS_13_3],
     ),
     "Tile IR that is too new": (
         refusal("tileir - - 13.3", code=200, version=CudaVersion(13, 1)),
         "CUDA_ERROR_INVALID_IMAGE (200): cuModuleLoadData of Tile IR",
         "a driver of CUDA 13.1 compiles bytecode of CUDA 13.1 or older; this has CUDA 13.3",
-        [
-            "write bytecode of CUDA 13.1",
-            f"{TILEIRAS} 'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'",
-            f"require a driver for {V13_3} or newer",
-        ],
+        ["write bytecode of CUDA 13.1", TILEIRAS_13_3, NEEDS_13_3],
     ),
     "Tile IR on a driver without its compiler": (
         refusal("tileir - - 13.1", code=221, version=V13_5),
@@ -162,7 +163,7 @@ CASES = {
         "the driver compiles Tile IR with libnvidia-tileiras of its own version, which is missing",
         [
             "install all of the driver, or let the container mount libnvidia-tileiras.so next to libcuda.so.1",
-            f"{TILEIRAS} 'cuda-toolkit[nvcc,nvvm,tileiras]==13.3.*'",
+            TILEIRAS_13_3,
         ],
     ),
     "Tile IR that is linked, for a GPU that no tileiras knows": (
@@ -180,20 +181,17 @@ CASES = {
     "LTO-IR that the driver links": (
         refusal(words("ltoir", V12_9), code=221, call="cuLinkAddData"),
         "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 12.9",
-        "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
-        [
-            f"link it with nvJitLink 12.9, and load the result: {PIP} 'nvidia-nvjitlink-cu12==12.9.*'",
-            CAN_LINK.format("12.9 driver-12.9 ltoir"),
-        ],
+        NO_LTOIR,
+        [LINK_12_9, can_link("12.9 driver-12.9 ltoir")],
     ),
     "LTO-IR of the next major": (
         refusal(words("ltoir", V13_0), code=221, call="cuLinkAddData"),
         "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): cuLinkAddData of LTO-IR for sm_90, made by CUDA 13.0",
-        "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
+        NO_LTOIR,
         [
             f"compile with CUDA 12.9, and link with nvJitLink 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
-            "require a driver for CUDA 13.0 (580.65.06) or newer, and link with nvJitLink 13.0",
-            CAN_LINK.format("13.0 driver-12.9 ltoir"),
+            needs("13.0 (580.65.06) or newer, and link with nvJitLink 13.0"),
+            can_link("13.0 driver-12.9 ltoir"),
         ],
     ),
     "newer cubin for another architecture that is linked": (
@@ -203,38 +201,19 @@ CASES = {
             "a driver of CUDA 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this; "
             "a link for sm_90 takes cubins for sm_90 only; this one is for sm_100"
         ),
-        [
-            "compile with -arch=sm_90",
-            f"compile with CUDA 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
-            "require a driver for CUDA 13.0 (580.65.06) or newer",
-            CAN_LINK.format("13.0 driver-12.9 cubin"),
-        ],
+        ["compile with -arch=sm_90", nvrtc("12.9"), NEEDS_13_0, can_link("13.0 driver-12.9 cubin")],
     ),
     "LTO-IR that is newer than nvJitLink": (
-        Refusal("nvJitLinkAddData", 6, read_words([words("ltoir", V13_5)]), "nvjitlink", V13_0),
+        of_nvjitlink(words("ltoir", V13_5)),
         "NVJITLINK_ERROR_INTERNAL (6): nvJitLinkAddData of LTO-IR for sm_90, made by CUDA 13.5",
         "nvJitLink 13.0 links code of CUDA 13.0 or older; CUDA 13.5 made this",
-        [
-            f"compile with CUDA 13.0: {PIP} 'cuda-toolkit[nvrtc]==13.0.*'",
-            f"take a newer nvJitLink: {PIP} 'nvidia-nvjitlink>=13.5'",
-            CAN_LINK.format("13.5 nvjitlink-13.0 ltoir"),
-        ],
+        [nvrtc("13.0"), newer_nvjitlink(">=13.5"), can_link("13.5 nvjitlink-13.0 ltoir")],
     ),
     "library with a newer object": (
-        Refusal(
-            "nvJitLinkAddFile",
-            42,
-            read_words(["library", "object", "fatbin", words("cubin", V12_2), words("cubin", V13_0)]),
-            "nvjitlink",
-            V12_9,
-        ),
+        of_nvjitlink(*LIBRARY, code=42, call="nvJitLinkAddFile", version=V12_9),
         "NVJITLINK_ERROR_UNKNOWN (42): nvJitLinkAddFile of a library with a cubin for sm_90, made by CUDA 13.0",
         "nvJitLink 12.9 links code of CUDA 12.9 or older; CUDA 13.0 made this",
-        [
-            f"compile with CUDA 12.9: {PIP} 'cuda-toolkit[nvrtc]==12.9.*'",
-            f"take a newer nvJitLink: {PIP} 'nvidia-nvjitlink>=13.0'",
-            CAN_LINK.format("13.0 nvjitlink-12.9 cubin"),
-        ],
+        [nvrtc("12.9"), newer_nvjitlink(">=13.0"), can_link("13.0 nvjitlink-12.9 cubin")],
     ),
 }
 
@@ -250,17 +229,12 @@ WORDS = {
     "PTX without a producer": (
         refusal("ptx sm_90 - 9.0", code=222),
         NEWER_PTX,
-        ["compile with CUDA 12.9", "require a driver for CUDA 13.0", CAN_LINK.format("13.0 driver-12.9 ptx")],
+        ["compile with CUDA 12.9", needs("13.0"), can_link("13.0 driver-12.9 ptx")],
     ),
     "PTX of an ISA that two releases write": (
         refusal("ptx sm_90 12.6 8.5", code=222, version=V12_2, arch=""),
         "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.6 wrote 8.5",
-        [
-            "link it with nvJitLink 12.6",
-            "compile with CUDA 12.2",
-            "require a driver for CUDA 12.5",
-            CAN_LINK.format("12.6 driver-12.2 ptx"),
-        ],
+        ["link it with nvJitLink 12.6", "compile with CUDA 12.2", needs("12.5"), can_link("12.6 driver-12.2 ptx")],
     ),
     "PTX of a release whose nvJitLink is not usable": (
         refusal("ptx sm_90 12.1 8.1", code=222, version=CudaVersion(12, 0)),
@@ -268,43 +242,38 @@ WORDS = {
         [
             "compile to a cubin, with -arch=sm_90",
             "compile with CUDA 12.0",
-            "require a driver for CUDA 12.1",
-            CAN_LINK.format("12.1 driver-12.0 ptx"),
+            needs("12.1"),
+            can_link("12.1 driver-12.0 ptx"),
         ],
     ),
     "PTX of the driver's major that is linked": (
         refusal("ptx sm_90 12.9 8.8", code=222, call="cuLinkAddData", version=V12_2),
         "a driver of CUDA 12.2 reads PTX up to ISA 8.2; CUDA 12.9 wrote 8.8",
-        [
-            "link it with nvJitLink 12.9",
-            "compile with CUDA 12.2",
-            "require a driver for CUDA 12.9",
-            CAN_LINK.format("12.9 driver-12.2 ptx"),
-        ],
+        ["link it with nvJitLink 12.9", "compile with CUDA 12.2", needs("12.9"), can_link("12.9 driver-12.2 ptx")],
     ),
     "LTO-IR in a fatbin that is loaded": (
         refusal("fatbin", words("ltoir", V12_9)),
         "no driver loads LTO-IR",
-        ["link it with nvJitLink 12.9", CAN_LINK.format("12.9 driver-12.9 ltoir")],
+        ["link it with nvJitLink 12.9", can_link("12.9 driver-12.9 ltoir")],
     ),
     "LTO-IR of a minor release of the next major, for another architecture": (
         refusal(words("ltoir", V13_5, "sm_100"), code=221, call="cuLinkAddData"),
-        "no driver links LTO-IR: nvJitLink links it, and the driver loads the result",
+        NO_LTOIR,
         [
             "compile with CUDA 12.9, and link with nvJitLink 12.9",
-            "require a driver for CUDA 13.0 (580.65.06) or newer, and link with nvJitLink 13.5",
-            CAN_LINK.format("13.5 driver-12.9 ltoir"),
+            needs("13.0 (580.65.06) or newer, and link with nvJitLink 13.5"),
+            can_link("13.5 driver-12.9 ltoir"),
         ],
     ),
     "LTO-IR of a toolkit that no table has": (
-        Refusal("nvJitLinkAddData", 6, read_words(["ltoir sm_90 - 9.99"]), "nvjitlink", V13_0),
+        of_nvjitlink("ltoir sm_90 - 9.99"),
         f"nvJitLink 13.0 links code of CUDA 13.0 or older; a toolkit newer than CUDA {max(NVVM_IR)} made this",
-        ["compile with CUDA 13.0", f"take a newer nvJitLink: {PIP} 'nvidia-nvjitlink>{max(NVVM_IR)}'"],
+        ["compile with CUDA 13.0", newer_nvjitlink(f">{max(NVVM_IR)}")],
     ),
     "a cubin of a major release that no table has": (
         refusal("cubin sm_90 99.2 linked"),
         "a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 99.2 made this one",
-        ["compile with CUDA 12", "require a driver for CUDA 99.0 or newer", CAN_LINK.format("99.2 driver-12.9 linked")],
+        ["compile with CUDA 12", needs("99.0 or newer"), can_link("99.2 driver-12.9 linked")],
     ),
     "a cubin for a newer device of the same major": (
         refusal("cubin sm_89 12.9 linked", arch="sm_86"),
@@ -324,7 +293,7 @@ WORDS = {
     "a driver's code that means something else to nvJitLink": (
         refusal("ptx sm_90 13.0 9.0", code=1),
         NEWER_PTX,
-        ["compile with CUDA 12.9", "require a driver for CUDA 13.0", CAN_LINK.format("13.0 driver-12.9 ptx")],
+        ["compile with CUDA 12.9", needs("13.0"), can_link("13.0 driver-12.9 ptx")],
     ),
 }
 
@@ -363,18 +332,12 @@ NOT_SKEW = {
     "an unknown word": refusal("sorcery sm_90 13.0 9.0"),
     "a cubin of an unknown release": refusal("cubin sm_90 - -"),
     "PTX for an older architecture than that of the link": refusal("ptx sm_80 12.2 8.2", call="cuLinkAddData"),
-    "PTX of which nvJitLink chooses the architecture": Refusal(
-        "nvJitLinkAddData", 4, read_words(["ptx sm_100 12.9 8.8"]), "nvjitlink", V13_0, arch="sm_90"
-    ),
-    "old PTX that nvJitLink was given": Refusal(
-        "nvJitLinkAddData", 4, read_words(["ptx sm_10 - 1.4"]), "nvjitlink", V13_0
-    ),
+    "PTX of which nvJitLink chooses the architecture": of_nvjitlink("ptx sm_100 12.9 8.8", code=4, arch="sm_90"),
+    "old PTX that nvJitLink was given": of_nvjitlink("ptx sm_10 - 1.4", code=4),
     "PTX that is just new enough": refusal("ptx sm_20 - 2.0", code=218),
-    "an input for which -lto is missing": Refusal(
-        "nvJitLinkAddData", 18, read_words([words("ltoir", V13_5)]), "nvjitlink", V13_0
-    ),
-    "a cubin for another architecture, of which nvJitLink's link is not known": Refusal(
-        "nvJitLinkAddData", 13, read_words([words("cubin", V13_0, "sm_100")]), "nvjitlink", V13_0
+    "an input for which -lto is missing": of_nvjitlink(words("ltoir", V13_5), code=18),
+    "a cubin for another architecture, of which nvJitLink's link is not known": of_nvjitlink(
+        words("cubin", V13_0, "sm_100"), code=13
     ),
 }
 

@@ -82,10 +82,22 @@ def test_every_row_through_the_constructor(case: Case, no_libraries, sample_code
     case.check(construct)
 
 
-def test_needs_an_input(no_probes) -> None:
-    """First of all there must be something to link."""
-    with pytest.raises(ValueError, match="at least one ObjectCode"):
-        Linker()
+@pytest.mark.parametrize(
+    ("names", "changes", "error", "words"),
+    [
+        ((), {}, ValueError, "at least one ObjectCode"),
+        (["13.0/main.ptx"], {"options": {"arch": "sm_90"}}, TypeError, "LinkerOptions, got dict"),
+        (["cut"], {}, ValueError, r"input 'cut' \(cubin\) cannot be linked: damaged cubin"),
+        (["cut"], {"options": LinkerOptions(check_inputs=False)}, ValueError, "damaged cubin"),
+        (["odd"], {}, ValueError, "'odd' was given as ptx, but its bytes are cubin for sm_90"),
+    ],
+)
+def test_refused_before_anything_is_asked(names, changes, error, words, no_probes, samples, sample_code) -> None:
+    """There must be something to link, sound, of the kind that it was given as, and options of the right type."""
+    cubin = samples["13.0/main.cubin"]
+    made = {"cut": ObjectCode.from_cubin(cubin[:1000], name="cut"), "odd": ObjectCode.from_ptx(cubin, name="odd")}
+    with pytest.raises(error, match=words):
+        Linker(*(made.get(name) or sample_code(name) for name in names), **changes)
 
 
 @pytest.mark.parametrize("wrong", [None, b"ptx", "main.ptx", 3, LinkerOptions()])
@@ -95,36 +107,11 @@ def test_inputs_are_object_codes(wrong: object, no_probes, sample_code) -> None:
         Linker(sample_code("13.0/main.ptx"), ObjectCode.from_ptx(b"junk"), wrong)  # type: ignore[arg-type]
 
 
-def test_options_are_linker_options(no_probes, sample_code) -> None:
-    """A dict is not a LinkerOptions."""
-    with pytest.raises(TypeError, match="LinkerOptions, got dict"):
-        Linker(sample_code("13.0/main.ptx"), options={"arch": "sm_90"})  # type: ignore[arg-type]
-
-
-def test_damage_comes_before_probes(no_probes, samples) -> None:
-    """A damaged input is refused before anything is asked, by name."""
-    cut = ObjectCode.from_cubin(samples["13.0/main.cubin"][:1000], name="cut.cubin")
-    with pytest.raises(ValueError, match=r"input 'cut.cubin' \(cubin\) cannot be linked: damaged cubin"):
-        Linker(cut)
-
-
-def test_damage_is_refused_also_without_the_provenance_check(no_probes, samples) -> None:
-    """check_inputs=False does not turn the bounds check off."""
-    with pytest.raises(ValueError, match="damaged cubin"):
-        Linker(ObjectCode.from_cubin(samples["13.0/main.cubin"][:1000]), options=LinkerOptions(check_inputs=False))
-
-
 @pytest.mark.parametrize("backend", ["driver", "nvjitlink"])
 def test_a_linked_cubin_is_refused(backend: str, sample_code) -> None:
     """A linked cubin goes to no library: nvJitLink takes it, and gives back an image without its kernels."""
     with pytest.raises(ValueError, match=r"'13.0/linked.cubin' .* linked already: .*relocatable_device_code=True"):
         Linker(sample_code("13.0/main.cubin"), sample_code("13.0/linked.cubin"), backend=backend)
-
-
-def test_mislabelled_input(no_probes, samples) -> None:
-    """A cubin given as PTX is refused with both kinds."""
-    with pytest.raises(ValueError, match="'input 1' was given as ptx, but its bytes are cubin for sm_90"):
-        Linker(ObjectCode.from_ptx(samples["13.0/main.cubin"]))
 
 
 def test_the_driver_is_asked_only_when_the_row_depends_on_it(monkeypatch, no_libraries, sample_code) -> None:
@@ -211,13 +198,6 @@ def test_what_hooks_receive_is_read_once(sample_code) -> None:
     assert [unnamed.as_link_input(number).name for number in (1, 2)] == ["input 1", "input 2"]
 
 
-def test_wrong_policy_in_the_environment(monkeypatch, no_libraries, sample_code) -> None:
-    """A wrong name is an error, not the default."""
-    monkeypatch.setenv("CUDALINK_POLICY", "lenient")
-    with pytest.raises(ValueError, match="unknown linker policy 'lenient'"):
-        Linker(sample_code("12.9/main.ptx"))
-
-
 def test_forcing(no_libraries, sample_code) -> None:
     """A forced backend skips the table; the argument wins over the process-wide choice."""
     code, options = sample_code("12.9/main.ptx"), LinkerOptions(arch="sm_90", check_inputs=False)
@@ -300,18 +280,13 @@ def test_added_checks(monkeypatch, no_libraries, sample_code) -> None:
 
 @pytest.mark.parametrize("policy", ["lenient", "", ["strict-major"], 3])
 @pytest.mark.parametrize("backend", [None, "nvjitlink"])
-def test_wrong_policy(policy, backend, no_libraries, sample_code) -> None:
-    """A policy that does not exist is an error even with a backend, which needs no policy."""
+def test_wrong_policy(policy, backend, monkeypatch, no_libraries, sample_code) -> None:
+    """A policy that does not exist is an error even with a backend, which needs no policy; so is the environment's."""
     with probes.fake(nvjitlink="13.0"), pytest.raises(ValueError, match="unknown linker policy .*; known: strict-"):
         Linker(sample_code("12.9/main.ptx"), options=LinkerOptions(arch="sm_90"), policy=policy, backend=backend)
-
-
-def test_forced_backends_that_cannot(no_libraries, sample_code) -> None:
-    """Forcing does not make the impossible possible; the errors name who forced."""
-    with pytest.raises(ValueError, match="'12.9/main.ltoir' is LTO-IR.*the argument 'backend'"):
-        Linker(sample_code("12.9/main.ltoir"), backend="driver")
-    with probes.fake(nvjitlink=None), pytest.raises(RuntimeError, match="nvJitLink is not available.*forced by"):
-        Linker(sample_code("12.9/main.ptx"), backend="nvjitlink")
+    monkeypatch.setenv("CUDALINK_POLICY", "lenient")
+    with pytest.raises(ValueError, match="unknown linker policy 'lenient'"):
+        Linker(sample_code("12.9/main.ptx"))
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin"])
@@ -333,40 +308,40 @@ def test_newer_inputs_are_refused_with_both_versions(kind: str, no_libraries, sa
         Linker(code, options=LinkerOptions(arch="sm_90"))
 
 
-def test_newer_inputs_for_the_driver(no_libraries, sample_code) -> None:
-    """The driver's own version counts when the driver links; an unknown driver is not judged."""
-    code = sample_code("13.2/main.ptx")
-    with probes.fake(driver="13.0"), pytest.raises(VersionSkewError, match="install a driver for CUDA 13.2 or newer"):
-        Linker(code, options=LinkerOptions(arch="sm_90"), backend="driver")
-    with probes.fake(driver=None):
-        Linker(code, options=LinkerOptions(arch="sm_90"), backend="driver")
-
-
-def test_twelve_nine_does_not_get_thirteen_cubins(no_libraries, sample_code) -> None:
-    """NvJitLink 12.9 silently accepts cubins of 13.x; we do not."""
-    with probes.fake(driver=None, nvjitlink="12.9"), pytest.raises(VersionSkewError, match="made by CUDA 13.0"):
-        Linker(sample_code("13.0/main.cubin"), options=LinkerOptions(arch="sm_90"))
-
-
-def test_duplicate_definitions(no_libraries, sample_code) -> None:
-    """NvJitLink 13.0 prints them to stdout and goes on; we refuse and name both inputs."""
-    with (
-        probes.fake(driver=None, nvjitlink="13.2"),
-        pytest.raises(
-            LinkError, match=r"multiple definition of 'user_transform' in '13.2/user.cubin', first .*13.0/user.ptx"
+@pytest.mark.parametrize(
+    ("names", "given", "error", "words"),
+    [
+        ("12.9/main.ltoir", {"backend": "driver"}, ValueError, "main.ltoir' is LTO-IR.*the argument 'backend'"),
+        ("12.9/main.ptx", {"nvjitlink": None, "backend": "nvjitlink"}, RuntimeError, "not available.*forced by"),
+        ("13.2/main.ptx", {"driver": "13.0", "backend": "driver"}, VersionSkewError, "driver for CUDA 13.2 or newer"),
+        # nvJitLink 12.9 silently accepts cubins of 13.x, and 13.0 prints what is defined twice, and goes on
+        ("13.0/main.cubin", {"nvjitlink": "12.9"}, VersionSkewError, "made by CUDA 13.0"),
+        (
+            "13.0/user.ptx 13.2/user.cubin",
+            {},
+            LinkError,
+            "multiple .*_transform' in '13.2/user.cubin', first .*user.ptx",
         ),
-    ):
-        Linker(sample_code("13.0/user.ptx"), sample_code("13.2/user.cubin"), options=LinkerOptions(arch="sm_90"))
+        ("nvcc/user-plain.fatbin 13.0/user.ptx", {}, LinkError, "multiple .*_transform' .* in 'nvcc/user-plain"),
+        ("13.0/main.ptx", {"arch": "sm_70"}, ValueError, "arch = 'sm_70' is not an .* CUDA 13.2.*known: sm_75, sm_80"),
+        ("13.0/main.ltoir", {"link_time_optimization": False}, ValueError, "= False, but input '.*main.ltoir' is LTO"),
+    ],
+)
+def test_refused_by_its_checks(names: str, given: dict, error, words: str, no_libraries, sample_code) -> None:
+    """What the library would accept in silence, crash on or explain badly does not reach it."""
+    given = {"driver": None, "nvjitlink": "13.2", "arch": "sm_90", "backend": None} | given
+    versions, backend = {name: given.pop(name) for name in ("driver", "nvjitlink")}, given.pop("backend")
+    with probes.fake(**versions), pytest.raises(error, match=words):
+        Linker(*map(sample_code, names.split()), options=LinkerOptions(**given), backend=backend)
 
 
-def test_duplicate_definitions_in_a_fatbin(no_libraries, sample_code) -> None:
-    """What a fatbin defines is seen where its parts are not packed."""
-    codes = sample_code("nvcc/user-plain.fatbin"), sample_code("13.0/user.ptx")
-    with (
-        probes.fake(driver=None, nvjitlink="13.2"),
-        pytest.raises(LinkError, match=r"multiple definition of 'user_transform' .* defined in 'nvcc/user-plain"),
-    ):
-        Linker(*codes, options=LinkerOptions(arch="sm_90"))
+def test_checks_that_do_not_apply(no_libraries, sample_code) -> None:
+    """A driver whose version is not known is not judged; LTO is on where an input is LTO-IR."""
+    options = LinkerOptions(arch="sm_90")
+    with probes.fake(driver=None, nvjitlink="13.2"):
+        Linker(sample_code("13.2/main.ptx"), options=options, backend="driver")
+        Linker(sample_code("13.0/main.ltoir"), options=options)
+    assert "-lto" in no_libraries[-1].options
 
 
 def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -> None:
@@ -381,21 +356,19 @@ def test_architecture_without_a_device(no_libraries, sample_code, monkeypatch) -
         assert no_libraries[-1].options[0] == "-arch=compute_90"
 
 
-def test_unknown_architecture_of_an_input(no_libraries, samples, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("arch", "words"),
+    [
+        (b"sm_91", "input 'odd.ptx' .*unknown architecture 'sm_91'; known"),
+        (b"sm_70", "input 'odd.ptx' = 'sm_70' is not an architecture of CUDA 13.0"),
+    ],
+)
+def test_unknown_architecture_of_an_input(arch: bytes, words: str, no_libraries, samples, monkeypatch) -> None:
     """The error names the input whose architecture would have been taken."""
     monkeypatch.setattr(probes, "device_arch", lambda: None)
-    odd = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", b"sm_91"), name="odd.ptx")
-    with (
-        probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(ValueError, match="input 'odd.ptx' .*unknown architecture 'sm_91'; known"),
-    ):
+    odd = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", arch), name="odd.ptx")
+    with probes.fake(driver=None, nvjitlink="13.0"), pytest.raises(ValueError, match=words):
         Linker(odd)
-    old = ObjectCode.from_ptx(samples["13.0/user.ptx"].replace(b"sm_90", b"sm_70"), name="old.ptx")
-    with (
-        probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(ValueError, match=r"input 'old.ptx' = 'sm_70' is not an architecture of CUDA 13.0"),
-    ):
-        Linker(old)
 
 
 def test_warnings_point_at_the_caller(no_libraries, sample_code) -> None:
@@ -404,25 +377,6 @@ def test_warnings_point_at_the_caller(no_libraries, sample_code) -> None:
     with probes.fake(driver="13.0"), pytest.warns(DeprecationWarning, match="is deprecated on the driver") as caught:
         Linker(sample_code("13.0/main.ptx"), options=options, backend="driver")
     assert [one.filename for one in caught] == [__file__]
-
-
-def test_architecture_that_the_release_lacks(no_libraries, sample_code) -> None:
-    """sm_70 went with 13.0; the list of what is known is that of the release."""
-    with (
-        probes.fake(driver=None, nvjitlink="13.0"),
-        pytest.raises(ValueError, match="LinkerOptions.arch = 'sm_70' is not an architecture of CUDA 13.0") as caught,
-    ):
-        Linker(sample_code("13.0/main.ptx"), options=LinkerOptions(arch="sm_70"))
-    assert "known: sm_75, sm_80" in str(caught.value)
-
-
-def test_lto_switched_off_for_ltoir(no_libraries, sample_code) -> None:
-    """LTO-IR cannot be linked without LTO; unset, LTO is on."""
-    with probes.fake(driver=None, nvjitlink="13.2"):
-        with pytest.raises(ValueError, match="link_time_optimization = False, but input '13.0/main.ltoir' is LTO-IR"):
-            Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90", link_time_optimization=False))
-        Linker(sample_code("13.0/main.ltoir"), options=LinkerOptions(arch="sm_90"))
-        assert "-lto" in no_libraries[-1].options
 
 
 def test_object_code_sources(samples, tmp_path) -> None:
