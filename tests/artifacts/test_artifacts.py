@@ -192,39 +192,43 @@ def section_table(image: bytes) -> int:
     return struct.unpack_from("<Q", image, 40)[0]
 
 
-def sections_in(image: bytes) -> int:
-    """The number of sections, which is the first invalid index."""
-    return struct.unpack_from("<H", image, 60)[0]
-
-
 CUBIN = SAMPLES["13.0/main.cubin"]
+#: The number of sections, which is the first invalid index; where the section headers are; and some of them.
+(COUNT,) = struct.unpack_from("<H", CUBIN, 60)
+TABLE = section_table(CUBIN)
+FIRST, THIRD, FOURTH = (TABLE + 64 * number for number in (1, 3, 4))
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("offset", "layout", "value", "words"),
     [
-        (lambda image: field(image, 4, "<B", 1), "64-bit"),
-        (lambda _: field(SAMPLES["12.9/main.cubin"], 49, "<B", 0x45), "no CUDA release sets 0x4000"),
-        (lambda image: field(image, 40, "<Q", 1 << 40), "section table ends at byte"),
-        (lambda image: field(image, 58, "<H", 40), "section headers of 40 bytes"),
-        (lambda image: field(image, 60, "<H", 0xFF00), "section table ends at byte"),
-        (lambda image: field(image, 62, "<H", 3), "which is not a string table"),
-        (lambda image: field(image, section_table(image) + 4, "<I", 1), "section 0 has type 1"),
-        (lambda image: field(image, section_table(image) + 64 + 24, "<Q", 1 << 33), "ends at byte"),
-        (lambda image: field(image, section_table(image) + 3 * 64 + 40, "<I", 900), "refers to section 900"),
-        (lambda image: field(image, section_table(image) + 3 * 64 + 40, "<I", sections_in(image)), "refers to section"),
-        (lambda image: field(image, section_table(image) + 3 * 64 + 56, "<Q", 7), "in entries of 7"),
-        (lambda image: field(image, section_table(image) + 3 * 64 + 44, "<I", 900), "first global symbol 900"),
-        (lambda image: field(image, section_table(image) + 4 * 64 + 48, "<Q", 3), "not a power of two"),
-        (lambda image: field(image, section_table(image) + 4 * 64 + 48, "<Q", 0), "has alignment 0"),
+        (4, "<B", 1, "64-bit"),
+        (40, "<Q", 1 << 40, "section table ends at byte"),
+        (58, "<H", 40, "section headers of 40 bytes"),
+        (60, "<H", 0xFF00, "section table ends at byte"),
+        (62, "<H", 3, "which is not a string table"),
+        (TABLE + 4, "<I", 1, "section 0 has type 1"),
+        (FIRST + 24, "<Q", 1 << 33, "ends at byte"),
+        (THIRD + 40, "<I", 900, "refers to section 900"),
+        (THIRD + 40, "<I", COUNT, "refers to section"),
+        (THIRD + 56, "<Q", 7, "in entries of 7"),
+        (THIRD + 44, "<I", 900, "first global symbol 900"),
+        (FOURTH + 48, "<Q", 3, "not a power of two"),
+        (FOURTH + 48, "<Q", 0, "has alignment 0"),
     ],
 )
-def test_damage_is_named(change, words: str) -> None:
+def test_damage_is_named(offset: int, layout: str, value: int, words: str) -> None:
     """The problem says which field is wrong."""
-    problems = inspect(change(CUBIN)).problems
-    assert problems
-    assert words in problems[0]
-    assert problems[0].startswith("damaged cubin: ")
+    problem = inspect(field(CUBIN, offset, layout, value)).problems[0]
+    assert problem.startswith("damaged cubin: ")
+    assert words in problem
+
+
+def test_flags_that_no_release_sets() -> None:
+    """They are damage, too."""
+    problem = inspect(field(SAMPLES["12.9/main.cubin"], 49, "<B", 0x45)).problems[0]
+    assert problem.startswith("damaged cubin: ")
+    assert "no CUDA release sets 0x4000" in problem
 
 
 @pytest.mark.parametrize("align", [3, 6, 0xFFFF])
@@ -277,6 +281,16 @@ def test_the_note_that_the_flags_name(name: str) -> None:
         (".nv.merc.symtab", "last symbol", 4, "<B", 0x11, "is not a function"),
         (".nv.merc.symtab", "last symbol", 6, "<H", 0, "lies in section 0"),
         (".nv.merc.symtab", "last symbol", 8, "<Q", 256, "is not that of .symtab"),
+        # nvJitLink dies where the word that says where the count follows has other bits than compilers write
+        (".nv.capmerc.text.user_transform", "content", 4, "<I", 0xFFFFFFFF, "1073741823 counts, expected 1"),
+        # nvJitLink dies of information about all functions that refers to code
+        (".nv.info", "header", 44, "<I", 1, "is about all functions"),
+        (".nv.merc.nv.info", "header", 44, "<I", 1, "is about all functions"),
+        # nvJitLink prints "unexpected reloc section" for a .debug_frame of another type, and links wrongly
+        (".debug_frame", "header", 4, "<I", 0xFF, ".debug_frame has type 0xff"),
+        (".nv.merc.debug_frame", "header", 4, "<I", 0xFF, ".nv.merc.debug_frame has type 0xff"),
+        (".nv.callgraph", "header", 4, "<I", 0xFF, ".nv.callgraph has type 0xff"),
+        (".nv.compat", "header", 4, "<I", 0xFF, ".nv.compat has type 0xff"),
     ],
 )
 def test_damage_in_mercury_is_named(
@@ -285,7 +299,8 @@ def test_damage_in_mercury_is_named(
     """The second set of tables, since sm_100, is checked by its own rules and compared with the first."""
     image = SAMPLES[f"{toolkit}/user-sm_100.cubin"]
     at = places(image, name)[place] + offset
-    assert words in inspect(field(image, at, layout, value)).problems[0]
+    (problem,) = inspect(field(image, at, layout, value)).problems
+    assert words in problem
 
 
 def test_damaged_ltoir() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from pytest_cudalink.artifacts import inspect
 
-ARTIFACTS = Path(__file__).parents[1] / "data" / "artifacts"
-CUBIN = (ARTIFACTS / "13.0" / "main.cubin").read_bytes()
+from .test_artifacts import CUBIN
+
 #: Memory that a process takes for its first call, and by which the system rounds.
 CONSTANT = 4 << 20
 #: The goal is 0.1 s, which benchmarks check; these inputs took more than 20 s, or did not end.

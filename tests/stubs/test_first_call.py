@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import NOWHERE, compile_c
+from pytest_cudalink.stubs import stub_sources
+
+from .conftest import NOWHERE, compile_c, linked
 
 THREADS = 200
 
@@ -53,17 +55,17 @@ int main(void)
 """
 
 
-def link(stub: Path) -> list[str]:
-    """Flags that link a program with a stub, found where it is."""
-    return [str(stub), f"-Wl,-rpath,{stub.parent}"]
+def many_threads(path: Path, stub: Path, *, present: bool = True, threads: int = THREADS) -> Path:
+    """A program that makes its first calls from many threads, with a library or without."""
+    text = MANY_THREADS.replace("THREADS", str(threads))
+    text = text.replace("EXPECTED", "0" if present else "303").replace("MISSING", "302" if present else "303")
+    return compile_c(path, text, *linked(stub))
 
 
 @pytest.mark.parametrize("present", [True, False])
 def test_many_threads(present: bool, stubs, run, tmp_path) -> None:
     """Two hundred threads in the first call all get the right answer; the library is looked for once."""
-    text = MANY_THREADS.replace("THREADS", str(THREADS))
-    text = text.replace("EXPECTED", "0" if present else "303").replace("MISSING", "302" if present else "303")
-    program = compile_c(tmp_path / "threads", text, *link(stubs["cudart"]))
+    program = many_threads(tmp_path / "threads", stubs["cudart"], present=present)
     real = compile_c(tmp_path / "slow.so", SLOW_LIBRARY)
 
     done = run(program, CUDALINK_STUBS_CUDART=real if present else NOWHERE, CUDALINK_STUBS_VERBOSE="1")
@@ -76,8 +78,7 @@ def test_threads_agree_why(stubs, run, tmp_path) -> None:
     """A thread that searches while another one opens the file does not take that file for one that was there before."""
     package = tmp_path / "site"
     compile_c(package / "nvidia/cu13/lib/libcudart.so.13", SLOW_LIBRARY)
-    text = MANY_THREADS.replace("THREADS", "50").replace("EXPECTED", "0").replace("MISSING", "302")
-    program = compile_c(package / "pkg" / "threads", text, *link(stubs["cudart"]))
+    program = many_threads(package / "pkg" / "threads", stubs["cudart"], threads=50)
     for _ in range(5):
         done = run(program, CUDALINK_STUBS_VERBOSE="1")
         assert done.stdout == "50 good, last 50\n"
@@ -100,8 +101,8 @@ __attribute__((constructor)) static void before_main(void)
 def test_before_main(present: bool, stubs, run, tmp_path) -> None:
     """A constructor may call the stub, also one of a library that the loader starts before the program."""
     real = compile_c(tmp_path / "real.so", "int cudaGetDeviceCount(int *n) { *n = 4; return 0; }")
-    early = compile_c(tmp_path / "libearly.so", CONSTRUCTOR, *link(stubs["cudart"]))
-    program = compile_c(tmp_path / "program", "int main(void) { return 0; }", "-Wl,--no-as-needed", *link(early))
+    early = compile_c(tmp_path / "libearly.so", CONSTRUCTOR, *linked(stubs["cudart"]))
+    program = compile_c(tmp_path / "program", "int main(void) { return 0; }", "-Wl,--no-as-needed", *linked(early))
     done = run(program, CUDALINK_STUBS_CUDART=real if present else NOWHERE)
     assert done.returncode == 0
     assert done.stdout == ("constructor 0 4\n" if present else "constructor 303 0\n")
@@ -119,7 +120,7 @@ def test_constructor_under_the_loaders_lock(constructor_first: bool, stubs, run,
         int answer = -1;
         __attribute__((constructor)) static void start(void) { int n; usleep(60000); answer = cudaGetDevice(&n); }
         """,
-        *link(stubs["cudart"]),
+        *linked(stubs["cudart"]),
     )
     program = compile_c(
         tmp_path / "program",
@@ -142,7 +143,7 @@ def test_constructor_under_the_loaders_lock(constructor_first: bool, stubs, run,
           printf("%d %d\\n", first, *(int *)dlsym(late, "answer"));
         }}
         """.replace("LEAD", str(5000 * (not constructor_first))).replace("WAIT", str(20000 * constructor_first)),
-        *link(stubs["cudart"]),
+        *linked(stubs["cudart"]),
     )
     assert run(program, CUDALINK_STUBS_CUDART=real).stdout == "0 0\n"
 
@@ -221,7 +222,7 @@ def test_arguments_survive_the_first_call(stubs, run, tmp_path) -> None:
           return 0;
         }
         """,
-        *link(stubs["cudart"]),
+        *linked(stubs["cudart"]),
     )
     lines = run(program, CUDALINK_STUBS_CUDART=real).stdout.splitlines()
     expected = ["0x1 2 0x3 4 5 0x6", f"1 {'h' * 64} 9", "0x1 2 3 4 5 6 7 0x8 9 0xa"]
@@ -230,16 +231,10 @@ def test_arguments_survive_the_first_call(stubs, run, tmp_path) -> None:
 
 def test_vector_arguments_survive(run, tmp_path) -> None:
     """Floating-point arguments of a function of the project's own pass through the first call."""
-    from pytest_cudalink.stubs import stub_sources
-
-    (tmp_path / "own.toml").write_text(
-        'only = ["cudaMix"]\n[functions.cudart.cudaMix]\n'
-        'prototype = "int cudaMix(double *o, double a, float b, double c, double d, double e, double f, double g, '
-        'double h)"\n',
-        encoding="utf-8",
-    )
-    (stub,) = stub_sources.build_stubs(["cudart"], tmp_path, symbols=tmp_path / "own.toml", prefix="own")
     signature = "int cudaMix(double *o, double a, float b, double c, double d, double e, double f, double g, double h)"
+    own = f'only = ["cudaMix"]\n[functions.cudart.cudaMix]\nprototype = "{signature}"\n'
+    (tmp_path / "own.toml").write_text(own, encoding="utf-8")
+    (stub,) = stub_sources.build_stubs(["cudart"], tmp_path, symbols=tmp_path / "own.toml", prefix="own")
     body = "*o = a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h; return 0;"
     real = compile_c(tmp_path / "real.so", f"{signature} {{ {body} }}")
     program = compile_c(
@@ -249,7 +244,7 @@ def test_vector_arguments_survive(run, tmp_path) -> None:
         extern {signature};
         int main(void) {{ double out; int r = cudaMix(&out, 1, 1, 1, 1, 1, 1, 1, 0.5); printf("%d %g\\n", r, out); }}
         """,
-        *link(stub),
+        *linked(stub),
     )
     assert run(program, CUDALINK_STUBS_CUDART=real).stdout == "0 32\n"
 
@@ -264,7 +259,7 @@ def test_errno_is_kept(stubs, run, tmp_path) -> None:
         extern int cudaGetDevice(int *);
         int main(void) { int n; errno = 77; cudaGetDevice(&n); printf("%d\\n", errno); }
         """,
-        *link(stubs["cudart"]),
+        *linked(stubs["cudart"]),
     )
     assert run(program, CUDALINK_STUBS_CUDART=NOWHERE).stdout == "77\n"
 
@@ -306,7 +301,7 @@ def test_caller_is_bound_directly(flags: tuple[str, ...], stubs, run, tmp_path) 
         *flags,
         "-fPIE",
         "-pie",
-        *link(stubs["cudart"]),
+        *linked(stubs["cudart"]),
     )
     done = run(program, CUDALINK_STUBS_CUDART=real)
     assert (done.returncode, done.stdout) == (0, "1 3 4\n"), done.stderr

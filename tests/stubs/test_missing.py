@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import NOWHERE, clean_environment, compile_c, run_hidden
+from .conftest import NOWHERE, clean_environment, compile_c, linked, run_hidden
 from .test_valgrind import call_everything
 
 LIBRARIES = ("cuda", "cudart", "nvrtc")
@@ -43,18 +43,17 @@ def check(results: dict[str, dict], catalog, name: str, error: int, words: str) 
 
 
 @pytest.mark.parametrize("name", LIBRARIES)
-def test_without_library(name: str, stubs, catalog) -> None:
-    """No library: 303, NVRTC 11; the error text names the library, the place and the variable."""
-    words = f"no lib{name} was found; looked in CUDALINK_STUBS_{name.upper()}={NOWHERE}"
-    check(call_all(stubs[name], name, NOWHERE), catalog, name, catalog.libraries[name].missing_library, words)
-
-
-@pytest.mark.parametrize("name", LIBRARIES)
-def test_without_symbols(name: str, stubs, catalog, tmp_path) -> None:
-    """A library that lacks every function: 302, NVRTC 11; nothing crashes."""
-    empty = compile_c(tmp_path / "empty.so", "int nothing;")
-    words = f"{empty} lacks "
-    check(call_all(stubs[name], name, empty), catalog, name, catalog.libraries[name].missing_symbol, words)
+@pytest.mark.parametrize("lacks", ["library", "symbols"])
+def test_what_is_missing(name: str, lacks: str, stubs, catalog, tmp_path) -> None:
+    """No library: 303, or no function in it: 302, NVRTC 11; the error text names library, place and variable."""
+    library = catalog.libraries[name]
+    if lacks == "library":
+        place, error = NOWHERE, library.missing_library
+        words = f"no lib{name} was found; looked in CUDALINK_STUBS_{name.upper()}={NOWHERE}"
+    else:
+        place, error = compile_c(tmp_path / "empty.so", "int nothing;"), library.missing_symbol
+        words = f"{place} lacks "
+    check(call_all(stubs[name], name, place), catalog, name, error, words)
 
 
 def test_error_values(catalog) -> None:
@@ -113,9 +112,7 @@ def test_nothing_installed(name: str, stubs, catalog, tmp_path) -> None:
     Toolkits and libraries of this machine are hidden from the program by a mount namespace of its own.
     """
     library = catalog.libraries[name]
-    stub = stubs[name]
-    flags = (str(stub), f"-Wl,-rpath,{stub.parent}")
-    program = compile_c(tmp_path / "all", call_everything(library, dict(catalog.types)), *flags)
+    program = compile_c(tmp_path / "all", call_everything(library, dict(catalog.types)), *linked(stubs[name]))
     done = run_hidden(library, f"exec {program}")
     assert (done.returncode, done.stderr) == (0, "")
     count, _, description = done.stdout.partition(" ")

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cudalink.stubs import Description
 
-from .conftest import NOWHERE, compile_c, run_hidden
+from .conftest import NOWHERE, compile_c, linked, run_hidden
 
 WHEELS = {13: "nvidia/cu13/lib/libcudart.so.13", 12: "nvidia/cuda_runtime/lib/libcudart.so.12"}
 WHEELS[11] = "nvidia/cuda_runtime/lib/libcudart.so.11.0"
@@ -201,13 +201,12 @@ def test_paths_with_quotes(ask, tmp_path) -> None:
 def test_newest_of_many_toolkits(stubs, catalog, tmp_path) -> None:
     """The newest toolkit in /usr/local is taken, however many there are and in whatever order they are listed."""
     real = runtime(tmp_path / "libcudart.so.13", 13090)
-    stub = stubs["cudart"]
     source = """
 #include <stdio.h>
 extern const char *stub_cudart_describe(void);
 int main(void) { puts(stub_cudart_describe()); }
 """
-    program = compile_c(tmp_path / "ask", source, str(stub), f"-Wl,-rpath,{stub.parent}")
+    program = compile_c(tmp_path / "ask", source, *linked(stubs["cudart"]))
     script = f"""
 for i in $(seq 10 49); do mkdir /usr/local/cuda-9.$i; done
 mkdir -p /usr/local/cuda-13.9/lib64 && cp {real} /usr/local/cuda-13.9/lib64

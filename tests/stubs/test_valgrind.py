@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import NOWHERE, clean_environment, compile_c
-from .test_first_call import MANY_THREADS, SLOW_LIBRARY, link
+from .conftest import NOWHERE, clean_environment, compile_c, linked
+from .test_first_call import SLOW_LIBRARY, many_threads
 
 pytestmark = [
     pytest.mark.apart,
@@ -33,9 +33,7 @@ MEMCHECK = ("--leak-check=full", "--errors-for-leak-kinds=definite,possible", "-
 @pytest.mark.parametrize("present", [True, False])
 def test_many_threads(present: bool, stubs, tmp_path) -> None:
     """Two hundred threads in the first call: memory stays clean."""
-    text = MANY_THREADS.replace("THREADS", "200")
-    text = text.replace("EXPECTED", "0" if present else "303").replace("MISSING", "302" if present else "303")
-    program = compile_c(tmp_path / "threads", text, *link(stubs["cudart"]))
+    program = many_threads(tmp_path / "threads", stubs["cudart"], present=present)
     real = compile_c(tmp_path / "slow.so", SLOW_LIBRARY)
     output = valgrind(program, *MEMCHECK, CUDALINK_STUBS_CUDART=str(real) if present else NOWHERE)
     assert output.startswith("200 good")
@@ -83,7 +81,7 @@ def call_everything(library, types: dict[str, str]) -> str:
 def test_every_function(name: str, present: bool, stubs, catalog, tmp_path) -> None:
     """Every fallback writes inside the outputs, which have exactly the size that the catalog's types have."""
     library = catalog.libraries[name]
-    program = compile_c(tmp_path / "all", call_everything(library, dict(catalog.types)), *link(stubs[name]))
+    program = compile_c(tmp_path / "all", call_everything(library, dict(catalog.types)), *linked(stubs[name]))
     empty = compile_c(tmp_path / "empty.so", "int nothing;")
     variables = {f"CUDALINK_STUBS_{name.upper()}": str(empty) if present else NOWHERE}
     count, _, description = valgrind(program, *MEMCHECK, **variables).partition(" ")
