@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -129,41 +130,29 @@ def test_who_asks_for_it(monkeypatch, contain, variable, expected) -> None:
     assert opener("driver", contain=False) is DriverLinkState
 
 
-@pytest.mark.parametrize("emulated", [True, False])
-def test_the_driver(monkeypatch, emulated) -> None:
+def test_the_driver(monkeypatch) -> None:
     """An emulated driver's links are contained anyway; a real driver's cannot be."""
-    library = type("Library", (), {"cudalinkEmulatorVersion": 0} if emulated else {})()
+    library = SimpleNamespace(cudalinkEmulatorVersion=0)
     monkeypatch.setattr("pytest_cudalink.linker.backends.libcuda.library", lambda: library)
-    if emulated:
-        assert opener("driver", contain=True) is DriverLinkState
-    else:
-        with pytest.raises(ValueError, match="contain = True, but the real driver links in this process"):
-            opener("driver", contain=True)
+    assert opener("driver", contain=True) is DriverLinkState
+    del library.cudalinkEmulatorVersion
+    with pytest.raises(ValueError, match="contain = True, but the real driver links in this process"):
+        opener("driver", contain=True)
 
 
-@pytest.mark.parametrize("kind", ["cubin", "ptx", "ltoir"])
-def test_real_links(toolkit, samples, kind) -> None:
+@pytest.mark.parametrize(
+    ("kind", "target"), [("cubin", "cubin"), ("ptx", "cubin"), ("ltoir", "cubin"), ("ltoir", "ptx")]
+)
+def test_real_links(toolkit, sample_code, kind: str, target: str) -> None:
     """The real library makes the same image in a worker, and the same logs."""
-    makers = {"cubin": ObjectCode.from_cubin, "ptx": ObjectCode.from_ptx, "ltoir": ObjectCode.from_ltoir}
-    codes = [makers[kind](samples[f"{toolkit}/{name}.{kind}"], name=name) for name in ("main", "user")]
+    codes = [sample_code(f"{toolkit}/{name}.{kind}") for name in ("main", "user")]
     found = []
     for contain in (False, True):
         # CUDA's cache, which a GPU's driver brings, would spare the second link what it reports
-        options = LinkerOptions(arch="sm_90", contain=contain, verbose=True, no_cache=True)
-        with Linker(*codes, options=options, backend="nvjitlink") as linker:
-            image = linker.link("cubin").code
+        options = {"contain": contain, "verbose": True, "no_cache": True, "ptx": target == "ptx" or None}
+        with Linker(*codes, options=LinkerOptions(arch="sm_90", **options), backend="nvjitlink") as linker:
+            image = linker.link(target).code
             found.append((image, linker.get_error_log(), "Function properties" in linker.get_info_log()))
-    assert found[0] == found[1]
-
-
-def test_linked_ptx(toolkit, samples) -> None:
-    """PTX is fetched from a worker, too."""
-    codes = [ObjectCode.from_ltoir(samples[f"{toolkit}/{name}.ltoir"], name=name) for name in ("main", "user")]
-    found = []
-    for contain in (False, True):
-        options = LinkerOptions(arch="sm_90", contain=contain, ptx=True)
-        with Linker(*codes, options=options, backend="nvjitlink") as linker:
-            found.append(linker.link("ptx").code)
     assert found[0] == found[1]
 
 

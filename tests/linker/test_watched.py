@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,22 +104,15 @@ def test_only_the_thread_that_watches_gets_the_line(lib: Library, capfd: pytest.
 
 def test_two_threads_watch_at_once(lib: Library, capfd: pytest.CaptureFixture[str]) -> None:
     both = threading.Barrier(2)
-    found: dict[int, tuple[int, str]] = {}
 
     def work(number: int) -> None:
         both.wait()
         lib.print(f"fatal   : {number}\n")
         both.wait()
 
-    def link(number: int) -> None:
-        found[number] = lib.complete(lambda: work(number))
-
-    threads = [threading.Thread(target=link, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == {0: (0, "fatal   : 0"), 1: (0, "fatal   : 1")}
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda number: lib.complete(lambda: work(number)), range(2)))
+    assert found == [(0, "fatal   : 0"), (0, "fatal   : 1")]
     capfd.readouterr()
 
 

@@ -74,27 +74,22 @@ class Driver:
             self.calls.append((name, *(one for one in plain if not hasattr(one, "_obj"))))
             if code := self.answers.get(name, 0):
                 return code
-            numbers = [one for one in plain if isinstance(one, int)]
-            if name == "cuCtxGetCurrent":
-                outs[0].value = self.current
-            elif name == "cuDeviceGetCount":
-                outs[0].value = self.devices
-            elif name == "cuDevicePrimaryCtxGetState":
-                outs[1].value = numbers[0] in self.active
-            elif name == "cuDevicePrimaryCtxRetain":
-                outs[0].value = 100 + numbers[0]
-            elif name == "cuCtxGetId":
-                outs[0].value = self.numbers.get(numbers[0], 0)
-                return 0 if numbers[0] in self.numbers else 201
-            elif name == "cuMemHostAlloc":
-                outs[0].value = ctypes.addressof(self.memory) + 4 * self.pinned
-                self.pinned += 1
-            elif name == "cuStreamCreate":
-                outs[0].value = 1000 + len(self.calls)
-        return 0
+            first = next((one for one in plain if isinstance(one, int)), 0)
+            self.pinned += name == "cuMemHostAlloc"
+            written = {
+                "cuCtxGetCurrent": self.current,
+                "cuDeviceGetCount": self.devices,
+                "cuDevicePrimaryCtxGetState": first in self.active,
+                "cuDevicePrimaryCtxRetain": 100 + first,
+                "cuCtxGetId": self.numbers.get(first, 0),
+                "cuMemHostAlloc": ctypes.addressof(self.memory) + 4 * (self.pinned - 1),
+                "cuStreamCreate": 1000 + len(self.calls),
+            }
+            if name in written:
+                outs[-1].value = written[name]
+            return 201 if name == "cuCtxGetId" and first not in self.numbers else 0
 
     def named(self, *names: str) -> list[tuple[Any, ...]]:
-        """The calls of these functions."""
         return [one for one in self.calls if one[0] in names]
 
 
@@ -108,22 +103,18 @@ class Native:
         self.beats = 0
 
     def cudalinkStartGuard(self, words: Any, count: int, thread: int, silent: int) -> int:  # noqa: N802
-        """Begin."""
         self.guards.append(([*words], count, thread, silent))
         return 5
 
     def cudalinkGuardBeat(self, guard: int) -> None:  # noqa: N802
-        """Go on."""
         assert guard == 5
         self.beats += 1
 
     def cudalinkGuardOpened(self, guard: int) -> bytes | None:  # noqa: N802
-        """Say whether it had to open the gates."""
         assert guard == 5
         return self.opened
 
     def cudalinkEndGuard(self, guard: int) -> None:  # noqa: N802
-        """End."""
         self.guards.append(guard)
 
 

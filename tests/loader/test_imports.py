@@ -6,6 +6,10 @@ import importlib
 import importlib.util
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from types import ModuleType
 
 import pytest
 
@@ -27,12 +31,26 @@ def package(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
+@contextmanager
+def watching(callback: Callable[[ModuleType], object], *names: str) -> Iterator[ImportWatch]:
+    """A watch of some modules, until the end of the block."""
+    watch = ImportWatch(callback)
+    watch.watch(names)
+    try:
+        yield watch
+    finally:
+        watch.stop()
+
+
 def test_called_before_the_importer_goes_on(package) -> None:
     """The module is complete, and its importer has not continued."""
     seen = []
-    watch = ImportWatch(lambda module: (seen.append(module.__name__), module.ORDER.append("called")))
-    watch.watch(["watched.inner"])
-    try:
+
+    def called(module: ModuleType) -> None:
+        seen.append(module.__name__)
+        module.ORDER.append("called")
+
+    with watching(called, "watched.inner") as watch:
         assert not [name for name in sys.modules if name.startswith("watched")]
         import watched.other
 
@@ -42,21 +60,15 @@ def test_called_before_the_importer_goes_on(package) -> None:
         assert watched.inner.__spec__.loader is watched.inner.__loader__
         importlib.reload(watched.inner)
         assert seen == ["watched.inner"] * 2
-    finally:
-        watch.stop()
     assert watch not in sys.meta_path
 
 
 def test_found_without_being_imported(package) -> None:
     """Code that only looks for a module gets a loader that answers as the module's own loader."""
-    watch = ImportWatch(lambda _: None)
-    watch.watch(["watched.inner"])
-    try:
+    with watching(lambda _: None, "watched.inner"):
         spec = importlib.util.find_spec("watched.inner")
         assert spec.loader.get_source("watched.inner") == (package / "inner.py").read_text()
         assert not hasattr(spec.loader, "no_such_method")
-    finally:
-        watch.stop()
 
 
 def test_called_at_once_for_an_imported_module(package) -> None:
@@ -64,25 +76,19 @@ def test_called_at_once_for_an_imported_module(package) -> None:
     import watched.inner  # noqa: F401
 
     seen = []
-    watch = ImportWatch(lambda module: seen.append(module.__name__))
-    watch.watch(["watched.inner", "watched.missing"])
-    watch.stop()
-    assert seen == ["watched.inner"]
+    with watching(lambda module: seen.append(module.__name__), "watched.inner", "watched.missing"):
+        assert seen == ["watched.inner"]
 
 
 def test_errors_of_the_module_stay(package) -> None:
     """A module that fails, or is not there, fails as without a watch, and may be tried again."""
     seen = []
-    watch = ImportWatch(seen.append)
-    watch.watch(["watched.broken", "watched.missing"])
-    try:
+    with watching(seen.append, "watched.broken", "watched.missing"):
         for _ in range(2):
             with pytest.raises(RuntimeError, match="broken"):
                 importlib.import_module("watched.broken")
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module("watched.missing")
-    finally:
-        watch.stop()
     assert seen == []
 
 
@@ -98,41 +104,26 @@ def test_finder_that_asks_the_others(package, monkeypatch) -> None:
             return next((spec for spec in found if spec is not None), None)
 
     seen = []
-    watch = ImportWatch(seen.append)
-    watch.watch(["watched.inner"])
-    monkeypatch.setattr(sys, "meta_path", [Redirector, *sys.meta_path])
-    try:
+    with watching(seen.append, "watched.inner"):
+        monkeypatch.setattr(sys, "meta_path", [Redirector, *sys.meta_path])
         importlib.import_module("watched.inner")
-        assert len(seen) == 1
-    finally:
-        watch.stop()
+    assert len(seen) == 1
 
 
 def test_two_watches_are_both_called(package) -> None:
     """A pytest inside a pytest watches too."""
     seen = []
-    watches = [ImportWatch(lambda _, name=name: seen.append(name)) for name in ("outer", "inner")]
-    for watch in watches:
-        watch.watch(["watched.inner"])
-    try:
+    outer, inner = (lambda _: seen.append("outer")), (lambda _: seen.append("inner"))
+    with watching(outer, "watched.inner"), watching(inner, "watched.inner"):
         importlib.import_module("watched.inner")
-    finally:
-        for watch in watches:
-            watch.stop()
     assert sorted(seen) == ["inner", "outer"]
 
 
 def test_imports_in_threads(package) -> None:
     """One execution, one call."""
     seen = []
-    watch = ImportWatch(seen.append)
-    watch.watch(["watched.inner"])
-    threads = [threading.Thread(target=importlib.import_module, args=("watched.other",)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    watch.stop()
+    with watching(seen.append, "watched.inner"), ThreadPoolExecutor(8) as pool:
+        list(pool.map(importlib.import_module, ["watched.other"] * 8))
     assert len(seen) == 1
 
 
@@ -193,14 +184,12 @@ def test_a_second_thread_waits_for_the_call(package, calls) -> None:
         calls.append("asked")
 
     postpone(start, until=["watched.inner"])
-    threads = [threading.Thread(target=ask) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    assert begun.wait(60)
-    assert calls == []
-    finish.set()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(2):
+            pool.submit(ask)
+        assert begun.wait(60)
+        assert calls == []
+        finish.set()
     assert calls == ["started", "asked", "asked"]
 
 

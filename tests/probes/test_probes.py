@@ -10,6 +10,8 @@ import subprocess
 import sys
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,10 +21,11 @@ from pytest_cudalink.versions import CudaVersion
 
 
 @pytest.fixture
-def fresh_probes():
+def fresh_probes(monkeypatch):
     """Probes that have not been asked yet, before and after."""
     probes.cache_clear()
     yield
+    monkeypatch.undo()
     probes.cache_clear()
 
 
@@ -62,20 +65,16 @@ def test_impossible_fakes(value: object) -> None:
 def test_threads_do_not_share_fakes() -> None:
     """Each thread fakes for itself."""
     barrier = threading.Barrier(4)
-    answers: dict[int, CudaVersion | None] = {}
 
-    def work(minor: int) -> None:
+    def work(minor: int) -> CudaVersion | None:
         with probes.fake(driver=(12, minor), nvjitlink=None):
             barrier.wait()
-            answers[minor] = probes.driver_version()
+            answer = probes.driver_version()
             barrier.wait()
+            return answer
 
-    threads = [threading.Thread(target=work, args=(minor,)) for minor in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert answers == {minor: (12, minor) for minor in range(4)}
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [(12, minor) for minor in range(4)]
 
 
 def test_tasks_do_not_share_fakes() -> None:
@@ -115,27 +114,20 @@ def test_driver_version_is_cached(monkeypatch, fresh_probes) -> None:
     assert probes.driver_version() == (13, 0)
     assert probes.driver_version() == (13, 0)
     assert library.calls == 1
-    monkeypatch.undo()
 
 
 def test_a_cuda_error_means_unknown(monkeypatch, fresh_probes) -> None:
     """The driver's own error is an unknown version."""
     monkeypatch.setattr(libcuda, "library", lambda: FakeLibrary(code=34))
     assert probes.driver_version() is None
-    monkeypatch.undo()
 
 
 @pytest.mark.parametrize("error", [OSError("libcuda.so.1: invalid ELF header"), AttributeError("cuDriverGetVersion")])
 def test_anything_else_propagates(monkeypatch, fresh_probes, error: Exception) -> None:
     """A library that is there but broken is no unknown version."""
-
-    def library():
-        raise error
-
-    monkeypatch.setattr(libcuda, "library", library)
+    monkeypatch.setattr(libcuda, "library", Mock(side_effect=error))
     with pytest.raises(type(error)):
         probes.driver_version()
-    monkeypatch.undo()
 
 
 def test_broken_driver_library_is_an_os_error(monkeypatch, fresh_probes, tmp_path) -> None:
@@ -154,16 +146,10 @@ def test_broken_driver_library_is_an_os_error(monkeypatch, fresh_probes, tmp_pat
 
 def test_a_missing_driver_is_looked_for_once(monkeypatch, fresh_probes) -> None:
     """A link without an architecture asks for the device; the loader searches for the driver only the first time."""
-    searches = []
-
-    def library():
-        searches.append(1)
-        raise libcuda.DriverNotFoundError("no CUDA driver")
-
-    monkeypatch.setattr(libcuda, "library", library)
+    search = Mock(side_effect=libcuda.DriverNotFoundError("no CUDA driver"))
+    monkeypatch.setattr(libcuda, "library", search)
     assert [probes.device_arch() for _ in range(3)] == [None] * 3
-    assert searches == [1]
-    monkeypatch.undo()
+    assert search.call_count == 1
 
 
 ENOENT = os.strerror(errno.ENOENT)
@@ -183,20 +169,11 @@ GERMAN = "Datei oder Verzeichnis nicht gefunden"
 )
 def test_what_the_loader_says(monkeypatch, fresh_probes, text: str, error: type[Exception]) -> None:
     """Each C library, in each language, has its words for a missing library; a missing dependency is another matter."""
-
-    def fails(_name: str) -> ctypes.CDLL:
-        raise OSError(text)
-
     monkeypatch.setattr(libcuda, "LIBRARY_NAME", "libcuda.so.1")
-    monkeypatch.setattr(libcuda.ctypes, "CDLL", fails)
+    monkeypatch.setattr(libcuda.ctypes, "CDLL", Mock(side_effect=OSError(text)))
     monkeypatch.setattr(libcuda.os, "strerror", lambda _code: GERMAN if GERMAN in text else ENOENT)
     with pytest.raises(error):
         libcuda.library()
-    monkeypatch.undo()
-
-
-def run_python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env or None)
 
 
 IMPORTS = """
@@ -212,8 +189,7 @@ assert "libcuda" not in maps and "nvJitLink" not in maps and "nvrtc" not in maps
 
 def test_importing_loads_no_cuda() -> None:
     """Neither a CUDA module nor a CUDA library is there after importing everything."""
-    done = run_python(IMPORTS)
-    assert done.returncode == 0, done.stderr
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True)
 
 
 def test_absent_nvjitlink_warns_once(monkeypatch, fresh_probes) -> None:
@@ -226,7 +202,6 @@ def test_absent_nvjitlink_warns_once(monkeypatch, fresh_probes) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert probes.nvjitlink_version() is None
-    monkeypatch.undo()
 
 
 def test_faked_absence_does_not_warn(fresh_probes) -> None:
