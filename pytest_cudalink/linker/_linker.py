@@ -59,6 +59,19 @@ def _close_all() -> None:
 
 
 @cache
+def _decision(  # noqa: PLR0917 (a cache looks positional arguments up in half the time)
+    driver: CudaVersion | None,
+    nvjitlink: CudaVersion | None,
+    inputs_have_ltoir: bool,
+    lto_requested: bool,
+    policy: str,
+    driver_asked: bool,
+) -> Decision:
+    """Return the decision of the table; the same one for the same situation."""
+    return replace(explain(driver, nvjitlink, inputs_have_ltoir, lto_requested, policy), driver_asked=driver_asked)
+
+
+@cache
 def _forced_decision(  # noqa: PLR0917 (a cache looks positional arguments up in half the time)
     backend: Backend,
     driver: CudaVersion | None,
@@ -165,25 +178,11 @@ class Linker:
             forced = self._forced(backend)
             if forced.backend is not None:
                 return self._obey(forced.backend, forced.source)
-        options, ltoir = self._options, self._has_ltoir
-        policy = policy or options.policy or forcing.default_policy()
+        ltoir, lto = self._has_ltoir, self._options.lto_requested
+        policy = policy or self._options.policy or forcing.default_policy()
         nvjitlink = probes.nvjitlink_version()
-        last = options.last_decisions
-        if last:
-            decision = last[0]
-            if (
-                decision.policy == policy
-                and decision.nvjitlink == nvjitlink
-                and decision.inputs_have_ltoir is ltoir
-                and (not decision.driver_asked or decision.driver == probes.driver_version())
-            ):
-                return decision
-        asked = driver_matters(nvjitlink, ltoir, options.lto_requested, policy)
-        driver = probes.driver_version() if asked else None
-        decision = explain(driver, nvjitlink, ltoir, options.lto_requested, policy)
-        decision = replace(decision, driver_asked=asked)
-        last[:] = [decision]
-        return decision
+        asked = driver_matters(nvjitlink, ltoir, lto, policy)
+        return _decision(probes.driver_version() if asked else None, nvjitlink, ltoir, lto, policy, asked)
 
     def _forced(self, backend: Backend | None) -> BackendChoice:
         """Return the choice that skips the table: the argument, else `forcing`, else that of the run for this link."""
@@ -351,7 +350,7 @@ class Linker:
         else:
             with self._watch.step(last=True):
                 image = self._complete(target_type, lto=lto)
-        self._linked = linked = ObjectCode.linked(image, target_type, self._options.name)
+        self._linked = linked = ObjectCode._make(image, target_type, self._options.name)
         return linked
 
     def _complete(self, target_type: str, *, lto: bool) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, cast
 
 from ..artifacts import Artifact, Kind, inspect
 from ..laziness import cached_property
@@ -67,7 +67,7 @@ class ObjectCode:
 
     @classmethod
     def _make(
-        cls, code: Source, code_type: Kind, name: str = "", symbol_mapping: Mapping[str, str] | None = None
+        cls, code: Source, code_type: str, name: str = "", symbol_mapping: Mapping[str, str] | None = None
     ) -> Self:
         if isinstance(code, bytes | bytearray | memoryview):
             data = bytes(code)
@@ -82,16 +82,8 @@ class ObjectCode:
             msg = f"ObjectCode.from_{code_type} takes bytes or a path, got {type(code).__name__}"
             raise TypeError(msg)
         self = cls.__new__(cls)
-        self._code, self._code_type, self._name = data, code_type, name
+        self._code, self._code_type, self._name = data, cast("Kind", code_type), name
         self._symbol_mapping = dict(symbol_mapping) if symbol_mapping else {}
-        return self
-
-    @classmethod
-    def linked(cls, image: bytes, target: str, name: str) -> Self:
-        """Return object code of an image that a linker made; the target is a kind."""
-        self = cls.__new__(cls)
-        self._code, self._name, self._symbol_mapping = image, name, {}
-        self._code_type = target  # type: ignore[assignment]
         return self
 
     @classmethod

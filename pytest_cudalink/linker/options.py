@@ -13,7 +13,7 @@ from ..compat.architectures import parse_architecture
 from ..laziness import cached_property
 from ..targets.choice import Backend
 from ..versions import CudaVersion
-from .dispatch import Decision, policy_named
+from .dispatch import policy_named
 
 __all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]
 
@@ -219,11 +219,6 @@ class LinkerOptions:
     def lto_requested(self) -> bool:
         """Whether link-time optimization or PTX output is requested."""
         return bool(self.link_time_optimization or self.ptx)
-
-    @cached_property
-    def last_decisions(self) -> list[Decision]:
-        """The last decision of the table for a link with these options; empty before the first."""
-        return []
 
     @cached_property
     def _written(self) -> dict[tuple[object, ...], tuple[list[DriverOption] | list[str], _Warnings]]:

@@ -63,7 +63,7 @@ def watch(record: Path, worker: str | None, terminal: int | None) -> Callable[[]
     ends: it can still die in an exit handler.
     """
     if _library() is None:
-        return _nothing
+        return lambda: None
     frames = shown = -1
     if terminal is not None and faulthandler.is_enabled():
         shown = _high(terminal)
@@ -92,10 +92,6 @@ def _high(descriptor: int) -> int:
     with suppress(OSError):  # a low limit
         return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_DESCRIPTOR)
     return os.dup(descriptor)
-
-
-def _nothing() -> None:
-    """Do nothing: nothing was watched."""
 
 
 def _unwatch() -> None:

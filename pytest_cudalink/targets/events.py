@@ -29,10 +29,6 @@ class LinkInput:
         return None if found.producer is None else str(found.producer)
 
 
-def _unknown() -> None:
-    """Return None: the version is unknown."""
-
-
 @dataclass(frozen=True)
 class LinkEvent:
     """One link, finished or refused."""
@@ -44,8 +40,8 @@ class LinkEvent:
     error: BaseException | None = None  # the error with which the link failed
     nodeid: str | None = None  # the test; None outside tests
     forced: str | None = None  # who forced the backend; None if the library chose
-    _driver: Callable[[], str | None] = field(default=_unknown, repr=False)
-    _nvjitlink: Callable[[], str | None] = field(default=_unknown, repr=False)
+    _driver: Callable[[], str | None] = field(default=lambda: None, repr=False)
+    _nvjitlink: Callable[[], str | None] = field(default=lambda: None, repr=False)
 
     @cached_property
     def driver(self) -> str | None:

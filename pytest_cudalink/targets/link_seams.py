@@ -47,12 +47,17 @@ def _is_being_imported(module: ModuleType) -> bool:
     return bool(getattr(module.__spec__, "_initializing", False))
 
 
-def _nvjitlink(module: ModuleType) -> None:
-    def link(complete: Any, *arguments: Any, **keywords: Any) -> Any:
-        with seen(module.__name__, "nvJitLinkComplete", "nvjitlink", refusals=module.nvJitLinkError):
-            return complete(*arguments, **keywords)
+def _completing(name: str, call: str, backend: str, refusals: str) -> Callable[[ModuleType], None]:
+    """Return what wraps a function of a module that completes a link, and raises an error of the module if refused."""
 
-    _wrap(module, "complete", link)
+    def install(module: ModuleType) -> None:
+        def link(complete: Any, *arguments: Any, **keywords: Any) -> Any:
+            with seen(module.__name__, call, backend, refusals=getattr(module, refusals)):
+                return complete(*arguments, **keywords)
+
+        _wrap(module, name, link)
+
+    return install
 
 
 def _driver(module: ModuleType) -> None:
@@ -65,14 +70,6 @@ def _driver(module: ModuleType) -> None:
         return answer
 
     _wrap(module, "cuLinkComplete", link)
-
-
-def _driver_v2(module: ModuleType) -> None:
-    def link(complete: Any, *arguments: Any, **keywords: Any) -> Any:
-        with seen(module.__name__, "cuLinkComplete", "driver", refusals=module.DriverError):
-            return complete(*arguments, **keywords)
-
-    _wrap(module, "link_complete", link)
 
 
 #: The linkers of numba before it took cuda.core's, with the function that completes a link and its backend.
@@ -97,9 +94,10 @@ def _of_numba(via: str, call: str, backend: str, complete: Any, linker: Any) -> 
 
 #: By module name: what sees the links that are made through that module.
 SEAMS: Final[dict[str, Callable[[ModuleType], None]]] = {
-    "cuda.bindings.nvjitlink": _nvjitlink,
+    "cuda.bindings.nvjitlink": _completing("complete", "nvJitLinkComplete", "nvjitlink", "nvJitLinkError"),
     "cuda.bindings.driver": _driver,
-    "cuda.bindings._v2.driver": _driver_v2,  # cuda-bindings 13.5
+    # cuda-bindings 13.5
+    "cuda.bindings._v2.driver": _completing("link_complete", "cuLinkComplete", "driver", "DriverError"),
     "cuda.cuda": _driver,  # up to cuda-python 12.5 it is not an alias of cuda.bindings.driver
     "numba.cuda.cudadrv.driver": _numba,  # up to numba-cuda 0.22, and in numba itself
 }

@@ -71,10 +71,6 @@ def linking_for(name: str) -> str:
     return _thread.behalf or name
 
 
-def _keep(_target: str, choice: BackendChoice, _inputs: tuple[LinkInput, ...] | None) -> BackendChoice:
-    return choice
-
-
 class Steering:
     """The targets of one run, the choice that they are forced to, and where their links are reported.
 
@@ -96,7 +92,7 @@ class Steering:
         targets: Sequence[Target],
         *,
         only: frozenset[str] | None = None,
-        decide: Decide = _keep,
+        decide: Decide = lambda _target, choice, _inputs: choice,
         seams: Mapping[str, Callable[[ModuleType], None]] | None = None,
         on_link: Callable[[LinkEvent], None] = lambda _event: None,
         on_unsupported: Callable[[str, str], None] = lambda _target, _why: None,

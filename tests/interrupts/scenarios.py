@@ -22,7 +22,7 @@ from pytest_cudalink.emulator import preload
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
 from pytest_cudalink.jitlink import jitlink_calls
-from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, forcing, watched
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, _linker, forcing, watched
 from pytest_cudalink.linker.backends import driver as driver_backend
 from pytest_cudalink.linker.backends.state import LinkState
 from pytest_cudalink.loader import imports
@@ -206,8 +206,6 @@ def repair() -> None:
 
 
 def _open_states() -> dict[int, Any]:
-    from pytest_cudalink.linker import _linker
-
     return _linker._open_states
 
 
@@ -297,8 +295,7 @@ def forget() -> None:
     """Forget what the process knows of its libraries, so that the next link asks again."""
     probes.cache_clear()
     driver_backend._kept_calls.clear()
-    OPTIONS.last_decisions.clear()
-    CONTAINED.last_decisions.clear()
+    _linker._decision.cache_clear()
 
 
 def compile_program() -> None:
