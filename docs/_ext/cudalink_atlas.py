@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any, ClassVar
 
-from cudalink_tables import table, words
+from cudalink_tables import add_directives, table, words
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
@@ -225,137 +225,123 @@ class AtlasExcerpt(Directive):
         ]
 
 
-class AtlasMeasured(Directive):
+def measured(date: str, command: str, machine: str, before: str = "") -> nodes.Node:
+    """One measurement, in the form of every figure of the documentation."""
+    found = nodes.paragraph()
+    found += nodes.Text(f"{before}Measured {date} by ")
+    found += nodes.literal(text=command)
+    found += nodes.Text(f" on {machine}.")
+    return found
+
+
+def atlas_measured() -> list[nodes.Node]:
     """When, where and by which command the atlas was measured."""
-
-    def run(self) -> list[nodes.Node]:
-        atlas = load()
-        result = [self.line(f"{atlas.measured['date']}", atlas.measured["command"], atlas.measured["machine"])]
-        result += [
-            self.line(one.date, one.command, f"an {one.device}, driver {one.driver} (CUDA {one.cuda})", "Hardware: ")
-            for one in atlas.real
-        ]
-        return result
-
-    def line(self, date: str, command: str, machine: str, before: str = "") -> nodes.Node:
-        """One measurement, in the form of every figure of the documentation."""
-        found = nodes.paragraph()
-        found += nodes.Text(f"{before}Measured {date} by ")
-        found += nodes.literal(text=command)
-        found += nodes.Text(f" on {machine}.")
-        return found
+    atlas = load()
+    result = [measured(str(atlas.measured["date"]), atlas.measured["command"], atlas.measured["machine"])]
+    machines = {one: f"an {one.device}, driver {one.driver} (CUDA {one.cuda})" for one in atlas.real}
+    return result + [measured(one.date, one.command, where, "Hardware: ") for one, where in machines.items()]
 
 
-class AtlasWheels(Directive):
+def atlas_wheels() -> list[nodes.Node]:
     """The wheels of every release."""
-
-    def run(self) -> list[nodes.Node]:
-        wheels = load().wheels
-        names = list(dict.fromkeys(name for one in wheels.values() for name in one))
-        return [
-            table(
-                ["CUDA", *names],
-                [[str(release), *(one.get(name, "") for name in names)] for release, one in wheels.items()],
-            )
-        ]
+    wheels = load().wheels
+    names = list(dict.fromkeys(name for one in wheels.values() for name in one))
+    return [
+        table(
+            ["CUDA", *names],
+            [[str(release), *(one.get(name, "") for name in names)] for release, one in wheels.items()],
+        )
+    ]
 
 
-class AtlasChooser(Directive):
+def atlas_chooser() -> list[nodes.Node]:
     """The data and the place of the chooser, which a script fills; without it the pages below have the answers."""
-
-    def run(self) -> list[nodes.Node]:
-        atlas = load()
-        known = letters(atlas)
-        keys: dict[str, str] = {}
-        answers: list[dict[str, str]] = []
-        grids = []
-        for grid in atlas.grids:
-            if grid.step not in ("nvjitlink", "driver", "load"):
-                continue
-            rows: dict[str, list[int | None]] = {}
-            for producer, consumer, answer in cells(atlas, grid):
-                said = {"status": answer.status, "mark": known[family(answer)], "said": found_words(answer)}
-                key = json.dumps(said)
-                if key not in keys:
-                    keys[key] = str(len(answers))
-                    answers.append(said)
-                row = rows.setdefault(producer, [None] * len(atlas.releases))
-                row[list(map(str, atlas.releases)).index(consumer)] = int(keys[key])
-            grids.append({"step": grid.step, "kind": grid.kind, "arch": grid.arch, "rows": rows})
-        data: dict[str, Any] = {
-            "releases": list(map(str, atlas.releases)),
-            "kinds": {kind: KINDS[kind] for kind in KINDS if any(one["kind"] == kind for one in grids)},
-            "answers": answers,
-            "grids": grids,
-        }
-        text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
-        return [
-            html(
-                '<div class="atlas-chooser" hidden></div>'
-                f'<script type="application/json" id="atlas-data">{text}</script>'
-                "<noscript><p>The chooser needs JavaScript; the grids have the same answers.</p></noscript>"
-            )
-        ]
+    atlas = load()
+    known = letters(atlas)
+    keys: dict[str, str] = {}
+    answers: list[dict[str, str]] = []
+    grids = []
+    for grid in atlas.grids:
+        if grid.step not in ("nvjitlink", "driver", "load"):
+            continue
+        rows: dict[str, list[int | None]] = {}
+        for producer, consumer, answer in cells(atlas, grid):
+            said = {"status": answer.status, "mark": known[family(answer)], "said": found_words(answer)}
+            key = json.dumps(said)
+            if key not in keys:
+                keys[key] = str(len(answers))
+                answers.append(said)
+            row = rows.setdefault(producer, [None] * len(atlas.releases))
+            row[list(map(str, atlas.releases)).index(consumer)] = int(keys[key])
+        grids.append({"step": grid.step, "kind": grid.kind, "arch": grid.arch, "rows": rows})
+    data: dict[str, Any] = {
+        "releases": list(map(str, atlas.releases)),
+        "kinds": {kind: KINDS[kind] for kind in KINDS if any(one["kind"] == kind for one in grids)},
+        "answers": answers,
+        "grids": grids,
+    }
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+    return [
+        html(
+            '<div class="atlas-chooser" hidden></div>'
+            f'<script type="application/json" id="atlas-data">{text}</script>'
+            "<noscript><p>The chooser needs JavaScript; the grids have the same answers.</p></noscript>"
+        )
+    ]
 
 
-class AtlasDisagreements(Directive):
+def atlas_disagreements() -> list[nodes.Node]:
     """Where NVIDIA's documentation and the measurements differ, by statement, each with its reproducer."""
-
-    def run(self) -> list[nodes.Node]:
-        found: dict[str, dict[tuple[str, ...], list[Any]]] = {}
-        for one in disagreements(load()):
-            key = (one.grid.step, one.grid.kind, one.where, found_words(one.answer))
-            found.setdefault(one.statement.name, {}).setdefault(key, []).append(one)
-        result: list[nodes.Node] = []
-        for name, groups in found.items():
-            statement = next(iter(groups.values()))[0].statement
-            section = nodes.section(ids=[name])
-            section += nodes.title(text=statement.says.rstrip("."))
-            source = nodes.paragraph(text="So documented in: " if statement.verified else "Unverified, attributed to: ")
-            source += nodes.reference("", statement.source, refuri=statement.url)
-            source += nodes.Text(f" (read: {statement.read}). Measured otherwise:")
-            section += source
-            rows: list[list[str | nodes.Node]] = []
-            for (step, kind, where, answer), same in groups.items():
-                archs = ", ".join(one.grid.arch for one in same)
-                rows.append([f"{step}, {kind}, {archs}", where, answer, words([same[0].reproducer])])
-            section += table(["grid", "made by, into", "measured", "reproducer"], rows)
-            result.append(section)
-        return result or [nodes.paragraph(text="Every statement agrees with every cell.")]
+    found: dict[str, dict[tuple[str, ...], list[Any]]] = {}
+    for one in disagreements(load()):
+        key = (one.grid.step, one.grid.kind, one.where, found_words(one.answer))
+        found.setdefault(one.statement.name, {}).setdefault(key, []).append(one)
+    result: list[nodes.Node] = []
+    for name, groups in found.items():
+        statement = next(iter(groups.values()))[0].statement
+        section = nodes.section(ids=[name])
+        section += nodes.title(text=statement.says.rstrip("."))
+        source = nodes.paragraph(text="So documented in: " if statement.verified else "Unverified, attributed to: ")
+        source += nodes.reference("", statement.source, refuri=statement.url)
+        source += nodes.Text(f" (read: {statement.read}). Measured otherwise:")
+        section += source
+        rows: list[list[str | nodes.Node]] = []
+        for (step, kind, where, answer), same in groups.items():
+            archs = ", ".join(one.grid.arch for one in same)
+            rows.append([f"{step}, {kind}, {archs}", where, answer, words([same[0].reproducer])])
+        section += table(["grid", "made by, into", "measured", "reproducer"], rows)
+        result.append(section)
+    return result or [nodes.paragraph(text="Every statement agrees with every cell.")]
 
 
-class AtlasStatements(Directive):
+def atlas_statements() -> list[nodes.Node]:
     """The statements of NVIDIA's documentation that the atlas is compared with."""
-
-    def run(self) -> list[nodes.Node]:
-        result = nodes.bullet_list()
-        for one in statements():
-            text = nodes.paragraph(text=f"{one.says} ")
-            text += nodes.reference("", one.source, refuri=one.url)
-            doubt = "" if one.verified else " Unverified."
-            text += nodes.Text(f". Read: {one.read}.{doubt} For {', '.join(one.kinds)}, at {', '.join(one.steps)}.")
-            result += nodes.list_item("", text)
-        return [result]
+    result = nodes.bullet_list()
+    for one in statements():
+        text = nodes.paragraph(text=f"{one.says} ")
+        text += nodes.reference("", one.source, refuri=one.url)
+        doubt = "" if one.verified else " Unverified."
+        text += nodes.Text(f". Read: {one.read}.{doubt} For {', '.join(one.kinds)}, at {', '.join(one.steps)}.")
+        result += nodes.list_item("", text)
+    return [result]
 
 
-class AtlasContradictions(Directive):
+def atlas_contradictions() -> list[nodes.Node]:
     """Where our own rules and the measurements differ, each with the reason why the rule stays."""
-
-    def run(self) -> list[nodes.Node]:
-        found: dict[tuple[str, ...], int] = {}
-        for one in contradictions(load()):
-            reason = one.reason.because if one.reason else ""
-            does = "allows what fails" if one.prediction.works else "rejects what works"
-            key = (one.prediction.rule, does, one.step, one.kind, reason)
-            found[key] = found.get(key, 0) + 1
-        merged: dict[tuple[str, ...], list[tuple[str, int]]] = {}
-        for (rule, does, step, kind, reason), count in found.items():
-            merged.setdefault((rule, does, step, reason), []).append((kind, count))
-        rows = [
-            [rule, does, step, ", ".join(f"{kind} ({count})" for kind, count in kinds), reason]
-            for (rule, does, step, reason), kinds in merged.items()
-        ]
-        return [table(["rule", "how", "step", "kinds (cells)", "why the rule stays"], rows)]
+    found: dict[tuple[str, ...], int] = {}
+    for one in contradictions(load()):
+        reason = one.reason.because if one.reason else ""
+        does = "allows what fails" if one.prediction.works else "rejects what works"
+        key = (one.prediction.rule, does, one.step, one.kind, reason)
+        found[key] = found.get(key, 0) + 1
+    merged: dict[tuple[str, ...], list[tuple[str, int]]] = {}
+    for (rule, does, step, kind, reason), count in found.items():
+        merged.setdefault((rule, does, step, reason), []).append((kind, count))
+    rows = [
+        [rule, does, step, ", ".join(f"{kind} ({count})" for kind, count in kinds), reason]
+        for (rule, does, step, reason), kinds in merged.items()
+    ]
+    return [table(["rule", "how", "step", "kinds (cells)", "why the rule stays"], rows)]
 
 
 def add_files(app: Sphinx, pagename: str, *_: object) -> None:
@@ -370,10 +356,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", add_files)
     app.add_directive("atlas-grids", AtlasGrids)
     app.add_directive("atlas-excerpt", AtlasExcerpt)
-    app.add_directive("atlas-measured", AtlasMeasured)
-    app.add_directive("atlas-wheels", AtlasWheels)
-    app.add_directive("atlas-chooser", AtlasChooser)
-    app.add_directive("atlas-disagreements", AtlasDisagreements)
-    app.add_directive("atlas-statements", AtlasStatements)
-    app.add_directive("atlas-contradictions", AtlasContradictions)
+    add_directives(
+        app, atlas_measured, atlas_wheels, atlas_chooser, atlas_disagreements, atlas_statements, atlas_contradictions
+    )
     return {"parallel_read_safe": True}

@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from cudalink_tables import table, words
+from cudalink_tables import add_directives, table, words
 from docutils import nodes
-from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from pytest_cudalink.compat import exports, known_bad
@@ -39,99 +38,82 @@ def some(names: list[str]) -> nodes.paragraph:
     return result
 
 
-class ExportsTable(Directive):
+def exports_table() -> list[nodes.Node]:
     """Every library: its packages, SONAMEs, and how many symbols it exports."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = []
-        for stem in exports.libraries():
-            for major, soname in exports.sonames(stem).items():
-                known = exports.releases(stem, major)
-                counts = [len(exports.symbols(stem, release)) for release in (known[0], known[-1])]
-                name = exports.distributions(stem).get(major, "")
-                span = f"{known[0]} to {known[-1]}"
-                rows.append([words([soname]), words([name]), span, f"{counts[0]} to {counts[1]}"])
-        return [table(["library", "package", "releases", "C symbols in the first and last"], rows)]
+    rows = []
+    for stem in exports.libraries():
+        for major, soname in exports.sonames(stem).items():
+            known = exports.releases(stem, major)
+            counts = [len(exports.symbols(stem, release)) for release in (known[0], known[-1])]
+            name = exports.distributions(stem).get(major, "")
+            span = f"{known[0]} to {known[-1]}"
+            rows.append([words([soname]), words([name]), span, f"{counts[0]} to {counts[1]}"])
+    return [table(["library", "package", "releases", "C symbols in the first and last"], rows)]
 
 
-class KnownBadTable(Directive):
+def known_bad_table() -> list[nodes.Node]:
     """Every known-bad combination."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = []
-        for one in known_bad.entries():
-            threads = nodes.paragraph()
-            for thread, address in zip(one.threads, one.links, strict=True):
-                threads += [
-                    *([nodes.Text(", ")] if threads.children else []),
-                    nodes.reference("", thread, refuri=address),
-                ]
-            rows.append([one.title, one.happens, threads, one.seen, words([one.test]) if one.test else ""])
-        return [table(["combination", "what happens", "threads", "seen", "test"], rows)]
+    rows = []
+    for one in known_bad.entries():
+        threads = nodes.paragraph()
+        for thread, address in zip(one.threads, one.links, strict=True):
+            threads += [
+                *([nodes.Text(", ")] if threads.children else []),
+                nodes.reference("", thread, refuri=address),
+            ]
+        rows.append([one.title, one.happens, threads, one.seen, words([one.test]) if one.test else ""])
+    return [table(["combination", "what happens", "threads", "seen", "test"], rows)]
 
 
-class VanishedTable(Directive):
+def vanished_table() -> list[nodes.Node]:
     """Symbols that a library lost within a major."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = [
-            [words([exports.sonames(stem)[major]]), release_of(one, change["wheel"]), some(change["removed"])]
-            for stem, major, one in majors()
-            for change in one["changes"]
-            if "removed" in change
-        ]
-        return [table(["library", "gone in", "symbols"], rows)]
+    rows = [
+        [words([exports.sonames(stem)[major]]), release_of(one, change["wheel"]), some(change["removed"])]
+        for stem, major, one in majors()
+        for change in one["changes"]
+        if "removed" in change
+    ]
+    return [table(["library", "gone in", "symbols"], rows)]
 
 
-class UpdatesTable(Directive):
+def updates_table() -> list[nodes.Node]:
     """Symbols that came or went with an update: not with the first wheel of a release."""
-
-    def run(self) -> list[nodes.Node]:
-        rows: list[list[str | nodes.Node]] = []
-        for stem, major, one in majors():
-            for change in one["changes"]:
-                release = release_of(one, change["wheel"])
-                if change["wheel"] == one["wheels"][release][0]:
-                    continue
-                for key in ("added", "removed"):
-                    if key in change:
-                        names = change[key]
-                        rows.append([words([exports.sonames(stem)[major]]), release, change["wheel"], key, some(names)])
-        return [table(["library", "release", "wheel", "", "symbols"], rows)]
+    rows: list[list[str | nodes.Node]] = []
+    for stem, major, one in majors():
+        for change in one["changes"]:
+            release = release_of(one, change["wheel"])
+            if change["wheel"] == one["wheels"][release][0]:
+                continue
+            for key in ("added", "removed"):
+                if key in change:
+                    names = change[key]
+                    rows.append([words([exports.sonames(stem)[major]]), release, change["wheel"], key, some(names)])
+    return [table(["library", "release", "wheel", "", "symbols"], rows)]
 
 
-class OtherWheelsTable(Directive):
+def other_wheels_table() -> list[nodes.Node]:
     """Wheels that no cuda-toolkit requires."""
-
-    def run(self) -> list[nodes.Node]:
-        rows: dict[str, list[str]] = {}
-        for _, _, one in majors():
-            rows.setdefault(one["distribution"], one["inferred"])
-        return [
-            table(["package", "versions"], [[words([name]), words(found)] for name, found in rows.items() if found])
-        ]
+    rows: dict[str, list[str]] = {}
+    for _, _, one in majors():
+        rows.setdefault(one["distribution"], one["inferred"])
+    return [table(["package", "versions"], [[words([name]), words(found)] for name, found in rows.items() if found])]
 
 
-class MachinesTable(Directive):
+def machines_table() -> list[nodes.Node]:
     """What the wheels for aarch64 export more and less."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = [
-            [words([exports.sonames(stem)[major]]), other["wheel"], key, some(other[key])]
-            for stem, major, one in majors()
-            for other in one["aarch64"]
-            for key in ("added", "removed")
-            if key in other
-        ]
-        return [table(["library", "wheel", "on aarch64", "symbols"], rows)]
+    rows = [
+        [words([exports.sonames(stem)[major]]), other["wheel"], key, some(other[key])]
+        for stem, major, one in majors()
+        for other in one["aarch64"]
+        for key in ("added", "removed")
+        if key in other
+    ]
+    return [table(["library", "wheel", "on aarch64", "symbols"], rows)]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
-    app.add_directive("exports-table", ExportsTable)
-    app.add_directive("known-bad-table", KnownBadTable)
-    app.add_directive("vanished-table", VanishedTable)
-    app.add_directive("updates-table", UpdatesTable)
-    app.add_directive("other-wheels-table", OtherWheelsTable)
-    app.add_directive("machines-table", MachinesTable)
+    add_directives(
+        app, exports_table, known_bad_table, vanished_table, updates_table, other_wheels_table, machines_table
+    )
     return {"parallel_read_safe": True}

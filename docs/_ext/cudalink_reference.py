@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 
 from cudalink_docstrings import split
-from cudalink_tables import table, words
+from cudalink_tables import add_directives, table, words
 from docutils import nodes
-from docutils.parsers.rst import Directive
 from sphinx.application import Sphinx
 
 from pytest_cudalink.cli import COMMANDS, module_of
@@ -129,23 +128,19 @@ def describe(parser: argparse.ArgumentParser, help_line: str = "") -> nodes.sect
     return result
 
 
-class CommandLine(Directive):
+def command_line() -> list[nodes.Node]:
     """Every command with its options, from the parsers of the program."""
-
-    def run(self) -> list[nodes.Node]:
-        return [describe(parser) for parser in command_parsers().values()]
+    return [describe(parser) for parser in command_parsers().values()]
 
 
-class Commands(Directive):
+def commands() -> list[nodes.Node]:
     """The commands, one line each."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = []
-        for name, line in COMMANDS.items():
-            reference = nodes.paragraph()
-            reference += nodes.reference("", "", nodes.literal(text=f"cudalink {name}"), refid=f"cudalink-{name}")
-            rows.append([reference, line])
-        return [table(["command", "what it does"], rows)]
+    rows = []
+    for name, line in COMMANDS.items():
+        reference = nodes.paragraph()
+        reference += nodes.reference("", "", nodes.literal(text=f"cudalink {name}"), refid=f"cudalink-{name}")
+        rows.append([reference, line])
+    return [table(["command", "what it does"], rows)]
 
 
 def variables() -> dict[str, str]:
@@ -159,20 +154,15 @@ def internal_variables() -> dict[str, str]:
     return dict(sorted(read_table("variables.toml")["internal"].items()))
 
 
-class VariablesTable(Directive):
+def variables_table() -> list[nodes.Node]:
     """Every variable of the environment that a user can set."""
-
-    described = staticmethod(variables)
-
-    def run(self) -> list[nodes.Node]:
-        rows = [[words([name]), marked(text)] for name, text in self.described().items()]
-        return [table(["variable", "meaning"], rows)]
+    return [table(["variable", "meaning"], [[words([name]), marked(text)] for name, text in variables().items()])]
 
 
-class InternalVariablesTable(VariablesTable):
+def internal_variables_table() -> list[nodes.Node]:
     """Every variable of the environment that our own processes pass on."""
-
-    described = staticmethod(internal_variables)
+    rows = [[words([name]), marked(text)] for name, text in internal_variables().items()]
+    return [table(["variable", "meaning"], rows)]
 
 
 def fixture_functions() -> dict[str, object]:
@@ -201,39 +191,27 @@ def documented(functions: dict[str, object], prefix: str) -> nodes.definition_li
     return definitions(rows)
 
 
-class FixturesList(Directive):
+def fixtures_list() -> list[nodes.Node]:
     """Every fixture of the plugin."""
-
-    def run(self) -> list[nodes.Node]:
-        return [documented(fixture_functions(), "fixture")]
+    return [documented(fixture_functions(), "fixture")]
 
 
-class HooksList(Directive):
+def hooks_list() -> list[nodes.Node]:
     """Every hook of the plugin, with its arguments."""
-
-    def run(self) -> list[nodes.Node]:
-        hooks = hook_functions().items()
-        return [
-            documented({f"{name}({', '.join(inspect.signature(one).parameters)})": one for name, one in hooks}, "hook")
-        ]
+    hooks = hook_functions().items()
+    return [documented({f"{name}({', '.join(inspect.signature(one).parameters)})": one for name, one in hooks}, "hook")]
 
 
-class MarkerText(Directive):
+def marker_text() -> list[nodes.Node]:
     """The marker as ``pytest --markers`` explains it."""
-
-    def run(self) -> list[nodes.Node]:
-        signature, _, text = marker.MARKER.partition(": ")
-        block = nodes.literal_block(text=f"@pytest.mark.{signature}", language="python", classes=["usage"])
-        return [block, marked(text)]
+    signature, _, text = marker.MARKER.partition(": ")
+    block = nodes.literal_block(text=f"@pytest.mark.{signature}", language="python", classes=["usage"])
+    return [block, marked(text)]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
-    app.add_directive("command-line", CommandLine)
-    app.add_directive("commands", Commands)
-    app.add_directive("variables-table", VariablesTable)
-    app.add_directive("internal-variables-table", InternalVariablesTable)
-    app.add_directive("fixtures-list", FixturesList)
-    app.add_directive("hooks-list", HooksList)
-    app.add_directive("marker-text", MarkerText)
+    add_directives(
+        app, command_line, commands, variables_table, internal_variables_table, fixtures_list, hooks_list, marker_text
+    )
     return {"parallel_read_safe": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,13 @@ def table(head: list[str], rows: Sequence[Sequence[str | nodes.Node]]) -> nodes.
     return result
 
 
+def add_directives(app: Sphinx, *functions: Callable[[], list[nodes.Node]]) -> None:
+    """Add a directive for each function, by its name: `cell_keys` makes ``cell-keys``."""
+    for function in functions:
+        run = {"run": lambda _self, function=function: function()}
+        app.add_directive(function.__name__.replace("_", "-"), type(function.__name__, (Directive,), run))
+
+
 def dispatch_row(row: Row) -> list[str]:
     """A row of the file in the words of the published table."""
     major = {"none": "none", "present": "(M, any)" if row.driver == "same" else "(N, any)"}[row.nvjitlink]
@@ -101,136 +108,122 @@ class Generated(Directive):
         return result.children
 
 
-class DispatchTables(Directive):
+def dispatch_tables() -> list[nodes.Node]:
     """Every policy of matrices/dispatch.toml."""
-
-    def run(self) -> list[nodes.Node]:
-        head = ["row", "driver", "nvJitLink", "LTO-IR input", "lto or ptx requested", "result"]
-        result: list[nodes.Node] = []
-        for policy in policies().values():
-            section = nodes.section(ids=[f"policy-{policy.name}"])
-            section += nodes.title(text=policy.name)
-            section += nodes.paragraph(text=policy.summary)
-            section += table(head, [dispatch_row(row) for row in policy.rows])
-            result.append(section)
-        return result
+    head = ["row", "driver", "nvJitLink", "LTO-IR input", "lto or ptx requested", "result"]
+    result: list[nodes.Node] = []
+    for policy in policies().values():
+        section = nodes.section(ids=[f"policy-{policy.name}"])
+        section += nodes.title(text=policy.name)
+        section += nodes.paragraph(text=policy.summary)
+        section += table(head, [dispatch_row(row) for row in policy.rows])
+        result.append(section)
+    return result
 
 
-class SettingsTable(Directive):
+def settings_table() -> list[nodes.Node]:
     """Every setting of the plugin with its twins."""
 
-    def run(self) -> list[nodes.Node]:
-        def values(option: settings.Option) -> Sequence[str]:
-            metavar = option.metavar or ""
-            listed = re.fullmatch(r"\{([^{}]*)\}", metavar)
-            return option.choices or (listed[1].split(",") if listed else [metavar])
+    def values(option: settings.Option) -> Sequence[str]:
+        metavar = option.metavar or ""
+        listed = re.fullmatch(r"\{([^{}]*)\}", metavar)
+        return option.choices or (listed[1].split(",") if listed else [metavar])
 
-        def written(option: settings.Option) -> list[str]:
-            return [name for name in (option.flag or option.ini, option.env) if name]
+    def written(option: settings.Option) -> list[str]:
+        return [name for name in (option.flag or option.ini, option.env) if name]
 
-        head = ["option or ini entry, environment", "values", "default", "meaning"]
-        rows = [
-            [words(written(option)), words(values(option)), words([option.default]), option.help]
-            for option in settings.OPTIONS
-        ]
-        return [table(head, rows)]
+    head = ["option or ini entry, environment", "values", "default", "meaning"]
+    rows = [
+        [words(written(option)), words(values(option)), words([option.default]), option.help]
+        for option in settings.OPTIONS
+    ]
+    return [table(head, rows)]
 
 
-class VersionTable(Directive):
+def version_table() -> list[nodes.Node]:
     """PTX ISA and NVVM IR versions of each release."""
 
-    def run(self) -> list[nodes.Node]:
-        def number(pair: tuple[int, int] | None) -> str:
-            return "{}.{}".format(*pair) if pair else "-"
+    def number(pair: tuple[int, int] | None) -> str:
+        return "{}.{}".format(*pair) if pair else "-"
 
-        rows = [[str(release), number(isa), number(NVVM_IR.get(release))] for release, isa in PTX_ISA.items()]
-        return [table(["CUDA", "PTX ISA", "NVVM IR (LTO-IR)"], rows)]
+    rows = [[str(release), number(isa), number(NVVM_IR.get(release))] for release, isa in PTX_ISA.items()]
+    return [table(["CUDA", "PTX ISA", "NVVM IR (LTO-IR)"], rows)]
 
 
-class CellKeys(Directive):
+def cell_keys() -> list[nodes.Node]:
     """Every key of a cell."""
 
-    def run(self) -> list[nodes.Node]:
-        def default(value: object) -> str:
-            return "" if value in ("", (), {}) else str(value).lower() if isinstance(value, bool) else str(value)
+    def default(value: object) -> str:
+        return "" if value in ("", (), {}) else str(value).lower() if isinstance(value, bool) else str(value)
 
-        rows = [
-            [words([name]), key.help, words([default(key.default)]), "yes" if key.axis else ""]
-            for name, key in KEYS.items()
-        ]
-        return [table(["key", "meaning", "default", "axis"], rows)]
+    rows = [
+        [words([name]), key.help, words([default(key.default)]), "yes" if key.axis else ""]
+        for name, key in KEYS.items()
+    ]
+    return [table(["key", "meaning", "default", "axis"], rows)]
 
 
-class ExcludeReasons(Directive):
+def exclude_reasons() -> list[nodes.Node]:
     """Every reason of an exclude."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = [[words([name]), meaning, ""] for name, (meaning, _) in REASONS.items()]
-        rows += [[words([name]), meaning, words([companion])] for name, (companion, meaning) in REASONS_WITH.items()]
-        return [table(["because", "must be true", "needs the key"], rows)]
+    rows = [[words([name]), meaning, ""] for name, (meaning, _) in REASONS.items()]
+    rows += [[words([name]), meaning, words([companion])] for name, (companion, meaning) in REASONS_WITH.items()]
+    return [table(["because", "must be true", "needs the key"], rows)]
 
 
-class RecordKeys(Directive):
+def record_keys() -> list[nodes.Node]:
     """Every key of every event of a record file."""
 
-    def run(self) -> list[nodes.Node]:
-        def kind(key: dict[str, Any]) -> str:
-            if "anyOf" in key:
-                return " or ".join(map(kind, key["anyOf"]))
-            return "object" if "$ref" in key else key.get("type", "string" if "enum" in key else "any")
+    def kind(key: dict[str, Any]) -> str:
+        if "anyOf" in key:
+            return " or ".join(map(kind, key["anyOf"]))
+        return "object" if "$ref" in key else key.get("type", "string" if "enum" in key else "any")
 
-        def meaning(key: dict[str, Any]) -> str:
-            values = ", ".join("none" if one is None else str(one) for one in key.get("enum", ()))
-            return "; ".join(filter(None, (key.get("description", ""), values)))
+    def meaning(key: dict[str, Any]) -> str:
+        values = ", ".join("none" if one is None else str(one) for one in key.get("enum", ()))
+        return "; ".join(filter(None, (key.get("description", ""), values)))
 
-        definitions = records.schema()["$defs"]
-        rows = [
-            [words([event]), words([name]), kind(key), meaning(key)]
-            for event, record in records.EVENTS.items()
-            for name, key in definitions[record.__name__]["properties"].items()
-            if name not in ("event", "time")
-        ]
-        return [table(["event", "key", "type", "meaning"], rows)]
+    definitions = records.schema()["$defs"]
+    rows = [
+        [words([event]), words([name]), kind(key), meaning(key)]
+        for event, record in records.EVENTS.items()
+        for name, key in definitions[record.__name__]["properties"].items()
+        if name not in ("event", "time")
+    ]
+    return [table(["event", "key", "type", "meaning"], rows)]
 
 
-class RecordEvents(Directive):
+def record_events() -> list[nodes.Node]:
     """Every event of a record file, in a sentence."""
-
-    def run(self) -> list[nodes.Node]:
-        rows = [[words([event]), (record.__doc__ or "").partition("\n")[0]] for event, record in records.EVENTS.items()]
-        return [table(["event", "what it is"], rows)]
+    rows = [[words([event]), (record.__doc__ or "").partition("\n")[0]] for event, record in records.EVENTS.items()]
+    return [table(["event", "what it is"], rows)]
 
 
-class ContractRules(Directive):
+def contract_rules() -> list[nodes.Node]:
     """Every rule of nvJitLink's contract: what is wrong, and what is right."""
-
-    def run(self) -> list[nodes.Node]:
-        return [table(["rule", "violation", "expected"], [[words([name]), *texts] for name, texts in RULES.items()])]
+    return [table(["rule", "violation", "expected"], [[words([name]), *texts] for name, texts in RULES.items()])]
 
 
-class SuiteTable(Directive):
+def suite_table() -> list[nodes.Node]:
     """What each published suite gave on the emulated driver when it was last run in full, and why it gave less."""
-
-    def run(self) -> list[nodes.Node]:
-        head = ["suite", "driver", "backend", *SUITE_COLUMNS.values(), "pass, without launches", "commit"]
-        rows = [
-            [
-                row["suite"],
-                row["driver"],
-                row["backend"],
-                *(str(row[name]) for name in SUITE_COLUMNS),
-                f"{share(row):.1f} %",
-                row["commit"],
-            ]
-            for row in read_rows()
+    head = ["suite", "driver", "backend", *SUITE_COLUMNS.values(), "pass, without launches", "commit"]
+    rows = [
+        [
+            row["suite"],
+            row["driver"],
+            row["backend"],
+            *(str(row[name]) for name in SUITE_COLUMNS),
+            f"{share(row):.1f} %",
+            row["commit"],
         ]
-        result = table(head, rows)
-        lowered = nodes.bullet_list()
-        for row in read_rows():
-            if row.get("because"):
-                text = nodes.paragraph(text=f"{row['suite']}, {row['driver']}, {row['backend']}: {row['because']}")
-                lowered += nodes.list_item("", text)
-        return [result, lowered]
+        for row in read_rows()
+    ]
+    result = table(head, rows)
+    lowered = nodes.bullet_list()
+    for row in read_rows():
+        if row.get("because"):
+            text = nodes.paragraph(text=f"{row['suite']}, {row['driver']}, {row['backend']}: {row['because']}")
+            lowered += nodes.list_item("", text)
+    return [result, lowered]
 
 
 def skip_fields(_app: Sphinx, _what: str, _name: str, member: object, _skip: bool, _options: object) -> bool | None:
@@ -248,13 +241,16 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", add_filter)
     app.connect("autodoc-skip-member", skip_fields)
     app.add_directive("generated", Generated)
-    app.add_directive("dispatch-tables", DispatchTables)
-    app.add_directive("settings-table", SettingsTable)
-    app.add_directive("cell-keys", CellKeys)
-    app.add_directive("exclude-reasons", ExcludeReasons)
-    app.add_directive("version-table", VersionTable)
-    app.add_directive("contract-rules", ContractRules)
-    app.add_directive("record-events", RecordEvents)
-    app.add_directive("record-keys", RecordKeys)
-    app.add_directive("suite-table", SuiteTable)
+    add_directives(
+        app,
+        dispatch_tables,
+        settings_table,
+        cell_keys,
+        exclude_reasons,
+        version_table,
+        contract_rules,
+        record_events,
+        record_keys,
+        suite_table,
+    )
     return {"parallel_read_safe": True}

@@ -88,12 +88,12 @@ def test_letters_say_what_kind_of_answer(drawing: ModuleType) -> None:
 def test_differences_are_listed(drawing: ModuleType) -> None:
     """Every disagreement with the documentation is on the page, and every rule that stays has its reason."""
     found = disagreements(atlas.load())
-    text = "\n".join(node.astext() for node in drawing.AtlasDisagreements.run(None))
+    text = "\n".join(node.astext() for node in drawing.atlas_disagreements())
     assert {one.statement.says.rstrip(".") for one in found} == {
         one.says.rstrip(".") for one in statements() if one.says.rstrip(".") in text
     }
     assert all(one.where in text and one.grid.arch in text for one in found)
-    text = drawing.AtlasContradictions.run(None)[0].astext()
+    text = drawing.atlas_contradictions()[0].astext()
     assert all(row.because in text for row in reasons())
 
 

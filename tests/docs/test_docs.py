@@ -188,7 +188,7 @@ def test_every_command_is_described(reference) -> None:
     """The page on the command line has each subcommand and each option, with a meaning."""
     assert page_has("cli", "command-line")
     assert page_has("cli", "commands")
-    described = {" ".join(one.astext().split()) for one in reference.CommandLine.run(None)}
+    described = {" ".join(one.astext().split()) for one in reference.command_line()}
     text = "\n".join(described)
     names = set()
 
@@ -242,10 +242,12 @@ def test_every_variable_is_described(reference) -> None:
     assert "```{internal-variables-table}\n" in (DOCS / "architecture.md").read_text(encoding="utf-8")
     tests = set(read_table("variables.toml")["tests"])
     assert reference.variables().keys() | reference.internal_variables().keys() == known_variables() - tests
-    for kind in (reference.VariablesTable, reference.InternalVariablesTable):
-        assert all(kind.described().values())
-        (table,) = kind.run(kind)
-        assert all(name in table.astext() for name in kind.described())
+    for described, drawn in (
+        (reference.variables(), reference.variables_table()),
+        (reference.internal_variables(), reference.internal_variables_table()),
+    ):
+        assert all(described.values())
+        assert all(name in drawn[0].astext() for name in described)
 
 
 def test_no_page_for_users_names_an_internal_variable(reference) -> None:
@@ -263,7 +265,7 @@ def test_every_fixture_and_hook_is_described(reference, pytester) -> None:
     listed = set(re.findall(r"^(\w+)(?: \[\w+ scope\])? -- .*pytest_cudalink", done.stdout, re.MULTILINE))
     assert listed
     assert reference.fixture_functions().keys() == listed
-    (fixtures_list,), (hooks_list,) = reference.FixturesList.run(None), reference.HooksList.run(None)
+    (fixtures_list,), (hooks_list,) = reference.fixtures_list(), reference.hooks_list()
     assert all(name in fixtures_list.astext() for name in listed)
     hooks = [name for name in vars(hookspecs) if name.startswith("pytest_cudalink_")]
     assert all(f"{name}(" in hooks_list.astext() for name in hooks)
@@ -283,7 +285,7 @@ def test_every_key_of_a_cell_is_described(monkeypatch) -> None:
     monkeypatch.syspath_prepend(DOCS / "_ext")
     tables = importlib.import_module("cudalink_tables")
     assert page_has("matrix", "cell-keys")
-    (table,) = tables.CellKeys.run(None)
+    (table,) = tables.cell_keys()
     rows = {row[0].astext(): row[1].astext() for row in table.findall(importlib.import_module("docutils.nodes").row)}
     assert rows.keys() - {"key"} == KEYS.keys()
     assert all(rows.values())
@@ -319,9 +321,9 @@ def test_settings_table(monkeypatch) -> None:
     nodes = pytest.importorskip("docutils.nodes")
     pytest.importorskip("sphinx")
     monkeypatch.syspath_prepend(DOCS / "_ext")
-    from cudalink_tables import SettingsTable
+    from cudalink_tables import settings_table
 
-    (table,) = SettingsTable.run(None)
+    (table,) = settings_table()
     rows = {row[0].astext(): row for row in table.findall(nodes.row)}
     for option in settings.OPTIONS:
         names = [name for name in (option.flag or option.ini, option.env) if name]
