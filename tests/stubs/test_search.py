@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -68,30 +69,47 @@ def ask(site, run, tmp_path):
     return describe
 
 
-def test_newest_wheel_beside_the_caller(ask, tmp_path) -> None:
-    """Wheels of three majors lie beside the caller: the newest is taken."""
-    found = ask((11, 12, 13))
-    assert (found.version, found.why) == ("13.5", "wheel beside the caller")
-    assert found.file == str(tmp_path / "copy" / WHEELS[13])
+OWN, LD = "CUDALINK_STUBS_CUDART", {"LD_LIBRARY_PATH": "b/lib"}
+TOOLKITS = "a/lib64/libcudart.so.12 b/lib/libcudart.so.13"
+MAJORS, LAST = "l/libcudart.so.11.0 l/libcudart.so.12 l/libcudart.so.13", {"LD_LIBRARY_PATH": "l", "CUDA_HOME": "none"}
+WHEEL, PROCESS = "wheel beside the caller", "already in the process"
+VARIABLE = "environment variable CUDALINK_STUBS_CUDART"
+#: Majors of the wheels beside the caller, files by their folders, which of them are in the process, variables; and the
+#: file that is taken, with the reason. A file has the version of its name.
+SCENES = [
+    ((11, 12, 13), "", "", {}, f"copy/{WHEELS[13]}", WHEEL),
+    ((11,), "", "", {}, f"copy/{WHEELS[11]}", WHEEL),
+    ((12,), "", "", {}, f"copy/{WHEELS[12]}", WHEEL),
+    # what is in the process comes before all but the stub's own variable
+    ((13,), "e/libcudart.so.12", "e/libcudart.so.12", {}, "e/libcudart.so.12", PROCESS),
+    ((), TOOLKITS, TOOLKITS, {}, "b/lib/libcudart.so.13", PROCESS),
+    ((13,), "x/named.so.12 e/libcudart.so.13", "e/libcudart.so.13", {OWN: "x/named.so.12"}, "x/named.so.12", VARIABLE),
+    ((), "x/libcudart.so.12 x/libcudart.so.13", "", {OWN: "x"}, "x/libcudart.so.13", VARIABLE),
+    ((), 'a"b\\c/real.so.12', "", {OWN: 'a"b\\c/real.so.12'}, 'a"b\\c/real.so.12', VARIABLE),
+    # CUDA_PATH comes before CUDA_HOME, and both before the loader's path, where the newest name is the first
+    ((), TOOLKITS, "", {"CUDA_PATH": "a", "CUDA_HOME": "b"} | LD, "a/lib64/libcudart.so.12", "CUDA_PATH"),
+    ((), TOOLKITS, "", {"CUDA_PATH": "copy", "CUDA_HOME": "b"}, "b/lib/libcudart.so.13", "CUDA_HOME"),
+    ((), MAJORS, "", LAST, "l/libcudart.so.13", "the loader's path"),
+]
 
 
-@pytest.mark.parametrize("major", [11, 12])
-def test_older_wheel_alone(major: int, ask) -> None:
-    """With one wheel only, that one is taken."""
-    assert ask((major,)).version == f"{major}.5"
+@pytest.mark.parametrize(("wheels", "files", "opened", "variables", "taken", "why"), SCENES)
+def test_which_library_is_taken(wheels, files, opened, variables, taken, why, ask, tmp_path) -> None:
+    """The variable's, the process's, the newest wheel's, a toolkit's, and at last that of the loader's path."""
+    for file in files.split():
+        runtime(tmp_path / file, 1000 * int(re.search(r"so\.(\d+)", file)[1]))
 
+    found = ask(
+        wheels,
+        before=tuple(tmp_path / file for file in opened.split()),
+        **{name: tmp_path / value for name, value in variables.items()},
+    )
 
-def test_process_first(ask, tmp_path) -> None:
-    """A copy that is already in the process is taken before a newer one that lies beside the caller."""
-    loaded = runtime(tmp_path / "elsewhere" / "libcudart.so.12", 12010)
-    found = ask((13,), before=(loaded,))
-    assert (found.file, found.why) == (str(loaded), "already in the process")
-
-
-def test_newest_of_the_process(ask, tmp_path) -> None:
-    """Of two copies in the process the newest is taken."""
-    old, new = (runtime(tmp_path / f"v{n}" / f"libcudart.so.{n}", n * 1000) for n in (12, 13))
-    assert ask(before=(old, new)).file == str(new)
+    major = re.search(r"so\.(\d+)", taken)[1]
+    assert (found.file, found.why) == (str(tmp_path / taken), why)
+    assert found.version == (f"{major}.5" if why == WHEEL else f"{major}.0")
+    if "CUDA_PATH" in variables:
+        assert f"CUDA_PATH={tmp_path / variables['CUDA_PATH']}" in found.looked
 
 
 def test_mangled_copy_in_the_process(ask, tmp_path) -> None:
@@ -108,45 +126,6 @@ def test_process_by_soname(ask, tmp_path) -> None:
     """A copy in the process counts by its SONAME, whatever its file is called."""
     file = runtime(tmp_path / "libcudart.so.12", 12000).rename(tmp_path / "renamed.bin")
     assert ask((13,), before=(file,)).file == str(file)
-
-
-def test_cuda_path_then_cuda_home(ask, tmp_path) -> None:
-    """CUDA_PATH is looked at before CUDA_HOME, both after the wheels; lib64 is a folder of a toolkit."""
-    runtime(tmp_path / "a" / "lib64" / "libcudart.so.12", 12000)
-    runtime(tmp_path / "b" / "lib" / "libcudart.so.13", 13000)
-    found = ask(CUDA_PATH=tmp_path / "a", CUDA_HOME=tmp_path / "b", LD_LIBRARY_PATH=tmp_path / "b" / "lib")
-    assert (found.version, found.why) == ("12.0", "CUDA_PATH")
-    assert f"CUDA_PATH={tmp_path / 'a'}" in found.looked
-
-
-def test_cuda_home(ask, tmp_path) -> None:
-    """CUDA_HOME counts where CUDA_PATH has nothing."""
-    runtime(tmp_path / "b" / "lib" / "libcudart.so.13", 13000)
-    (tmp_path / "a").mkdir()
-    assert ask(CUDA_PATH=tmp_path / "a", CUDA_HOME=tmp_path / "b").why == "CUDA_HOME"
-
-
-def test_loaders_path(ask, tmp_path) -> None:
-    """The loader's path is looked at last, the newest name first."""
-    for major in (11, 12, 13):
-        runtime(tmp_path / "ld" / Path(WHEELS[major]).name, major * 1000)
-    found = ask(LD_LIBRARY_PATH=tmp_path / "ld", CUDA_HOME=tmp_path / "nothing")
-    assert (found.version, found.why) == ("13.0", "the loader's path")
-
-
-def test_override_beats_all(ask, tmp_path) -> None:
-    """The environment names a file: it is taken before a copy in the process and before every other place."""
-    named = runtime(tmp_path / "named.so", 12030)
-    loaded = runtime(tmp_path / "elsewhere" / "libcudart.so.13", 13000)
-    found = ask((13,), before=(loaded,), CUDALINK_STUBS_CUDART=named)
-    assert (found.file, found.why) == (str(named), "environment variable CUDALINK_STUBS_CUDART")
-
-
-def test_override_by_folder(ask, tmp_path) -> None:
-    """The environment names a folder: the newest library in it is taken."""
-    for major in (12, 13):
-        runtime(tmp_path / "libs" / Path(WHEELS[major]).name, major * 1000)
-    assert ask(CUDALINK_STUBS_CUDART=tmp_path / "libs").version == "13.0"
 
 
 def test_override_that_is_wrong(ask) -> None:
@@ -190,12 +169,6 @@ def test_verbose_line(ask, site, run, tmp_path) -> None:
     assert found.count("\n") == lost.count("\n") == 1
     assert run(code, CUDALINK_STUBS_CUDART=NOWHERE).stderr == ""
     assert run(code, CUDALINK_STUBS_CUDART=NOWHERE, CUDALINK_STUBS_VERBOSE="0").stderr == ""
-
-
-def test_paths_with_quotes(ask, tmp_path) -> None:
-    """A path with quotes and backslashes comes through as it is."""
-    odd = runtime(tmp_path / 'a "b" \\ c' / "real.so", 12000)
-    assert ask(CUDALINK_STUBS_CUDART=odd).file == str(odd)
 
 
 def test_newest_of_many_toolkits(stubs, catalog, tmp_path) -> None:
