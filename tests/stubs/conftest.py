@@ -16,7 +16,7 @@ from pytest_cudalink.stubs import stub_sources
 from pytest_cudalink.stubs.catalog import Catalog, CatalogLibrary, load_catalog
 from tests.compiled import compile_c
 
-__all__ = ["NOWHERE", "clean_environment", "compile_c", "linked", "run", "run_hidden", "stubs"]
+__all__ = ["NOWHERE", "clean_environment", "compile_c", "linked", "run", "run_hidden", "stubs", "succeed"]
 
 #: Stands for a file that is not there: what the child processes have instead of an installed library.
 NOWHERE = "/nonexistent/cudalink/lib.so"
@@ -43,6 +43,13 @@ def clean_environment(**more: str) -> dict[str, str]:
     known = {"CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH", "LD_PRELOAD"}
     kept = {k: value for k, value in os.environ.items() if k not in known and not k.startswith("CUDALINK_STUBS_")}
     return {**kept, **{key: str(value) for key, value in more.items()}}
+
+
+def succeed(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command that must succeed."""
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 def linked(stub: Path) -> list[str]:

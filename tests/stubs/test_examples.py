@@ -15,7 +15,7 @@ import pytest
 from pytest_cudalink.audit import audit
 from pytest_cudalink.stubs import stub_sources
 
-from .conftest import NOWHERE, compile_c
+from .conftest import NOWHERE, compile_c, succeed
 from .test_search import runtime
 
 pytestmark = pytest.mark.apart
@@ -34,8 +34,7 @@ def wheel(request, tmp_path_factory) -> Path:
     # the backends look for cudalink, cmake, meson and ninja where the interpreter's commands are
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    succeed(*command, cwd=folder, env=environment)
     (built,) = (folder / "dist").glob("*.whl")
     return built
 
@@ -127,7 +126,6 @@ def test_plain_cmake_project(tmp_path, run) -> None:
         [*configure, f"-DPython_EXECUTABLE={sys.executable}"],
         ["cmake", "--build", str(tmp_path / "build")],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        succeed(*command)
     done = run(tmp_path / "build" / "plain", CUDALINK_STUBS_CUDART=NOWHERE, CUDALINK_STUBS_CUDA=NOWHERE)
     assert done.stdout == "303 0 303 {{\n"

@@ -20,7 +20,7 @@ from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.stubs import StubNotFoundError, describe, generator
 from pytest_cudalink.stubs.catalog import CatalogError, load_catalog
 
-from .conftest import NOWHERE
+from .conftest import NOWHERE, compile_c, succeed
 
 NATIVE = Path(stubs_package.__file__).parent / "native"
 NATIVE_HEADERS = Path(stubs_package.__file__).parent / "include"
@@ -69,8 +69,7 @@ def test_files_that_compile_alone(file: Path) -> None:
     """Each file of the stubs says what it needs, so that an editor and a compiler understand it."""
     flags = ("-fsyntax-only", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
     command = [*find_compiler(), *flags, "-Wno-unused-variable", "-x", "c", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    succeed(*command)
 
 
 @pytest.mark.parametrize("name", NEEDED)
@@ -110,8 +109,7 @@ def test_generated_c_stands_alone(name: str, tmp_path, catalog) -> None:
     head = re.search(r"^ \* Build: cc (.*) \*/$", text, re.MULTILINE)
     for flags in ([], ["-O0"], ["-flto"], ["-O3", "-std=c17"]):
         command = [*find_compiler(), *shlex.split(head[1]), "-Wall", "-Wextra", "-Werror", *flags]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        succeed(*command, cwd=tmp_path)
         exported, _, soname = dynamic(tmp_path / stub.file)
         assert exported == stub.exports
         assert soname == stub.file
@@ -152,10 +150,7 @@ def test_cross_compiled(target: str, machine: str, tmp_path, catalog) -> None:
     for stub in generator.generate(catalog, NEEDED, tmp_path):
         output = tmp_path / stub.file
         flags = ["-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{stub.file}", "-ldl"]
-        done = subprocess.run(
-            [*zig, *map(str, stub.sources), *flags, "-o", str(output)], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+        succeed(*zig, *stub.sources, *flags, "-o", output)
         exported, _, _ = dynamic(output)
         assert exported == stub.exports
         with output.open("rb") as stream:
@@ -188,9 +183,8 @@ error = 999
         encoding="utf-8",
     )
     out = tmp_path / "out"
-    assert (
-        main(["stubs", "build", "--libs", "cudart", "--symbols", str(symbols), "--prefix", "my", "-o", str(out)]) == 0
-    )
+    words = ["--libs", "cudart", "--symbols", str(symbols), "--prefix", "my", "-o", str(out)]
+    assert main(["stubs", "build", *words]) == 0
     stub = out / "libmy_cudart.so"
     exported, _, soname = dynamic(stub)
     assert exported == {"cudaGetDevice", "cudaMemPoolCreate", "my_cudart_describe", "cudalink_stub_marker"}
@@ -212,14 +206,6 @@ def test_symbol_list(tmp_path, capsys) -> None:
     assert main(["stubs", "list", "--libs", "cuda,cudart", "--symbols", str(names)]) == 0
     listed = [line.split()[1] for line in capsys.readouterr().out.splitlines()]
     assert sorted(listed) == ["cuMemAlloc_v2", "cuModuleGetGlobal_v2", "cudaMalloc"]
-
-
-def test_generate_leaves_the_sources(tmp_path, capsys) -> None:
-    """``stubs generate`` writes the C, the assembler and the header, and prints their names."""
-    assert main(["stubs", "generate", "--libs", "nvrtc", "-o", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert [Path(line).name for line in printed] == ["stub_nvrtc.c", "stub_nvrtc.S", "stub_nvrtc.h"]
-    assert all(Path(line).is_file() for line in printed)
 
 
 @pytest.mark.parametrize(
@@ -268,21 +254,28 @@ def test_bad_symbol_files(text: str, words: str, tmp_path, capsys) -> None:
     [
         (["--libs", ""], "--libs '' names no library; expected some of cuda,cudart,nvrtc"),
         (["--libs", "cufft"], "no library 'cufft' in the catalog; expected cuda, cudart, nvrtc"),
+        (["--libs", "nvrtc", "--symbols", "names.txt"], "leaves none of its functions"),
         (["--prefix", "my-stub"], "prefix 'my-stub': expected letters, digits and _"),
         (["--prefix", "libcudart"], "other programs take liblibcudart_cuda.so for the real libcudart"),
     ],
 )
-def test_bad_arguments(arguments: list[str], words: str, tmp_path, capsys) -> None:
+def test_bad_arguments(arguments: list[str], words: str, tmp_path, monkeypatch, capsys) -> None:
     """What cannot be built is refused with one line that says why."""
+    (tmp_path / "names.txt").write_text("cudaMalloc\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     assert main(["stubs", "generate", "-o", str(tmp_path / "out"), *arguments]) == 2
     assert words in capsys.readouterr().err
 
 
-def test_libraries_are_a_list(tmp_path, capsys) -> None:
-    """Spaces around the commas, and a library that is named twice, do not matter."""
-    assert main(["stubs", "generate", "--libs", "cudart, nvrtc,cudart", "-o", str(tmp_path)]) == 0
-    printed = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    assert printed == [f"stub_{name}.{end}" for name in ("cudart", "nvrtc") for end in ("c", "S", "h")]
+@pytest.mark.parametrize(
+    ("given", "names"), [("nvrtc", ["nvrtc"]), ("cudart, nvrtc,cudart", ["cudart", "nvrtc"])], ids=["one", "list"]
+)
+def test_generate_leaves_the_sources(given: str, names: list[str], tmp_path, capsys) -> None:
+    """``stubs generate`` writes C, assembler and header of each library once, and prints their names."""
+    assert main(["stubs", "generate", "--libs", given, "-o", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [Path(line).name for line in printed] == [f"stub_{name}.{end}" for name in names for end in ("c", "S", "h")]
+    assert all(Path(line).is_file() for line in printed)
 
 
 def test_warnings_of_a_users_compiler(tmp_path, monkeypatch, capfd) -> None:
@@ -292,15 +285,7 @@ def test_warnings_of_a_users_compiler(tmp_path, monkeypatch, capfd) -> None:
     assert capfd.readouterr().out == f"{tmp_path / 'libstub_nvrtc.so'}\n"
 
 
-def test_library_without_functions(tmp_path, catalog) -> None:
-    """A symbol file that leaves nothing of a library is a mistake that is told."""
-    names = tmp_path / "names.txt"
-    names.write_text("cudaMalloc\n", encoding="utf-8")
-    with pytest.raises(generator.GeneratorError, match="leaves none of its functions"):
-        generator.generate(load_catalog(names), ["nvrtc"], tmp_path)
-
-
-def test_describe_from_python(run, stubs) -> None:
+def test_describe_from_python(run, stubs, tmp_path) -> None:
     """describe() gives an object; a file that is no stub, and one that is not there, are refused."""
     code = f"""
 from pytest_cudalink.stubs import describe
@@ -312,6 +297,8 @@ print(found.library, found.file, found.version, found.why, found.degraded, len(f
         describe("/nonexistent/libx.so")
     with pytest.raises(StubNotFoundError, match=r"no stub libstub_cufft.so in .*run 'cudalink stubs build'"):
         describe("cufft")
+    with pytest.raises(StubNotFoundError, match="is not a stub of 'cudalink stubs build'"):
+        describe(compile_c(tmp_path / "libother.so", "int x;"))
 
 
 @pytest.mark.parametrize("word", ["libstub_nvrtc.so", "./libstub_nvrtc.so", "Path('libstub_nvrtc.so')"])
@@ -329,29 +316,15 @@ print([line.split()[-1] for line in open("/proc/self/maps") if "libstub_nvrtc" i
     assert run(code).stdout == f"{tmp_path / 'libstub_nvrtc.so'}\n"
 
 
-def test_describe_refuses_other_libraries(tmp_path) -> None:
-    """A library that is no stub is told from one."""
-    from .conftest import compile_c
-
-    with pytest.raises(StubNotFoundError, match="is not a stub of 'cudalink stubs build'"):
-        describe(compile_c(tmp_path / "libother.so", "int x;"))
-
-
-def test_command_describe(stubs, run) -> None:
-    """``cudalink stubs describe`` tells for each stub what it found, or where it looked."""
-    words = [sys.executable, "-m", "pytest_cudalink.cli", "stubs", "describe", stubs["nvrtc"]]
-    done = run(*words, CUDALINK_STUBS_NVRTC=NOWHERE)
-    assert done.returncode == 0
-    assert done.stdout.startswith("libstub_nvrtc.so: no library (not found)\n  looked in: CUDALINK_STUBS_NVRTC=")
-
-
-def test_command_describe_hints_at_wheels(stubs, run, tmp_path) -> None:
-    """A wheel of this environment that is not above the stub is named, with the setting that takes it."""
+def test_command_describe(stubs, run, tmp_path) -> None:
+    """It tells what a stub found, or where it looked, and what takes a wheel that is not above the stub."""
     wheel = tmp_path / "nvidia/cu13/lib/libnvrtc.so.13"
     wheel.parent.mkdir(parents=True)
     wheel.touch()
     words = [sys.executable, "-m", "pytest_cudalink.cli", "stubs", "describe", stubs["nvrtc"]]
     done = run(*words, CUDALINK_STUBS_NVRTC=NOWHERE, PYTHONPATH=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("libstub_nvrtc.so: no library (not found)\n  looked in: CUDALINK_STUBS_NVRTC=")
     hint = f"  installed, but not above the stub: CUDALINK_STUBS_NVRTC={wheel} takes it"
     assert done.stdout.splitlines()[-1] == hint
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import NOWHERE, clean_environment, compile_c, linked, run_hidden
+from .conftest import NOWHERE, clean_environment, compile_c, linked, run_hidden, succeed
 from .test_valgrind import call_everything
 
 LIBRARIES = ("cuda", "cudart", "nvrtc")
@@ -19,10 +18,7 @@ CALL_ALL = Path(__file__).with_name("call_all.py")
 def call_all(stub: Path, name: str, real: Path | str) -> dict[str, dict]:
     """What every function of a stub does, in a child process."""
     environment = clean_environment(**{f"CUDALINK_STUBS_{name.upper()}": str(real)})
-    done = subprocess.run(
-        [sys.executable, str(CALL_ALL), str(stub), name], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = succeed(sys.executable, CALL_ALL, stub, name, env=environment)
     assert done.stderr == ""
     return json.loads(done.stdout)
 

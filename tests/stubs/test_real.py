@@ -19,7 +19,7 @@ from pytest_cudalink import artifacts
 from pytest_cudalink.native.compiler import find_compiler
 from pytest_cudalink.stubs.catalog import CATALOG_FILE, Catalog
 
-from .conftest import compile_c
+from .conftest import compile_c, succeed
 
 
 def toolkits() -> list[Path]:
@@ -239,8 +239,7 @@ def test_prototypes_are_those_of_the_headers(name: str, header: str, wheels, cat
     source = tmp_path / "check.c"
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = [*find_compiler(), "-fsyntax-only", "-Werror", *(f"-I{folder}" for folder in folders), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    succeed(*command)
 
 
 def size_checks(declared: str, catalog: Catalog, major: int) -> list[str]:

@@ -6,7 +6,6 @@ Here the C function behind the first call is replaced by one that destroys every
 from __future__ import annotations
 
 import struct
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 
 from pytest_cudalink.stubs import generator
+
+from .conftest import succeed
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,9 +35,7 @@ def library(catalog, folder: Path, machine: str) -> Path:
     (stub,) = generator.generate(catalog, ["cudart"], folder)
     output = folder / f"{machine}.so"
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu.2.17", "-O2", "-fPIC", "-shared"]
-    command = [*zig, "-fvisibility=hidden", *map(str, stub.sources), "-ldl", "-o", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    succeed(*zig, "-fvisibility=hidden", *stub.sources, "-ldl", "-o", output)
     return output
 
 
