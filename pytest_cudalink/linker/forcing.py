@@ -22,7 +22,6 @@ __all__ = [
     "from_environment",
     "set_by_hand",
     "set_default_policy",
-    "set_forced",
 ]
 
 _forced: BackendChoice | None = None
@@ -39,27 +38,21 @@ def forced() -> BackendChoice | None:
 
 
 def set_by_hand() -> BackendChoice | None:
-    """Return the backend that `set_forced` has set, or None."""
+    """Return the backend that `forced_backend` has set, or None."""
     return _forced
-
-
-def set_forced(value: BackendChoice | None) -> BackendChoice | None:
-    """Force a backend before that of the run; None stops that. Returns the previous value."""
-    global _forced
-    previous, _forced = _forced, value
-    return previous
 
 
 @contextmanager
 def forced_backend(backend: Backend, source: str) -> Iterator[None]:
     """Force a backend inside the ``with`` block, in the whole process."""
+    global _forced  # noqa: PLW0603 (one for the process)
     previous = _forced
     try:
-        set_forced(BackendChoice(backend, source))
+        _forced = BackendChoice(backend, source)
         yield
-        set_forced(previous)
+        _forced = previous
     except BaseException:
-        set_forced(previous)  # (again, if an exception kept the line above from doing so)
+        _forced = previous  # (again, if an exception kept the line above from doing so)
         raise
 
 

@@ -279,14 +279,19 @@ def test_every_keyword_of_the_marker_is_described() -> None:
     assert [name for name in keywords if not re.search(rf"\b{name}\b", text)] == []
 
 
-def test_every_key_of_a_cell_is_described(monkeypatch) -> None:
-    """The page on the matrix has each key of the schema, with a meaning."""
+@pytest.fixture
+def tables(monkeypatch) -> ModuleType:
+    """The module of docs/_ext that draws tables."""
     pytest.importorskip("sphinx")
     monkeypatch.syspath_prepend(DOCS / "_ext")
-    tables = importlib.import_module("cudalink_tables")
+    return importlib.import_module("cudalink_tables")
+
+
+def test_every_key_of_a_cell_is_described(tables) -> None:
+    """The page on the matrix has each key of the schema, with a meaning."""
     assert page_has("matrix", "cell-keys")
     (table,) = tables.cell_keys()
-    rows = {row[0].astext(): row[1].astext() for row in table.findall(importlib.import_module("docutils.nodes").row)}
+    rows = {row[0].astext(): row[1].astext() for row in table.findall(tables.nodes.row)}
     assert rows.keys() - {"key"} == KEYS.keys()
     assert all(rows.values())
 
@@ -316,19 +321,14 @@ def test_limitations_have_the_figures_of_what_was_held_back() -> None:
     assert re.search(rf"{cases} chosen cases of links that an H100 answered, {cases - equal} differ", limits)
 
 
-def test_settings_table(monkeypatch) -> None:
+def test_settings_table(tables) -> None:
     """The table has each setting's flag as it is typed, its meaning and its values; the page tells its ini entry."""
-    nodes = pytest.importorskip("docutils.nodes")
-    pytest.importorskip("sphinx")
-    monkeypatch.syspath_prepend(DOCS / "_ext")
-    from cudalink_tables import settings_table
-
-    (table,) = settings_table()
-    rows = {row[0].astext(): row for row in table.findall(nodes.row)}
+    (table,) = tables.settings_table()
+    rows = {row[0].astext(): row for row in table.findall(tables.nodes.row)}
     for option in settings.OPTIONS:
         names = [name for name in (option.flag or option.ini, option.env) if name]
         row = rows[", ".join(names)]
-        assert [one.astext() for one in row[0].findall(nodes.literal)] == names
+        assert [one.astext() for one in row[0].findall(tables.nodes.literal)] == names
         assert row[1].astext()
         assert option.help == row[3].astext()
         assert option.env.lower() in ("", option.ini)
