@@ -17,9 +17,10 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number} {plural(number, one, many)}"
 
 
-def and_more(number: int) -> str:
-    """Return ``" and 3 more"`` after what a text shows; empty if it shows everything."""
-    return f" and {number} more" if number > 0 else ""
+def and_more(number: int, noun: str = "") -> str:
+    """Return ``" and 3 more"`` after what a text shows, or ``" and 3 more files"``; empty if it shows everything."""
+    more = counted(number, f"more {noun}") if noun else f"{number} more"
+    return f" and {more}" if number > 0 else ""
 
 
 def listed(texts: Sequence[str], most: int) -> str:

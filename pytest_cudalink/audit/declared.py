@@ -10,7 +10,7 @@ majors, and where the file also needs a library of another wheel, such as libtor
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from email import message_from_bytes
 from functools import cache
@@ -101,7 +101,9 @@ def read_requirements(metadata: bytes, target: InstallTarget | None = None) -> D
         str(extra): tuple(one for one in holding(str(extra)) if one not in always)
         for extra in (message.get_all("Provides-Extra") or [])[:_MOST_EXTRAS]
     }
-    known = {name, _TOOLKIT, *_required(), *chain(*_required().values()), *chain(*_nvidia())}
+    required = read_table("requires.toml")
+    nvidia = (exports.distributions(stem).values() for stem in exports.libraries())
+    known = {name, _TOOLKIT, *required, *chain(*required.values()), *chain(*nvidia)}
     followed = all(canonicalize_name(one.name) in known for one in requirements)
     return Declared(name, always, extras, tuple(invalid), followed)
 
@@ -112,17 +114,6 @@ def _holds(requirement: Requirement, environment: dict[str, str]) -> bool:
         return requirement.marker is None or requirement.marker.evaluate(environment)
     except (UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
         return False
-
-
-@cache
-def _required() -> dict[str, list[str]]:
-    """The packages that NVIDIA's packages require, from ``requires.toml``."""
-    return dict(read_table("requires.toml"))
-
-
-def _nvidia() -> Iterator[Collection[str]]:
-    """NVIDIA's packages of libraries that need no other package."""
-    return (exports.distributions(stem).values() for stem in exports.libraries())
 
 
 @cache
@@ -221,7 +212,7 @@ def _reached(names: Iterable[str]) -> list[str]:
     """The packages that requirements on some lead to, as deep as it is known; these first."""
     reached = list(dict.fromkeys(names))
     for name in reached:
-        reached += [one for one in _required().get(name, ()) if one not in reached]
+        reached += [one for one in read_table("requires.toml").get(name, ()) if one not in reached]
     return reached
 
 

@@ -131,11 +131,7 @@ def _sites_below(prefix: Path) -> list[Path]:
 
 def _system_sites(prefix: Path, python: str) -> tuple[Path, ...]:
     """The folders of the Python that a virtual environment was made from, where it may use them."""
-    try:
-        text = read_bounded(prefix / "pyvenv.cfg", _MOST_TEXT).decode("utf-8", "replace")
-    except OSError:
-        return ()
-    pairs = (line.partition("=") for line in text.splitlines())
+    pairs = (line.partition("=") for line in _text(prefix / "pyvenv.cfg").splitlines())
     config = {key.strip().lower(): value.strip() for key, _, value in pairs}
     home = config.get("home", "")
     if config.get("include-system-site-packages", "").lower() != "true" or not home:
@@ -186,11 +182,7 @@ def _with_linked(sites: Sequence[Path]) -> list[Path]:
 
 
 def _named_by_pth(pth: Path) -> Iterator[Path]:
-    try:
-        lines = read_bounded(pth, _MOST_TEXT).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return
-    for line in lines:
+    for line in _text(pth).splitlines():
         text = line.strip()
         if text and not text.startswith(("#", "import ", "import\t")):
             yield pth.parent / text
@@ -249,8 +241,10 @@ def _is_editable(folder: Path) -> bool:
         content = json.loads(_text(folder / "direct_url.json"))
     except (ValueError, RecursionError):
         return False
-    info = content.get("dir_info") if isinstance(content, dict) else None
-    return bool(info.get("editable")) if isinstance(info, dict) else False
+    match content:
+        case {"dir_info": {"editable": editable}}:
+            return bool(editable)
+    return False
 
 
 # -- libraries

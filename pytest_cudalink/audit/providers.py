@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,7 +61,7 @@ class Provider:
 class Providers:
     """The CUDA libraries of an environment, and of the system around it."""
 
-    def __init__(self, distributions: Iterable[Installed], system: Iterable[str] | None = None) -> None:
+    def __init__(self, distributions: Iterable[Installed]) -> None:
         self._owners: dict[str, list[Installed]] = {}
         found: dict[str, Provider] = {}
         for owner in distributions:
@@ -72,7 +74,6 @@ class Providers:
                 if key not in found or len(library) < len(found[key].library):
                     found[key] = Provider(library, path, owner, release_of(stem_of(library), owner))
         self.all = tuple(found.values())
-        self._system = system
 
     def owners(self) -> dict[str, list[Installed]]:
         """The distributions that list a library, by its path, where there are several."""
@@ -91,14 +92,15 @@ class Providers:
             first = [one for one in candidates if str(Path(os.path.realpath(one.path)).parent) in folders]
             wheels = [one for one in candidates if one.owner and one.owner.manager != "conda"]
             candidates = first or wheels or candidates
-        return candidates[0] if candidates else self._of_system(stem, major)
+        return candidates[0] if candidates else _of_system(stem, major)
 
-    def _of_system(self, stem: str, major: int) -> Provider | None:
-        for path in _system_libraries() if self._system is None else self._system:
-            library = _loaded_as(path)
-            if library and stem_of(library) == stem and str(major) in (majors_of(library) or ()):
-                return Provider(library, path, None, _system_release(stem, path))
-        return None
+
+def _of_system(stem: str, major: int) -> Provider | None:
+    for path in _system_libraries():
+        library = _loaded_as(path)
+        if library and stem_of(library) == stem and str(major) in (majors_of(library) or ()):
+            return Provider(library, path, None, _system_release(stem, path))
+    return None
 
 
 def _loaded_as(path: str) -> str | None:
@@ -145,16 +147,10 @@ def _rpath_folders(user: str) -> set[str]:
 @cache
 def _system_libraries() -> tuple[str, ...]:
     """The CUDA libraries that the dynamic loader finds, in its order; and those of /usr/local/cuda."""
-    found: list[str] = []
-    for folder in filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")):
-        found += _listed(folder)
-    found += _cached()
-    for variable in ("CUDA_PATH", "CUDA_HOME"):
-        if root := os.environ.get(variable):
-            found += _listed(f"{root}/lib64")
-    for folder in _SYSTEM:
-        found += _listed(folder)
-    return tuple(dict.fromkeys(found))
+    first = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    roots = [root for name in ("CUDA_PATH", "CUDA_HOME") if (root := os.environ.get(name))]
+    last = (*(f"{root}/lib64" for root in roots), *_SYSTEM)
+    return tuple(dict.fromkeys([*chain(*map(_listed, first)), *_cached(), *chain(*map(_listed, last))]))
 
 
 def _listed(folder: str) -> list[str]:
@@ -167,12 +163,11 @@ def _listed(folder: str) -> list[str]:
 
 def _cached() -> Iterator[str]:
     """The CUDA libraries in the loader's cache."""
-    for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
-        if Path(program).is_file():
-            done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (ours)
-            paths = (line.rpartition(" => ")[2] for line in done.stdout.decode("utf-8", "replace").splitlines())
-            yield from (path for path in paths if path.startswith("/") and _loaded_as(path))
-            return
+    program = shutil.which("ldconfig", path="/sbin:/usr/sbin")
+    if program is not None:
+        done = subprocess.run([program, "-p"], capture_output=True, check=False, timeout=10)  # noqa: S603 (ours)
+        paths = (line.rpartition(" => ")[2] for line in done.stdout.decode("utf-8", "replace").splitlines())
+        yield from (path for path in paths if path.startswith("/") and _loaded_as(path))
 
 
 def _system_release(stem: str, path: str) -> CudaVersion | None:

@@ -66,20 +66,15 @@ class Scan:
     findings: list[AuditFinding] = field(default_factory=list)  # files that cannot be read
     budget: Budget = field(default_factory=lambda: Budget(""))  # what it may still cost to judge it
 
-    def __post_init__(self) -> None:
-        self._resolved: tuple[dict[str, dict[str, str]], dict[str, set[str]]] | None = None
-
-    @property
+    @cached_property
     def resolved(self) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
         """Which files the loader takes for needed libraries, and the reverse; see `loader.resolve`."""
-        if self._resolved is None:
-            self._resolved = resolve(self.elves, self.budget.spend)
-        return self._resolved
+        return resolve(self.elves, self.budget.spend)
 
     @cached_property
     def linked_majors(self) -> list[set[int]]:
         """The CUDA majors that each library can belong to by what it links, each set of them once."""
-        found = {_linked_majors(self, name, _EVERY) for name in self.elves}
+        found = {_linked_majors(self, name) for name in self.elves}
         return [set(majors) for majors in found]
 
     @property
@@ -183,23 +178,17 @@ def completed(images: Iterable[DeviceImage | UnreadImage]) -> list[DeviceImage |
     The header of a packed cubin for sm_100 and later does not tell CUDA 12 from 13, but one compiler made a file.
     """
     completed: list[DeviceImage | UnreadImage] = []
-    seen: dict[int, DeviceImage] = {}
-    needs: set[Needs] = set()
-    headers: list[int] = []
+    cubins: list[tuple[int, DeviceImage]] = []  # their places, and with bytes where they were unpacked
     for one in images:
         if isinstance(one, DeviceImage) and one.kind == "cubin":
-            needs |= {one.needs} if one.needs else set()
-            if one.data is not None:
-                seen.setdefault(one.number, one)
-            else:
-                headers.append(len(completed))
+            cubins.append((len(completed), replace(one, data=one.data and b"?")))
         completed.append(replace(one, data=None) if isinstance(one, DeviceImage) else one)
-    newest = max(needs, default=None)
-    for place in headers:
-        image = completed[place]
-        if newest is not None and isinstance(image, DeviceImage):
-            arch = image.arch if image.suffix or image.number not in seen else seen[image.number].arch
-            completed[place] = replace(image, arch=arch, needs=image.needs or newest, note="")
+    newest = max((one.needs for _, one in cubins if one.needs), default=None)
+    archs = {one.number: one.arch for _, one in reversed(cubins) if one.data}
+    for place, one in cubins:
+        if one.data is None and newest is not None:
+            arch = one.arch if one.suffix else archs.get(one.number, one.arch)
+            completed[place] = replace(one, arch=arch, needs=one.needs or newest, note="")
     return completed
 
 
@@ -209,7 +198,7 @@ def file_majors(scan: Scan, name: str) -> tuple[int, ...]:
     A file that links nothing whose name has a major follows the other files of the wheel. All known majors where
     nothing narrows them.
     """
-    majors = set(_linked_majors(scan, name, _EVERY)) or set(_EVERY)
+    majors = set(_linked_majors(scan, name)) or set(_EVERY)
     for hint in (hinted_major(name), wheel_major(scan.path)):
         if len(majors) > 1 and hint is not None and int(hint) in majors:
             majors = {int(hint)}
@@ -220,8 +209,8 @@ def file_majors(scan: Scan, name: str) -> tuple[int, ...]:
     return tuple(sorted(majors))
 
 
-def _linked_majors(scan: Scan, name: str, every: tuple[int, ...]) -> tuple[int, ...]:
-    majors = set(every)
+def _linked_majors(scan: Scan, name: str) -> tuple[int, ...]:
+    majors = set(_EVERY)
     for library in scan.elves[name].needed if name in scan.elves else ():
         known = majors_of(library)
         if known is not None and library not in scan.resolved[0][name]:

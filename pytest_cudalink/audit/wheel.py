@@ -16,7 +16,7 @@ from typing import IO, Final
 from .budget import AuditError, Budget
 from .loadable import is_elf
 
-__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive", "refuse_folder_of_wheels"]
+__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive"]
 
 #: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
 _MOST_UNPACKED: Final = 64 << 20
@@ -44,7 +44,10 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
     with wheels.
     """
     if path.is_dir():
-        refuse_folder_of_wheels(path)
+        wheel = next((one.name for one in sorted(path.glob("*.whl")) if one.is_file()), None)
+        if wheel is not None:  # what is in it would be passed over
+            msg = f"{path}: a folder with wheels, such as {wheel}; expected one of files; give {path / '*.whl'}"
+            raise AuditError(msg)
         return _folder(path)
     if path.is_file():  # neither a pipe nor a device
         is_wheel = path.suffix == ".whl" or zipfile.is_zipfile(path)
@@ -52,17 +55,6 @@ def members_of(path: Path, budget: Budget, *, every: bool = False) -> Members:
     more = ", an archive or device code" if every else ""
     msg = f"{path}: there is no such file; give a wheel, a folder or a shared library{more}"
     raise AuditError(msg)
-
-
-def refuse_folder_of_wheels(folder: Path) -> None:
-    """Raise if wheels lie in a folder; what is in them would be passed over.
-
-    Raises AuditError with a wheel's name, and what to give.
-    """
-    wheel = next((one.name for one in sorted(folder.glob("*.whl")) if one.is_file()), None)
-    if wheel is not None:
-        msg = f"{folder}: a folder with wheels, such as {wheel}; expected one of files; give {folder / '*.whl'}"
-        raise AuditError(msg)
 
 
 def _opened(path: Path) -> IO[bytes]:

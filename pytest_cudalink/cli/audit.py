@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..plurals import counted
+from ..plurals import and_more, counted
 from ..progress import progress
 from ..report.safe_text import line as safe
 from . import audit_device_code, audit_environment, audit_output
@@ -175,9 +175,9 @@ def _folded(found: Audit) -> Iterator[str]:
     for group in users.values():
         path, most = max(group, key=lambda user: len(user[1].symbols))
         verb = "needs" if len(group) == 1 else "need"
-        yield f"  {path}{_and_files(len(group) - 1)}  {_needed(verb, most)}"
+        yield f"  {path}{and_more(len(group) - 1, 'file')}  {_needed(verb, most)}"
     for folders, paths in list(rpaths.items())[:_MOST_RPATHS]:
-        yield f"  {paths[0]}{_and_files(len(paths) - 1)}  RPATH {':'.join(folders)}"
+        yield f"  {paths[0]}{and_more(len(paths) - 1, 'file')}  RPATH {':'.join(folders)}"
     if len(rpaths) > _MOST_RPATHS:
         yield f"  {counted(len(rpaths) - _MOST_RPATHS, 'more RPATH')}: --symbols shows every file"
 
@@ -186,10 +186,6 @@ def _needed(verb: str, one: Dependency) -> str:
     where = "brought along" if one.bundled else f"CUDA {', '.join(one.majors) or '(unknown)'}"
     unreached = f"; no RPATH leads to {one.unreached}" if one.unreached else ""
     return f"{verb} {one.library}  ({where}; {counted(len(one.symbols), 'symbol')}{unreached})"
-
-
-def _and_files(more: int) -> str:
-    return f" and {counted(more, 'more file')}" if more else ""
 
 
 def _needs(found: Audit) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ..plurals import and_more, counted
@@ -16,7 +15,6 @@ from .audit_output import Answer, AuditOutput
 if TYPE_CHECKING:
     from ..audit.device_code import DeviceCode, DeviceImage, ImageGroup
     from ..audit.device_code.assemble import Assembled
-    from ..toolchains import Toolchain
     from ..versions import CudaVersion
 
 __all__ = ["asked", "configure", "misfit", "run", "served"]
@@ -82,6 +80,7 @@ def misfit(options: argparse.Namespace) -> str:
 def run(options: argparse.Namespace) -> int:
     """Audit the device code of each path; returns the worst exit code."""
     from ..audit.device_code import device_code
+    from ..audit.device_code.assemble import assemble, assembler
     from ..audit.device_code.verdicts import ROWS
     from ..compat.gpus import architecture_of, drivers_in
     from ..toolchains import ToolchainError
@@ -94,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         gpus = [architecture_of(name) for name in _split(options.gpu)]
         required = [architecture_of(_full(name)) for name in _split([options.require_archs or ""])]
         drivers = drivers_in(options.driver or ">=525")
-        toolchain = _assembler(options.toolchain) if options.assemble else None
+        toolchain = assembler(options.toolchain) if options.assemble else None
     except (ToolchainError, ValueError) as error:
         sys.stderr.write(f"cudalink audit: {safe(error)}\n")
         return 2
@@ -105,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
             with progress(f"auditing {path.name}") as step:
                 found = device_code(path)
                 step.say("assembling PTX" if toolchain else "")
-                assembled = list(_assembled(path, toolchain)) if toolchain else []
+                assembled = list(assemble(path, toolchain)) if toolchain else []
         except (OSError, ToolchainError, ValueError, WorkerError) as error:  # AuditError is a ValueError
             output.fail(error)
             code = 2
@@ -185,18 +184,6 @@ def _split(given: Iterable[str]) -> list[str]:
 def _full(name: str) -> str:
     """An architecture whose prefix may be left out: ``"sm_90"`` for ``"90"``."""
     return f"sm_{name}" if name.rstrip("af").isdigit() else name
-
-
-def _assembler(release: str | None) -> Toolchain:
-    from ..audit.device_code.assemble import assembler
-
-    return assembler(release)
-
-
-def _assembled(path: Path, toolchain: Toolchain) -> Iterable[Assembled]:
-    from ..audit.device_code.assemble import assemble
-
-    return assemble(path, toolchain)
 
 
 def _plain(
@@ -284,7 +271,7 @@ def _facts(images: Sequence[DeviceImage]) -> Iterable[str]:
         chosen = [image for image in images if image.kind == kind]
         if not chosen:
             continue
-        archs = ", ".join(sorted({image.arch for image in chosen}, key=_by_number))
+        archs = ", ".join(dict.fromkeys(one.arch for one in sorted(chosen, key=lambda one: (one.number, one.arch))))
         line = f"    {name} for {archs or 'every GPU that its compiler knows'}"
         isas = sorted({image.ptx_isa for image in chosen if image.ptx_isa})
         if isas:
@@ -302,10 +289,6 @@ def _facts(images: Sequence[DeviceImage]) -> Iterable[str]:
     for note in sorted({image.note for image in images if image.note}):
         count = sum(image.note == note for image in images)
         yield f"    {counted(count, 'image')} known by the header alone: {note}"
-
-
-def _by_number(arch: str) -> tuple[int, str]:
-    return int("".join(char for char in arch if char.isdigit()) or 0), arch
 
 
 def _dotted(isa: tuple[int, int] | None) -> str:

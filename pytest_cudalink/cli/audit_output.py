@@ -64,8 +64,8 @@ class AuditOutput:
 
     def fail(self, error: object) -> None:
         """Print to stderr why there is no answer."""
-        github = self._form == "github"
-        sys.stderr.write(f"{_command('error', 'cudalink audit', safe(error)) if github else _said(error)}\n")
+        said = f"cudalink audit: {safe(error)}"
+        sys.stderr.write(f"{_command('error', 'cudalink audit', safe(error)) if self._form == 'github' else said}\n")
 
     def end(self, *, single: bool = False) -> None:
         """Print JSON: a list, or the single answer. Append the job summary."""
@@ -79,10 +79,6 @@ class AuditOutput:
                     file.write(_summary(self._answers))
             except OSError as error:
                 self.fail(f"GITHUB_STEP_SUMMARY is {summary!r}: {error.strerror}; expected a file that can be written")
-
-
-def _said(error: object) -> str:
-    return f"cudalink audit: {safe(error)}"
 
 
 def _commands(answer: Answer) -> list[str]:

@@ -606,7 +606,7 @@ def test_accepted_versions(specifier: str, version: str, accepted: bool) -> None
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [(f"a>={'9' * 5000}", "Exceeds the limit"), (f"a; {'(' * 9000}", "^nested too deep$")],
+    [(f"a>={'9' * 5000}", "Exceeds the limit"), (f"a; {'(' * 9000}", r"nested (too|more than \d+ levels) deep")],
 )
 def test_requirements_that_cannot_be_compared(line: str, said: str) -> None:
     """They are refused when they are read."""

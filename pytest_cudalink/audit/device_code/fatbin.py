@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from io import BytesIO
 from struct import Struct
 from typing import Any, Final, Literal
@@ -86,24 +85,6 @@ def entries(fatbin: memoryview) -> Iterator[Entry]:
         at = start + size
 
 
-@cache
-def _zstd() -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        return None
-    return zstandard.ZstdDecompressor()
-
-
-@cache
-def _lz4() -> Any:
-    try:
-        import lz4.block
-    except ImportError:
-        return None
-    return lz4.block
-
-
 def unpacked(entry: Entry) -> tuple[bytes | None, str]:
     """Return the payload of an entry, and an empty string; or None and the reason why it stays packed."""
     if not entry.packing:
@@ -112,13 +93,16 @@ def unpacked(entry: Entry) -> tuple[bytes | None, str]:
         return None, "its packed bytes are scrambled"
     if entry.size > MOST_UNPACKED:
         return None, f"it would become {entry.size} bytes; expected at most {MOST_UNPACKED}"
-    packer = _zstd() if entry.packing == "zstd" else _lz4()
-    if packer is None:
-        package = "zstandard" if entry.packing == "zstd" else "lz4"
-        return None, f"the package {package} is not installed (pytest-cudalink[audit])"
     try:
         if entry.packing == "zstd":  # no more is read than the header promises, whatever the frame says
-            return packer.stream_reader(BytesIO(entry.payload)).read(entry.size), ""
-        return packer.decompress(entry.payload, uncompressed_size=entry.size), ""
+            from zstandard import ZstdDecompressor
+
+            return ZstdDecompressor().stream_reader(BytesIO(entry.payload)).read(entry.size), ""
+        from lz4.block import decompress
+
+        return decompress(entry.payload, uncompressed_size=entry.size), ""
+    except ImportError:
+        package = "zstandard" if entry.packing == "zstd" else "lz4"
+        return None, f"the package {package} is not installed (pytest-cudalink[audit])"
     except Exception as error:  # noqa: BLE001 (each package has its own errors for damaged bytes)
         return None, f"it cannot be unpacked: {error}"

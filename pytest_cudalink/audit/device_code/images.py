@@ -226,16 +226,12 @@ def _of_ptx(isa: tuple[int, int]) -> Needs | None:
 @cache
 def _of_ltoir(number: int) -> Needs:
     """The first release that writes LTO-IR of a format; the data has the first release of each."""
-    table = {int(key): CudaVersion.parse(release) for key, release in _table()["ltoir-format"].items()}
+    formats = read_table("device_code.toml")["ltoir-format"]
+    table = {int(key): CudaVersion.parse(release) for key, release in formats.items()}
     known = [key for key in table if key <= number]
     if not known:
         return Needs(min(table.values()))
     return Needs(table[max(known)], newer_than=number > max(table))
-
-
-@cache
-def _table() -> dict[str, dict[str, str]]:
-    return dict(read_table("device_code.toml"))
 
 
 def _loose(name: str, data: Buffer, piece: scan.Piece) -> DeviceImage:

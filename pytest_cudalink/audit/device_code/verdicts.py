@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...compat.gpus import architecture_of, driver_branch, driver_named, drivers_in
-from ...plurals import counted
+from ...plurals import and_more
 from ...versions import CudaVersion
 from .images import RELOCATABLE, DeviceImage, UnreadImage, found_in
 from .rule import DriverAnswer, DriverOutcome, what_happens
@@ -215,12 +215,8 @@ def _failure(group: ImageGroup, arch: str, answer: DriverAnswer, drivers: Sequen
         why = f"the cubin for {image.arch} is taken, and it is of {image.needs}"
     else:
         why = f"the PTX that is taken is for {image.arch} alone"
-    where = group.paths[0] + _more_files(len(group.paths) - 1)
+    where = group.paths[0] + and_more(len(group.paths) - 1, "file")
     return f"{where}: {answer.outcome} on {arch} with driver {_spoken(drivers)}: {why}"
-
-
-def _more_files(count: int) -> str:
-    return f" and {counted(count, 'more file')}" if count else ""
 
 
 def _spoken(drivers: Sequence[CudaVersion]) -> str:
