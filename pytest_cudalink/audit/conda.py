@@ -46,7 +46,6 @@ class CondaPackage:
     installed: Installed  # its `requires` are conda's `depends`
     build: str
     build_number: int
-    subdir: str
     constrains: tuple[str, ...]  # what another package must be, if it is installed
 
 
@@ -81,17 +80,14 @@ def _package(prefix: Path, record: Path, *, files: bool) -> CondaPackage:
     if not (isinstance(version, str) and version and isinstance(build, str)):
         msg = f"version is {str(version)[:80]!r}, build is {str(build)[:80]!r}; expected texts"
         raise ValueError(msg)
-    number, subdir = content.get("build_number", 0), content.get("subdir", "")
+    number = content.get("build_number")
     libraries = (one for one in _texts(content, "files") if is_library(one) and "\0" not in one) if files else ()
     paths = (os.path.normpath(prefix / one) for one in libraries)
     installed = Installed(
         name, version[:200], "conda", str(record), _texts(content, "depends"),
         tuple(path for path in paths if os.path.isfile(path)),  # noqa: PTH113 (text, many)
     )  # fmt: skip
-    return CondaPackage(
-        installed, build, number if isinstance(number, int) else 0, subdir if isinstance(subdir, str) else "",
-        _texts(content, "constrains"),
-    )  # fmt: skip
+    return CondaPackage(installed, build, number if isinstance(number, int) else 0, _texts(content, "constrains"))
 
 
 def _texts(content: dict[str, Any], key: str) -> tuple[str, ...]:
@@ -148,16 +144,10 @@ class Rules:
         """Whether a package, with its build, satisfies a match specification."""
         one = package.installed
         try:
-            record = self._rattler.PackageRecord(
-                one.name,
-                one.version,
-                self._rattler.BuildString(package.build),
-                package.build_number,
-                package.subdir or "noarch",
-            )
+            build = self._rattler.BuildString(package.build)
+            # (no specification is compared with the platform)
+            record = self._rattler.PackageRecord(one.name, one.version, build, package.build_number, "noarch")
             return bool(self._rattler.MatchSpec(spec).matches(record))
-        except (AttributeError, TypeError):  # ours
-            raise
         except Exception as error:
             msg = f"{one.name} {one.version[:80]!r} cannot be compared with {spec[:200]!r}"
             raise ValueError(msg) from error
@@ -175,7 +165,7 @@ def rules() -> Rules | None:
 
 def virtual_driver(version: str) -> CondaPackage:
     """The virtual package ``__cuda`` that conda sees with a driver of a CUDA version."""
-    return CondaPackage(Installed("__cuda", version, "conda", "the driver"), "0", 0, "", ())
+    return CondaPackage(Installed("__cuda", version, "conda", "the driver"), "0", 0, ())
 
 
 def cuda_specs(package: CondaPackage) -> Iterator[tuple[str, str, bool]]:

@@ -521,58 +521,37 @@ def test_conda_without_its_rules(made, monkeypatch) -> None:
 # -- what cannot be read
 
 
-def _damage(made: Made, what: str) -> None:  # noqa: C901, PLR0912 (a table)
-    folder = made.wheel("nvidia-x", "1")
-    match what:
-        case "no METADATA":
-            (folder / "METADATA").unlink()
-        case "METADATA is a folder":
-            (folder / "METADATA").unlink()
-            (folder / "METADATA").mkdir()
-        case "METADATA is a pipe":
-            (folder / "METADATA").unlink()
-            os.mkfifo(folder / "METADATA")
-        case "no name":
-            (folder / "METADATA").write_text("Version: 1\n", encoding="utf-8")
-        case "no version":
-            (folder / "METADATA").write_text("Name: nvidia-x\n", encoding="utf-8")
-        case "hostile name":
-            (folder / "METADATA").write_text("Name: x; rm -rf $HOME \x1b[31m\nVersion: 1\n", encoding="utf-8")
-        case "invalid version":
-            (folder / "METADATA").write_text("Name: nvidia-x\nVersion: twelve\x1b[0m\n", encoding="utf-8")
-        case "invalid requirement":
-            (folder / "METADATA").write_text("Name: x\nVersion: 1\nRequires-Dist: nvidia-y ==\n", encoding="utf-8")
-        case "huge requirement":
-            line = f"Requires-Dist: nvidia-y<2,>={'9' * 6000}"
-            (folder / "METADATA").write_text(f"Name: x\nVersion: 1\n{line}\n", encoding="utf-8")
-        case "damaged library":
-            path = made.library("x/libx.so", "a")
-            content = (made.site / path).read_bytes()
-            (made.site / path).write_bytes(content[: len(content) // 8])
-            (folder / "RECORD").write_text(f"{path},,\n", encoding="utf-8")
-        case "conda's record is a list":
-            made.conda("x", "1").write_text("[]", encoding="utf-8")
-        case "conda's record has no name":
-            made.conda("x", "1").write_text('{"name": 7}', encoding="utf-8")
-        case "conda's record is cut off":
-            made.conda("x", "1").write_text('{"name": "x', encoding="utf-8")
-        case "conda's record is deep":
-            made.conda("x", "1").write_text("[" * 100_000, encoding="utf-8")
-        case _:
-            made.conda("x", "1", "cuda-version >=)")
+METADATA, LIBRARY = (f"lib/python3.12/site-packages/{name}" for name in ("nvidia_x-1.dist-info/METADATA", "x.so"))
+CONDA = "conda-meta/x-1-h0_0.json"
 
 
 @pytest.mark.parametrize(
-    "what",
+    ("path", "content"),
     [
-        "no METADATA", "METADATA is a folder", "METADATA is a pipe", "no name", "no version", "hostile name",
-        "invalid version", "invalid requirement", "huge requirement", "damaged library", "conda's record is a list",
-        "conda's record has no name", "conda's record is cut off", "conda's record is deep", "conda's specification",
+        (METADATA, None),
+        (METADATA, "Name: x; rm -rf $HOME \x1b[31m\nVersion: 1\n"),
+        (METADATA, "Name: nvidia-x\nVersion: twelve\x1b[0m\n"),
+        (METADATA, "Name: x\nVersion: 1\nRequires-Dist: nvidia-y ==\n"),
+        (METADATA, f"Name: x\nVersion: 1\nRequires-Dist: nvidia-y<2,>={'9' * 6000}\n"),
+        (LIBRARY, "\x7fELF\2\1"),
+        (CONDA, "[]"),
+        (CONDA, '{"name": 7}'),
+        (CONDA, '{"name": "x'),
+        (CONDA, "[" * 100_000),
+        (CONDA, '{"name": "x", "version": "1", "depends": ["cuda-version >=)"]}'),
     ],
-)  # fmt: skip
-def test_what_cannot_be_read(what, made, capsys) -> None:
+    ids=range(11),
+)
+def test_what_cannot_be_read(path: str, content: str | None, made, capsys) -> None:
     """Broken metadata is exit code 2, one line with the file and what to do, and nothing that a terminal would obey."""
-    _damage(made, what)
+    made.wheel("nvidia-x", "1", files=("x.so",))
+    made.conda("x", "1").unlink()
+    file = made.prefix / path
+    file.unlink(missing_ok=True)
+    if content is None:
+        os.mkfifo(file)
+    else:
+        file.write_text(content, encoding="utf-8")
     assert main(["audit", "--environment", str(made.prefix)]) == 2
     output = capsys.readouterr().out
     (line,) = [one for one in output.splitlines() if one.startswith("not readable: ")]

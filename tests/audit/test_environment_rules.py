@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.audit import conda, contradictions, environment, providers
+from pytest_cudalink.audit.conda import CondaPackage
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding, audit_environment
-from pytest_cudalink.audit.installed import Unreadable
+from pytest_cudalink.audit.installed import Installed, Unreadable
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.versions import CudaVersion
 from tests.audit.test_environment import Made
@@ -503,6 +508,127 @@ def test_conda_records(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         conda.rules.cache_clear()
     assert Path(fault.path).name == "damaged-1-h0_0.json"
+
+
+RECORD = {"name": "x", "version": "1", "build": "h0_0", "build_number": 3, "depends": ["a"], "constrains": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, CondaPackage(Installed("x", "1", "conda", "", ("a",)), "h0_0", 3, ("b",))),
+        (
+            {"name": "y" * 201, "version": "1" * 300},
+            CondaPackage(Installed("y" * 201, "1" * 200, "conda", "", ("a",)), "h0_0", 3, ("b",)),
+        ),
+        (
+            {
+                "build_number": "3",
+                "depends": None,
+                "constrains": [],
+                "files": ["l/a.so", "l/no.so", "l/b.txt", "l/../l/c.so.1", "\0.so", "f.so"],
+            },
+            CondaPackage(Installed("x", "1", "conda", "", (), ("l/a.so", "l/c.so.1")), "h0_0", 0, ()),
+        ),
+        ({"name": "X"}, "name is 'X'; expected lower-case letters, digits, '.', '_' and '-'"),
+        ({"name": "y" * 202}, f"name is '{'y' * 80}'; expected lower-case letters, digits, '.', '_' and '-'"),
+        ({"name": 7}, "name is '7'; expected lower-case letters, digits, '.', '_' and '-'"),
+        ({"version": ""}, "version is '', build is 'h0_0'; expected texts"),
+        ({"version": ["1" * 80]}, f"version is \"['{'1' * 78}\", build is 'h0_0'; expected texts"),
+        ({"build": 7 * 10**90}, f"version is '1', build is '7{'0' * 79}'; expected texts"),
+        ({"depends": "a" * 90}, f"depends is '{'a' * 80}'; expected a list of texts"),
+        ({"constrains": ["a", 7]}, "constrains is \"['a', 7]\"; expected a list of texts"),
+        ([], "it is a list; expected an object"),
+    ],
+)
+def test_records_of_conda(changed: Any, expected: CondaPackage | str, tmp_path: Path) -> None:
+    """What a record says, with those of its libraries that are there; a value that conda does not write is named."""
+    for path in ("conda-meta/a", "l/a.so", "l/b.txt", "l/c.so.1", "f.so/x"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    record = tmp_path / "conda-meta/x.json"
+    record.write_text(json.dumps(RECORD | changed if isinstance(changed, dict) else changed), encoding="utf-8")
+    if isinstance(expected, str):
+        text = f"conda's record is invalid ({expected}): install the package again with conda"
+        assert conda.read_packages(tmp_path) == ([], [Unreadable(str(record), text)])
+        return
+    for files in (True, False):
+        kept = tuple(f"{tmp_path}/{path}" for path in expected.installed.files) if files else ()
+        installed = replace(expected.installed, path=str(record), files=kept)
+        assert conda.read_packages(tmp_path, files=files) == ([replace(expected, installed=installed)], [])
+
+
+def test_records_that_cannot_be_read(tmp_path: Path) -> None:
+    """In the order of their names, with the reason in short; other files are no records."""
+    (tmp_path / "conda-meta/b.json").mkdir(parents=True)
+    for name, content in (("a.json", "{"), ("c.json", json.dumps({"name": "x"})), ("history", "")):
+        (tmp_path / "conda-meta" / name).write_text(content, encoding="utf-8")
+    (tmp_path / "conda-meta/a.json").write_bytes(b'{"\xff' + b"x" * 300)
+    found, unreadable = conda.read_packages(tmp_path)
+    assert found == []
+    texts = [one.text.removeprefix("conda's record is invalid (").partition("): ")[0] for one in unreadable]
+    assert [Path(one.path).name for one in unreadable] == ["a.json", "b.json", "c.json"]
+    assert texts[1:] == ["Is a directory", "version is '', build is ''; expected texts"]
+    assert len(texts[0]) <= 200
+
+
+X = CondaPackage(Installed("x", "12.9.1", "conda", ""), "h0_0", 3, ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "versions", "matches"),
+    [
+        ("x", "x", "*", True),
+        ("X >=12,<13", "x", ">=12,<13", True),
+        (" conda-forge::x >=13", "x", ">=13", False),
+        ("x 12.9.1 h0_0", "x", "==12.9.1", True),
+        ("x 12.9.1 h1_0", "x", "==12.9.1", False),
+        ("x[build_number='>3']", "x", "*", False),
+        ("__cuda", "__cuda", "*", False),
+        ("x >=)", "x", None, None),
+    ],
+)
+def test_match_specifications(spec: str, name: str, versions: str | None, matches: bool | None) -> None:
+    """Name and versions of one, and whether a package satisfies it; one that is invalid is named, as far as it goes."""
+    rules = conda.rules()
+    assert rules is not None
+    assert conda.name_of(spec) == name
+    if versions is None:
+        wrong = spec.ljust(300, ")")
+        said = f"{wrong[:200]!r} is not a match specification of conda; expected NAME [VERSION [BUILD]]"
+        with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+            rules.version_part(wrong)
+    else:
+        assert (rules.version_part(spec), rules.matches(spec, X)) == (versions, matches)
+    odd = replace(X, installed=replace(X.installed, version="!" * 100))
+    said = f"x {'!' * 80!r} cannot be compared with {f'{spec:<300}'[:200]!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        rules.matches(f"{spec:<300}", odd)
+
+
+def test_versions_of_conda() -> None:
+    """A pre-release comes before its release; what is no version satisfies nothing."""
+    rules = conda.rules()
+    assert rules is not None
+    asked = (("13.0a0", ">=13.0"), ("12.9.1", "=12.9"), ("12.9.1", "==12.9"), ("no version", "*"), ("1", "*"))
+    assert [rules.accepts(versions, version) for version, versions in asked] == [False, True, False, False, True]
+
+
+def test_what_conda_packages_ask_of_cuda() -> None:
+    """Those that must be there, and those that must fit if they are; by the names of CUDA's packages."""
+    names = ["cuda", "cuda-nvcc >=12", "libcublas", "libcublas-dev", "nccl", "__cuda", "xcuda", "libcurl", "cudax", "*"]
+    package = replace(X, installed=replace(X.installed, requires=tuple(names)), constrains=("cudnn <9", "numpy"))
+    assert list(conda.cuda_specs(package)) == [
+        *((one.partition(" ")[0], one, True) for one in names[:6]),
+        ("cudnn", "cudnn <9", False),
+    ]
+    driver = conda.virtual_driver("13.0")
+    assert (str(driver.installed), driver.installed.path) == ("__cuda 13.0", "the driver")
+    rules = conda.rules()
+    assert rules is not None
+    assert [rules.matches(spec, driver) for spec in ("__cuda >=13", "__cuda 13.0 0", "__cuda >=13.1")] == [
+        True, True, False,
+    ]  # fmt: skip
 
 
 def test_a_distribution_that_conda_knows(made: Faked) -> None:

@@ -97,6 +97,7 @@ def test_needs_are_folded(cuda_library, built, make_wheel, capsys) -> None:
     assert main(["audit", str(path)]) == 0
     out = capsys.readouterr().out
     assert "  x/a.so and 3 more files  need libcudart.so.13  (CUDA 13; 1 symbol)\n" in out
+    assert "  x/a.so  RPATH /a\n" in out
     assert "  1 more RPATH: --symbols shows every file\n" in out
     assert "  rpath (note): 1 more: --symbols shows all\n" in out
     assert out.count("RPATH names") == 3
