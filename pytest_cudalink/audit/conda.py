@@ -57,7 +57,7 @@ def read_packages(prefix: Path, *, files: bool = True) -> tuple[list[CondaPackag
         try:
             found.append(_package(prefix, record, files=files))
         except (OSError, ValueError, RecursionError) as error:
-            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            reason = str(error.strerror if isinstance(error, OSError) else error)
             text = f"conda's record is invalid ({reason[:200]}): install the package again with conda"
             unreadable.append(Unreadable(str(record), text))
     return found, unreadable
@@ -81,7 +81,7 @@ def _package(prefix: Path, record: Path, *, files: bool) -> CondaPackage:
         msg = f"version is {str(version)[:80]!r}, build is {str(build)[:80]!r}; expected texts"
         raise ValueError(msg)
     number = content.get("build_number")
-    libraries = (one for one in _texts(content, "files") if is_library(one) and "\0" not in one) if files else ()
+    libraries = (one for one in _texts(content, "files") if is_library(one)) if files else ()
     paths = (os.path.normpath(prefix / one) for one in libraries)
     installed = Installed(
         name, version[:200], "conda", str(record), _texts(content, "depends"),

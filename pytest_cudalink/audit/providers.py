@@ -180,6 +180,6 @@ def _system_release(stem: str, path: str) -> CudaVersion | None:
         try:
             content: Any = json.loads(read_bounded(folder / "version.json", _MOST_JSON))
             return CudaVersion.parse(content["cuda"]["version"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
     return None

@@ -24,8 +24,6 @@ from pytest_cudalink.elf import ElfError
 from pytest_cudalink.installers import install_command
 from tests.stubs.conftest import compile_c
 
-_SYSTEM_LIBRARIES = providers._system_libraries
-
 
 @pytest.fixture(autouse=True)
 def _no_system(monkeypatch) -> None:
@@ -138,22 +136,6 @@ def test_pin_against_measured_floor(made) -> None:
         found.check()
 
 
-@pytest.mark.parametrize("version", ["12.8.93", "12.9.86"])
-def test_declared_pair(version, made) -> None:
-    """Two declared requirements without a common version are one finding, whichever of them is satisfied."""
-    made.wheel("nvidia-nvjitlink-cu12", version, installer="uv")
-    made.wheel("torch", "2.9.1", "nvidia-nvjitlink-cu12==12.8.93", installer="uv")
-    made.wheel("libcudf-cu12", "26.8.0", "nvidia-nvjitlink-cu12>=12.9,<13", installer="uv")
-    (finding,) = made.audit().findings
-    assert finding.kind == "pair"
-    made.wheel("libcuml-cu12", "26.8.0", "nvidia-nvjitlink-cu12>=12.9.41,<13", installer="uv")
-    (finding,) = made.audit().findings
-    assert [claim.by for claim in finding.needs] == ["torch 2.9.1", "libcudf-cu12 26.8.0", "libcuml-cu12 26.8.0"]
-    expected = "==12.8.93 (torch 2.9.1) and <13,>=12.9 (libcudf-cu12 26.8.0)"
-    assert finding.text == f"nvidia-nvjitlink-cu12 is {version}; expected {expected}, which no version satisfies"
-    assert finding.fix == f"uv pip install --python {made.prefix} --upgrade torch libcudf-cu12"
-
-
 def test_pair_through_an_extra(made) -> None:
     """A pin that torch makes through an extra of cuda-toolkit is torch's; extras that nothing requires do not count."""
     made.wheel("nvidia-nvjitlink", "13.0.88")
@@ -184,147 +166,6 @@ def test_installed_version_and_missing(made) -> None:
     assert missing.fix == f"python -m pip --python {made.prefix} install 'nvidia-cuda-nvrtc-cu12~=12.6'"
     assert wrong.text == "nvidia-nvjitlink-cu12 is 12.4.127; expected >=12.6 (a 1)"
     assert wrong.fix == f"uv pip install --python {made.prefix} 'nvidia-nvjitlink-cu12>=12.6,<13'"
-
-
-def test_measured_floor_without_a_pin(made) -> None:
-    """A library that needs a newer nvJitLink than is installed, where nothing pins it: install a newer one."""
-    jitlink = made.nvjitlink("12.8.93")
-    made.wheel(
-        "x", "1", "nvidia-nvjitlink-cu12>=12.0", files=(made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9"),)
-    )
-    (finding,) = made.audit().findings
-    assert finding.kind == "floor"
-    assert "nvidia-nvjitlink-cu12 is 12.8.93; expected >=12.9 (x 1): wants __nvJitLinkCreate_12_9" in finding.text
-    assert "x declares >=12.0" in finding.text
-    assert finding.fix.endswith("install 'nvidia-nvjitlink-cu12>=12.0,>=12.9'")
-
-
-@pytest.mark.parametrize(
-    ("data", "strings", "how", "floor"),
-    [
-        ("12.9/user.cubin", '"libnvJitLink.so.", ", need at least version "', "opened", "12.9"),
-        ("12.9/user.ltoir", '"libnvJitLink.so.12"', "ltoir", "12.9"),
-    ],
-)
-def test_floor_of_device_code(data, strings, how, floor, made) -> None:
-    """A library that opens nvJitLink needs one that takes its LTO-IR; with jitify, as libcudf, one of its compiler."""
-    made.nvjitlink("12.8.93")
-    path = Path(__file__).parents[1] / "data/artifacts" / data
-    source = (
-        f'__asm__(".section .nv_fatbin,\\"a\\"\\n.balign 8\\n.incbin \\"{path}\\"\\n.previous");\n'
-        f"const char *names[] = {{{strings}}};"
-    )
-    compile_c(made.site / "x/libx.so", source)
-    made.wheel("x", "1", files=("x/libx.so",))
-    (finding,) = made.audit().findings
-    assert finding.text.startswith(f"nvidia-nvjitlink-cu12 is 12.8.93; expected >={floor} (x 1): ")
-    assert (finding.needs[0].how, finding.needs[0].file) == (how, str(made.site / "x/libx.so"))
-
-
-def test_renamed_copies_serve_their_own_wheel(made) -> None:
-    """A library that auditwheel has renamed is not the one that another wheel gets."""
-    made.wheel("a", "1", files=(made.library("a.libs/libcudart-0a1b2c3d.so.12.9.79", "cudaMalloc"),))
-    made.library("other/libcudart.so.12", "cudaMalloc")
-    made.wheel("x", "1", files=(made.user("x/libx.so", "other/libcudart.so.12", "cudaMalloc"),))
-    assert kinds(made.audit()) == [("unprovided", "conflict")]
-
-
-def test_linked_library_that_is_nowhere(made) -> None:
-    """A library of another major, as vLLM for CUDA 13 in an environment of CUDA 12; a file for each major is sound."""
-    twelve = made.library("nvidia/cuda_runtime/lib/libcudart.so.12", "cudaMalloc")
-    made.wheel("nvidia-cuda-runtime-cu12", "12.9.79", files=(twelve,))
-    made.library("other/libcudart.so.13", "cudaMalloc")
-    made.wheel("vllm", "1", files=(made.user("vllm/_C.so", "other/libcudart.so.13", "cudaMalloc"),))
-    (finding,) = made.audit().findings
-    assert (finding.kind, finding.severity) == ("unprovided", "conflict")
-    assert finding.text.startswith(
-        "libcudart.so.13 is missing; expected in the environment or the system: _C.so of vllm 1"
-    )
-    assert "nvidia-cuda-runtime" in finding.fix
-    both = (
-        made.user("both/x_cu12.so", twelve, "cudaMalloc"),
-        made.user("both/x_cu13.so", "other/libcudart.so.13", "cudaMalloc"),
-    )
-    made.wheel("both", "1", files=both)
-    assert [one.needs[0].by for one in made.audit().findings] == ["vllm 1"]
-
-
-def test_optional_extension_module(made) -> None:
-    """CuPy has modules for cuTENSOR and NCCL that only some programs import: a note, as no toolkit has those."""
-    for name in ("libnccl.so.2", "libcufft.so.11"):
-        made.library(f"elsewhere/{name}", "f")
-    module = made.user("cupy/nccl.cpython-312-x86_64-linux-gnu.so", "elsewhere/libnccl.so.2", "f")
-    made.wheel("cupy-cuda12x", "14.2.0", files=(module,))
-    found = made.audit()
-    assert kinds(found) == [("unprovided", "note")]
-    assert found.exit_code == 0
-    assert found.findings[0].text == (
-        "libnccl.so.2 is missing; expected in the environment or the system: nccl.cpython-312-x86_64-linux-gnu.so of "
-        "cupy-cuda12x 14.2.0 is linked with it"
-    )
-    assert found.findings[0].fix == (
-        "nothing, if no program imports this module; else install the package that has libnccl.so.2"
-    )
-    toolkit = made.user("other/cufft.cpython-312-x86_64-linux-gnu.so", "elsewhere/libcufft.so.11", "f")
-    plain = made.user("other/libother.so", "elsewhere/libnccl.so.2", "f")
-    made.wheel("other", "1", files=(toolkit, plain))
-    assert sorted(kinds(made.audit())) == [("unprovided", "conflict")] * 2 + [("unprovided", "note")]
-
-
-def test_two_toolkits_that_the_environment_names(tmp_path, monkeypatch) -> None:
-    """``$CUDA_PATH`` counts before ``$CUDA_HOME``, as in cuda.pathfinder (``_utils/env_vars.py``)."""
-    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    monkeypatch.setattr(providers, "_cached", lambda: iter(()))
-    expected = []
-    for variable in ("CUDA_PATH", "CUDA_HOME"):
-        library = tmp_path / variable / "lib64/libcudart.so.13"
-        library.parent.mkdir(parents=True)
-        library.touch()
-        monkeypatch.setenv(variable, str(tmp_path / variable))
-        expected.append(str(library))
-    assert [*_SYSTEM_LIBRARIES.__wrapped__()][:2] == expected
-
-
-def test_system_toolkit_is_the_last_resort(made, monkeypatch) -> None:
-    """A library that only the system has is there."""
-    made.library("elsewhere/lib64/libcudart.so.13", "cudaMalloc")
-    system = str(made.site / "elsewhere/lib64/libcudart.so.13")
-    made.wheel("x", "1", files=(made.user("x/libx.so", "elsewhere/lib64/libcudart.so.13", "cudaMalloc"),))
-    assert kinds(made.audit()) == [("unprovided", "conflict")]
-    monkeypatch.setattr(providers, "_system_libraries", lambda: (system,))
-    assert made.audit().findings == ()
-
-
-def test_rpath_decides_between_copies(made) -> None:
-    """Of two copies a file gets the one that its RPATH names; that there are two is a finding of its own."""
-    jitlink = made.nvjitlink("12.9.86")
-    old = made.library("bundle/lib/libnvJitLink.so.12", "__nvJitLinkCreate_12_8")
-    made.wheel("nvidia-nvjitlink-cu12-old", "1", files=())
-    user = made.user("x/libx.so", jitlink, "__nvJitLinkCreate_12_9", "-Wl,-rpath,$ORIGIN/../nvidia/nvjitlink/lib")
-    made.wheel("x", "1", files=(user,))
-    both = installed.Installed("bundle", "1", "pip", "", files=(str(made.site / old),))
-    distributions, _ = installed.read_distributions(installed.find_place(made.prefix))
-    chosen = providers.Providers([both, *distributions]).of("libnvJitLink", 12, str(made.site / user))
-    assert str(chosen) == "nvidia-nvjitlink-cu12 12.9.86"
-
-
-def test_copies(made) -> None:
-    """Two releases under one name are a conflict, two majors a note, and a file of two distributions a conflict."""
-    path = made.nvjitlink("12.8.93")
-    newer = made.library("lib/libnvJitLink.so.12", "__nvJitLinkCreate_12_9", root=made.prefix)
-    made.conda("libnvjitlink", "12.9.86", files=[newer])
-    made.wheel("nvidia-nvjitlink", "13.0.88", files=(made.library("nvidia/cu13/lib/libnvJitLink.so.13", "a"),))
-    found = made.audit()
-    assert kinds(found) == [("copies", "conflict"), ("copies", "note")]
-    assert found.findings[0].text == (
-        "libnvJitLink.so.12 is installed as CUDA 12.8 by nvidia-nvjitlink-cu12 12.8.93 and CUDA 12.9 by libnvjitlink "
-        "12.9.86; expected one release: which one a process gets depends on what loads first"
-    )
-    made.wheel("nvjitlink-again", "1", files=(path,))
-    (same,) = [one for one in made.audit().findings if one.kind == "same-file"]
-    assert same.text.startswith(
-        f"{made.site / path} is installed by nvidia-nvjitlink-cu12 12.8.93 and nvjitlink-again 1"
-    )
 
 
 # -- sound environments
@@ -408,18 +249,6 @@ def test_markers_are_those_of_the_environment(made, marker, holds) -> None:
     assert kinds(made.audit()) == ([("version", "conflict")] if holds else [])
 
 
-def test_system_site_packages(made, tmp_path) -> None:
-    """A virtual environment that may use the packages of its Python is audited together with them."""
-    made.wheel("nvidia-nvjitlink-cu12", "12.8.93")
-    child = Made(tmp_path / "child/prefix")
-    child.wheel("x", "1", "nvidia-nvjitlink-cu12")
-    assert kinds(child.audit()) == [("missing", "conflict")]
-    (child.prefix / "pyvenv.cfg").write_text(
-        f"home = {made.prefix}/bin\ninclude-system-site-packages = true\n", encoding="utf-8"
-    )
-    assert child.audit().findings == ()
-
-
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])
 def test_no_environment(name, tmp_path, capsys) -> None:
     """What is not an environment is an error with exit code 2."""
@@ -460,17 +289,6 @@ def test_editable_installs(how, made) -> None:
 # -- conda
 
 
-def test_conda_pair(made) -> None:
-    """Two packages whose cuda-version has no common version, by conda's rules, and by conda's command."""
-    made.conda("cuda-version", "12.8")
-    made.conda("pytorch", "2.9.1", "cuda-version >=12.8,<12.9.0a0", "__cuda >=12")
-    made.conda("libcudf", "26.2.1", "cuda-version >=12.9,<13.0a0", "libcurl >=99")
-    (finding,) = made.audit().findings
-    assert finding.kind == "pair"
-    assert "cuda-version is 12.8; expected >=12.8,<12.9.0a0 (pytorch 2.9.1) and >=12.9,<13.0a0" in finding.text
-    assert finding.fix == f"conda update --prefix {made.prefix} pytorch libcudf"
-
-
 @pytest.mark.parametrize(
     ("depends", "constrains", "texts"),
     [
@@ -490,19 +308,6 @@ def test_conda_specifications(depends, constrains, texts, made) -> None:
     made.conda("libnvjitlink", "12.8.93", "cuda-version >=12.8,<12.9.0a0")
     made.conda("x", "1", *depends, constrains=constrains)
     assert [one.text for one in made.audit().findings] == texts
-
-
-def test_wheels_in_a_conda_prefix(made) -> None:
-    """A wheel in a conda prefix gets conda's libraries; what conda installed is judged by its requirements alone."""
-    symbols = ("__nvJitLinkCreate_12_8", "__nvJitLinkCreate_12_9")
-    path = made.library("lib/libnvJitLink.so.12", *symbols, root=made.prefix)
-    made.conda("libnvjitlink", "12.8.93", files=[path])
-    relative = os.path.relpath(made.prefix / path, made.site)
-    made.wheel("x", "1", files=(made.user("x/libx.so", relative, "__nvJitLinkCreate_12_9"),))
-    made.wheel("pytorch", "2", "nvidia-nvjitlink-cu12==99", installer="conda")
-    (finding,) = made.audit().findings
-    assert finding.text.startswith("libnvjitlink is 12.8.93; expected >=12.9 (x 1)")
-    assert finding.fix == f"conda install --prefix {made.prefix} 'libnvjitlink >=12.9'"
 
 
 def test_conda_without_its_rules(made, monkeypatch) -> None:
@@ -709,26 +514,3 @@ def test_quick_reader_of_damaged_libraries(data, tmp_path_factory) -> None:
         read_dynamic(broken)
     except ElfError as error:
         assert str(error)
-
-
-# -- known-bad combinations
-
-
-def test_versions_that_are_known_to_fail(made) -> None:
-    """A conflict with thread and advice; where the machine decides as well, a note."""
-    made.wheel("cuda-core", "1.0.0")
-    made.wheel("cuda-bindings", "13.0.3")
-    made.wheel("numba", "0.61.2")
-    found = made.audit()
-    bad = {one.text.partition(": ")[2].partition(":")[0]: one for one in found.findings if one.kind == "known-bad"}
-    assert {title: one.severity for title, one in bad.items()} == {
-        "cuda-core 0.7.0 to 1.1.0 with links by the driver": "conflict",
-        "cuda-core 1.0.0 with cuda-bindings 13.0": "conflict",
-        "numba 0.62 and older on drivers of CUDA 13": "note",
-    }
-    one = bad["cuda-core 1.0.0 with cuda-bindings 13.0"]
-    assert "NVIDIA/cuda-python#2063" in one.text
-    assert (one.there, one.fix) == (
-        "cuda-bindings 13.0.3, cuda-core 1.0.0", "install cuda-bindings 13.1 or newer, or another cuda-core",
-    )  # fmt: skip
-    assert found.exit_code == 1

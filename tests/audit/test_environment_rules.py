@@ -8,6 +8,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from pytest_cudalink.audit.conda import CondaPackage
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding, audit_environment
 from pytest_cudalink.audit.installed import Installed, Unreadable
 from pytest_cudalink.audit.loadable import LoadableLibrary
+from pytest_cudalink.audit.providers import Provider, Providers
+from pytest_cudalink.elf import ElfError
 from pytest_cudalink.versions import CudaVersion
 from tests.audit.test_environment import Made
 
@@ -86,6 +89,7 @@ def claim_line(one: Claim) -> str:
 
 
 CUDART, CUDART_13 = "libcudart.so.12", "libcudart.so.13"
+SYSTEM_LIBRARIES = providers._system_libraries.__wrapped__
 NEEDED = "wants cudaGetDriverEntryPointByVersion of CUDA 12.5"
 
 
@@ -428,6 +432,147 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
     assert all((one.severity, one.text[-1]) == ("conflict", ")") for one in found if one is not note)
 
 
+# -- where a library comes from
+
+
+@pytest.mark.parametrize(
+    ("stem", "owner", "release"),
+    [
+        ("libnvJitLink", "pip nvidia-nvjitlink-cu12 12.8.93", "12.8"),
+        ("libnvJitLink", "pip nvidia-nvjitlink 13.0.88", "13.0"),
+        ("libnvJitLink", "conda libnvjitlink 12.9.86", "12.9"),
+        ("libnvJitLink", "pip torch 12.9.86", None),
+        ("libnvJitLink", "uv nvidia-nvjitlink-cu12 99.9.1", "99.9"),
+        ("libcublas", "pip nvidia-cublas-cu12 12.8.4.1", "12.8"),
+        ("libcublas", "conda libcublas 12.8.4.1", "12.8"),
+        ("libcublas", "conda libcublas 99.9", None),
+        ("libcublas", "pip torch 12.8.4.1", None),
+        ("libcupti", "conda cuda-cupti 12.9", "12.9"),
+        ("libcupti", "conda cuda-cupti 12.9.86", "12.9"),
+        ("libcupti", "conda cuda-cupti 12.9a", None),
+        ("libcupti", "conda cuda-cupti 12345.9", None),
+        ("libcupti", "pip cuda-cupti 12.9.86", None),
+        ("libnvrtc", "pip nvidia-cuda-nvrtc-cu12 12.9.x", "12.9"),
+        ("libnvrtc", "pip torch 12.9.x", None),
+        ("libcudnn", "conda cudnn 9.1", None),
+    ],
+)
+def test_release_of_a_library(stem: str, owner: str, release: str | None) -> None:
+    """By the version of NVIDIA's package, or of any package of conda."""
+    manager, name, version = owner.split()
+    assert str(providers.release_of(stem, Installed(name, version, manager, ""))) == str(release)
+
+
+@pytest.mark.parametrize(
+    ("path", "counts"),
+    [
+        ("a/libcudart.so.12", True), ("a/libcudart.so.12.9.79", True), ("a/libcudart.so", False),
+        ("a/libcudart-0a1b2c3d.so.12.9.79", False), ("a/libcudart.so.99", False), ("a/libnvrtc.alt.so.12", False),
+        ("a/stubs/libcudart.so.12", False), ("a/libcuda.so.1", False), ("a/libnvidia-ml.so.1", False),
+        ("a/libtorch.so.1", False),
+    ],
+)  # fmt: skip
+def test_libraries_that_others_load(path: str, counts: bool) -> None:
+    """Those of the toolkit under their own names: a copy that auditwheel has renamed serves its own wheel alone."""
+    found = Providers([Installed("x", "1", "pip", "", files=(path,))])
+    assert [(one.library, one.path, str(one)) for one in found.all] == [(path[2:], path, "x 1")] * counts
+
+
+def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that the RPATH of the file names, then wheels, then conda, then the system; links are one file."""
+    names = ("conda/libnvrtc.so.12.9", "old/libnvrtc.so.12", "new/libnvrtc.so.12", "conda/libnvrtc.so.13")
+    files = {name: made.path(made.put(name)) for name in names}
+    link = made.site / "conda/libnvrtc.so.12"
+    link.symlink_to(files["conda/libnvrtc.so.12.9"])
+    nvrtc = Installed("nvrtc", "12.9.86", "conda", "", files=(files["conda/libnvrtc.so.12.9"], str(link)))
+    other = Installed("other", "13.0", "conda", "", files=(str(link), str(link), files["conda/libnvrtc.so.13"]))
+    new, old = (Installed(name, "1", "pip", "", files=(files[f"{name}/libnvrtc.so.12"],)) for name in ("new", "old"))
+    found = Providers([nvrtc, other, new, old])
+    assert [(one.library, str(one.owner)) for one in found.all] == [
+        ("libnvrtc.so.12", "nvrtc 12.9.86"), ("libnvrtc.so.13", "other 13.0"), ("libnvrtc.so.12", "new 1"),
+        ("libnvrtc.so.12", "old 1"),
+    ]  # fmt: skip
+    assert found.owners() == {str(link): [nvrtc, other, other]}
+    user = made.path(made.put("x/x.so"))
+    rows = [((), "new 1"), (("$ORIGIN/../old",), "old 1"), (("/x", "${ORIGIN}/../conda"), "nvrtc 12.9.86")]
+    for rpaths, owner in rows:
+        made.read[user] = LoadableLibrary("x.so", (), rpaths, (), (), frozenset(), frozenset())
+        assert str(found.of("libnvrtc", 12, user)) == owner
+    for damage in (ElfError("damaged"), OSError("missing"), None):
+        made.read[user] = damage
+        assert str(found.of("libnvrtc", 12, user)) == "new 1"
+    assert str(Providers([nvrtc, other]).of("libnvrtc", 12, user)) == "nvrtc 12.9.86"
+    assert str(found.of("libnvrtc", 13, user)) == "other 13.0"
+    assert found.of("libcudart", 12, user) is None
+    systems = [f"/s/{name}" for name in ("libcudart.so", "libnvrtc.so.12", "libcudart.so.12", "libcudart.so.12.9")]
+    monkeypatch.setattr(providers, "_system_libraries", lambda: systems)
+    assert found.of("libcudart", 12, user) == Provider("libcudart.so.12", systems[2], None, None)
+    assert (str(found.of("libcudart", 12, user)), found.of("libcudart", 13, user)) == (f"{systems[2]} (system)", None)
+
+
+def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``$LD_LIBRARY_PATH``, the loader's cache, ``$CUDA_PATH`` before ``$CUDA_HOME``, as pathfinder, and the rest."""
+    folders = {name: tmp_path / name for name in ("ld", "second", "cached", "path/lib64", "home/lib64", "system")}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+        for name in ("libnvrtc.so.12", "libcudart.so.12", "libcudart.so", "libtorch.so.1"):
+            (folder / name).touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"{folders['ld']}:/missing::{folders['second']}:{folders['ld']}")
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "path"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(providers, "_SYSTEM", (str(folders["system"]),))
+    monkeypatch.setattr(providers.shutil, "which", lambda name, path: f"{path}:{name}")
+    cache = "2 libs\n\tlibcudart.so.12 (x) => {0}/libcudart.so.12\n\t\udcff\n\tlibcudart.so.12 => no/libcudart.so.12\n"
+    said = cache.format(folders["cached"]).encode("utf-8", "surrogateescape")
+    asked: list[Any] = []
+
+    def run(words: list[str], **options: Any) -> SimpleNamespace:
+        asked.append((words, options))
+        return SimpleNamespace(stdout=said)
+
+    monkeypatch.setattr(providers.subprocess, "run", run)
+    found = list(map(Path, SYSTEM_LIBRARIES()))
+    every = [folder / name for folder in folders.values() for name in ("libcudart.so.12", "libnvrtc.so.12")]
+    every.remove(folders["cached"] / "libnvrtc.so.12")
+    assert found == every
+    assert asked == [(["/sbin:/usr/sbin:ldconfig", "-p"], {"capture_output": True, "check": False, "timeout": 10})]
+    for name in ("LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(providers.shutil, "which", lambda name, path: None)
+    assert [Path(one).parent.name for one in SYSTEM_LIBRARIES()] == ["system", "system"]
+
+
+@pytest.mark.parametrize(
+    ("path", "version_file", "content", "release"),
+    [
+        ("libcudart.so.12.9.79", "", "", "12.9"),
+        ("libcudart.so.12", "", "", None),
+        ("libcublas.so.12.9.1.4", "", "", None),
+        ("a/b/c/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', "12.8"),
+        ("a/b/c/d/libcublas.so.12.9.1.4", "", '{"cuda": {"version": "12.8.1"}}', None),
+        ("a/libcublas.so.12.9.1.4", "a", '{"cuda": {"version": "12.8.1"}}', "12.8"),
+        *(("libcublas.so.12.9.1.4", "", text, None) for text in (
+            "{", "[" * 100_000, "{}", "[]", '{"cuda": {"version": 7}}', '{"cuda": {"version": "x"}}',
+        )),
+    ],
+)  # fmt: skip
+def test_release_of_a_library_of_the_system(
+    path: str, version_file: str, content: str, release: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the whole name of the file that the link leads to, or by the version.json of its toolkit, three folders up."""
+    library, link = tmp_path / path, tmp_path / f"{path.rpartition('/')[2].partition('.')[0]}.so.12"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    library.touch()
+    if library != link:
+        link.symlink_to(library)
+    if content:
+        (tmp_path / version_file / "version.json").write_text(content, encoding="utf-8")
+    monkeypatch.setattr(providers, "_system_libraries", lambda: [str(link)])
+    found = Providers([]).of(providers.stem_of(link.name), 12, "")
+    assert found is not None
+    assert str(found.release) == str(release)
+
+
 # -- conda
 
 
@@ -552,24 +697,27 @@ def test_records_of_conda(changed: Any, expected: CondaPackage | str, tmp_path: 
         text = f"conda's record is invalid ({expected}): install the package again with conda"
         assert conda.read_packages(tmp_path) == ([], [Unreadable(str(record), text)])
         return
-    for files in (True, False):
-        kept = tuple(f"{tmp_path}/{path}" for path in expected.installed.files) if files else ()
-        installed = replace(expected.installed, path=str(record), files=kept)
-        assert conda.read_packages(tmp_path, files=files) == ([replace(expected, installed=installed)], [])
+    kept = tuple(f"{tmp_path}/{path}" for path in expected.installed.files)
+    for files, found in ((kept, conda.read_packages(tmp_path)), ((), conda.read_packages(tmp_path, files=False))):
+        installed = replace(expected.installed, path=str(record), files=files)
+        assert found == ([replace(expected, installed=installed)], [])
 
 
 def test_records_that_cannot_be_read(tmp_path: Path) -> None:
     """In the order of their names, with the reason in short; other files are no records."""
     (tmp_path / "conda-meta/b.json").mkdir(parents=True)
-    for name, content in (("a.json", "{"), ("c.json", json.dumps({"name": "x"})), ("history", "")):
-        (tmp_path / "conda-meta" / name).write_text(content, encoding="utf-8")
-    (tmp_path / "conda-meta/a.json").write_bytes(b'{"\xff' + b"x" * 300)
+    for name in ("d.json", "f.json", "a.json", "history", "e.json"):
+        (tmp_path / "conda-meta" / name).write_text("{}", encoding="utf-8")
+    (tmp_path / "conda-meta/a.json").write_text(json.dumps({"name": "x", "version": 10**79, "build": 10**79}))
+    os.mkfifo(tmp_path / "conda-meta/c.json")
     found, unreadable = conda.read_packages(tmp_path)
     assert found == []
+    assert [Path(one.path).name[0] for one in unreadable] == [*"abcdef"]
     texts = [one.text.removeprefix("conda's record is invalid (").partition("): ")[0] for one in unreadable]
-    assert [Path(one.path).name for one in unreadable] == ["a.json", "b.json", "c.json"]
-    assert texts[1:] == ["Is a directory", "version is '', build is ''; expected texts"]
-    assert len(texts[0]) <= 200
+    number = f"'1{'0' * 79}'"
+    assert texts[0] == f"version is {number}, build is {number}; expected texts"[:200]
+    assert texts[1] == "Is a directory"
+    assert "None" not in texts[2]
 
 
 X = CondaPackage(Installed("x", "12.9.1", "conda", ""), "h0_0", 3, ())
@@ -622,6 +770,7 @@ def test_what_conda_packages_ask_of_cuda() -> None:
         *((one.partition(" ")[0], one, True) for one in names[:6]),
         ("cudnn", "cudnn <9", False),
     ]
+    assert conda.name_of("*") == ""
     driver = conda.virtual_driver("13.0")
     assert (str(driver.installed), driver.installed.path) == ("__cuda 13.0", "the driver")
     rules = conda.rules()
