@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from struct import Struct
 from typing import Any
 
 import pytest
@@ -15,13 +17,22 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, _audit, audit
+from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, _audit, audit, buffers
 from pytest_cudalink.audit.device_code import DeviceImage
-from pytest_cudalink.audit.loadable import LoadableLibrary
+from pytest_cudalink.audit.libraries import (
+    cuda_functions,
+    is_system,
+    is_unversioned_symbol,
+    majors_of,
+    sought_part,
+    stem_of,
+)
+from pytest_cudalink.audit.loadable import LoadableLibrary, data_ranges, is_elf, read_dynamic, read_elf
 from pytest_cudalink.audit.loader import loaded_by, resolve
 from pytest_cudalink.audit.opened import OpenedLibrary
 from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.cli import main
+from pytest_cudalink.elf import HEADER, MAGIC, ElfError
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
@@ -274,6 +285,184 @@ def test_paths_that_never_end(kind: str, tmp_path, capsys) -> None:
         path.symlink_to("/dev/zero")
     assert main(["audit", str(path)]) == 2
     assert "give a wheel, a folder or a shared library" in capsys.readouterr().err
+
+
+# -- names
+
+ALL = ("11", "12", "13")
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "majors"),
+    [
+        ("libcudart.so.12", "libcudart", ("12",)), ("libcudart.so.11.0", "libcudart", ("11",)),
+        ("libcudart.so", "libcudart", ALL), ("libcudart.so.120", "libcudart", ()),
+        ("libcudart-d0da41ae.so.12.9.79", "libcudart", ("12",)), ("libcudart.faf08d9a.so.12", "libcudart", ("12",)),
+        ("libcupti.so.11.7", "libcupti", ("11",)), ("libcusolver.so.11", "libcusolver", ("11", "12")),
+        ("libnvrtc-builtins.so.12.9", "libnvrtc-builtins", ("12",)), ("libnvrtc.alt.so.13", "libnvrtc", ("13",)),
+        ("libnppial-0123abcd.so.13.0.2", "libnppial", ("13",)), ("libcublasMp.so.0", "libcublasMp", ALL),
+        *((f"{stem}.so{rest}", stem, ALL) for stem, rest in (
+            ("libcudnn_ops", ".9"), ("libcudla", ".1"), ("libnvperf_host", ""), ("libcufile_rdma", ".1"),
+            ("libcutensorMg", ".2"), ("libcusolverMp", ".0"), ("libnvtx3interop", ""), ("libnvcomp", ".5"),
+            ("libnvidia-ml", ".1"), ("libnvcuvid", ".1"),
+        )),
+        ("libtorch.so.12", "libtorch", None), ("libcudart", "libcudart", None), ("xlibnpp.so", "xlibnpp.so", None),
+        ("cudart64_12.dll", "libcudart", ("12",)), ("CUDART64_12.DLL", "libcudart", ("12",)),
+        ("kernel32.dll", "kernel32.dll", None),
+    ],
+)  # fmt: skip
+def test_names_of_libraries(name: str, stem: str, majors: tuple[str, ...] | None) -> None:
+    """Every library of CUDA and of its products counts, under the names that tools for wheels give them, too."""
+    assert (stem_of(name), majors_of(name)) == (stem, majors)
+
+
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        *(
+            (name, True)
+            for name in ("libc.so.6", "libstdc++.so.6", "libgomp-a34b3233.so.1.0.0", "libpython3.12.so.1.0")
+        ),
+        *(
+            (name, True)
+            for name in ("ld-linux-x86-64.so.2", "KERNEL32.dll", "api-ms-win-crt-1-1-0.dll", "MSVCP140.dll")
+        ),
+        *(
+            (name, False)
+            for name in ("libcuda.so.1", "libc.so.6x", "libmine.so", "mine.dll", "kernel32.dllx", "libtorch")
+        ),
+    ],
+)
+def test_libraries_without_cuda(name: str, system: bool) -> None:
+    """Those of the system, of compilers and of Python."""
+    assert is_system(name) is system
+
+
+def test_functions_and_parts_of_names() -> None:
+    """The forms of functions of libraries without symbol versions, and names that a search takes for CUDA's."""
+    pairs = "libcuda.so.1 cuInit, libcuda.so.1 cudaMalloc, libcuda.so.1 xcuInit, libnvidia-ml.so.1 nvmlInit"
+    asked = [is_unversioned_symbol(*one.split()) for one in f"{pairs}, libcudart.so.12 cuInit".split(", ")]
+    assert asked == [True, False, False, True, False]
+    names = "libcudart_stub.so", "my-libnvrtc.so", "libnvJitLink-1.so", "libcuda.so", "libmine.so"
+    assert [*map(sought_part, names)] == ["libcudart", "libnvrtc", "libnvJitLink", "libcuda.so", None]
+    assert [cuda_functions()[name] for name in ("cudaMalloc", "cuInit")] == ["libcudart", "libcuda"]
+
+
+# -- what is read of files
+
+
+def test_bytes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its start, in memory up to a bound; a mapping ends with the block, unless somebody keeps a view."""
+    monkeypatch.setattr(buffers, "_IN_MEMORY", 4)
+    for content, kind in ((b"1234", bytes), (b"12345", mmap.mmap)):
+        (tmp_path / "x").write_bytes(content)
+        with (tmp_path / "x").open("rb") as stream:
+            stream.seek(2)
+            with buffers.buffer(stream) as data:
+                assert (type(data), data[:]) == (kind, content)
+    with pytest.raises(ValueError, match="closed"):
+        data[:]
+    with (tmp_path / "x").open("w+b") as stream:
+        stream.write(b"67890")
+        with buffers.buffer(stream) as data:
+            view = memoryview(data)
+        assert bytes(view) == b"67890"
+    with buffers.buffer(io.BytesIO(b"123456")) as data:
+        assert data == b"123456"
+
+
+CUBIN = Path(__file__).parents[1] / "data/artifacts/13.0/user.cubin"
+
+
+def test_what_is_read_of_a_library(cuda_library, tmp_path: Path) -> None:
+    """What it needs, wants and defines of CUDA; the quick reader leaves out symbols that cannot be CUDA's."""
+    cudart = cuda_library("libcudart.so.12", "cudaMalloc", "cudaGetDevice")
+    other = compile_c(tmp_path / "libother.so", "int other(void) { return 0; } int cuOther(void) { return 0; }")
+    source = """
+        extern int cudaMalloc(void), other(void), cuOther(void), cudaGetDevice(void) __attribute__((weak));
+        int mine(void) { return other() + cuOther() + (cudaGetDevice ? cudaGetDevice() : 0); }
+        int cudaFree(void) { return cudaMalloc(); }
+    """
+    old, new = "-Wl,--disable-new-dtags,-rpath,/a::$ORIGIN", "-Wl,--enable-new-dtags,-rpath,/b"
+    path = compile_c(tmp_path / "libx.so", source, "-nostdlib", old, str(cudart), str(other))
+    versioned = tuple((name, "libcudart.so.12", "libcudart.so.12") for name in ("cudaGetDevice", "cudaMalloc"))
+    needed, weak = ("libcudart.so.12", "libother.so"), frozenset({"cudaGetDevice"})
+    quick = LoadableLibrary(
+        "libx.so", needed, ("/a", "$ORIGIN"), (), (("cuOther", "", ""), *versioned), frozenset(), frozenset(), weak
+    )
+    found = read_dynamic(path)
+    assert found is not None
+    assert replace(found, undefined=tuple(sorted(found.undefined))) == quick
+    content = bytearray(path.read_bytes())
+    for number, machine in ((62, "x86_64"), (183, "aarch64"), (3, "")):
+        content[18:20] = number.to_bytes(2, "little")
+        thorough = read_elf(io.BytesIO(content))
+        assert thorough is not None
+        assert replace(thorough, undefined=tuple(sorted(thorough.undefined))) == replace(
+            quick, undefined=(*quick.undefined, ("other", "", "")), wanted=frozenset({"cudaMalloc"}),
+            defined=frozenset({"cudaFree"}), machine=machine,
+        )  # fmt: skip
+    assert quick.rpaths == ("/a", "$ORIGIN")
+    user = compile_c(
+        tmp_path / "liby.so", "extern int cuOther(void); int y(void) { return cuOther(); }", new, str(other)
+    )
+    found = read_dynamic(user)
+    assert found is not None
+    assert (found.rpath, found.runpath, found.rpaths, found.undefined) == ((), ("/b",), ("/b",), ())
+
+
+@pytest.mark.parametrize(
+    ("content", "damaged"),
+    [
+        (CUBIN.read_bytes(), False),
+        (b"", False),
+        *((b"\x7fELF" + head, False) for head in (b"\1\1", b"\1\2", b"\2\2")),
+        *((b"\x7fELF" + head, True) for head in (b"\2\1", b"\3\1", b"")),
+    ],
+)
+def test_files_that_no_loader_loads(content: bytes, damaged: bool, tmp_path: Path) -> None:
+    """Device code and libraries of other machines are none; a header that is cut off is damaged."""
+    (tmp_path / "x").write_bytes(content)
+    for read in (lambda: read_elf(io.BytesIO(content)), lambda: read_dynamic(tmp_path / "x")):
+        if damaged:
+            with pytest.raises(ElfError, match="^its header is damaged$"):
+                read()
+        else:
+            assert read() is None
+
+
+@pytest.mark.parametrize(
+    ("sections", "ranges"),
+    [
+        ([("rodata", 1, 2, 0, 10), ("b", 1, 3, 20, 5)], [(0, 10), (20, 5)]),
+        ([("a", 8, 2, 0, 10), ("b", 1, 1, 0, 10), ("c", 1, 6, 0, 10), (".eh_frame", 1, 2, 0, 10)], []),
+        ([("a", 1, 2, 0, 10), ("b", 1, 2, 2, 3), ("c", 1, 2, 5, 10), ("d", 1, 2, 15, 0), ("d", 1, 2, 15, 1)],
+         [(0, 10), (10, 5), (15, 1)]),
+        ([("a", 1, 2, -1, 10), ("b", 1, 2, -2, 10)], [(-2, 2)]),
+        ([("a", 1, 2, 10_000, 10)], []),
+    ],
+)  # fmt: skip
+def test_sections_with_strings(sections: list[tuple[str, int, int, int, int]], ranges: list[tuple[int, int]]) -> None:
+    """Constant data and variables as far as they lie in the file, each byte once; negative places are from the end."""
+    texts = b"\0".join([b"", *(name.encode() for name, *_ in sections), b""])
+    size = 64 * (2 + len(sections)) + len(texts)
+    rows = [("", 3, 0, size - len(texts), len(texts)), *sections]
+    layout = Struct("<IIQQQQIIQQ")
+    table = b"".join(
+        layout.pack(texts.find(f"\0{name}\0".encode()) + 1, kind, flags, 0, at % size if at < 0 else at, most, *[0] * 4)
+        for name, kind, flags, at, most in rows
+    )
+    head = HEADER.pack(MAGIC.ljust(16, b"\0"), 3, 62, 1, 0, 0, 64, 0, 64, 0, 0, 64, len(rows), 0)
+    expected = [(at % size, most) for at, most in ranges]
+    assert data_ranges(io.BytesIO(head + table + texts)) == expected
+
+
+def test_what_is_an_elf_file() -> None:
+    """By its first bytes, which can be read again; other files have no sections."""
+    for content, expected in ((b"\x7fELF\2", True), (b"\x7fEL", False), (b"MZ..", False)):
+        stream = io.BytesIO(content)
+        assert (is_elf(stream), stream.tell()) == (expected, 0)
+    assert data_ranges(io.BytesIO(b"text")) == []
 
 
 # -- what was read is judged, without files
