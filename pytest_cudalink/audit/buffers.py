@@ -28,9 +28,7 @@ def buffer(stream: IO[bytes]) -> Iterator[Buffer]:
     if size <= _IN_MEMORY:
         yield stream.read()
         return
-    number = stream.fileno()  # a temporary file in memory goes to a disk
-    stream.flush()
-    mapped = mmap.mmap(number, size, access=mmap.ACCESS_READ)
+    mapped = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
     try:
         yield mapped
     finally:

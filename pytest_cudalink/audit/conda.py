@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,8 +114,8 @@ class Rules:
 
     def __init__(self, rattler: Any) -> None:
         self._rattler = rattler
-        self._version = lru_cache(maxsize=4096)(self._read_version)
-        self._specification = lru_cache(maxsize=4096)(rattler.VersionSpec)
+        self._version = cache(self._read_version)
+        self._specification = cache(rattler.VersionSpec)
 
     def _read_version(self, text: str) -> Any:
         try:

@@ -72,12 +72,8 @@ def _table() -> _Table:
 
 def stem_of(library: str) -> str:
     """``"libcudart"`` for ``"libcudart.so.12"``; the name itself if it is not the name of a shared library."""
-    match = _NAME.match(_soname(library))
+    match = _NAME.match(soname_of_dll(library) or library)
     return match["stem"] if match else library
-
-
-def _soname(library: str) -> str:
-    return (soname_of_dll(library) or library) if library.lower().endswith(".dll") else library
 
 
 @cache
@@ -98,17 +94,16 @@ def soname_of_dll(name: str) -> str | None:
     table = _table()
     stems = {known.lower(): known for known in table.libraries}
     known = stems.get(f"lib{stem}".lower())
-    if known is None and any(f"lib{stem}".startswith(family) for family in table.families):
-        known = f"lib{stem}"
+    known = known or next((f"lib{stem}" for family in table.families if f"lib{stem}".startswith(family)), None)
     return known and f"{known}.so{f'.{version}' if version else ''}"
 
 
 def majors_of(library: str) -> tuple[str, ...] | None:
     """The CUDA majors that have a library; None if it is not one of CUDA's."""
-    match = _NAME.match(_soname(library))
+    match = _NAME.match(soname_of_dll(library) or library)
     if match is None:
         return None
-    stem, version = match["stem"], match["version"] or ""
+    stem, version = match["stem"], match["version"]
     table = _table()
     family = next((family for family in table.families if stem.startswith(family)), None)
     if stem in table.libraries:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import re
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.audit import audit, budget
+from pytest_cudalink.audit import AuditError, audit, budget
+from pytest_cudalink.audit import wheel as wheel_members
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.loader import loaded_by, resolve
 from pytest_cudalink.audit.scan import scan_archive
+from pytest_cudalink.audit.wheel import members_of, members_of_archive
 from pytest_cudalink.cli import main
 
 SOURCE = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
@@ -69,6 +73,113 @@ def test_what_is_at_a_bound_fits(monkeypatch) -> None:
         asked.spend()
     with pytest.raises(budget.AuditError, match="^x: has 100001 entries; expected at most 100000: unpack it, and "):
         asked.open(1, budget.MOST_ENTRIES + 1)
+
+
+class Asked(list):
+    """What a budget is asked for."""
+
+    def open(self, size: int, entries: int) -> None:
+        self.append((size, entries))
+
+    def spend(self, size: int = 0) -> None:
+        self.append(size)
+
+
+def members(path: Path, asked: Asked | None = None, **options: bool) -> dict[str, bytes]:
+    """The files of a wheel or folder, in their order; each can be read from its start."""
+    found = {}
+    for name, opened in members_of(path, Asked() if asked is None else asked, **options):
+        with opened() as stream:
+            found[name] = stream.read()
+            stream.seek(0)
+            assert stream.read() == found[name]
+    return found
+
+
+def test_members_of_a_folder(tmp_path: Path) -> None:
+    """Files below it, by their names; no links. A folder with wheels is refused, but not for those further down."""
+    names = ["a.so", "b/c.py", "b/y.whl", "z.whl/data"]
+    for name in reversed(names):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    (tmp_path / "link.so").symlink_to("a.so")
+    assert list(members(tmp_path).items()) == [(name, name.encode()) for name in names]
+    for name in ("x.whl", "w.whl"):
+        (tmp_path / name).touch()
+    said = f"{tmp_path}: a folder with wheels, such as w.whl; expected one of files; give {tmp_path}/*.whl"
+    with pytest.raises(AuditError, match=f"^{re.escape(said)}$"):
+        members_of(tmp_path, Asked())
+
+
+CONTENTS = {
+    **{f"a.{end}": b"12345" for end in ("dll", "pyd", "PY", "fatbin", "ltoir", "lto", "cubin")},
+    "a": b"\x7fELF12", "x-1.dist-info/METADATA": b"Name: x", "data": b"123456",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["x.whl", "x.zip", "x"])
+def test_members_of_a_wheel(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries, sources, METADATA and device code are read, in memory up to a bound; of others, the first bytes."""
+    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+        for inside, content in CONTENTS.items():
+            archive.writestr(inside, content)
+    monkeypatch.setattr(wheel_members, "_IN_MEMORY", 6)
+    monkeypatch.setattr(wheel_members, "_LOOKS", 4)
+    asked = Asked()
+    assert members(tmp_path / name, asked) == {**CONTENTS, "data": b"1234"}
+    size = (tmp_path / name).stat().st_size
+    assert asked == [(size, 10), 5, 0, 5, 5, 5, 5, 0, 5, 5, 6, 7, 0]
+    assert members(tmp_path / name, every=True) == CONTENTS
+    kinds = []
+    for _, opened in members_of(tmp_path / name, Asked()):
+        with opened() as stream:
+            kinds.append(isinstance(stream, io.BytesIO))
+    assert kinds == [True] * 8 + [False, True]
+    with (tmp_path / name).open("rb") as file:
+        assert [inside for inside, _ in members_of_archive("x", file, Asked())] == list(CONTENTS)
+
+
+def test_members_that_become_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member may have a size, or become so many times larger than it is packed."""
+    with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
+        archive.writestr("x", bytes(100))
+    for most, ratio, fits in ((100, 0, True), (99, 0, False), (0, 1, True), (99, 1, True)):
+        monkeypatch.setattr(wheel_members, "_MOST_UNPACKED", most)
+        monkeypatch.setattr(wheel_members, "_MOST_RATIO", ratio)
+        if fits:
+            assert members(tmp_path / "x.whl") == {"x": bytes(4)}
+        else:
+            with pytest.raises(zipfile.BadZipFile, match="^100 bytes would become 100; expected at most 0 times more$"):
+                members(tmp_path / "x.whl")
+
+
+@pytest.mark.parametrize(
+    ("content", "every", "said"),
+    [
+        (b"\x7fELF", False, ""),
+        (b"text", False, "neither a wheel nor an ELF file"),
+        (b"text", True, ""),
+        (None, False, "there is no such file; give a wheel, a folder or a shared library"),
+        (None, True, "there is no such file; give a wheel, a folder or a shared library, an archive or device code"),
+    ],
+)
+def test_a_single_file(content: bytes | None, every: bool, said: str, tmp_path: Path) -> None:
+    """A library; where device code is looked for, any file."""
+    path = tmp_path / "x"
+    if content is not None:
+        path.write_bytes(content)
+    if not said:
+        assert members(path, every=every) == {"x": content}
+        return
+    with pytest.raises(AuditError, match=f"^{re.escape(f'{path}: {said}')}$"):
+        members(path, every=every)
+
+
+def test_a_damaged_wheel(tmp_path: Path) -> None:
+    """What its name calls a wheel is one."""
+    (tmp_path / "x.whl").write_bytes(b"\x7fELF")
+    with pytest.raises(AuditError, match=f"^{re.escape(str(tmp_path))}/x.whl: not a wheel: File is not a zip file$"):
+        members(tmp_path / "x.whl")
 
 
 def test_members_that_are_not_read_cost_nothing(make_wheel, monkeypatch) -> None:

@@ -7,15 +7,21 @@ import os
 import re
 import shlex
 import shutil
-import zipfile
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
+from pytest_cudalink import toolchains
 from pytest_cudalink.audit import audit
 from pytest_cudalink.audit.device_code import assemble, device_code
 from pytest_cudalink.cli import audit as cli_audit
 from pytest_cudalink.cli import main
+from pytest_cudalink.toolchains import ToolchainError
+from pytest_cudalink.versions import CudaVersion
 from pytest_cudalink.worker import WorkerAnswer
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -89,18 +95,6 @@ def test_required_architectures_without_device_code(user, capsys) -> None:
     assert main(["audit", str(user), "--gpu", "L4"]) == 0
     with pytest.raises(AssertionError, match="no device code; expected code for sm_90"):
         device_code(user).check(archs=["H100"])
-
-
-def test_pattern_that_matches_no_file(tmp_path) -> None:
-    """`check` fails where its pattern leaves nothing to check."""
-    (tmp_path / "new.ptx").write_text(PTX, encoding="utf-8")
-    (tmp_path / "old.ptx").write_text(PTX.replace("8.8", "7.0"), encoding="utf-8")
-    found = device_code(tmp_path)
-    found.check(archs=["A100"], files="old*")
-    with pytest.raises(AssertionError, match="222 on sm_80"):
-        found.check(archs=["A100"])
-    with pytest.raises(AssertionError, match=r"files is '\*_cuda13\*', and no file with device code matches"):
-        found.check(archs=["A100"], drivers=">=575", files="*_cuda13*")
 
 
 @pytest.mark.parametrize(
@@ -226,37 +220,147 @@ def test_annotations_of_device_code(user, tmp_path, capsys) -> None:
 # -- assembling
 
 
-def answer(*, end: str = "", hung: bool = False) -> WorkerAnswer:
-    """What the link worker answers where it has nothing to say but how nvJitLink ended."""
-    return WorkerAnswer(0, 0, False, end, 0, hung, "", "", "", None)
+def answer(code: int = 0, end: str = "", *, hung: bool = False, log: tuple[str, str] = ("", "")) -> WorkerAnswer:
+    """What the link worker answers."""
+    return WorkerAnswer(code, 0, False, end, 0, hung, *log, "", None)
 
 
 class FakeLink:
-    """A link whose PTX never ends, or ends nvJitLink, as an architecture says."""
+    """A link that answers to its three calls, and notes what it is asked."""
+
+    answers: Sequence[WorkerAnswer] = (answer(), answer(), answer())
+    asked: ClassVar[list[Any]] = []
 
     def __init__(self, library: str, options: list[str]) -> None:
-        self.answer = answer()
-        self._hung = "sm_90" in options[0]
+        self.asked.append((library, *options))
+        self.answer = self.answers[0]
 
-    def add(self, kind: int, content: bytes, name: bytes) -> WorkerAnswer:
-        return answer(end="took longer than 1 s" if self._hung else "ended by SIGSEGV", hung=self._hung)
+    def add(self, *given: object) -> WorkerAnswer:
+        self.asked.append(given)
+        return self.answers[1]
+
+    def complete(self, kind: int) -> WorkerAnswer:
+        self.asked.append(kind)
+        return self.answers[2]
 
     def close(self) -> None:
-        pass
+        self.asked.append("close")
+
+
+@pytest.fixture
+def asked(monkeypatch) -> list[Any]:
+    """What links are asked, which are none."""
+    monkeypatch.setattr(assemble, "WorkerLink", FakeLink)
+    monkeypatch.setattr(FakeLink, "asked", [])
+    return FakeLink.asked
+
+
+def assembled(path: Path, release: str = "13.0") -> list[assemble.Assembled]:
+    """What comes of the PTX below a folder, by the nvJitLink of a release."""
+    fake = SimpleNamespace(version=CudaVersion.parse(release), library=lambda name: f"/{release}/{name}")
+    return list(assemble.assemble(path, fake))
+
+
+LOG = ("ptxas warning\n\0", "\n\t info ")
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "log", "fails"),
+    [
+        ([answer(), answer(), answer(log=LOG)], "assembled", "ptxas warning\n\t info", False),
+        ([answer(5)], "failed", "nvJitLink: error 5", True),
+        ([answer(), answer(4, log=("", "Undefined Reference to f"))], "incomplete", "Undefined Reference to f", False),
+        ([answer(), answer(), answer(3, log=("no", ""))], "failed", "no", True),
+        ([answer(end="ended by SIGSEGV")], "crashed", "libnvJitLink 13.0 ended by SIGSEGV", True),
+        ([answer(), answer(end="ended", log=LOG)], "crashed", "libnvJitLink 13.0 ended\nptxas warning\n\t info", True),
+        ([answer(), answer(), answer(7, "took 1 s", hung=True)], "unfinished", "libnvJitLink 13.0 took 1 s", False),
+    ],
+)
+def test_what_comes_of_a_link(answers, outcome, log, fails, asked, tmp_path, monkeypatch) -> None:
+    """The first call that fails decides, and no other follows; PTX ends in one NUL, and its name need not be UTF-8."""
+    monkeypatch.setattr(FakeLink, "answers", answers)
+    text = PTX.replace("sm_80", "sm_90a")
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/k\xff.ptx"))
+    path.write_text(text, encoding="utf-8")
+    (one,) = assembled(tmp_path)
+    assert (one.path, one.arch, one.outcome, one.log, one.fails) == (path.name, "sm_90a", outcome, log, fails)
+    assert (one.image.arch, one.image.data) == ("sm_90a", None)
+    calls = [("/13.0/nvJitLink", "-arch=sm_90a"), (2, f"{text}\0".encode(), b"k\\udcff.ptx"), 0]
+    assert asked == [*calls[: len(answers)], "close"]
+
+
+@pytest.mark.parametrize(
+    ("arch", "archs"),
+    [
+        ("sm_100", ["sm_100", "sm_103", "sm_110", "sm_120", "sm_121"]),
+        ("sm_100f", ["sm_100f", "sm_103f"]),
+        ("sm_121a", ["sm_121a"]),
+    ],
+)
+def test_for_which_architectures(arch: str, archs: list[str], asked, tmp_path) -> None:
+    """Those for which the newest driver would compile it; equal PTX once."""
+    for name in "ab":
+        (tmp_path / f"{name}.ptx").write_text(PTX.replace("sm_80", arch), encoding="utf-8")
+    assert [(one.path, one.arch, one.outcome) for one in assembled(tmp_path)] == [
+        ("a.ptx", arch, "assembled") for arch in archs
+    ]
+    assert asked.count("close") == len(archs)
+
+
+def test_ptx_beside_cubins(asked, monkeypatch) -> None:
+    """Where a cubin of the same fatbin runs, PTX is not compiled; packed PTX cannot be."""
+    size = DATA / "device_code/size.fatbin"
+    assert [one.arch for one in assembled(size)] == ["sm_87", "sm_110", "sm_120", "sm_121"]
+    del asked[:]
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    (one,) = assembled(size)
+    assert (one.outcome, one.log, one.path, one.arch) == (
+        "not tried", "the package zstandard is not installed (pytest-cudalink[audit])", "size.fatbin", "sm_80",
+    )  # fmt: skip
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("change", "release", "said"),
+    [
+        (("sm_80", "sm_100a"), "12.0", "nvJitLink 12.0 does not link for sm_100a"),
+        (("8.8\n.target sm_80", "9.1\n.target sm_121"), "13.0", "it needs CUDA 13.1; nvJitLink 13.0 reads PTX 9.0"),
+        (("8.8\n.target sm_80", "9.0\n.target sm_121"), "13.0", ""),
+    ],
+)
+def test_what_a_release_cannot_assemble(change: tuple[str, str], release: str, said: str, asked, tmp_path) -> None:
+    """Neither an architecture nor an ISA that is newer."""
+    (tmp_path / "k.ptx").write_text(PTX.replace(*change), encoding="utf-8")
+    (one,) = assembled(tmp_path, release)
+    assert (one.outcome, one.log) == (("not tried", said) if said else ("assembled", ""))
+
+
+def test_which_toolchain_assembles(monkeypatch) -> None:
+    """One that is asked for, or the newest of the cache."""
+    old, new = object(), object()
+    monkeypatch.setattr(toolchains, "find", lambda release: ("found", release))
+    monkeypatch.setattr(toolchains, "installed", lambda: [old, new])
+    assert assemble.assembler() is new
+    assert assemble.assembler("12.9") == ("found", CudaVersion(12, 9))
+    monkeypatch.setattr(toolchains, "installed", list)
+    monkeypatch.setattr(toolchains, "cache_root", lambda: "/c")
+    monkeypatch.setattr(toolchains, "releases", lambda: (CudaVersion(12, 0), CudaVersion(13, 5), CudaVersion(13, 0)))
+    with pytest.raises(ToolchainError, match="^no toolchain is in /c; run: cudalink toolchain add 13.5$"):
+        assemble.assembler()
 
 
 @pytest.mark.usefixtures("toolchain")
-def test_unfinished_and_crashed(tmp_path, monkeypatch, capsys) -> None:
+def test_unfinished_and_crashed(asked, tmp_path, monkeypatch, capsys) -> None:
     """PTX that takes too long is shown and fails nothing; PTX that ends nvJitLink fails."""
-    monkeypatch.setattr(assemble, "WorkerLink", FakeLink)
+    monkeypatch.setattr(FakeLink, "answers", [answer(end="took longer than 1 s", hung=True)])
     (tmp_path / "k.ptx").write_text(PTX.replace("sm_80", "sm_90a"), encoding="utf-8")
     assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 0
     said = capsys.readouterr().out
     assert "  assembled: 1 unfinished\n    unfinished: k.ptx: PTX 8.8 for sm_90a, on sm_90a\n" in said
     assert "took longer than 1 s" in said
-    (tmp_path / "k.ptx").write_text(PTX.replace("sm_80", "sm_100a"), encoding="utf-8")
+    monkeypatch.setattr(FakeLink, "answers", [answer(end="ended by SIGSEGV")])
     assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 1
-    assert "    crashed: k.ptx: PTX 8.8 for sm_100a, on sm_100a\n" in capsys.readouterr().out
+    assert "    crashed: k.ptx: PTX 8.8 for sm_90a, on sm_90a\n" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("toolchain")
@@ -264,15 +368,6 @@ def test_assembling_without_ptx(user, capsys) -> None:
     """It is said that there was nothing to assemble."""
     assert main(["audit", str(user), "--assemble", "--toolchain", "13.0"]) == 0
     assert capsys.readouterr().out.endswith("  assembled: no PTX is there\n")
-
-
-@pytest.mark.usefixtures("toolchain")
-def test_assembling_under_an_odd_name(tmp_path, capsys) -> None:
-    """A file whose name is not UTF-8 is assembled as any other."""
-    odd = os.fsencode(tmp_path) + b"/k\xff.ptx"
-    Path(os.fsdecode(odd)).write_text(PTX.replace("sm_80", "sm_90a"), encoding="utf-8")
-    assert main(["audit", str(tmp_path), "--assemble", "--toolchain", "13.0"]) == 0
-    assert "  assembled: 1 assembled\n" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("toolchain")
@@ -333,33 +428,6 @@ def test_invalid_requirement(line, user, make_wheel) -> None:
     assert len(found.errors[0].text) < 200
 
 
-def test_marker_with_a_huge_number(user, make_wheel) -> None:
-    """A marker that cannot be evaluated does not hold."""
-    line = f'nvidia-cuda-runtime>=13,<14; python_version >= "{"9" * 6000}"'
-    found = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user}, line))
-    assert [finding.kind for finding in found.errors] == ["undeclared"]
-
-
-def test_vendored_metadata_hides_nothing(user, make_wheel) -> None:
-    """The requirements of the wheel are those of its own METADATA, not of packages that it vendors."""
-    vendored = {"x/_vendor/y-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: y\nVersion: 1\n"}
-    found = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user, **vendored}))
-    assert [finding.kind for finding in found.errors] == ["undeclared"]
-    sound = {"x/libuse.so": user, **vendored}
-    assert not audit(make_wheel("z-1-py3-none-any.whl", sound, "nvidia-cuda-runtime>=13,<14")).errors
-
-
-def test_wheel_without_metadata(user, tmp_path) -> None:
-    """A wheel whose requirements could not be compared does not pass."""
-    path = tmp_path / "x-1-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.write(user, "x/libuse.so")
-    (finding,) = audit(path).errors
-    assert finding.kind == "metadata"
-    assert finding.text.startswith("has no METADATA; expected one")
-    assert not audit(user.parent).errors, "a folder need not have any"
-
-
 # -- what is said
 
 
@@ -379,9 +447,3 @@ def test_majors_of_what_cannot_be_read(make_wheel, tmp_path, capsys) -> None:
     assert main(["audit", str(path)]) == 1
     first = capsys.readouterr().out.splitlines()[0]
     assert first.endswith("no CUDA at all, as far as it can be read")
-
-
-def test_suggestion_names_the_first_release_of_the_major(user, make_wheel) -> None:
-    """A package without the major in its name gets both bounds."""
-    (finding,) = audit(make_wheel("x-1-py3-none-any.whl", {"x/libuse.so": user})).errors
-    assert finding.suggestion == ("nvidia-cuda-runtime>=13.0,<14", "cuda-toolkit[cudart]>=13.0,<14")

@@ -517,10 +517,11 @@ def test_one_library_for_each_major(cuda_library, built, make_wheel) -> None:
         ["Requires-Dist: ???"],
         ["Requires-Dist: a; python_version >= 'x.y.z.'"],
         ["Requires-Dist: a; nonsense == 'b'"],
+        [f"Requires-Dist: nvidia-nvjitlink-cu12<1; python_version >= '{'9' * 6000}'"],
         [f"Provides-Extra: e{n}" for n in range(5_000)]
         + [f"Requires-Dist: p{n}; extra == 'e{n}'" for n in range(5_000)],
     ],
-    ids=["syntax", "version", "variable", "many"],
+    ids=["syntax", "version", "variable", "huge", "many"],
 )
 def test_damaged_metadata(lines: list[str]) -> None:
     """Lines that mean nothing do not count, and very many take no time."""

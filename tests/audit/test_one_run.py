@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
+import zipfile
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink.audit import audit
+from pytest_cudalink.audit import AuditError, audit, budget
+from pytest_cudalink.audit import scan as scan_module
 from pytest_cudalink.audit.device_code import DeviceImage, UnreadImage
 from pytest_cudalink.audit.device_code.verdicts import grouped
-from pytest_cudalink.audit.scan import completed
+from pytest_cudalink.audit.loadable import LoadableLibrary
+from pytest_cudalink.audit.opened import OpenedLibrary
+from pytest_cudalink.audit.scan import (
+    Scan,
+    completed,
+    file_majors,
+    hinted_major,
+    nvjitlink_needs,
+    scan_archive,
+    scan_path,
+    wheel_major,
+)
 from pytest_cudalink.cli import main
 from pytest_cudalink.cli.audit_device_code import served
 from pytest_cudalink.versions import CudaVersion, Needs
+from tests.audit.test_audit import elf
+from tests.audit.test_pe import dll
+from tests.stubs.conftest import compile_c
 
 DATA = Path(__file__).parents[1] / "data" / "device_code"
 OLD, NEW = Needs(CudaVersion(12, 8)), Needs(CudaVersion(13, 0))
@@ -79,6 +98,137 @@ def test_where_it_runs(images, lines) -> None:
     assert [line.removeprefix("  device code  ") for line in served(grouped("x.whl", images))] == lines
 
 
+@pytest.mark.parametrize(
+    ("name", "hint", "of_wheel"),
+    [
+        ("cu12/x.so", "12", None), ("x_cu13.abi3.so", "13", None), ("CU12/x", "12", None), ("x-cuda_11.so", "11", None),
+        ("cu12/cuda-12.so", "12", None), ("cu12/cu13.so", None, None), ("cu1234.so", None, None), ("x.so", None, None),
+        ("acu12.so", None, None), ("x_cu12-1-py3-none-any.whl", "12", "12"), ("cu11/cupy_cuda12x-1-py3.whl", None, "12"),
+        ("cu13\\x-1+cu121-py3.whl", None, "12"), ("numba_cuda-12.0-py3.whl", "12", None), ("x-1-cu12.whl", "12", None),
+        ("x_cu12-1.zip", "12", None), ("x_cu13-1+cu12-py3.whl", None, None), ("x_cu12.whl", "12", "12"),
+    ],
+)  # fmt: skip
+def test_names_that_say_a_major(name: str, hint: str | None, of_wheel: str | None) -> None:
+    """The one major in a path, and that in the name or the local version of a wheel."""
+    assert (hinted_major(name), wheel_major(name)) == (hint, of_wheel)
+
+
+TWELVE, THIRTEEN, EITHER = elf("libcudart.so.12"), elf("libcudart.so.13"), elf("libcusolver.so.11", "libc.so.6")
+
+
+@pytest.mark.parametrize(
+    ("wheel", "elves", "name", "majors"),
+    [
+        ("", {}, "x.py", (11, 12, 13)),
+        ("", {}, "cu12/x.py", (12,)),
+        ("", {}, "cu14/x.py", (11, 12, 13)),
+        ("x_cu13-1-py3.whl", {}, "x.py", (13,)),
+        ("x_cu13-1-py3.whl", {}, "cu12/x.py", (12,)),
+        ("x_cu13-1-py3.whl", {"a.so": TWELVE}, "a.so", (12,)),
+        ("", {"a.so": EITHER}, "a.so", (11, 12)),
+        ("", {"cu13/a.so": EITHER}, "cu13/a.so", (11, 12)),
+        ("", {"cu12/a.so": EITHER}, "cu12/a.so", (12,)),
+        ("", {"a.so": TWELVE}, "x.py", (12,)),
+        ("", {"a.so": TWELVE, "b.so": THIRTEEN}, "x.py", (12, 13)),
+        ("", {"a.so": TWELVE, "b.so": THIRTEEN, "c.so": EITHER}, "x.py", (12, 13)),
+        ("", {"a.so": EITHER, "b.so": TWELVE}, "a.so", (12,)),
+        ("", {"a.so": EITHER, "b.so": THIRTEEN}, "a.so", (11, 12)),
+        ("", {"a.so": EITHER}, "x.py", (11, 12)),
+        ("", {"a.so": elf("libcudart.so.12", "libcudart.so.13")}, "a.so", (11, 12, 13)),
+        ("", {"a.so": elf("libcudart.so.12", rpath=("$ORIGIN",)), "libcudart.so.12": elf()}, "a.so", (11, 12, 13)),
+    ],
+)
+def test_majors_of_a_file(wheel: str, elves: dict[str, LoadableLibrary], name: str, majors: tuple[int, ...]) -> None:
+    """By what it links, then by its folder, the name of the wheel, and the other files."""
+    assert file_majors(Scan(wheel, elves=elves), name) == majors
+
+
+def test_device_code_that_needs_a_linker() -> None:
+    """The newest LTO-IR, and the newest compiler of what refuses an older nvJitLink than its own."""
+    lto = [DeviceImage("a", "ltoir", "sm_80", needs=needs) for needs in (OLD, NEW, None)]
+    made = [cubin("a", "sm_80", producer=release) for release in (CudaVersion(12, 9), CudaVersion(12, 0), None)]
+    images = [
+        *lto,
+        *made,
+        DeviceImage("a", "ptx", "sm_80", needs=Needs(CudaVersion(13, 5)), producer=CudaVersion(13, 5)),
+    ]
+    refuses = b"need at least version "
+    assert nvjitlink_needs(refuses, [UnreadImage("a", ""), *images]) == (NEW, CudaVersion(12, 9))
+    assert nvjitlink_needs(b"x" + refuses[:-1], images) == (NEW, None)
+    assert nvjitlink_needs(refuses, []) == (None, None)
+
+
+LTOIR = b"\xed\x43\x4e\x7f\x01\x40\x02\x5d" + bytes(8) + b"\x40\0\0\0" + bytes(6) + b"\x84\x03" + bytes(36)
+OPENS = b"import ctypes\nctypes.CDLL('libnvrtc.so.12')\n"
+ARTIFACTS = DATA.parent / "artifacts"
+
+
+def test_what_is_read_of_each_file(tmp_path, monkeypatch) -> None:
+    """Libraries, the names in them, sources, METADATA and device code; what cannot be read is a finding, not an end."""
+    user = compile_c(tmp_path / "x.so", 'const char *n[] = {"libnvrtc.so.12", "nvrtc64_120_0.dll"};').read_bytes()
+    jitify = b"\0nvJitLink_120_0.dll\0need at least version \0" + (ARTIFACTS / "12.9/user.cubin").read_bytes()
+    files = {
+        "a.so": user, "b.dll": dll({"cudart64_12.dll": ("cudaMalloc",)}, jitify), "c.py": OPENS, "d.py": b"print(1)",
+        "e.py": b"print CDLL", "f.py": OPENS + b"print x", "g.ltoir": LTOIR, "g.LTOIR": LTOIR, "h.txt": OPENS,
+        "i-1.dist-info/METADATA": b"i", "x/i.egg-info/PKG-INFO": b"p", "PKG-INFO": b"n", "j.so": b"\x7fELF\2\1",
+        "k.so": (ARTIFACTS / "12.9/user.cubin").read_bytes(), "l.dll": dll({}, jitify.replace(b"nvJit", b"nvjot")),
+        "m.cubin": b"nothing", "n.py": OPENS.replace(b"12", b"14") + OPENS.replace(b"12", b"13") + OPENS,
+    }  # fmt: skip
+    (tmp_path / "wheel").mkdir()
+    for name, content in files.items():
+        (tmp_path / "wheel" / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / "wheel" / name).write_bytes(content)
+    monkeypatch.setattr(scan_module, "_MOST_NAMES", 2)
+    found = scan_path(tmp_path / "wheel")
+    assert found.path == str(tmp_path / "wheel")
+    assert list(found.elves) == ["a.so", "b.dll", "l.dll"]
+    assert found.elves["b.dll"].needed == ("cudart64_12.dll",)
+    nvrtc = OpenedLibrary("libnvrtc.so.12", demanded=True)
+    assert found.opened == {
+        "a.so": (OpenedLibrary("libnvrtc.so.12"),), "c.py": (nvrtc,),
+        "b.dll": (OpenedLibrary("cudart64_12.dll"), OpenedLibrary("nvJitLink_120_0.dll")),
+        "n.py": (nvrtc, OpenedLibrary("libnvrtc.so.13", demanded=True)),
+    }  # fmt: skip
+    assert found.ltoir == {"g.ltoir": Needs(CudaVersion(12, 9))}
+    assert found.jitify == {"b.dll": CudaVersion(12, 9)}
+    assert [(one.path, one.kind, one.data) for one in found.images] == [
+        ("b.dll", "cubin", None), ("g.ltoir", "ltoir", None), ("l.dll", "cubin", None),
+    ]  # fmt: skip
+    assert found.metadata == {"i-1.dist-info/METADATA": b"i", "x/i.egg-info/PKG-INFO": b"p"}
+    assert [(one.path, one.kind, one.severity) for one in found.findings] == [
+        ("e.py", "unreadable", "note"), ("f.py", "unreadable", "error"), ("j.so", "unreadable", "error"),
+        ("n.py", "unreadable", "error"),
+    ]  # fmt: skip
+    assert found.findings[1].text.startswith("Python ")
+    assert found.findings[2].text == "cannot be read: ElfError: its header is damaged"
+    assert found.findings[3].text == "names 3 libraries of CUDA; expected at most 2: the rest was not compared"
+
+
+def test_what_a_wheel_costs_ends_its_scan(tmp_path, monkeypatch) -> None:
+    """Of a wheel that is open, too; METADATA is read up to a bound, and images are unpacked to one."""
+    with zipfile.ZipFile(tmp_path / "x.whl", "w") as archive:
+        archive.writestr("x-1.dist-info/METADATA", "Name: x")
+        archive.write(DATA / "size.fatbin", "x.fatbin")
+    monkeypatch.setattr(scan_module, "_MOST_TEXT", 6)
+    monkeypatch.setattr(scan_module, "MOST_UNPACKED", 0)
+    found = scan_path(tmp_path / "x.whl")
+    assert found.metadata == {"x-1.dist-info/METADATA": b"Name: "}
+    assert {one.needs for one in found.images if one.kind == "cubin"} == {Needs(CudaVersion(13, 0))}
+    found.budget.open(1, 0)
+    monkeypatch.setattr(budget, "MOST_ENTRIES", 1)
+    said = "x.whl: has 2 entries; expected at most 1: unpack it, and audit the folder"
+    with pytest.raises(AuditError, match=f"{re.escape(said)}$"):
+        scan_path(tmp_path / "x.whl")
+    monkeypatch.setattr(budget, "MOST_ENTRIES", 2)
+    monkeypatch.setattr(budget, "LEAST_BYTES", 1)
+    monkeypatch.setattr(budget, "MOST_RATIO", 0)
+    with (tmp_path / "x.whl").open("rb") as file, pytest.raises(AuditError, match="^y: would become larger than 1 "):
+        scan_archive("y", file)
+    spent: list[int] = []
+    scan = Scan("", elves={"a.so": elf()}, budget=SimpleNamespace(spend=lambda: spent.append(1)))
+    assert (scan.resolved, scan.resolved, spent) == (({"a.so": {}}, {"a.so": set()}),) * 2 + ([1],)
+
+
 def test_packed_cubins_follow_their_neighbours() -> None:
     """A cubin whose header does not say its release has that of the file's other cubins, and their suffix."""
     read = cubin("a", "sm_90a", NEW, data=b"x")
@@ -86,7 +236,10 @@ def test_packed_cubins_follow_their_neighbours() -> None:
     found = completed([read, cubin("a", "sm_90", None, note="large"), fault, cubin("a", "sm_120f", None, note="large")])
     assert found == [cubin("a", "sm_90a", NEW), cubin("a", "sm_90a", NEW), fault, cubin("a", "sm_120f", NEW)]
     alone = cubin("a", "sm_120", None, note="large")
-    assert completed([alone]) == [alone]
+    ptx = DeviceImage("a", "ptx", "sm_120", needs=NEW)
+    assert completed([alone, replace(ptx, data=b"x")]) == [alone, ptx]
+    says = [cubin("a", "sm_80", OLD), cubin("a", "sm_80a", NEW, data=b"x"), cubin("a", "sm_80", NEW, data=b"x")]
+    assert [(one.arch, one.needs) for one in completed(says)] == [("sm_80a", OLD), ("sm_80a", NEW), ("sm_80", NEW)]
 
 
 def test_needs_are_folded(cuda_library, built, make_wheel, capsys) -> None:

@@ -206,6 +206,7 @@ def test_answers_of_groups() -> None:
     for found, judged in (([SM_80, lto], ["a.so"]), ([lto, made("tileir", "", "d.so")], ["c.so", "d.so"])):
         assert [group.paths[0] for group in grouped("x", found).judged] == judged
     grouped("x", [SM_80]).check(["A100"], ["535", "13.0"])
+    grouped("x", [SM_80, made("cubin", "sm_90", "b.so")]).check(["H100"], files="b*")
 
 
 def test_check_names_each_reason() -> None:

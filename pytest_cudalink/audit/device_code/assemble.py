@@ -81,7 +81,7 @@ def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
                 continue
             bare = replace(image, data=None)
             if image.data is None:
-                yield Assembled(image.path, bare, image.arch, "not tried", image.note or "it is packed")
+                yield Assembled(image.path, bare, image.arch, "not tried", image.note)
                 continue
             digest = hashlib.sha256(image.data).digest()
             for arch in _targets(image, together, toolchain.version):
