@@ -73,7 +73,7 @@ def declared_claims(place: Place, distributions: Sequence[Installed], unreadable
     for name, requirements in parsed.items():
         for requirement in requirements:
             about = canonicalize_name(requirement.name)
-            if is_cuda_distribution(about) and _applies(target, requirement, extras.get(name, {""})):
+            if is_cuda_distribution(about) and _applies(target, requirement, extras[name]):
                 there = installed.get(about)
                 versions = str(requirement.specifier)
                 satisfied = contradictions.accepts(versions, there.version) if there else None
@@ -117,7 +117,7 @@ def _target(place: Place, distributions: Iterable[Installed]) -> InstallTarget:
                 for target in targets_of(f"{one.name}-1-{tag}.whl"):
                     if target.minor == minor:
                         return target
-    (target, *_) = targets_of("", f"==3.{minor}.*", windows=place.windows, machine=platform.machine())
+    (target, *_) = targets_of("", windows=place.windows, machine=platform.machine())
     return replace(target, minor=minor)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import sys
 from dataclasses import replace
@@ -15,9 +16,10 @@ import pytest
 
 from pytest_cudalink import probes
 from pytest_cudalink.audit import conda, contradictions, environment, providers
+from pytest_cudalink.audit.claims import conda_claims, declared_claims
 from pytest_cudalink.audit.conda import CondaPackage
 from pytest_cudalink.audit.environment import Claim, EnvironmentAudit, EnvironmentFinding, audit_environment
-from pytest_cudalink.audit.installed import Installed, Unreadable
+from pytest_cudalink.audit.installed import Installed, Place, Unreadable
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.providers import Provider, Providers
 from pytest_cudalink.elf import ElfError
@@ -261,6 +263,110 @@ def test_an_installed_package_without_its_library(made: Faked) -> None:
 
 
 # -- declared
+
+
+def installed(label: str, *requires: str, path: str = "/x", manager: str = "pip") -> Installed:
+    return Installed(*label.split(" ", 1), manager, path, requires)
+
+
+NVRTC = "nvidia-cuda-nvrtc-cu12"
+AGAIN, FORM = "install the distribution again", "expected NAME[EXTRAS] SPECIFIER; MARKER"
+RANGES = ",".join(f"!=1.{n}" for n in range(80))
+
+
+@pytest.mark.parametrize(
+    ("distributions", "claims", "faults"),
+    [
+        ([installed("a 1", f"{NVRTC}>=12", "numpy", "NVIDIA_cufft.cu12"), installed(f"{NVRTC} 12.9")],
+         [f">=12 (a 1): {NVRTC} True", "any version (a 1): nvidia-cufft-cu12 None"], []),
+        ([installed("a 1", f"{NVRTC}>=12", manager="conda"), installed("b 1", f"{NVRTC}>=12", manager="uv")],
+         [f">=12 (b 1): {NVRTC} None"], []),
+        ([installed("a 1", "middle[cu]"), installed("middle 2", f"{NVRTC}; extra == 'cu'", "nvidia-x; extra == 'no'")],
+         [f"any version (middle 2, for a 1): {NVRTC} None"], []),
+        ([installed("middle 2", f"{NVRTC}; extra == 'All_of-it'"),
+          *(installed(f"{name} 1", "middle[all-of-it]") for name in "dbca")],
+         [f"any version (middle 2, for a 1, b 1, c 1): {NVRTC} None"], []),
+        ([installed("a 1", "b[x]"), installed("b 1", "c[y]; extra == 'x'"), installed("c 1", f"{NVRTC}; extra == 'y'")],
+         [f"any version (c 1, for b 1): {NVRTC} None"], []),
+        ([installed("c 1", f"{NVRTC}; extra == 'y'"), installed("b 1", "c[y]; extra == 'x'")], [], []),
+        ([installed("a 1", "nvidia[x]", "cudaless", "cuda_core")], ["any version (a 1): cuda-core None"], []),
+        ([installed("a 1", f"{NVRTC}; os_name ~= 'x'", f"{NVRTC}; python_version == '3.12'")],
+         [f"any version (a 1): {NVRTC} None"], []),
+        ([installed(f"{NVRTC} {'twelve' * 20}", path="/n"), installed("numpy twelve")], [],
+         [("/n", f"version is {('twelve' * 20)[:80]!r}; expected one such as 12.9.86: {AGAIN}")]),
+        ([installed("a 1", f"nvidia-x =={'9' * 300}x", "x[ ==", "x; [")], [],
+         [("/x", f"Requires-Dist is 'nvidia-x =={'9' * 189}'; {FORM}: install it again")]),
+    ],
+)  # fmt: skip
+def test_what_distributions_declare(
+    distributions: list[Installed], claims: list[str], faults: list[tuple[str, str]]
+) -> None:
+    """Requirements on CUDA's, those of an extra where another distribution requires it; what is invalid is named."""
+    unreadable: list[Unreadable] = []
+    found = list(declared_claims(Place(Path("/x"), (), "3.12"), distributions, unreadable))
+    assert [f"{one}: {one.name} {one.satisfied}" for one in found] == claims
+    assert [(one.path, one.text) for one in unreadable] == faults
+    assert all((one.how, one.file) == ("declared", "") for one in found)
+
+
+def test_evidence_of_a_requirement() -> None:
+    """Three hundred characters of its line."""
+    line = f"nvidia-x{RANGES}"
+    (found,) = declared_claims(Place(Path("/x"), (), "3.12"), [installed("a 1", line), installed("nvidia-x 1.7")], [])
+    assert found.evidence == f"Requires-Dist: {contradictions.parse_requirement(line)}"[:300]
+    assert (len(found.evidence), found.satisfied) == (300, False)
+
+
+@pytest.mark.parametrize(
+    ("tags", "windows", "holding"),
+    [
+        ([], False, "linux s390x 3.12"),
+        ([], True, "win32 AMD64 3.12"),
+        (["cp312-cp312-manylinux_2_28_aarch64"], False, "linux aarch64 3.12"),
+        (["cp312-abi3-macosx_11_0_arm64", "cp312-cp312-manylinux_2_28_aarch64"], False, "darwin arm64 3.12"),
+        (["py3-none-any", "cp311-cp311-win_arm64", "cp312-cp312-win_amd64"], False, "win32 AMD64 3.12"),
+        (["cp311-cp311-win_arm64"], False, "linux s390x 3.12"),
+        (["py3-none-any"], False, "linux s390x 3.12"),
+    ],
+)
+def test_the_target_of_an_environment(
+    tags: list[str], windows: bool, holding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The platform of a wheel for one platform and this Python, else this machine."""
+    monkeypatch.setattr(platform, "machine", lambda: "s390x")
+    text = "".join(f"Tag: {tag}\n" for tag in tags)
+    (tmp_path / "WHEEL").write_bytes(b"Generator: \xff\n" + text.encode())
+    system, machine, python = holding.split()
+    marker = f"sys_platform == '{system}' and platform_machine == '{machine}' and python_version == '{python}'"
+    distributions = [installed("x 1", path="/missing"), installed("a 1", f"nvidia-x; {marker}", path=str(tmp_path))]
+    place = Place(tmp_path, (), "3.12", windows=windows)
+    assert [one.name for one in declared_claims(place, distributions, [])] == ["nvidia-x"]
+
+
+def test_what_conda_packages_claim() -> None:
+    """What they depend on, and what they constrain if it is there; the driver is asked where there is one."""
+    rules, driver = conda.rules(), conda.virtual_driver("13.0")
+    assert rules is not None
+    depends = ("cuda-nvcc >=12", "__cuda >=12", f"libcublas {'>=12,' * 80}<13", "numpy", "cuda-nvrtc >=)")
+    constrains = ("cudnn >=9", "cuda-nvcc <12", "nccl <2")
+    packages = [
+        CondaPackage(installed("x 1", *depends, path="/r"), "0", 0, constrains),
+        *(CondaPackage(installed(label), "0", 0, ()) for label in ("cuda-nvcc 12.9", "cudnn 8")),
+    ]
+    for given, asked in ((driver, [(">=12", "__cuda", "depends", True)]), (None, [])):
+        unreadable: list[Unreadable] = []
+        found = list(conda_claims(packages, rules, unreadable, given))
+        assert [(one.versions, one.name, one.how, one.satisfied) for one in found if one.name != "libcublas"] == [
+            (">=12", "cuda-nvcc", "depends", True), *asked, (">=9", "cudnn", "constrains", False),
+            ("<12", "cuda-nvcc", "constrains", False),
+        ]  # fmt: skip
+        assert [(one.by, one.evidence, one.file) for one in found if one.name in ("cudnn", "libcublas")] == [
+            ("x 1", f"depends: {depends[2]}"[:300], ""), ("x 1", "constrains: cudnn >=9", ""),
+        ]  # fmt: skip
+        (fault,) = unreadable
+        assert fault.path == "/r"
+        assert fault.text.startswith("'cuda-nvrtc >=)' is not a match specification of conda")
+        assert fault.text.endswith(": install the package again with conda")
 
 
 def test_packages_of_conda_do_not_serve_requirements_of_wheels(made: Faked) -> None:

@@ -103,7 +103,7 @@ def test_where_it_runs(images, lines) -> None:
     [
         ("cu12/x.so", "12", None), ("x_cu13.abi3.so", "13", None), ("CU12/x", "12", None), ("x-cuda_11.so", "11", None),
         ("cu12/cuda-12.so", "12", None), ("cu12/cu13.so", None, None), ("cu1234.so", None, None), ("x.so", None, None),
-        ("acu12.so", None, None), ("x_cu12-1-py3-none-any.whl", "12", "12"), ("cu11/cupy_cuda12x-1-py3.whl", None, "12"),
+        ("acu12.so", None, None), ("x_cu12-1-py3-none.whl", "12", "12"), ("cu11/cupy_cuda12x-1-py3.whl", None, "12"),
         ("cu13\\x-1+cu121-py3.whl", None, "12"), ("numba_cuda-12.0-py3.whl", "12", None), ("x-1-cu12.whl", "12", None),
         ("x_cu12-1.zip", "12", None), ("x_cu13-1+cu12-py3.whl", None, None), ("x_cu12.whl", "12", "12"),
     ],
