@@ -417,7 +417,7 @@ def test_what_is_read_of_a_library(cuda_library, tmp_path: Path) -> None:
     [
         (CUBIN.read_bytes(), False),
         (b"", False),
-        *((b"\x7fELF" + head, False) for head in (b"\1\1", b"\1\2", b"\2\2")),
+        *((b"\x7fELF" + head, False) for head in (b"\1\1", b"\1\2", b"\2\2\1")),
         *((b"\x7fELF" + head, True) for head in (b"\2\1", b"\3\1", b"")),
     ],
 )

@@ -15,7 +15,7 @@ from pytest_cudalink.audit import wheel as wheel_members
 from pytest_cudalink.audit.loadable import LoadableLibrary
 from pytest_cudalink.audit.loader import loaded_by, resolve
 from pytest_cudalink.audit.scan import scan_archive
-from pytest_cudalink.audit.wheel import members_of, members_of_archive
+from pytest_cudalink.audit.wheel import Members, members_of, members_of_archive
 from pytest_cudalink.cli import main
 
 SOURCE = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
@@ -85,15 +85,19 @@ class Asked(list):
         self.append(size)
 
 
-def members(path: Path, asked: Asked | None = None, **options: bool) -> dict[str, bytes]:
-    """The files of a wheel or folder, in their order; each can be read from its start."""
+def contents(members: Members) -> dict[str, bytes]:
+    """What members of a wheel or folder have; each can be read from its start."""
     found = {}
-    for name, opened in members_of(path, Asked() if asked is None else asked, **options):
+    for name, opened in members:
         with opened() as stream:
             found[name] = stream.read()
             stream.seek(0)
             assert stream.read() == found[name]
     return found
+
+
+def members(path: Path, **options: bool) -> dict[str, bytes]:
+    return contents(members_of(path, Asked(), **options))
 
 
 def test_members_of_a_folder(tmp_path: Path) -> None:
@@ -104,9 +108,9 @@ def test_members_of_a_folder(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name, encoding="utf-8")
     (tmp_path / "link.so").symlink_to("a.so")
     assert list(members(tmp_path).items()) == [(name, name.encode()) for name in names]
-    for name in ("x.whl", "w.whl"):
-        (tmp_path / name).touch()
-    said = f"{tmp_path}: a folder with wheels, such as w.whl; expected one of files; give {tmp_path}/*.whl"
+    for name in "xwvyu":
+        (tmp_path / f"{name}.whl").touch()
+    said = f"{tmp_path}: a folder with wheels, such as u.whl; expected one of files; give {tmp_path}/*.whl"
     with pytest.raises(AuditError, match=f"^{re.escape(said)}$"):
         members_of(tmp_path, Asked())
 
@@ -126,7 +130,7 @@ def test_members_of_a_wheel(name: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(wheel_members, "_IN_MEMORY", 6)
     monkeypatch.setattr(wheel_members, "_LOOKS", 4)
     asked = Asked()
-    assert members(tmp_path / name, asked) == {**CONTENTS, "data": b"1234"}
+    assert contents(members_of(tmp_path / name, asked)) == {**CONTENTS, "data": b"1234"}
     size = (tmp_path / name).stat().st_size
     assert asked == [(size, 10), 5, 0, 5, 5, 5, 5, 0, 5, 5, 6, 7, 0]
     assert members(tmp_path / name, every=True) == CONTENTS
@@ -136,7 +140,7 @@ def test_members_of_a_wheel(name: str, tmp_path: Path, monkeypatch: pytest.Monke
             kinds.append(isinstance(stream, io.BytesIO))
     assert kinds == [True] * 8 + [False, True]
     with (tmp_path / name).open("rb") as file:
-        assert [inside for inside, _ in members_of_archive("x", file, Asked())] == list(CONTENTS)
+        assert contents(members_of_archive("x", file, Asked())) == {**CONTENTS, "data": b"1234"}
 
 
 def test_members_that_become_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,14 +133,6 @@ def test_folder_of_wheels(user, make_wheel, tmp_path, capsys) -> None:
         assert f"{said}{tmp_path}/dist/*.whl" in capsys.readouterr().err
 
 
-def test_invalid_requirement_of_the_index(capsys) -> None:
-    """What is not a requirement is said in one readable line."""
-    assert main(["audit", "--from-index", "not a requirement"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("cudalink audit: not a requirement: Expected ")
-    assert "^" not in said
-
-
 # -- annotations
 
 ESCAPED = re.compile(r"::(error|notice) (?:file=([^,:]*),)?title=([^:,]*)::(.*)")

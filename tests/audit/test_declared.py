@@ -481,36 +481,6 @@ def test_json(cuda_library, built, make_wheel, capsys) -> None:
     assert finding["suggestion"] == answer["suggestions"]["libcudart (CUDA 12)"]
 
 
-def test_no_metadata_no_comparison(cuda_library, built, tmp_path) -> None:
-    """Without METADATA there are no requirements to compare with."""
-    cudart = cuda_library("libcudart.so.12", "cudaMalloc")
-    built("libx.so", {cudart: "cudaMalloc"})
-    assert audit(tmp_path / "tree").findings == ()
-
-
-def test_name_against_content(cuda_library, built, make_wheel) -> None:
-    """A wheel or a folder that is named for one major and links another is a finding."""
-    cudart = cuda_library("libcudart.so.13", "cudaMalloc")
-    library = built("libx.so", {cudart: "cudaMalloc"})
-    for name, inside in (("x_cu12-1", "x.so"), ("x-1+cu121", "x.so"), ("x-1", "cu12/x.so")):
-        found = audit(make_wheel(f"{name}-py3-none-any.whl", {inside: library}, "nvidia-cuda-runtime<14"))
-        assert [finding.kind for finding in found.errors] == ["majors"]
-        assert "says CUDA 12, and it loads with CUDA 13 only" in found.errors[0].text
-    assert (
-        audit(make_wheel("numba_cuda-12.0-py3-none-any.whl", {"x.so": library}, "nvidia-cuda-runtime<14")).errors == ()
-    )
-
-
-def test_one_library_for_each_major(cuda_library, built, make_wheel) -> None:
-    """A wheel with a folder for each major loads with both, and needs the libraries of one of them."""
-    twelve = built("a.so", {cuda_library("libcudart.so.12", "cudaMalloc"): "cudaMalloc"})
-    thirteen = built("b.so", {cuda_library("libcudart.so.13", "cudaMalloc"): "cudaMalloc"})
-    found = audit(make_wheel("x-1-py3-none-any.whl", {"x/cu12/a.so": twelve, "x/cu13/b.so": thirteen}))
-    found.check("12", "13")
-    assert found.majors == ("12", "13")
-    assert [(one.kind, one.severity) for one in found.findings] == [("undeclared", "note")] * 2
-
-
 @pytest.mark.parametrize(
     "lines",
     [

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -267,14 +266,6 @@ def test_ptx_older_than_the_table(isa, said, tmp_path) -> None:
         assert (code, f"PTX for sm_80; PTX ISA {isa}{said}\n" in out) == (1 if isa == "8.1" else 0, True)
 
 
-def test_ltoir_older_than_the_table(tmp_path) -> None:
-    """LTO-IR of a version below the first one that is known names no release that made it."""
-    data = bytearray((DATA / "artifacts/12.9/user.ltoir").read_bytes())
-    data[6:8] = b"\x02\x01"
-    (tmp_path / "x.ltoir").write_bytes(data)
-    assert [image.producer for image in images(tmp_path / "x.ltoir")] == [None]
-
-
 def test_what_cannot_be_read_is_named(tmp_path) -> None:
     """A damaged member, and a fatbin that ends in an entry; the rest of both is read."""
     good = (SAMPLES / "none.fatbin").read_bytes()
@@ -298,21 +289,6 @@ def test_member_that_would_fill_the_disk(tmp_path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(budget, "LEAST_BYTES", 0)
     with pytest.raises(AuditError, match="would become larger than"):
         list(found_in(wheel(tmp_path / "y.whl", big=bytes(1 << 20))))
-
-
-def test_payloads_that_would_fill_the_memory(tmp_path, monkeypatch) -> None:
-    """A frame that claims more than the bound stays packed, and so do those that go beyond the bound of their file."""
-    monkeypatch.setattr(found_images, "_LEAST_UNPACKED", 10 << 20)
-    size = 2 << 20
-    bomb = zstandard.ZstdCompressor().compress(bytes(size))
-    entry = struct.pack("<HHIQIIHHIIIQQQ", 2, 0x101, 64, len(bomb), len(bomb), 0, 8, 1, 80, 0, 0, 0x8011, 0, size)
-    body = (entry + bomb) * 8
-    whole = fatbin.MAGIC + struct.pack("<HHQ", 1, 16, len(body)) + body
-    (tmp_path / "x.fatbin").write_bytes(whole)
-    notes = [one.note for one in images(tmp_path / "x.fatbin") if one.data is None]
-    assert notes == ["the images of this file would become too large"] * 3
-    monkeypatch.setattr(fatbin, "MOST_UNPACKED", 1 << 20)
-    assert all("expected at most 1048576" in one.note for one in images(tmp_path / "x.fatbin"))
 
 
 def test_nothing_to_audit(tmp_path) -> None:
@@ -383,16 +359,6 @@ def test_cubin_whose_header_lies(field, layout, value, tmp_path) -> None:
     path = wheel(tmp_path / "x.whl", a__cubin=whole, b__a=b"!<arch>\n" + header + whole, c__bin=b"data" + whole)
     assert sorted(image.path for image in images(path)) == ["pkg/a.cubin", "pkg/b.a", "pkg/c.bin"]
     assert command(path, "--gpu=sm_90", "--driver=13.0")[0] == 0
-
-
-def test_cubin_without_tables_in_other_bytes(tmp_path) -> None:
-    """A cubin has at least its header."""
-    head = bytearray((DATA / "artifacts/13.0/user.cubin").read_bytes()[:64])
-    head[32:48] = bytes(16)
-    head[54:62] = bytes(8)
-    (tmp_path / "x.bin").write_bytes(b"data" + head + bytes(8))
-    (image,) = images(tmp_path / "x.bin")
-    assert (image.kind, image.at, image.data) == ("cubin", 4, bytes(head))
 
 
 @pytest.mark.parametrize(("number", "kind", "least"), [(2, "cubin", 64), (8, "ltoir", 28)])
@@ -566,32 +532,6 @@ def test_files_for_single_architectures_are_one_group(tmp_path) -> None:
     found = device_code(wheel(tmp_path / "x.whl", k_sm90__cubin=finished, k_sm80__cubin=other))
     assert [len(group.images) for group in found.groups] == [2]
     found.check(["sm_80", "sm_90"])
-
-
-def test_linker_input_is_not_judged(tmp_path) -> None:
-    """Code that a linker gets does not fail a check where a driver gets other code; alone it is judged."""
-    lto, plain = (DATA / "artifacts" / "nvcc" / name for name in ("user-lto.fatbin", "user.o"))
-    members = {"lto__fatbin": lto.read_bytes(), "user__o": plain.read_bytes()}
-    both = device_code(wheel(tmp_path / "a.whl", **members))
-    assert [group.for_linker for group in both.groups] == [True, True]
-    assert len(both.judged) == 2
-    three = device_code(wheel(tmp_path / "b.whl", **members, x__fatbin=(SAMPLES / "size.fatbin").read_bytes()))
-    assert [group.paths for group in three.judged] == [("pkg/x.fatbin",)]
-
-
-def test_groups_of_a_library_outside_of_nv_fatbin(tmp_path) -> None:
-    """Fatbins of one architecture each, in .rodata, are chosen by the program."""
-    whole = (SAMPLES / "none.fatbin").read_bytes()
-    body, at = [], 16
-    while at < len(whole):
-        size = sum(struct.unpack_from("<4xIQ", whole, at))
-        body.append(whole[at : at + size])
-        at += size
-    single = b"".join(whole[:8] + struct.pack("<Q", len(body[n])) + body[n] for n in (0, 2, 4))
-    (tmp_path / "single").write_bytes(single)
-    for section, groups in ((".rodata", 1), (".nv_fatbin", 3)):
-        found = device_code(library(tmp_path / "libx.so", section, tmp_path / "single"))
-        assert len(found.groups) == groups
 
 
 # -- names --

@@ -93,14 +93,8 @@ def test_yanked_releases_are_skipped(published) -> None:
     ("wanted", "reason"),
     [
         ("y", "answers 404"),
-        (
-            "x-cu12==3.0",
-            "no such wheel for this machine; some that it has: x_cu12-3.0-py3-none-manylinux2014_sparc.whl",
-        ),
-        ("x-cu12==9", "no such wheel for this machine"),
-        ("x_cu12-7.0-py3-none-any.whl", "no such wheel"),
+        ("x-cu12==3.0", "some that it has: x_cu12-3.0-py3-none-manylinux2014_sparc.whl"),
         ("x cu12 ==", "expected a requirement such as"),
-        ("nonsense.whl", "expected a requirement such as"),
     ],
 )
 def test_wheels_that_are_not_there(wanted: str, reason: str, published, capsys) -> None:
@@ -133,6 +127,8 @@ def indexed(line: str) -> list[IndexedFile]:
         ("x>=2rc1", "1-py3-none-any 2rc1-py3-none-any", "2rc1-py3-none-any"),
         ("x>=1", "1-py3-none-any 2-py3-none-any!", "1-py3-none-any"),
         ("x==2", "1-py3-none-any 2-py3-none-any!", "2-py3-none-any"),
+        ("x==2,<9", "1-py3-none-any 2-py3-none-any!", "2-py3-none-any"),
+        ("x", "1-py2.py3-none-any 1-cp312.py2-none-any", "1-py2.py3-none-any"),
         ("x===2", "1-py3-none-any 2-py3-none-any!", "2-py3-none-any"),
         ("x==2.*", "1-py3-none-any 2-py3-none-any!", "some that it has: x-1-py3-none-any.whl, x-2-py3-none-any.whl"),
         ("x-2-py3-none-win32.whl", "2-py3-none-win32! 2-py3-none-any", "2-py3-none-win32"),
@@ -202,19 +198,6 @@ def test_nothing_to_audit(capsys) -> None:
     """Without a path and without a requirement the command says what to give."""
     assert main(["audit"]) == 2
     assert "give a wheel, a folder or a library, or --from-index" in capsys.readouterr().err
-
-
-def test_no_metadata(index) -> None:
-    """A wheel without METADATA, and one that is no archive."""
-    index.add("x-cu12", "1.0", {"x.py": b""})
-    with pytest.raises(AuditError, match="METADATA cannot be read"):
-        metadata_on_index("x-cu12", index.url)
-    for name in index.files:
-        index.files[name] = bytes(len(index.files[name]))
-    with pytest.raises(AuditError, match="METADATA cannot be read"):
-        metadata_on_index("x-cu12", index.url)
-    with pytest.raises(AuditError, match="not a wheel"):
-        audit_on_index("x-cu12", index.url)
 
 
 def test_making_the_table_of_extras(index, tmp_path, monkeypatch, capsys) -> None:

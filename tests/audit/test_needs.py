@@ -16,7 +16,6 @@ from pytest_cudalink.audit.needs import Need, needs_of, needs_of_scan
 from pytest_cudalink.audit.opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.cli import main
-from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
@@ -24,54 +23,6 @@ from tests.stubs.conftest import compile_c
 def summary(needs: tuple[Need, ...]) -> set[tuple[str, int, str, str]]:
     """Stem, major, kind of evidence and floor of each need."""
     return {(need.stem, need.major, need.how, str(need.floor or "")) for need in needs}
-
-
-def test_floor_from_a_symbol(cuda_library, built) -> None:
-    """The floor is the release of the newest symbol, and the evidence names that symbol."""
-    cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion", "cudaMalloc")
-    path = built(
-        "libuse.so",
-        {cudart: "cudaGetDriverEntryPointByVersion"},
-        "extern int cudaMalloc(); int m() { return cudaMalloc(); }",
-    )
-
-    needs = needs_of(path)
-
-    assert summary(needs) == {("libcudart", 12, "linked", ""), ("libcudart", 12, "symbols", "12.5")}
-    (need,) = (need for need in needs if need.how == "symbols")
-    assert need.evidence == "wants cudaGetDriverEntryPointByVersion of CUDA 12.5"
-    assert need.path == "libuse.so"
-    assert need.wheel in exports.wheel_versions("libcudart", CudaVersion(12, 5))
-
-
-def test_floor_within_a_release(cuda_library, built) -> None:
-    """Where an update of a release brought the symbol, the need names the first wheel that has it."""
-    cusolver = cuda_library("libcusolver.so.12", "cusolverDnXpolar_bufferSize")
-    needs = needs_of(built("libuse.so", {cusolver: "cusolverDnXpolar_bufferSize"}))
-    (need,) = (need for need in needs if need.how == "symbols")
-    assert (need.floor, need.wheel) == ((13, 2), "12.2.0.1")
-    assert exports.wheel_versions("libcusolver", CudaVersion(13, 2))[0] != "12.2.0.1"
-
-
-def test_weak_symbols_raise_no_floor(cuda_library, tmp_path) -> None:
-    """A weak symbol may stay undefined, so that an older library will do."""
-    cudart = cuda_library("libcudart.so.12", "cudaGetDriverEntryPointByVersion", "cudaMalloc")
-    source = """
-        extern int cudaMalloc(void), cudaGetDriverEntryPointByVersion(void) __attribute__((weak));
-        extern int strong(void) __asm__("cudaMalloc");
-        int f(void) { return strong() + (cudaGetDriverEntryPointByVersion ? cudaGetDriverEntryPointByVersion() : 0); }
-    """
-    path = compile_c(tmp_path / "libuse.so", source, str(cudart))
-    assert ("libcudart", 12, "symbols", "12.0") in summary(needs_of(path))
-
-
-def test_driver(cuda_library, built) -> None:
-    """The driver has no major: its floor is the first CUDA version whose driver has the symbol."""
-    driver = cuda_library("libcuda.so.1", "cuDevSmResourceSplit", "cuCoredumpGetAttribute", node=None)
-    newer = needs_of(built("a.so", {driver: "cuDevSmResourceSplit"}))
-    older = needs_of(built("b.so", {driver: "cuCoredumpGetAttribute"}))
-    assert summary(newer) == {("libcuda", 13, "linked", ""), ("libcuda", 13, "symbols", "13.1")}
-    assert summary(older) == {("libcuda", 12, "linked", ""), ("libcuda", 12, "symbols", "12.1")}
 
 
 def test_a_table_that_begins_is_no_floor(cuda_library, built, tmp_path, capsys) -> None:
@@ -88,33 +39,6 @@ def test_a_table_that_begins_is_no_floor(cuda_library, built, tmp_path, capsys) 
     header[26:28] = (750).to_bytes(2, "little")
     (tmp_path / "kernels.ltoir").write_bytes(bytes(header))
     assert {need.evidence for need in needs_of(tmp_path) if need.how == "ltoir"} == {"has LTO-IR of CUDA 12.0 or older"}
-
-
-def test_majors_of_a_library_that_has_none_in_its_name(cuda_library, built, tmp_path) -> None:
-    """The SONAME of cuRAND is that of every major: the other libraries, the folder or the wheel's name say which."""
-    curand = cuda_library("libcurand.so.10", "curandGenerate")
-    cudart = cuda_library("libcudart.so.13", "cudaMalloc")
-    alone = needs_of(built("a.so", {curand: "curandGenerate"}))
-    assert {need.major for need in alone if need.how == "linked"} == {11, 12, 13}
-    both = needs_of(built("b.so", {curand: "curandGenerate", cudart: "cudaMalloc"}))
-    assert {need.major for need in both} == {13}
-    built("cu12/c.so", {curand: "curandGenerate"})
-    inside = [need for need in needs_of(tmp_path / "tree") if need.path == "cu12/c.so"]
-    assert {need.major for need in inside} == {12}
-
-
-def test_names_in_data(tmp_path) -> None:
-    """Names that end a string count, formats too; names inside of sentences do not."""
-    source = """
-        const char *names[] = {"libnvrtc.so.12", "/usr/local/cuda/lib64/libcufile.so.0", "libnvJitLink.so.%d",
-            "cannot open libcublas.so.12", "libcurand.so.10 is missing", "libfoo.so.1", "mylibcusparse.so.12"};
-    """
-    needs = needs_of(compile_c(tmp_path / "libx_cu12.so", source))
-    assert {(need.stem, need.major, need.how, need.evidence) for need in needs} == {
-        ("libnvrtc", 12, "opened", "names libnvrtc.so.12"),
-        ("libcufile", 12, "opened", "names libcufile.so.0"),
-        ("libnvJitLink", 12, "opened", "names libnvJitLink.so.%d"),
-    }
 
 
 SOURCES = [
@@ -152,13 +76,6 @@ def test_names_in_python(source: str, names: set[tuple[str, bool]], tmp_path) ->
     (tmp_path / "x.py").write_text(f"raise SystemExit\n{source}\n", encoding="utf-8")
     found = {(need.evidence.split()[1], need.demanded) for need in needs_of(tmp_path)}
     assert found == names
-
-
-@pytest.mark.parametrize("name", ["libnvrtc.so.12", "{f}/libnvrtc.so.12", r"C:/CUDA\\nvrtc64_120_0.dll"])
-def test_major_in_a_name(name, tmp_path) -> None:
-    """The file name says the major, in whatever folder the file lies."""
-    (tmp_path / "x.py").write_text(f'CDLL(f"{name}")\n', encoding="utf-8")
-    assert [(need.stem, need.major) for need in needs_of(tmp_path)] == [("libnvrtc", 12)]
 
 
 NAMED = b'import ctypes\nctypes.CDLL("libnvrtc.so.12")\n'
@@ -201,14 +118,6 @@ def test_unreadable_sources(source: bytes, severity: str | None, said: str) -> N
         names_in_source(BytesIO(source))
     assert caught.value.certain is (severity == "error")
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(("source", "severity"), [(b"type X = Y Z\n" + NAMED, "error"), (b"print 'CDLL'\n", "note")])
-def test_an_unreadable_source_is_a_finding(source: bytes, severity: str, make_wheel) -> None:
-    """The other sources of the wheel are read."""
-    path = make_wheel("x-1-py3-none-any.whl", {"x/a.py": source, "x/b.py": b'CDLL("libnvrtc.so.12")'})
-    found = [one for one in audit(path).findings if one.kind == "unreadable"]
-    assert [(one.path, one.severity) for one in found] == [("x/a.py", severity)]
 
 
 def test_how_a_source_is_unreadable() -> None:
@@ -322,15 +231,6 @@ def test_no_codec_of_a_file_is_run(make_wheel, monkeypatch) -> None:
         codecs.unregister(search)
     assert [one.kind for one in found.errors] == ["unreadable"]
     assert asked == []
-
-
-def test_library_inside_is_no_need(cuda_library, built, tmp_path) -> None:
-    """A library that the wheel contains is not needed from outside, whether it is linked or opened."""
-    cudart = cuda_library("libcudart.so.12", "cudaMalloc")
-    built("pkg/a.so", {cudart: "cudaMalloc"}, 'const char *n = "libnvrtc.so.12";')
-    for name in ("libcudart.so.12", "libnvrtc.so.12"):
-        compile_c(tmp_path / "tree/lib" / name, "int x;")
-    assert needs_of(tmp_path / "tree") == ()
 
 
 def test_ltoir(tmp_path) -> None:
@@ -546,6 +446,11 @@ def test_each_file_costs_something() -> None:
         ("a.py", OpenedLibrary("libcuda.so.1", False), [("opened", 12, "", "names libcuda.so.1")]),
         ("a.py", OpenedLibrary("libfoo.so.1", True), []),
         ("x_cu13/a.py", OpenedLibrary("lib/libnvrtc.so.12", True), [("opened", 12, "", "loads lib/libnvrtc.so.12")]),
+        (
+            "a.py",
+            OpenedLibrary(r"C:\CUDA\nvrtc64_120_0.dll", True),
+            [("opened", 12, "", r"loads C:\CUDA\nvrtc64_120_0.dll")],
+        ),
         ("a.so", OpenedLibrary("libcudart.so.12", True), [LINKS_12]),
         ("a.so", OpenedLibrary("libcublas.so.12", True), [LINKS_12]),
     ],

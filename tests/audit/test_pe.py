@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from pytest_cudalink.audit import AuditError, audit, pe
 from pytest_cudalink.audit.libraries import majors_of, soname_of_dll, stem_of
 from pytest_cudalink.audit.loadable import LoadableLibrary
-from pytest_cudalink.audit.needs import needs_of
 from pytest_cudalink.cli import main
-from pytest_cudalink.versions import CudaVersion
 
 _BASE = 0x1000  # where the only section lies in memory
 _RAW = 0x400  # and in the file
@@ -171,48 +169,6 @@ def test_imports(make_wheel, capsys) -> None:
     assert finding["suggestion"][0] == "nvidia-cuda-runtime-cu12>=12.5,<13"
     assert main(["audit", str(path)]) == 1
     assert "1 DLL; loads with CUDA 12\n" in capsys.readouterr().out
-
-
-def test_bundled(make_wheel) -> None:
-    """A DLL inside the wheel is no need, and counts as bundled."""
-    user = dll({"cudart64_12.dll": ("cudaMalloc",)})
-    path = make_wheel("x-1-cp312-cp312-win_amd64.whl", {"x/_x.pyd": user, "x.libs/cudart64_12.dll": dll({})})
-    found = audit(path)
-    assert found.bundled == ("x.libs/cudart64_12.dll",)
-    assert found.needs == ()
-    with pytest.raises(AssertionError, match=r"contains CUDA libraries: x\.libs/cudart64_12\.dll"):
-        found.check(bundles=False)
-
-
-def test_name_against_content(make_wheel) -> None:
-    """A wheel for "cuda12.1" that was built with CUDA 13, as llama-cpp-python's wheels were."""
-    path = make_wheel(
-        "llama-0.3+cuda12.1-py3-none-win_amd64.whl", {"llama/ggml.dll": dll({"cudart64_13.dll": ("cudaMalloc",)})}
-    )
-    assert next((one.kind, one.text) for one in audit(path).errors) == (
-        "majors",
-        "the name of the wheel says CUDA 12, and it loads with CUDA 13 only",
-    )
-
-
-def test_opened(make_wheel) -> None:
-    """Names that are opened at run time, in strings of one byte and of two for each character."""
-    wide = b"\0\0" + "C:\\cuda\\nvJitLink_120_0.dll".encode("utf-16-le")
-    module = dll({}, b"nvrtc64_%d_0.dll\0cannot open cufft64_11.dll\0" + wide)
-    needs = needs_of(make_wheel("x_cu12-1-cp312-cp312-win_amd64.whl", {"x.dll": module}))
-    assert {(need.stem, need.major, need.evidence) for need in needs} == {
-        ("libnvrtc", 12, "names nvrtc64_%d_0.dll"),
-        ("libnvJitLink", 12, "names nvJitLink_120_0.dll"),
-    }
-
-
-def test_ltoir(make_wheel) -> None:
-    """LTO-IR in a DLL counts as it does in an ELF file."""
-    header = bytearray(64)
-    header[:8] = b"\xed\x43\x4e\x7f\x01\x40\x02\x5d"  # NVVM IR 2.93: CUDA 12.9
-    header[16:20], header[26:28] = (64).to_bytes(4, "little"), (750).to_bytes(2, "little")
-    needs = needs_of(make_wheel("x_cu12-1-cp312-cp312-win_amd64.whl", {"x.dll": dll({}, bytes(header))}))
-    assert {(need.how, need.floor) for need in needs} == {("ltoir", CudaVersion(12, 9))}
 
 
 def test_missing_pefile(make_wheel, monkeypatch) -> None:
