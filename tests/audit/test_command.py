@@ -253,18 +253,18 @@ def assembled(path: Path, release: str = "13.0") -> list[assemble.Assembled]:
     return list(assemble.assemble(path, fake))
 
 
-LOG = ("ptxas warning\n\0", "\n\t info ")
+LOG = ("Xptxas warning\n\0", "\n\t info ")
 
 
 @pytest.mark.parametrize(
     ("answers", "outcome", "log", "fails"),
     [
-        ([answer(), answer(), answer(log=LOG)], "assembled", "ptxas warning\n\t info", False),
+        ([answer(), answer(), answer(log=LOG)], "assembled", "Xptxas warning\n\t info", False),
         ([answer(5)], "failed", "nvJitLink: error 5", True),
         ([answer(), answer(4, log=("", "Undefined Reference to f"))], "incomplete", "Undefined Reference to f", False),
         ([answer(), answer(), answer(3, log=("no", ""))], "failed", "no", True),
         ([answer(end="ended by SIGSEGV")], "crashed", "libnvJitLink 13.0 ended by SIGSEGV", True),
-        ([answer(), answer(end="ended", log=LOG)], "crashed", "libnvJitLink 13.0 ended\nptxas warning\n\t info", True),
+        ([answer(), answer(end="ended", log=("\0", "X"))], "crashed", "libnvJitLink 13.0 ended\nX", True),
         ([answer(), answer(), answer(7, "took 1 s", hung=True)], "unfinished", "libnvJitLink 13.0 took 1 s", False),
     ],
 )
@@ -317,6 +317,7 @@ def test_ptx_beside_cubins(asked, monkeypatch) -> None:
     [
         (("sm_80", "sm_100a"), "12.0", "nvJitLink 12.0 does not link for sm_100a"),
         (("8.8\n.target sm_80", "9.1\n.target sm_121"), "13.0", "it needs CUDA 13.1; nvJitLink 13.0 reads PTX 9.0"),
+        (("8.8\n.target sm_80", "9.1\n.target sm_90a"), "13.0", "it needs CUDA 13.1; nvJitLink 13.0 reads PTX 9.0"),
         (("8.8\n.target sm_80", "9.0\n.target sm_121"), "13.0", ""),
     ],
 )

@@ -6,7 +6,7 @@ The links are made in the link worker, so that PTX which ends nvJitLink is a res
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from ...toolchains import Toolchain, ToolchainError
 from ...versions import CudaVersion
 from ...worker import WorkerAnswer, WorkerLink
 from .images import DeviceImage, images
-from .rule import DriverOutcome, serves, what_happens
+from .rule import serves, what_happens
 
 __all__ = ["Assembled", "assemble", "assembler"]
 
@@ -74,7 +74,7 @@ def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
     """
     library = str(toolchain.library("nvJitLink"))
     done = set()
-    for _, group in groupby(images(path), key=lambda one: (one.path, one.group or -one.at)):
+    for _, group in groupby(images(path), key=lambda one: (one.path, one.at)):
         together = list(group)
         for image in together:
             if image.kind != "ptx":
@@ -91,16 +91,17 @@ def assemble(path: str | Path, toolchain: Toolchain) -> Iterator[Assembled]:
                 yield _assembled(bare, image.data, arch, toolchain.version, library)
 
 
-def _targets(ptx: DeviceImage, together: Iterable[DeviceImage], release: CudaVersion) -> list[str]:
+def _targets(ptx: DeviceImage, together: Sequence[DeviceImage], release: CudaVersion) -> list[str]:
     """The architectures for which a driver of a release would compile PTX; its own if there are none."""
-    together = tuple(together)
     found = []
     for arch in known_architectures(release):
         _, number, suffix = parse_architecture(arch)
-        if suffix == ptx.suffix and serves(ptx, number):
-            answer = what_happens(together, f"sm_{number}", release)
-            if answer.outcome in (DriverOutcome.COMPILED, DriverOutcome.TOO_NEW) and answer.image is ptx:
-                found.append(arch)
+        if (
+            suffix == ptx.suffix
+            and serves(ptx, number)
+            and what_happens(together, f"sm_{number}", release).image is ptx
+        ):
+            found.append(arch)
     return found or [ptx.arch]
 
 
