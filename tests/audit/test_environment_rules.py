@@ -610,6 +610,8 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     assert str(Providers([nvrtc, other]).of("libnvrtc", 12, user)) == "nvrtc 12.9.86"
     assert str(found.of("libnvrtc", 13, user)) == "other 13.0"
     assert found.of("libcudart", 12, user) is None
+    curand = Providers([Installed("nvidia-curand-cu12", "10.3.9.90", "pip", "", files=("c/libcurand.so.10",))])
+    assert [curand.of("libcurand", major, user) is None for major in (12, 13)] == [False, True]
     systems = [f"/s/{name}" for name in ("libcudart.so", "libnvrtc.so.12", "libcudart.so.12", "libcudart.so.12.9")]
     monkeypatch.setattr(providers, "_system_libraries", lambda: systems)
     assert found.of("libcudart", 12, user) == Provider("libcudart.so.12", systems[2], None, None)

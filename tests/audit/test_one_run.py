@@ -214,16 +214,19 @@ def test_what_a_wheel_costs_ends_its_scan(tmp_path, monkeypatch) -> None:
     found = scan_path(tmp_path / "x.whl")
     assert found.metadata == {"x-1.dist-info/METADATA": b"Name: "}
     assert {one.needs for one in found.images if one.kind == "cubin"} == {Needs(CudaVersion(13, 0))}
-    found.budget.open(1, 0)
+    with pytest.raises(AuditError, match=r"x\.whl: would become larger than "):
+        found.budget.spend(1 << 60)
     monkeypatch.setattr(budget, "MOST_ENTRIES", 1)
     said = "x.whl: has 2 entries; expected at most 1: unpack it, and audit the folder"
     with pytest.raises(AuditError, match=f"{re.escape(said)}$"):
         scan_path(tmp_path / "x.whl")
     monkeypatch.setattr(budget, "MOST_ENTRIES", 2)
-    monkeypatch.setattr(budget, "LEAST_BYTES", 1)
+    monkeypatch.setattr(budget, "LEAST_BYTES", 8)
     monkeypatch.setattr(budget, "MOST_RATIO", 0)
-    with (tmp_path / "x.whl").open("rb") as file, pytest.raises(AuditError, match="^y: would become larger than 1 "):
+    with (tmp_path / "x.whl").open("rb") as file, pytest.raises(AuditError, match="^y: would become larger than 8 "):
         scan_archive("y", file)
+    inside = Scan("", elves={"lib/a.so": elf(soname="libx.so.1"), "b.so": elf()}).present
+    assert inside == {"libx.so.1": "lib/a.so", "a.so": "lib/a.so", "b.so": "b.so"}
     spent: list[int] = []
     scan = Scan("", elves={"a.so": elf()}, budget=SimpleNamespace(spend=lambda: spent.append(1)))
     assert (scan.resolved, scan.resolved, spent) == (({"a.so": {}}, {"a.so": set()}),) * 2 + ([1],)
