@@ -68,7 +68,8 @@ def test_measured_answers_name_a_test_or_a_recording() -> None:
     cases = json.loads((RECORDED / "driver-580.159.04.json").read_text(encoding="utf-8"))["cases"]
     tests = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parent.rglob("test_*.py"))
     programs = {f"programs/{theme}" for theme in THEMES}
-    known = {*recordings, *cases, *programs, *re.findall(r"^def (test_\w+)", tests, re.MULTILINE)}
+    names = re.findall(r'^(?:def test_| {4}")(\w+)(?:\(|": """)', tests, re.MULTILINE)  # functions, rows of programs
+    known = {*recordings, *cases, *programs, *(f"test_{name}" for name in names)}
     wrong = [
         f"{file.name}: {found[0]}"
         for file in sorted(PACKAGE.glob("*/native/*.[ch]"))

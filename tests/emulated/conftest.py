@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -15,6 +16,11 @@ from tests.nested import Forks
 
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., subprocess.CompletedProcess[str]]
+#: What most programs begin with.
+HEAD = """from tests.emulated.cu import *
+from ctypes import *
+import itertools, json, mmap, os, random, re, resource, signal, struct, subprocess, sys, tempfile, threading, time
+"""
 #: What nearly every program imports; none of it opens the driver.
 IMPORTED = ("ctypes", "json", "subprocess", "threading", "pytest_cudalink.emulator.control")
 
@@ -65,13 +71,23 @@ def on_driver(toolchain, driver_env, driver_forks) -> Run:
     return run
 
 
+def programs(table: Mapping[str, str], head: str = "", *, fixture: str = "check", **options: dict[str, object]) -> Run:
+    """A test of each program of a table, behind a text, by a fixture; `options` has those of a program by its name."""
+
+    @pytest.mark.parametrize("name", table)
+    def test_programs(request: pytest.FixtureRequest, name: str) -> None:
+        """It ends without an error."""
+        request.getfixturevalue(fixture)(head + table[name], **options.get(name, {}))
+
+    return test_programs
+
+
 @pytest.fixture
 def check(on_driver) -> Callable[..., str]:
-    """Run a program that asserts, with the names of `cu.py`, on an emulated driver; returns what it printed."""
-    head = "from tests.emulated.cu import *\nfrom ctypes import *\n"
+    """Run a program that asserts, behind `HEAD`, on an emulated driver; returns what it printed."""
 
     def run(program: str, version: str = "13.0", **options: object) -> str:
-        done = on_driver(version, "-c", head + program, **options)
+        done = on_driver(version, "-c", HEAD + dedent(program), **options)
         assert done.returncode == 0, done.stderr
         return str(done.stdout)
 

@@ -56,6 +56,21 @@ def ok(code: int) -> None:
     assert code == 0, code
 
 
+def new(call: Any, *arguments: Any) -> Any:
+    """What a call makes where a type stands among its arguments, or else a handle in its first; it must succeed."""
+    given = arguments if any(isinstance(one, type) for one in arguments) else (c_void_p, *arguments)
+    made = [one.from_buffer_copy(b"?" * ctypes.sizeof(one)) for one in given if isinstance(one, type)]
+    places = iter(made)
+    ok(call(*(byref(next(places)) if isinstance(one, type) else one for one in given)))
+    return made[0] if len(made) == 1 else made
+
+
+def get(call: Any, *arguments: Any) -> Any:
+    """The value, or the values, of what `new` gives."""
+    made = new(call, *arguments)
+    return tuple(one.value for one in made) if isinstance(made, list) else made.value
+
+
 def small_ptx(version: str = "8.0", target: str = "sm_70") -> bytes:
     """`SMALL_PTX` of a PTX ISA version."""
     return SMALL_PTX.format(version=version, target=target).encode()
@@ -68,9 +83,8 @@ def artifact(name: str) -> bytes:
 
 def start(device: int = 0) -> c_void_p:
     """Initialize, and make the primary context current."""
-    context = c_void_p()
     ok(cuda.cuInit(0))
-    ok(cuda.cuDevicePrimaryCtxRetain(byref(context), device))
+    context = c_void_p(get(cuda.cuDevicePrimaryCtxRetain, device))
     ok(cuda.cuCtxSetCurrent(context))
     return context
 
@@ -82,18 +96,24 @@ def allocate(size: int) -> int:
     return address.value
 
 
+def pinned(size: int = 4096) -> int:
+    """Address of memory of the host that the device knows."""
+    return int(get(cuda.cuMemHostAlloc, c_size_t(size), 0))
+
+
+def managed(size: int = 4096) -> int:
+    """Address of managed memory."""
+    return int(get(cuda.cuMemAllocManaged, c_uint64, c_size_t(size), 1))
+
+
 def stream(flags: int = 0) -> c_void_p:
     """A new stream."""
-    made = c_void_p()
-    ok(cuda.cuStreamCreate(byref(made), flags))
-    return made
+    return c_void_p(get(cuda.cuStreamCreate, flags))
 
 
 def event(flags: int = 0) -> c_void_p:
     """A new event."""
-    made = c_void_p()
-    ok(cuda.cuEventCreate(byref(made), flags))
-    return made
+    return c_void_p(get(cuda.cuEventCreate, flags))
 
 
 def load(image: bytes) -> tuple[int, c_void_p]:
@@ -106,6 +126,20 @@ def function(module: c_void_p, name: str) -> tuple[int, c_void_p]:
     """Code and handle of cuModuleGetFunction."""
     found = c_void_p()
     return cuda.cuModuleGetFunction(byref(found), module, name.encode()), found
+
+
+def loaded(image: bytes) -> c_void_p:
+    """A module that must be loaded."""
+    code, module = load(image)
+    ok(code)
+    return module
+
+
+def kernel_of(module: c_void_p, name: str) -> c_void_p:
+    """A function that must be in a module."""
+    code, found = function(module, name)
+    ok(code)
+    return found
 
 
 def link(inputs: Iterable[tuple[int, bytes]], logs: int = 4096) -> tuple[int, bytes, bytes]:

@@ -6,7 +6,7 @@ import ctypes
 from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_ushort, c_void_p
 from typing import Any
 
-from tests.emulated.cu import cuda, ok
+from tests.emulated.cu import cuda, get, ok
 
 MIB = 1 << 20
 #: CUmemLocationType.
@@ -103,26 +103,20 @@ for _name, _types in {
 
 def left() -> int:
     """Bytes that the device has left, as cuMemGetInfo says."""
-    free = c_size_t()
-    ok(cuda.cuMemGetInfo_v2(byref(free), None))
-    return free.value
+    return int(get(cuda.cuMemGetInfo_v2, c_size_t, None))
 
 
 def new_pool(
     location: tuple[int, int] = (DEVICE, 0), kind: int = PINNED, handle_types: int = 0, size: int = 0
 ) -> c_void_p:
     """A new pool."""
-    pool = c_void_p()
     properties = PoolProperties(type=kind, handle_types=handle_types, location=Location(*location), max_size=size)
-    ok(cuda.cuMemPoolCreate(byref(pool), byref(properties)))
-    return pool
+    return c_void_p(get(cuda.cuMemPoolCreate, byref(properties)))
 
 
 def pool_value(pool: c_void_p, attribute: int) -> int:
     """A number that a pool knows."""
-    value = c_uint64()
-    ok(cuda.cuMemPoolGetAttribute(pool, attribute, byref(value)))
-    return value.value
+    return int(get(cuda.cuMemPoolGetAttribute, pool, attribute, c_uint64))
 
 
 def from_pool(pool: c_void_p, size: int) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.emulated.conftest import programs
+
 START = """
 start()
 
@@ -39,11 +41,10 @@ def described(array):
 """
 
 
-def test_what_can_be_made(check) -> None:
-    """Every shape within the limits of the device; the descriptor is given back."""
-    check(
-        START
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "what_can_be_made": """
+# Every shape within the limits of the device; the descriptor is given back.
 for arguments in ((7,), (7, 5), (7, 5, 3), (7, 0, 9, FLOAT, 1, LAYERED), (7, 5, 9, FLOAT, 2, LAYERED),
                   (8, 8, 6, FLOAT, 4, CUBEMAP), (8, 8, 12, FLOAT, 4, CUBEMAP | LAYERED), (8, 8, 0, UINT8, 4, SURFACE),
                   (16, 16, 0, BC1, 4, 0), (16, 16, 0, NV12, 3, 0), (64, 64, 0, UINT32, 2, GATHER)):
@@ -60,15 +61,9 @@ ok(cuda.cuArrayGetDescriptor_v2(byref(flat), array))
 assert (flat.width, flat.height, flat.format, flat.channels) == (31, 17, UINT8, 4)
 for name in ("cuArrayCreate", "cuArray3DCreate", "cuArrayGetDescriptor", "cuArray3DGetDescriptor"):
     assert getattr(cuda, name)(byref(array), byref(flat)) == 201  # of before CUDA 3.2
-"""
-    )
-
-
-def test_what_cannot_be_made(check) -> None:
-    """Unknown formats, channels and flags, extents out of range, and flags that do not fit the shape."""
-    check(
-        START
-        + """
+""",
+    "what_cannot_be_made": """
+# Unknown formats, channels and flags, extents out of range, and flags that do not fit the shape.
 assert refuses(0) and refuses(0, 4) and refuses(4, 0, 4)
 assert refuses(4, format=0x77) and refuses(4, channels=3) and refuses(4, channels=0) and refuses(4, flags=1 << 12)
 assert refuses(131073) and refuses(131072, flags=SURFACE) and not create(131072)[0]
@@ -87,15 +82,9 @@ for wrong in (None, c_void_p(0x1234)):
     assert cuda.cuArrayDestroy(wrong) == 400
 ok(cuda.cuCtxSetCurrent(None))
 assert create(4)[0] == 201
-"""
-    )
-
-
-def test_copies(check) -> None:
-    """Bytes go into boxes of arrays and come back; what lies outside of an array is refused."""
-    check(
-        START
-        + """
+""",
+    "copies": """
+# Bytes go into boxes of arrays and come back; what lies outside of an array is refused.
 array, other = made(8, 6, 4, UINT8), made(8, 6, 4, UINT8)
 data = bytes(range(192))
 source, back = char_buffer(data, 192), char_buffer(b"", 192)
@@ -134,15 +123,9 @@ assert cuda.cuMemcpyHtoA_v2(None, size(0), source, size(4)) == 1
 ok(cuda.cuMemcpyHtoA_v2(None, size(0), source, size(0)))
 assert cuda.cuMemcpyAtoH_v2(back, array, size(4), size(5)) == 1  # beyond the first row
 assert cuda.cuMemcpyHtoAAsync_v2(line, size(0), source, size(4), c_void_p(0x1234)) == 400
-"""
-    )
-
-
-def test_mipmaps_and_planes(check) -> None:
-    """Levels halve; planes are smaller as the format says; neither outlives the whole, and neither goes alone."""
-    check(
-        START
-        + """
+""",
+    "mipmaps_and_planes": """
+# Levels halve; planes are smaller as the format says; neither outlives the whole, and neither goes alone.
 mipmap, level = c_void_p(), c_void_p()
 ok(cuda.cuMipmappedArrayCreate(byref(mipmap), byref(Descriptor(16, 10, 0, FLOAT, 1, 0)), 99))
 sizes = []
@@ -160,8 +143,7 @@ assert cuda.cuMemcpyHtoA_v2(level, c_size_t(0), data, c_size_t(33)) == 1
 ok(cuda.cuMipmappedArrayDestroy(mipmap))
 assert cuda.cuMipmappedArrayDestroy(mipmap) == 400
 assert cuda.cuMemcpyHtoA_v2(level, c_size_t(0), data, c_size_t(4)) == 1
-layers = c_void_p()
-ok(cuda.cuMipmappedArrayCreate(byref(layers), byref(Descriptor(8, 8, 5, FLOAT, 1, LAYERED)), 2))
+layers = new(cuda.cuMipmappedArrayCreate, byref(Descriptor(8, 8, 5, FLOAT, 1, LAYERED)), 2)
 ok(cuda.cuMipmappedArrayGetLevel(byref(level), layers, 1))
 assert described(level)[:3] == (4, 4, 5)
 
@@ -172,15 +154,9 @@ for number, expected in enumerate(((16, 8, 0, UINT8, 1), (8, 4, 0, UINT8, 2))):
 assert cuda.cuArrayGetPlane(byref(plane), video, 2) == 1
 assert cuda.cuArrayGetPlane(byref(plane), made(8, 8), 0) == 1
 assert cuda.cuMemcpyHtoA_v2(video, c_size_t(0), data, c_size_t(4)) == 1
-"""
-    )
-
-
-def test_sparse_and_deferred(check) -> None:
-    """Arrays without memory say what is to be bound to them; others answer 1."""
-    check(
-        START
-        + """
+""",
+    "sparse_and_deferred": """
+# Arrays without memory say what is to be bound to them; others answer 1.
 properties, needs = (c_uint * 12)(), (c_size_t * 4)()
 sparse, plain, deferred = made(1024, 1024, flags=SPARSE), made(64, 64), made(64, 64, flags=DEFERRED)
 ok(cuda.cuArrayGetSparseProperties(properties, sparse))
@@ -193,15 +169,9 @@ assert needs[0] == 4 << 20
 assert cuda.cuArrayGetMemoryRequirements(needs, plain, 0) == 1
 assert cuda.cuArrayGetMemoryRequirements(needs, deferred, 7) == 1
 assert cuda.cuMemcpyAtoH_v2(char_buffer(), sparse, c_size_t(0), c_size_t(4)) == 1
-"""
-    )
-
-
-def test_tails_of_sparse_mipmaps(check) -> None:
-    """The levels that are smaller than a tile share whole tiles, of one layer where there are several."""
-    check(
-        START
-        + """
+""",
+    "tails_of_sparse_mipmaps": """
+# The levels that are smaller than a tile share whole tiles, of one layer where there are several.
 mipmap, found = c_void_p(), (c_uint * 12)()
 def tail(width, height, depth=0, flags=0):
     shape = Descriptor(width, height, depth, FLOAT, 1, flags | SPARSE)
@@ -212,21 +182,14 @@ assert tail(1000, 500) == (2, 196608, 0)  # these three are an H100's
 assert tail(256, 256) == (2, 65536, 0)
 assert tail(4096, 4096) == (6, 65536, 0)
 assert tail(1000, 500, 4, LAYERED) == tail(1000, 500)
-"""
-    )
-
-
-def test_they_die_with_their_context(check) -> None:
-    """The memory of arrays is given back by destroying them, or their context."""
-    check(
-        START
-        + """
+""",
+    "they_die_with_their_context": """
+# The memory of arrays is given back by destroying them, or their context.
 left, before, total, own = c_size_t(), c_size_t(), c_size_t(), c_void_p()
 ok(cuda.cuMemGetInfo_v2(byref(before), byref(total)))
 ok(cuda.cuCtxCreate_v2(byref(own), 0, 0))
 arrays = [made(1024, 1024), made(512, 512, 0, NV12, 3)]
-mipmap = c_void_p()
-ok(cuda.cuMipmappedArrayCreate(byref(mipmap), byref(Descriptor(256, 256, 0, FLOAT, 4, 0)), 9))
+mipmap = new(cuda.cuMipmappedArrayCreate, byref(Descriptor(256, 256, 0, FLOAT, 4, 0)), 9)
 ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
 assert before.value - left.value >= 4 << 20
 ok(cuda.cuCtxDestroy_v2(own))
@@ -237,5 +200,6 @@ for _ in range(3000):
     ok(cuda.cuArrayDestroy(made(300, 300)))
 ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
 assert left.value == before.value
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, START)

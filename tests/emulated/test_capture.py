@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.emulated.conftest import programs
+
 Check = Callable[..., object]
 
 CAPTURE = """
@@ -34,114 +36,6 @@ first, second = stream(1), stream(1)
 """
 
 
-def test_operations_become_nodes(check: Check) -> None:
-    """Fills, copies, host functions, memory operations, allocations and launches; nothing is done. Graphs are 900."""
-    check(
-        CAPTURE
-        + """
-begin(first)
-ok(fill(first, 5))
-ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory + 32), c_uint64(memory), c_size_t(16), first))
-ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
-ok(cuda.cuStreamWriteValue32_v2(first, c_uint64(memory), 9, 0))
-inner = c_uint64()
-ok(cuda.cuMemAllocAsync(byref(inner), c_size_t(64), first))
-ok(cuda.cuMemFreeAsync(inner, first))
-code, module = load(small_ptx())
-code, other = function(module, "other")
-ok(cuda.cuLaunchKernel(other, 1, 1, 1, 1, 1, 1, 0, first, None, None))
-assert cuda.cuLaunchKernel(other, 0, 1, 1, 1, 1, 1, 0, first, None, None) == 1
-ok(cuda.cuEventRecordWithFlags(event(), first, 1))
-ok(cuda.cuStreamWaitEvent(first, event(), 1))
-code, graph = end(first)
-ok(code)
-assert kinds(graph) == [2, 1, 3, 12, 10, 11, 0, 7, 6] and not calls
-begin(first)
-ok(fill(first, 5))
-ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
-code, child = end(first)
-executable = c_void_p()
-ok(cuda.cuGraphInstantiateWithFlags(byref(executable), child, c_uint64(0)))
-begin(first)
-assert cuda.cuGraphLaunch(executable, first) == 900 and end(first)[0] == 901 and not calls
-ok(cuda.cuGraphLaunch(executable, first))
-ok(cuda.cuStreamSynchronize(first))
-assert calls == [7]
-"""
-    )
-
-
-def test_a_graph_that_a_capture_works_in_is_instantiated(check: Check) -> None:
-    """With the nodes that it has by then, where the mode lets calls through (recorded: programs of "order")."""
-    check(
-        CAPTURE
-        + """
-state, graph, executable = c_int(), c_void_p(), c_void_p()
-begin(first, 2)
-ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
-ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(state), None, byref(graph), None, None))
-ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
-ok(cuda.cuLaunchHostFunc(first, call, c_void_p(8)))
-ok(cuda.cuGraphLaunch(executable, second))
-ok(cuda.cuStreamSynchronize(second))
-assert calls == [7]
-code, ended = end(first)
-assert (code, ended.value, kinds(ended)) == (0, graph.value, [3, 3])
-begin(first, 0)
-ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(state), None, byref(graph), None, None))
-assert cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)) == 900
-"""
-    )
-
-
-def test_fork_and_join(check: Check) -> None:
-    """An event takes a capture to another stream and back; what is not joined is 904, another capture 902."""
-    check(
-        CAPTURE
-        + """
-def fork(work=True):
-    there, back = event(), event()
-    begin(first)
-    ok(fill(first))
-    ok(cuda.cuEventRecord(there, first))
-    ok(cuda.cuStreamWaitEvent(second, there, 0))
-    assert status(second) == 1
-    if work:
-        ok(fill(second))
-    ok(cuda.cuEventRecord(back, second))
-    return back
-ok(cuda.cuStreamWaitEvent(first, fork(), 0))
-ok(fill(first))
-code, graph = end(first)
-ok(code)
-count = c_size_t()
-ok(cuda.cuGraphGetEdges(graph, None, None, byref(count)))
-assert len(kinds(graph)) == 3 and count.value == 3 and status(second) == 0
-fork()
-assert end(first)[0] == 904 and status(second) == 0
-back = fork(work=False)
-assert end(second)[0] == 903
-assert end(first)[0] == 901
-assert cuda.cuEventQuery(back) == 1 and cuda.cuEventSynchronize(back) == 1
-begin(first, 2)
-begin(second, 2)
-there = event()
-ok(cuda.cuEventRecord(there, first))
-assert cuda.cuStreamWaitEvent(second, there, 0) == 902
-assert end(first)[0] == end(second)[0] == 901
-there = event()
-ok(cuda.cuEventRecord(there, second))
-begin(first)
-assert cuda.cuStreamWaitEvent(first, there, 0) == 905
-assert status(first) == 2 and fill(first) == 901 and end(first)[0] == 901
-assert end(first)[0] == 401 and cuda.cuStreamBeginCapture_v2(None, 0) == 900
-assert cuda.cuStreamBeginCapture_v2(first, 3) == 1
-begin(first)
-assert cuda.cuStreamBeginCapture_v2(first, 0) == 401
-"""
-    )
-
-
 @pytest.mark.parametrize("mode", [0, 1, 2])
 @pytest.mark.parametrize(
     "call",
@@ -162,10 +56,7 @@ def test_unsafe_calls(check: Check, call: str, mode: int) -> None:
     check(
         CAPTURE
         + f"""
-import struct, threading
-managed = c_uint64()
-ok(cuda.cuMemAllocManaged(byref(managed), c_size_t(64), 1))
-managed = managed.value
+managed = managed()
 def elsewhere():
     answers = []
     def run():
@@ -192,12 +83,97 @@ assert cuda.cuThreadExchangeStreamCaptureMode(None) == 1
     )
 
 
-def test_streams_that_are_captured(check: Check) -> None:
-    """Waiting for a captured stream is 900, the legacy stream beside a blocking one 906, another thread's end 908."""
-    check(
-        CAPTURE
-        + """
-import threading
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "operations_become_nodes": """
+# Fills, copies, host functions, memory operations, allocations and launches; nothing is done. Graphs are 900.
+begin(first)
+ok(fill(first, 5))
+ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory + 32), c_uint64(memory), c_size_t(16), first))
+ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
+ok(cuda.cuStreamWriteValue32_v2(first, c_uint64(memory), 9, 0))
+inner = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(64), first)
+ok(cuda.cuMemFreeAsync(inner, first))
+module = loaded(small_ptx())
+other = kernel_of(module, "other")
+ok(cuda.cuLaunchKernel(other, 1, 1, 1, 1, 1, 1, 0, first, None, None))
+assert cuda.cuLaunchKernel(other, 0, 1, 1, 1, 1, 1, 0, first, None, None) == 1
+ok(cuda.cuEventRecordWithFlags(event(), first, 1))
+ok(cuda.cuStreamWaitEvent(first, event(), 1))
+code, graph = end(first)
+ok(code)
+assert kinds(graph) == [2, 1, 3, 12, 10, 11, 0, 7, 6] and not calls
+begin(first)
+ok(fill(first, 5))
+ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
+code, child = end(first)
+executable = new(cuda.cuGraphInstantiateWithFlags, child, c_uint64(0))
+begin(first)
+assert cuda.cuGraphLaunch(executable, first) == 900 and end(first)[0] == 901 and not calls
+ok(cuda.cuGraphLaunch(executable, first))
+ok(cuda.cuStreamSynchronize(first))
+assert calls == [7]
+""",
+    "a_graph_that_a_capture_works_in_is_instantiated": """
+# With the nodes that it has by then, where the mode lets calls through (recorded: programs of "order").
+state, graph, executable = c_int(), c_void_p(), c_void_p()
+begin(first, 2)
+ok(cuda.cuLaunchHostFunc(first, call, c_void_p(7)))
+ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(state), None, byref(graph), None, None))
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+ok(cuda.cuLaunchHostFunc(first, call, c_void_p(8)))
+ok(cuda.cuGraphLaunch(executable, second))
+ok(cuda.cuStreamSynchronize(second))
+assert calls == [7]
+code, ended = end(first)
+assert (code, ended.value, kinds(ended)) == (0, graph.value, [3, 3])
+begin(first, 0)
+ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(state), None, byref(graph), None, None))
+assert cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)) == 900
+""",
+    "fork_and_join": """
+# An event takes a capture to another stream and back; what is not joined is 904, another capture 902.
+def fork(work=True):
+    there, back = event(), event()
+    begin(first)
+    ok(fill(first))
+    ok(cuda.cuEventRecord(there, first))
+    ok(cuda.cuStreamWaitEvent(second, there, 0))
+    assert status(second) == 1
+    if work:
+        ok(fill(second))
+    ok(cuda.cuEventRecord(back, second))
+    return back
+ok(cuda.cuStreamWaitEvent(first, fork(), 0))
+ok(fill(first))
+code, graph = end(first)
+ok(code)
+count = new(cuda.cuGraphGetEdges, graph, None, None, c_size_t)
+assert len(kinds(graph)) == 3 and count.value == 3 and status(second) == 0
+fork()
+assert end(first)[0] == 904 and status(second) == 0
+back = fork(work=False)
+assert end(second)[0] == 903
+assert end(first)[0] == 901
+assert cuda.cuEventQuery(back) == 1 and cuda.cuEventSynchronize(back) == 1
+begin(first, 2)
+begin(second, 2)
+there = event()
+ok(cuda.cuEventRecord(there, first))
+assert cuda.cuStreamWaitEvent(second, there, 0) == 902
+assert end(first)[0] == end(second)[0] == 901
+there = event()
+ok(cuda.cuEventRecord(there, second))
+begin(first)
+assert cuda.cuStreamWaitEvent(first, there, 0) == 905
+assert status(first) == 2 and fill(first) == 901 and end(first)[0] == 901
+assert end(first)[0] == 401 and cuda.cuStreamBeginCapture_v2(None, 0) == 900
+assert cuda.cuStreamBeginCapture_v2(first, 3) == 1
+begin(first)
+assert cuda.cuStreamBeginCapture_v2(first, 0) == 401
+""",
+    "streams_that_are_captured": """
+# Waiting for a captured stream is 900, the legacy stream beside a blocking one 906, another thread's end 908.
 begin(first, 2)
 assert cuda.cuStreamSynchronize(first) == 900 and end(first)[0] == 901
 blocking = stream(0)
@@ -222,30 +198,22 @@ ok(fill(second))
 ok(ask())
 assert (state.value, count.value) == (1, 1) and number.value
 assert cuda.cuGraphDestroy(graph) == 1
-added = c_void_p()
-ok(cuda.cuGraphAddEmptyNode(byref(added), graph, None, c_size_t(0)))
+added = new(cuda.cuGraphAddEmptyNode, graph, None, c_size_t(0))
 ok(cuda.cuStreamUpdateCaptureDependencies(second, byref(added), c_size_t(1), 0))
 ok(ask())
 assert count.value == 2
 assert cuda.cuStreamUpdateCaptureDependencies(second, None, c_size_t(0), 2) == 1
 ok(end(second)[0])
 assert cuda.cuStreamUpdateCaptureDependencies(second, None, c_size_t(0), 0) == 401
-"""
-    )
-
-
-def test_a_capture_dies_with_its_context(check: Check) -> None:
-    """It prohibits nothing any more, its streams answer 201 or 709, and streams of others leave their work there."""
-    check(
-        CAPTURE
-        + """
+""",
+    "a_capture_dies_with_its_context": """
+# It prohibits nothing any more, its streams answer 201 or 709, and streams of others leave their work there.
 for handle in (None, c_void_p(2)):
-    other, graph = c_void_p(), c_void_p()
-    ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
+    other = new(cuda.cuCtxCreate_v2, 0, 0)
     one = handle or stream(1)
     begin(one)
     ok(fill(one))
-    ok(cuda.cuStreamGetCaptureInfo_v2(one, byref(c_int()), None, byref(graph), None, None))
+    graph = new(cuda.cuStreamGetCaptureInfo_v2, one, byref(c_int()), None, c_void_p, None, None)
     ok(cuda.cuUserObjectCreate(byref(made := c_void_p()), c_void_p(5), call, 1, 1))
     ok(cuda.cuGraphRetainUserObject(graph, made, 1, 1))
     assert cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(8)) == 900 and status(one) == 2
@@ -276,15 +244,9 @@ assert cuda.cuGraphAddMemsetNode(byref(c_void_p()), graph, None, c_size_t(0), cr
 ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
 allocate(8)
 assert cuda.cuStreamDestroy_v2(first) == 400
-"""
-    )
-
-
-def test_what_cannot_be_captured(check: Check) -> None:
-    """Copies between devices, prefetches and discards are 900, whatever the mode; flags and pools have their order."""
-    check(
-        CAPTURE
-        + """
+""",
+    "what_cannot_be_captured": """
+# Copies between devices, prefetches and discards are 900, whatever the mode; flags and pools have their order.
 other, managed = stream(1), c_uint64()
 ok(cuda.cuMemAllocManaged(byref(managed), c_size_t(64), 1))
 a, size, single = c_uint64(memory), c_size_t(8), c_size_t(1)
@@ -306,15 +268,9 @@ assert cuda.cuMemAllocManaged(byref(c_uint64()), size, 7) == 1
 ok(fill(first))
 assert cuda.cuMemAllocManaged(byref(c_uint64()), size, 1) == 900
 assert end(first)[0] == 901
-"""
-    )
-
-
-def test_events_of_captures(check: Check) -> None:
-    """The first wait for one is 907 and ends the capture, a later one 1; one for other processes is never captured."""
-    check(
-        CAPTURE
-        + """
+""",
+    "events_of_captures": """
+# The first wait for one is 907 and ends the capture, a later one 1; one for other processes is never captured.
 done, shared = event(), event(6)
 begin(first, 2)
 ok(cuda.cuEventRecord(done, first))
@@ -324,15 +280,9 @@ for call in (lambda: cuda.cuEventRecord(shared, first), lambda: cuda.cuStreamWai
     begin(first, 2)
     assert call() == 900
     ok(end(first)[0])
-"""
-    )
-
-
-def test_many_dependencies(check: Check) -> None:
-    """A node takes many dependencies in their order, each once; a capture goes on behind them."""
-    check(
-        CAPTURE
-        + """
+""",
+    "many_dependencies": """
+# A node takes many dependencies in their order, each once; a capture goes on behind them.
 begin(first)
 graph, status = c_void_p(), c_int()
 ok(cuda.cuStreamGetCaptureInfo_v2(first, byref(status), None, byref(graph), None, None))
@@ -347,12 +297,12 @@ for _ in range(2):
 ok(fill(first))
 ok(fill(first))
 assert end(first)[0] == 0
-node = c_void_p()
 ok(cuda.cuGraphCreate(byref(graph), 0))
 for at in range(3000):
     ok(cuda.cuGraphAddEmptyNode(byref(many, 8 * at), graph, None, c_size_t(0)))
-ok(cuda.cuGraphAddEmptyNode(byref(node), graph, many, c_size_t(3000)))
+node = new(cuda.cuGraphAddEmptyNode, graph, many, c_size_t(3000))
 many[2999] = many[7]
 assert cuda.cuGraphAddEmptyNode(byref(node), graph, many, c_size_t(3000)) == 1
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, CAPTURE)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 #: No more memory than there is, and 256 MiB.
 LIMIT = """
-import os, resource, struct
 def limit():
     with open("/proc/self/statm") as file:
         now = int(file.read().split()[0]) * 4096
     resource.setrlimit(resource.RLIMIT_AS, (now + (256 << 20), resource.RLIM_INFINITY))
 ok(cuda.cuInit(0))
-context = c_void_p()
-ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+context = new(cuda.cuDevicePrimaryCtxRetain, 0)
 ok(cuda.cuCtxSetCurrent(context))
 module = c_void_p()
 """
@@ -35,8 +33,7 @@ for image in (bytes(elf), fatbin):
     libc.munmap(c_void_p(pages + room), c_size_t(64 << 20))
     memmove(pages, image, len(image))
     assert (code := cuda.cuModuleLoadData(byref(module), c_void_p(pages))) == 200, code
-    library = c_void_p()
-    ok(cuda.cuLibraryLoadData(byref(library), c_void_p(pages), None, None, 0, None, None, 0))
+    library = new(cuda.cuLibraryLoadData, c_void_p(pages), None, None, 0, None, None, 0)
     assert cuda.cuLibraryGetModule(byref(module), library) == 200  # loaded lazily
 """
     )
@@ -54,8 +51,7 @@ def test_a_file_with_a_hole(check, tmp_path) -> None:
         + f"""
 path = {str(path)!r}.encode()
 assert cuda.cuModuleLoad(byref(module), path) == 2
-state = c_void_p()
-ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
+state = new(cuda.cuLinkCreate_v2, 0, None, None, c_void_p)
 assert cuda.cuLinkAddFile_v2(state, CUBIN, path, 0, None, None) == 2
 ok(cuda.cuLinkDestroy(state))
 assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 512 << 10
@@ -68,12 +64,10 @@ def test_adding_to_a_state_that_another_thread_destroys(check) -> None:
     check(
         LIMIT
         + """
-import threading
 image = (ARTIFACTS / "13.0" / "user.cubin").read_bytes()
 answers = set()
 for number in range(150):
-    state = c_void_p()
-    ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
+    state = new(cuda.cuLinkCreate_v2, 0, None, None, c_void_p)
     start = threading.Barrier(3)
     def add():
         start.wait()

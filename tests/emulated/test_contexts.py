@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.emulated.conftest import programs
+
 START = """
 primary = start()
 value, flags, size = c_int(), c_uint(), c_size_t()
@@ -10,109 +12,6 @@ def created(flags=0):
     context = c_void_p()
     return cuda.cuCtxCreate_v2(byref(context), flags, 0), context
 """
-
-
-def test_flags(check) -> None:
-    """A context waits in one way; only a primary one says that host memory is mapped when it was not asked to."""
-    check(
-        START
-        + """
-for wrong in (3, 5, 6, 7, 0x100, 0x1000):
-    assert created(wrong)[0] == 1
-    assert cuda.cuDevicePrimaryCtxSetFlags_v2(0, wrong) == cuda.cuDevicePrimaryCtxSetFlags_v2(0, 8) == 1
-    assert cuda.cuCtxSetFlags(wrong) == 1
-ok(cuda.cuCtxGetFlags(byref(flags)))
-assert flags.value == 8
-for right in (0, 1, 2, 4, 0x14, 0x80):
-    code, context = created(right)
-    ok(code)
-    ok(cuda.cuCtxGetFlags(byref(flags)))
-    assert flags.value == right
-    ok(cuda.cuCtxDestroy_v2(context))
-assert cuda.cuCtxCreate_v2(byref(c_void_p()), 3, 9) == 101
-assert cuda.cuCtxCreate_v2(None, 0, 9) == 101 and cuda.cuCtxCreate_v2(None, 0, 0) == 1
-"""
-    )
-
-
-def test_limits(check) -> None:
-    """Limits that can be set, and those that cannot."""
-    check(
-        START
-        + """
-for limit in range(10):
-    assert cuda.cuCtxGetLimit(byref(size), limit) == (215 if limit in (3, 9) else 0)
-for limit, number in ((0, 4096), (1, 1 << 20), (2, 1 << 24), (4, 4096), (5, 128), (6, 62914560 // 16 * 2)):
-    ok(cuda.cuCtxSetLimit(limit, c_size_t(number)))
-    ok(cuda.cuCtxGetLimit(byref(size), limit))
-    assert size.value == number
-for limit, number, code in (
-    (3, 2, 215), (9, 1, 215), (7, 1024, 800), (8, 1, 800), (5, 129, 1), (6, 1 << 30, 1), (0, 1 << 20, 1),
-    (10, 1, 1), (-1, 1, 1),
-):
-    assert cuda.cuCtxSetLimit(limit, c_size_t(number)) == code, limit
-"""
-    )
-
-
-def test_settings(check) -> None:
-    """The preferred cache is kept for each context; shares of multiprocessors and graphics data are refused."""
-    check(
-        START
-        + """
-for config in (1, 2, 3, 0):
-    ok(cuda.cuCtxSetCacheConfig(config))
-    ok(cuda.cuCtxGetCacheConfig(byref(value)))
-    assert value.value == config
-assert cuda.cuCtxSetCacheConfig(4) == 1
-assert cuda.cuCtxSetSharedMemConfig(3) == 1
-ok(cuda.cuCtxSetSharedMemConfig(2))
-ok(cuda.cuCtxSetCacheConfig(2))
-code, context = created()
-ok(cuda.cuCtxGetCacheConfig(byref(value)))
-assert value.value == 0
-affinity = (c_uint * 2)(0, 4)
-assert cuda.cuCtxGetExecAffinity(affinity, 1) == 224 and cuda.cuCtxGetExecAffinity(None, 0) == 1
-ok(cuda.cuCtxGetExecAffinity(affinity, 0))
-assert list(affinity) == [0, 132]
-assert cuda.cuCtxCreate_v3(byref(context), affinity, 1, 0, 0) == 224
-assert cuda.cuCtxCreate_v3(byref(context), None, 1, 0, 0) == 1
-assert cuda.cuCtxCreate_v3(byref(context), affinity, -1, 0, 0) == 1
-assert cuda.cuCtxCreate_v3(byref(context), (c_uint * 2)(7, 4), 1, 0, 0) == 1
-graphics = (c_uint64 * 2)(1, 0x1000)
-both = (c_uint64 * 3)(addressof(affinity), 1, addressof(graphics))
-assert cuda.cuCtxCreate_v4(byref(context), both, 0, 0) == 1
-both[0] = both[1] = 0
-assert "graphics" in refused("cuCtxCreate_v4", byref(context), both, 0, 0)
-graphics[1] = 0
-assert cuda.cuCtxCreate_v4(byref(context), both, 0, 0) == 1
-both[2] = 0
-ok(cuda.cuCtxCreate_v4(byref(context), both, 0, 0))
-"""
-    )
-
-
-def test_attaching(check) -> None:
-    """CuCtxAttach counts uses; the last cuCtxDetach destroys the context."""
-    check(
-        START
-        + """
-code, context = created()
-again = c_void_p()
-ok(cuda.cuCtxAttach(byref(again), 0))
-assert again.value == context.value
-assert cuda.cuCtxAttach(byref(again), 1) == cuda.cuCtxAttach(None, 0) == 1
-ok(cuda.cuCtxDetach(context))
-ok(cuda.cuCtxSynchronize())
-ok(cuda.cuCtxDetach(context))
-ok(cuda.cuCtxGetCurrent(byref(again)))
-assert again.value == primary.value
-ok(cuda.cuCtxDetach(primary))
-assert cuda.cuCtxDetach(None) == cuda.cuCtxDetach(c_void_p(0x1234)) == 201
-ok(cuda.cuCtxSetCurrent(None))
-assert cuda.cuCtxAttach(byref(again), 0) == 201
-"""
-    )
 
 
 def test_without_a_context(check) -> None:
@@ -137,19 +36,88 @@ assert cuda.cuCtxGetFlags(byref(flags)) == (201 if CODE == 201 else 0)
     check(program.replace("value, flags", dead).replace("CODE", "709"))
 
 
-def test_peers(check) -> None:
-    """Every device can use the memory of every other one; a device has no peer in itself."""
-    check(
-        START
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "flags": """
+# A context waits in one way; only a primary one says that host memory is mapped when it was not asked to.
+for wrong in (3, 5, 6, 7, 0x100, 0x1000):
+    assert created(wrong)[0] == 1
+    assert cuda.cuDevicePrimaryCtxSetFlags_v2(0, wrong) == cuda.cuDevicePrimaryCtxSetFlags_v2(0, 8) == 1
+    assert cuda.cuCtxSetFlags(wrong) == 1
+assert get(cuda.cuCtxGetFlags, c_uint) == 8
+for right in (0, 1, 2, 4, 0x14, 0x80):
+    code, context = created(right)
+    ok(code)
+    assert get(cuda.cuCtxGetFlags, c_uint) == right
+    ok(cuda.cuCtxDestroy_v2(context))
+assert cuda.cuCtxCreate_v2(byref(c_void_p()), 3, 9) == 101
+assert cuda.cuCtxCreate_v2(None, 0, 9) == 101 and cuda.cuCtxCreate_v2(None, 0, 0) == 1
+""",
+    "limits": """
+# Limits that can be set, and those that cannot.
+for limit in range(10):
+    assert cuda.cuCtxGetLimit(byref(size), limit) == (215 if limit in (3, 9) else 0)
+for limit, number in ((0, 4096), (1, 1 << 20), (2, 1 << 24), (4, 4096), (5, 128), (6, 62914560 // 16 * 2)):
+    ok(cuda.cuCtxSetLimit(limit, c_size_t(number)))
+    assert get(cuda.cuCtxGetLimit, c_size_t, limit) == number
+for limit, number, code in (
+    (3, 2, 215), (9, 1, 215), (7, 1024, 800), (8, 1, 800), (5, 129, 1), (6, 1 << 30, 1), (0, 1 << 20, 1),
+    (10, 1, 1), (-1, 1, 1),
+):
+    assert cuda.cuCtxSetLimit(limit, c_size_t(number)) == code, limit
+""",
+    "settings": """
+# The preferred cache is kept for each context; shares of multiprocessors and graphics data are refused.
+for config in (1, 2, 3, 0):
+    ok(cuda.cuCtxSetCacheConfig(config))
+    assert get(cuda.cuCtxGetCacheConfig, c_int) == config
+assert cuda.cuCtxSetCacheConfig(4) == 1
+assert cuda.cuCtxSetSharedMemConfig(3) == 1
+ok(cuda.cuCtxSetSharedMemConfig(2))
+ok(cuda.cuCtxSetCacheConfig(2))
+code, context = created()
+assert get(cuda.cuCtxGetCacheConfig, c_int) == 0
+affinity = (c_uint * 2)(0, 4)
+assert cuda.cuCtxGetExecAffinity(affinity, 1) == 224 and cuda.cuCtxGetExecAffinity(None, 0) == 1
+ok(cuda.cuCtxGetExecAffinity(affinity, 0))
+assert list(affinity) == [0, 132]
+assert cuda.cuCtxCreate_v3(byref(context), affinity, 1, 0, 0) == 224
+assert cuda.cuCtxCreate_v3(byref(context), None, 1, 0, 0) == 1
+assert cuda.cuCtxCreate_v3(byref(context), affinity, -1, 0, 0) == 1
+assert cuda.cuCtxCreate_v3(byref(context), (c_uint * 2)(7, 4), 1, 0, 0) == 1
+graphics = (c_uint64 * 2)(1, 0x1000)
+both = (c_uint64 * 3)(addressof(affinity), 1, addressof(graphics))
+assert cuda.cuCtxCreate_v4(byref(context), both, 0, 0) == 1
+both[0] = both[1] = 0
+assert "graphics" in refused("cuCtxCreate_v4", byref(context), both, 0, 0)
+graphics[1] = 0
+assert cuda.cuCtxCreate_v4(byref(context), both, 0, 0) == 1
+both[2] = 0
+ok(cuda.cuCtxCreate_v4(byref(context), both, 0, 0))
+""",
+    "attaching": """
+# cuCtxAttach counts uses; the last cuCtxDetach destroys the context.
+code, context = created()
+again = c_void_p()
+assert get(cuda.cuCtxAttach, c_void_p, 0) == context.value
+assert cuda.cuCtxAttach(byref(again), 1) == cuda.cuCtxAttach(None, 0) == 1
+ok(cuda.cuCtxDetach(context))
+ok(cuda.cuCtxSynchronize())
+ok(cuda.cuCtxDetach(context))
+assert get(cuda.cuCtxGetCurrent, c_void_p) == primary.value
+ok(cuda.cuCtxDetach(primary))
+assert cuda.cuCtxDetach(None) == cuda.cuCtxDetach(c_void_p(0x1234)) == 201
+ok(cuda.cuCtxSetCurrent(None))
+assert cuda.cuCtxAttach(byref(again), 0) == 201
+""",
+    "peers": """
+# Every device can use the memory of every other one; a device has no peer in itself.
 p2p = cuda.cuDeviceGetP2PAttribute
 for attribute, expected in ((1, 0), (2, 1), (3, 1), (4, 1), (5, 0)):
-    ok(p2p(byref(value), attribute, 0, 1))
-    assert value.value == expected
+    assert get(p2p, c_int, attribute, 0, 1) == expected
 assert p2p(byref(value), 0, 0, 1) == p2p(byref(value), 6, 0, 1) == p2p(None, 1, 0, 1) == 1
 assert p2p(byref(value), 1, 0, 0) == p2p(byref(value), 1, 0, 2) == p2p(byref(value), 1, -1, 0) == 101
-other = c_void_p()
-ok(cuda.cuDevicePrimaryCtxRetain(byref(other), 1))
+other = new(cuda.cuDevicePrimaryCtxRetain, 1)
 ok(cuda.cuCtxEnablePeerAccess(other, 0))
 assert cuda.cuCtxEnablePeerAccess(other, 0) == 704
 assert cuda.cuCtxEnablePeerAccess(primary, 0) == 217
@@ -165,5 +133,5 @@ operations[0] = 13
 assert cuda.cuDeviceGetP2PAtomicCapabilities(capabilities, operations, 2, 0, 1) == 1
 assert cuda.cuDeviceGetHostAtomicCapabilities(capabilities, operations, 0, 0) == 1
 """,
-        device="sm_90:2",
-    )
+}
+test_programs = programs(PROGRAMS, START, peers={"device": "sm_90:2"})

@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from pytest_cudalink import emulator
 from pytest_cudalink.compat.names import DEFAULT_ARCHITECTURE, EMULATED_ARCHITECTURES, EMULATED_DEVICES
-from pytest_cudalink.emulator import Emulation, EmulatorError, emulation_for, from_environment
+from pytest_cudalink.emulator import EmulatorError, emulation_for, from_environment
 from pytest_cudalink.emulator.devices import Devices
+from tests.emulated.conftest import HEAD
 
-HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
 #: The memory that processes here may use: a container may have less than its machine.
 LIMIT = Path("/sys/fs/cgroup/memory.max")
 GROUP = LIMIT.read_text(encoding="ascii").strip() if LIMIT.exists() else "max"
@@ -39,13 +35,11 @@ print(name.value.decode(), value.value, total.value, sep=";")
 
 
 @pytest.fixture
-def ask(on_driver):
+def ask(check):
     """What a driver says of its device."""
 
-    def run(version: str = "13.0", **options: object) -> tuple[str, int, int]:
-        done = on_driver(version, "-c", HEAD + ASK, **options)
-        assert done.returncode == 0, done.stderr
-        name, cache, memory = done.stdout.strip().split(";")
+    def run(**options: object) -> tuple[str, int, int]:
+        name, cache, memory = check(ASK, **options).strip().split(";")
         return name, int(cache), int(memory)
 
     return run
@@ -80,17 +74,14 @@ def test_memory(ask) -> None:
     assert ask()[2] == min(150_109_880_320, HALF)
 
 
-def test_a_small_device_is_soon_full(on_driver) -> None:
+def test_a_small_device_is_soon_full(check) -> None:
     """What is set is all there is."""
     program = """
     start()
     address = c_uint64()
-    assert cuda.cuMemAlloc_v2(byref(address), (64 << 20) + 1) == 2
-    ok(cuda.cuMemAlloc_v2(byref(address), 64 << 20))
-    assert cuda.cuMemAlloc_v2(byref(address), 1) == 2
+    assert [cuda.cuMemAlloc_v2(byref(address), size) for size in ((64 << 20) + 1, 64 << 20, 1)] == [2, 0, 2]
     """
-    done = on_driver("13.0", "-c", HEAD + dedent(program), device="memory=64MiB")
-    assert done.returncode == 0, done.stderr
+    check(program, device="memory=64MiB")
 
 
 @pytest.mark.parametrize("value", ["8", "8GB", "-1", "many", "15MiB", "1e9", "8 gib"])
@@ -138,20 +129,8 @@ def test_children_get_the_same_devices(text: str, devices: Devices, shown: str) 
 
 def test_wrong_values_in_the_environment(on_driver) -> None:
     """The native library says on stderr what it does not take."""
-    planned: Emulation = emulation_for("13.0")
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + ASK],
-        env={
-            **os.environ,
-            **planned.environment(),
-            "CUDALINK_EMULATOR_DEVICE": "h300",
-            "CUDALINK_EMULATOR_DEVICE_MEMORY": "8GiB",
-        },
-        cwd=emulator.library_folder().parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    wrong = {"CUDALINK_EMULATOR_DEVICE": "h300", "CUDALINK_EMULATOR_DEVICE_MEMORY": "8GiB"}
+    done = on_driver("13.0", "-c", HEAD + ASK, env=wrong)
     assert done.stdout.startswith("NVIDIA H200;")
     assert "CUDALINK_EMULATOR_DEVICE is 'h300', which is not a known device; taking sm_90" in done.stderr
     assert "CUDALINK_EMULATOR_DEVICE_MEMORY is '8GiB'; expected a number of bytes from 16777216 on" in done.stderr
@@ -176,8 +155,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
     for device in range(8):
         if not cuda.cuDeviceGetUuid_v2(uuid, device):
             ok(cuda.cuDeviceGetPCIBusId(text, 256, device))
-            ok(cuda.cuDeviceGetByPCIBusId(byref(value), text))
-            assert value.value == device
+            assert get(cuda.cuDeviceGetByPCIBusId, c_int, text) == device
             ok(cuda.cuDeviceGetAttribute(byref(value), 33, device))
             assert value.value == int(text.value[5:7], 16) == uuid.raw[15] + 1
             found.append(uuid.raw[15])
@@ -189,7 +167,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
     for place in range(3):
         visible = visible.replace(f"UUID{place}", b"cudalink-emulZ\0".hex() + f"{place:02x}")
     env = {"CUDA_VISIBLE_DEVICES": visible}
-    done = on_driver("13.0", "-c", HEAD + "import json\n" + dedent(program), device="sm_90:3", env=env)
+    done = on_driver("13.0", "-c", HEAD + dedent(program), device="sm_90:3", env=env)
     assert done.returncode == 0, done.stderr
     code, found, note = json.loads(done.stdout)
     assert found == places
@@ -198,7 +176,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
     assert done.stderr == (f"cudalink: {note}: cuInit returns {code}\n" if noted else "")
 
 
-def test_checks_come_in_the_order_of_a_real_driver(on_driver) -> None:
+def test_checks_come_in_the_order_of_a_real_driver(check) -> None:
     """A device that does not exist is 101 before the buffer is looked at; a bus ID needs room for all of it."""
     program = """
     start()
@@ -211,8 +189,7 @@ def test_checks_come_in_the_order_of_a_real_driver(on_driver) -> None:
     ok(cuda.cuDeviceGetPCIBusId(text, 13, 0))
     assert text.value == b"0000:01:00.0"
     """
-    done = on_driver("13.0", "-c", HEAD + dedent(program))
-    assert done.returncode == 0, done.stderr
+    check(program)
 
 
 def test_options_of_pytest(pytester, run_pytest) -> None:
@@ -252,7 +229,7 @@ def recorded(tmp_path):
     return path
 
 
-def test_a_recorded_device_is_emulated(recorded, monkeypatch) -> None:
+def test_a_recorded_device_is_emulated(check, recorded, monkeypatch) -> None:
     """Name, memory and attributes are the file's, what it lacks is the model's, and children get them, too."""
     monkeypatch.chdir(recorded.parent)
     planned = emulation_for("13.0", device="driver.json")
@@ -261,25 +238,14 @@ def test_a_recorded_device_is_emulated(recorded, monkeypatch) -> None:
     assert from_environment(planned.environment()) == planned
     assert emulation_for("13.0", device=str(planned.devices)) == planned
     program = """
-    import ctypes
-    cuda = ctypes.CDLL("libcuda.so.1")
-    number, name, memory = ctypes.c_int(), ctypes.create_string_buffer(64), ctypes.c_size_t()
+    name = create_string_buffer(64)
     cuda.cuInit(0)
-    for attribute in (16, 200, 75, 1):
-        assert cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, 1) == 0
-        print(number.value)
+    print(*(get(cuda.cuDeviceGetAttribute, c_int, attribute, 1) for attribute in (16, 200, 75, 1)))
     cuda.cuDeviceGetName(name, 64, 1)
-    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), 1)
-    print(name.value.decode(), memory.value)
+    print(name.value.decode(), get(cuda.cuDeviceTotalMem_v2, c_size_t, 1))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, **planned.environment()},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["77", "5", "9", "1024", "Strange?", "GPU", str(1 << 30)]
+    found = check(program, device="driver.json").split()
+    assert found == ["77", "5", "9", "1024", "Strange?", "GPU", str(1 << 30)]
 
 
 def test_a_recorded_driver_is_emulated(recorded) -> None:

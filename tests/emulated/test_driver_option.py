@@ -28,6 +28,17 @@ XDIST = pytest.param(("-n2",), marks=pytest.mark.slow)
 ISOLATED = pytest.param(("--cudalink-processes=isolated",), marks=pytest.mark.slow)
 
 
+def cudalink(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run ``cudalink driver`` with arguments."""
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def never_triggered(result: pytest.RunResult) -> list[str]:
+    """The lines on faults that no call met."""
+    return [line for line in result.outlines if "was never triggered" in line]
+
+
 @pytest.fixture
 def run(run_pytest, toolchain):
     """Run pytest with arguments, in a process of its own."""
@@ -192,14 +203,14 @@ def test_other_library_first(run, pytester) -> None:
     result.stderr.fnmatch_lines([f"*{folder}/libcuda.so.1 is in this process already. Load the plugin early*"])
 
 
+KNOWN = "cannot be emulated; supported: 12.0 to 13.5; choose one of these"
+
+
 @pytest.mark.parametrize(
     ("value", "answer"),
     [
-        (
-            "14.0",
-            "CUDA 14.0 cannot be emulated; supported: 12.0 to 13.5; choose one of these, or upgrade pytest-cudalink",
-        ),
-        ("11.8", "CUDA 11.8 cannot be emulated; supported: 12.0 to 13.5; choose one of these"),
+        ("14.0", f"CUDA 14.0 {KNOWN}, or upgrade pytest-cudalink"),
+        ("11.8", f"CUDA 11.8 {KNOWN}"),
         ("banana", "'banana' is not a CUDA version; write MAJOR.MINOR, such as '13.0'"),
     ],
 )
@@ -224,9 +235,8 @@ def test_cache_that_is_not_trusted(run, tmp_path, monkeypatch) -> None:
 
 def test_bad_release() -> None:
     """What cannot be a driver's release is refused with one that can."""
-    with pytest.raises(
-        emulator.EmulatorError, match=r"'banana' is not a driver release; write one such as '580\.65\.06'"
-    ):
+    said = r"'banana' is not a driver release; write one such as '580\.65\.06'"
+    with pytest.raises(emulator.EmulatorError, match=said):
         emulator.emulation_for("13.0", release="banana")
 
 
@@ -459,7 +469,7 @@ def test_faults_that_no_call_met(run, pytester, mode) -> None:
     faults = f"{MET};cuLinkComplete:99=700;lost=46"  # a lost device waits for no call
     result = run("-qq", "--cudalink-driver=13.0", faults, "--cudalink-require=faults", *mode)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    unmet = [line for line in result.outlines if "was never triggered" in line]
+    unmet = never_triggered(result)
     assert unmet[0] == "fault cuLinkComplete:99=700 (--cudalink-faults) was never triggered in pytest's own processes"
     assert len(unmet) == 2
     assert unmet[1].startswith("The run fails because 1 fault was never triggered; --cudalink-require is faults ")
@@ -470,8 +480,8 @@ def test_faults_that_are_not_required(run, pytester) -> None:
     pytester.makepyfile(FAULTS_MET)
     result = run("-q", "--cudalink-driver=13.0", f"{MET};cuLinkComplete:50=2@1")
     assert result.ret == 0
-    unmet = [line for line in result.outlines if "was never triggered" in line]
-    assert unmet == ["fault cuLinkComplete:50=2@1 (--cudalink-faults) was never triggered in pytest's own processes"]
+    said = "fault cuLinkComplete:50=2@1 (--cudalink-faults) was never triggered in pytest's own processes"
+    assert never_triggered(result) == [said]
     require = "--cudalink-require=faults"
     assert run("-q", "--cudalink-driver=13.0", MET, require).ret == 0
     result = run("-q", "--cudalink-driver=absent", MET, require, "-k", "nothing")
@@ -485,8 +495,8 @@ def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
     pytester.makepyfile("import pytest\n@pytest.mark.cudalink(backend='driver')\ndef test(): pass")
     result = run("-q", "--cudalink-faults=cuLinkComplete:99=700", *mode)
     result.assert_outcomes(passed=1)
-    unmet = [line for line in result.outlines if "was never triggered" in line]
-    assert unmet == ["fault cuLinkComplete:99=700 (--cudalink-faults) was never triggered in pytest's own processes"]
+    said = "fault cuLinkComplete:99=700 (--cudalink-faults) was never triggered in pytest's own processes"
+    assert never_triggered(result) == [said]
     assert "PytestConfigWarning" not in result.stdout.str()
 
 
@@ -589,30 +599,15 @@ def test_device_newer_than_the_driver(version: str, arch: str, first: str) -> No
 def test_command(toolchain, tmp_path) -> None:
     """``cudalink driver run`` runs a program, with its exit code; errors name what is wrong."""
     toolchain("13.0")
-
-    def cudalink(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "pytest_cudalink.cli", "driver", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    program = (
-        "from pytest_cudalink import probes; print(probes.driver_version(), probes.device_arch()); raise SystemExit(3)"
-    )
-    done = cudalink("run", "--version", "13.0", "--device", "sm_120", "--", sys.executable, "-c", program)
+    program = "from pytest_cudalink import probes; print(probes.driver_version(), probes.device_arch()); exit(3)"
+    newest = ("run", "--version", "13.0")
+    done = cudalink(*newest, "--device", "sm_120", "--", sys.executable, "-c", program)
     assert (done.returncode, done.stdout) == (3, "13.0 sm_120\n")
-    assert "no program given" in cudalink("run", "--version", "13.0").stderr
-    assert "there is no program 'nonesuch'" in cudalink("run", "--version", "13.0", "--", "nonesuch").stderr
-    assert cudalink("run", "--version", "14.0", "--", sys.executable).stderr == (
-        "cudalink driver: CUDA 14.0 cannot be emulated; supported: 12.0 to 13.5; choose one of these, or upgrade "
-        "pytest-cudalink\n"
-    )
-    assert (
-        "no emulated device 'sm_1'"
-        in cudalink("run", "--version", "13.0", "--device", "sm_1", "--", sys.executable).stderr
-    )
+    assert "no program given" in cudalink(*newest).stderr
+    assert "there is no program 'nonesuch'" in cudalink(*newest, "--", "nonesuch").stderr
+    refused = cudalink("run", "--version", "14.0", "--", sys.executable)
+    assert refused.stderr == f"cudalink driver: CUDA 14.0 {KNOWN}, or upgrade pytest-cudalink\n"
+    assert "no emulated device 'sm_1'" in cudalink(*newest, "--device", "sm_1", "--", sys.executable).stderr
     info = json.loads(cudalink("info", "--json").stdout)
     assert info["emulator"]["versions"][0] == "12.0"
     assert "13.0" in info["emulator"]["ready"]
@@ -634,8 +629,7 @@ def test_command_says_what_cannot_be_run(toolchain, tmp_path) -> None:
         script = tmp_path / "script"
         script.write_text(head + "true\n", encoding="utf-8")
         script.chmod(0o755)
-        command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "run", "--version", "13.0", "--", str(script)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = cudalink("run", "--version", "13.0", "--", str(script))
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
         assert line.startswith(f"cudalink driver run: {script} cannot be run: ")
@@ -643,8 +637,7 @@ def test_command_says_what_cannot_be_run(toolchain, tmp_path) -> None:
 
 def test_a_driver_that_is_none(run, pytester, junk) -> None:
     """A file that cannot be opened is one sentence for `driver info`, and `absent` hides it."""
-    command = [sys.executable, "-m", "pytest_cudalink.cli", "driver", "info"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = cudalink("info")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert str(junk) in line

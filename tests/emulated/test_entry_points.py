@@ -6,15 +6,14 @@ import os
 import subprocess
 import tomllib
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
 from pytest_cudalink import emulator
 from pytest_cudalink.versions import CudaVersion
 from tests.compiled import compile_c
+from tests.emulated.conftest import HEAD, programs
 
-HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
 TABLE = Path(emulator.__file__).parents[1] / "data" / "emulator" / "functions.toml"
 REAL = tomllib.loads((Path(__file__).parent.parent / "data" / "exports.toml").read_text(encoding="utf-8"))["libcuda"]
 
@@ -49,18 +48,6 @@ def exported(version: str) -> set[str]:
     return names | {name for name, known in table["debugger"].items() if CudaVersion.parse(known["since"]) <= wanted}
 
 
-@pytest.fixture
-def check(on_driver):
-    """Run a program that asserts, on a driver of a version; gives what it printed, and what it said on stderr."""
-
-    def run(program: str, version: str = "13.0", **options: object) -> tuple[str, str]:
-        done = on_driver(version, "-c", HEAD + dedent(program), **options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout, done.stderr
-
-    return run
-
-
 def test_the_table_gives_what_real_drivers_export() -> None:
     """The table, made from headers, has exactly the dynamic symbols of four real drivers."""
     assert list(REAL) == ["12.0", "12.2", "12.4", "13.0"]
@@ -78,7 +65,7 @@ def test_a_driver_exports_what_its_version_has(version: str, check) -> None:
     """No more and no less than the table says is found by dlsym; what cuGetProcAddress gives is what dlsym gives."""
     everything, number = exported("99.0"), CudaVersion.parse(version)
     asked = number.major * 1000 + number.minor * 10
-    out, _ = check(
+    out = check(
         f"""
         found = [name for name in {sorted(everything)} if hasattr(cuda, name)]
         print(*found)
@@ -94,45 +81,40 @@ def test_a_driver_exports_what_its_version_has(version: str, check) -> None:
     assert set(out.split()) == exported(version)
 
 
-def test_names_that_no_symbol_has(check) -> None:
-    """The profiler's and OpenGL's functions are found by name, as on a real 13.0; the debugger's names are exported."""
-    check(
-        """
-        since = {"cuProfilerStart": 4000, "cuProfilerStop": 4000, "cuGLGetDevices": 6050, "cuVDPAUGetDevice": 3010}
-        since |= {"cuGraphicsGLRegisterBuffer": 3000, "cuGraphicsGLRegisterImage": 3000}
-        for name, version in since.items():
-            address, status = c_void_p(), c_int(-1)
-            ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), version, c_uint64(0), byref(status)))
-            assert address.value and status.value == 0, name
-            ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), 2000, c_uint64(0), byref(status)))
-            assert status.value == 2, name
-        assert c_int.in_dll(cuda, "cudbgDebuggerInitialized").value == 0
-        assert cuda.cudbgGetAPI(0, 0, 0, None) != 0
-        """
-    )
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "names_that_no_symbol_has": """
+# The profiler's and OpenGL's functions are found by name, as on a real 13.0; the debugger's names are exported.
+since = {"cuProfilerStart": 4000, "cuProfilerStop": 4000, "cuGLGetDevices": 6050, "cuVDPAUGetDevice": 3010}
+since |= {"cuGraphicsGLRegisterBuffer": 3000, "cuGraphicsGLRegisterImage": 3000}
+for name, version in since.items():
+    address, status = c_void_p(), c_int(-1)
+    ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), version, c_uint64(0), byref(status)))
+    assert address.value and status.value == 0, name
+    ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), 2000, c_uint64(0), byref(status)))
+    assert status.value == 2, name
+assert c_int.in_dll(cuda, "cudbgDebuggerInitialized").value == 0
+assert cuda.cudbgGetAPI(0, 0, 0, None) != 0
+""",
+    "older_forms_are_named_as_they_were_called": """
+# A form that answers as the next one keeps its name in events, and works where the driver lacks the next one.
+from pytest_cudalink.tables import read_table
 
-
-def test_older_forms_are_named_as_they_were_called(check) -> None:
-    """A form that answers as the next one keeps its name in events, and works where the driver lacks the next one."""
-    check(
-        """
-        from pytest_cudalink.tables import read_table
-
-        twins = read_table("emulator/functions.toml")["twins"]
-        start()
-        for older, newer in twins.items():
-            code = getattr(cuda, older)(*map(c_void_p, [0] * 8))
-            assert (last_event()["call"], last_event()["result"]) == (older, code)
-            if hasattr(cuda, newer):
-                assert getattr(cuda, newer)(*map(c_void_p, [0] * 8)) == code, newer
-                assert last_event()["call"] == newer
-        assert not hasattr(cuda, "cuGraphAddNode_v3")
-        graph, node, empty = c_void_p(), c_void_p(), (c_int * 64)(5)
-        ok(cuda.cuGraphCreate(byref(graph), 0))
-        ok(cuda.cuGraphAddNode_v2(byref(node), graph, None, None, c_size_t(0), empty))
-        """,
-        version="12.9",
-    )
+twins = read_table("emulator/functions.toml")["twins"]
+start()
+for older, newer in twins.items():
+    code = getattr(cuda, older)(*map(c_void_p, [0] * 8))
+    assert (last_event()["call"], last_event()["result"]) == (older, code)
+    if hasattr(cuda, newer):
+        assert getattr(cuda, newer)(*map(c_void_p, [0] * 8)) == code, newer
+        assert last_event()["call"] == newer
+assert not hasattr(cuda, "cuGraphAddNode_v3")
+graph, node, empty = c_void_p(), c_void_p(), (c_int * 64)(5)
+ok(cuda.cuGraphCreate(byref(graph), 0))
+ok(cuda.cuGraphAddNode_v2(byref(node), graph, None, None, c_size_t(0), empty))
+""",
+}
+test_programs = programs(PROGRAMS, older_forms_are_named_as_they_were_called={"version": "12.9"})
 
 
 def test_a_program_linked_by_its_development_name(tmp_path: Path) -> None:
@@ -180,19 +162,19 @@ def test_a_linked_program(tmp_path: Path, version: str, binding: str) -> None:
         assert "undefined symbol: cuCtxGetDevice_v2" in called.stderr
 
 
-def test_a_caller_that_passes_too_few_arguments(check) -> None:
+def test_a_caller_that_passes_too_few_arguments(on_driver) -> None:
     """The forms with a context say, when they get something else, that the caller wanted the form without; once."""
-    out, said = check(
-        """
-        start()
-        device, garbage = c_int(), c_void_p(0x7f00)
-        for _ in range(2):
-            assert cuda.cuCtxGetDevice_v2(byref(device), garbage) == 201
-            print(last_event()["note"])
-            assert cuda.cuCtxSynchronize_v2(garbage) == 201
-        """
-    )
+    program = """
+start()
+device, garbage = c_int(), c_void_p(0x7f00)
+for _ in range(2):
+    assert cuda.cuCtxGetDevice_v2(byref(device), garbage) == 201
+    print(last_event()["note"])
+    assert cuda.cuCtxSynchronize_v2(garbage) == 201
+"""
+    done = on_driver("13.0", "-c", HEAD + program)
+    assert done.returncode == 0, done.stderr
     mistake = "cuCtxGetDevice_v2, introduced in 13.0, was given the context 0x7f00, which is not one; a caller of "
-    assert mistake + "cuCtxGetDevice(device) must not be given this form" in out
-    assert said.count(mistake) == 1
-    assert said.count("a caller of cuCtxSynchronize()") == 1
+    assert mistake + "cuCtxGetDevice(device) must not be given this form" in done.stdout
+    assert done.stderr.count(mistake) == 1
+    assert done.stderr.count("a caller of cuCtxSynchronize()") == 1

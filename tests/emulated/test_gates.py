@@ -12,7 +12,6 @@ from tests.planted.expected_waits import WAITS
 Check = Callable[..., str]
 
 HEAD = """
-import json, time
 from pytest_cudalink.loader import gates
 """
 #: Runs each function of a table of hidden waits within closed gates; prints what was found in each.
@@ -31,12 +30,11 @@ print(json.dumps(found))
 """
 #: A context with memory, and a watch over calls.
 READY = """
-made, memory, other = c_void_p(), c_uint64(), c_uint64()
 ok(cuda.cuInit(0))
-ok(cuda.cuDevicePrimaryCtxRetain(byref(made), 0))
+made = new(cuda.cuDevicePrimaryCtxRetain, 0)
 ok(cuda.cuCtxSetCurrent(made))
-ok(cuda.cuMemAlloc_v2(byref(memory), c_size_t(64)))
-ok(cuda.cuMemAlloc_v2(byref(other), c_size_t(64)))
+memory = new(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64))
+other = new(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64))
 """
 
 
@@ -94,7 +92,6 @@ assert time.monotonic() - began > 4 * gates._STILL
     ),
     "another thread waits": (
         """
-import threading
 def wait():
     ok(cuda.cuCtxSetCurrent(made))
     ok(cuda.cuMemFree_v2(memory))
@@ -108,8 +105,7 @@ with watch.closed():
     ),
     "a stream of the program": (
         """
-stream = c_void_p()
-ok(cuda.cuStreamCreate(byref(stream), 1))
+stream = new(cuda.cuStreamCreate, 1)
 watch = gates.ClosedGates(streams=[stream.value])
 with watch.closed():
     ok(cuda.cuStreamSynchronize(stream))
@@ -150,8 +146,7 @@ with watch.closed():
     "a loop that asks for the end of work": (
         """
 gates.LONGEST = 0.1
-event = c_void_p()
-ok(cuda.cuEventCreate(byref(event), 0))
+event = new(cuda.cuEventCreate, 0)
 watch = gates.ClosedGates()
 with watch.closed():
     ok(cuda.cuEventRecord(event, None))
@@ -163,13 +158,12 @@ assert watch.gave_up
     ),
     "a capture": (
         """
-stream, graph = c_void_p(), c_void_p()
-ok(cuda.cuStreamCreate(byref(stream), 0))
+stream = new(cuda.cuStreamCreate, 0)
 ok(cuda.cuStreamBeginCapture_v2(stream, 0))
 watch = gates.ClosedGates()
 with watch.closed():
     ok(cuda.cuMemsetD8Async(memory, c_uint(1), c_size_t(64), stream))
-ok(cuda.cuStreamEndCapture(stream, byref(graph)))
+graph = new(cuda.cuStreamEndCapture, stream, c_void_p)
 """,
         [],
     ),

@@ -8,28 +8,25 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from tests.emulated.conftest import programs
+
 Check = Callable[..., object]
 
 #: A graph with a node that fills 16 bytes, and what makes more.
 GRAPH = """
-import struct
 context = start()
 memory = allocate(64)
 def fill(value=7, to=None, element=1, width=16, height=1, pitch=0):
     return create_string_buffer(struct.pack("QQIIQQ", to or memory, pitch, value, element, width, height))
 def created():
-    made = c_void_p()
-    ok(cuda.cuGraphCreate(byref(made), 0))
-    return made
+    return new(cuda.cuGraphCreate, 0)
 def filled(graph, *on, **how):
     made = c_void_p()
     ok(cuda.cuGraphAddMemsetNode(byref(made), graph, (c_void_p * (len(on) or 1))(*on) if on else None,
                                  c_size_t(len(on)), fill(**how), context))
     return made
 def instantiated(graph, flags=0):
-    made = c_void_p()
-    ok(cuda.cuGraphInstantiateWithFlags(byref(made), graph, c_uint64(flags)))
-    return made
+    return new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(flags))
 def content(size=16):
     back = create_string_buffer(size)
     ok(cuda.cuMemcpyDtoH_v2(addressof(back), memory, size))
@@ -46,11 +43,10 @@ def test_nodes_against_a_model(on_driver: Callable[..., CompletedProcess[str]]) 
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
 
 
-def test_arguments(check: Check) -> None:
-    """NULL, flags, foreign and stale nodes are 1, and circles are told when the graph is made executable."""
-    check(
-        GRAPH
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "arguments": """
+# NULL, flags, foreign and stale nodes are 1, and circles are told when the graph is made executable.
 assert cuda.cuGraphCreate(None, 0) == 1 and cuda.cuGraphCreate(byref(node), 1) == 1
 assert cuda.cuGraphDestroy(None) == 1 and cuda.cuGraphDestroy(memory) == 1
 one, other = filled(graph), filled(created())
@@ -59,8 +55,7 @@ for bad in ((c_void_p * 1)(None), (c_void_p * 1)(other), (c_void_p * 1)(memory))
 assert cuda.cuGraphAddEmptyNode(byref(node), graph, (c_void_p * 2)(one, one), c_size_t(2)) == 1
 for bad in (dict(element=3), dict(width=0), dict(height=0), dict(width=65), dict(height=2, pitch=3), dict(to=4096)):
     assert cuda.cuGraphAddMemsetNode(byref(node), graph, None, c_size_t(0), fill(**bad), context) == 1, bad
-pooled = c_uint64()
-ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(64), None))
+pooled = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(64), None)
 pooled = pooled.value  # of a pool, and so of no context (recorded: programs of "order")
 answers = [
     cuda.cuGraphAddMemsetNode(byref(node), created(), None, c_size_t(0), fill(to=to), one)
@@ -87,15 +82,9 @@ assert cuda.cuGraphDestroyNode(two) == 1
 instantiated(graph)
 for flags in (2, 5, 16):
     assert cuda.cuGraphInstantiateWithFlags(byref(node), graph, c_uint64(flags)) == 1
-"""
-    )
-
-
-def test_update(check: Check) -> None:
-    """An executable graph takes other parameters, and says which node does not fit."""
-    check(
-        GRAPH
-        + """
+""",
+    "update": """
+# An executable graph takes other parameters, and says which node does not fit.
 one = filled(graph)
 two = filled(graph, one, value=9, width=4)
 executable = instantiated(graph)
@@ -118,24 +107,16 @@ assert cuda.cuGraphExecUpdate_v2(executable, clone, None) == 910
 ok(cuda.cuGraphDestroyNode(added))
 ok(cuda.cuGraphExecUpdate_v2(executable, clone, None))
 ok(cuda.cuGraphExecUpdate(executable, clone, None, None))
-found = c_void_p()
-ok(cuda.cuGraphNodeFindInClone(byref(found), two, clone))
+found = new(cuda.cuGraphNodeFindInClone, two, clone)
 ok(cuda.cuGraphDestroyNode(found))
 changed = filled(clone)
 assert cuda.cuGraphExecUpdate_v2(executable, clone, info) == 910
 assert struct.unpack("QQQ", info.raw) == (2, changed.value, 0)
-"""
-    )
-
-
-def test_kernel_nodes_are_checked_and_not_executed(check: Check) -> None:
-    """A kernel node keeps copies of its parameters; a graph with one answers 801, and nothing of it is done."""
-    check(
-        GRAPH
-        + """
-code, module = load(small_ptx())
-ok(code)
-code, small = function(module, "small")
+""",
+    "kernel_nodes_are_checked_and_not_executed": """
+# A kernel node keeps copies of its parameters; a graph with one answers 801, and nothing of it is done.
+module = loaded(small_ptx())
+small = kernel_of(module, "small")
 first, second = c_uint64(memory), c_uint(5)
 parameters = (c_void_p * 2)(addressof(first), addressof(second))
 def kernel(block=(1, 1, 1), given=addressof(parameters), function=small.value):
@@ -157,15 +138,9 @@ assert content() == bytes(16)
 ok(cuda.cuGraphNodeSetEnabled(executable, node, 0))
 ok(cuda.cuGraphLaunch(executable, None))
 assert content() == bytes([7] * 16)
-"""
-    )
-
-
-def test_memory_of_graphs(check: Check) -> None:
-    """An allocation keeps its address; the graph cannot be cloned or changed, and is made executable once."""
-    check(
-        GRAPH
-        + """
+""",
+    "memory_of_graphs": """
+# An allocation keeps its address; the graph cannot be cloned or changed, and is made executable once.
 def allocation(size):
     return create_string_buffer(struct.pack("iiiiQQ56sQQQQ", 1, 0, 1, 0, 0, 0, b"", 0, 0, size, 0))
 used = lambda: [cuda.cuDeviceGetGraphMemAttribute(0, 0, byref(count)), count.value][1]
@@ -190,18 +165,11 @@ ok(cuda.cuGraphExecDestroy(executable))
 executable = instantiated(graph, 1)
 for _ in range(3):
     ok(cuda.cuGraphLaunch(executable, None))
-"""
-    )
-
-
-def test_conditions_and_ownership(check: Check) -> None:
-    """Bodies and children belong to their node; the default value chooses the body; a loop without end is refused."""
-    check(
-        GRAPH
-        + """
+""",
+    "conditions_and_ownership": """
+# Bodies and children belong to their node; the default value chooses the body; a loop without end is refused.
 def conditional(kind, size, value):
-    handle = c_uint64()
-    ok(cuda.cuGraphConditionalHandleCreate(byref(handle), graph, context, value, 1))
+    handle = new(cuda.cuGraphConditionalHandleCreate, c_uint64, graph, context, value, 1)
     made = create_string_buffer(256)
     struct.pack_into("i", made, 0, 13)
     struct.pack_into("QiIQQ", made, 16, handle.value, kind, size, 0, context.value)
@@ -239,8 +207,9 @@ ok(cuda.cuGraphChildGraphNodeGetGraph(node, byref(child)))
 assert cuda.cuGraphDestroy(child) == 1
 ok(cuda.cuGraphLaunch(instantiated(parent), None))
 assert content() == bytes([3] * 16)
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, GRAPH)
 
 
 def test_user_objects_and_dot(check: Check, tmp_path: Path) -> None:
@@ -255,8 +224,7 @@ for count_, flags in ((0, 1), (1, 0)):
     assert cuda.cuUserObjectCreate(byref(thing), c_void_p(5), destructor, count_, flags) == 1
 ok(cuda.cuUserObjectCreate(byref(thing), c_void_p(5), destructor, 1, 1))
 ok(cuda.cuGraphRetainUserObject(graph, thing, 1, 1))
-other = c_void_p()
-ok(cuda.cuGraphCreate(byref(other), 0))
+other = new(cuda.cuGraphCreate, 0)
 ok(cuda.cuGraphReleaseUserObject(other, thing, 1))
 filled(graph, filled(graph))
 executable = instantiated(graph)

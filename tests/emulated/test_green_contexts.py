@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.emulated.conftest import programs
+
 START = """
 primary = start()
 
@@ -65,16 +67,14 @@ assert split({all_of})[0] == ({0 if all_of % unit == 0 else 915})
     )
 
 
-def test_resources_that_are_refused(check) -> None:
-    """Other types are 914, a group that is split again 915; unknown devices and no resource at all are named first."""
-    check(
-        START
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "resources_that_are_refused": """
+# Other types are 914, a group that is split again 915; unknown devices and no resource at all are named first.
 assert of_device(9)[0] == 101 and of_device(0, 2)[0] == 914 and of_device(0, 1000)[0] == 914
 assert cuda.cuDeviceGetDevResource(0, None, 1) == 1
 _, _, result, rest = split(8, 2)
-assert split(8, source=result[0])[0] == 915
-assert split(8, source=Resource())[0] == 914
+assert (split(8, source=result[0])[0], split(8, source=Resource())[0]) == (915, 914)
 assert cuda.cuDevSmResourceSplitByCount(None, None, byref(of_device()[1]), None, 0, 8) == 1
 assert described(Resource())[0] == 914
 ok(described(result[0], result[1], rest)[0])
@@ -82,19 +82,12 @@ _, _, other, _ = split(8, 2)
 assert described(result[0], other[0])[0] == 915
 assert cuda.cuDevResourceGenerateDesc(byref(c_void_p()), None, 0) == 1
 """,
-    )
-
-
-def test_green_contexts(check) -> None:
-    """A green context has a context, a number and streams; destroying it ends them, and lets the primary one go."""
-    check(
-        START
-        + """
+    "green_contexts": """
+# A green context has a context, a number and streams; destroying it ends them, and lets the primary one go.
 _, _, result, rest = split(16, 2)
 code, one = green(result[0], result[1])
 ok(code)
-context, found, number, stream, event = c_void_p(), Resource(), c_uint64(), c_void_p(), c_void_p()
-ok(cuda.cuCtxFromGreenCtx(byref(context), one))
+context, found, number = new(cuda.cuCtxFromGreenCtx, one), Resource(), c_uint64()
 assert context.value == one.value != primary.value
 for call in (lambda: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
              lambda: cuda.cuCtxGetDevResource(context, byref(found), 1)):
@@ -103,23 +96,16 @@ for call in (lambda: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
     assert (found.type, found.count) == (1, 32)
 ok(cuda.cuCtxGetDevResource(primary, byref(found), 1))
 assert found.count == 132
-ok(cuda.cuGreenCtxGetId(one, byref(number)))
+new(cuda.cuGreenCtxGetId, one, c_uint64)
 assert cuda.cuGreenCtxGetId(None, byref(number)) == 201  # the current one is not green
-ok(cuda.cuGreenCtxStreamCreate(byref(stream), one, 1, 0))
-assert cuda.cuGreenCtxStreamCreate(byref(stream), one, 0, 0) == 1
-of_stream = c_void_p()
-ok(cuda.cuStreamGetGreenCtx(stream, byref(of_stream)))
-assert of_stream.value == one.value
-ok(cuda.cuStreamGetCtx(stream, byref(of_stream)))
-assert of_stream.value == context.value
-both = c_void_p(), c_void_p()
-ok(cuda.cuStreamGetCtx_v2(stream, byref(both[0]), byref(both[1])))
-assert [found.value for found in both] == [primary.value, one.value]
-ok(cuda.cuStreamGetCtx_v2(None, byref(both[0]), byref(both[1])))
-assert [found.value for found in both] == [primary.value, None]
-ok(cuda.cuStreamGetGreenCtx(None, byref(of_stream)))
-assert not of_stream.value
-ok(cuda.cuEventCreate(byref(event), 0))
+stream = new(cuda.cuGreenCtxStreamCreate, one, 1, 0)
+assert cuda.cuGreenCtxStreamCreate(byref(c_void_p()), one, 0, 0) == 1
+assert get(cuda.cuStreamGetGreenCtx, stream, c_void_p) == one.value
+assert get(cuda.cuStreamGetCtx, stream, c_void_p) == context.value
+assert get(cuda.cuStreamGetCtx_v2, stream, c_void_p, c_void_p) == (primary.value, one.value)
+assert get(cuda.cuStreamGetCtx_v2, None, c_void_p, c_void_p) == (primary.value, None)
+assert not get(cuda.cuStreamGetGreenCtx, None, c_void_p)
+event = event()
 ok(cuda.cuEventRecord(event, stream))  # of the primary context
 ok(cuda.cuGreenCtxRecordEvent(one, event))
 ok(cuda.cuGreenCtxWaitEvent(one, event))
@@ -128,45 +114,27 @@ assert allocate(64)
 assert cuda.cuCtxDestroy_v2(context) == 201
 ok(cuda.cuStreamDestroy_v2(stream))
 ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
-active, flags = c_int(), c_uint()
-ok(cuda.cuDevicePrimaryCtxGetState(0, byref(flags), byref(active)))
-assert active.value
+assert get(cuda.cuDevicePrimaryCtxGetState, 0, c_uint, c_int)[1]
 ok(cuda.cuGreenCtxDestroy(one))
-ok(cuda.cuDevicePrimaryCtxGetState(0, byref(flags), byref(active)))
-assert not active.value
+assert not get(cuda.cuDevicePrimaryCtxGetState, 0, c_uint, c_int)[1]
 assert cuda.cuCtxSynchronize() == 709
 for call in (cuda.cuGreenCtxDestroy, lambda one: cuda.cuCtxFromGreenCtx(byref(context), one),
              lambda one: cuda.cuGreenCtxGetDevResource(one, byref(found), 1),
              lambda one: cuda.cuGreenCtxRecordEvent(one, event)):
     assert (call(one), call(c_void_p(0x1234)), call(None)) == (709, 709, 201)  # the current context died with it
-"""
-    )
-
-
-def test_creations_that_are_refused(check) -> None:
-    """Another device's resources, no default stream, what is not a description."""
-    check(
-        START
-        + """
+""",
+    "creations_that_are_refused": """
+# Another device's resources, no default stream, what is not a description.
 _, _, result, _ = split(8, 1)
 code, description = described(result[0])
 made = c_void_p()
-assert cuda.cuGreenCtxCreate(byref(made), description, 0, 0) == 1
+for given, device, flags, code in ((description, 0, 0, 1), (None, 0, 1, 0), (c_void_p(0x1234), 0, 1, 1),
+                                   (description, 2, 1, 101), (description, 1, 1, 915)):
+    assert cuda.cuGreenCtxCreate(byref(made), given, device, flags) == code  # None is the whole device (recorded)
 assert cuda.cuGreenCtxCreate(None, description, 0, 1) == 1
-ok(cuda.cuGreenCtxCreate(byref(made), None, 0, 1))  # the whole device (recorded)
-assert cuda.cuGreenCtxCreate(byref(made), c_void_p(0x1234), 0, 1) == 1
-assert cuda.cuGreenCtxCreate(byref(made), description, 2, 1) == 101
-assert cuda.cuGreenCtxCreate(byref(made), description, 1, 1) == 915
 """,
-        device="sm_90:2",
-    )
-
-
-def test_structured_splits(check) -> None:
-    """From 13.1 on groups can differ in size, and work queues are a resource."""
-    check(
-        START
-        + """
+    "structured_splits": """
+# From 13.1 on groups can differ in size, and work queues are a resource.
 def structured(*wanted, results=True):
     groups = (c_uint * (16 * len(wanted)))(*[number for one in wanted for number in (*one, *[0] * (16 - len(one)))])
     result, rest, whole = (Resource * len(wanted))(), Resource(), of_device()[1]
@@ -177,9 +145,8 @@ def structured(*wanted, results=True):
 assert structured((10, 2), (0, 8)) == (0, [10, 120], 2, 10)
 assert structured((0,)) == (0, [128], 4, 128)
 assert structured((131, 0, 0, 1))[0] == 1
-assert structured((12,))[0] == structured((66,), (66,))[0] == 915
-assert structured((132, 4), (8, 8))[0] == 915
-assert structured((132, 4), (0, 8))[0] == 915
+for wanted in (((12,),), ((66,), (66,)), ((132, 4), (8, 8)), ((132, 4), (0, 8))):
+    assert structured(*wanted)[0] == 915, wanted
 assert structured((132, 4), (0, 8), results=False)[0] == 0
 code, queues = of_device(0, 1000)
 ok(code)
@@ -192,5 +159,7 @@ ok(cuda.cuGreenCtxGetDevResource(one, byref(found), 1000))
 ok(cuda.cuStreamGetDevResource(None, byref(found), 1))
 assert found.count == 132
 """,
-        version="13.2",
-    )
+}
+test_programs = programs(
+    PROGRAMS, START, creations_that_are_refused={"device": "sm_90:2"}, structured_splits={"version": "13.2"}
+)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
 from pytest_cudalink.linker import Program, ProgramOptions
+from tests.emulated.conftest import programs
 
 DATA = Path(__file__).parent.parent / "data" / "artifacts"
-HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\nfrom pathlib import Path\n"
 
 #: Kernels that call what is not in the image; `needs` is what the compiler leaves undefined for it.
 CALLS = {
@@ -22,18 +21,6 @@ CALLS = {
     "malloc": 'extern "C" __global__ void kernel(char **out) { *out = (char *)malloc(8); }',
     "free": 'extern "C" __global__ void kernel(char *block) { free(block); }',
 }
-
-
-@pytest.fixture
-def check(on_driver):
-    """Run a program that asserts, on a driver of a version; gives its output."""
-
-    def run(program: str, version: str = "13.0", **options: object) -> str:
-        done = on_driver(version, "-c", HEAD + dedent(program), **options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
 
 
 def compiled(tmp_path: Path, source: str, kind: str = "cubin", **options: object) -> Path:
@@ -175,20 +162,6 @@ def test_old_ptx(check) -> None:
     assert check("start()\n" + programs).split() == [str(code) for code in texts.values()]
 
 
-def test_ptx_of_a_whole_program(check) -> None:
-    """A pragma that is for whole programs is taken when a program is loaded, and refused when a part is linked."""
-    check(
-        """
-        start()
-        text = small_ptx("9.0", "sm_90").replace(b"{\\n", b'{\\n  .pragma "enable_smem_spilling";\\n', 1)
-        assert b"pragma" in text
-        code, module = load(text)
-        assert (code, function(module, "small")[0]) == (0, 0)
-        assert link([(PTX, text)])[0] == 218
-        """
-    )
-
-
 def fatbin(*entries: tuple[str, int, bytes]) -> bytes:
     """A fatbin of images: of PTX or cubins for architectures, not packed."""
     body = b""
@@ -243,49 +216,54 @@ def test_the_image_that_a_fatbin_yields(
     assert out.split() == [str(code), *found.split()]
 
 
-def test_handles_that_are_null(check) -> None:
-    """NULL instead of a module, library, function or kernel comes before every other mistake (measured on a 13.0)."""
-    check(
-        """
-        ok(cuda.cuInit(0))
-        out = c_void_p()
-        for name, arguments in {
-            "cuModuleGetFunction": (byref(out), None, b"kernel"),
-            "cuModuleGetGlobal_v2": (byref(out), None, None, b"variable"),
-            "cuLibraryGetKernel": (byref(out), None, b"kernel"),
-            "cuLibraryGetGlobal": (byref(out), None, None, b"variable"),
-            "cuLibraryGetModule": (byref(out), None),
-            "cuKernelGetFunction": (byref(out), None),
-            "cuFuncSetCacheConfig": (None, 99),
-            "cuKernelGetAttribute": (byref(out), 0, None, 99),
-            "cuKernelSetAttribute": (0, 0, None, 99),
-        }.items():
-            assert getattr(cuda, name)(*arguments) == 400, name
-        for name, arguments in {
-            "cuFuncGetName": (byref(out), None),
-            "cuKernelGetName": (byref(out), None),
-            "cuFuncGetModule": (byref(out), None),
-            "cuFuncGetParamInfo": (None, c_size_t(0), byref(out), byref(out)),
-        }.items():
-            assert getattr(cuda, name)(*arguments) == 1, name
-        """
-    )
-
-
-def test_parameters_of_a_kernel_need_a_context(check) -> None:
-    """A kernel of a library tells its parameters where a context is current, as cuda.core's suite expects."""
-    check(
-        """
-        start()
-        library, kernel, offset, size, popped = c_void_p(), c_void_p(), c_size_t(), c_size_t(), c_void_p()
-        image = artifact("13.0/linked.cubin")
-        ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
-        ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"apply_transform"))
-        ok(cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)))
-        ok(cuda.cuCtxPopCurrent_v2(byref(popped)))
-        assert cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)) == 201
-        """
-    )
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "ptx_of_a_whole_program": """
+# A pragma that is for whole programs is taken when a program is loaded, and refused when a part is linked.
+start()
+text = small_ptx("9.0", "sm_90").replace(b"{\\n", b'{\\n  .pragma "enable_smem_spilling";\\n', 1)
+assert b"pragma" in text
+code, module = load(text)
+assert (code, function(module, "small")[0]) == (0, 0)
+assert link([(PTX, text)])[0] == 218
+""",
+    "handles_that_are_null": """
+# NULL instead of a module, library, function or kernel comes before every other mistake (measured on a 13.0).
+ok(cuda.cuInit(0))
+out = c_void_p()
+for name, arguments in {
+    "cuModuleGetFunction": (byref(out), None, b"kernel"),
+    "cuModuleGetGlobal_v2": (byref(out), None, None, b"variable"),
+    "cuLibraryGetKernel": (byref(out), None, b"kernel"),
+    "cuLibraryGetGlobal": (byref(out), None, None, b"variable"),
+    "cuLibraryGetModule": (byref(out), None),
+    "cuKernelGetFunction": (byref(out), None),
+    "cuFuncSetCacheConfig": (None, 99),
+    "cuKernelGetAttribute": (byref(out), 0, None, 99),
+    "cuKernelSetAttribute": (0, 0, None, 99),
+}.items():
+    assert getattr(cuda, name)(*arguments) == 400, name
+for name, arguments in {
+    "cuFuncGetName": (byref(out), None),
+    "cuKernelGetName": (byref(out), None),
+    "cuFuncGetModule": (byref(out), None),
+    "cuFuncGetParamInfo": (None, c_size_t(0), byref(out), byref(out)),
+}.items():
+    assert getattr(cuda, name)(*arguments) == 1, name
+""",
+    "parameters_of_a_kernel_need_a_context": """
+# A kernel of a library tells its parameters where a context is current, as cuda.core's suite expects.
+start()
+library, kernel, offset, size, popped = c_void_p(), c_void_p(), c_size_t(), c_size_t(), c_void_p()
+image = artifact("13.0/linked.cubin")
+ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
+ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"apply_transform"))
+ok(cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)))
+ok(cuda.cuCtxPopCurrent_v2(byref(popped)))
+assert cuda.cuKernelGetParamInfo(kernel, c_size_t(0), byref(offset), byref(size)) == 201
+""",
+}
+test_programs = programs(PROGRAMS)
 
 
 def test_events_describe_what_was_refused(check) -> None:
@@ -322,8 +300,7 @@ assert "image" not in last_event()
 
 print(link([(CUBIN, artifact("13.0/main.cubin"))])[0], [one["image"] for one in events() if "image" in one][-1])
 
-state = c_void_p()
-ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
+state = new(cuda.cuLinkCreate_v2, 0, None, None, c_void_p)
 def add(kind, data, size):
     code = cuda.cuLinkAddData_v2(state, kind, data, c_size_t(size), b"input", 0, None, None)
     return code, last_event().get("image")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.emulated.conftest import programs
+
 HEAD = """from tests.emulated.memory_calls import *
-import subprocess, sys
 start()
 def child(program, *values, files=()):
     head = "from tests.emulated.cu import *\\nfrom ctypes import *\\nfrom tests.emulated.memory_calls import *\\n"
@@ -18,11 +19,29 @@ def text_of(handle):
 """
 
 
-def test_memory(check) -> None:
-    """What one process exports another one reads and writes; contents of before the export are there."""
+def test_memory_of_a_device_with_another_number(check) -> None:
+    """Processes that number the devices differently mean the same one by a handle."""
     check(
-        HEAD
+        HEAD.replace("start()", "start(1)", 1)
         + """
+handle = Handle()
+ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
+os.environ["CUDA_VISIBLE_DEVICES"] = "1,0"
+child('''
+handle, address, number = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), c_uint64(), c_int(7)
+cuda.cuCtxSetCurrent(start(1))
+ok(cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1))
+assert get(cuda.cuPointerGetAttribute, c_int, 9, address) == 0
+''', text_of(handle))
+""",
+        device="sm_90:2",
+    )
+
+
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "memory": """
+# What one process exports another one reads and writes; contents of before the export are there.
 handle, out = Handle(), c_uint64()
 small, address = allocate(1), allocate(100_000)  # which lie in one slab: no page begins with the second
 assert address % 4096
@@ -65,37 +84,9 @@ for address in (small, address):
 other = allocate(100_000)
 ok(cuda.cuIpcGetMemHandle(byref(same), other))
 assert bytes(same) != bytes(handle)
-"""
-    )
-
-
-def test_memory_of_a_device_with_another_number(check) -> None:
-    """Processes that number the devices differently mean the same one by a handle."""
-    check(
-        HEAD.replace("start()", "start(1)", 1)
-        + """
-import os
-handle = Handle()
-ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
-os.environ["CUDA_VISIBLE_DEVICES"] = "1,0"
-child('''
-handle, address, number = Handle.from_buffer_copy(bytes.fromhex(sys.argv[1])), c_uint64(), c_int(7)
-cuda.cuCtxSetCurrent(start(1))
-ok(cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1))
-ok(cuda.cuPointerGetAttribute(byref(number), 9, address))
-assert number.value == 0
-''', text_of(handle))
 """,
-        device="sm_90:2",
-    )
-
-
-def test_a_process_that_is_gone(check) -> None:
-    """A handle of a process that ended, or was killed, is 1."""
-    check(
-        HEAD
-        + """
-import os, signal
+    "a_process_that_is_gone": """
+# A handle of a process that ended, or was killed, is 1.
 program = '''
 handle = Handle()
 ok(cuda.cuIpcGetMemHandle(byref(handle), allocate(4096)))
@@ -108,15 +99,9 @@ assert killed.returncode == -signal.SIGKILL
 for text in (child(program), killed.stdout):
     handle = Handle.from_buffer_copy(bytes.fromhex(text))
     assert cuda.cuIpcOpenMemHandle_v2(byref(c_uint64()), handle, 1) == 1
-"""
-    )
-
-
-def test_pools(check) -> None:
-    """A pool goes to another process as a file, and its allocations as data; an imported pool gives nothing new."""
-    check(
-        HEAD
-        + """
+""",
+    "pools": """
+# A pool goes to another process as a file, and its allocations as data; an imported pool gives nothing new.
 pool, private, file = new_pool(handle_types=POSIX_FILE), new_pool(), c_int()
 assert cuda.cuMemPoolExportToShareableHandle(byref(file), private, POSIX_FILE, c_uint64(0)) == 1
 assert cuda.cuMemPoolExportToShareableHandle(None, pool, POSIX_FILE, c_uint64(0)) == 1
@@ -155,15 +140,9 @@ assert read(second, 6) == b"SECOND"
 ok(cuda.cuMemFree_v2(second))
 ''', file.value, *map(text_of, data), files=[file.value])
 assert read(second, 6) == b"SECOND"
-"""
-    )
-
-
-def test_events(check) -> None:
-    """An event that was made for other processes is opened there, and behaves as a local one."""
-    check(
-        HEAD
-        + """
+""",
+    "events": """
+# An event that was made for other processes is opened there, and behaves as a local one.
 event, plain, handle = c_void_p(), c_void_p(), Handle()
 ok(cuda.cuEventCreate(byref(event), 6))
 ok(cuda.cuEventCreate(byref(plain), 2))
@@ -186,8 +165,9 @@ again = Handle()
 ok(cuda.cuIpcGetEventHandle(byref(again), opened))
 ok(cuda.cuEventDestroy_v2(opened))
 ''', text_of(handle), text_of(memory))
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, HEAD)
 
 
 def names() -> set[str]:
@@ -201,7 +181,6 @@ def test_nothing_stays(check) -> None:
     check(
         HEAD
         + """
-import os
 def files():
     return len(os.listdir("/proc/self/fd"))
 handle = Handle()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
+from tests.emulated.conftest import programs
 
 PTX = """.version 8.0
 .target sm_90
@@ -19,21 +20,18 @@ PTX = """.version 8.0
 
 START = f"""
 start()
-code, module = load('''{PTX}'''.encode())
-ok(code)
+image = '''{PTX}'''.encode()
+module = loaded(image)
 
 def kernel(name):
-    code, found = function(module, name)
-    ok(code)
-    return found
+    return kernel_of(module, name)
 
 def launch(kernel, grid, block, shared=0, stream=None, parameters=None, extra=None):
     dims = [c_uint(one) for one in (*grid, *block)]
     return cuda.cuLaunchKernel(kernel, *dims, c_uint(shared), stream, parameters, extra)
 
 def attribute(number, *values):
-    raw = (c_uint * 18)(number, 0, *values)
-    return raw
+    return (c_uint * 18)(number, 0, *values)
 
 def launch_with(kernel, grid, block, *attributes, parameters=None):
     all_of = (c_uint * (18 * max(1, len(attributes))))(*[one for each in attributes for one in each])
@@ -48,20 +46,6 @@ def launch_with(kernel, grid, block, *attributes, parameters=None):
 one = (1, 1, 1)
 plain, bounded = kernel("plain"), kernel("bounded")
 """
-
-
-def test_refused_by_name(check) -> None:
-    """A launch in which nothing is wrong answers 801, and the event says why and which kernel was meant."""
-    check(
-        START
-        + """
-for call in (lambda: launch(plain, one, one), lambda: launch_with(plain, one, one)):
-    assert call() == 801
-    event = last_event()
-    assert event["kernel"] == "plain" and "does not execute kernels" in event["note"]
-assert cuda.cuLaunchCooperativeKernel(plain, *(c_uint(1),) * 6, 0, None, None) == 801
-"""
-    )
 
 
 @pytest.mark.parametrize(
@@ -90,26 +74,6 @@ def test_dimensions(check, grid: tuple[int, ...], block: tuple[int, ...], shared
     check(START + f"assert launch(plain, {grid}, {block}, {shared}) == {code}\n")
 
 
-def test_limits_of_the_kernel(check) -> None:
-    """More threads than its launch bounds allow, other ones than it requires, more shared memory than it opted into."""
-    check(
-        START
-        + """
-values = (c_void_p * 2)(addressof(c_uint64()), addressof(c_uint()))
-assert launch(bounded, one, (128, 1, 1), parameters=values) == 801
-assert launch(bounded, one, (129, 1, 1), parameters=values) == 701
-required = kernel("required")
-assert launch(required, one, (8, 4, 2)) == 801
-assert launch(required, one, (64, 1, 1)) == 1
-ok(cuda.cuFuncSetAttribute(plain, 8, 100000))
-assert launch(plain, one, one, 100000) == 801
-assert launch(plain, one, one, 100001) == 1
-ok(cuda.cuFuncSetAttribute(plain, 8, 0))
-assert launch(plain, one, one, 1) == 1
-"""
-    )
-
-
 def test_a_tile_kernel(check, toolkit) -> None:
     """Its image requires the threads of its code; a launch gives these or one, as cuTile does. Others are refused.
 
@@ -134,95 +98,82 @@ assert launch(required, one, (2, 1, 1)) == launch(required, one, (64, 1, 1)) == 
     )
 
 
-def test_parameters(check) -> None:
-    """A kernel with parameters needs them, by one of two ways; a buffer must be large enough."""
-    check(
-        START
-        + """
-values = (c_void_p * 2)(addressof(c_uint64()), addressof(c_uint()))
-buffer, size = char_buffer(b"", 64), c_size_t(12)
-extra = (c_void_p * 5)(1, addressof(buffer), 2, addressof(size), None)
-assert launch(bounded, one, one) == 1
-assert launch(bounded, one, one, parameters=values) == 801
-assert launch(bounded, one, one, extra=extra) == 801
-assert launch(bounded, one, one, parameters=values, extra=extra) == 1
-size.value = 11
-assert launch(bounded, one, one, extra=extra) == 1
-size.value = 12
-assert launch(bounded, one, one, extra=(c_void_p * 3)(2, addressof(size), None)) == 1
-assert launch(bounded, one, one, extra=(c_void_p * 3)(7, addressof(size), None)) == 1
-"""
-    )
-
-
-def test_handles(check) -> None:
-    """No kernel and no such kernel are 400; so is a stream that is not alive; no context is 201."""
-    check(
-        START
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "handles": """
+# No kernel and no such kernel are 400; so is a stream that is not alive; no context is 201.
 for wrong in (None, c_void_p(0x1234), module):
-    assert launch(wrong, one, one) == 400
+    assert launch(wrong, one, one) == launch_with(wrong, one, one) == 400
     assert cuda.cuLaunchCooperativeKernel(wrong, *(c_uint(1),) * 6, 0, None, None) == 400
-    assert launch_with(wrong, one, one) == 400
     assert cuda.cuFuncSetBlockShape(wrong, 1, 1, 1) == 400
 assert launch(plain, one, one, stream=c_void_p(0x1234)) == 400
 assert cuda.cuLaunchKernelEx(None, plain, None, None) == 1
-library, handle = c_void_p(), c_void_p()
-image = char_buffer(PTX_TEXT, len(PTX_TEXT) + 1)
-ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
-ok(cuda.cuLibraryGetKernel(byref(handle), library, b"plain"))
+library = new(cuda.cuLibraryLoadData, image, None, None, 0, None, None, 0)
+handle = new(cuda.cuLibraryGetKernel, library, b"plain")
 assert launch(handle, one, one) == 801  # a kernel of a library may stand for its function
 ok(cuda.cuCtxSetCurrent(None))
 assert launch(None, one, one) == launch(plain, one, one) == 201
 assert launch(plain, (0, 1, 1), one) == 201
-""".replace("PTX_TEXT", repr(PTX.encode()))
-    )
-
-
-def test_cooperative_and_clusters(check) -> None:
-    """A cooperative grid must be resident as a whole; clusters must divide the grid and not be too large."""
-    check(
-        START
-        + """
+""",
+    "refused_by_name": """
+# A launch in which nothing is wrong answers 801, and the event says why and which kernel was meant.
+for call in (lambda: launch(plain, one, one), lambda: launch_with(plain, one, one)):
+    assert call() == 801
+    event = last_event()
+    assert event["kernel"] == "plain" and "does not execute kernels" in event["note"]
+assert cuda.cuLaunchCooperativeKernel(plain, *(c_uint(1),) * 6, 0, None, None) == 801
+""",
+    "limits_of_the_kernel": """
+# More threads than its launch bounds allow, other ones than it requires, more shared memory than it opted into.
+values = (c_void_p * 2)(addressof(c_uint64()), addressof(c_uint()))
+assert [launch(bounded, one, (block, 1, 1), parameters=values) for block in (128, 129)] == [801, 701]
+required = kernel("required")
+assert (launch(required, one, (8, 4, 2)), launch(required, one, (64, 1, 1))) == (801, 1)
+ok(cuda.cuFuncSetAttribute(plain, 8, 100000))
+assert (launch(plain, one, one, 100000), launch(plain, one, one, 100001)) == (801, 1)
+ok(cuda.cuFuncSetAttribute(plain, 8, 0))
+assert launch(plain, one, one, 1) == 1
+""",
+    "parameters": """
+# A kernel with parameters needs them, by one of two ways; a buffer must be large enough.
+values = (c_void_p * 2)(addressof(c_uint64()), addressof(c_uint()))
+buffer, size = char_buffer(b"", 64), c_size_t(12)
+extra = (c_void_p * 5)(1, addressof(buffer), 2, addressof(size), None)
+assert launch(bounded, one, one, parameters=values) == launch(bounded, one, one, extra=extra) == 801
+assert launch(bounded, one, one) == launch(bounded, one, one, parameters=values, extra=extra) == 1
+for key in (2, 7):
+    assert launch(bounded, one, one, extra=(c_void_p * 3)(key, addressof(size), None)) == 1
+size.value = 11
+assert launch(bounded, one, one, extra=extra) == 1
+""",
+    "cooperative_and_clusters": """
+# A cooperative grid must be resident as a whole; clusters must divide the grid and not be too large.
 def cooperative(grid, block):
     return cuda.cuLaunchCooperativeKernel(plain, *[c_uint(one) for one in (*grid, *block)], 0, None, None)
 
 assert cooperative((264, 1, 1), (1024, 1, 1)) == 801  # 2 blocks on each of 132 multiprocessors
 assert cooperative((265, 1, 1), (1024, 1, 1)) == 720
-assert launch_with(plain, (265, 1, 1), (1024, 1, 1), attribute(2, 1)) == 720
-assert launch_with(plain, (265, 1, 1), (1024, 1, 1), attribute(2, 0)) == 801
-assert launch_with(plain, (8, 1, 1), one, attribute(4, 4, 1, 1)) == 801
-assert launch_with(plain, (9, 1, 1), one, attribute(4, 4, 1, 1)) == 912
-assert launch_with(plain, (16, 1, 1), one, attribute(4, 16, 1, 1)) == 912
+for attributes, code in (((2, 1), 720), ((2, 0), 801)):
+    assert launch_with(plain, (265, 1, 1), (1024, 1, 1), attribute(*attributes)) == code
+for blocks, cluster, code in ((8, 4, 801), (9, 4, 912), (16, 16, 912)):
+    assert launch_with(plain, (blocks, 1, 1), one, attribute(4, cluster, 1, 1)) == code
 ok(cuda.cuFuncSetAttribute(plain, 14, 1))  # sizes that other devices may not have
 assert launch_with(plain, (16, 1, 1), one, attribute(4, 16, 1, 1)) == 801
 clustered = kernel("clustered")
-assert launch(clustered, (2, 1, 1), one) == 801
-assert launch(clustered, (3, 1, 1), one) == 912
-assert launch_with(plain, one, one, attribute(99, 0)) == 1
-assert launch_with(plain, one, one, attribute(14, 101)) == 1
-value = c_int()
-for number, expected in ((11, 2), (12, 1), (13, 1), (14, 0)):
-    ok(cuda.cuFuncGetAttribute(byref(value), number, clustered))
-    assert value.value == expected, (number, value.value)
-"""
-    )
-
-
-def test_launches_of_before_cuda_4(check) -> None:
-    """CuLaunch and its neighbours take block, shared memory and parameters from the function."""
-    check(
-        START
-        + """
+assert (launch(clustered, (2, 1, 1), one), launch(clustered, (3, 1, 1), one)) == (801, 912)
+assert launch_with(plain, one, one, attribute(99, 0)) == launch_with(plain, one, one, attribute(14, 101)) == 1
+assert [get(cuda.cuFuncGetAttribute, c_int, number, clustered) for number in (11, 12, 13, 14)] == [2, 1, 1, 0]
+""",
+    "launches_of_before_cuda_4": """
+# cuLaunch and its neighbours take block, shared memory and parameters from the function.
 assert cuda.cuLaunch(plain) == 801  # a block of one thread
 ok(cuda.cuFuncSetBlockShape(plain, 64, 2, 1))
 for call in (cuda.cuLaunch(plain), cuda.cuLaunchGrid(plain, 2, 3), cuda.cuLaunchGridAsync(plain, 2, 3, None)):
     assert call == 801
 assert "does not execute" in last_event()["note"]
-assert cuda.cuLaunchGrid(plain, 0, 3) == 1
 assert cuda.cuLaunchGridAsync(plain, 1, 1, c_void_p(0x1234)) == 400
-assert cuda.cuFuncSetBlockShape(plain, 0, 1, 1) == 1
-assert cuda.cuFuncSetSharedSize(plain, 49153) == 1
+assert cuda.cuFuncSetBlockShape(plain, 0, 1, 1) == cuda.cuFuncSetSharedSize(plain, 49153) == 1
+assert cuda.cuLaunchGrid(plain, 0, 3) == 1
 ok(cuda.cuFuncSetBlockShape(bounded, 1, 1, 1))
 assert cuda.cuLaunch(bounded) == 801  # with parameters that were never set
 ok(cuda.cuParamSeti(bounded, 0, 5))
@@ -231,26 +182,18 @@ ok(cuda.cuParamSetSize(bounded, 12))
 assert cuda.cuLaunch(bounded) == 801
 ok(cuda.cuParamSetSize(bounded, 5000))
 assert cuda.cuLaunch(bounded) == 701
-assert cuda.cuParamSetSize(bounded, 100000) == 1
-assert cuda.cuParamSeti(bounded, -4, 5) == 1
-"""
-    )
-
-
-def test_on_several_devices(check) -> None:
-    """A cooperative launch on several devices checks each of its parts."""
-    check(
-        START
-        + """
+assert cuda.cuParamSetSize(bounded, 100000) == cuda.cuParamSeti(bounded, -4, 5) == 1
+""",
+    "on_several_devices": """
+# A cooperative launch on several devices checks each of its parts.
 one_launch = (c_uint64 * 7)(plain.value)
 numbers = cast(byref(one_launch, 8), POINTER(c_uint))
 for at in range(6):
     numbers[at] = 1
-assert cuda.cuLaunchCooperativeKernelMultiDevice(one_launch, 1, 0) == 801
-assert cuda.cuLaunchCooperativeKernelMultiDevice(one_launch, 0, 0) == 1
-assert cuda.cuLaunchCooperativeKernelMultiDevice(None, 1, 0) == 1
-assert cuda.cuLaunchCooperativeKernelMultiDevice(one_launch, 1, 4) == 1
+for arguments, code in (((one_launch, 1, 0), 801), ((one_launch, 0, 0), 1), ((None, 1, 0), 1), ((one_launch, 1, 4), 1)):
+    assert cuda.cuLaunchCooperativeKernelMultiDevice(*arguments) == code, arguments
 numbers[0] = 0
 assert cuda.cuLaunchCooperativeKernelMultiDevice(one_launch, 1, 0) == 1
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, START)

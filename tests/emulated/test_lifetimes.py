@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 
 import pytest
 
 from pytest_cudalink.report import read
 from tests.compiled import compile_c
 from tests.emulated import checkers
-from tests.emulated.conftest import ROOT
+from tests.emulated.conftest import ROOT, programs
 
 PROGRAM = "tests/emulated/programs/mutants.py"
 ORDERS = "close,collect,failed"
@@ -51,34 +50,23 @@ def test_bundled_linker_is_green(on_driver, memory: str) -> None:
     assert facts["alive"] == 0
 
 
-@pytest.fixture
-def check(on_driver) -> Callable[..., str]:
-    """Run a program that asserts, behind the helpers below; gives its output."""
-
-    def run(program: str, **options: object) -> str:
-        done = on_driver("13.0", "-c", CTYPES + program, **options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run
-
-
-CTYPES = """
-import ctypes, json, sys
-from pytest_cudalink.emulator import preload
-cu = ctypes.CDLL("libcuda.so.1")
-context = ctypes.c_void_p()
-assert cu.cuInit(0) == 0 and cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
-assert cu.cuCtxSetCurrent(context) == 0
-control = preload.emulated_driver()
+START = """
+context = start()
+control = control.attach(cuda)
 control.start_watching()
 
 def create(log, values):
-    state = ctypes.c_void_p()
-    keys = (ctypes.c_int * 2)(5, 6)
-    values[0], values[1] = ctypes.addressof(log), len(log)
-    assert cu.cuLinkCreate_v2(2, keys, values, ctypes.byref(state)) == 0
+    state = c_void_p()
+    values[0], values[1] = addressof(log), len(log)
+    assert cuda.cuLinkCreate_v2(2, (c_int * 2)(5, 6), values, byref(state)) == 0
     return state
+
+def made():
+    log, values = (c_char * 256)(), (c_uint64 * 2)()
+    return log, values, create(log, values)
+
+def add(state):
+    return cuda.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
 
 def told():
     found = [(one.rule, one.what, one.call) for one in control.violations]
@@ -87,114 +75,14 @@ def told():
 """
 
 
-def test_every_finding(check) -> None:
-    """A changed value, own text overwritten, and memory that a newer state got too: each is told once."""
-    check(
-        """
-log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
-state = create(log, values)
-assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
-assert told() == [] and values[1] == len(log.value)
-log[3] = b"?"
-cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
-assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "log text changed", "cuLinkAddData_v2")]
-values[0] = 7
-cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
-assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "option value changed", "cuLinkAddData_v2")]
-cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
-assert told() == []  # once is enough
-first, second = (ctypes.c_uint64 * 2)(), (ctypes.c_uint64 * 2)()
-a = create(log, first)
-assert told() == []
-b = create(log, second)
-assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "overlap with a newer state", "cuLinkCreate_v2")]
-for one in (state, a, b):
-    assert cu.cuLinkDestroy(one) == 0
-"""
-    )
-
-
-def test_a_state_used_after_its_end(check) -> None:
-    """Each use of a destroyed state is refused and told; of an address that never was a state it is only refused."""
-    check(
-        """
-log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
-state = create(log, values)
-assert cu.cuLinkDestroy(state) == 0 and told() == []
-image, size = ctypes.c_void_p(), ctypes.c_size_t()
-for call, answer in (
-    ("cuLinkDestroy", lambda: cu.cuLinkDestroy(state)),
-    ("cuLinkAddData_v2", lambda: cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)),
-    ("cuLinkAddFile_v2", lambda: cu.cuLinkAddFile_v2(state, 1, b"nowhere.ptx", 0, None, None)),
-    ("cuLinkComplete", lambda: cu.cuLinkComplete(state, ctypes.byref(image), ctypes.byref(size))),
-):
-    assert answer() == 400
-    assert told() == [("CUlinkState", "used after cuLinkDestroy", call)]
-for handle in (None, ctypes.c_void_p(0x1230)):
-    assert cu.cuLinkDestroy(handle) == 400 and told() == []
-"""
-    )
-
-
-def test_both_ends(check) -> None:
-    """A violation has the stack of the cuLinkCreate too, of a live state and of one that was destroyed, by Python."""
-    check(
-        """
-def maker(log, values, deep=0):
-    return maker(log, values, deep - 1) if deep else create(log, values)
-
-log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
-state = maker(log, values)
-values[0] = 7
-assert cu.cuLinkDestroy(state) == 0 and cu.cuLinkDestroy(state) == 400
-changed, used = control.violations
-for one in (changed, used):
-    assert [line.rpartition(" in ")[2] for line in one.history[1:]] == ["<module>", "maker", "create"]
-    assert "\\n".join(one.history) in one.long_repr
-assert changed.history[0] == "link state 1 was given its memory by cuLinkCreate, called from:"
-assert used.history[0] == "link state 1 was made by cuLinkCreate, called from:"
-(event,) = [one for one in control.events() if one.get("call") == "cuLinkCreate_v2"]
-assert [line.rpartition(" in ")[2] for line in event["stack"]] == ["create", "maker", "<module>"]
-told()
-
-# the 64 innermost lines are kept, and odd names harm nothing
-exec(compile("def odd(): return maker(log, values, 100)", "two\\nlines.py", "exec"))
-state = odd()
-values[0] = 7
-assert cu.cuLinkDestroy(state) == 0
-(one,) = control.violations
-assert len(one.history) == 65 and one.history[-1].endswith(" in create")
-told()
-
-# 64 destroyed states are remembered
-oldest = create(log, values)
-others = [create(*pair) for pair in [((ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()) for _ in range(70)]]
-told()
-assert cu.cuLinkDestroy(oldest) == 0
-for other in others:
-    cu.cuLinkDestroy(other)
-told()
-buffer = ctypes.create_string_buffer(100)
-assert control._library.cudalinkCreator(3, buffer, 100) == 0  # forgotten
-assert control._library.cudalinkCreator(70, buffer, 100) > 100 and len(buffer.value) == 99  # cut
-assert control._library.cudalinkCreator(10 ** 6, buffer, 100) == 0
-""",
-        fresh=True,
-    )
-
-
 USER_OBJECTS = """
 destroyed = []
-DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-@DESTRUCTOR
-def destructor(data):
-    destroyed.append(data)
-graph = ctypes.c_void_p()
-assert cu.cuGraphCreate(ctypes.byref(graph), 0) == 0
+destructor = CFUNCTYPE(None, c_void_p)(destroyed.append)
+graph = new(cuda.cuGraphCreate, 0)
 
 def make(references=1):
-    made = ctypes.c_void_p()
-    assert cu.cuUserObjectCreate(ctypes.byref(made), ctypes.c_void_p(7), destructor, references, 1) == 0
+    made = c_void_p()
+    assert cuda.cuUserObjectCreate(byref(made), c_void_p(7), destructor, references, 1) == 0
     return made
 
 def noticed():
@@ -209,81 +97,58 @@ def noticed():
 def test_references_of_a_user_object(check) -> None:
     """The caller's and each graph's count apart: who releases more than their own is told, and nothing dies early."""
     check(
-        USER_OBJECTS
+        START
+        + USER_OBJECTS
         + """
 def retain(object):
-    assert cu.cuUserObjectRetain(object, 1) == 0
+    assert cuda.cuUserObjectRetain(object, 1) == 0
 
 one = make()
-assert cu.cuGraphRetainUserObject(graph, one, 1, 1) == 0 and noticed() == ([], [])
-assert cu.cuUserObjectRelease(one, 1) == 0 and not destroyed
+assert cuda.cuGraphRetainUserObject(graph, one, 1, 1) == 0 and noticed() == ([], [])
+assert cuda.cuUserObjectRelease(one, 1) == 0 and not destroyed
 said = "expected at most 0 references of the caller, found 1"
 assert noticed() == (
     [("released too often", "cuUserObjectRelease", said)],
     [("user object 1 was given its last references by cuUserObjectCreate, called from:", "make")],
 )
 retain(one)
-assert cu.cuGraphRetainUserObject(graph, one, 2, 1) == 0 and not destroyed
+assert cuda.cuGraphRetainUserObject(graph, one, 2, 1) == 0 and not destroyed
 said = "expected at most 1 reference of the caller, found 2"
 assert noticed() == (
     [("moved too often", "cuGraphRetainUserObject", said)],
     [("user object 1 was given its last references by cuUserObjectRetain, called from:", "retain")],
 )
-assert cu.cuGraphReleaseUserObject(graph, one, 4) == 0 and destroyed == [7]
+assert cuda.cuGraphReleaseUserObject(graph, one, 4) == 0 and destroyed == [7]
 ((what, call, said),), _ = noticed()
 assert (what, call) == ("released too often", "cuGraphReleaseUserObject")
 assert said == "expected at most 3 references of the graph, found 4"
-gone = [
-    ("cuUserObjectRelease", "released too often", lambda: cu.cuUserObjectRelease(one, 1)),
-    ("cuUserObjectRetain", "used after its last reference", lambda: cu.cuUserObjectRetain(one, 1)),
-    ("cuGraphRetainUserObject", "used after its last reference", lambda: cu.cuGraphRetainUserObject(graph, one, 1, 0)),
-    ("cuGraphReleaseUserObject", "released too often", lambda: cu.cuGraphReleaseUserObject(graph, one, 1)),
-]
-for call, what, use in gone:
-    assert use() == 1
+for call, arguments, what in (
+    ("cuUserObjectRelease", (one, 1), "released too often"),
+    ("cuUserObjectRetain", (one, 1), "used after its last reference"),
+    ("cuGraphRetainUserObject", (graph, one, 1, 0), "used after its last reference"),
+    ("cuGraphReleaseUserObject", (graph, one, 1), "released too often"),
+):
+    assert getattr(cuda, call)(*arguments) == 1
     said = "expected an object that is alive, found the handle of a destroyed one"
     assert noticed()[0] == [(what, call, said)]
 two = make(3)
-assert cu.cuGraphRetainUserObject(graph, two, 1, 0) == 0 and cu.cuUserObjectRelease(two, 3) == 0
-assert cu.cuGraphReleaseUserObject(graph, two, 1) == 0 and destroyed == [7, 7]
-assert cu.cuUserObjectRelease(ctypes.c_void_p(0x1230), 1) == 1 and cu.cuUserObjectRelease(None, 1) == 1
+assert cuda.cuGraphRetainUserObject(graph, two, 1, 0) == 0 and cuda.cuUserObjectRelease(two, 3) == 0
+assert cuda.cuGraphReleaseUserObject(graph, two, 1) == 0 and destroyed == [7, 7]
+assert cuda.cuUserObjectRelease(c_void_p(0x1230), 1) == 1 and cuda.cuUserObjectRelease(None, 1) == 1
 three = make()
-assert cu.cuGraphReleaseUserObject(graph, three, 1) == 0
+assert cuda.cuGraphReleaseUserObject(graph, three, 1) == 0
 assert noticed()[0] == [
     ("released too often", "cuGraphReleaseUserObject", "expected at most 0 references of the graph, found 1")
 ]
-assert cu.cuUserObjectRelease(three, 1) == 0 and noticed() == ([], []) and destroyed == [7, 7, 7]
+assert cuda.cuUserObjectRelease(three, 1) == 0 and noticed() == ([], []) and destroyed == [7, 7, 7]
 """
     )
     check(
-        USER_OBJECTS
+        START
+        + USER_OBJECTS
         + "one = make()\nassert (cu.cuUserObjectRelease(one, 2), cu.cuUserObjectRelease(one, 1)) == (0, 1)\n"
         "assert noticed() == ([], []) and destroyed == [7]",
         lifetime="off",
-    )
-
-
-def test_an_error_on_the_way_is_kept(check) -> None:
-    """A stack that is noted while Python unwinds leaves its exception alone; without a watch no line is noted."""
-    check(
-        """
-class Last:
-    def __del__(self):
-        log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
-        assert cu.cuLinkDestroy(create(log, values)) == 0
-def fails():
-    last = Last()
-    raise KeyError("mine")
-try:
-    fails()
-except KeyError as error:
-    assert error.args == ("mine",)
-control.stop_watching()
-log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
-assert cu.cuLinkDestroy(create(log, values)) == 0
-event = [one for one in control.events() if one.get("call") == "cuLinkCreate_v2"][-1]
-assert event["stack"][0].endswith(" cuLinkCreate_v2")  # native frames
-"""
     )
 
 
@@ -292,17 +157,16 @@ def test_a_thread_that_python_does_not_know(check, tmp_path) -> None:
     """Its cuLinkCreate does not wait for Python's lock, which the thread that waits for it may hold."""
     library = compile_c(tmp_path / "liblate.so", LATE)
     check(
-        f"""
-late = ctypes.PyDLL({str(library)!r})  # keeps Python's lock
-log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
-keys = (ctypes.c_int * 2)(5, 6)
-values[0], values[1] = ctypes.addressof(log), len(log)
-state = ctypes.c_void_p()
-address = ctypes.cast(cu.cuLinkCreate_v2, ctypes.c_void_p)
-current = ctypes.cast(cu.cuCtxSetCurrent, ctypes.c_void_p)
-assert late.create(address, current, context, keys, values, ctypes.byref(state)) == 0
+        START
+        + f"""
+late = PyDLL({str(library)!r})  # keeps Python's lock
+log, keys, state = (c_char * 256)(), (c_int * 2)(5, 6), c_void_p()
+values = (c_uint64 * 2)(addressof(log), len(log))
+address = cast(cuda.cuLinkCreate_v2, c_void_p)
+current = cast(cuda.cuCtxSetCurrent, c_void_p)
+assert late.create(address, current, context, keys, values, byref(state)) == 0
 values[0] = 7
-assert cu.cuLinkDestroy(state) == 0
+assert cuda.cuLinkDestroy(state) == 0
 (one,) = control.violations
 assert any("liblate.so" in line for line in one.history) and "\\n".join(one.history) in one.long_repr
 """,
@@ -330,102 +194,187 @@ int create(Create *create, SetCurrent *current, void *context, int *keys, void *
 """
 
 
-def test_memory_behind_an_empty_log(check) -> None:
-    """A free list whose first byte happens to be 0 looks like an empty log, and is told by what follows."""
-    check(
-        """
-for log in (ctypes.create_string_buffer(256), (ctypes.c_char * 8)(), (ctypes.c_char * 2)()):
-    values = (ctypes.c_uint64 * 2)()
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "every_finding": """
+# A changed value, own text overwritten, and memory that a newer state got too: each is told once.
+log, values, state = made()
+assert add(state) == 200
+assert told() == [] and values[1] == len(log.value)
+log[3] = b"?"
+add(state)
+assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "log text changed", "cuLinkAddData_v2")]
+values[0] = 7
+add(state)
+assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "option value changed", "cuLinkAddData_v2")]
+add(state)
+assert told() == []  # once is enough
+first, second = (c_uint64 * 2)(), (c_uint64 * 2)()
+a = create(log, first)
+assert told() == []
+b = create(log, second)
+assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "overlap with a newer state", "cuLinkCreate_v2")]
+for one in (state, a, b):
+    assert cuda.cuLinkDestroy(one) == 0
+""",
+    "a_state_used_after_its_end": """
+# Each use of a destroyed state is refused and told; of an address that never was a state it is only refused.
+log, values, state = made()
+assert cuda.cuLinkDestroy(state) == 0 and told() == []
+for call, *arguments in (
+    ("cuLinkDestroy", state), ("cuLinkAddData_v2", state, 1, b"nonsense", 9, b"x", 0, None, None),
+    ("cuLinkAddFile_v2", state, 1, b"nowhere.ptx", 0, None, None),
+    ("cuLinkComplete", state, byref(c_void_p()), byref(c_size_t())),
+):
+    assert getattr(cuda, call)(*arguments) == 400
+    assert told() == [("CUlinkState", "used after cuLinkDestroy", call)]
+for handle in (None, c_void_p(0x1230)):
+    assert cuda.cuLinkDestroy(handle) == 400 and told() == []
+""",
+    "both_ends": """
+# A violation has the stack of the cuLinkCreate too, of a live state and of one that was destroyed, by Python.
+def maker(log, values, deep=0):
+    return maker(log, values, deep - 1) if deep else create(log, values)
+
+log, values = (c_char * 256)(), (c_uint64 * 2)()
+state = maker(log, values)
+values[0] = 7
+assert cuda.cuLinkDestroy(state) == 0 and cuda.cuLinkDestroy(state) == 400
+changed, used = control.violations
+for one in (changed, used):
+    assert [line.rpartition(" in ")[2] for line in one.history[1:]] == ["<module>", "maker", "create"]
+    assert "\\n".join(one.history) in one.long_repr
+assert changed.history[0] == "link state 1 was given its memory by cuLinkCreate, called from:"
+assert used.history[0] == "link state 1 was made by cuLinkCreate, called from:"
+(event,) = [one for one in control.events() if one.get("call") == "cuLinkCreate_v2"]
+assert [line.rpartition(" in ")[2] for line in event["stack"]] == ["create", "maker", "<module>"]
+told()
+
+# the 64 innermost lines are kept, and odd names harm nothing
+exec(compile("def odd(): return maker(log, values, 100)", "two\\nlines.py", "exec"))
+state = odd()
+values[0] = 7
+assert cuda.cuLinkDestroy(state) == 0
+(one,) = control.violations
+assert len(one.history) == 65 and one.history[-1].endswith(" in create")
+told()
+
+# 64 destroyed states are remembered
+oldest = create(log, values)
+others = [create(*pair) for pair in [((c_char * 256)(), (c_uint64 * 2)()) for _ in range(70)]]
+told()
+assert cuda.cuLinkDestroy(oldest) == 0
+for other in others:
+    cuda.cuLinkDestroy(other)
+told()
+buffer = create_string_buffer(100)
+assert control._library.cudalinkCreator(3, buffer, 100) == 0  # forgotten
+assert control._library.cudalinkCreator(70, buffer, 100) > 100 and len(buffer.value) == 99  # cut
+assert control._library.cudalinkCreator(10 ** 6, buffer, 100) == 0
+""",
+    "an_error_on_the_way_is_kept": """
+# A stack that is noted while Python unwinds leaves its exception alone; without a watch no line is noted.
+class Last:
+    def __del__(self):
+        log, values = (c_char * 256)(), (c_uint64 * 2)()
+        assert cuda.cuLinkDestroy(create(log, values)) == 0
+def fails():
+    last = Last()
+    raise KeyError("mine")
+try:
+    fails()
+except KeyError as error:
+    assert error.args == ("mine",)
+control.stop_watching()
+log, values = (c_char * 256)(), (c_uint64 * 2)()
+assert cuda.cuLinkDestroy(create(log, values)) == 0
+event = [one for one in control.events() if one.get("call") == "cuLinkCreate_v2"][-1]
+assert event["stack"][0].endswith(" cuLinkCreate_v2")  # native frames
+""",
+    "memory_behind_an_empty_log": """
+# A free list whose first byte happens to be 0 looks like an empty log, and is told by what follows.
+for log in (create_string_buffer(256), (c_char * 8)(), (c_char * 2)()):
+    values = (c_uint64 * 2)()
     state = create(log, values)
     log[1] = b"!"
-    assert cu.cuLinkDestroy(state) == 0
+    assert cuda.cuLinkDestroy(state) == 0
     assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "memory behind the log text changed", "cuLinkDestroy")]
-"""
-    )
-
-
-def test_a_callers_own_writing_is_no_finding(check) -> None:
-    """Not where a buffer is cleared, and not where both logs were given the same one."""
-    check(
-        """
-log, values = ctypes.create_string_buffer(b"?" * 255), (ctypes.c_uint64 * 2)()
-state = create(log, values)
-ctypes.memset(log, 0, 256)
-assert cu.cuLinkDestroy(state) == 0
-log, values, state = ctypes.create_string_buffer(256), (ctypes.c_uint64 * 4)(), ctypes.c_void_p()
-values[0] = values[2] = ctypes.addressof(log)
-values[1] = values[3] = 256
-assert cu.cuLinkCreate_v2(4, (ctypes.c_int * 4)(3, 4, 5, 6), values, ctypes.byref(state)) == 0
-assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
-assert cu.cuLinkDestroy(state) == 0
-assert told() == []
-"""
-    )
-
-
-def test_the_hook_may_link(check) -> None:
-    """Who is told of a violation may use the same state: nothing of the driver's is locked meanwhile."""
-    check(
-        """
-log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
-state, codes = create(log, values), []
-@ctypes.CFUNCTYPE(None, ctypes.c_char_p)
-def hook(event):
-    codes.append(cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None))
-cu.cudalinkSetViolationHook(hook)
-values[1] = 7
-assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
-assert codes == [200]
-cu.cudalinkSetViolationHook(None)
 """,
-    )
+    "a_callers_own_writing_is_no_finding": """
+# Not where a buffer is cleared, and not where both logs were given the same one.
+log, values = create_string_buffer(b"?" * 255), (c_uint64 * 2)()
+state = create(log, values)
+memset(log, 0, 256)
+assert cuda.cuLinkDestroy(state) == 0
+log, values, state = create_string_buffer(256), (c_uint64 * 4)(), c_void_p()
+values[0] = values[2] = addressof(log)
+values[1] = values[3] = 256
+assert cuda.cuLinkCreate_v2(4, (c_int * 4)(3, 4, 5, 6), values, byref(state)) == 0
+assert add(state) == 200
+assert cuda.cuLinkDestroy(state) == 0
+assert told() == []
+""",
+    "the_hook_may_link": """
+# Who is told of a violation may use the same state: nothing of the driver's is locked meanwhile.
+log, values = (c_char * 256)(), (c_uint64 * 2)()
+state, codes = create(log, values), []
+@CFUNCTYPE(None, c_char_p)
+def hook(event):
+    codes.append(add(state))
+cuda.cudalinkSetViolationHook(hook)
+values[1] = 7
+assert add(state) == 200
+assert codes == [200]
+cuda.cudalinkSetViolationHook(None)
+""",
+}
+test_programs = programs(PROGRAMS, START, both_ends={"fresh": True})
 
 
 def test_dead_memory_is_not_written_to(check) -> None:
     """Once known to be dead, memory is left alone; `strict` writes through, as a real driver would."""
     program = """
-log, values = (ctypes.c_char * 256)(), (ctypes.c_uint64 * 2)()
-state = create(log, values)
+log, values, state = made()
 values[0] = log[0] = 0
-ctypes.memset(values, 0x55, 16)
-ctypes.memset(log, 0x55, 256)
-cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None)
+memset(values, 0x55, 16)
+memset(log, 0x55, 256)
+add(state)
 print(bytes(values) == b"U" * 16, bytes(log.raw) == b"U" * 256)
 """
-    assert check(program).split() == ["True", "True"]
-    assert check(program, lifetime="strict").split() == ["False", "False"]
+    assert check(START + program).split() == ["True", "True"]
+    assert check(START + program, lifetime="strict").split() == ["False", "False"]
 
 
 SECCOMP = """
-import struct, errno
-libc = ctypes.CDLL(None, use_errno=True)
+import errno
+libc = CDLL(None, use_errno=True)
 NUMBERS = {"x86_64": (310, 311), "aarch64": (270, 271)}[os.uname().machine]
 LOAD, EQUAL, RETURN, ALLOW, REFUSE = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000 | errno.EPERM
 steps = [(LOAD, 0, 0, 0), (EQUAL, 1, 0, NUMBERS[0]), (EQUAL, 0, 1, NUMBERS[1])]
 steps += [(RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)]
-code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-filter_ = ctypes.create_string_buffer(struct.pack("H6xQ", len(steps), ctypes.addressof(code)))
-if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(filter_)):  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
+code = create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
+filter_ = create_string_buffer(struct.pack("H6xQ", len(steps), addressof(code)))
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, byref(filter_)):  # PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP
     print("no seccomp"), sys.exit()
-assert libc.process_vm_readv(os.getpid(), None, 0, None, 0, 0) == -1 and ctypes.get_errno() == errno.EPERM
+assert libc.process_vm_readv(os.getpid(), None, 0, None, 0, 0) == -1 and get_errno() == errno.EPERM
 """
 
 
 def test_where_a_sandbox_forbids_to_look(check) -> None:
     """Memory that is gone is told there too, and never touched: container runtimes forbid process_vm_readv."""
     said = check(
-        "import mmap, os\n"
+        START
         + SECCOMP
         + """
-log, values = mmap.mmap(-1, 16384), (ctypes.c_uint64 * 2)()
-state = create((ctypes.c_char * 16384).from_buffer(log), values)
-assert cu.cuLinkAddData_v2(state, 1, b"nonsense", 9, b"x", 0, None, None) == 200
+log, values = mmap.mmap(-1, 16384), (c_uint64 * 2)()
+state = create((c_char * 16384).from_buffer(log), values)
+assert add(state) == 200
 assert told() == [] and log[:values[1]].startswith(b"error   : Binary format")
-libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.munmap.argtypes = [c_void_p, c_size_t]
 libc.munmap(values[0], 16384)
-assert cu.cuLinkDestroy(state) == 0
+assert cuda.cuLinkDestroy(state) == 0
 assert told() == [("CU_JIT_ERROR_LOG_BUFFER", "unmapped", "cuLinkDestroy")]
-assert cu.cuModuleLoadData(ctypes.byref(ctypes.c_void_p()), ctypes.c_void_p(0x1000)) == 200
+assert cuda.cuModuleLoadData(byref(c_void_p()), c_void_p(0x1000)) == 200
 print("done", flush=True)
 os._exit(0)  # the map is not Python's any more
 """

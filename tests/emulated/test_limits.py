@@ -8,8 +8,8 @@ import pytest
 
 from pytest_cudalink import emulator
 from pytest_cudalink.compat import names
+from tests.emulated.conftest import HEAD
 
-HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\n"
 COUNTS = """
 count, of_nvml = c_int(), c_uint()
 ok(cuda.cuInit(0)) if expected else None
@@ -86,19 +86,19 @@ def test_long_release(on_driver) -> None:
     """A driver release that does not fit into the answer is an error of the call, not half a release."""
     release = "580" + ".0" * 40
     program = """
-    nvml = CDLL("libnvidia-ml.so.1")
-    text = create_string_buffer(200)
-    ok(nvml.nvmlInit_v2())
-    ok(nvml.nvmlSystemGetDriverVersion(text, 200))
-    assert text.value == b"580" + b".0" * 40
-    assert nvml.nvmlSystemGetDriverVersion(text, 80) == 7
-    assert nvml.nvmlSystemGetNVMLVersion(text, 200) == 7
-    """
-    done = on_driver("13.0", "-c", HEAD + "\n".join(map(str.strip, program.splitlines())), release=release)
+nvml = CDLL("libnvidia-ml.so.1")
+text = create_string_buffer(200)
+ok(nvml.nvmlInit_v2())
+ok(nvml.nvmlSystemGetDriverVersion(text, 200))
+assert text.value == b"580" + b".0" * 40
+assert nvml.nvmlSystemGetDriverVersion(text, 80) == 7
+assert nvml.nvmlSystemGetNVMLVersion(text, 200) == 7
+"""
+    done = on_driver("13.0", "-c", HEAD + program, release=release)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_address_as_the_number_of_options(on_driver) -> None:
+def test_an_address_as_the_number_of_options(check) -> None:
     """No call counts up to it, whatever lies behind the options that are given."""
     program = """
 start()
@@ -113,15 +113,12 @@ for count in (c_uint(addressof(keys) & 0xffffffff), c_uint(0xffffffff), c_uint(1
     assert cuda.cuLibraryLoadData(byref(made), ptx, keys, values, count, None, None, none) == 1
     assert cuda.cuLibraryLoadData(byref(made), ptx, None, None, none, keys, values, count) == 1
 """
-    done = on_driver("13.0", "-c", f"{HEAD}{program}")
-    assert done.returncode == 0, done.stderr
+    check(program)
 
 
-def test_errno_without_descriptors(on_driver) -> None:
+def test_errno_without_descriptors(check) -> None:
     """A call leaves errno as it was, though the driver met EMFILE in it."""
     program = """
-from tests.emulated.cu import *
-import resource
 start()
 own, state = ctypes.CDLL("libcuda.so.1", use_errno=True), c_void_p()
 resource.setrlimit(resource.RLIMIT_NOFILE, (0, 4096))
@@ -131,5 +128,4 @@ assert ctypes.get_errno() == 77
 assert own.cuLinkAddData_v2(state, PTX, small_ptx(), c_size_t(9999), None, 0, None, None) == 221
 assert ctypes.get_errno() == 77
 """
-    done = on_driver("13.0", "-c", program)
-    assert done.returncode == 0, done.stderr
+    check(program)

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import worker
+from tests.emulated.conftest import HEAD, programs
 from tests.worker import fakes
 
-HEAD = """
-from tests.emulated.cu import *
-from ctypes import *
+START = """
 start()
 def archive(text):
     return b"!<arch>\\n" + b"%-16s%-12d%-6d%-6d%-8s%-10d`\\n" % (b"one/", 0, 0, 0, b"644", len(text)) + text
@@ -42,7 +41,7 @@ def on_fake(on_driver, fake) -> Callable[..., str]:
     """Run a program on a driver that links through the fake library; gives its stderr."""
 
     def run(program: str, **env: str) -> str:
-        done = on_driver("13.0", "-c", HEAD + program, env={"CUDALINK_EMULATOR_NVJITLINK": fake, **env})
+        done = on_driver("13.0", "-c", HEAD + START + program, env={"CUDALINK_EMULATOR_NVJITLINK": fake, **env})
         assert done.returncode == 0, done.stderr
         return done.stderr
 
@@ -71,23 +70,6 @@ assert [one["linker"] for one in ended()] == ["died", "died", "fatal"]
 """)
 
 
-def test_a_hang(on_fake) -> None:
-    """The limit ends the call; the sentence says how to set another."""
-    on_fake(
-        """
-import time
-before = time.monotonic()
-code, image, log = link([(PTX, CASES["ptx"][1](b"!hang"))])
-assert time.monotonic() - before >= 1
-assert code == 218 and log.decode() == ("error   : libnvJitLink 13.0 did not finish within 1 s while it read 'input0'; "
-    "the emulated driver goes on with a new link worker. CUDALINK_LINK_TIMEOUT sets another limit, in seconds"), log
-assert ended()[0]["linker"] == "late"
-sound()
-""",
-        CUDALINK_LINK_TIMEOUT="1",
-    )
-
-
 @pytest.mark.parametrize("value", ["0", "86401", "1.5", "soon"])
 def test_wrong_limits(on_fake, value) -> None:
     """A limit that is not one is reported, and the default taken."""
@@ -96,9 +78,20 @@ def test_wrong_limits(on_fake, value) -> None:
     )
 
 
-def test_states_survive_another(on_fake) -> None:
-    """A state whose worker dies of another state's input goes on, and its log has every line once."""
-    on_fake("""
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "a_hang": """
+# The limit ends the call; the sentence says how to set another.
+before = time.monotonic()
+code, image, log = link([(PTX, CASES["ptx"][1](b"!hang"))])
+assert time.monotonic() - before >= 1
+assert code == 218 and log.decode() == ("error   : libnvJitLink 13.0 did not finish within 1 s while it read 'input0'; "
+    "the emulated driver goes on with a new link worker. CUDALINK_LINK_TIMEOUT sets another limit, in seconds"), log
+assert ended()[0]["linker"] == "late"
+sound()
+""",
+    "states_survive_another": """
+# A state whose worker dies of another state's input goes on, and its log has every line once.
 info = ctypes.create_string_buffer(4096)
 keys, values = (c_int * 2)(3, 4), (c_void_p * 2)(ctypes.addressof(info), 4096)
 state, image, size = c_void_p(), c_void_p(), c_size_t()
@@ -111,45 +104,40 @@ ok(cuda.cuLinkComplete(state, byref(image), byref(size)))
 assert string_at(image, size.value).rstrip(b"\\0") == b"a" + small_ptx().rstrip(b"\\0")
 assert info.value == b"a was added", info.value
 ok(cuda.cuLinkDestroy(state))
-""")
-
-
-def test_modules_are_compiled_in_the_worker(on_fake) -> None:
-    """A load whose PTX ends the library fails as that of bad PTX does."""
-    on_fake("""
+""",
+    "modules_are_compiled_in_the_worker": """
+# A load whose PTX ends the library fails as that of bad PTX does.
 assert load(CASES["ptx"][1](b"!segv"))[0] == 218
 assert "libnvJitLink" not in open("/proc/self/maps").read() and "libfake" not in open("/proc/self/maps").read()
-""")
+""",
+}
+test_programs = programs(PROGRAMS, fixture="on_fake", a_hang={"CUDALINK_LINK_TIMEOUT": "1"})
 
 
 @pytest.mark.parametrize(
     ("program", "reason"), [("missing", "No such file or directory"), ("plain", "Permission denied")]
 )
-def test_no_program(on_driver, tmp_path, program, reason) -> None:
+def test_no_program(check, tmp_path, program, reason) -> None:
     """Without the program an add answers what a driver without its compiler does, and says which one it needs."""
     (tmp_path / "plain").write_text("")
     words = f"links in the program '{tmp_path / program}', which cannot be started: {reason}; if it is missing, install"
     text = f"code, image, log = link([(PTX, small_ptx())])\nassert code == 221 and {words!r} in log.decode(), log"
-    done = on_driver("13.0", "-c", HEAD + text, env={"CUDALINK_EMULATOR_WORKER": str(tmp_path / program)})
-    assert done.returncode == 0, done.stderr
+    check(START + text, env={"CUDALINK_EMULATOR_WORKER": str(tmp_path / program)})
 
 
-def test_a_fatbin_that_claims_more_than_it_has(on_driver) -> None:
+def test_a_fatbin_that_claims_more_than_it_has(check) -> None:
     """Its whole entries are linked, at once (A7: zeros behind them are entries without an end)."""
     before = time.monotonic()
-    done = on_driver(
-        "13.0",
-        "-c",
-        HEAD
+    check(
+        START
         + """
 data = bytearray(artifact("nvcc/user-plain.fatbin"))
 data[10] = 2
 expected = link([(CUBIN, artifact("13.0/main.cubin")), (FATBINARY, artifact("nvcc/user-plain.fatbin"))])
 assert expected[0] == 0
 assert link([(CUBIN, artifact("13.0/main.cubin")), (FATBINARY, bytes(data))]) == expected
-""",
+"""
     )
-    assert done.returncode == 0, done.stderr
     assert time.monotonic() - before < 10
 
 

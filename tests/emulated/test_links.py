@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from tests.emulated.conftest import programs
+
 HEAD = """start()
 def ptx(text, version="8.0"):
     return f".version {version}\\n.target sm_70\\n.address_size 64\\n{text}\\n".encode()
 def create(count=0, keys=None, values=None):
-    state = c_void_p()
-    ok(cuda.cuLinkCreate_v2(count, keys, values, byref(state)))
-    return state
+    return new(cuda.cuLinkCreate_v2, count, keys, values, c_void_p)
 def add(state, kind, data):
     return cuda.cuLinkAddData_v2(state, kind, data, c_size_t(len(data)), b"input", 0, None, None)
 def complete(state):
@@ -20,11 +20,10 @@ nonsense = b"this is no image of any kind"
 """
 
 
-def test_after_ptx_that_failed(check) -> None:
-    """Wrong PTX, linked or loaded, makes later errors of links on its thread 999; PTX that is too new hides some."""
-    check(
-        HEAD
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "after_ptx_that_failed": """
+# Wrong PTX, linked or loaded, makes later errors of links on its thread 999; PTX that is too new hides some.
 from threading import Thread
 twice, undefined = [(PTX, defined)] * 2, [(PTX, lone)]
 def later():
@@ -37,20 +36,13 @@ state = create()
 assert [add(state, PTX, defined) for _ in range(3)] == [0, 999, 999] and complete(state) == 999
 others = []
 thread = Thread(target=lambda: (cuda.cuCtxSetCurrent(context), others.append(later())))
-context = c_void_p()
-ok(cuda.cuCtxGetCurrent(byref(context)))
+context = new(cuda.cuCtxGetCurrent)
 thread.start()
 thread.join()
 assert others == [(300, 300)]
-"""
-    )
-
-
-def test_inputs_of_a_link_that_has_failed(check) -> None:
-    """A link that failed answers its failure, but PTX is compiled and a container is looked into before."""
-    check(
-        HEAD
-        + """
+""",
+    "inputs_of_a_link_that_has_failed": """
+# A link that failed answers its failure, but PTX is compiled and a container is looked into before.
 for first, code in (((PTX, defined), 300), ((CUBIN, nonsense), 200)):
     state = create()
     assert add(state, PTX, defined) == 0
@@ -60,26 +52,14 @@ for first, code in (((PTX, defined), 300), ((CUBIN, nonsense), 200)):
     assert [add(state, kind, nonsense) for kind in (CUBIN, OBJECT, LIBRARY, NVVM)] == [code] * 4
     assert complete(state) == code
     ok(cuda.cuLinkDestroy(state))
-"""
-    )
-
-
-def test_what_is_no_archive(check) -> None:
-    """Text that is given as a library is 200 up to 15 bytes, and 999 from 16 on."""
-    check(
-        HEAD
-        + """
+""",
+    "what_is_no_archive": """
+# Text that is given as a library is 200 up to 15 bytes, and 999 from 16 on.
 state = create()
 assert [add(state, LIBRARY, b"x" * size) for size in (1, 8, 15, 16, 67, 68)] == [200] * 3 + [999] * 3
-"""
-    )
-
-
-def test_sizes_of_logs(check) -> None:
-    """Every input writes the sizes of both logs, whether it said something or not."""
-    check(
-        HEAD
-        + """
+""",
+    "sizes_of_logs": """
+# Every input writes the sizes of both logs, whether it said something or not.
 logs = [create_string_buffer(4096) for _ in range(2)]
 keys = (c_int * 4)(3, 4, 5, 6)
 values = (c_void_p * 4)(addressof(logs[0]), 4096, addressof(logs[1]), 4096)
@@ -92,5 +72,5 @@ values[1] = values[3] = 7777
 assert cuda.cuLinkAddData_v2(state, PTX, None, c_size_t(0), None, 0, None, None) == 1
 assert values[1] == values[3] == 7777
 """,
-        lifetime="off",
-    )
+}
+test_programs = programs(PROGRAMS, HEAD, sizes_of_logs={"lifetime": "off"})

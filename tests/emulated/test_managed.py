@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from tests.emulated.conftest import programs
+
 HEAD = """from tests.emulated.memory_calls import *
 start()
 READ_MOSTLY, PREFERRED, ACCESSED_BY, PREFETCHED = range(1, 5)
 PREFERRED_TYPE, PREFERRED_ID, PREFETCHED_TYPE, PREFETCHED_ID = range(5, 9)
-memory = c_uint64()
-ok(cuda.cuMemAllocManaged(byref(memory), 5 * 4096, 1))
+memory = new(cuda.cuMemAllocManaged, c_uint64, 5 * 4096, 1)
 base = memory.value
 def ask(attribute, start=0, size=5 * 4096, count=1):
     values = (c_int * count)()
     ok(cuda.cuMemRangeGetAttribute(values, 4 * count, attribute, base + start, size))
     return list(values) if count > 1 else values[0]
-stream = c_void_p()
-ok(cuda.cuStreamCreate(byref(stream), 1))
+stream = new(cuda.cuStreamCreate, 1)
 """
 
 
-def test_allocating(check) -> None:
-    """Managed memory takes one of two flags, and the host uses it as the device does."""
-    check(
-        HEAD
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "allocating": """
+# Managed memory takes one of two flags, and the host uses it as the device does.
 other = c_uint64()
 for size, flags in ((0, 1), (64, 0), (64, 3), (64, 4)):
     assert cuda.cuMemAllocManaged(byref(other), size, flags) == 1
@@ -32,29 +31,17 @@ memmove(other.value, b"host", 4)
 assert read(other.value, 4) == b"host"
 ok(cuda.cuMemFree_v2(other.value))
 assert cuda.cuMemAdvise(other.value, 64, 1, 0) == 1
-"""
-    )
-
-
-def test_freeing_in_a_stream(check) -> None:
-    """Managed memory is not freed in the order of a stream: the call answers 801, and the memory stays."""
-    check(
-        HEAD
-        + """
+""",
+    "freeing_in_a_stream": """
+# Managed memory is not freed in the order of a stream: the call answers 801, and the memory stays.
 for order in (None, stream):
     assert cuda.cuMemFreeAsync(base, order) == 801
 assert cuda.cuMemFreeAsync(base, c_void_p(4096)) == 400
 memmove(base, b"host", 4)
 ok(cuda.cuMemFree_v2(base))
-"""
-    )
-
-
-def test_advice(check) -> None:
-    """Each advice holds for the pages that its range touches, and is asked back for all pages of a range together."""
-    check(
-        HEAD
-        + """
+""",
+    "advice": """
+# Each advice holds for the pages that its range touches, and is asked back for all pages of a range together.
 assert [ask(at) for at in range(1, 9)] == [0, -2, -2, -2, 0, -2, 0, -2]
 ok(cuda.cuMemAdvise(base + 4096 + 5, 1, 1, 0))
 assert (ask(READ_MOSTLY), ask(READ_MOSTLY, 4096, 4096), ask(READ_MOSTLY, 4095, 2)) == (0, 1, 0)
@@ -82,15 +69,8 @@ for start, size, advice in ((0, 0, 1), (0, 6 * 4096, 1), (5 * 4096, 1, 1), (0, 1
     assert cuda.cuMemAdvise(base + start, size, advice, 0) == 1, (start, size, advice)
 assert cuda.cuMemAdvise(allocate(64), 64, 1, 0) == 1
 """,
-        device="sm_90:2",
-    )
-
-
-def test_prefetches(check) -> None:
-    """The last location that a range was prefetched to is known, for single prefetches and for batches."""
-    check(
-        HEAD
-        + """
+    "prefetches": """
+# The last location that a range was prefetched to is known, for single prefetches and for batches.
 ok(cuda.cuMemPrefetchAsync(base, 4096, 1, None))
 ok(cuda.cuMemPrefetchAsync_v2(base + 4096, 4096, Location(HOST, 3), 0, stream))
 assert [ask(PREFETCHED, at, 4096) for at in (0, 4096, 8192)] == [1, -1, -2]
@@ -116,15 +96,8 @@ ok(cuda.cuMemDiscardBatchAsync(*ranges, c_size_t(1), c_uint64(0), stream))
 assert cuda.cuMemDiscardBatchAsync(*ranges, c_size_t(0), c_uint64(0), stream) == 1
 assert cuda.cuMemDiscardBatchAsync(None, None, c_size_t(1), c_uint64(0), stream) == 1
 """,
-        device="sm_90:2",
-    )
-
-
-def test_asking(check) -> None:
-    """Several attributes are asked at once; sizes and attributes that do not fit are refused."""
-    check(
-        HEAD
-        + """
+    "asking": """
+# Several attributes are asked at once; sizes and attributes that do not fit are refused.
 ok(cuda.cuMemAdvise(base, 5 * 4096, 1, 0))
 first, second = c_int(), (c_int * 2)()
 def several(sizes, attributes, count=2):
@@ -137,16 +110,9 @@ assert several((4, 4), (READ_MOSTLY, 9)) == several((4, 4), (0, 1)) == several((
 assert cuda.cuMemRangeGetAttribute(None, 4, READ_MOSTLY, base, 1) == 1
 assert cuda.cuMemRangeGetAttribute(byref(first), 4, READ_MOSTLY, base, 0) == 1
 assert cuda.cuMemRangeGetAttribute(byref(first), 4, READ_MOSTLY, 4096, 1) == 1
-"""
-    )
-
-
-def test_advice_against_a_model(check) -> None:
-    """Random advice agrees with a model that keeps a flag for each page, and nothing is kept of freed memory."""
-    check(
-        HEAD
-        + """
-import random
+""",
+    "advice_against_a_model": """
+# Random advice agrees with a model that keeps a flag for each page, and nothing is kept of freed memory.
 numbers = random.Random(12)
 pages = [[0, -2, -2] for _ in range(5)]
 for _ in range(3000):
@@ -172,5 +138,11 @@ ok(cuda.cuMemAllocManaged(byref(memory), 5 * 4096, 1))
 base = memory.value
 assert ask(READ_MOSTLY, 0, 1) == 0
 """,
-        device="sm_90:2",
-    )
+}
+test_programs = programs(
+    PROGRAMS,
+    HEAD,
+    advice={"device": "sm_90:2"},
+    prefetches={"device": "sm_90:2"},
+    advice_against_a_model={"device": "sm_90:2"},
+)

@@ -13,6 +13,7 @@ import pynvml
 import pytest
 
 from pytest_cudalink.emulator import driver_sources
+from tests.emulated.conftest import programs
 from tools import make_nvml
 
 DATA = Path(driver_sources.__file__).parents[1] / "data" / "emulator"
@@ -21,8 +22,7 @@ ANSWERS = tomllib.loads((DATA / "nvml.toml").read_text(encoding="utf-8"))
 Check = Callable[..., str]
 
 HEAD = """
-import ctypes, json, os, time
-import pynvml
+import ctypes, pynvml
 from pynvml import *
 
 def refused(code, function, *arguments):
@@ -38,18 +38,6 @@ device = nvmlDeviceGetHandleByIndex(0)
 """
 
 
-@pytest.fixture
-def check(on_driver) -> Check:
-    """Run a program that asserts with nvidia-ml-py, on a driver of a version; gives its output."""
-
-    def run(program: str, version: str = "13.0", *, head: str = HEAD, **options: object) -> str:
-        done = on_driver(version, "-c", head + program, **options)
-        assert done.returncode == 0, done.stderr
-        return str(done.stdout)
-
-    return run
-
-
 @pytest.mark.parametrize(
     ("version", "count"),
     [
@@ -60,7 +48,7 @@ def check(on_driver) -> Check:
 def test_exports(version, count, check) -> None:
     """A version has as many names as the real library of that version: neither more nor fewer."""
     program = f"import ctypes, json; nvml = ctypes.CDLL('libnvidia-ml.so.1'); names = {[*NAMES, 'nvmlErrorString']}"
-    out = check(program + "; print(json.dumps([name for name in names if hasattr(nvml, name)]))", version, head="")
+    out = check(program + "; print(json.dumps([name for name in names if hasattr(nvml, name)]))", version)
     names = set(json.loads(out))
     assert len(names) == count
     assert ("nvmlDeviceCcuGetStreamState" in names) == (version == "12.0")
@@ -111,7 +99,8 @@ def test_versions_of_structures() -> None:
 def test_every_getter(check) -> None:
     """No question of nvidia-ml-py crashes: each has a value or a documented error."""
     out = check(
-        """
+        HEAD
+        + """
 import inspect
 answers = {}
 for name in dir(pynvml):
@@ -139,37 +128,35 @@ print(json.dumps(answers))
     assert missing.isdisjoint(exported), missing & exported  # nvidia-ml-py knows newer releases
 
 
-def test_uninitialized(check) -> None:
+def test_uninitialized(check: Check) -> None:
     """Before init and after shutdown, nothing answers but the library's own version."""
     check(
         """
-import ctypes
-nvml, word = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(4096)
+nvml, word = CDLL("libnvidia-ml.so.1"), create_string_buffer(4096)
 functions = [
     nvml.nvmlDeviceGetPersistenceMode, nvml.nvmlDeviceGetVgpuMetadata, nvml.nvmlSystemGetDriverBranch,
     nvml.nvmlEventSetCreate, nvml.nvmlDeviceGetSamples, nvml.nvmlUnitGetCount, nvml.nvmlDeviceSetPersistenceMode,
 ]
-arguments = [ctypes.c_void_p(1), word, word, word, word]
+arguments = [c_void_p(1), word, word, word, word]
 assert [function(*arguments) for function in functions] == [1] * len(functions)
 assert nvml.nvmlSystemGetNVMLVersion(word, 80) == 0
 assert nvml.nvmlInit_v2() == 0
-assert nvml.nvmlDeviceGetPersistenceMode(ctypes.c_void_p(1), word) == 0
-assert nvml.nvmlDeviceGetPersistenceMode(ctypes.c_void_p(1), None) == 2
-assert nvml.nvmlDeviceGetPersistenceMode(ctypes.c_void_p(2), word) == 2
+assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(1), word) == 0
+assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(1), None) == 2
+assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(2), word) == 2
 assert nvml.nvmlDeviceGetPersistenceMode(None, word) == 2
-assert nvml.nvmlDeviceGetNvLinkState(ctypes.c_void_p(1), 0, None) == 2
-assert nvml.nvmlDeviceGetNvLinkState(ctypes.c_void_p(1), 0, word) == 3
+assert nvml.nvmlDeviceGetNvLinkState(c_void_p(1), 0, None) == 2
+assert nvml.nvmlDeviceGetNvLinkState(c_void_p(1), 0, word) == 3
 assert nvml.nvmlShutdown() == 0
 assert [function(*arguments) for function in functions] == [1] * len(functions)
-""",
-        head="",
+"""
     )
 
 
-def test_identity(check) -> None:
-    """A device is found by everything that it says of itself, and libcuda says the same."""
-    check(
-        """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "identity": """
+# A device is found by everything that it says of itself, and libcuda says the same.
 assert nvmlDeviceGetCount() == 2
 cuda, text = ctypes.CDLL("libcuda.so.1"), ctypes.create_string_buffer(64)
 assert cuda.cuInit(0) == 0
@@ -203,14 +190,8 @@ refused(6, nvmlDeviceGetHandleByPciBusId, "0000:77:00.0")
 refused(2, nvmlDeviceGetHandleByPciBusId, "zz")
 refused(2, nvmlDeviceGetHandleByIndex, 2)
 """,
-        device="h100:2",
-    )
-
-
-def test_system(check) -> None:
-    """Versions, the branch of the driver, and the name of a process."""
-    check(
-        """
+    "system": """
+# Versions, the branch of the driver, and the name of a process.
 assert nvmlSystemGetDriverVersion() == "580.95.05"
 assert nvmlSystemGetNVMLVersion() == "13.580.95.05"
 assert nvmlSystemGetCudaDriverVersion() == nvmlSystemGetCudaDriverVersion_v2() == 13000
@@ -225,14 +206,24 @@ assert nvml.nvmlSystemGetDriverBranch(ctypes.create_string_buffer(84), 80) == 25
 assert nvml.nvmlSystemGetDriverVersion(text, 3) == 7
 assert nvmlUnitGetCount() == 0 and nvmlGetExcludedDeviceCount() == 0
 """,
-        release="580.95.05",
-    )
-
-
-def test_idle_card(check) -> None:
-    """A card for data centers draws little, has ECC and no fan, and nothing runs on it."""
-    check(
-        """
+    "memory": """
+# Both forms say the same, and what the configuration says.
+memory, newer = nvmlDeviceGetMemoryInfo(device), nvmlDeviceGetMemoryInfo(device, version=nvmlMemory_v2)
+assert memory.total == newer.total == memory.free + memory.used == newer.free + newer.used + newer.reserved == 2 << 30
+window = nvmlDeviceGetBAR1MemoryInfo(device)
+assert window.bar1Total == window.bar1Free + window.bar1Used >= 2 << 30
+refused(13, nvmlDeviceGetMemoryInfo, device, 1 << 24 | 8)
+cuda = ctypes.CDLL("libcuda.so.1")
+assert memory.used == cuda.cudalinkMemoryUsed(-1) == cuda.cudalinkMemoryUsed(1 << 20) == 0
+context, block = ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1 << 20)) == 0
+assert nvmlDeviceGetMemoryInfo(device).used == cuda.cudalinkMemoryUsed(0) == 1 << 20
+assert cuda.cuMemFree_v2(block) == 0
+assert nvmlDeviceGetMemoryInfo(device).used == 0
+""",
+    "idle_card": """
+# A card for data centers draws little, has ECC and no fan, and nothing runs on it.
 assert nvmlDeviceGetUtilizationRates(device).gpu == 0
 assert nvmlDeviceGetClockInfo(device, NVML_CLOCK_SM) == 345 and nvmlDeviceGetMaxClockInfo(device, NVML_CLOCK_SM) == 1980
 assert nvmlDeviceGetClockInfo(device, NVML_CLOCK_VIDEO) == 765
@@ -260,14 +251,8 @@ assert nvmlDeviceGetCpuAffinity(device, 1024)
 for change in (lambda: nvmlDeviceSetPersistenceMode(device, 0), lambda: nvmlDeviceSetComputeMode(device, 0)):
     refused(4, change)
 """,
-        device="h100",
-    )
-
-
-def test_desktop_card(check) -> None:
-    """A card for desktops has a fan, and neither ECC nor a serial number nor MIG."""
-    check(
-        """
+    "desktop_card": """
+# A card for desktops has a fan, and neither ECC nor a serial number nor MIG.
 assert nvmlDeviceGetBrand(device) == NVML_BRAND_GEFORCE
 assert nvmlDeviceGetNumFans(device) == 2 and nvmlDeviceGetFanSpeed(device) == nvmlDeviceGetFanSpeed_v2(device, 1) == 0
 refused(2, nvmlDeviceGetFanSpeed_v2, device, 2)
@@ -275,36 +260,8 @@ for question in (nvmlDeviceGetEccMode, nvmlDeviceGetSerial, nvmlDeviceGetMigMode
     refused(3, question, device)
 assert nvmlDeviceGetPowerManagementDefaultLimit(device) == 450000
 """,
-        device="rtx-4090",
-    )
-
-
-def test_memory(check) -> None:
-    """Both forms say the same, and what the configuration says."""
-    check(
-        """
-memory, newer = nvmlDeviceGetMemoryInfo(device), nvmlDeviceGetMemoryInfo(device, version=nvmlMemory_v2)
-assert memory.total == newer.total == memory.free + memory.used == newer.free + newer.used + newer.reserved == 2 << 30
-window = nvmlDeviceGetBAR1MemoryInfo(device)
-assert window.bar1Total == window.bar1Free + window.bar1Used >= 2 << 30
-refused(13, nvmlDeviceGetMemoryInfo, device, 1 << 24 | 8)
-cuda = ctypes.CDLL("libcuda.so.1")
-assert memory.used == cuda.cudalinkMemoryUsed(-1) == cuda.cudalinkMemoryUsed(1 << 20) == 0
-context, block = ctypes.c_void_p(), ctypes.c_uint64()
-assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == cuda.cuCtxSetCurrent(context) == 0
-assert cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(1 << 20)) == 0
-assert nvmlDeviceGetMemoryInfo(device).used == cuda.cudalinkMemoryUsed(0) == 1 << 20
-assert cuda.cuMemFree_v2(block) == 0
-assert nvmlDeviceGetMemoryInfo(device).used == 0
-""",
-        device=f"memory={2 << 30}",
-    )
-
-
-def test_events_and_fields(check) -> None:
-    """A set is waited for until the time is over; a field that there is not is an error of its own."""
-    check(
-        """
+    "events_and_fields": """
+# A set is waited for until the time is over; a field that there is not is an error of its own.
 events = nvmlEventSetCreate()
 nvmlDeviceRegisterEvents(device, nvmlEventTypeXidCriticalError, events)
 refused(3, nvmlDeviceRegisterEvents, device, 1 << 40, events)
@@ -319,13 +276,8 @@ values = nvmlDeviceGetFieldValues(device, numbers)
 assert [value.nvmlReturn for value in values] == [0, 0, 3, 2, 2]
 assert values[0].value.ullVal == 1 and values[1].value.ullVal > 0
 """,
-    )
-
-
-def test_topology(check) -> None:
-    """Two devices hang on one host bridge and reach each other over PCIe."""
-    check(
-        """
+    "topology": """
+# Two devices hang on one host bridge and reach each other over PCIe.
 other = nvmlDeviceGetHandleByIndex(1)
 assert nvmlDeviceGetTopologyCommonAncestor(device, other) == NVML_TOPOLOGY_HOSTBRIDGE
 (near,) = nvmlDeviceGetTopologyNearestGpus(device, NVML_TOPOLOGY_HOSTBRIDGE)
@@ -337,36 +289,38 @@ assert nvmlDeviceGetP2PStatus(device, other, NVLINK) == NOT_SUPPORTED
 refused(2, nvmlDeviceGetP2PStatus, device, device, READ)
 refused(3, nvmlDeviceGetNvLinkState, device, 0)
 """,
-        device="sm_90:2",
-    )
-
-
-def test_errors_have_texts(check) -> None:
-    """Every error of nvidia-ml-py has a text; a number that is none has that of the unknown one."""
-    check(
-        """
+    "errors_have_texts": """
+# Every error of nvidia-ml-py has a text; a number that is none has that of the unknown one.
 codes = {value for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_") and isinstance(value, int)}
 known = codes - {NVML_ERROR_UNKNOWN}
 assert len(known) > 25
 texts = {code: nvmlErrorString(code) for code in known}
 assert len({text for code, text in texts.items() if code < 31}) == len([code for code in texts if code < 31])
 assert nvmlErrorString(12345) == nvmlErrorString(NVML_ERROR_UNKNOWN) == "Unknown Error"
-"""
-    )
+""",
+}
+test_programs = programs(
+    PROGRAMS,
+    HEAD,
+    identity={"device": "h100:2"},
+    system={"release": "580.95.05"},
+    idle_card={"device": "h100"},
+    memory={"device": "memory=2GiB"},
+    desktop_card={"device": "rtx-4090"},
+    topology={"device": "sm_90:2"},
+)
 
 
 @pytest.mark.parametrize("version", [pytest.param("12.0", marks=pytest.mark.slow), "12.9", "13.0", "13.2"])
-def test_monitors(version, on_driver) -> None:
+def test_monitors(version, check: Check) -> None:
     """Programs that watch devices start on each version: what nvidia-ml-py does not find, it does without."""
     program = """
-import json, pynvml
+import pynvml
 pynvml.nvmlInit()
 device = pynvml.nvmlDeviceGetHandleByIndex(0)
 print(json.dumps([pynvml.nvmlDeviceGetName(device), len(pynvml.nvmlDeviceGetComputeRunningProcesses(device))]))
 """
-    done = on_driver(version, "-c", program)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == ["NVIDIA H200", 0]
+    assert json.loads(check(program, version)) == ["NVIDIA H200", 0]
 
 
 def test_make_nvml_names(tmp_path, monkeypatch) -> None:

@@ -84,35 +84,25 @@ def test_by_hand(check, arch: str, blocks: int) -> None:
     check(
         f"""
 start()
-code, module = load(small_ptx("8.7" if "{arch}" == "sm_120" else "8.0", "{arch}"))
-ok(code)
-code, other = function(module, "other")
-value, size = c_int(), c_size_t()
+module = loaded(small_ptx("8.7" if "{arch}" == "sm_120" else "8.0", "{arch}"))
+other = kernel_of(module, "other")
+value, size, none = c_int(), c_size_t(), c_size_t(0)
 active = cuda.cuOccupancyMaxActiveBlocksPerMultiprocessor
-ok(active(byref(value), other, 256, c_size_t(4096)))
-assert value.value == {blocks}, value.value
-ok(active(byref(value), other, 256, c_size_t(49153)))
-assert value.value == 0
-ok(active(byref(value), other, 2048, c_size_t(0)))
-assert value.value == 0
+def fits(kernel, threads, shared=0):
+    return get(active, c_int, kernel, threads, c_size_t(shared))
+assert [fits(other, *asked) for asked in ((256, 4096), (256, 49153), (2048, 0))] == [{blocks}, 0, 0]
 ok(cuda.cuFuncSetAttribute(other, 9, 0))  # the smallest carve-out
-ok(active(byref(value), other, 32, c_size_t(4096)))
-smallest = value.value
+smallest = fits(other, 32, 4096)
 ok(cuda.cuFuncSetAttribute(other, 9, 100))
-ok(active(byref(value), other, 32, c_size_t(4096)))
-assert value.value > smallest > 0
-code, small = function(module, "small")
-ok(active(byref(value), small, 129, c_size_t(0)))  # more than .maxntid allows is not looked at
-assert value.value > 0
+assert fits(other, 32, 4096) > smallest > 0
+assert fits(kernel_of(module, "small"), 129) > 0  # more than .maxntid allows is not looked at
 # arguments
-assert active(None, other, 32, c_size_t(0)) == 1
-assert active(byref(value), None, 32, c_size_t(0)) == 400
-assert active(byref(value), c_void_p(0x1234), 32, c_size_t(0)) == 400
-assert active(byref(value), other, 0, c_size_t(0)) == 1
-assert active(byref(value), other, -5, c_size_t(0)) == 1
+for *arguments, code in ((None, other, 32, 1), (byref(value), None, 32, 400), (byref(value), c_void_p(0x1234), 32, 400),
+                         (byref(value), other, 0, 1), (byref(value), other, -5, 1)):
+    assert active(*arguments, none) == code, arguments
 assert cuda.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(byref(value), other, 32, c_size_t(0), 2) == 1
-assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), other, 0, 32) == 1
-assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), other, 33, 32) == 1
+for blocks in (0, 33):
+    assert cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), other, blocks, 32) == 1
 assert cuda.cuOccupancyMaxPotentialBlockSize(byref(value), None, other, None, c_size_t(0), 0) == 1
 ok(cuda.cuCtxSetCurrent(None))
 assert active(byref(value), other, 32, c_size_t(0)) == 201
@@ -125,8 +115,8 @@ def test_clusters(check) -> None:
     """Clusters that are resident at once on sm_90; a device without clusters says so."""
     program = """
 start()
-code, module = load(small_ptx("8.0", "sm_80"))
-code, other = function(module, "other")
+module = loaded(small_ptx("8.0", "sm_80"))
+other = kernel_of(module, "other")
 config, value = (c_uint64 * 7)(), c_int()
 numbers = cast(config, POINTER(c_uint))
 for at, one in enumerate((96, 1, 1, 1024, 1, 1)):
@@ -142,11 +132,9 @@ assert value.value == 62  # 124 multiprocessors are in groups of at least 4, 2 b
 cluster[2] = 5
 assert cuda.cuOccupancyMaxActiveClusters(byref(value), other, config) == 912
 cluster[2] = 4
-ok(cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, config))
-assert value.value == 8
+assert get(cuda.cuOccupancyMaxPotentialClusterSize, c_int, other, config) == 8
 ok(cuda.cuFuncSetAttribute(other, 14, 1))
-ok(cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, config))
-assert value.value == 16
+assert get(cuda.cuOccupancyMaxPotentialClusterSize, c_int, other, config) == 16
 assert cuda.cuOccupancyMaxPotentialClusterSize(byref(value), other, None) == 1
 """
     )

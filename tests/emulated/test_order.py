@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cudalink.native import compiler
-from tests.emulated import checkers, locks
+from tests.emulated import checkers, conftest, locks
 from tests.emulated.test_native import needs_compiler
 from tests.planted.expected_order import ORDER
 
@@ -36,7 +36,7 @@ print(json.dumps(found))
 
 def findings(check: Check, table: str) -> dict[str, list[Any]]:
     """By bug, the violations in a table of planted bugs."""
-    found: dict[str, list[Any]] = json.loads(check("import json\n" + PLANTED.format(table=table)))
+    found: dict[str, list[Any]] = json.loads(check(PLANTED.format(table=table)))
     return found
 
 
@@ -90,7 +90,6 @@ def test_mended_twins(check: Check) -> None:
 
 #: Runs planted bugs, with the check on, under schedules until one fails; then all twins under a few.
 SCHEDULED = """
-import json
 from tests.planted import expected_order, order_bugs
 driver = control.attach(cuda)
 driver.start_watching()
@@ -127,23 +126,14 @@ def test_planted_bugs_under_schedules(check: Check, few: int) -> None:
 
 #: Streams, memory and events, with the check on; `pairs()` gives and forgets what was found.
 HEAD = """
-import json
 context = start()
 driver = control.attach(cuda)
 driver.start_watching()
 driver.check_order(on=True)
 def stream(flags=1):
-    made = c_void_p()
-    ok(cuda.cuStreamCreate(byref(made), flags))
-    return made
+    return new(cuda.cuStreamCreate, flags)
 def event():
-    made = c_void_p()
-    ok(cuda.cuEventCreate(byref(made), 2))
-    return made
-def pinned(size=4096):
-    made = c_void_p()
-    ok(cuda.cuMemHostAlloc(byref(made), c_size_t(size), 0))
-    return made.value
+    return new(cuda.cuEventCreate, 2)
 def fill(to, at, size=64):
     ok(cuda.cuMemsetD8Async(c_uint64(to), 1, c_size_t(size), at))
 def load(to, at, source, size=64):
@@ -242,9 +232,7 @@ driver.consume(driver.violations)
 fill(here, a); ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(there + 8), 1, 0))
 fill(here + 32, a); ok(cuda.cuStreamWaitValue32_v2(b, c_uint64(there + 8), 1, 0)); fill(here, b)""",
     "an array": """
-import struct
-array = c_void_p()
-ok(cuda.cuArrayCreate_v2(byref(array), struct.pack("<QQiI", 64, 0, 1, 1)))
+array = new(cuda.cuArrayCreate_v2, struct.pack("<QQiI", 64, 0, 1, 1))
 ok(cuda.cuMemcpyHtoAAsync_v2(array, c_size_t(0), c_void_p(back), c_size_t(64), a))
 ok(cuda.cuMemcpyAtoHAsync_v2(c_void_p(back + 64), array, c_size_t(0), c_size_t(64), b))""",
     "a pool that is asked to free at once": """
@@ -256,7 +244,7 @@ ok(cuda.cuMemAllocAsync(byref(memory), c_size_t(64), a)); fill(memory.value, a);
 @pytest.mark.parametrize("program", ORDERED.values(), ids=list(ORDERED))
 def test_ordered(check: Check, program: str) -> None:
     """What the rules of CUDA order is no finding."""
-    check(f"import threading\n{HEAD}{program}\nassert pairs() == [], pairs()\ndriver.stop_watching()")
+    check(f"{HEAD}{program}\nassert pairs() == [], pairs()\ndriver.stop_watching()")
 
 
 @pytest.mark.parametrize("program", UNORDERED.values(), ids=list(UNORDERED))
@@ -281,10 +269,9 @@ def test_locks(on_driver: Callable[..., Any], tmp_path: Path) -> None:
     watcher = compiler.build(compiler.Executable("lock_order.so", (source,), flags=flags), tmp_path)
     log = tmp_path / "pairs"
     env = {"LD_PRELOAD": str(watcher), "LOCK_ORDER": str(log)}
-    head = "import json\nfrom tests.emulated.cu import *\n"
     for arguments in (
         ("-m", "tests.emulated.programs.order_programs", "40", "0"),
-        ("-c", head + PLANTED.format(table="BROKEN")),
+        ("-c", conftest.HEAD + PLANTED.format(table="BROKEN")),
     ):
         done = on_driver("13.0", *arguments, env=env)
         assert done.returncode == 0, done.stderr

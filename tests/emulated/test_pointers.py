@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.emulated.conftest import programs
+
 HEAD = """from tests.emulated.memory_calls import *
 context = start()
 (CONTEXT, TYPE, DEVICE_POINTER, HOST_POINTER, TOKENS, SYNC_MEMOPS, BUFFER_ID, IS_MANAGED, ORDINAL, IPC_CAPABLE, START,
@@ -11,288 +13,6 @@ def of(address, *attributes):
     return [value if not code else -code for code, value in answers]
 out, none = c_uint64(), c_void_p()
 """
-
-
-def test_attributes(check) -> None:
-    """Every attribute of memory of each kind; what does not apply is 1, and 0 where several are asked at once."""
-    check(
-        HEAD
-        + """
-device = allocate(5000)
-ok(cuda.cuMemHostAlloc(byref(out), 5000, 1))
-host = out.value
-ok(cuda.cuMemAllocManaged(byref(out), 5000, 1))
-managed = out.value
-own = create_string_buffer(5000)
-registered = ctypes.addressof(own)
-ok(cuda.cuMemHostRegister_v2(registered, 5000, 0))
-pool = new_pool(handle_types=POSIX_FILE)
-code, pooled = from_pool(pool, 5000)
-for address in (device, host, managed, registered, pooled):
-    assert of(address + 7, START, SIZE, DEVICE_POINTER, MAPPED) == [address, 5000, address + 7, 1]
-    assert of(address, ORDINAL, SYNC_MEMOPS, MAPPING_START) == [0, int(address == managed), address]
-    assert of(address, DECOMPRESS) == [int(address == device)]
-    assert of(address, MAPPING_SIZE) == [5000 if address == registered else 32 * MIB if address == pooled else 2 * MIB]
-    assert of(address, 0, 22, 99) == [-1] * 3
-assert len({of(at, BUFFER_ID)[0] for at in (device, host, managed, registered, pooled)}) == 5
-kinds = TYPE, HOST_POINTER, IS_MANAGED, IPC_CAPABLE, HANDLE_TYPES, ACCESS
-assert of(device, *kinds) == [2, -1, 0, 1, 0, 3]
-assert of(host, *kinds) == [1, host, 0, 0, 0, 3]
-assert of(registered, *kinds) == [1, registered, 0, 0, 0, 3]
-assert of(managed, *kinds) == [2, managed, 1, 0, 0, 3]
-assert of(pooled, *kinds) == [2, -1, 0, 0, POSIX_FILE, 3]
-assert of(device, CONTEXT, POOL) == [context.value, 0] and of(pooled, CONTEXT, POOL) == [0, pool.value]
-tokens = (c_uint64 * 2)()
-ok(cuda.cuPointerGetAttribute(tokens, TOKENS, device))
-assert cuda.cuPointerGetAttribute(tokens, TOKENS, host) == 1
-ok(cuda.cuMemFreeAsync(pooled, None))
-ok(cuda.cuMemFree_v2(device))
-nothing = create_string_buffer(64)
-for address in (pooled, device, ctypes.addressof(nothing), 0):
-    assert of(address, *range(1, 22)) == [-1] * 21
-    values = (c_uint64 * 21)(*[77] * 21)
-    places = (c_void_p * 21)(*[ctypes.addressof(values) + 8 * at for at in range(21)])
-    numbers = [at for at in range(1, 22) if at != TOKENS]
-    ok(cuda.cuPointerGetAttributes(20, (c_int * 20)(*numbers), places, address))
-    assert ctypes.c_int.from_buffer(values, 8 * numbers.index(ORDINAL)).value == -2
-    assert all(not values[at] & 0xffffffff for at in range(20) if numbers[at] not in (ORDINAL, START, SIZE))
-assert cuda.cuPointerGetAttributes(0, (c_int * 1)(2), places, host) == 1
-assert cuda.cuPointerGetAttributes(1, (c_int * 1)(99), places, host) == 1
-assert cuda.cuPointerGetAttributes(1, None, places, host) == cuda.cuPointerGetAttribute(None, TYPE, host) == 1
-"""
-    )
-
-
-def test_attributes_of_mappings(check) -> None:
-    """A mapping has the range of its reservation, and its own start and size; what is only reserved has the range."""
-    check(
-        HEAD
-        + """
-code, base = reserve(8 * MIB)
-code, handle = physical(2 * MIB, handle_types=POSIX_FILE)
-assert of(base, START, SIZE, MAPPED, TYPE, CONTEXT) == [-1] * 5
-ok(cuda.cuMemMap(base + 2 * MIB, 2 * MIB, 0, handle, 0))
-at = base + 3 * MIB
-assert of(at, START, SIZE, MAPPED, TYPE, ACCESS) == [base, 8 * MIB, 1, 2, 0]
-assert of(at, MAPPING_START, MAPPING_SIZE, HANDLE_TYPES) == [base + 2 * MIB, 2 * MIB, POSIX_FILE]
-ok(give_access(base + 2 * MIB, 2 * MIB, 1))
-assert of(at, ACCESS) == [1]
-start, size = c_uint64(), c_size_t()
-ok(cuda.cuMemGetAddressRange_v2(byref(start), byref(size), at))
-assert (start.value, size.value) == (base + 2 * MIB, 2 * MIB)
-"""
-    )
-
-
-def test_ranges_that_a_device_does_not_have(check) -> None:
-    """Memory without access, that of pools on the host, and what a capture allocated have no range on the device."""
-    check(
-        HEAD
-        + """
-def range_of(address):
-    return cuda.cuMemGetAddressRange_v2(byref(c_uint64()), byref(c_size_t()), address)
-code, base = reserve(4 * MIB)
-code, handle = physical(2 * MIB)
-ok(cuda.cuMemMap(base, 2 * MIB, 0, handle, 0))
-assert range_of(base) == range_of(base + 2 * MIB) == 500
-ok(give_access(base, 2 * MIB, 1))
-assert (range_of(base), range_of(base + 2 * MIB)) == (0, 500)
-for location, code in ((DEVICE, 0), (HOST, 500), (HOST_NUMA, 500)):
-    assert range_of(from_pool(new_pool((location, 0)), 64)[1]) == code
-stream, graph, program, address = c_void_p(), c_void_p(), c_void_p(), c_uint64()
-ok(cuda.cuStreamCreate(byref(stream), 1))
-ok(cuda.cuStreamBeginCapture_v2(stream, 0))
-ok(cuda.cuMemAllocAsync(byref(address), 64, stream))
-ok(cuda.cuStreamEndCapture(stream, byref(graph)))
-assert range_of(address) == 500
-ok(cuda.cuGraphInstantiateWithFlags(byref(program), graph, c_uint64(0)))
-ok(cuda.cuGraphLaunch(program, stream))
-ok(cuda.cuStreamSynchronize(stream))
-assert range_of(address) == 0
-"""
-    )
-
-
-def test_setting(check) -> None:
-    """Synchronous operations are the one attribute that can be set; managed memory begins with them."""
-    check(
-        HEAD
-        + """
-device = allocate(64)
-ok(cuda.cuPointerSetAttribute(byref(c_int(1)), SYNC_MEMOPS, device))
-assert of(device + 1, SYNC_MEMOPS) == [1]
-ok(cuda.cuPointerSetAttribute(byref(c_int(0)), SYNC_MEMOPS, device))
-assert of(device, SYNC_MEMOPS) == [0]
-ok(cuda.cuMemAllocManaged(byref(out), 64, 1))
-assert of(out.value, SYNC_MEMOPS) == [1]
-for wanted in (0, 1):
-    ok(cuda.cuPointerSetAttribute(byref(c_int(wanted)), SYNC_MEMOPS, out))
-    assert of(out.value, SYNC_MEMOPS) == [wanted]
-assert cuda.cuPointerSetAttribute(None, SYNC_MEMOPS, device) == 1
-assert cuda.cuPointerSetAttribute(byref(c_int(1)), TYPE, device) == 1
-assert cuda.cuPointerSetAttribute(byref(c_int(1)), SYNC_MEMOPS, 4096) == 1
-"""
-    )
-
-
-def test_address_ranges(check) -> None:
-    """The range of a pointer is that of its allocation, and a descriptor of a DMA buffer has the bytes of its range."""
-    check(
-        HEAD
-        + """
-import os
-
-device = allocate(4096)
-file = c_int()
-
-def export(address, size, kind=1, flags=0):
-    return cuda.cuMemGetHandleForAddressRange(byref(file), c_uint64(address), c_size_t(size), kind, c_uint64(flags))
-
-ok(cuda.cuMemsetD8_v2(device, 7, 4096))
-ok(export(device, 4096))
-assert os.read(file.value, 4096) == bytes([7]) * 4096
-first = file.value
-ok(export(device, 4096))
-ok(cuda.cuMemsetD8_v2(device, 9, 4096))
-assert os.read(file.value, 4096) == bytes([9]) * 4096
-os.close(file.value)
-os.close(first)
-ok(export(device, 2 << 20))  # allocations are cut from so much (measured)
-os.close(file.value)
-wrong = (device + 1, 4096, 1), (device, 100, 1), (device, 4 << 20, 1), (device, 4096, 2), (0, 4096, 1)
-assert [export(*one) for one in wrong] == [1] * 5
-assert export(device, 4096, flags=1) == 801 and file.value == -1
-managed = c_uint64()
-ok(cuda.cuMemAllocManaged(byref(managed), c_size_t(4096), 1))
-assert "DMA" in refused("cuMemGetHandleForAddressRange", byref(file), managed, c_size_t(4096), 1, c_uint64(0))
-ok(cuda.cuMemFree_v2(device))
-assert cuda.cuMemGetAddressRange_v2(byref(out), None, device) == 500
-"""
-    )
-
-
-def test_small_allocations_are_cut_from_one_slab(check) -> None:
-    """Allocations below 2 MiB share a slab of their context, 512 bytes apart, as on an H100 (programs of "order")."""
-    check(
-        HEAD
-        + """
-import os
-
-SLAB, UNIT, file = 2 * MIB, 512, c_int()
-
-def export(address, size):
-    return cuda.cuMemGetHandleForAddressRange(byref(file), c_uint64(address), c_size_t(size), 1, c_uint64(0))
-
-first, second = allocate(4096), allocate(1)
-third = allocate(MIB)
-assert (second, third) == (first + 4096, first + 4096 + UNIT) and first % SLAB == 0
-assert [of(at, MAPPING_START, MAPPING_SIZE, START, SIZE) for at in (first, third)] == [
-    [first, SLAB, first, 4096], [first, SLAB, third, MIB]]
-large, late = allocate(SLAB), allocate(MIB)
-assert [of(at, MAPPING_START) for at in (large, late)] == [[large], [late]]  # no room for another MiB in the first slab
-assert of(allocate(3 * MIB), MAPPING_SIZE) == [4 * MIB]
-write(second, b"s")
-write(third, b"third")
-assert (export(second, SLAB), export(third, 4096), export(first, SLAB)) == (1, 1, 0)  # behind its end, no page, all
-ok(export(second, SLAB - 4096))
-assert os.read(file.value, UNIT + 5) == b"s" + bytes(UNIT - 1) + b"third"
-write(third, b"again")
-assert os.pread(file.value, 5, os.lseek(file.value, 0, 1) - 5) == b"again"
-assert cuda.cuMemsetD8_v2(second, 1, 2) == 1  # what is between two of them belongs to neither
-
-ok(cuda.cuMemFree_v2(late))
-ok(cuda.cuMemFree_v2(first))
-between = [allocate(UNIT) for _ in range(2)]
-assert between == [third + MIB, third + MIB + UNIT] and of(between[0], MAPPING_START) == [first]
-rest = [allocate(size) for size in (SLAB - MIB - 4096 - 3 * UNIT, 4096)]
-assert rest == [between[1] + UNIT, first]  # what was given back comes last
-assert read(first, 8) == bytes(8)
-for address in (third, *between, *rest):
-    ok(cuda.cuMemFree_v2(address))
-assert of(second, MAPPING_START) == [first] and read(second, 1) == b"s"
-other, own = c_void_p(), c_void_p()
-ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
-assert of(allocate(64), MAPPING_START) != [first]
-ok(cuda.cuCtxPopCurrent_v2(byref(own)))
-ok(cuda.cuMemFree_v2(second))
-assert (export(first, 4096), of(second, MAPPING_START)) == (1, [-1])
-"""
-    )
-
-
-def test_small_pinned_allocations_have_the_flags_of_their_slab(check) -> None:
-    """Pinned memory has the flags of the first in its slab, as on an H100; write-combined memory has its own slabs."""
-    check(
-        HEAD
-        + """
-PORTABLE, COMBINED, flags = 1, 4, c_uint()
-
-def pinned(size, wanted):
-    ok(cuda.cuMemHostAlloc(byref(out), c_size_t(size), wanted))
-    return out.value
-
-def flags_of(address):
-    ok(cuda.cuMemHostGetFlags(byref(flags), c_void_p(address)))
-    return flags.value & ~2
-
-first, second = pinned(64, 0), pinned(MIB, PORTABLE)
-combined, large = pinned(64, PORTABLE | COMBINED), pinned(2 * MIB, PORTABLE)
-assert [flags_of(at) for at in (first, second, combined, large)] == [0, 0, PORTABLE | COMBINED, PORTABLE]
-late = pinned(MIB, PORTABLE)  # there is no room for it in the first slab
-assert flags_of(late) == PORTABLE
-third = pinned(MIB, 0)
-assert flags_of(third) == PORTABLE
-ok(cuda.cuMemFreeHost(first))
-assert flags_of(pinned(MIB, PORTABLE)) == 0 and flags_of(second) == 0
-for address in (out.value, second, combined, large, late, third):
-    ok(cuda.cuMemFreeHost(address))
-assert flags_of(pinned(64, PORTABLE)) == PORTABLE  # nothing is left of the slabs
-other = c_void_p()
-ok(cuda.cuCtxCreate_v2(byref(other), 0, 0))
-assert flags_of(pinned(64, 0)) == 0
-"""
-    )
-
-
-def test_host_memory(check) -> None:
-    """Memory of the host is allocated and registered with flags that are checked; freeing needs no context."""
-    check(
-        HEAD
-        + """
-block, flags = c_void_p(), c_uint()
-assert cuda.cuMemHostAlloc(None, 64, 0) == cuda.cuMemHostAlloc(byref(block), 64, 8) == 1
-ok(cuda.cuMemHostAlloc(byref(block), 64, 5))
-ok(cuda.cuMemHostGetFlags(byref(flags), block))
-assert flags.value == 7
-ok(cuda.cuMemHostGetDevicePointer_v2(byref(out), block, 0))
-assert out.value == block.value
-assert cuda.cuMemHostGetDevicePointer_v2(byref(out), block, 1) == 1
-assert cuda.cuMemHostGetDevicePointer_v2(None, block, 0) == cuda.cuMemHostGetDevicePointer_v2(byref(out), None, 0) == 1
-own = create_string_buffer(8192)
-at = ctypes.addressof(own)
-assert cuda.cuMemHostRegister_v2(None, 64, 0) == cuda.cuMemHostRegister_v2(at, 0, 0) == 1
-assert cuda.cuMemHostRegister_v2(at, 64, 16) == cuda.cuMemHostRegister_v2(at, (1 << 64) - 1, 0) == 1
-ok(cuda.cuMemHostRegister_v2(at + 100, 100, 2))
-ok(cuda.cuMemHostGetFlags(byref(flags), c_void_p(at + 150)))
-assert flags.value == 2
-assert [cuda.cuMemHostRegister_v2(at + start, 50, 0) for start in (51, 100, 150, 199)] == [712] * 4
-ok(cuda.cuMemHostRegister_v2(at + 50, 50, 0))
-ok(cuda.cuMemHostRegister_v2(at + 200, 50, 0))
-assert cuda.cuMemHostUnregister(at + 101) == 1 and cuda.cuMemHostUnregister(None) == 1
-for start in (50, 100, 200):
-    ok(cuda.cuMemHostUnregister(at + start))
-device = allocate(64)
-ok(cuda.cuCtxSetCurrent(None))
-assert of(device, TYPE) == [2] and of(block.value, TYPE) == [1] and of(at, TYPE) == [-1]
-assert cuda.cuMemAlloc_v2(byref(out), 64) == cuda.cuMemAlloc_v2(byref(out), 0) == 201
-assert cuda.cuMemHostAlloc(byref(out), 64, 0) == cuda.cuMemHostGetDevicePointer_v2(byref(out), block, 0) == 201
-assert cuda.cuMemFree_v2(device) == cuda.cuMemFreeHost(block.value) == 0
-assert cuda.cuMemFree_v2(device) == 1
-ok(cuda.cuCtxSetCurrent(context))
-assert cuda.cuMemAlloc_v2(byref(out), 0) == 1 and cuda.cuMemAlloc_v2(byref(out), 1 << 60) == 2
-assert cuda.cuMemAlloc_v2(byref(out), (1 << 64) - 1) == 2
-"""
-    )
 
 
 #: Memory of the device that is gone: freed, unmapped, of a dead context, or only reserved.
@@ -337,9 +57,8 @@ class Flat(Structure):
 class Rectangle(Structure):
     _fields_ = [("of", Flat), ("to", Flat), ("width", c_size_t), ("height", c_size_t)]
 HOST_TYPE, DEVICE_TYPE, UNIFIED = 1, 2, 4
-array, stream = c_void_p(), c_void_p()
-ok(cuda.cuArray3DCreate_v2(byref(array), byref((c_uint64 * 5)(64, 64, 0, 1 | 1 << 32, 0))))
-ok(cuda.cuStreamCreate(byref(stream), 0))
+array = new(cuda.cuArray3DCreate_v2, byref((c_uint64 * 5)(64, 64, 0, 1 | 1 << 32, 0)))
+stream = new(cuda.cuStreamCreate, 0)
 def boxes(size, address):
     for type in (DEVICE_TYPE, UNIFIED):
         to, of = {"type": type, "device": address}, {"type": HOST_TYPE, "host": at_host}
@@ -396,11 +115,10 @@ for name, address in (("live", kept), ("host", at_host)):
     assert batch(address, at_host) == (0, (1 << 64) - 1), name
 # a captured copy takes what it does not know for memory of the host, and fails when it is launched
 for address in dead.values():
-    graph, executable = c_void_p(), c_void_p()
     ok(cuda.cuStreamBeginCapture_v2(stream, 0))
     ok(cuda.cuMemcpyAsync(c_uint64(at_host), c_uint64(address), c_size_t(8), stream))
-    ok(cuda.cuStreamEndCapture(stream, byref(graph)))
-    ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+    graph = new(cuda.cuStreamEndCapture, stream, c_void_p)
+    executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
     assert cuda.cuGraphLaunch(executable, stream) == 1
 """
     )
@@ -411,7 +129,6 @@ def test_addresses_of_the_host(check) -> None:
     check(
         DEAD
         + """
-import os, signal
 def ends(address, writes=False):
     child = os.fork()
     if not child:
@@ -421,22 +138,18 @@ def ends(address, writes=False):
     return os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 import faulthandler
 faulthandler.disable()
-image, module, variable, memory = small_ptx(), c_void_p(), c_uint64(), c_uint64()
-ok(cuda.cuModuleLoadData(byref(module), image))
-ok(cuda.cuModuleGetGlobal_v2(byref(variable), None, module, b"answer"))
-assert read(variable.value, 4) == bytes([42, 0, 0, 0])
+variable = get(cuda.cuModuleGetGlobal_v2, c_uint64, None, loaded(small_ptx()), b"answer")
+assert read(variable, 4) == bytes([42, 0, 0, 0])
 ok(cuda.cuMemMap(base + 2 * MIB, 2 * MIB, 0, handle, 0))
 ok(give_access(base + 2 * MIB, 2 * MIB))
 code, pooled = from_pool(pool, 4096)
-alive = {"allocated": kept, "pooled": pooled, "variable": variable.value, "mapped": base + 2 * MIB}
+alive = {"allocated": kept, "pooled": pooled, "variable": variable, "mapped": base + 2 * MIB}
 for what, address in (*alive.items(), *dead.items()):
     assert ends(address) == ends(address, writes=True) == signal.SIGSEGV, what
-ok(cuda.cuMemAllocManaged(byref(memory), 64, 1))
-ok(cuda.cuMemHostAlloc(byref(out), 64, 0))
 code, in_host_pool = from_pool(new_pool((HOST_NUMA, 0)), 64)
-for address in (memory.value, out.value, in_host_pool):
+for address in (managed(64), pinned(64), in_host_pool):
     assert ends(address) == ends(address, writes=True) == 0
-for address in (kept, pooled, variable.value, base + 2 * MIB, *dead.values()):
+for address in (kept, pooled, variable, base + 2 * MIB, *dead.values()):
     assert cuda.cuMemHostGetDevicePointer_v2(byref(out), c_void_p(address), 0) == 1
 code, of_host = physical(2 * MIB, (HOST_NUMA, 0))
 at = base + 6 * MIB
@@ -462,11 +175,234 @@ assert ends(at) == signal.SIGSEGV and read(at, 11) == b"of a device"
     )
 
 
-def test_addresses_are_taken_again_late(check) -> None:
-    """Freed addresses stay dead for long; large ones are taken again, and bytes are zeros each time."""
-    check(
-        HEAD
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "attributes": """
+# Every attribute of memory of each kind; what does not apply is 1, and 0 where several are asked at once.
+device = allocate(5000)
+ok(cuda.cuMemHostAlloc(byref(out), 5000, 1))
+host = out.value
+ok(cuda.cuMemAllocManaged(byref(out), 5000, 1))
+managed = out.value
+own = create_string_buffer(5000)
+registered = ctypes.addressof(own)
+ok(cuda.cuMemHostRegister_v2(registered, 5000, 0))
+pool = new_pool(handle_types=POSIX_FILE)
+code, pooled = from_pool(pool, 5000)
+for address in (device, host, managed, registered, pooled):
+    assert of(address + 7, START, SIZE, DEVICE_POINTER, MAPPED) == [address, 5000, address + 7, 1]
+    assert of(address, ORDINAL, SYNC_MEMOPS, MAPPING_START) == [0, int(address == managed), address]
+    assert of(address, DECOMPRESS) == [int(address == device)]
+    assert of(address, MAPPING_SIZE) == [5000 if address == registered else 32 * MIB if address == pooled else 2 * MIB]
+    assert of(address, 0, 22, 99) == [-1] * 3
+assert len({of(at, BUFFER_ID)[0] for at in (device, host, managed, registered, pooled)}) == 5
+kinds = TYPE, HOST_POINTER, IS_MANAGED, IPC_CAPABLE, HANDLE_TYPES, ACCESS
+assert of(device, *kinds) == [2, -1, 0, 1, 0, 3]
+assert of(host, *kinds) == [1, host, 0, 0, 0, 3]
+assert of(registered, *kinds) == [1, registered, 0, 0, 0, 3]
+assert of(managed, *kinds) == [2, managed, 1, 0, 0, 3]
+assert of(pooled, *kinds) == [2, -1, 0, 0, POSIX_FILE, 3]
+assert of(device, CONTEXT, POOL) == [context.value, 0] and of(pooled, CONTEXT, POOL) == [0, pool.value]
+tokens = (c_uint64 * 2)()
+ok(cuda.cuPointerGetAttribute(tokens, TOKENS, device))
+assert cuda.cuPointerGetAttribute(tokens, TOKENS, host) == 1
+ok(cuda.cuMemFreeAsync(pooled, None))
+ok(cuda.cuMemFree_v2(device))
+nothing = create_string_buffer(64)
+for address in (pooled, device, ctypes.addressof(nothing), 0):
+    assert of(address, *range(1, 22)) == [-1] * 21
+    values = (c_uint64 * 21)(*[77] * 21)
+    places = (c_void_p * 21)(*[ctypes.addressof(values) + 8 * at for at in range(21)])
+    numbers = [at for at in range(1, 22) if at != TOKENS]
+    ok(cuda.cuPointerGetAttributes(20, (c_int * 20)(*numbers), places, address))
+    assert ctypes.c_int.from_buffer(values, 8 * numbers.index(ORDINAL)).value == -2
+    assert all(not values[at] & 0xffffffff for at in range(20) if numbers[at] not in (ORDINAL, START, SIZE))
+assert cuda.cuPointerGetAttributes(0, (c_int * 1)(2), places, host) == 1
+assert cuda.cuPointerGetAttributes(1, (c_int * 1)(99), places, host) == 1
+assert cuda.cuPointerGetAttributes(1, None, places, host) == cuda.cuPointerGetAttribute(None, TYPE, host) == 1
+""",
+    "attributes_of_mappings": """
+# A mapping has the range of its reservation, and its own start and size; what is only reserved has the range.
+code, base = reserve(8 * MIB)
+code, handle = physical(2 * MIB, handle_types=POSIX_FILE)
+assert of(base, START, SIZE, MAPPED, TYPE, CONTEXT) == [-1] * 5
+ok(cuda.cuMemMap(base + 2 * MIB, 2 * MIB, 0, handle, 0))
+at = base + 3 * MIB
+assert of(at, START, SIZE, MAPPED, TYPE, ACCESS) == [base, 8 * MIB, 1, 2, 0]
+assert of(at, MAPPING_START, MAPPING_SIZE, HANDLE_TYPES) == [base + 2 * MIB, 2 * MIB, POSIX_FILE]
+ok(give_access(base + 2 * MIB, 2 * MIB, 1))
+assert of(at, ACCESS) == [1]
+start, size = c_uint64(), c_size_t()
+assert get(cuda.cuMemGetAddressRange_v2, c_uint64, c_size_t, at) == (base + 2 * MIB, 2 * MIB)
+""",
+    "ranges_that_a_device_does_not_have": """
+# Memory without access, that of pools on the host, and what a capture allocated have no range on the device.
+def range_of(address):
+    return cuda.cuMemGetAddressRange_v2(byref(c_uint64()), byref(c_size_t()), address)
+code, base = reserve(4 * MIB)
+code, handle = physical(2 * MIB)
+ok(cuda.cuMemMap(base, 2 * MIB, 0, handle, 0))
+assert range_of(base) == range_of(base + 2 * MIB) == 500
+ok(give_access(base, 2 * MIB, 1))
+assert (range_of(base), range_of(base + 2 * MIB)) == (0, 500)
+for location, code in ((DEVICE, 0), (HOST, 500), (HOST_NUMA, 500)):
+    assert range_of(from_pool(new_pool((location, 0)), 64)[1]) == code
+stream = new(cuda.cuStreamCreate, 1)
+ok(cuda.cuStreamBeginCapture_v2(stream, 0))
+address = new(cuda.cuMemAllocAsync, c_uint64, 64, stream)
+graph = new(cuda.cuStreamEndCapture, stream, c_void_p)
+assert range_of(address) == 500
+program = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+ok(cuda.cuGraphLaunch(program, stream))
+ok(cuda.cuStreamSynchronize(stream))
+assert range_of(address) == 0
+""",
+    "setting": """
+# Synchronous operations are the one attribute that can be set; managed memory begins with them.
+device = allocate(64)
+ok(cuda.cuPointerSetAttribute(byref(c_int(1)), SYNC_MEMOPS, device))
+assert of(device + 1, SYNC_MEMOPS) == [1]
+ok(cuda.cuPointerSetAttribute(byref(c_int(0)), SYNC_MEMOPS, device))
+assert of(device, SYNC_MEMOPS) == [0]
+ok(cuda.cuMemAllocManaged(byref(out), 64, 1))
+assert of(out.value, SYNC_MEMOPS) == [1]
+for wanted in (0, 1):
+    ok(cuda.cuPointerSetAttribute(byref(c_int(wanted)), SYNC_MEMOPS, out))
+    assert of(out.value, SYNC_MEMOPS) == [wanted]
+assert cuda.cuPointerSetAttribute(None, SYNC_MEMOPS, device) == 1
+assert cuda.cuPointerSetAttribute(byref(c_int(1)), TYPE, device) == 1
+assert cuda.cuPointerSetAttribute(byref(c_int(1)), SYNC_MEMOPS, 4096) == 1
+""",
+    "address_ranges": """
+# The range of a pointer is that of its allocation, and a descriptor of a DMA buffer has the bytes of its range.
+
+device = allocate(4096)
+file = c_int()
+
+def export(address, size, kind=1, flags=0):
+    return cuda.cuMemGetHandleForAddressRange(byref(file), c_uint64(address), c_size_t(size), kind, c_uint64(flags))
+
+ok(cuda.cuMemsetD8_v2(device, 7, 4096))
+ok(export(device, 4096))
+assert os.read(file.value, 4096) == bytes([7]) * 4096
+first = file.value
+ok(export(device, 4096))
+ok(cuda.cuMemsetD8_v2(device, 9, 4096))
+assert os.read(file.value, 4096) == bytes([9]) * 4096
+os.close(file.value)
+os.close(first)
+ok(export(device, 2 << 20))  # allocations are cut from so much (measured)
+os.close(file.value)
+wrong = (device + 1, 4096, 1), (device, 100, 1), (device, 4 << 20, 1), (device, 4096, 2), (0, 4096, 1)
+assert [export(*one) for one in wrong] == [1] * 5
+assert export(device, 4096, flags=1) == 801 and file.value == -1
+of_managed = (byref(file), c_uint64(managed()), c_size_t(4096), 1, c_uint64(0))
+assert "DMA" in refused("cuMemGetHandleForAddressRange", *of_managed)
+ok(cuda.cuMemFree_v2(device))
+assert cuda.cuMemGetAddressRange_v2(byref(out), None, device) == 500
+""",
+    "small_allocations_are_cut_from_one_slab": """
+# Allocations below 2 MiB share a slab of their context, 512 bytes apart, as on an H100 (programs of "order").
+
+SLAB, UNIT, file = 2 * MIB, 512, c_int()
+
+def export(address, size):
+    return cuda.cuMemGetHandleForAddressRange(byref(file), c_uint64(address), c_size_t(size), 1, c_uint64(0))
+
+first, second = allocate(4096), allocate(1)
+third = allocate(MIB)
+assert (second, third) == (first + 4096, first + 4096 + UNIT) and first % SLAB == 0
+assert [of(at, MAPPING_START, MAPPING_SIZE, START, SIZE) for at in (first, third)] == [
+    [first, SLAB, first, 4096], [first, SLAB, third, MIB]]
+large, late = allocate(SLAB), allocate(MIB)
+assert [of(at, MAPPING_START) for at in (large, late)] == [[large], [late]]  # no room for another MiB in the first slab
+assert of(allocate(3 * MIB), MAPPING_SIZE) == [4 * MIB]
+write(second, b"s")
+write(third, b"third")
+assert (export(second, SLAB), export(third, 4096), export(first, SLAB)) == (1, 1, 0)  # behind its end, no page, all
+ok(export(second, SLAB - 4096))
+assert os.read(file.value, UNIT + 5) == b"s" + bytes(UNIT - 1) + b"third"
+write(third, b"again")
+assert os.pread(file.value, 5, os.lseek(file.value, 0, 1) - 5) == b"again"
+assert cuda.cuMemsetD8_v2(second, 1, 2) == 1  # what is between two of them belongs to neither
+
+ok(cuda.cuMemFree_v2(late))
+ok(cuda.cuMemFree_v2(first))
+between = [allocate(UNIT) for _ in range(2)]
+assert between == [third + MIB, third + MIB + UNIT] and of(between[0], MAPPING_START) == [first]
+rest = [allocate(size) for size in (SLAB - MIB - 4096 - 3 * UNIT, 4096)]
+assert rest == [between[1] + UNIT, first]  # what was given back comes last
+assert read(first, 8) == bytes(8)
+for address in (third, *between, *rest):
+    ok(cuda.cuMemFree_v2(address))
+assert of(second, MAPPING_START) == [first] and read(second, 1) == b"s"
+other = new(cuda.cuCtxCreate_v2, 0, 0)
+assert of(allocate(64), MAPPING_START) != [first]
+own = new(cuda.cuCtxPopCurrent_v2)
+ok(cuda.cuMemFree_v2(second))
+assert (export(first, 4096), of(second, MAPPING_START)) == (1, [-1])
+""",
+    "small_pinned_allocations_have_the_flags_of_their_slab": """
+# Pinned memory has the flags of the first in its slab, as on an H100; write-combined memory has its own slabs.
+PORTABLE, COMBINED, flags = 1, 4, c_uint()
+
+def pinned(size, wanted):
+    ok(cuda.cuMemHostAlloc(byref(out), c_size_t(size), wanted))
+    return out.value
+
+def flags_of(address):
+    ok(cuda.cuMemHostGetFlags(byref(flags), c_void_p(address)))
+    return flags.value & ~2
+
+first, second = pinned(64, 0), pinned(MIB, PORTABLE)
+combined, large = pinned(64, PORTABLE | COMBINED), pinned(2 * MIB, PORTABLE)
+assert [flags_of(at) for at in (first, second, combined, large)] == [0, 0, PORTABLE | COMBINED, PORTABLE]
+late = pinned(MIB, PORTABLE)  # there is no room for it in the first slab
+assert flags_of(late) == PORTABLE
+third = pinned(MIB, 0)
+assert flags_of(third) == PORTABLE
+ok(cuda.cuMemFreeHost(first))
+assert flags_of(pinned(MIB, PORTABLE)) == 0 and flags_of(second) == 0
+for address in (out.value, second, combined, large, late, third):
+    ok(cuda.cuMemFreeHost(address))
+assert flags_of(pinned(64, PORTABLE)) == PORTABLE  # nothing is left of the slabs
+other = new(cuda.cuCtxCreate_v2, 0, 0)
+assert flags_of(pinned(64, 0)) == 0
+""",
+    "host_memory": """
+# Memory of the host is allocated and registered with flags that are checked; freeing needs no context.
+block, flags = c_void_p(), c_uint()
+assert cuda.cuMemHostAlloc(None, 64, 0) == cuda.cuMemHostAlloc(byref(block), 64, 8) == 1
+ok(cuda.cuMemHostAlloc(byref(block), 64, 5))
+assert get(cuda.cuMemHostGetFlags, c_uint, block) == 7
+assert get(cuda.cuMemHostGetDevicePointer_v2, c_uint64, block, 0) == block.value
+assert cuda.cuMemHostGetDevicePointer_v2(byref(out), block, 1) == 1
+assert cuda.cuMemHostGetDevicePointer_v2(None, block, 0) == cuda.cuMemHostGetDevicePointer_v2(byref(out), None, 0) == 1
+own = create_string_buffer(8192)
+at = ctypes.addressof(own)
+assert cuda.cuMemHostRegister_v2(None, 64, 0) == cuda.cuMemHostRegister_v2(at, 0, 0) == 1
+assert cuda.cuMemHostRegister_v2(at, 64, 16) == cuda.cuMemHostRegister_v2(at, (1 << 64) - 1, 0) == 1
+ok(cuda.cuMemHostRegister_v2(at + 100, 100, 2))
+assert get(cuda.cuMemHostGetFlags, c_uint, c_void_p(at + 150)) == 2
+assert [cuda.cuMemHostRegister_v2(at + start, 50, 0) for start in (51, 100, 150, 199)] == [712] * 4
+ok(cuda.cuMemHostRegister_v2(at + 50, 50, 0))
+ok(cuda.cuMemHostRegister_v2(at + 200, 50, 0))
+assert cuda.cuMemHostUnregister(at + 101) == 1 and cuda.cuMemHostUnregister(None) == 1
+for start in (50, 100, 200):
+    ok(cuda.cuMemHostUnregister(at + start))
+device = allocate(64)
+ok(cuda.cuCtxSetCurrent(None))
+assert of(device, TYPE) == [2] and of(block.value, TYPE) == [1] and of(at, TYPE) == [-1]
+assert cuda.cuMemAlloc_v2(byref(out), 64) == cuda.cuMemAlloc_v2(byref(out), 0) == 201
+assert cuda.cuMemHostAlloc(byref(out), 64, 0) == cuda.cuMemHostGetDevicePointer_v2(byref(out), block, 0) == 201
+assert cuda.cuMemFree_v2(device) == cuda.cuMemFreeHost(block.value) == 0
+assert cuda.cuMemFree_v2(device) == 1
+ok(cuda.cuCtxSetCurrent(context))
+assert cuda.cuMemAlloc_v2(byref(out), 0) == 1 and cuda.cuMemAlloc_v2(byref(out), 1 << 60) == 2
+assert cuda.cuMemAlloc_v2(byref(out), (1 << 64) - 1) == 2
+""",
+    "addresses_are_taken_again_late": """
+# Freed addresses stay dead for long; large ones are taken again, and bytes are zeros each time.
 def once(size):
     address = allocate(size)
     assert read(address, 8) == read(address + size - 8, 8) == bytes(8)
@@ -489,16 +425,8 @@ for address in large:
     ok(cuda.cuMemFree_v2(address))
     assert cuda.cuMemcpyDtoH_v2(ctypes.addressof(create_string_buffer(8)), address, 8) == 1
 """,
-        device="memory=64GiB",
-    )
-
-
-def test_a_limited_address_space(check) -> None:
-    """Where the range cannot be reserved a smaller one is; where none can be, stderr says why and what to do."""
-    check(
-        HEAD
-        + """
-import os, resource, tempfile
+    "a_limited_address_space": """
+# Where the range cannot be reserved a smaller one is; where none can be, stderr says why and what to do.
 size = int(open("/proc/self/statm").read().split()[0]) * 4096
 resource.setrlimit(resource.RLIMIT_AS, (size + 96 * MIB, -1))
 small = allocate(MIB)
@@ -517,5 +445,6 @@ what, why = text.split("; ")
 assert what == (
     "cudalink: the emulated driver cannot reserve 2052 MiB of addresses for device memory: Cannot allocate memory")
 assert why == f"raise the limit of its address space (ulimit -v), which is {size >> 20} MiB\\n"
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, HEAD, addresses_are_taken_again_late={"device": "memory=64GiB"})

@@ -4,14 +4,35 @@ from __future__ import annotations
 
 import pytest
 
+from tests.emulated.conftest import programs
+
 HEAD = "from tests.emulated.memory_calls import *\nstart()\n"
 
 
-def test_what_a_pool_counts(check) -> None:
-    """Pools reserve 32 MiB at a time, count what is alive, and give back what is above the threshold when one waits."""
+@pytest.mark.parametrize("name", ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemAlloc_v2", "cuMemHostAlloc"])
+def test_a_machine_without_memory(name, check) -> None:
+    """Where the machine itself has no memory left the answer is 2, and what was there stays usable."""
     check(
         HEAD
-        + """
+        + f"""
+pool, address = new_pool(), c_uint64()
+code, kept = from_pool(pool, 8 * MIB)
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))  # the addresses of the device are reserved already
+size = c_size_t(2 << 30)
+rest = {{"cuMemAllocAsync": (None,), "cuMemAllocFromPoolAsync": (pool, None), "cuMemHostAlloc": (0,)}}.get({name!r}, ())
+before = left()
+assert cuda.{name}(byref(address), size, *rest) == 2
+assert left() == before
+write(kept, b"kept")
+assert read(kept, 4) == b"kept"
+"""
+    )
+
+
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "what_a_pool_counts": """
+# Pools reserve 32 MiB at a time, count what is alive, and give back what is above the threshold when one waits.
 before = left()
 pool = new_pool()
 assert [pool_value(pool, at) for at in range(4, 9)] == [0] * 5
@@ -49,15 +70,9 @@ code, address = from_pool(pool, 0)
 assert (code, address) == (0, 0)
 ok(cuda.cuMemPoolDestroy(pool))
 assert cuda.cuMemPoolDestroy(pool) == cuda.cuMemPoolTrimTo(pool, 0) == cuda.cuMemPoolDestroy(None) == 1
-"""
-    )
-
-
-def test_what_may_be_a_pool(check) -> None:
-    """Properties are checked; a largest size, the device and the machine bound what a pool gives."""
-    check(
-        HEAD
-        + """
+""",
+    "what_may_be_a_pool": """
+# Properties are checked; a largest size, the device and the machine bound what a pool gives.
 pool = c_void_p()
 def create(*fields, **named):
     return cuda.cuMemPoolCreate(byref(pool), byref(PoolProperties(*fields, **named)))
@@ -90,15 +105,9 @@ for location, kind in ((HOST, PINNED), (HOST_NUMA, PINNED), (HOST, MANAGED), (DE
         ok(cuda.cuMemPoolSetAccess(pool, byref(Access(Location(DEVICE, 0), 3)), c_size_t(1)))
     assert read(address, 4) == b"text"
     assert cuda.cuMemGetAddressRange_v2(None, None, address) == (500 if kind == PINNED else 0)
-"""
-    )
-
-
-def test_current_pools(check) -> None:
-    """Each location has a default pool that stays, and a current one that cuMemAllocAsync takes from."""
-    check(
-        HEAD
-        + """
+""",
+    "current_pools": """
+# Each location has a default pool that stays, and a current one that cuMemAllocAsync takes from.
 default, current = c_void_p(), c_void_p()
 def current_of(device):
     ok(cuda.cuDeviceGetMemPool(byref(current), device))
@@ -113,8 +122,7 @@ assert cuda.cuDeviceSetMemPool(0, None) == cuda.cuDeviceSetMemPool(0, other) == 
 assert cuda.cuDeviceSetMemPool(9, pool) == 1
 ok(cuda.cuDeviceSetMemPool(0, pool))
 assert current_of(0) == pool.value
-address = c_uint64()
-ok(cuda.cuMemAllocAsync(byref(address), 100, None))
+address = new(cuda.cuMemAllocAsync, c_uint64, 100, None)
 assert pool_value(pool, USED) == 100
 ok(cuda.cuMemPoolDestroy(pool))
 assert current_of(0) == default.value
@@ -136,15 +144,8 @@ assert cuda.cuMemGetMemPool(byref(current), byref(Location(DEVICE, 9)), PINNED) 
 assert cuda.cuMemGetMemPool(byref(current), byref(Location(HOST_NUMA_CURRENT, 0)), PINNED) == 801
 assert cuda.cuMemGetMemPool(byref(current), None, PINNED) == 1
 """,
-        device="sm_90:2",
-    )
-
-
-def test_access(check) -> None:
-    """A device uses the memory of another one's pool when it was let in, and not before."""
-    check(
-        HEAD
-        + """
+    "access": """
+# A device uses the memory of another one's pool when it was let in, and not before.
 pool = new_pool((DEVICE, 1))
 def set_access(device, flags, kind=DEVICE):
     return cuda.cuMemPoolSetAccess(pool, byref(Access(Location(kind, device), flags)), c_size_t(1))
@@ -167,21 +168,13 @@ assert set_access(1, 0) == set_access(9, 3) == 101 and set_access(0, 2) == 1
 assert set_access(0, 1) == set_access(0, 3, HOST) == 801
 assert cuda.cuMemPoolGetAccess(None, pool, byref(Location(DEVICE, 0))) == 1
 """,
-        device="sm_90:2",
-    )
-
-
-def test_a_stream_brings_its_context(check) -> None:
-    """Memory is allocated and freed in the order of a stream without a current context, but not of a default stream."""
-    check(
-        HEAD
-        + """
-stream, address, other = c_void_p(), c_uint64(), c_uint64()
-ok(cuda.cuStreamCreate(byref(stream), 0))
+    "a_stream_brings_its_context": """
+# Memory is allocated and freed in the order of a stream without a current context, but not of a default stream.
+stream = new(cuda.cuStreamCreate, 0)
 pool = new_pool()
 ok(cuda.cuCtxSetCurrent(None))
-ok(cuda.cuMemAllocAsync(byref(address), 100, stream))
-ok(cuda.cuMemAllocFromPoolAsync(byref(other), 100, pool, stream))
+address = new(cuda.cuMemAllocAsync, c_uint64, 100, stream)
+other = new(cuda.cuMemAllocFromPoolAsync, c_uint64, 100, pool, stream)
 assert pool_value(pool, USED) == 100
 for default in (None, 1, 2):
     assert cuda.cuMemAllocAsync(byref(c_uint64()), 100, default) == cuda.cuMemFreeAsync(address, default) == 201
@@ -190,8 +183,7 @@ for allocated in (address, other):
     ok(cuda.cuMemFreeAsync(allocated, stream))
     assert cuda.cuMemFreeAsync(allocated, stream) == 1
 assert pool_value(pool, USED) == 0
-context = c_void_p()
-ok(cuda.cuCtxCreate_v2(byref(context), 0, 1))
+context = new(cuda.cuCtxCreate_v2, 0, 1)
 ok(cuda.cuStreamCreate(byref(stream), 0))
 ok(cuda.cuCtxSetCurrent(None))
 ok(cuda.cuMemAllocAsync(byref(address), 100, stream))
@@ -200,51 +192,16 @@ assert cuda.cuMemAllocAsync(None, 100, stream) == cuda.cuMemAllocFromPoolAsync(b
 ok(cuda.cuCtxDestroy_v2(context))
 assert cuda.cuMemAllocAsync(byref(other), 100, stream) == cuda.cuMemFreeAsync(address, stream) == 201
 """,
-        device="sm_90:2",
-    )
-
-
-def test_faults(check) -> None:
-    """An injected fault is met by name, at the call that was asked for, and the next one succeeds."""
-    check(
-        HEAD
-        + """
+    "faults": """
+# An injected fault is met by name, at the call that was asked for, and the next one succeeds.
 address = c_uint64()
 assert [cuda.cuMemAllocAsync(byref(address), 100, None) for _ in range(3)] == [0, 2, 0]
 pool = c_void_p()
 assert cuda.cuMemPoolCreate(byref(pool), byref(PoolProperties(PINNED, 0, Location(DEVICE, 0)))) == 801
 assert last_event()["injected"]
 """,
-        faults="cuMemAllocAsync:2=2;cuMemPoolCreate:1=801",
-    )
-
-
-@pytest.mark.parametrize("name", ["cuMemAllocAsync", "cuMemAllocFromPoolAsync", "cuMemAlloc_v2", "cuMemHostAlloc"])
-def test_a_machine_without_memory(name, check) -> None:
-    """Where the machine itself has no memory left the answer is 2, and what was there stays usable."""
-    check(
-        HEAD
-        + f"""
-import resource
-pool, address = new_pool(), c_uint64()
-code, kept = from_pool(pool, 8 * MIB)
-resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))  # the addresses of the device are reserved already
-size = c_size_t(2 << 30)
-rest = {{"cuMemAllocAsync": (None,), "cuMemAllocFromPoolAsync": (pool, None), "cuMemHostAlloc": (0,)}}.get({name!r}, ())
-before = left()
-assert cuda.{name}(byref(address), size, *rest) == 2
-assert left() == before
-write(kept, b"kept")
-assert read(kept, 4) == b"kept"
-"""
-    )
-
-
-def test_against_a_model(check) -> None:
-    """Random sequences of calls over pools agree with a model: contents survive, and every count is right."""
-    check(
-        HEAD
-        + """
+    "against_a_model": """
+# Random sequences of calls over pools agree with a model: contents survive, and every count is right.
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, invariant, run_state_machine_as_test
 class Pools(RuleBasedStateMachine):
@@ -307,5 +264,13 @@ class Pools(RuleBasedStateMachine):
         assert left() == self.before
 run_state_machine_as_test(Pools, settings=settings(max_examples=60, stateful_step_count=30, deadline=None,
                                                   database=None, derandomize=True))
-"""
-    )
+""",
+}
+test_programs = programs(
+    PROGRAMS,
+    HEAD,
+    current_pools={"device": "sm_90:2"},
+    access={"device": "sm_90:2"},
+    a_stream_brings_its_context={"device": "sm_90:2"},
+    faults={"faults": "cuMemAllocAsync:2=2;cuMemPoolCreate:1=801"},
+)

@@ -16,20 +16,17 @@ def test_a_preset_that_is_not_known(name: str) -> None:
         faults.parse(name, supported_versions()[-1])
 
 
-def test_a_missing_compiler(on_driver) -> None:
+def test_a_missing_compiler(check) -> None:
     """Links and PTX are refused, cubins load; the fault is written as it was read."""
     (fault,) = faults.parse("missing-jit-compiler", supported_versions()[-1])
     assert faults.text_of((fault,)) == "jit=221"
     program = """
-from tests.emulated.cu import *
-from ctypes import *
 start()
 print(load(artifact("13.0/linked.cubin"))[0], load(artifact("13.0/main.ptx") + b"\\0")[0])
 state = c_void_p()
 print(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
 """
-    done = on_driver("13.0", "-c", program, faults="missing-jit-compiler")
-    assert done.stdout.split() == ["0", "221", "221"], done.stderr
+    assert check(program, faults="missing-jit-compiler").split() == ["0", "221", "221"]
 
 
 def test_a_preset_beside_faults() -> None:

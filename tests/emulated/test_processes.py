@@ -8,168 +8,7 @@ import sys
 import pytest
 
 from pytest_cudalink import cli
-from tests.emulated.conftest import ROOT
-
-HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\nimport os, threading\n"
-
-
-@pytest.fixture
-def check(on_driver):
-    """Run a program that asserts, on a driver of 13.0; gives its output."""
-
-    def run(program: str, *arguments: str, **options: object) -> str:
-        done = on_driver("13.0", "-c", HEAD + program, *arguments, **options)
-        assert done.returncode == 0, done.stderr + done.stdout
-        return done.stdout
-
-    return run
-
-
-def test_eight_threads(check) -> None:
-    """Eight threads link at once, each with a context and states of its own, and get what one thread alone gets."""
-    check(
-        """
-start()
-inputs = [(PTX, artifact("13.0/main.ptx") + b"\\0"), (PTX, artifact("13.0/user.ptx") + b"\\0")]
-broken = [(PTX, small_ptx().replace(b"ret;", b"rett;"))]
-alone, failure = link(inputs), link(broken)
-assert alone[0] == 0 and failure[0] == 218
-found, barrier = [], threading.Barrier(8)
-
-def work(number):
-    context = c_void_p()
-    ok(cuda.cuCtxCreate_v2(byref(context), 0, number % 2))
-    barrier.wait()
-    for _ in range(5):
-        found.append(link(inputs) == alone)
-        found.append(link(broken) == failure)
-        code, module = load(alone[1])
-        ok(code)
-        ok(function(module, "apply_transform")[0])
-        block = allocate(1 << 16)
-        ok(cuda.cuMemsetD8_v2(block, number, 1 << 16))
-        back = create_string_buffer(1 << 16)
-        ok(cuda.cuMemcpyDtoH_v2(addressof(back), block, 1 << 16))
-        found.append(back.raw == bytes([number]) * (1 << 16))
-        ok(cuda.cuMemFree_v2(block))
-        ok(cuda.cuModuleUnload(module))
-    current, device = c_void_p(), c_int()
-    ok(cuda.cuCtxGetCurrent(byref(current)))
-    ok(cuda.cuCtxGetDevice(byref(device)))
-    found.append((current.value, device.value) == (context.value, number % 2))
-    ok(cuda.cuCtxDestroy_v2(context))
-
-threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-assert len(found) == 8 * (5 * 3 + 1) and all(found)
-assert cuda.cudalinkLiveStates() == 0 and cuda.cudalinkViolationCount() == 0
-numbers = [event["n"] for event in events()]
-assert numbers == list(range(len(numbers)))
-""",
-        device="sm_90:2",
-    )
-
-
-def test_states_at_once(check) -> None:
-    """Twelve link states live at once in two contexts, are fed in turn, and do not see each other."""
-    check(
-        """
-start()
-second = c_void_p()
-main, user = artifact("13.0/main.ptx") + b"\\0", artifact("13.0/user.ptx") + b"\\0"
-expected = link([(PTX, main), (PTX, user)])[1]
-states, keep = [], []
-for number in range(12):
-    if number == 6:
-        ok(cuda.cuCtxCreate_v2(byref(second), 0, 0))
-    log = create_string_buffer(1024)
-    values = (c_void_p * 2)(addressof(log), 1024)
-    state = c_void_p()
-    ok(cuda.cuLinkCreate_v2(2, (c_int * 2)(5, 6), values, byref(state)))
-    states.append(state)
-    keep.append((log, values))
-assert cuda.cudalinkLiveStates() == 12
-for code in (main, user):
-    for number, state in enumerate(states):
-        wrong = number % 3 == 0 and code is user
-        data = small_ptx("9.9") if wrong else code
-        answer = cuda.cuLinkAddData_v2(state, PTX, data, c_size_t(len(data)), b"in", 0, None, None)
-        assert answer == (222 if wrong else 0)
-for number, state in reversed(list(enumerate(states))):
-    image, size = c_void_p(), c_size_t()
-    ok(cuda.cuLinkComplete(state, byref(image), byref(size)))  # a failed add does not spoil a state
-    log = keep[number][0].value
-    if number % 3 == 0:
-        assert b"Unsupported .version 9.9" in log and b"Undefined reference" in log
-    else:
-        assert string_at(image, size.value) == expected and log == b""
-for state in states: ok(cuda.cuLinkDestroy(state))
-assert cuda.cudalinkLiveStates() == 0 and cuda.cudalinkViolationCount() == 0
-assert cuda.cuLinkDestroy(states[0]) == 400 and cuda.cudalinkViolationCount() == 1
-"""
-    )
-
-
-def test_fork(check) -> None:
-    """A child forked before cuInit has a driver of its own; one forked after it answers 3, and the parent goes on."""
-    check(
-        """
-def child(function):
-    pid = os.fork()
-    if not pid:
-        try:
-            os._exit(0 if function() else 1)
-        except BaseException as error:
-            print(error, flush=True)
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-inputs = [(PTX, artifact("13.0/main.ptx") + b"\\0"), (PTX, artifact("13.0/user.ptx") + b"\\0")]
-
-def works():
-    start()
-    return link(inputs)[0] == 0
-child(works)
-child(works)
-start()
-address, state, image = c_uint64(), c_void_p(), c_void_p()
-code = inputs[0][1]
-ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
-
-def refused():
-    version = c_int()
-    ok(cuda.cuDriverGetVersion(byref(version)))
-    answers = [
-        cuda.cuInit(0),
-        cuda.cuCtxSynchronize(),
-        cuda.cuMemAlloc_v2(byref(address), 16),
-        cuda.cuLinkCreate_v2(0, None, None, byref(c_void_p())),
-        cuda.cuLinkAddData_v2(state, PTX, code, c_size_t(len(code)), b"in", 0, None, None),
-        cuda.cuLinkComplete(state, byref(image), byref(c_size_t())),
-        cuda.cuLinkDestroy(state),
-        load(small_ptx())[0],
-    ]
-    print(answers, flush=True)
-    return set(answers) == {3}
-child(refused)
-
-# other threads are in the middle of calls, with locks held, while children are made
-stop = threading.Event()
-def busy():
-    start()
-    while not stop.is_set():
-        ok(cuda.cuMemFree_v2(allocate(64)))
-        link([(PTX, b"broken" + bytes(1))])
-threads = [threading.Thread(target=busy) for _ in range(3)]
-for thread in threads: thread.start()
-for _ in range(20): child(refused)
-stop.set()
-for thread in threads: thread.join()
-ok(cuda.cuLinkDestroy(state))
-assert link(inputs)[0] == 0
-""",
-    )
+from tests.emulated.conftest import HEAD, ROOT, programs
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
@@ -215,28 +54,152 @@ def test_command_of_a_child(toolchain, tmp_path) -> None:
     assert any('"call":"cuLinkComplete","result":0' in line for line in lines)  # though it ended without cleaning up
 
 
-def test_events_are_json_lines(check) -> None:
-    """Each event is a JSON object whatever the arguments hold: quotes, odd bytes, names beyond any measure."""
-    check(
-        """
-import json
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "eight_threads": """
+# Eight threads link at once, each with a context and states of its own, and get what one thread alone gets.
+start()
+inputs = [(PTX, artifact("13.0/main.ptx") + b"\\0"), (PTX, artifact("13.0/user.ptx") + b"\\0")]
+broken = [(PTX, small_ptx().replace(b"ret;", b"rett;"))]
+alone, failure = link(inputs), link(broken)
+assert alone[0] == 0 and failure[0] == 218
+found, barrier = [], threading.Barrier(8)
+
+def work(number):
+    context = new(cuda.cuCtxCreate_v2, 0, number % 2)
+    barrier.wait()
+    for _ in range(5):
+        found.append(link(inputs) == alone)
+        found.append(link(broken) == failure)
+        module = loaded(alone[1])
+        ok(function(module, "apply_transform")[0])
+        block = allocate(1 << 16)
+        ok(cuda.cuMemsetD8_v2(block, number, 1 << 16))
+        back = create_string_buffer(1 << 16)
+        ok(cuda.cuMemcpyDtoH_v2(addressof(back), block, 1 << 16))
+        found.append(back.raw == bytes([number]) * (1 << 16))
+        ok(cuda.cuMemFree_v2(block))
+        ok(cuda.cuModuleUnload(module))
+    current = new(cuda.cuCtxGetCurrent)
+    device = new(cuda.cuCtxGetDevice, c_int)
+    found.append((current.value, device.value) == (context.value, number % 2))
+    ok(cuda.cuCtxDestroy_v2(context))
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(found) == 8 * (5 * 3 + 1) and all(found)
+assert cuda.cudalinkLiveStates() == 0 and cuda.cudalinkViolationCount() == 0
+numbers = [event["n"] for event in events()]
+assert numbers == list(range(len(numbers)))
+""",
+    "states_at_once": """
+# Twelve link states live at once in two contexts, are fed in turn, and do not see each other.
+start()
+second = c_void_p()
+main, user = artifact("13.0/main.ptx") + b"\\0", artifact("13.0/user.ptx") + b"\\0"
+expected = link([(PTX, main), (PTX, user)])[1]
+states, keep = [], []
+for number in range(12):
+    if number == 6:
+        ok(cuda.cuCtxCreate_v2(byref(second), 0, 0))
+    log = create_string_buffer(1024)
+    values = (c_void_p * 2)(addressof(log), 1024)
+    state = new(cuda.cuLinkCreate_v2, 2, (c_int * 2)(5, 6), values, c_void_p)
+    states.append(state)
+    keep.append((log, values))
+assert cuda.cudalinkLiveStates() == 12
+for code in (main, user):
+    for number, state in enumerate(states):
+        wrong = number % 3 == 0 and code is user
+        data = small_ptx("9.9") if wrong else code
+        answer = cuda.cuLinkAddData_v2(state, PTX, data, c_size_t(len(data)), b"in", 0, None, None)
+        assert answer == (222 if wrong else 0)
+for number, state in reversed(list(enumerate(states))):
+    image, size = c_void_p(), c_size_t()
+    ok(cuda.cuLinkComplete(state, byref(image), byref(size)))  # a failed add does not spoil a state
+    log = keep[number][0].value
+    if number % 3 == 0:
+        assert b"Unsupported .version 9.9" in log and b"Undefined reference" in log
+    else:
+        assert string_at(image, size.value) == expected and log == b""
+for state in states: ok(cuda.cuLinkDestroy(state))
+assert cuda.cudalinkLiveStates() == 0 and cuda.cudalinkViolationCount() == 0
+assert cuda.cuLinkDestroy(states[0]) == 400 and cuda.cudalinkViolationCount() == 1
+""",
+    "fork": """
+# A child forked before cuInit has a driver of its own; one forked after it answers 3, and the parent goes on.
+def child(function):
+    pid = os.fork()
+    if not pid:
+        try:
+            os._exit(0 if function() else 1)
+        except BaseException as error:
+            print(error, flush=True)
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+inputs = [(PTX, artifact("13.0/main.ptx") + b"\\0"), (PTX, artifact("13.0/user.ptx") + b"\\0")]
+
+def works():
+    start()
+    return link(inputs)[0] == 0
+child(works)
+child(works)
+start()
+address, state, image = c_uint64(), c_void_p(), c_void_p()
+code = inputs[0][1]
+ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
+
+def refused():
+    version = new(cuda.cuDriverGetVersion, c_int)
+    answers = [
+        cuda.cuInit(0),
+        cuda.cuCtxSynchronize(),
+        cuda.cuMemAlloc_v2(byref(address), 16),
+        cuda.cuLinkCreate_v2(0, None, None, byref(c_void_p())),
+        cuda.cuLinkAddData_v2(state, PTX, code, c_size_t(len(code)), b"in", 0, None, None),
+        cuda.cuLinkComplete(state, byref(image), byref(c_size_t())),
+        cuda.cuLinkDestroy(state),
+        load(small_ptx())[0],
+    ]
+    print(answers, flush=True)
+    return set(answers) == {3}
+child(refused)
+
+# other threads are in the middle of calls, with locks held, while children are made
+stop = threading.Event()
+def busy():
+    start()
+    while not stop.is_set():
+        ok(cuda.cuMemFree_v2(allocate(64)))
+        link([(PTX, b"broken" + bytes(1))])
+threads = [threading.Thread(target=busy) for _ in range(3)]
+for thread in threads: thread.start()
+for _ in range(20): child(refused)
+stop.set()
+for thread in threads: thread.join()
+ok(cuda.cuLinkDestroy(state))
+assert link(inputs)[0] == 0
+""",
+    "events_are_json_lines": """
+# Each event is a JSON object whatever the arguments hold: quotes, odd bytes, names beyond any measure.
 start()
 long = b'"quoted\\\\' + bytes(range(1, 256)) * 8
 answers = []
-code, module = load(small_ptx())
-ok(code)
+module = loaded(small_ptx())
 assert cuda.cuModuleGetFunction(byref(c_void_p()), module, long) == 500
 assert cuda.cuGetProcAddress_v2(long, byref(c_void_p()), 99000, c_uint64(0), byref(c_int())) == 1
 assert cuda.cuGetProcAddress(long, byref(c_void_p()), 12000, c_uint64(0)) == 500
 many = 500
 keys, values = (c_int * many)(*[7] * many), (c_void_p * many)(*[3] * many)
-state = c_void_p()
-ok(cuda.cuLinkCreate_v2(many, keys, values, byref(state)))
+state = new(cuda.cuLinkCreate_v2, many, keys, values, c_void_p)
 assert cuda.cuLinkAddData_v2(state, PTX, b"x" + bytes(1), c_size_t(2), long, 0, None, None) == 200
 assert cuda.cuLinkAddFile_v2(state, PTX, long, 0, None, None) == 301
 ok(cuda.cuLinkDestroy(state))
 names = [event["call"] for event in events() if "call" in event]
 assert names[-1] == "cuLinkDestroy"
 assert json.dumps(events())
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, eight_threads={"device": "sm_90:2"})

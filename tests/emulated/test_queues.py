@@ -15,6 +15,7 @@ import pytest
 
 import pytest_cudalink
 from pytest_cudalink import emulator
+from tests.emulated.conftest import HEAD, programs
 from tests.hardware.order import Judge
 
 Check = Callable[..., str]
@@ -26,16 +27,7 @@ RECORDED = Path(__file__).parent.parent / "conformance" / "recorded"
 
 #: Streams, memory of each kind, and gates: a stream stands at one until it is opened.
 GATES = """
-import itertools, threading
 context = start()
-def pinned(size=4096):
-    made = c_void_p()
-    ok(cuda.cuMemHostAlloc(byref(made), c_size_t(size), 0))
-    return made.value
-def managed(size=4096):
-    made = c_uint64()
-    ok(cuda.cuMemAllocManaged(byref(made), c_size_t(size), 1))
-    return made.value
 pages = []
 def pageable(size=4096):
     pages.append(create_string_buffer(size))
@@ -79,324 +71,6 @@ def gates(check: Check) -> Check:
     return lambda program, **options: check(GATES + program, **options)
 
 
-def test_order_in_a_stream(gates: Check) -> None:
-    """A stream at a closed gate is not ready, does nothing behind it, and does all of it once the gate is open."""
-    gates(
-        """
-gate = Gate(apart)
-ok(fill(apart, 7))
-done = event()
-ok(cuda.cuEventRecord(done, apart))
-assert (cuda.cuStreamQuery(apart), cuda.cuEventQuery(done), read()) == (600, 600, 0)
-assert cuda.cuEventElapsedTime(byref(c_float()), done, done) == 600
-assert cuda.cuStreamQuery(other) == cuda.cuStreamQuery(None) == 0
-gate.open()
-ok(cuda.cuEventSynchronize(done))
-assert (cuda.cuStreamQuery(apart), read()) == (0, 7)
-"""
-    )
-
-
-def test_a_write_opens_a_gate(gates: Check) -> None:
-    """A value that another stream writes lets a waiting one go on, also in a batch; 64 bits, and every condition."""
-    gates(
-        """
-gate = Gate(apart)
-ok(fill(apart, 3))
-ok(cuda.cuStreamWriteValue32_v2(other, gate.address, 1, 0))
-ok(cuda.cuStreamSynchronize(apart))
-assert read() == 3
-wide = c_uint64.from_address(words + 2048)
-ok(cuda.cuStreamWaitValue64_v2(apart, c_uint64(addressof(wide)), c_uint64(2**40), 0))
-ok(cuda.cuStreamWriteValue32_v2(apart, gate.address, 9, 0))
-assert (cuda.cuStreamQuery(apart), gate.word.value) == (600, 1)
-wide.value = 2**40 + 5
-ok(cuda.cuStreamSynchronize(apart))
-assert gate.word.value == 9
-"""
-    )
-
-
-def test_the_legacy_stream(gates: Check) -> None:
-    """It waits for blocking streams, and they wait for it, but not for each other; none waits for a non-blocking one.
-
-    An event on a blocking stream without work of its own waits for the legacy one; without a time it is no work of the
-    stream (recorded programs, theme "order").
-    """
-    gates(
-        """
-def behind(gated, asked, work=True):
-    gate = Gate(gated)
-    if work:
-        ok(fill(asked))
-    code = cuda.cuStreamQuery(asked)
-    gate.open()
-    ok(cuda.cuCtxSynchronize())
-    return code
-assert [behind(blocking, one) for one in (legacy, other, own, apart)] == [600, 0, 0, 0]
-assert [behind(legacy, one) for one in (blocking, own, apart)] == [600, 600, 0]
-assert [behind(own, one) for one in (legacy, blocking, apart)] == [600, 0, 0]
-assert [behind(apart, one) for one in (legacy, blocking, own)] == [0, 0, 0]
-assert [behind(legacy, one, False) for one in (blocking, own)] == [0, 0]
-assert behind(blocking, legacy, False) == 600
-for flags, asked in ((0, 600), (2, 0), (6, 600)):
-    gate, late = Gate(legacy), event(flags)
-    ok(cuda.cuEventRecord(late, blocking))
-    assert (cuda.cuEventQuery(late), cuda.cuStreamQuery(blocking)) == (600, asked), flags
-    gate.open()
-    ok(cuda.cuCtxSynchronize())
-    ok(cuda.cuEventQuery(late))
-gate = Gate(blocking)
-ok(cuda.cuEventRecord(late, legacy))
-assert cuda.cuEventQuery(late) == 600
-gate.open()
-ok(cuda.cuEventSynchronize(late))
-"""
-    )
-
-
-def test_events_between_streams(gates: Check) -> None:
-    """A stream waits for an event as it was recorded then; a later record, or its end, changes nothing for the wait."""
-    gates(
-        """
-gate, done = Gate(apart), event()
-second = stream(1)
-ok(cuda.cuEventRecord(done, apart))
-ok(cuda.cuStreamWaitEvent(second, done, 0))
-ok(fill(second, 5))
-ok(cuda.cuEventRecord(done, stream(1)))
-ok(cuda.cuEventQuery(done))
-ok(cuda.cuEventDestroy_v2(done))
-assert (cuda.cuStreamQuery(second), read()) == (600, 0)
-gate.open()
-ok(cuda.cuStreamSynchronize(second))
-assert read() == 5
-gate, done = Gate(apart), event()
-ok(cuda.cuCtxRecordEvent(context, done))
-assert cuda.cuEventQuery(done) == 600
-ok(cuda.cuCtxWaitEvent(context, done))
-ok(fill(second, 6))
-assert cuda.cuStreamQuery(second) == 600
-gate.open()
-ok(cuda.cuCtxSynchronize())
-assert (cuda.cuEventQuery(done), read()) == (0, 6)
-"""
-    )
-
-
-def test_destroying_what_is_pending(gates: Check) -> None:
-    """A stream or an executable graph that is destroyed does its work all the same; a context waits for its own."""
-    gates(
-        """
-gone = stream(1)
-gate = Gate(gone)
-ok(fill(gone, 9))
-ok(cuda.cuStreamDestroy_v2(gone))
-assert cuda.cuStreamQuery(gone) == 400
-gate.open()
-ok(cuda.cuCtxSynchronize())
-assert read() == 9
-made = c_void_p()
-ok(cuda.cuCtxCreate_v2(byref(made), 0, 0))
-inside = stream(1)
-gate = Gate(inside)
-def destroy():
-    return cuda.cuCtxDestroy_v2(made)
-assert waits(gate, destroy)
-ok(cuda.cuCtxSetCurrent(context))
-assert cuda.cuStreamQuery(inside) == 201
-"""
-    )
-
-
-def test_host_functions(gates: Check) -> None:
-    """They run in order, on one thread that is not the caller's, while the caller may hold a lock that they take."""
-    gates(
-        """
-lock, calls, threads = threading.Lock(), [], set()
-@HOST
-def call(data):
-    threads.add(threading.get_ident())
-    with lock:
-        calls.append(data)
-with lock:
-    for number in range(1, 4):
-        ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(number)))
-    ok(cuda.cuLaunchHostFunc(blocking, call, c_void_p(4)))
-    assert cuda.cuStreamQuery(apart) == 600
-ok(cuda.cuStreamSynchronize(apart))
-ok(cuda.cuStreamSynchronize(blocking))
-assert [one for one in calls if one < 4] == [1, 2, 3] and sorted(calls) == [1, 2, 3, 4]
-assert len(threads) == 1 and threads != {threading.get_ident()}
-CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
-@CALLBACK
-def back(*arguments):
-    calls.append(arguments)
-ok(cuda.cuStreamAddCallback(apart, back, c_void_p(7), 0))
-ok(fill(apart, 4))
-ok(cuda.cuStreamSynchronize(apart))
-assert (calls[-1], read()) == ((apart.value, 0, 7), 4)
-"""
-    )
-
-
-def test_a_gate_opens_during_a_host_function(gates: Check) -> None:
-    """Other streams go on while a host function runs; other host functions do not."""
-    gates(
-        """
-gate, flag = Gate(apart), c_uint.from_address(words + 2048)
-ok(cuda.cuStreamWriteValue32_v2(apart, c_uint64(addressof(flag)), 7, 0))
-order = []
-@HOST
-def first(data):
-    gate.open()
-    while flag.value != 7:
-        pass
-    order.append(1)
-second = HOST(lambda data: order.append(2))
-ok(cuda.cuLaunchHostFunc(blocking, first, None))
-ok(cuda.cuLaunchHostFunc(other, second, None))
-ok(cuda.cuCtxSynchronize())
-assert order == [1, 2]
-"""
-    )
-
-
-def test_the_driver_in_a_host_function(gates: Check) -> None:
-    """No context is current there and functions are refused by 800; streams and events may be asked, as on an H100."""
-    gates(
-        """
-answers = {}
-@HOST
-def call(data):
-    answers.update(
-        current=cuda.cuCtxGetCurrent(byref(c_void_p())), set=cuda.cuCtxSetCurrent(context),
-        attribute=cuda.cuDeviceGetAttribute(byref(c_int()), 16, 0),
-        pointer=cuda.cuPointerGetAttribute(byref(c_int()), 2, c_uint64(memory)),
-        allocation=cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(64)), free=cuda.cuMemFree_v2(c_uint64(memory)),
-        legacy=cuda.cuStreamQuery(None), stream=cuda.cuStreamQuery(other), event=cuda.cuEventQuery(done),
-        version=cuda.cuDriverGetVersion(byref(c_int())),
-    )
-    answers["note"] = last_note("cuMemFree_v2")
-def last_note(name):
-    return [one for one in events() if one["call"] == name][-1]["note"]
-done = event()
-ok(cuda.cuLaunchHostFunc(apart, call, None))
-ok(cuda.cuStreamSynchronize(apart))
-note = answers.pop("note")
-permitted = {name for name, code in answers.items() if code == 0}
-assert permitted == {"stream", "event", "version"} and set(answers.values()) == {0, 800}, answers
-assert note == "a host function or a callback must not call the driver"
-ok(cuda.cuMemFree_v2(c_uint64(memory)))
-"""
-    )
-
-
-def test_default_streams_of_threads(gates: Check) -> None:
-    """Each thread has its own, by handle 2 and by the `_ptsz` names; cuGetProcAddress gives those on request."""
-    gates(
-        """
-def identity(handle, suffix=""):
-    number = c_uint64()
-    ok(getattr(cuda, "cuStreamGetId" + suffix)(handle, byref(number)))
-    return number.value
-assert identity(None, "_ptsz") == identity(own) != identity(None) == identity(legacy)
-found = []
-thread, answers = in_thread(lambda: found.append(identity(own)) or cuda.cuStreamQuery(own))
-thread.join()
-assert found[0] not in (identity(own), identity(legacy))
-gate = Gate(None, "cuStreamWaitValue32_v2_ptsz")
-assert (cuda.cuStreamQuery(own), cuda.cuStreamQuery_ptsz(None), cuda.cuStreamQuery(blocking)) == (600, 600, 0)
-thread, answers = in_thread(lambda: cuda.cuStreamQuery(own))
-thread.join()
-assert answers == [0]
-gate.open()
-ok(cuda.cuStreamSynchronize_ptsz(None))
-address = c_void_p()
-ok(cuda.cuGetProcAddress_v2(b"cuStreamGetId", byref(address), 13000, c_uint64(2), None))
-number = c_uint64()
-ok(CFUNCTYPE(c_int, c_void_p, c_void_p)(address.value)(None, byref(number)))
-assert number.value == identity(own)
-"""
-    )
-
-
-def test_captures_of_default_streams(gates: Check) -> None:
-    """Two threads capture their default streams side by side, and the `_ptsz` forms do not touch another stream's."""
-    gates(
-        """
-graph = c_void_p()
-def capture():
-    ok(cuda.cuStreamBeginCapture_v2(own, 1))
-    ok(fill(own))
-    return cuda.cuStreamEndCapture(own, byref(c_void_p()))
-ok(cuda.cuStreamBeginCapture_v2(own, 1))
-thread, answers = in_thread(capture)
-thread.join()
-assert answers == [0]
-ok(cuda.cuStreamEndCapture(own, byref(graph)))
-ok(cuda.cuStreamBeginCapture_v2(blocking, 1))
-ok(cuda.cuMemsetD8Async_ptsz(c_uint64(memory), 1, c_size_t(4), None))
-ok(cuda.cuStreamEndCapture(blocking, byref(graph)))
-"""
-    )
-
-
-def test_graphs(gates: Check) -> None:
-    """A graph with host functions and gates keeps its edges; launches of one executable graph run one after another."""
-    gates(
-        """
-calls = []
-call = HOST(calls.append)
-graph, executable = c_void_p(), c_void_p()
-word = c_uint.from_address(words + 2048)
-second = stream(1)
-fork, join = event(), event()
-ok(cuda.cuStreamBeginCapture_v2(apart, 2))
-ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
-ok(cuda.cuEventRecord(fork, apart))
-ok(cuda.cuStreamWaitEvent(second, fork, 0))
-ok(cuda.cuStreamWaitValue32_v2(second, c_uint64(addressof(word)), 1, 0))
-ok(cuda.cuLaunchHostFunc(second, call, c_void_p(2)))
-ok(cuda.cuEventRecord(join, second))
-ok(fill(apart, 8))
-ok(cuda.cuStreamWaitEvent(apart, join, 0))
-ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
-ok(cuda.cuStreamEndCapture(apart, byref(graph)))
-ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
-ok(cuda.cuGraphLaunch(executable, apart))
-ok(cuda.cuGraphLaunch(executable, stream(1)))
-ok(cuda.cuGraphExecDestroy(executable))
-while read() != 8:
-    pass
-assert (cuda.cuStreamQuery(apart), calls) == (600, [1])
-word.value = 1
-ok(cuda.cuCtxSynchronize())
-assert calls == [1, 2, 3, 1, 2, 3]
-"""
-    )
-
-
-def test_pools(gates: Check) -> None:
-    """What is freed in a stream is dead at once for callers, and serves the work before the free (recorded: 1, 1)."""
-    gates(
-        """
-there = c_uint64()
-gate = Gate(apart)
-ok(cuda.cuMemAllocAsync(byref(there), c_size_t(64), apart))
-ok(fill(apart, 6, there.value))
-into = pinned()
-ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(into), there, c_size_t(64), apart))
-ok(cuda.cuMemFreeAsync(there, apart))
-assert cuda.cuMemcpyDtoHAsync_v2(c_void_p(into), there, c_size_t(64), apart) == 1
-assert cuda.cuMemFreeAsync(there, apart) == 1
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
-assert c_ubyte.from_address(into).value == 6
-"""
-    )
-
-
 #: A graph of a host function and a copy to pinned memory, from memory of the device that is freed before its turn.
 LOST = """
 graph, executable, gone, into = c_void_p(), c_void_p(), c_uint64(allocate(4096)), c_void_p(pinned())
@@ -425,69 +99,6 @@ ok(cuda.cuEventRecord(late, apart))
 gate.open()
 assert (cuda.{wait}, cuda.cuStreamQuery(other), cuda.cuMemAlloc_v2(byref(c_uint64()), 64)) == (700, 700, 700)
 assert calls == [1]
-"""
-    )
-
-
-def test_callbacks_behind_queued_work_that_fails(gates: Check) -> None:
-    """A callback is called all the same, with the error, and a gate behind the work holds nothing up."""
-    gates(
-        LOST
-        + """
-told = []
-back = CFUNCTYPE(None, c_void_p, c_int, c_void_p)(lambda stream, code, data: told.append(code))
-gate = Gate(apart)
-ok(cuda.cuGraphLaunch(executable, apart))
-Gate(apart)
-ok(cuda.cuStreamAddCallback(apart, back, None, 0))
-ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
-gate.open()
-assert cuda.cuStreamSynchronize(apart) == 700
-assert (told, calls) == ([700], [1])
-"""
-    )
-
-
-def test_a_gate_whose_memory_is_gone(gates: Check) -> None:
-    """A wait for a value fails like a copy when its memory was given back before its turn."""
-    gates(
-        """
-there, gate = c_uint64(), Gate(apart)
-ok(cuda.cuMemAllocAsync(byref(there), c_size_t(64), other))
-ok(cuda.cuStreamSynchronize(other))
-ok(cuda.cuStreamWaitValue32_v2(apart, there, 1, 0))
-ok(cuda.cuMemFreeAsync(there, other))
-gate.open()
-assert cuda.cuStreamSynchronize(apart) == 700
-"""
-    )
-
-
-def test_memory_of_a_graph_that_waits(gates: Check) -> None:
-    """It is allocated for callers from the launch on: it counts, its stream can free it, none launches it twice."""
-    gates(
-        """
-used = c_uint64()
-for gated in (True, False):
-    graph, executable, there = c_void_p(), c_void_p(), c_uint64()
-    ok(cuda.cuStreamBeginCapture_v2(apart, 2))
-    ok(cuda.cuMemAllocAsync(byref(there), c_size_t(4096), apart))
-    ok(fill(apart, 6, there.value))
-    ok(cuda.cuStreamEndCapture(apart, byref(graph)))
-    ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
-    gate = Gate(apart)
-    gated or gate.open()
-    for _ in range(3):
-        ok(cuda.cuGraphLaunch(executable, apart))
-        assert cuda.cuGraphLaunch(executable, apart) == 1
-        ok(cuda.cuDeviceGetGraphMemAttribute(0, 0, byref(used)))
-        assert used.value == (32 << 20 if gated else 64 << 20)
-        ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
-        ok(cuda.cuMemFreeAsync(there, apart))
-        assert cuda.cuMemFreeAsync(there, apart) == 1
-    gate.open()
-    ok(cuda.cuStreamSynchronize(apart))
-    assert read() == 6
 """
     )
 
@@ -542,47 +153,9 @@ assert read(address) == 5
     )
 
 
-def test_functions_that_wait_for_the_context(gates: Check) -> None:
-    """Freeing memory and loading a module wait for every stream of the context, also a non-blocking one."""
-    gates(
-        """
-module = c_void_p()
-image = small_ptx()
-calls = (
-    lambda: cuda.cuMemFree_v2(c_uint64(allocate(64))), lambda: cuda.cuMemFreeHost(c_uint64(pinned())),
-    lambda: cuda.cuModuleLoadData(byref(module), image), lambda: cuda.cuModuleUnload(module),
-    lambda: cuda.cuCtxSynchronize(),
-)
-for call in calls:
-    assert waits(Gate(apart), call)
-"""
-    )
-
-
-def test_a_forked_child(gates: Check) -> None:
-    """A child that is forked while work is pending has neither the work nor the engine, and ends."""
-    gates(
-        """
-import os
-gate = Gate(apart)
-ok(fill(apart, 2))
-child = os.fork()
-if not child:
-    os._exit(0 if cuda.cuStreamQuery(apart) == 3 else 1)
-assert os.waitpid(child, 0)[1] == 0
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
-assert read() == 2
-"""
-    )
-
-
 def test_the_end_of_a_process(on_driver) -> None:
     """A process ends while work waits at a gate and a host function runs."""
-    program = (
-        "from tests.emulated.cu import *\nfrom ctypes import *\n"
-        + GATES
-        + """
+    program = """
 Gate(apart)
 ok(fill(apart, 2))
 running = threading.Event()
@@ -591,8 +164,7 @@ call = HOST(lambda data: (running.set(), never.wait()))
 ok(cuda.cuLaunchHostFunc(blocking, call, None))
 running.wait()
 """
-    )
-    done = on_driver("13.0", "-c", program, fresh=True)
+    done = on_driver("13.0", "-c", HEAD + GATES + program, fresh=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -664,92 +236,22 @@ def test_what_an_h100_refuses_in_host_functions() -> None:
 
 #: A copy of three rows of four bytes, 16 bytes apart on the host's side and 8 on the other.
 ROWS = """
-import struct
 def put_rows(host, to, at):
     rows = struct.pack("<QQI4x6QI4x6Q", 0, 0, 1, host, 0, 0, 16, 0, 0, 2, 0, to, 0, 8, 4, 3)
     return cuda.cuMemcpy2DAsync_v2(rows, at)
 """
 
 
-def test_rows_of_pageable_memory(gates: Check) -> None:
-    """They are read in the call and written later, as a single one is (recorded: programs of the theme "order")."""
-    gates(
-        ROWS
-        + """
-host, gate, back = pageable(), Gate(apart), create_string_buffer(24)
-memset(host, 5, 64)
-ok(put_rows(host, memory, apart))
-memset(host, 6, 64)
-assert (cuda.cuStreamQuery(apart), read()) == (600, 0)
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
-ok(cuda.cuMemcpy(c_uint64(addressof(back)), c_uint64(memory), c_size_t(24)))
-assert back.raw == (b"\\5" * 4 + bytes(4)) * 3
-"""
-    )
-
-
 #: An array of 64 bytes, and the copies of a host's 64 bytes to it and back.
 ARRAY = """
-import struct
-array = c_void_p()
-ok(cuda.cuArrayCreate_v2(byref(array), struct.pack("<QQiI", 64, 0, 1, 1)))
+array = new(cuda.cuArrayCreate_v2, struct.pack("<QQiI", 64, 0, 1, 1))
 def put(host, at, size=64):
     return cuda.cuMemcpyHtoAAsync_v2(array, c_size_t(0), c_void_p(host), c_size_t(size), at)
-def get(host, at):
+def fetch(host, at):
     return cuda.cuMemcpyAtoHAsync_v2(c_void_p(host), array, c_size_t(0), c_size_t(64), at)
 def byte(host):
     return c_ubyte.from_address(host).value
 """
-
-
-def test_copies_of_arrays(gates: Check) -> None:
-    """They are done in the order of their stream as other copies are, wait for it as those do, and are captured."""
-    gates(
-        ARRAY
-        + """
-here, back = pinned(), pinned()
-memset(here, 5, 64)
-gate = Gate(apart)
-ok(put(here, apart))
-ok(get(back, apart))
-assert (cuda.cuStreamQuery(apart), byte(back)) == (600, 0)
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
-assert byte(back) == 5
-
-gate, own_pages = Gate(apart), pageable()
-memset(own_pages, 6, 64)
-ok(put(own_pages, apart))  # which reads them before it returns
-memset(own_pages, 7, 64)
-assert cuda.cuStreamQuery(apart) == 600
-assert waits(gate, lambda: get(own_pages, apart))  # memory of the host's own is written by the host
-assert byte(own_pages) == 6
-
-device = c_uint64(memory)
-to_array, from_array = (array, c_size_t(0), device, c_size_t(64)), (device, array, c_size_t(0), c_size_t(64))
-for name, arguments in (("cuMemcpyDtoA_v2", to_array), ("cuMemcpyAtoD_v2", from_array)):
-    assert not waits(Gate(legacy), lambda: getattr(cuda, name)(*arguments)), name
-for name in ("cuMemcpyHtoA_v2", "cuMemcpyAtoH_v2"):
-    host = c_void_p(pinned())
-    arguments = (array, c_size_t(0), host, c_size_t(64)) if "HtoA" in name else (host, array, c_size_t(0), c_size_t(64))
-    assert waits(Gate(legacy), lambda: getattr(cuda, name)(*arguments)), name
-
-graph, executable, count = c_void_p(), c_void_p(), c_size_t()
-ok(cuda.cuStreamBeginCapture_v2(apart, 2))
-ok(put(here, apart))
-ok(put(here, apart, 0))
-ok(get(back, apart))
-ok(cuda.cuStreamEndCapture(apart, byref(graph)))
-ok(cuda.cuGraphGetNodes(graph, None, byref(count)))
-assert count.value == 2
-ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
-memset(here, 8, 64)
-ok(cuda.cuGraphLaunch(executable, apart))
-ok(cuda.cuStreamSynchronize(apart))
-assert byte(back) == 8
-"""
-    )
 
 
 WATCHED = """
@@ -763,11 +265,386 @@ def told():
 """
 
 
-def test_host_memory_that_dies_before_its_copy(gates: Check) -> None:
-    """It is a violation with both ends that host memory is unmapped, unregistered or freed under an unfinished copy."""
-    gates(
-        WATCHED
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "order_in_a_stream": """
+# A stream at a closed gate is not ready, does nothing behind it, and does all of it once the gate is open.
+gate = Gate(apart)
+ok(fill(apart, 7))
+done = event()
+ok(cuda.cuEventRecord(done, apart))
+assert (cuda.cuStreamQuery(apart), cuda.cuEventQuery(done), read()) == (600, 600, 0)
+assert cuda.cuEventElapsedTime(byref(c_float()), done, done) == 600
+assert cuda.cuStreamQuery(other) == cuda.cuStreamQuery(None) == 0
+gate.open()
+ok(cuda.cuEventSynchronize(done))
+assert (cuda.cuStreamQuery(apart), read()) == (0, 7)
+""",
+    "a_write_opens_a_gate": """
+# A value that another stream writes lets a waiting one go on, also in a batch; 64 bits, and every condition.
+gate = Gate(apart)
+ok(fill(apart, 3))
+ok(cuda.cuStreamWriteValue32_v2(other, gate.address, 1, 0))
+ok(cuda.cuStreamSynchronize(apart))
+assert read() == 3
+wide = c_uint64.from_address(words + 2048)
+ok(cuda.cuStreamWaitValue64_v2(apart, c_uint64(addressof(wide)), c_uint64(2**40), 0))
+ok(cuda.cuStreamWriteValue32_v2(apart, gate.address, 9, 0))
+assert (cuda.cuStreamQuery(apart), gate.word.value) == (600, 1)
+wide.value = 2**40 + 5
+ok(cuda.cuStreamSynchronize(apart))
+assert gate.word.value == 9
+""",
+    "the_legacy_stream": """
+# It waits for blocking streams, and they wait for it, but not for each other; none waits for a non-blocking one.
+# An event on a blocking stream without work of its own waits for the legacy one; without a time it is no work of the
+# stream (recorded programs, theme "order").
+def behind(gated, asked, work=True):
+    gate = Gate(gated)
+    if work:
+        ok(fill(asked))
+    code = cuda.cuStreamQuery(asked)
+    gate.open()
+    ok(cuda.cuCtxSynchronize())
+    return code
+assert [behind(blocking, one) for one in (legacy, other, own, apart)] == [600, 0, 0, 0]
+assert [behind(legacy, one) for one in (blocking, own, apart)] == [600, 600, 0]
+assert [behind(own, one) for one in (legacy, blocking, apart)] == [600, 0, 0]
+assert [behind(apart, one) for one in (legacy, blocking, own)] == [0, 0, 0]
+assert [behind(legacy, one, False) for one in (blocking, own)] == [0, 0]
+assert behind(blocking, legacy, False) == 600
+for flags, asked in ((0, 600), (2, 0), (6, 600)):
+    gate, late = Gate(legacy), event(flags)
+    ok(cuda.cuEventRecord(late, blocking))
+    assert (cuda.cuEventQuery(late), cuda.cuStreamQuery(blocking)) == (600, asked), flags
+    gate.open()
+    ok(cuda.cuCtxSynchronize())
+    ok(cuda.cuEventQuery(late))
+gate = Gate(blocking)
+ok(cuda.cuEventRecord(late, legacy))
+assert cuda.cuEventQuery(late) == 600
+gate.open()
+ok(cuda.cuEventSynchronize(late))
+""",
+    "events_between_streams": """
+# A stream waits for an event as it was recorded then; a later record, or its end, changes nothing for the wait.
+gate, done = Gate(apart), event()
+second = stream(1)
+ok(cuda.cuEventRecord(done, apart))
+ok(cuda.cuStreamWaitEvent(second, done, 0))
+ok(fill(second, 5))
+ok(cuda.cuEventRecord(done, stream(1)))
+ok(cuda.cuEventQuery(done))
+ok(cuda.cuEventDestroy_v2(done))
+assert (cuda.cuStreamQuery(second), read()) == (600, 0)
+gate.open()
+ok(cuda.cuStreamSynchronize(second))
+assert read() == 5
+gate, done = Gate(apart), event()
+ok(cuda.cuCtxRecordEvent(context, done))
+assert cuda.cuEventQuery(done) == 600
+ok(cuda.cuCtxWaitEvent(context, done))
+ok(fill(second, 6))
+assert cuda.cuStreamQuery(second) == 600
+gate.open()
+ok(cuda.cuCtxSynchronize())
+assert (cuda.cuEventQuery(done), read()) == (0, 6)
+""",
+    "destroying_what_is_pending": """
+# A stream or an executable graph that is destroyed does its work all the same; a context waits for its own.
+gone = stream(1)
+gate = Gate(gone)
+ok(fill(gone, 9))
+ok(cuda.cuStreamDestroy_v2(gone))
+assert cuda.cuStreamQuery(gone) == 400
+gate.open()
+ok(cuda.cuCtxSynchronize())
+assert read() == 9
+made = new(cuda.cuCtxCreate_v2, 0, 0)
+inside = stream(1)
+gate = Gate(inside)
+def destroy():
+    return cuda.cuCtxDestroy_v2(made)
+assert waits(gate, destroy)
+ok(cuda.cuCtxSetCurrent(context))
+assert cuda.cuStreamQuery(inside) == 201
+""",
+    "host_functions": """
+# They run in order, on one thread that is not the caller's, while the caller may hold a lock that they take.
+lock, calls, threads = threading.Lock(), [], set()
+@HOST
+def call(data):
+    threads.add(threading.get_ident())
+    with lock:
+        calls.append(data)
+with lock:
+    for number in range(1, 4):
+        ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(number)))
+    ok(cuda.cuLaunchHostFunc(blocking, call, c_void_p(4)))
+    assert cuda.cuStreamQuery(apart) == 600
+ok(cuda.cuStreamSynchronize(apart))
+ok(cuda.cuStreamSynchronize(blocking))
+assert [one for one in calls if one < 4] == [1, 2, 3] and sorted(calls) == [1, 2, 3, 4]
+assert len(threads) == 1 and threads != {threading.get_ident()}
+CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
+@CALLBACK
+def back(*arguments):
+    calls.append(arguments)
+ok(cuda.cuStreamAddCallback(apart, back, c_void_p(7), 0))
+ok(fill(apart, 4))
+ok(cuda.cuStreamSynchronize(apart))
+assert (calls[-1], read()) == ((apart.value, 0, 7), 4)
+""",
+    "a_gate_opens_during_a_host_function": """
+# Other streams go on while a host function runs; other host functions do not.
+gate, flag = Gate(apart), c_uint.from_address(words + 2048)
+ok(cuda.cuStreamWriteValue32_v2(apart, c_uint64(addressof(flag)), 7, 0))
+order = []
+@HOST
+def first(data):
+    gate.open()
+    while flag.value != 7:
+        pass
+    order.append(1)
+second = HOST(lambda data: order.append(2))
+ok(cuda.cuLaunchHostFunc(blocking, first, None))
+ok(cuda.cuLaunchHostFunc(other, second, None))
+ok(cuda.cuCtxSynchronize())
+assert order == [1, 2]
+""",
+    "the_driver_in_a_host_function": """
+# No context is current there and functions are refused by 800; streams and events may be asked, as on an H100.
+answers = {}
+@HOST
+def call(data):
+    answers.update(
+        current=cuda.cuCtxGetCurrent(byref(c_void_p())), set=cuda.cuCtxSetCurrent(context),
+        attribute=cuda.cuDeviceGetAttribute(byref(c_int()), 16, 0),
+        pointer=cuda.cuPointerGetAttribute(byref(c_int()), 2, c_uint64(memory)),
+        allocation=cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(64)), free=cuda.cuMemFree_v2(c_uint64(memory)),
+        legacy=cuda.cuStreamQuery(None), stream=cuda.cuStreamQuery(other), event=cuda.cuEventQuery(done),
+        version=cuda.cuDriverGetVersion(byref(c_int())),
+    )
+    answers["note"] = last_note("cuMemFree_v2")
+def last_note(name):
+    return [one for one in events() if one["call"] == name][-1]["note"]
+done = event()
+ok(cuda.cuLaunchHostFunc(apart, call, None))
+ok(cuda.cuStreamSynchronize(apart))
+note = answers.pop("note")
+permitted = {name for name, code in answers.items() if code == 0}
+assert permitted == {"stream", "event", "version"} and set(answers.values()) == {0, 800}, answers
+assert note == "a host function or a callback must not call the driver"
+ok(cuda.cuMemFree_v2(c_uint64(memory)))
+""",
+    "default_streams_of_threads": """
+# Each thread has its own, by handle 2 and by the `_ptsz` names; cuGetProcAddress gives those on request.
+def identity(handle, suffix=""):
+    number = c_uint64()
+    ok(getattr(cuda, "cuStreamGetId" + suffix)(handle, byref(number)))
+    return number.value
+assert identity(None, "_ptsz") == identity(own) != identity(None) == identity(legacy)
+found = []
+thread, answers = in_thread(lambda: found.append(identity(own)) or cuda.cuStreamQuery(own))
+thread.join()
+assert found[0] not in (identity(own), identity(legacy))
+gate = Gate(None, "cuStreamWaitValue32_v2_ptsz")
+assert (cuda.cuStreamQuery(own), cuda.cuStreamQuery_ptsz(None), cuda.cuStreamQuery(blocking)) == (600, 600, 0)
+thread, answers = in_thread(lambda: cuda.cuStreamQuery(own))
+thread.join()
+assert answers == [0]
+gate.open()
+ok(cuda.cuStreamSynchronize_ptsz(None))
+address = new(cuda.cuGetProcAddress_v2, b"cuStreamGetId", c_void_p, 13000, c_uint64(2), None)
+number = c_uint64()
+ok(CFUNCTYPE(c_int, c_void_p, c_void_p)(address.value)(None, byref(number)))
+assert number.value == identity(own)
+""",
+    "captures_of_default_streams": """
+# Two threads capture their default streams side by side, and the `_ptsz` forms do not touch another stream's.
+def capture():
+    ok(cuda.cuStreamBeginCapture_v2(own, 1))
+    ok(fill(own))
+    return cuda.cuStreamEndCapture(own, byref(c_void_p()))
+ok(cuda.cuStreamBeginCapture_v2(own, 1))
+thread, answers = in_thread(capture)
+thread.join()
+assert answers == [0]
+graph = new(cuda.cuStreamEndCapture, own, c_void_p)
+ok(cuda.cuStreamBeginCapture_v2(blocking, 1))
+ok(cuda.cuMemsetD8Async_ptsz(c_uint64(memory), 1, c_size_t(4), None))
+ok(cuda.cuStreamEndCapture(blocking, byref(graph)))
+""",
+    "graphs": """
+# A graph with host functions and gates keeps its edges; launches of one executable graph run one after another.
+calls = []
+call = HOST(calls.append)
+word = c_uint.from_address(words + 2048)
+second = stream(1)
+fork, join = event(), event()
+ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
+ok(cuda.cuEventRecord(fork, apart))
+ok(cuda.cuStreamWaitEvent(second, fork, 0))
+ok(cuda.cuStreamWaitValue32_v2(second, c_uint64(addressof(word)), 1, 0))
+ok(cuda.cuLaunchHostFunc(second, call, c_void_p(2)))
+ok(cuda.cuEventRecord(join, second))
+ok(fill(apart, 8))
+ok(cuda.cuStreamWaitEvent(apart, join, 0))
+ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
+graph = new(cuda.cuStreamEndCapture, apart, c_void_p)
+executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+ok(cuda.cuGraphLaunch(executable, apart))
+ok(cuda.cuGraphLaunch(executable, stream(1)))
+ok(cuda.cuGraphExecDestroy(executable))
+while read() != 8:
+    pass
+assert (cuda.cuStreamQuery(apart), calls) == (600, [1])
+word.value = 1
+ok(cuda.cuCtxSynchronize())
+assert calls == [1, 2, 3, 1, 2, 3]
+""",
+    "pools": """
+# What is freed in a stream is dead at once for callers, and serves the work before the free (recorded: 1, 1).
+gate = Gate(apart)
+there = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(64), apart)
+ok(fill(apart, 6, there.value))
+into = pinned()
+ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(into), there, c_size_t(64), apart))
+ok(cuda.cuMemFreeAsync(there, apart))
+assert cuda.cuMemcpyDtoHAsync_v2(c_void_p(into), there, c_size_t(64), apart) == 1
+assert cuda.cuMemFreeAsync(there, apart) == 1
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+assert c_ubyte.from_address(into).value == 6
+""",
+    "callbacks_behind_queued_work_that_fails": LOST
+    + """
+# A callback is called all the same, with the error, and a gate behind the work holds nothing up.
+told = []
+back = CFUNCTYPE(None, c_void_p, c_int, c_void_p)(lambda stream, code, data: told.append(code))
+gate = Gate(apart)
+ok(cuda.cuGraphLaunch(executable, apart))
+Gate(apart)
+ok(cuda.cuStreamAddCallback(apart, back, None, 0))
+ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
+gate.open()
+assert cuda.cuStreamSynchronize(apart) == 700
+assert (told, calls) == ([700], [1])
+""",
+    "a_gate_whose_memory_is_gone": """
+# A wait for a value fails like a copy when its memory was given back before its turn.
+there, gate = c_uint64(), Gate(apart)
+ok(cuda.cuMemAllocAsync(byref(there), c_size_t(64), other))
+ok(cuda.cuStreamSynchronize(other))
+ok(cuda.cuStreamWaitValue32_v2(apart, there, 1, 0))
+ok(cuda.cuMemFreeAsync(there, other))
+gate.open()
+assert cuda.cuStreamSynchronize(apart) == 700
+""",
+    "memory_of_a_graph_that_waits": """
+# It is allocated for callers from the launch on: it counts, its stream can free it, none launches it twice.
+for gated in (True, False):
+    ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+    there = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(4096), apart)
+    ok(fill(apart, 6, there.value))
+    graph = new(cuda.cuStreamEndCapture, apart, c_void_p)
+    executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+    gate = Gate(apart)
+    gated or gate.open()
+    for _ in range(3):
+        ok(cuda.cuGraphLaunch(executable, apart))
+        assert cuda.cuGraphLaunch(executable, apart) == 1
+        assert get(cuda.cuDeviceGetGraphMemAttribute, 0, 0, c_uint64) == (32 << 20 if gated else 64 << 20)
+        ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
+        ok(cuda.cuMemFreeAsync(there, apart))
+        assert cuda.cuMemFreeAsync(there, apart) == 1
+    gate.open()
+    ok(cuda.cuStreamSynchronize(apart))
+    assert read() == 6
+""",
+    "functions_that_wait_for_the_context": """
+# Freeing memory and loading a module wait for every stream of the context, also a non-blocking one.
+module = c_void_p()
+image = small_ptx()
+calls = (
+    lambda: cuda.cuMemFree_v2(c_uint64(allocate(64))), lambda: cuda.cuMemFreeHost(c_uint64(pinned())),
+    lambda: cuda.cuModuleLoadData(byref(module), image), lambda: cuda.cuModuleUnload(module),
+    lambda: cuda.cuCtxSynchronize(),
+)
+for call in calls:
+    assert waits(Gate(apart), call)
+""",
+    "a_forked_child": """
+# A child that is forked while work is pending has neither the work nor the engine, and ends.
+gate = Gate(apart)
+ok(fill(apart, 2))
+child = os.fork()
+if not child:
+    os._exit(0 if cuda.cuStreamQuery(apart) == 3 else 1)
+assert os.waitpid(child, 0)[1] == 0
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+assert read() == 2
+""",
+    "rows_of_pageable_memory": ROWS
+    + """
+# They are read in the call and written later, as a single one is (recorded: programs of the theme "order").
+host, gate, back = pageable(), Gate(apart), create_string_buffer(24)
+memset(host, 5, 64)
+ok(put_rows(host, memory, apart))
+memset(host, 6, 64)
+assert (cuda.cuStreamQuery(apart), read()) == (600, 0)
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+ok(cuda.cuMemcpy(c_uint64(addressof(back)), c_uint64(memory), c_size_t(24)))
+assert back.raw == (b"\\5" * 4 + bytes(4)) * 3
+""",
+    "copies_of_arrays": ARRAY
+    + """
+# They are done in the order of their stream as other copies are, wait for it as those do, and are captured.
+here, back = pinned(), pinned()
+memset(here, 5, 64)
+gate = Gate(apart)
+ok(put(here, apart))
+ok(fetch(back, apart))
+assert (cuda.cuStreamQuery(apart), byte(back)) == (600, 0)
+gate.open()
+ok(cuda.cuStreamSynchronize(apart))
+assert byte(back) == 5
+
+gate, own_pages = Gate(apart), pageable()
+memset(own_pages, 6, 64)
+ok(put(own_pages, apart))  # which reads them before it returns
+memset(own_pages, 7, 64)
+assert cuda.cuStreamQuery(apart) == 600
+assert waits(gate, lambda: fetch(own_pages, apart))  # memory of the host's own is written by the host
+assert byte(own_pages) == 6
+
+device = c_uint64(memory)
+to_array, from_array = (array, c_size_t(0), device, c_size_t(64)), (device, array, c_size_t(0), c_size_t(64))
+for name, arguments in (("cuMemcpyDtoA_v2", to_array), ("cuMemcpyAtoD_v2", from_array)):
+    assert not waits(Gate(legacy), lambda: getattr(cuda, name)(*arguments)), name
+for name in ("cuMemcpyHtoA_v2", "cuMemcpyAtoH_v2"):
+    host = c_void_p(pinned())
+    arguments = (array, c_size_t(0), host, c_size_t(64)) if "HtoA" in name else (host, array, c_size_t(0), c_size_t(64))
+    assert waits(Gate(legacy), lambda: getattr(cuda, name)(*arguments)), name
+
+ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+ok(put(here, apart))
+ok(put(here, apart, 0))
+ok(fetch(back, apart))
+graph = new(cuda.cuStreamEndCapture, apart, c_void_p)
+assert get(cuda.cuGraphGetNodes, graph, None, c_size_t) == 2
+executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+memset(here, 8, 64)
+ok(cuda.cuGraphLaunch(executable, apart))
+ok(cuda.cuStreamSynchronize(apart))
+assert byte(back) == 8
+""",
+    "host_memory_that_dies_before_its_copy": WATCHED
+    + """
+# It is a violation with both ends that host memory is unmapped, unregistered or freed under an unfinished copy.
 libc = CDLL(None)
 libc.mmap.restype = c_void_p
 mapped = libc.mmap(None, c_size_t(8192), 3, 0x22, -1, c_size_t(0))
@@ -789,31 +666,21 @@ for make, give in ((pinned, "cuMemFreeHost"), (pageable, "cuMemHostUnregister"))
     assert waits(gate, lambda: getattr(cuda, give)(c_uint64(host)))
     assert told()[-1][1] == f"asynchronous copy: the memory was given up before, noticed by {give}"
 assert len(told()) == 3
-"""
-    )
-
-
-def test_host_memory_that_dies_before_its_copy_to_an_array(gates: Check) -> None:
-    """It is watched as that of other copies."""
-    gates(
-        WATCHED
-        + ARRAY
-        + """
+""",
+    "host_memory_that_dies_before_its_copy_to_an_array": WATCHED
+    + ARRAY
+    + """
+# It is watched as that of other copies.
 host, gate = pinned(), Gate(apart)
 ok(put(host, apart))
 assert waits(gate, lambda: cuda.cuMemFreeHost(c_uint64(host)))
 given_up = "asynchronous copy: the memory was given up before, noticed by cuMemFreeHost"
 assert told() == [("asynchronous copy", given_up, True)]
-"""
-    )
-
-
-def test_rows_of_host_memory_that_die_before_their_copy(gates: Check) -> None:
-    """All of them are watched, from the first to the last."""
-    gates(
-        WATCHED
-        + ROWS
-        + """
+""",
+    "rows_of_host_memory_that_die_before_their_copy": WATCHED
+    + ROWS
+    + """
+# All of them are watched, from the first to the last.
 base = pageable(8192)
 for start in (base, base + 4096):  # the rows begin 32 bytes before the second part
     ok(cuda.cuMemHostRegister_v2(c_void_p(start), c_size_t(4096), 0))
@@ -829,20 +696,16 @@ ok(put_rows(base, memory, apart))
 ok(cuda.cuMemHostRegister_v2(c_void_p(base + 4096), c_size_t(64), 0))
 assert waits(gate, lambda: cuda.cuMemHostUnregister(c_uint64(base + 4096)))
 assert len(told()) == 1
-"""
-    )
-
-
-def test_host_memory_that_lives_long_enough(gates: Check) -> None:
-    """Nothing is said of memory that is freed behind its copy, nor of another one's."""
-    gates(
-        WATCHED
-        + """
+""",
+    "host_memory_that_lives_long_enough": WATCHED
+    + """
+# Nothing is said of memory that is freed behind its copy, nor of another one's.
 gate, host, other_host = Gate(apart), pinned(), pinned()
 submit(host)
 assert waits(gate, lambda: cuda.cuMemFreeHost(c_uint64(other_host)))
 ok(cuda.cuStreamSynchronize(apart))
 ok(cuda.cuMemFreeHost(c_uint64(host)))
 assert told() == []
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, fixture="gates")

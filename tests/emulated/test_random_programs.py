@@ -93,66 +93,52 @@ def test_no_program_ends_the_emulated_driver(recording, toolchain) -> None:
     assert ended(used, comparer.replay(recording, used)) == []
 
 
-def example(*answers):
-    """A program with a stream, an event and memory, and answers to it."""
-    program = [
-        ["cuInit", 0],
-        ["cuDevicePrimaryCtxRetain", ["o", "H"], 0],
-        ["cuCtxSetCurrent", "$1"],
-        ["cuStreamCreate", ["o", "h"], 0],
-        ["cuStreamGetFlags", "$3", ["o", "I"]],
-        ["cuMemAlloc_v2", ["o", "h"], 64],
-        ["cuStreamQuery", "$3"],
-        ["cuMemFree_v2", "$5"],
-    ]
-    real = [[0], [0, "?"], [0], [0, "new"], [0, 0], [0, "new"], [0], [0]]
-    ours = copy.deepcopy(real)
-    for place, answer in answers:
-        ours[place] = answer
-    return comparer.compare(7, "core", program, real, ours)
+#: A program with a stream, an event and memory, and the answers of a real driver.
+EXAMPLE = [
+    (["cuInit", 0], [0]),
+    (["cuDevicePrimaryCtxRetain", ["o", "H"], 0], [0, "?"]),
+    (["cuCtxSetCurrent", "$1"], [0]),
+    (["cuStreamCreate", ["o", "h"], 0], [0, "new"]),
+    (["cuStreamGetFlags", "$3", ["o", "I"]], [0, 0]),
+    (["cuMemAlloc_v2", ["o", "h"], 64], [0, "new"]),
+    (["cuStreamQuery", "$3"], [0]),
+    (["cuMemFree_v2", "$5"], [0]),
+]
+#: What the emulated driver answers otherwise, by the number of the call; what is counted, equal and left out; and which
+#: calls differ.
+COMPARED = {
+    "equal answers": ({}, (8, 8, 0), []),
+    "a wrong value spoils nothing else": ({4: [0, 1]}, (8, 7, 0), [(4, "[0]", "[1]")]),
+    "what needs a differing call": ({3: [2, "-"], 4: [400, "-"], 6: [400]}, (6, 5, 2), [(3, "0", "2")]),
+    "a different context ends the comparison": ({2: [1], 5: [201, "-"]}, (3, 2, 0), [(2, "0", "1")]),
+}
 
 
-def test_equal_answers_are_equal() -> None:
-    result = example()
-    assert (result.counted, result.equal, result.left_out, result.differences) == (8, 8, 0, [])
+@pytest.mark.parametrize(("changes", "counts", "differing"), COMPARED.values(), ids=list(COMPARED))
+def test_answers_are_compared(changes: dict, counts: tuple, differing: list) -> None:
+    program, real = zip(*copy.deepcopy(EXAMPLE), strict=True)
+    result = comparer.compare(7, "core", [*program], [*real], [changes.get(at, one) for at, one in enumerate(real)])
+    assert [(one.call, one.real, one.ours) for one in result.differences] == differing
+    assert (result.counted, result.equal, result.left_out) == counts
 
 
-def test_a_wrong_value_is_a_difference_and_spoils_nothing_else() -> None:
-    result = example((4, [0, 1]))
-    assert [(one.call, one.real, one.ours) for one in result.differences] == [(4, "[0]", "[1]")]
-    assert (result.counted, result.equal) == (8, 7)
+LAUNCH, QUERY = ["cuLaunchKernel", 0], ["cuStreamQuery", 0]
+THREE, DIED, LIVED = [["cuInit", 0], ["cuStreamQuery", 16], QUERY], [[0], ["signal", "SIGSEGV"]], [[0], [400], [201]]
 
 
-def test_values_of_failed_calls_do_not_count() -> None:
-    result = comparer.compare(1, "core", [["cuDeviceGetCount", ["o", "i"]]], [[3, "-"]], [[3, 0]])
-    assert result.differences == []
-
-
-def test_what_needs_a_differing_call_is_left_out() -> None:
-    result = example((3, [2, "-"]), (4, [400, "-"]), (6, [400]))
-    assert [one.call for one in result.differences] == [3]
-    assert (result.counted, result.left_out) == (6, 2)
-
-
-def test_a_different_context_ends_the_comparison() -> None:
-    result = example((2, [1]), (5, [201, "-"]))
-    assert [one.call for one in result.differences] == [2]
-    assert result.counted == 3
-
-
-def test_a_death_of_ours_is_a_difference_and_one_of_theirs_ends_it() -> None:
-    died = [[0], ["signal", "SIGSEGV"]]
-    program = [["cuInit", 0], ["cuStreamQuery", 16], ["cuStreamQuery", 0]]
-    ours = comparer.compare(1, "core", program, [[0], [400], [201]], died)
-    assert [(one.real, one.ours) for one in ours.differences] == [("400", "SIGSEGV")]
-    theirs = comparer.compare(1, "core", program, died, [[0], [400], [201]])
-    assert (theirs.counted, theirs.differences) == (1, [])
-
-
-def test_launches_that_run_and_work_that_is_not_done_are_no_difference() -> None:
-    program = [["cuLaunchKernel", 0], ["cuStreamQuery", 0]]
-    result = comparer.compare(1, "added", program, [[0], [600]], [[801], [0]])
-    assert (result.counted, result.left_out, result.differences) == (0, 2, [])
+@pytest.mark.parametrize(
+    ("theme", "program", "real", "ours", "counted", "left_out", "differing"),
+    [
+        ("core", [["cuDeviceGetCount", ["o", "i"]]], [[3, "-"]], [[3, 0]], 1, 0, []),  # a failed call has no values
+        ("core", THREE, LIVED, DIED, 2, 0, [("400", "SIGSEGV")]),
+        ("core", THREE, DIED, LIVED, 1, 0, []),
+        ("added", [LAUNCH, QUERY], [[0], [600]], [[801], [0]], 0, 2, []),  # it runs; work is not done
+    ],
+)
+def test_what_is_no_difference(theme: str, program: list, real: list, ours: list, counted, left_out, differing) -> None:
+    result = comparer.compare(1, theme, program, real, ours)
+    assert [(one.real, one.ours) for one in result.differences] == differing
+    assert (result.counted, result.left_out) == (counted, left_out)
 
 
 def test_addresses_that_come_back_are_no_difference() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.emulated import checkers
+from tests.emulated.conftest import programs
 from tests.emulated.test_native import needs_compiler
 from tests.emulated.test_queues import GATES, Check, asked, recorded
 
@@ -31,110 +32,6 @@ def log():
 def schedules(check: Check) -> Callable[..., str]:
     """Run a program with the names of `SCHEDULES`."""
     return lambda program, **options: check(SCHEDULES + program, **options)
-
-
-def test_a_copy_stays_pending(schedules: Check) -> None:
-    """A copy is done in its call, calls later, or when something waits; until then its destination holds poison."""
-    schedules(
-        """
-host, seen = pinned(), set()
-ok(cuda.cuMemsetD8_v2(c_uint64(memory), 5, c_size_t(64)))
-for seed in seeds():
-    memset(host, 1, 64)
-    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(host), c_uint64(memory), c_size_t(64), apart))
-    work, = driver.scheduled_work()
-    assert string_at(host, 64) == (b"\\xd7" if work.delay != 0 else b"\\x05") * 64, (work, string_at(host, 64))
-    assert (work.kind, work.function, work.stream, work.submitted, work.started) == (
-        "copy", "cuMemcpyDtoHAsync_v2", 1, 1, 1)
-    assert work.python_stack[-1].endswith("in <module>") and work.native_stack
-    for _ in range(30):
-        ok(cuda.cuStreamQuery(other))
-    late = work.delay is None
-    assert string_at(host, 64) == (b"\\xd7" if late else b"\\x05") * 64
-    ok(cuda.cuStreamSynchronize(apart))
-    assert string_at(host, 64) == b"\\x05" * 64
-    work, = driver.scheduled_work()
-    assert work.ended == (32 if late else 1 + work.delay), work
-    expected = "cuMemcpyDtoHAsync_v2" if not work.displaced else "cuStreamSynchronize" if late else "cuStreamQuery"
-    assert work.call == expected, work
-    seen.add(work.delay)
-assert {None, 0, 1, 2, 3, 4} < seen and len(seen) > 6, seen
-"""
-    )
-
-
-def test_nothing_is_displaced(schedules: Check) -> None:
-    """Without displaced work everything is done in the call that submits it, as without a schedule."""
-    schedules(
-        """
-driver.start_schedule(1, [])
-for value in range(1, 40):
-    ok(fill(apart, value))
-    assert (read(), cuda.cuStreamQuery(apart)) == (value, 0)
-assert {(one.delay, one.ended - one.submitted, one.displaced) for one in driver.scheduled_work()} == {(0, 0, False)}
-driver.end_schedule()
-"""
-    )
-
-
-def test_a_schedule_takes_over_work_that_is_ready(schedules: Check) -> None:
-    """A schedule that begins while the engine does ready work goes on with the rest of it."""
-    schedules(
-        """
-size = 4 << 20
-for _ in range(5):
-    gate, behind = Gate(apart), event(2)
-    ok(cuda.cuEventRecord(behind, apart))
-    streams, places = [stream(1) for _ in range(24)], [allocate(size) for _ in range(24)]
-    for one, place in zip(streams, places):
-        ok(cuda.cuStreamWaitEvent(one, behind, 0))
-        ok(cuda.cuMemsetD8Async(c_uint64(place), 5, c_size_t(size), one))
-    gate.open()
-    while cuda.cuStreamQuery(streams[0]) and cuda.cuStreamQuery(streams[-1]):
-        pass
-    driver.start_schedule(1)
-    for one, place in zip(streams, places):
-        ok(cuda.cuStreamSynchronize(one))
-        ok(cuda.cuStreamDestroy_v2(one))
-        ok(cuda.cuMemFree_v2(c_uint64(place)))
-    driver.end_schedule()
-"""
-    )
-
-
-def test_displaced_work_is_named(schedules: Check) -> None:
-    """Work that is not named is not displaced; named work has the delay that it has when all may be displaced."""
-    schedules(
-        """
-def run(seed, displaced=None):
-    driver.start_schedule(seed, displaced)
-    for one in (apart, other, apart, blocking, apart, other):
-        ok(fill(one))
-    ok(cuda.cuCtxSynchronize())
-    work = driver.scheduled_work()
-    driver.end_schedule()
-    return {one.number: one.delay for one in work}
-for seed in range(30):
-    every = run(seed)
-    assert every == run(seed) and list(every) == [1, 2, 3, 4, 5, 6]
-    for some in ([2], [3, 5], [9]):
-        assert run(seed, some) == {number: every[number] if number in some else 0 for number in every}
-for wrong in (-1, 2**64):
-    try:
-        driver.start_schedule(wrong)
-    except ValueError as error:
-        assert str(error) == f"seed = {wrong}; expected 0 to 2**64 - 1"
-    else:
-        raise AssertionError(wrong)
-for wrong in ([0], [3, 2**32]):
-    try:
-        driver.start_schedule(1, wrong)
-    except ValueError as error:
-        assert str(error) == f"displaced = {wrong}; expected numbers from 1 to 2**32 - 1"
-    else:
-        raise AssertionError(wrong)
-"""
-    )
 
 
 #: Streams, events, host functions, pools and graphs; prints the logs of some schedules.
@@ -169,53 +66,9 @@ print(json.dumps(logs))
 
 def test_a_seed_repeats(check: Check) -> None:
     """The same seed gives the same order and the same log, in this process and in another."""
-    once = json.loads(check("import json\n" + REPEATED))
-    assert once == json.loads(
-        check("import json\n" + REPEATED.replace("calls =", "spare = stream(), stream()\ncalls ="), fresh=True)
-    )
+    once = json.loads(check(REPEATED))
+    assert once == json.loads(check(REPEATED.replace("calls =", "spare = stream(), stream()\ncalls ="), fresh=True))
     assert {tuple(calls) for calls, _ in once} == {(1, 2, 3), (2, 1, 3), (1, 3, 2)}
-
-
-def test_a_wait_does_what_it_needs(schedules: Check) -> None:
-    """Work of another stream stays pending while a stream, an event or a synchronous copy is waited for."""
-    schedules(
-        """
-host, left = pinned(), 0
-for seed in seeds():
-    memset(host, 0, 64)
-    ok(fill(apart, 1, memory))
-    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(host), c_uint64(memory), c_size_t(1), apart))
-    done = event()
-    ok(cuda.cuEventRecord(done, apart))
-    ok(cuda.cuMemsetD8Async(c_uint64(host + 64), 1, c_size_t(1), other))
-    ok(cuda.cuEventSynchronize(done) if seed % 2 else cuda.cuStreamSynchronize(apart))
-    assert string_at(host, 1) == b"\\1"
-    filled = driver.scheduled_work()[3]
-    assert (filled.kind, filled.stream) == ("fill", 2)
-    if filled.delay is None:
-        assert filled.ended == 0 and cuda.cuStreamQuery(other) == 600
-        left += 1
-    ok(cuda.cuStreamSynchronize(other))
-assert left > 3
-"""
-    )
-
-
-def test_asking_again_and_again(schedules: Check) -> None:
-    """A program that only asks is answered in the end, by streams and by events."""
-    schedules(
-        """
-most = 0
-for seed in seeds():
-    ok(fill(apart))
-    done, asked = event(), 0
-    ok(cuda.cuEventRecord(done, apart))
-    while cuda.cuEventQuery(done) if seed % 2 else cuda.cuStreamQuery(apart):
-        asked += 1
-    most = max(most, asked)
-assert 2 < most < 100
-"""
-    )
 
 
 @pytest.mark.slow
@@ -241,149 +94,7 @@ for seed in range(4):
     )
 
 
-def test_host_functions_under_a_schedule(schedules: Check) -> None:
-    """They run early, late and between, on the driver's thread; they may wait for a lock that the caller has."""
-    schedules(
-        """
-lock, calls, threads, orders, early = threading.Lock(), [], set(), set(), set()
-@HOST
-def call(data):
-    threads.add(threading.get_ident())
-    calls.append(data)
-@HOST
-def locked(data):
-    with lock:
-        calls.append(data)
-for seed in seeds(80):
-    calls.clear()
-    ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
-    early.add(len(calls))
-    ok(cuda.cuLaunchHostFunc(other, call, c_void_p(2)))
-    ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
-    ok(cuda.cuStreamQuery(blocking))
-    ok(cuda.cuCtxSynchronize())
-    orders.add(tuple(calls))
-assert orders == {(1, 2, 3), (1, 3, 2), (2, 1, 3)} and early == {0, 1}
-assert len(threads) == 1 and threads != {threading.get_ident()}
-calls.clear()
-driver.start_schedule(1, [])
-with lock:
-    ok(cuda.cuLaunchHostFunc(apart, locked, c_void_p(1)))
-    assert cuda.cuStreamQuery(apart) == 600 and calls == []
-ok(cuda.cuStreamSynchronize(apart))
-assert calls == [1]
-driver.end_schedule()
-"""
-    )
-
-
-def test_graphs_under_a_schedule(schedules: Check) -> None:
-    """Nodes of a launched graph are done in each order that its edges allow, and its end may be late."""
-    schedules(
-        """
-calls, orders = [], set()
-call = HOST(calls.append)
-graph, executable, nodes = c_void_p(), c_void_p(), [c_void_p() for _ in range(4)]
-ok(cuda.cuGraphCreate(byref(graph), 0))
-for number, on in enumerate(((), (0,), (0,), (1, 2))):
-    before = (c_void_p * 2)(*(nodes[one] for one in on))
-    parameters = (c_void_p * 2)(cast(call, c_void_p), c_void_p(number + 1))
-    ok(cuda.cuGraphAddHostNode(byref(nodes[number]), graph, before, c_size_t(len(on)), parameters))
-ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
-ended = set()
-for seed in seeds():
-    calls.clear()
-    ok(cuda.cuGraphLaunch(executable, apart))
-    ok(cuda.cuStreamSynchronize(apart))
-    orders.add(tuple(calls))
-    work = driver.scheduled_work()
-    assert [one.kind for one in work] == ["host function"] * 4 + ["end of a graph"]
-    assert {one.stream for one in work} == {1}
-    assert {one.function for one in work} == {"cuGraphLaunch"} and all(one.python_stack for one in work)
-assert orders == {(1, 2, 3, 4), (1, 3, 2, 4)}
-"""
-    )
-
-
-def test_the_end_of_a_graph_is_late(schedules: Check) -> None:
-    """The destructor of a user object may run long after the launch, and runs once."""
-    schedules(
-        """
-gone, late = [], 0
-destroy = HOST(gone.append)
-for seed in seeds():
-    gone.clear()
-    graph, executable, object, node = c_void_p(), c_void_p(), c_void_p(), c_void_p()
-    ok(cuda.cuGraphCreate(byref(graph), 0))
-    ok(cuda.cuUserObjectCreate(byref(object), c_void_p(5), destroy, 1, 1))
-    ok(cuda.cuGraphRetainUserObject(graph, object, 1, 1))
-    ok(cuda.cuGraphAddEmptyNode(byref(node), graph, None, c_size_t(0)))
-    ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
-    ok(cuda.cuGraphLaunch(executable, apart))
-    ok(cuda.cuGraphExecDestroy(executable))
-    ok(cuda.cuGraphDestroy(graph))
-    late += not gone
-    ok(cuda.cuCtxSynchronize())
-    assert gone == [5], (gone, driver.scheduled_work())
-assert 5 < late < 60, late
-"""
-    )
-
-
-def test_memory_of_graphs_and_pools_under_a_schedule(schedules: Check) -> None:
-    """A graph that allocates and frees is launched again and again; memory that a pending free has serves the next."""
-    schedules(
-        """
-graph, executable, there = c_void_p(), c_void_p(), c_uint64()
-ok(cuda.cuStreamBeginCapture_v2(apart, 2))
-ok(cuda.cuMemAllocAsync(byref(there), c_size_t(4096), apart))
-ok(fill(apart, 6, there.value))
-ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
-ok(cuda.cuMemFreeAsync(there, apart))
-ok(cuda.cuStreamEndCapture(apart, byref(graph)))
-ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
-free, total = c_size_t(), c_size_t()
-ok(cuda.cuMemGetInfo_v2(byref(free), byref(total)))
-large = c_size_t(free.value // 4 * 3)
-for seed in seeds():
-    ok(fill(apart, 1))
-    for _ in range(3):
-        ok(cuda.cuGraphLaunch(executable, apart))
-    ok(cuda.cuStreamSynchronize(apart))
-    assert read() == 6
-    for _ in range(3):
-        ok(cuda.cuMemAllocAsync(byref(there), large, apart))
-        ok(fill(apart, 1, there.value))
-        ok(cuda.cuMemFreeAsync(there, apart))
-    ok(cuda.cuStreamSynchronize(apart))
-"""
-    )
-
-
-def test_when_a_copy_reads(schedules: Check) -> None:
-    """A copy that is unfinished has read its source, or will; both are seen. A source from pageable memory was read."""
-    schedules(
-        """
-source, into, seen = allocate(64), allocate(64), set()
-page = pageable(64)
-for seed in seeds(150):
-    ok(cuda.cuMemsetD8_v2(c_uint64(source), 1, c_size_t(64)))
-    ok(cuda.cuStreamSynchronize(legacy))
-    ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(into), c_uint64(source), c_size_t(64), apart))
-    ok(cuda.cuMemsetD8Async(c_uint64(source), 2, c_size_t(64), stream(1)))  # nothing orders the two
-    memset(page, 7, 64)
-    ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(memory), c_void_p(page), c_size_t(64), apart))
-    memset(page, 8, 64)
-    ok(cuda.cuStreamSynchronize(apart))
-    assert read() == 7
-    seen.add(read(into))
-assert {1, 2} <= seen <= {1, 2, 0xd7}, seen
-"""
-    )
-
-
 CHANGED = """
-import struct
 driver.start_watching()
 host = pinned()
 def submit():
@@ -420,11 +131,241 @@ assert 20 < told < 60, told
     )
 
 
-def test_a_source_that_changes_before_its_copy(schedules: Check) -> None:
-    """Memory may change as long as a gate or other work holds its copy up."""
-    schedules(
-        CHANGED
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "a_copy_stays_pending": """
+# A copy is done in its call, calls later, or when something waits; until then its destination holds poison.
+host, seen = pinned(), set()
+ok(cuda.cuMemsetD8_v2(c_uint64(memory), 5, c_size_t(64)))
+for seed in seeds():
+    memset(host, 1, 64)
+    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(host), c_uint64(memory), c_size_t(64), apart))
+    work, = driver.scheduled_work()
+    assert string_at(host, 64) == (b"\\xd7" if work.delay != 0 else b"\\x05") * 64, (work, string_at(host, 64))
+    assert (work.kind, work.function, work.stream, work.submitted, work.started) == (
+        "copy", "cuMemcpyDtoHAsync_v2", 1, 1, 1)
+    assert work.python_stack[-1].endswith("in <module>") and work.native_stack
+    for _ in range(30):
+        ok(cuda.cuStreamQuery(other))
+    late = work.delay is None
+    assert string_at(host, 64) == (b"\\xd7" if late else b"\\x05") * 64
+    ok(cuda.cuStreamSynchronize(apart))
+    assert string_at(host, 64) == b"\\x05" * 64
+    work, = driver.scheduled_work()
+    assert work.ended == (32 if late else 1 + work.delay), work
+    expected = "cuMemcpyDtoHAsync_v2" if not work.displaced else "cuStreamSynchronize" if late else "cuStreamQuery"
+    assert work.call == expected, work
+    seen.add(work.delay)
+assert {None, 0, 1, 2, 3, 4} < seen and len(seen) > 6, seen
+""",
+    "nothing_is_displaced": """
+# Without displaced work everything is done in the call that submits it, as without a schedule.
+driver.start_schedule(1, [])
+for value in range(1, 40):
+    ok(fill(apart, value))
+    assert (read(), cuda.cuStreamQuery(apart)) == (value, 0)
+assert {(one.delay, one.ended - one.submitted, one.displaced) for one in driver.scheduled_work()} == {(0, 0, False)}
+driver.end_schedule()
+""",
+    "a_schedule_takes_over_work_that_is_ready": """
+# A schedule that begins while the engine does ready work goes on with the rest of it.
+size = 4 << 20
+for _ in range(5):
+    gate, behind = Gate(apart), event(2)
+    ok(cuda.cuEventRecord(behind, apart))
+    streams, places = [stream(1) for _ in range(24)], [allocate(size) for _ in range(24)]
+    for one, place in zip(streams, places):
+        ok(cuda.cuStreamWaitEvent(one, behind, 0))
+        ok(cuda.cuMemsetD8Async(c_uint64(place), 5, c_size_t(size), one))
+    gate.open()
+    while cuda.cuStreamQuery(streams[0]) and cuda.cuStreamQuery(streams[-1]):
+        pass
+    driver.start_schedule(1)
+    for one, place in zip(streams, places):
+        ok(cuda.cuStreamSynchronize(one))
+        ok(cuda.cuStreamDestroy_v2(one))
+        ok(cuda.cuMemFree_v2(c_uint64(place)))
+    driver.end_schedule()
+""",
+    "displaced_work_is_named": """
+# Work that is not named is not displaced; named work has the delay that it has when all may be displaced.
+def run(seed, displaced=None):
+    driver.start_schedule(seed, displaced)
+    for one in (apart, other, apart, blocking, apart, other):
+        ok(fill(one))
+    ok(cuda.cuCtxSynchronize())
+    work = driver.scheduled_work()
+    driver.end_schedule()
+    return {one.number: one.delay for one in work}
+for seed in range(30):
+    every = run(seed)
+    assert every == run(seed) and list(every) == [1, 2, 3, 4, 5, 6]
+    for some in ([2], [3, 5], [9]):
+        assert run(seed, some) == {number: every[number] if number in some else 0 for number in every}
+for wrong in (-1, 2**64):
+    try:
+        driver.start_schedule(wrong)
+    except ValueError as error:
+        assert str(error) == f"seed = {wrong}; expected 0 to 2**64 - 1"
+    else:
+        raise AssertionError(wrong)
+for wrong in ([0], [3, 2**32]):
+    try:
+        driver.start_schedule(1, wrong)
+    except ValueError as error:
+        assert str(error) == f"displaced = {wrong}; expected numbers from 1 to 2**32 - 1"
+    else:
+        raise AssertionError(wrong)
+""",
+    "a_wait_does_what_it_needs": """
+# Work of another stream stays pending while a stream, an event or a synchronous copy is waited for.
+host, left = pinned(), 0
+for seed in seeds():
+    memset(host, 0, 64)
+    ok(fill(apart, 1, memory))
+    ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(host), c_uint64(memory), c_size_t(1), apart))
+    done = event()
+    ok(cuda.cuEventRecord(done, apart))
+    ok(cuda.cuMemsetD8Async(c_uint64(host + 64), 1, c_size_t(1), other))
+    ok(cuda.cuEventSynchronize(done) if seed % 2 else cuda.cuStreamSynchronize(apart))
+    assert string_at(host, 1) == b"\\1"
+    filled = driver.scheduled_work()[3]
+    assert (filled.kind, filled.stream) == ("fill", 2)
+    if filled.delay is None:
+        assert filled.ended == 0 and cuda.cuStreamQuery(other) == 600
+        left += 1
+    ok(cuda.cuStreamSynchronize(other))
+assert left > 3
+""",
+    "asking_again_and_again": """
+# A program that only asks is answered in the end, by streams and by events.
+most = 0
+for seed in seeds():
+    ok(fill(apart))
+    done, asked = event(), 0
+    ok(cuda.cuEventRecord(done, apart))
+    while cuda.cuEventQuery(done) if seed % 2 else cuda.cuStreamQuery(apart):
+        asked += 1
+    most = max(most, asked)
+assert 2 < most < 100
+""",
+    "host_functions_under_a_schedule": """
+# They run early, late and between, on the driver's thread; they may wait for a lock that the caller has.
+lock, calls, threads, orders, early = threading.Lock(), [], set(), set(), set()
+@HOST
+def call(data):
+    threads.add(threading.get_ident())
+    calls.append(data)
+@HOST
+def locked(data):
+    with lock:
+        calls.append(data)
+for seed in seeds(80):
+    calls.clear()
+    ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
+    early.add(len(calls))
+    ok(cuda.cuLaunchHostFunc(other, call, c_void_p(2)))
+    ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
+    ok(cuda.cuStreamQuery(blocking))
+    ok(cuda.cuCtxSynchronize())
+    orders.add(tuple(calls))
+assert orders == {(1, 2, 3), (1, 3, 2), (2, 1, 3)} and early == {0, 1}
+assert len(threads) == 1 and threads != {threading.get_ident()}
+calls.clear()
+driver.start_schedule(1, [])
+with lock:
+    ok(cuda.cuLaunchHostFunc(apart, locked, c_void_p(1)))
+    assert cuda.cuStreamQuery(apart) == 600 and calls == []
+ok(cuda.cuStreamSynchronize(apart))
+assert calls == [1]
+driver.end_schedule()
+""",
+    "graphs_under_a_schedule": """
+# Nodes of a launched graph are done in each order that its edges allow, and its end may be late.
+calls, orders = [], set()
+call = HOST(calls.append)
+graph, executable, nodes = c_void_p(), c_void_p(), [c_void_p() for _ in range(4)]
+ok(cuda.cuGraphCreate(byref(graph), 0))
+for number, on in enumerate(((), (0,), (0,), (1, 2))):
+    before = (c_void_p * 2)(*(nodes[one] for one in on))
+    parameters = (c_void_p * 2)(cast(call, c_void_p), c_void_p(number + 1))
+    ok(cuda.cuGraphAddHostNode(byref(nodes[number]), graph, before, c_size_t(len(on)), parameters))
+ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+ended = set()
+for seed in seeds():
+    calls.clear()
+    ok(cuda.cuGraphLaunch(executable, apart))
+    ok(cuda.cuStreamSynchronize(apart))
+    orders.add(tuple(calls))
+    work = driver.scheduled_work()
+    assert [one.kind for one in work] == ["host function"] * 4 + ["end of a graph"]
+    assert {one.stream for one in work} == {1}
+    assert {one.function for one in work} == {"cuGraphLaunch"} and all(one.python_stack for one in work)
+assert orders == {(1, 2, 3, 4), (1, 3, 2, 4)}
+""",
+    "the_end_of_a_graph_is_late": """
+# The destructor of a user object may run long after the launch, and runs once.
+gone, late = [], 0
+destroy = HOST(gone.append)
+for seed in seeds():
+    gone.clear()
+    graph = new(cuda.cuGraphCreate, 0)
+    object = new(cuda.cuUserObjectCreate, c_void_p(5), destroy, 1, 1)
+    ok(cuda.cuGraphRetainUserObject(graph, object, 1, 1))
+    node = new(cuda.cuGraphAddEmptyNode, graph, None, c_size_t(0))
+    executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+    ok(cuda.cuGraphLaunch(executable, apart))
+    ok(cuda.cuGraphExecDestroy(executable))
+    ok(cuda.cuGraphDestroy(graph))
+    late += not gone
+    ok(cuda.cuCtxSynchronize())
+    assert gone == [5], (gone, driver.scheduled_work())
+assert 5 < late < 60, late
+""",
+    "memory_of_graphs_and_pools_under_a_schedule": """
+# A graph that allocates and frees is launched again and again; memory that a pending free has serves the next.
+ok(cuda.cuStreamBeginCapture_v2(apart, 2))
+there = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(4096), apart)
+ok(fill(apart, 6, there.value))
+ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
+ok(cuda.cuMemFreeAsync(there, apart))
+graph = new(cuda.cuStreamEndCapture, apart, c_void_p)
+executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+free, total = c_size_t(), c_size_t()
+ok(cuda.cuMemGetInfo_v2(byref(free), byref(total)))
+large = c_size_t(free.value // 4 * 3)
+for seed in seeds():
+    ok(fill(apart, 1))
+    for _ in range(3):
+        ok(cuda.cuGraphLaunch(executable, apart))
+    ok(cuda.cuStreamSynchronize(apart))
+    assert read() == 6
+    for _ in range(3):
+        ok(cuda.cuMemAllocAsync(byref(there), large, apart))
+        ok(fill(apart, 1, there.value))
+        ok(cuda.cuMemFreeAsync(there, apart))
+    ok(cuda.cuStreamSynchronize(apart))
+""",
+    "when_a_copy_reads": """
+# A copy that is unfinished has read its source, or will; both are seen. A source from pageable memory was read.
+source, into, seen = allocate(64), allocate(64), set()
+page = pageable(64)
+for seed in seeds(150):
+    ok(cuda.cuMemsetD8_v2(c_uint64(source), 1, c_size_t(64)))
+    ok(cuda.cuStreamSynchronize(legacy))
+    ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(into), c_uint64(source), c_size_t(64), apart))
+    ok(cuda.cuMemsetD8Async(c_uint64(source), 2, c_size_t(64), stream(1)))  # nothing orders the two
+    memset(page, 7, 64)
+    ok(cuda.cuMemcpyHtoDAsync_v2(c_uint64(memory), c_void_p(page), c_size_t(64), apart))
+    memset(page, 8, 64)
+    ok(cuda.cuStreamSynchronize(apart))
+    assert read() == 7
+    seen.add(read(into))
+assert {1, 2} <= seen <= {1, 2, 0xd7}, seen
+""",
+    "a_source_that_changes_before_its_copy": CHANGED
+    + """
+# Memory may change as long as a gate or other work holds its copy up.
 for seed in seeds():
     gate = Gate(apart)
     submit()
@@ -433,14 +374,9 @@ for seed in seeds():
     ok(cuda.cuStreamSynchronize(apart))
     assert read() == seed
 assert driver.violations == ()
-"""
-    )
-
-
-def test_waits_that_nobody_promises_are_left_out(schedules: Check) -> None:
-    """Work stays pending over a call whose wait is left out; the others wait, and each is listed with its place."""
-    schedules(
-        """
+""",
+    "waits_that_nobody_promises_are_left_out": """
+# Work stays pending over a call whose wait is left out; the others wait, and each is listed with its place.
 from pytest_cudalink.emulator.waits import table
 host = pinned()
 ok(cuda.cuMemsetD8_v2(c_uint64(memory), 5, c_size_t(64)))
@@ -472,14 +408,9 @@ driver.start_schedule(late)
 work()
 ok(free())
 assert string_at(host, 1) == b"\\x05"
-"""
-    )
-
-
-def test_copies_of_pageable_memory_without_their_waits(schedules: Check) -> None:
-    """They are pending as those of pinned memory are: a source may be read late, and a result is there late."""
-    schedules(
-        """
+""",
+    "copies_of_pageable_memory_without_their_waits": """
+# They are pending as those of pinned memory are: a source may be read late, and a result is there late.
 page, large, seen = pageable(64), pageable(4 << 20), set()
 into = allocate(4 << 20)
 for seed in range(60):
@@ -502,18 +433,12 @@ for seed in range(60):
     seen.add(early if early == 0xd7 else early == string_at(page, 1)[0])
     assert [bool(one.row) for one in driver.unpromised_waits()] == [True]
 assert seen == {(7, 7), (7, 8), (8, 7), (8, 8), 0xd7, True}, seen
-"""
-    )
-
-
-def test_a_context_that_dies_without_waiting(schedules: Check) -> None:
-    """Work of a context that is destroyed is not done if the wait for it is left out."""
-    schedules(
-        """
+""",
+    "a_context_that_dies_without_waiting": """
+# Work of a context that is destroyed is not done if the wait for it is left out.
 host = pinned()
 def destroyed(left_out, seed):
-    made = c_void_p()
-    ok(cuda.cuCtxCreate_v2(byref(made), 0, 0))
+    made = new(cuda.cuCtxCreate_v2, 0, 0)
     mine, memory = stream(1), allocate(64)
     ok(cuda.cuMemsetD8_v2(c_uint64(memory), 5, c_size_t(64)))
     driver.leave_out_waits(left_out)
@@ -527,15 +452,9 @@ def destroyed(left_out, seed):
     return string_at(host, 1)[0]
 assert {destroyed([], seed) for seed in range(30)} == {5}
 assert {destroyed(None, seed) for seed in range(30)} == {5, 0xd7}
-"""
-    )
-
-
-def test_a_forked_child_has_no_schedule(schedules: Check) -> None:
-    """It has none of its parent's work; the parent goes on."""
-    schedules(
-        """
-import os
+""",
+    "a_forked_child_has_no_schedule": """
+# It has none of its parent's work; the parent goes on.
 driver.start_schedule(6)
 ok(fill(apart, 2))
 child = os.fork()
@@ -544,14 +463,9 @@ if not child:
 assert os.waitpid(child, 0)[1] == 0
 ok(cuda.cuStreamSynchronize(apart))
 assert read() == 2
-"""
-    )
-
-
-def test_the_end_of_a_schedule(schedules: Check) -> None:
-    """Pending work is done, but for what a gate holds up; that is done later, and no other schedule knows it."""
-    schedules(
-        """
+""",
+    "the_end_of_a_schedule": """
+# Pending work is done, but for what a gate holds up; that is done later, and no other schedule knows it.
 for seed in range(20):
     calls = []
     call = HOST(calls.append)
@@ -568,8 +482,9 @@ for seed in range(20):
     assert calls == [2, 1] and driver.scheduled_work() == []
     driver.end_schedule()
     ok(fill(other, 1))
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, fixture="schedules")
 
 
 @pytest.mark.parametrize(

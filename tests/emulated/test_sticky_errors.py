@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.loader.contexts import STICKY_ERRORS
+from tests.emulated.conftest import programs
 
 START = """
-context, more, flags, active, size = c_void_p(), c_void_p(), c_uint(), c_int(), c_size_t()
+more, flags, active, size = c_void_p(), c_uint(), c_int(), c_size_t()
 ok(cuda.cuInit(0))
-ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+context = new(cuda.cuDevicePrimaryCtxRetain, 0)
 ok(cuda.cuCtxSetCurrent(context))
-address = c_uint64()
-ok(cuda.cuMemAlloc_v2(byref(address), 16))
+address = new(cuda.cuMemAlloc_v2, c_uint64, 16)
 driver = control.attach(cuda)
 """
 #: Calls that answer the error (measured on an H100), and those that do not.
@@ -55,11 +55,10 @@ ok(cuda.cuDevicePrimaryCtxReset_v2(0))
     )
 
 
-def test_the_first_error_wins(check) -> None:
-    """A second injected error changes nothing; an error in another thread is that of the process."""
-    check(
-        START
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "the_first_error_wins": """
+# A second injected error changes nothing; an error in another thread is that of the process.
 import threading
 driver.inject("cuStreamSynchronize", 716)
 thread = threading.Thread(target=cuda.cuStreamSynchronize, args=(None,))
@@ -67,29 +66,17 @@ thread.start(), thread.join()
 driver.inject("cuStreamSynchronize", 719)
 assert cuda.cuStreamSynchronize(None) == 719
 assert cuda.cuStreamQuery(None) == 716
-"""
-    )
-
-
-def test_errors_that_pass(check) -> None:
-    """Any other injected error is the answer of one call."""
-    check(
-        START
-        + """
+""",
+    "errors_that_pass": """
+# Any other injected error is the answer of one call.
 for code in (1, 2, 201, 400, 600, 701, 703, 709, 720, 999):
     driver.inject("cuStreamSynchronize", code)
     assert cuda.cuStreamSynchronize(None) == code
     ok(cuda.cuStreamSynchronize(None)), ok(cuda.cuMemFree_v2(address)), ok(cuda.cuMemAlloc_v2(byref(address), 16))
     assert cuda.cudalinkContextState() == 0
-"""
-    )
-
-
-def test_work_that_never_ends(check) -> None:
-    """A fault that every cuStreamQuery meets is work that never ends; asking triggers no fault, and leaves no event."""
-    check(
-        START
-        + """
+""",
+    "work_that_never_ends": """
+# A fault that every cuStreamQuery meets is work that never ends; asking triggers no fault, and leaves no event.
 count = driver.event_count()
 once = driver.inject("cuStreamQuery", 600)
 assert cuda.cudalinkContextState() == 0
@@ -98,8 +85,9 @@ every = driver.inject("cuStreamQuery", 600, nth=0)
 assert cuda.cudalinkContextState() == 600 and driver.event_count() == count
 assert not driver.remove_fault(every)
 assert cuda.cudalinkContextState() == 0
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, START)
 
 
 #: The way in which a real driver is asked, on the emulated one, which has the same functions.

@@ -5,33 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.emulator import faults
+from tests.emulated.conftest import programs
 
 START = "driver = control.attach(cuda)\n"
-
-
-def test_listing_calls(check) -> None:
-    """A clean run lists each call with the lines that made it, but for questions about the driver itself."""
-    check(
-        START
-        + """
-driver.start_sweep()
-context = start()
-address = allocate(64)
-name, version = c_char_p(), c_int()
-ok(cuda.cuGetErrorName(2, byref(name))), ok(cuda.cuDriverGetVersion(byref(version)))
-ok(cuda.cuMemFree_v2(address))
-assert cuda.cuMemFree_v2(address) and cuda.cuGetErrorName(9999, byref(name))
-assert driver.end_sweep() == 6
-ok(cuda.cuCtxSynchronize())
-calls = driver.swept_calls()
-assert [call.function for call in calls] == [
-    "cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemFree_v2"
-]
-assert [call.failed for call in calls] == [False] * 5 + [True]
-assert calls[3].stack[0].endswith(" in allocate") and "cu.py:" in calls[3].stack[0]
-assert calls[3].stack[1] == "<string>:7 in <module>" and calls[4].stack[0] == "<string>:10 in <module>"
-"""
-    )
 
 
 @pytest.mark.parametrize(
@@ -59,93 +35,6 @@ failed, = [event for event in driver.events() if "stack" in event]
 assert (failed["call"], failed["result"], failed["swept"], failed["injected"]) == ("cuMemAlloc_v2", 2, 2, True)
 assert failed["stack"] == list(calls[1].stack[:3])
 ok(cuda.cuMemAlloc_v2(byref(address), 16))
-"""
-    )
-
-
-def test_an_error_that_stays(check) -> None:
-    """A code that stays in the contexts does so when a sweep gives it."""
-    check(
-        START
-        + """
-start()
-driver.start_sweep(1, 719)
-assert cuda.cuStreamSynchronize(None) == 719 and cuda.cuStreamQuery(None) == 719
-"""
-    )
-
-
-def test_beginning_again(check) -> None:
-    """A sweep forgets the calls of the one before; no call of a number that was never reached fails."""
-    check(
-        START
-        + """
-driver.start_sweep()
-start()
-driver.start_sweep(3, 2)
-ok(cuda.cuCtxSynchronize()), ok(cuda.cuCtxSynchronize())
-assert driver.end_sweep() == 2
-assert [call.failed for call in driver.swept_calls()] == [False, False]
-assert driver.end_sweep() == 2
-ok(cuda.cuCtxSynchronize())
-"""
-    )
-
-
-def test_other_threads_and_processes(check) -> None:
-    """Calls of every thread count, those of a forked process and those of host functions do not."""
-    check(
-        START
-        + """
-import os, threading
-start()
-stream = c_void_p()
-ok(cuda.cuStreamCreate(byref(stream), 1))
-driver.start_sweep(3, 2)
-child = os.fork()
-if not child:
-    codes = [cuda.cuCtxGetCurrent(byref(c_void_p())) for _ in range(4)]
-    os._exit(len(set(codes)) - 1)
-assert os.waitpid(child, 0)[1] == 0
-answers = []
-@CFUNCTYPE(None, c_void_p)
-def work(_):
-    answers.append(cuda.cuCtxGetCurrent(byref(c_void_p())))
-cuda.cuLaunchHostFunc.argtypes = [c_void_p, type(work), c_void_p]
-ok(cuda.cuLaunchHostFunc(stream, work, None))
-ok(cuda.cuStreamSynchronize(stream))
-thread = threading.Thread(target=lambda: answers.append(cuda.cuInit(0)))
-thread.start(), thread.join()
-assert answers[1] == 2 and answers[0] != 2 and driver.end_sweep() == 3
-assert driver.swept_calls()[2].stack[0].endswith(" in <lambda>")
-"""
-    )
-
-
-def test_more_calls_than_are_listed(check) -> None:
-    """A call beyond the list fails by its number, too."""
-    check(
-        START
-        + """
-start()
-driver.start_sweep(16_386, 2)
-current = c_void_p()
-assert [number for number in range(1, 16_388) if cuda.cuCtxGetCurrent(byref(current))] == [16_386]
-assert driver.end_sweep() == 16_387 and len(driver.swept_calls()) == 16_384
-"""
-    )
-
-
-def test_unknown_codes(check) -> None:
-    """A code that no driver answers is refused, and nothing is counted."""
-    check(
-        START
-        + """
-try: driver.start_sweep(1, 12345)
-except ValueError as error: assert "12345 is not a CUresult" in str(error)
-else: raise AssertionError
-start()
-assert driver.end_sweep() == 0 and driver.swept_calls() == []
 """
     )
 
@@ -192,22 +81,95 @@ assert driver.alive() == before
     )
 
 
-def test_memory_that_dies_with_its_context(check) -> None:
-    """What nobody freed before its context died is still told, but for variables of modules."""
-    check(
-        START
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "listing_calls": """
+# A clean run lists each call with the lines that made it, but for questions about the driver itself.
+driver.start_sweep()
+context = start()
+address = allocate(64)
+name, version = c_char_p(), c_int()
+ok(cuda.cuGetErrorName(2, byref(name))), ok(cuda.cuDriverGetVersion(byref(version)))
+ok(cuda.cuMemFree_v2(address))
+assert cuda.cuMemFree_v2(address) and cuda.cuGetErrorName(9999, byref(name))
+assert driver.end_sweep() == 6
+ok(cuda.cuCtxSynchronize())
+calls = driver.swept_calls()
+assert [call.function for call in calls] == [
+    "cuInit", "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemFree_v2"
+]
+assert [call.failed for call in calls] == [False] * 5 + [True]
+assert calls[3].stack[0].endswith(" in allocate") and "cu.py:" in calls[3].stack[0]
+assert calls[3].stack[1] == "<string>:9 in <module>" and calls[4].stack[0] == "<string>:12 in <module>"
+""",
+    "an_error_that_stays": """
+# A code that stays in the contexts does so when a sweep gives it.
 start()
-module = c_void_p()
-ok(cuda.cuModuleLoadData(byref(module), small_ptx()))
+driver.start_sweep(1, 719)
+assert cuda.cuStreamSynchronize(None) == 719 and cuda.cuStreamQuery(None) == 719
+""",
+    "beginning_again": """
+# A sweep forgets the calls of the one before; no call of a number that was never reached fails.
+driver.start_sweep()
+start()
+driver.start_sweep(3, 2)
+ok(cuda.cuCtxSynchronize()), ok(cuda.cuCtxSynchronize())
+assert driver.end_sweep() == 2
+assert [call.failed for call in driver.swept_calls()] == [False, False]
+assert driver.end_sweep() == 2
+ok(cuda.cuCtxSynchronize())
+""",
+    "other_threads_and_processes": """
+# Calls of every thread count, those of a forked process and those of host functions do not.
+start()
+stream = new(cuda.cuStreamCreate, 1)
+driver.start_sweep(3, 2)
+child = os.fork()
+if not child:
+    codes = [cuda.cuCtxGetCurrent(byref(c_void_p())) for _ in range(4)]
+    os._exit(len(set(codes)) - 1)
+assert os.waitpid(child, 0)[1] == 0
+answers = []
+@CFUNCTYPE(None, c_void_p)
+def work(_):
+    answers.append(cuda.cuCtxGetCurrent(byref(c_void_p())))
+cuda.cuLaunchHostFunc.argtypes = [c_void_p, type(work), c_void_p]
+ok(cuda.cuLaunchHostFunc(stream, work, None))
+ok(cuda.cuStreamSynchronize(stream))
+thread = threading.Thread(target=lambda: answers.append(cuda.cuInit(0)))
+thread.start(), thread.join()
+assert answers[1] == 2 and answers[0] != 2 and driver.end_sweep() == 3
+assert driver.swept_calls()[2].stack[0].endswith(" in <lambda>")
+""",
+    "more_calls_than_are_listed": """
+# A call beyond the list fails by its number, too.
+start()
+driver.start_sweep(16_386, 2)
+current = c_void_p()
+assert [number for number in range(1, 16_388) if cuda.cuCtxGetCurrent(byref(current))] == [16_386]
+assert driver.end_sweep() == 16_387 and len(driver.swept_calls()) == 16_384
+""",
+    "unknown_codes": """
+# A code that no driver answers is refused, and nothing is counted.
+try: driver.start_sweep(1, 12345)
+except ValueError as error: assert "12345 is not a CUresult" in str(error)
+else: raise AssertionError
+start()
+assert driver.end_sweep() == 0 and driver.swept_calls() == []
+""",
+    "memory_that_dies_with_its_context": """
+# What nobody freed before its context died is still told, but for variables of modules.
+start()
+module = new(cuda.cuModuleLoadData, small_ptx())
 allocate(64), ok(cuda.cuMemFree_v2(allocate(32)))
 ok(cuda.cuDevicePrimaryCtxRelease_v2(0))
 assert driver.alive() == {
     "allocation that only the end of its context freed": (1, 64),
     "module that only the end of its context unloaded": (1, 0),
 }
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, START)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.emulated.conftest import programs
 from tests.emulated.test_arrays import START as ARRAYS
 
 START = (
@@ -31,11 +32,10 @@ def texture(resource, sampling=None, view=None):
 )
 
 
-def test_textures(check) -> None:
-    """Textures of every kind of memory; their descriptors come back; a destroyed one is no longer known."""
-    check(
-        START
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "textures": """
+# Textures of every kind of memory; their descriptors come back; a destroyed one is no longer known.
 memory, array, mipmap = allocate(1 << 16), made(64, 32), c_void_p()
 ok(cuda.cuMipmappedArrayCreate(byref(mipmap), byref(Descriptor(64, 64, 0, FLOAT, 1, 0)), 3))
 resources = [
@@ -69,15 +69,9 @@ assert texture(resources[0], None, View(0x18, 64, 32, 0))[0] == 0  # floats are 
 assert texture(resources[0], None, View(0x19, 64, 32, 0))[0] == 1  # … as those from BC1 on are
 assert texture(resources[0], None, View(0x0c, 64, 32, 0, 0, 1))[0] == 1
 assert texture(resources[1], None, View(0x0c, 64, 32, 0))[0] == 0  # memory has no views
-"""
-    )
-
-
-def test_textures_that_are_refused(check) -> None:
-    """Bad types, alignment, pitches, modes and flags are 1; so are arrays that are not alive."""
-    check(
-        START
-        + """
+""",
+    "textures_that_are_refused": """
+# Bad types, alignment, pitches, modes and flags are 1; so are arrays that are not alive.
 memory, array = allocate(1 << 16), made(64, 32)
 plain = Resource(0, 0, array.value)
 for resource in (Resource(4, 0, array.value), Resource(2, 0, memory + 4, FLOAT, 1, 4096),
@@ -97,21 +91,14 @@ assert texture(Resource(1, 0, array.value))[0] == 1
 assert cuda.cuTexObjectCreate(None, byref(plain), byref(Sampling()), None) == 1
 assert cuda.cuTexObjectCreate(byref(c_uint64()), byref(plain), None, None) == 1
 width = c_size_t()
-ok(cuda.cuDeviceGetTexture1DLinearMaxWidth(byref(width), FLOAT, 4, 0))
-assert width.value == 1 << 28
+assert get(cuda.cuDeviceGetTexture1DLinearMaxWidth, c_size_t, FLOAT, 4, 0) == 1 << 28
 assert cuda.cuDeviceGetTexture1DLinearMaxWidth(byref(width), FLOAT, 3, 0) == 1
 assert cuda.cuDeviceGetTexture1DLinearMaxWidth(byref(width), FLOAT, 4, 9) == 101
 ok(cuda.cuCtxSetCurrent(None))
 assert texture(plain)[0] == 201
-"""
-    )
-
-
-def test_surfaces(check) -> None:
-    """A surface is of an array of the current context, whatever that was made for."""
-    check(
-        START
-        + """
+""",
+    "surfaces": """
+# A surface is of an array of the current context, whatever that was made for.
 array, plain, surface, got = made(8, 8, flags=SURFACE), made(8, 8), c_uint64(), Resource()
 ok(cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, array.value))))
 ok(cuda.cuSurfObjectGetResourceDesc(byref(got), surface))
@@ -123,23 +110,15 @@ assert cuda.cuSurfObjectDestroy(surface) == 1
 ok(cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, plain.value))))
 assert cuda.cuSurfObjectCreate(byref(surface), byref(Resource(2, 0, allocate(64), FLOAT, 1, 64))) == 1
 assert cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, 0x1234))) == 1
-context = c_void_p()
-ok(cuda.cuCtxCreate_v2(byref(context), 0, 0))
+context = new(cuda.cuCtxCreate_v2, 0, 0)
 assert cuda.cuSurfObjectCreate(byref(surface), byref(Resource(0, 0, plain.value))) == 705
-"""
-    )
-
-
-def test_texture_references(check) -> None:
-    """A reference gives back what was set; what was not bound is 1, and what is no reference is 400."""
-    check(
-        START
-        + """
+""",
+    "texture_references": """
+# A reference gives back what was set; what was not bound is 1, and what is no reference is 400.
 reference, array, memory = c_void_p(), made(64, 32, 0, UINT8, 4), allocate(1 << 16)
 got, many, pointer, offset = c_int(), c_int(), c_void_p(), c_size_t(7)
 ok(cuda.cuTexRefCreate(byref(reference)))
-ok(cuda.cuTexRefGetFormat(byref(got), byref(many), reference))
-assert (got.value, many.value) == (FLOAT, 1)
+assert get(cuda.cuTexRefGetFormat, c_int, c_int, reference) == (FLOAT, 1)
 for name in ("cuTexRefGetArray", "cuTexRefGetMipmappedArray", "cuTexRefGetAddress_v2"):
     assert getattr(cuda, name)(byref(pointer), reference) == 1
 ok(cuda.cuTexRefSetArray(reference, array, 1))
@@ -153,16 +132,15 @@ color, read = (c_float * 4)(1, 2, 3, 4), (c_float * 4)()
 ok(cuda.cuTexRefSetBorderColor(reference, color))
 ok(cuda.cuTexRefGetBorderColor(read, reference))
 assert tuple(read) == (1, 2, 3, 4)
-least, most = c_float(), c_float()
 ok(cuda.cuTexRefSetMipmapLevelClamp(reference, c_float(1), c_float(2)))
-ok(cuda.cuTexRefGetMipmapLevelClamp(byref(least), byref(most), reference))
-assert (least.value, most.value) == (1, 2)
+assert get(cuda.cuTexRefGetMipmapLevelClamp, c_float, c_float, reference) == (1, 2)
 assert cuda.cuTexRefSetArray(reference, c_void_p(0x1234), 1) == 400
 ok(cuda.cuTexRefDestroy(reference))
 assert cuda.cuTexRefDestroy(reference) == 400
 assert cuda.cuTexRefGetFlags(byref(got), reference) == 400
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, START)
 
 
 TENSOR_MAPS = """

@@ -5,13 +5,11 @@ Measured on an H100 with driver 580.159.04, 2026-11-24, with images as those of 
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import pytest
 
-HEAD = "from tests.emulated.cu import *\nfrom ctypes import *\nstart()\n"
 #: Program that gives the answers to the images: as a module, and as a library at its first look-up.
 ANSWERS = """
+start()
 for name in ("add-13.1.tileir", "add-13.5.tileir", "add.fatbin", "add-plain.fatbin", "add.cubin"):
     image = artifact("tile/" + name)
     library, found = c_void_p(), c_void_p()
@@ -27,16 +25,15 @@ for name in ("add-13.1.tileir", "add-13.5.tileir", "add.fatbin", "add-plain.fatb
         pytest.param("13.2", [221, 221, 221, 221, 0], id="a driver that wants libnvidia-tileiras"),
     ],
 )
-def test_loads(on_driver, driver: str, codes: list[int]) -> None:
+def test_loads(check, driver: str, codes: list[int]) -> None:
     """CUDA 13.0 knows no Tile IR; newer drivers compile it with a library that the emulated one lacks."""
-    done = on_driver(driver, "-c", HEAD + ANSWERS)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [f"{code} {code}" for code in codes]
+    assert check(ANSWERS, driver).splitlines() == [f"{code} {code}" for code in codes]
 
 
-def test_the_log_and_the_event(on_driver) -> None:
+def test_the_log_and_the_event(check) -> None:
     """The log says what a real driver says, and the event names the bytecode, whose size no argument gives."""
     program = """
+    start()
     log = create_string_buffer(200)
     options, values = (c_int * 2)(5, 6), (c_void_p * 2)(addressof(log), 200)
     module, image = c_void_p(), create_string_buffer(artifact("tile/add-13.3.tileir"))
@@ -44,16 +41,15 @@ def test_the_log_and_the_event(on_driver) -> None:
     print(log.value.decode())
     print(last_event()["image"])
     """
-    done = on_driver("13.0", "-c", HEAD + dedent(program))
-    assert done.returncode == 0, done.stderr
-    log, image = done.stdout.splitlines()
+    log, image = check(program).splitlines()
     assert log == "error   : Binary format for key='0', ident='' is not recognized"
     assert image == "['tileir - - 13.3']"
 
 
-def test_launches(on_driver) -> None:
+def test_launches(check) -> None:
     """A kernel of tileiras takes one thread or those of its code; another block is refused."""
     program = """
+    start()
     code, module = load(artifact("tile/add.cubin"))
     assert code == 0
     code, kernel = function(module, "add")
@@ -63,6 +59,4 @@ def test_launches(on_driver) -> None:
     for block in (1, 1, 1), (2, 1, 1), (32, 1, 1), (128, 1, 1), (1, 2, 1), (1024, 1, 1):
         print(cuda.cuLaunchKernel(kernel, 4, 1, 1, *block, 0, None, parameters, None))
     """
-    done = on_driver("13.0", "-c", HEAD + dedent(program))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["801", "1", "1", "801", "1", "1"]
+    assert check(program).split() == ["801", "1", "1", "801", "1", "1"]

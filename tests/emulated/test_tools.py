@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from tests.emulated.conftest import programs
 
-def test_profiler(check) -> None:
-    """Starting and stopping a profile succeeds in a context; a configuration file is not read any more."""
-    check(
-        """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "profiler": """
+# Starting and stopping a profile succeeds in a context; a configuration file is not read any more.
 ok(cuda.cuInit(0))
 assert cuda.cuProfilerStart() == cuda.cuProfilerStop() == 201
 start()
 ok(cuda.cuProfilerStart())
 ok(cuda.cuProfilerStop())
 assert "configuration" in refused("cuProfilerInitialize", b"a", b"b", 0)
-"""
-    )
+""",
+    "core_dumps": """
+# The settings of the process are those that contexts begin with; each has its documented default.
+import socket
+text, size = char_buffer(b"", 1024), c_size_t()
 
-
-def test_core_dumps(check) -> None:
-    """The settings of the process are those that contexts begin with; each has its documented default."""
-    check(
-        """
-import os, socket
-text, size, flag, number = char_buffer(b"", 1024), c_size_t(), c_bool(), c_uint()
-
-def get(setting, of="Global", room=1024):
+def kept(setting, of="Global", room=1024):
     size.value = {7: 4, 5: room, 6: room}.get(setting, 1)
     code = getattr(cuda, "cuCoredumpGetAttribute" + of)(setting, text, byref(size))
     return text.raw[: size.value] if not code else code
@@ -34,40 +30,31 @@ def put(setting, value, of="Global"):
     return getattr(cuda, "cuCoredumpSetAttribute" + of)(setting, char_buffer(value, len(value)), byref(size))
 
 name = f"{socket.gethostname()}.{os.getpid()}".encode()
-assert [get(one) for one in range(1, 8)] == [
+assert [kept(one) for one in range(1, 8)] == [
     b"\\0", b"\\1", b"\\0", b"\\0", b"core.cuda." + name + b"\\0", b"corepipe.cuda." + name + b"\\0", bytes(4)]
 for setting, needed in ((1, 1), (5, 1024), (7, 4)):
-    ok(cuda.cuCoredumpGetAttributeGlobal(setting, None, byref(size)))
-    assert size.value == needed
-assert get(0) == get(8) == 1
+    assert get(cuda.cuCoredumpGetAttributeGlobal, setting, None, c_size_t) == needed
+assert kept(0) == kept(8) == 1
 ok(put(5, b"dumps\\0"))
 ok(put(3, b"\\1"))
-assert get(5) == b"dumps\\0" and get(3) == b"\\1" and get(7) == b"\\x0f\\0\\0\\0"
+assert kept(5) == b"dumps\\0" and kept(3) == b"\\1" and kept(7) == b"\\x0f\\0\\0\\0"
 ok(put(7, b"\\x20\\0\\0\\0"))
 assert put(7, b"\\0\\1\\0\\0") == put(7, b"\\0") == put(5, b"x" * 1025) == 1
 assert cuda.cuCoredumpGetAttributeGlobal(1, text, None) == 1
 ok(cuda.cuInit(0))
-assert get(1, of="") == 201
+assert kept(1, of="") == 201
 start()
-assert get(5, of="") == b"dumps\\0"
+assert kept(5, of="") == b"dumps\\0"
 ok(put(5, b"other\\0", of=""))
-assert get(5, of="") == b"other\\0" and get(5) == b"dumps\\0"
-assert put(6, b"pipe\\0", of="") == get(6, of="") == get(4, of="") == 1
-"""
-    )
-
-
-def test_checkpoints(check) -> None:
-    """Every process runs, as none is ever locked; what does not exist is 304."""
-    check(
-        """
-import os
-state, thread = c_int(9), c_int()
+assert kept(5, of="") == b"other\\0" and kept(5) == b"dumps\\0"
+assert put(6, b"pipe\\0", of="") == kept(6, of="") == kept(4, of="") == 1
+""",
+    "checkpoints": """
+# Every process runs, as none is ever locked; what does not exist is 304.
+state = c_int(9)
 for process in (os.getpid(), os.getppid()):
-    ok(cuda.cuCheckpointProcessGetState(process, byref(state)))
-    assert state.value == 0
-ok(cuda.cuCheckpointProcessGetRestoreThreadId(os.getpid(), byref(thread)))
-assert thread.value > 0
+    assert get(cuda.cuCheckpointProcessGetState, process, c_int) == 0
+assert get(cuda.cuCheckpointProcessGetRestoreThreadId, os.getpid(), c_int) > 0
 assert "checkpoints" in refused("cuCheckpointProcessLock", os.getpid(), None)
 for name in ("Checkpoint", "Restore", "Unlock"):
     assert getattr(cuda, "cuCheckpointProcess" + name)(os.getpid(), None) == 401
@@ -75,8 +62,9 @@ for name in ("Checkpoint", "Restore", "Unlock"):
 for process in (1 << 30, -1):
     assert cuda.cuCheckpointProcessGetState(process, byref(state)) == 304
 assert cuda.cuCheckpointProcessGetState(os.getpid(), None) == 1
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS)
 
 
 def test_logs_and_notifications(check, tmp_path) -> None:
@@ -90,8 +78,7 @@ ok(cuda.cuLogsRegisterCallback(callback, None, byref(handle)))
 assert cuda.cuDeviceUnregisterAsyncNotification(0, handle) == 1  # of the log, not of a device
 ok(cuda.cuLogsUnregisterCallback(handle))
 assert cuda.cuLogsUnregisterCallback(handle) == cuda.cuLogsRegisterCallback(None, None, byref(handle)) == 1
-ok(cuda.cuLogsCurrent(byref(place), 0))
-assert place.value == 0
+assert get(cuda.cuLogsCurrent, c_uint, 0) == 0
 text = char_buffer(b"full", 64)
 ok(cuda.cuLogsDumpToMemory(byref(place), text, byref(size), 0))
 assert size.value == 0 and text.value == b""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from tests.emulated.conftest import programs
+
 HEAD = "from tests.emulated.memory_calls import *\nstart()\n"
 
 
-def test_reserving_and_creating(check) -> None:
-    """Sizes, alignments and properties are checked; a hint is followed where the addresses are free."""
-    check(
-        HEAD
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "reserving_and_creating": """
+# Sizes, alignments and properties are checked; a hint is followed where the addresses are free.
 granularity = c_size_t()
 properties = PhysicalProperties(PINNED, 0, Location(DEVICE, 0))
 for option in (0, 1):
@@ -41,15 +42,9 @@ assert (properties.type, properties.location.type, properties.location.id) == (P
 assert cuda.cuMemGetAllocationPropertiesFromHandle(byref(properties), 12345) == 1
 ok(cuda.cuMemRelease(handle))
 assert cuda.cuMemRelease(handle) == cuda.cuMemRelease(0) == 1 and left() == before
-"""
-    )
-
-
-def test_mapping(check) -> None:
-    """Memory is usable where it is mapped with access, at several addresses at once, and gone with its last mapping."""
-    check(
-        HEAD
-        + """
+""",
+    "mapping": """
+# Memory is usable where it is mapped with access, at several addresses at once, and gone with its last mapping.
 before = left()
 code, base = reserve(8 * MIB)
 code, handle = physical(2 * MIB)
@@ -65,11 +60,9 @@ assert cuda.cuMemcpyHtoD_v2(base, ctypes.addressof(host), 4) == 1  # no access y
 assert give_access(base, 4 * MIB) == give_access(base + MIB, MIB) == give_access(base, 2 * MIB, 2) == 1
 assert give_access(base, 2 * MIB, 3, (DEVICE, 9)) == 101
 flags = c_uint64(9)
-ok(cuda.cuMemGetAccess(byref(flags), byref(Location(DEVICE, 0)), base))
-assert flags.value == 0
+assert get(cuda.cuMemGetAccess, c_uint64, byref(Location(DEVICE, 0)), base) == 0
 ok(give_access(base, 2 * MIB))
-ok(cuda.cuMemGetAccess(byref(flags), byref(Location(DEVICE, 0)), base + MIB))
-assert flags.value == 3
+assert get(cuda.cuMemGetAccess, c_uint64, byref(Location(DEVICE, 0)), base + MIB) == 3
 assert cuda.cuMemGetAccess(byref(flags), byref(Location(DEVICE, 0)), base + 2 * MIB) == 1
 write(base + 100, b"hello")
 ok(map(base + 4 * MIB))
@@ -85,8 +78,7 @@ assert read(base + 2 * MIB - 3, 6) == b"across"
 assert cuda.cuMemcpyDtoH_v2(ctypes.addressof(host), base + 6 * MIB - 2, 4) == 1
 assert cuda.cuMemAddressFree(base, 8 * MIB) == 1
 retained = c_uint64()
-ok(cuda.cuMemRetainAllocationHandle(byref(retained), base + 5 * MIB))
-assert retained.value == handle
+assert get(cuda.cuMemRetainAllocationHandle, c_uint64, base + 5 * MIB) == handle
 assert cuda.cuMemRetainAllocationHandle(byref(retained), base + 7 * MIB) == 1
 ok(cuda.cuMemRelease(handle))
 ok(cuda.cuMemRelease(handle))
@@ -100,17 +92,10 @@ assert left() == before - 2 * MIB
 ok(cuda.cuMemRelease(second))
 ok(cuda.cuMemAddressFree(base, 8 * MIB))
 assert left() == before
-"""
-    )
-
-
-def test_what_is_not_there(check) -> None:
-    """Devices without multicast and drivers without sparse arrays say so, after the arguments were looked at."""
-    check(
-        HEAD
-        + """
-value = c_int()
-ok(cuda.cuDeviceGetAttribute(byref(value), 132, 0))
+""",
+    "what_is_not_there": """
+# Devices without multicast and drivers without sparse arrays say so, after the arguments were looked at.
+value = new(cuda.cuDeviceGetAttribute, c_int, 132, 0)
 assert value.value == 0
 out, plain, sparse = c_uint64(), c_void_p(), c_void_p()
 for array, flags in (plain, 0), (sparse, 0x40):  # CUDA_ARRAY3D_DESCRIPTOR: 4096 x 4096 of one byte each
@@ -122,16 +107,9 @@ assert "MULTICAST" in refused("cuMulticastGetGranularity", byref(out), byref(out
 assert cuda.cuMulticastAddDevice(c_uint64(5), 0) == 1
 assert "sparse" in refused("cuMemMapArrayAsync", (c_uint64 * 12)(0, sparse.value), 1, None)
 assert cuda.cuMemMapArrayAsync((c_uint64 * 12)(0, plain.value), 1, None) == cuda.cuMemMapArrayAsync(None, 1, None) == 1
-"""
-    )
-
-
-def test_sharing(check) -> None:
-    """A file of physical memory is the same memory in another process; what asked for none has none."""
-    check(
-        HEAD
-        + """
-import os, subprocess, sys
+""",
+    "sharing": """
+# A file of physical memory is the same memory in another process; what asked for none has none.
 code, handle = physical(2 * MIB, handle_types=POSIX_FILE)
 code, private = physical(2 * MIB)
 file = c_int()
@@ -159,15 +137,9 @@ write(base, b"from child!")
 child = child.replace("POSIX_" + str(file.value), "POSIX_FILE")
 subprocess.run([sys.executable, "-c", child], check=True, pass_fds=[file.value], stdin=subprocess.DEVNULL)
 assert read(base, 11) == b"from child!"
-"""
-    )
-
-
-def test_against_a_model(check) -> None:
-    """Random sequences of calls agree with a model of what is reserved, created, mapped and accessible."""
-    check(
-        HEAD
-        + """
+""",
+    "against_a_model": """
+# Random sequences of calls agree with a model of what is reserved, created, mapped and accessible.
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, invariant, run_state_machine_as_test
 UNIT = 2 * MIB
@@ -257,5 +229,6 @@ class Memory(RuleBasedStateMachine):
         assert left() == self.before
 run_state_machine_as_test(Memory, settings=settings(max_examples=60, stateful_step_count=30, deadline=None,
                                                    database=None, derandomize=True))
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, HEAD)

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_cudalink.emulator import waits
 from pytest_cudalink.tables import read_table
+from tests.emulated.conftest import programs
 from tests.emulated.test_queues import GATES
 from tests.planted.expected_deadlocks import NAMED
 
@@ -115,12 +116,9 @@ def test_kernels_are_loaded_lazily_unless_somebody_says_otherwise() -> None:
 
 #: Memory, streams and an image, and the calls that a part of a program makes although they would wait.
 NO_WAIT = """
-import json, os, threading
 driver = control.attach(cuda)
 context = start()
-made = c_void_p()
-ok(cuda.cuMemHostAlloc(byref(made), c_size_t(4096), 0))
-pinned, memory, apart = made.value, allocate(1 << 22), stream(1)
+pinned, memory, apart = pinned(), allocate(1 << 22), stream(1)
 pageable = create_string_buffer(1 << 22)
 cuda.cudalinkNoWait.argtypes = [c_int64, POINTER(c_char_p), c_size_t]
 driver.start_watching()
@@ -134,178 +132,6 @@ def found():
     seen.clear()
     return calls
 """
-
-
-def test_calls_that_would_wait_are_violations(check: Check) -> None:
-    """Nothing is pending, and the calls that wait by the table are named all the same; the others are not."""
-    check(
-        NO_WAIT
-        + """
-event = c_void_p()
-ok(cuda.cuEventCreate(byref(event), 0))
-other, pooled = allocate(4096), c_uint64()
-ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), apart))
-number = no_wait()
-assert number == 1
-one = c_uint64(memory)
-ok(cuda.cuMemcpyHtoD_v2(memory, addressof(pageable), c_size_t(64)))
-ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t(1 << 21), apart))
-ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t((1 << 21) + 1), apart))
-ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(pinned), one, c_size_t(64), apart))
-ok(cuda.cuMemcpyDtoHAsync_v2(pageable, one, c_size_t(64), apart))
-ok(cuda.cuMemcpyDtoD_v2(memory, memory + 64, c_size_t(64)))
-ok(cuda.cuMemsetD8_v2(memory, 0, c_size_t(64)))
-ok(cuda.cuMemsetD8_v2(pinned, 0, c_size_t(64)))
-ok(cuda.cuStreamSynchronize(apart))
-ok(cuda.cuStreamQuery(apart))
-ok(cuda.cuEventSynchronize(event))
-ok(cuda.cuMemFree_v2(pooled))
-ok(cuda.cuMemFree_v2(0))
-ok(cuda.cuMemFree_v2(other))
-ok(cuda.cuCtxSetLimit(1, c_size_t(1 << 23)))
-ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
-ok(cuda.cuCtxSetLimit(0, c_size_t(2048)))
-ok(cuda.cuCtxSynchronize())
-cuda.cudalinkEndNoWait(number)
-ok(cuda.cuCtxSynchronize())
-names = found()
-assert names == [
-    ("cuMemcpyHtoD_v2", "legacy"), ("cuMemcpyHtoDAsync_v2", "stream"), ("cuMemcpyDtoHAsync_v2", "stream"),
-    ("cuMemsetD8_v2", "legacy"), ("cuStreamSynchronize", "own"), ("cuEventSynchronize", "event"),
-    ("cuMemFree_v2", "context"), ("cuCtxSetLimit", "context"), ("cuCtxSynchronize", "context"),
-], names
-"""
-    )
-
-
-def test_a_call_that_would_wait_is_named_once_for_each_site(check: Check) -> None:
-    """A loop has one violation, and a second line another."""
-    check(
-        NO_WAIT
-        + """
-number = no_wait()
-for _ in range(3):
-    ok(cuda.cuCtxSynchronize())
-ok(cuda.cuCtxSynchronize())
-cuda.cudalinkEndNoWait(number)
-assert len(found()) == 2
-"""
-    )
-
-
-def test_allowed_calls_and_other_threads_may_wait(check: Check) -> None:
-    """Of nested ones the innermost of the thread counts; ended in any order, each ends alone."""
-    check(
-        NO_WAIT
-        + """
-def elsewhere():
-    ok(cuda.cuCtxSetCurrent(context))
-    ok(cuda.cuStreamSynchronize(apart))
-def in_thread():
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
-outer = no_wait("cuStreamSynchronize", thread=threading.get_native_id())
-ok(cuda.cuStreamSynchronize(apart))
-in_thread()
-assert found() == []
-inner = no_wait("cuCtxSynchronize", "there is no such call")
-ok(cuda.cuCtxSynchronize())
-assert found() == []
-ok(cuda.cuStreamSynchronize(apart))
-in_thread()
-assert found() == [("cuStreamSynchronize", "own")] * 2
-cuda.cudalinkEndNoWait(outer)
-ok(cuda.cuStreamSynchronize(apart))
-assert found() == [("cuStreamSynchronize", "own")]
-cuda.cudalinkEndNoWait(inner)
-cuda.cudalinkEndNoWait(inner)
-ok(cuda.cuStreamSynchronize(apart))
-assert found() == []
-"""
-    )
-
-
-def test_loading_code_waits_where_the_table_says(check: Check) -> None:
-    """The first use of a library in a context waits under lazy loading; its loading and its end wait under eager."""
-    check(
-        NO_WAIT
-        + """
-image = small_ptx()
-library, kernel, out = c_void_p(), c_void_p(), c_void_p()
-for mode, expected in {
-    "LAZY": [("cuKernelGetFunction", "context"), ("cuLibraryUnload", "context")],
-    "EAGER": [("cuLibraryLoadData", "device"), ("cuLibraryUnload", "device")],
-}.items():
-    os.environ["CUDA_MODULE_LOADING"] = mode
-    number = no_wait()
-    ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
-    ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
-    ok(cuda.cuKernelGetFunction(byref(out), kernel))
-    ok(cuda.cuKernelGetFunction(byref(out), kernel))
-    ok(cuda.cuLibraryGetModule(byref(out), library))
-    ok(cuda.cuLibraryUnload(library))
-    cuda.cudalinkEndNoWait(number)
-    names = found()
-    assert names == expected, names
-number = no_wait()
-ok(cuda.cuModuleLoadData(byref(library), image))
-ok(cuda.cuModuleUnload(library))
-names = found()
-assert names == [("cuModuleLoadData", "context"), ("cuModuleUnload", "context")], names
-cuda.cudalinkEndNoWait(number)
-"""
-    )
-
-
-def test_calls_are_held_up_while_another_waits(check: Check) -> None:
-    """A call that waits holds its locks: other threads' calls in its context wait for it where the table says so."""
-    check(
-        GATES
-        + """
-def free(): return cuda.cuMemFree_v2(memory)
-def read_back(): return cuda.cuMemcpyDtoHAsync_v2(c_void_p(pageable()), c_uint64(memory), c_size_t(64), apart)
-def synchronize(): return cuda.cuCtxSynchronize()
-def make(): return cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(64))
-def submit(): return fill(other, to=beside)
-def make_async(): return cuda.cuMemAllocAsync(byref(c_uint64()), c_size_t(64), other)
-beside = allocate(4096)
-expected = {free: [True, True, False], read_back: [True, False, False], synchronize: [False, False, False]}
-for waiting, answers in expected.items():
-    found = []
-    memory = allocate(4096)
-    for call in (make, submit, make_async):
-        if waiting is free:
-            memory = allocate(4096)
-        gate = Gate(apart)
-        first, codes = in_thread(waiting)
-        first.join(0.02)
-        assert first.is_alive(), waiting
-        found.append(waits(gate, call))
-        first.join()
-        ok(codes[0])
-    assert found == answers, (waiting, found)
-"""
-    )
-
-
-def test_another_context_is_not_held_up(check: Check) -> None:
-    """The locks are those of a context."""
-    check(
-        GATES
-        + """
-gate = Gate(apart)
-first, codes = in_thread(lambda: cuda.cuMemFree_v2(memory))
-first.join(0.02)
-elsewhere = c_void_p()
-ok(cuda.cuCtxCreate_v2(byref(elsewhere), 0, 0))
-allocate(64)
-assert first.is_alive()
-gate.open()
-first.join()
-ok(codes[0])
-"""
-    )
 
 
 @pytest.mark.parametrize(("rows", "waited"), [(2, False), (513, True)])
@@ -337,31 +163,8 @@ assert back.raw == b"\\x05" * width * rows
     )
 
 
-def test_what_the_table_adds_waits(check: Check) -> None:
-    """Raising the size of stacks and the first use of a library wait; freeing memory of a pool does not."""
-    check(
-        GATES
-        + """
-library, kernel, out, pooled = c_void_p(), c_void_p(), c_void_p(), c_uint64()
-ok(cuda.cuLibraryLoadData(byref(library), small_ptx(), None, None, 0, None, None, 0))
-ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
-ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), other))
-ok(cuda.cuStreamSynchronize(other))
-gate = Gate(apart)
-ok(cuda.cuMemFree_v2(pooled.value))
-ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
-assert waits(gate, lambda: cuda.cuCtxSetLimit(0, c_size_t(4096)))
-assert waits(Gate(apart), lambda: cuda.cuKernelGetFunction(byref(out), kernel))
-gate = Gate(apart)
-ok(cuda.cuKernelGetFunction(byref(out), kernel))
-gate.open()
-"""
-    )
-
-
 #: Runs the planted deadlocks of a table; prints what was named, and after how long.
 PLANTED = """
-import json, time
 from tests.planted import deadlocks
 driver = control.attach(cuda)
 driver.start_watching()
@@ -403,29 +206,6 @@ def test_mended_deadlocks_are_not_named(check: Check) -> None:
     assert len(found) == 12
 
 
-def test_a_thread_that_may_go_on_is_waited_for(check: Check) -> None:
-    """A gate that another thread opens late is no deadlock: that thread sleeps for a time, or works."""
-    check(
-        GATES
-        + """
-import time
-driver = control.attach(cuda)
-driver.start_watching()
-def sleep(): time.sleep(0.7)
-def work():
-    end = time.monotonic() + 0.7
-    while time.monotonic() < end: pass
-for late in (sleep, work):
-    gate = Gate(apart)
-    thread, _ = in_thread(lambda: (late(), gate.open()))
-    ok(cuda.cuStreamSynchronize(apart))
-    thread.join()
-assert driver.violations == ()
-driver.stop_watching()
-"""
-    )
-
-
 def test_another_process_is_waited_for(check: Check, tmp_path: Path) -> None:
     """A gate is no deadlock that another process opens, by memory that both map, or by waking a thread."""
     (tmp_path / "shared").write_bytes(bytes(4096))
@@ -433,7 +213,7 @@ def test_another_process_is_waited_for(check: Check, tmp_path: Path) -> None:
         GATES
         + f"path = {str(tmp_path / 'shared')!r}"
         + """
-import mmap, multiprocessing, subprocess, sys, time
+import multiprocessing
 driver = control.attach(cuda)
 driver.start_watching()
 with open(path, "r+b") as file:
@@ -456,24 +236,6 @@ thread.join()
 waker.join()
 assert driver.violations == (), driver.violations
 driver.stop_watching()
-"""
-    )
-
-
-def test_calls_that_were_given_up_say_so_once(check: Check) -> None:
-    """They answer CUDA_ERROR_LAUNCH_TIMEOUT, and the contexts can be used again; what stood at the gate is not done."""
-    check(
-        GATES
-        + """
-gate = Gate(apart)
-ok(fill(apart, 7))
-assert cuda.cuStreamSynchronize(apart) == 702
-assert cuda.cuStreamQuery(apart) == 0
-ok(cuda.cuStreamSynchronize(apart))
-assert read() == 0
-ok(fill(apart, 8))
-ok(cuda.cuCtxSynchronize())
-assert read() == 8
 """
     )
 
@@ -513,11 +275,91 @@ def test_a_deadlock_fails_its_test(run_pytest, pytester, toolchain, options: tup
     )
 
 
-def test_a_wait_under_pythons_lock_is_named(check: Check) -> None:
-    """A host function in Python cannot begin while the thread that waits for it holds Python's lock."""
-    check(
-        GATES
-        + """
+#: Programs that assert what their first lines say.
+OF_GATES = {
+    "calls_are_held_up_while_another_waits": """
+# A call that waits holds its locks: other threads' calls in its context wait for it where the table says so.
+def free(): return cuda.cuMemFree_v2(memory)
+def read_back(): return cuda.cuMemcpyDtoHAsync_v2(c_void_p(pageable()), c_uint64(memory), c_size_t(64), apart)
+def synchronize(): return cuda.cuCtxSynchronize()
+def make(): return cuda.cuMemAlloc_v2(byref(c_uint64()), c_size_t(64))
+def submit(): return fill(other, to=beside)
+def make_async(): return cuda.cuMemAllocAsync(byref(c_uint64()), c_size_t(64), other)
+beside = allocate(4096)
+expected = {free: [True, True, False], read_back: [True, False, False], synchronize: [False, False, False]}
+for waiting, answers in expected.items():
+    found = []
+    memory = allocate(4096)
+    for call in (make, submit, make_async):
+        if waiting is free:
+            memory = allocate(4096)
+        gate = Gate(apart)
+        first, codes = in_thread(waiting)
+        first.join(0.02)
+        assert first.is_alive(), waiting
+        found.append(waits(gate, call))
+        first.join()
+        ok(codes[0])
+    assert found == answers, (waiting, found)
+""",
+    "another_context_is_not_held_up": """
+# The locks are those of a context.
+gate = Gate(apart)
+first, codes = in_thread(lambda: cuda.cuMemFree_v2(memory))
+first.join(0.02)
+elsewhere = new(cuda.cuCtxCreate_v2, 0, 0)
+allocate(64)
+assert first.is_alive()
+gate.open()
+first.join()
+ok(codes[0])
+""",
+    "what_the_table_adds_waits": """
+# Raising the size of stacks and the first use of a library wait; freeing memory of a pool does not.
+library, kernel, out, pooled = c_void_p(), c_void_p(), c_void_p(), c_uint64()
+ok(cuda.cuLibraryLoadData(byref(library), small_ptx(), None, None, 0, None, None, 0))
+ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
+ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), other))
+ok(cuda.cuStreamSynchronize(other))
+gate = Gate(apart)
+ok(cuda.cuMemFree_v2(pooled.value))
+ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
+assert waits(gate, lambda: cuda.cuCtxSetLimit(0, c_size_t(4096)))
+assert waits(Gate(apart), lambda: cuda.cuKernelGetFunction(byref(out), kernel))
+gate = Gate(apart)
+ok(cuda.cuKernelGetFunction(byref(out), kernel))
+gate.open()
+""",
+    "a_thread_that_may_go_on_is_waited_for": """
+# A gate that another thread opens late is no deadlock: that thread sleeps for a time, or works.
+driver = control.attach(cuda)
+driver.start_watching()
+def sleep(): time.sleep(0.7)
+def work():
+    end = time.monotonic() + 0.7
+    while time.monotonic() < end: pass
+for late in (sleep, work):
+    gate = Gate(apart)
+    thread, _ = in_thread(lambda: (late(), gate.open()))
+    ok(cuda.cuStreamSynchronize(apart))
+    thread.join()
+assert driver.violations == ()
+driver.stop_watching()
+""",
+    "calls_that_were_given_up_say_so_once": """
+# They answer CUDA_ERROR_LAUNCH_TIMEOUT, and the contexts can be used again; what stood at the gate is not done.
+gate = Gate(apart)
+ok(fill(apart, 7))
+assert cuda.cuStreamSynchronize(apart) == 702
+assert cuda.cuStreamQuery(apart) == 0
+ok(cuda.cuStreamSynchronize(apart))
+assert read() == 0
+ok(fill(apart, 8))
+ok(cuda.cuCtxSynchronize())
+assert read() == 8
+""",
+    "a_wait_under_pythons_lock_is_named": """
+# A host function in Python cannot begin while the thread that waits for it holds Python's lock.
 driver = control.attach(cuda)
 driver.start_watching()
 called = []
@@ -529,15 +371,9 @@ assert called == [1]
 (one,) = driver.violations
 assert "waits in cuStreamSynchronize for a host function, which does not return" in one.text
 driver.stop_watching()
-"""
-    )
-
-
-def test_a_full_stream_takes_no_more(check: Check) -> None:
-    """A call waits for room where very much is unfinished: not a host function, and not in another stream."""
-    check(
-        GATES
-        + """
+""",
+    "a_full_stream_takes_no_more": """
+# A call waits for room where very much is unfinished: not a host function, and not in another stream.
 gate = Gate(apart)
 for _ in range(1020):
     ok(fill(apart))
@@ -549,18 +385,11 @@ ok(cuda.cuStreamSynchronize(apart))
 gate = Gate(apart)
 for _ in range(1020):
     ok(fill(apart))
-event = c_void_p()
-ok(cuda.cuEventCreate(byref(event), 2))
+event = new(cuda.cuEventCreate, 2)
 assert waits(gate, lambda: cuda.cuEventRecord(event, apart))
-"""
-    )
-
-
-def test_a_full_stream_can_be_a_deadlock(check: Check) -> None:
-    """The thread that would open the gate waits for room behind it: this is named, and the calls go on."""
-    check(
-        GATES
-        + """
+""",
+    "a_full_stream_can_be_a_deadlock": """
+# The thread that would open the gate waits for room behind it: this is named, and the calls go on.
 from pytest_cudalink.emulator import control
 driver = control.attach(cuda)
 driver.start_watching()
@@ -569,15 +398,112 @@ found = [fill(apart) for _ in range(1030)]
 assert found[:1020] == [0] * 1020 and found[1020] == 702, found[1015:]
 one, = driver.violations
 assert one.check == "deadlock" and "waits in cuMemsetD8Async for the value at" in one.text + one.what, one
-"""
-    )
+""",
+}
+test_programs_of_gates = programs(OF_GATES, GATES)
 
 
-def test_a_full_stream_is_no_hidden_wait(check: Check) -> None:
-    """What waits because a stream is full waits for no unfinished work by itself."""
-    check(
-        NO_WAIT
-        + """
+#: Programs that assert what their first lines say.
+PROGRAMS = {
+    "calls_that_would_wait_are_violations": """
+# Nothing is pending, and the calls that wait by the table are named all the same; the others are not.
+event = new(cuda.cuEventCreate, 0)
+other, pooled = allocate(4096), c_uint64()
+ok(cuda.cuMemAllocAsync(byref(pooled), c_size_t(4096), apart))
+number = no_wait()
+assert number == 1
+one = c_uint64(memory)
+ok(cuda.cuMemcpyHtoD_v2(memory, addressof(pageable), c_size_t(64)))
+ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t(1 << 21), apart))
+ok(cuda.cuMemcpyHtoDAsync_v2(one, pageable, c_size_t((1 << 21) + 1), apart))
+ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(pinned), one, c_size_t(64), apart))
+ok(cuda.cuMemcpyDtoHAsync_v2(pageable, one, c_size_t(64), apart))
+ok(cuda.cuMemcpyDtoD_v2(memory, memory + 64, c_size_t(64)))
+ok(cuda.cuMemsetD8_v2(memory, 0, c_size_t(64)))
+ok(cuda.cuMemsetD8_v2(pinned, 0, c_size_t(64)))
+ok(cuda.cuStreamSynchronize(apart))
+ok(cuda.cuStreamQuery(apart))
+ok(cuda.cuEventSynchronize(event))
+ok(cuda.cuMemFree_v2(pooled))
+ok(cuda.cuMemFree_v2(0))
+ok(cuda.cuMemFree_v2(other))
+ok(cuda.cuCtxSetLimit(1, c_size_t(1 << 23)))
+ok(cuda.cuCtxSetLimit(0, c_size_t(512)))
+ok(cuda.cuCtxSetLimit(0, c_size_t(2048)))
+ok(cuda.cuCtxSynchronize())
+cuda.cudalinkEndNoWait(number)
+ok(cuda.cuCtxSynchronize())
+names = found()
+assert names == [
+    ("cuMemcpyHtoD_v2", "legacy"), ("cuMemcpyHtoDAsync_v2", "stream"), ("cuMemcpyDtoHAsync_v2", "stream"),
+    ("cuMemsetD8_v2", "legacy"), ("cuStreamSynchronize", "own"), ("cuEventSynchronize", "event"),
+    ("cuMemFree_v2", "context"), ("cuCtxSetLimit", "context"), ("cuCtxSynchronize", "context"),
+], names
+""",
+    "a_call_that_would_wait_is_named_once_for_each_site": """
+# A loop has one violation, and a second line another.
+number = no_wait()
+for _ in range(3):
+    ok(cuda.cuCtxSynchronize())
+ok(cuda.cuCtxSynchronize())
+cuda.cudalinkEndNoWait(number)
+assert len(found()) == 2
+""",
+    "allowed_calls_and_other_threads_may_wait": """
+# Of nested ones the innermost of the thread counts; ended in any order, each ends alone.
+def elsewhere():
+    ok(cuda.cuCtxSetCurrent(context))
+    ok(cuda.cuStreamSynchronize(apart))
+def in_thread():
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+outer = no_wait("cuStreamSynchronize", thread=threading.get_native_id())
+ok(cuda.cuStreamSynchronize(apart))
+in_thread()
+assert found() == []
+inner = no_wait("cuCtxSynchronize", "there is no such call")
+ok(cuda.cuCtxSynchronize())
+assert found() == []
+ok(cuda.cuStreamSynchronize(apart))
+in_thread()
+assert found() == [("cuStreamSynchronize", "own")] * 2
+cuda.cudalinkEndNoWait(outer)
+ok(cuda.cuStreamSynchronize(apart))
+assert found() == [("cuStreamSynchronize", "own")]
+cuda.cudalinkEndNoWait(inner)
+cuda.cudalinkEndNoWait(inner)
+ok(cuda.cuStreamSynchronize(apart))
+assert found() == []
+""",
+    "loading_code_waits_where_the_table_says": """
+# The first use of a library in a context waits under lazy loading; its loading and its end wait under eager.
+image = small_ptx()
+library, kernel, out = c_void_p(), c_void_p(), c_void_p()
+for mode, expected in {
+    "LAZY": [("cuKernelGetFunction", "context"), ("cuLibraryUnload", "context")],
+    "EAGER": [("cuLibraryLoadData", "device"), ("cuLibraryUnload", "device")],
+}.items():
+    os.environ["CUDA_MODULE_LOADING"] = mode
+    number = no_wait()
+    ok(cuda.cuLibraryLoadData(byref(library), image, None, None, 0, None, None, 0))
+    ok(cuda.cuLibraryGetKernel(byref(kernel), library, b"small"))
+    ok(cuda.cuKernelGetFunction(byref(out), kernel))
+    ok(cuda.cuKernelGetFunction(byref(out), kernel))
+    ok(cuda.cuLibraryGetModule(byref(out), library))
+    ok(cuda.cuLibraryUnload(library))
+    cuda.cudalinkEndNoWait(number)
+    names = found()
+    assert names == expected, names
+number = no_wait()
+ok(cuda.cuModuleLoadData(byref(library), image))
+ok(cuda.cuModuleUnload(library))
+names = found()
+assert names == [("cuModuleLoadData", "context"), ("cuModuleUnload", "context")], names
+cuda.cudalinkEndNoWait(number)
+""",
+    "a_full_stream_is_no_hidden_wait": """
+# What waits because a stream is full waits for no unfinished work by itself.
 number = no_wait()
 word = c_uint.from_address(pinned)
 ok(cuda.cuStreamWaitValue32_v2(apart, c_uint64(pinned), 1, 0))
@@ -587,5 +513,6 @@ for at in range(1021):
     ok(cuda.cuMemsetD8Async(c_uint64(memory), 1, c_size_t(64), apart))
 cuda.cudalinkEndNoWait(number)
 assert not found()
-"""
-    )
+""",
+}
+test_programs = programs(PROGRAMS, NO_WAIT)
