@@ -54,6 +54,34 @@ _PYTHON = (ctypes.c_void_p * len(_API))(
     *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _API)
 )
 
+_INT, _UINT, _NUMBER, _SIZE = ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_size_t
+_TEXT, _POINTER = ctypes.c_char_p, ctypes.c_void_p
+#: Functions of the native library: the type of the result, and those of the arguments.
+_PROTOTYPES: dict[str, tuple[Any, ...]] = {
+    "cudalinkEventCount": (_NUMBER,),
+    "cudalinkLostEventCount": (_NUMBER, _POINTER),
+    "cudalinkViolationCount": (_NUMBER,),
+    "cudalinkStateCount": (_NUMBER,),
+    "cudalinkCreator": (_SIZE, _NUMBER, _TEXT, _SIZE),
+    "cudalinkInject": (_UINT, _TEXT, _UINT, _INT, _UINT),
+    "cudalinkImageCount": (_NUMBER,),
+    "cudalinkLinkCount": (_NUMBER,),
+    "cudalinkRefusalCount": (_NUMBER,),
+    "cudalinkUnsupported": (None, _TEXT, _TEXT),
+    "cudalinkFaultMet": (_INT, _UINT, _INT),
+    "cudalinkSweep": (_INT, _UINT, _INT, _INT),
+    "cudalinkSweepEnd": (_UINT,),
+    "cudalinkSweptCall": (_SIZE, _UINT, _TEXT, _SIZE, _POINTER),
+    "cudalinkAlive": (_SIZE, _TEXT, _SIZE),
+    "cudalinkStartSchedule": (_INT, _NUMBER, _POINTER, _SIZE, _INT),
+    "cudalinkScheduledCount": (_UINT,),
+    "cudalinkScheduledWork": (_SIZE, _UINT, _POINTER, _TEXT, _SIZE),
+    "cudalinkLeaveOutWaits": (_INT, _POINTER, _SIZE, _INT),
+    "cudalinkUnpromisedCount": (_UINT,),
+    "cudalinkUnpromisedWait": (_SIZE, _UINT, _POINTER, _TEXT, _SIZE),
+    "cudalinkEventRead": (_INT, _NUMBER, _TEXT, _SIZE),
+}
+
 #: Bytes of a stack that the driver writes: 24 native frames of 128 bytes and 64 lines of 512.
 _STACK_SIZE = 40_000
 
@@ -135,7 +163,7 @@ def telling_frames(lines: Sequence[str]) -> list[str]:
     return [line for line in lines if _tells(line.rpartition(":")[0])]
 
 
-def _process_of(note: Mapping[str, Any]) -> dict[str, str]:
+def _process_of(note: Mapping[str, Any]) -> dict[str, Any]:
     """The members of a violation that say where it happened."""
     test = str(note.get("test", ""))
     name, _, phase = test.rpartition(" ")
@@ -145,28 +173,29 @@ def _process_of(note: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def _violation(note: Mapping[str, Any], head: str = "", **members: Any) -> Violation:
+    """Return a violation with what its note says, behind a word, and other members."""
+    what, fix = str(note.get("what", "")), str(note.get("fix", ""))
+    said = {"what": what, "text": f"{head}{what}", "call": str(note.get("call", "")), "advice": fix, "fix": fix}
+    number: dict[str, Any] = {"number": int(note.get("violation", 0)), "handle": 0}
+    return Violation(**(number | said | _process_of(note) | members))
+
+
 def _order_violation(note: Mapping[str, Any]) -> Violation:
     """Return a pair of accesses that nothing orders; the driver noted the call sites of both."""
     stacks = [list(map(str, note.get(member, ()))) for member in ("made", "stack")]
     first, second = ([line for line in stack if "+0x" in line or _tells(line)] for stack in stacks)
     is_native = bool(second) and "+0x" in second[0]
-    return Violation(
+    return _violation(
+        note,
         check="order",
-        number=int(note.get("violation", 0)),
-        handle=0,
         rule=str(note.get("option", "")),
-        what=str(note.get("what", "")),
-        text=str(note.get("what", "")),
-        call=str(note.get("call", "")),
         native_stack=tuple(second) if is_native else (),
         python_stack=() if is_native else tuple(second[::-1]),
         history=(
             f"the first, {note.get('maker', '')}, was called from:",
             *(f"  {line}" for line in (first if first and "+0x" in first[0] else first[::-1])),
         ),
-        advice=str(note.get("fix", "")),
-        fix=str(note.get("fix", "")),
-        **_process_of(note),
     )
 
 
@@ -188,20 +217,14 @@ def _deadlock(note: Mapping[str, Any], python_stack: Sequence[str], stacks: Sequ
     """Return a deadlock: the threads that wait, and nobody who could let one go on."""
     frames = list(map(str, note.get("stack", ())))
     is_native = bool(frames) and "+0x" in frames[0]
-    return Violation(
+    return _violation(
+        note,
+        "deadlock: ",
         check="deadlock",
-        number=int(note.get("violation", 0)),
-        handle=0,
         rule="deadlock",
-        what=str(note.get("what", "")),
-        text=f"deadlock: {note.get('what', '')}",
-        call=str(note.get("call", "")),
         native_stack=tuple(frames) if is_native else (),
         python_stack=() if stacks or is_native else tuple(python_stack or frames[::-1]),
         history=tuple(stacks),
-        advice=str(note.get("fix", "")),
-        fix=str(note.get("fix", "")),
-        **_process_of(note),
     )
 
 
@@ -216,8 +239,7 @@ def _wait_violation(note: Mapping[str, Any], python_stack: Sequence[str]) -> Vio
         python_stack=python_stack,
         native_stack=tuple(map(str, note.get("stack", ()))),
     )
-    where = _process_of(note)
-    return found._replace(process=where["process"], test=where["test"])
+    return found._replace(**_process_of(note))
 
 
 def violation_of(
@@ -244,15 +266,13 @@ def violation_of(
     made = list(map(str, note.get("made", ())))
     # native frames stay as they are in every list; lines of Python are shown outermost first
     creator = creator or (made[::-1] if made and "+0x" not in made[0] else made)
-    return Violation(
+    return _violation(
+        note,
         check="lifetimes",
-        number=int(note.get("violation", 0)),
         handle=number if kind == "link state" else 0,
         rule=rule,
-        what=what,
         text=f"{kind} {number}: {rule}: {what}, noticed by {text('call')}; "
         f"expected {text('expected')}, found {text('found')}",
-        call=text("call"),
         native_stack=tuple(map(str, note.get("stack", ()))),
         python_stack=tuple(python_stack),
         history=(
@@ -263,7 +283,6 @@ def violation_of(
         else (),
         advice=advice,
         fix=fix,
-        **_process_of(note),
     )
 
 
@@ -355,37 +374,10 @@ class DriverControl:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
+        for name, (result, *arguments) in _PROTOTYPES.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, arguments
         self._read = library.cudalinkEventRead
-        self._read.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]
-        library.cudalinkEventCount.restype = ctypes.c_uint64
-        library.cudalinkLostEventCount.argtypes = [ctypes.POINTER(ctypes.c_int)]
-        library.cudalinkLostEventCount.restype = ctypes.c_uint64
-        library.cudalinkViolationCount.restype = ctypes.c_uint64
-        library.cudalinkStateCount.restype = ctypes.c_uint64
-        library.cudalinkCreator.argtypes = [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_size_t]
-        library.cudalinkCreator.restype = ctypes.c_size_t
-        library.cudalinkInject.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_int, ctypes.c_uint]
-        library.cudalinkInject.restype = ctypes.c_uint
-        library.cudalinkImageCount.restype = ctypes.c_uint64
-        library.cudalinkLinkCount.restype = ctypes.c_uint64
-        library.cudalinkRefusalCount.restype = ctypes.c_uint64
-        library.cudalinkUnsupported.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
-        library.cudalinkUnsupported.restype = None
-        library.cudalinkFaultMet.argtypes = [ctypes.c_uint, ctypes.c_int]
-        library.cudalinkSweep.argtypes = [ctypes.c_uint, ctypes.c_int, ctypes.c_int]
-        library.cudalinkSweepEnd.restype = ctypes.c_uint
-        library.cudalinkSweptCall.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p]
-        library.cudalinkSweptCall.restype = ctypes.c_size_t
-        library.cudalinkAlive.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-        library.cudalinkAlive.restype = ctypes.c_size_t
-        library.cudalinkStartSchedule.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        library.cudalinkScheduledCount.restype = ctypes.c_uint32
-        library.cudalinkScheduledWork.argtypes = [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
-        library.cudalinkScheduledWork.restype = ctypes.c_size_t
-        library.cudalinkLeaveOutWaits.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        library.cudalinkUnpromisedCount.restype = ctypes.c_uint32
-        library.cudalinkUnpromisedWait.argtypes = [ctypes.c_uint32, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
-        library.cudalinkUnpromisedWait.restype = ctypes.c_size_t
         self._lock = threading.Lock()
         #: Numbers of the faults that were injected here; 0 for one that was refused.
         self.injected: list[int] = []
@@ -683,11 +675,6 @@ class DriverControl:
         A pair that nothing orders is a violation of the check ``"order"``, whether it ran in a bad order or not.
         """
         self._library.cudalinkCheckOrder(on)
-
-    @property
-    def knows_waits(self) -> bool:
-        """Whether this driver knows which calls wait; that of an older pytest-cudalink does not."""
-        return hasattr(self._library, "cudalinkNoWait")
 
     @contextmanager
     def no_wait(self, thread: int, allowed: Collection[str] = ()) -> Iterator[None]:

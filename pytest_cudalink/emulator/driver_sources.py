@@ -103,7 +103,6 @@ def _number(release: str) -> int:
 def _limits() -> str:
     """limits.inc: the limits that Python and C share."""
     lines = [
-        "/* Made by driver_sources.py from data/limits.toml. */",
         "#ifndef CUDALINK_LIMITS",
         "#define CUDALINK_LIMITS",
     ]
@@ -117,7 +116,7 @@ def _releases() -> str:
     releases: dict[str, dict[str, Any]] = _read("releases.toml", _SHARED)["releases"]
     latest = max(map(_number, releases))
     last_of_12 = max((release for release in releases if release.startswith("12.")), key=_number)
-    lines = ["/* Made by driver_sources.py from data/releases.toml. */", f'#define LAST_OF_12 "{last_of_12}"']
+    lines = [f'#define LAST_OF_12 "{last_of_12}"']
     lines += [f"#define LATEST_KNOWN RELEASE({latest // 1000}, {latest % 1000 // 10})"]
     lines += ["static const struct release { int version; const char *nvjitlink; int ptx_isa; } releases[]"]
     lines += ["__attribute__((unused)) = {"]
@@ -134,7 +133,7 @@ def _architectures() -> str:
     oldest = min((one["since"] for one in known.values()), key=_number)
     devices = _read("devices.toml")
     default = devices["devices"][devices["default"]]["arch"]
-    lines = ["/* Made by driver_sources.py from data/architectures.toml. */", "enum {", f"  DEFAULT_ARCH = {default},"]
+    lines = ["enum {", f"  DEFAULT_ARCH = {default},"]
     lines += [f"  FIRST_ARCH_OF_13 = {min(int(number) for number, one in known.items() if 'dropped' not in one)},"]
     lines += [
         f"  FIRST_SPECIFIC_ARCH = {min(int(number) for number, one in known.items() if 'suffixes' in one)},",
@@ -190,7 +189,6 @@ def _names() -> str:
         name for name, forms in functions.items() if _WIDENED in forms["plain"][1:2] and not name.startswith(_GRAPHICS)
     }
     lines = [
-        "/* Made by driver_sources.py from data/emulator/functions.toml. */",
         "#ifdef SYMBOL_IDS_ONLY",
         "typedef enum {",
     ]
@@ -231,8 +229,7 @@ def _names() -> str:
 def _synchronization() -> str:
     """synchronization.inc: for whom copies and fillings wait, by the memory that they touch."""
     table = _read("synchronization.toml")
-    lines = ["/* Made by driver_sources.py from data/emulator/synchronization.toml. */"]
-    lines += ["static const unsigned char copy_waits[2][MEMORIES][MEMORIES] = {"]
+    lines = ["static const unsigned char copy_waits[2][MEMORIES][MEMORIES] = {"]
     lines += [
         f"  [FORM_{form.upper()}][MEMORY_{source.upper()}][MEMORY_{target.upper()}] = WAITS_{waits.upper()},"
         for form, source, target, waits in table["copies"]["rows"]
@@ -269,8 +266,7 @@ def _waiting_calls() -> list[tuple[str, dict[str, Any]]]:
 
 def _waits() -> str:
     """waits.inc: the calls that wait, with their conditions, and the room in streams."""
-    lines = ["/* Made by driver_sources.py from data/emulator/waits.toml. */"]
-    lines += ["static const struct { Sym call; WaitRow row; } waiting_calls[] = {"]
+    lines = ["static const struct { Sym call; WaitRow row; } waiting_calls[] = {"]
     locks = list(_read("waits.toml")["locks"])
     rows = _read("waits.toml")["wait"]
     for call, row in _waiting_calls():
@@ -295,18 +291,16 @@ def _waits() -> str:
 
 def _images() -> str:
     """images.inc: the ELF formats of cubins that drivers know."""
-    lines = ["/* Made by driver_sources.py from data/emulator/images.toml. */"]
-    lines += ["static const struct elf_format { int osabi, since, from_arch; } elf_formats[] = {"]
-    for known in _read("images.toml")["elf"]:
-        lines.append(f"  {{{known['osabi']}, {_number(known['since'])}, {known['from-arch']}}},")
+    lines = ["static const struct elf_format { int osabi, since, from_arch; } elf_formats[] = {"]
+    known: list[dict[str, Any]] = _read("images.toml")["elf"]
+    lines += [f"  {{{one['osabi']}, {_number(one['since'])}, {one['from-arch']}}}," for one in known]
     return "\n".join([*lines, "};", ""])
 
 
 def _device_functions() -> str:
     """device_functions.inc: the functions that the driver provides to device code."""
     releases: dict[str, list[str]] = _read("device_functions.toml")["functions"]
-    lines = ["/* Made by driver_sources.py from data/emulator/device_functions.toml. */"]
-    lines += ["static const struct device_function { const char *name; int since; } device_functions[] = {"]
+    lines = ["static const struct device_function { const char *name; int since; } device_functions[] = {"]
     lines += [f'  {{"{name}", {_number(release)}}},' for release, names in releases.items() for name in names]
     return "\n".join([*lines, "};", ""])
 
@@ -314,7 +308,6 @@ def _device_functions() -> str:
 def _enums() -> str:
     """enums.inc: cuda.h's enumerators by their own names, for every file of the driver."""
     lines = [
-        "/* Made by driver_sources.py from data/emulator/enums.toml. */",
         "#ifndef CUDALINK_ENUMS",
         "#define CUDALINK_ENUMS",
     ]
@@ -325,8 +318,7 @@ def _enums() -> str:
 
 def _errors() -> str:
     table = _read("errors.toml")
-    lines = ["/* Made by driver_sources.py from data/emulator/errors.toml. */"]
-    lines += ["static const struct driver_error { int code; const char *name, *text; int since; } driver_errors[]"]
+    lines = ["static const struct driver_error { int code; const char *name, *text; int since; } driver_errors[]"]
     lines += ["__attribute__((unused)) = {"]
     for code, name, text, *since in table["errors"]:
         lines.append(f'{{{code}, "{name}", {json.dumps(text)}, {since[0] if since else 0}}},')
@@ -339,7 +331,7 @@ def _errors() -> str:
 def _devices() -> str:
     table = _read("devices.toml")
     base: dict[str, tuple[int, int]] = table["base"]
-    lines = ["/* Made by driver_sources.py from data/emulator/devices.toml. */", "#include <stddef.h>"]
+    lines = ["#include <stddef.h>"]
     lines += ["struct attribute { int number, value; };"]
     lines += ["static const struct attribute base_attributes[] __attribute__((unused)) = {"]
     lines += [f"  {{{number}, {value}}}," for number, value in base.values()]
@@ -364,7 +356,7 @@ def _devices() -> str:
 def _occupancy() -> str:
     """occupancy.inc: how a multiprocessor shares out what it has, by architecture."""
     table = _read("occupancy.toml")
-    lines = ["/* Made by driver_sources.py from data/emulator/occupancy.toml. */", "enum {"]
+    lines = ["enum {"]
     lines += [f"  REGISTER_UNIT = {table['register-unit']},", f"  REGISTER_PARTS = {table['register-parts']},", "};"]
     lines += [
         "static const struct sharing {",
@@ -415,7 +407,6 @@ def _nvml_answers() -> str:
     table = _read("nvml.toml")
     functions = _nvml_functions()
     lines = [
-        "/* Made by driver_sources.py from data/emulator/nvml.toml and data/emulator/nvml_names.toml. */",
         "#ifdef VALUES",
     ]
     for name, values in table["values"].items():
@@ -455,7 +446,6 @@ def _nvml_fields() -> str:
     """nvml_fields.inc: the values that NVML answers by number."""
     table = _read("nvml.toml")["fields"]
     lines = [
-        "/* Made by driver_sources.py from data/emulator/nvml.toml. */",
         f"enum {{ LAST_FIELD = {table['last']} }};",
     ]
     lines += ["static const struct { uint32_t field, type; int32_t value; } fields[] = {"]
@@ -465,7 +455,7 @@ def _nvml_fields() -> str:
 
 def _nvml_cards() -> str:
     """nvml_cards.inc: what only NVML shows of a card."""
-    lines = ["/* Made by driver_sources.py from data/emulator/nvml.toml. */", "static const Card cards[] = {"]
+    lines = ["static const Card cards[] = {"]
     for card in _read("nvml.toml")["cards"]:
         powers = f"{card['power'] * 1000}, {card['least_power'] * 1000}"
         mig = "true" if card.get("mig") else "false"
@@ -494,7 +484,7 @@ def generate(folder: Path) -> None:
         "nvml_cards": _nvml_cards,
     }
     for name, make in parts.items():
-        file, text = folder / f"{name}.inc", make()
+        file, text = folder / f"{name}.inc", f"/* Made by driver_sources.py from what lies in data/. */\n{make()}"
         if not file.exists() or file.read_text(encoding="utf-8") != text:
             file.write_text(text, encoding="utf-8")
 

@@ -14,30 +14,26 @@ def created(flags=0):
 """
 
 
-def test_without_a_context(check) -> None:
-    """Without a current context 201, on a destroyed one 709; bad arguments come first."""
-    program = (
-        START
-        + """
-for call in (lambda: cuda.cuCtxGetLimit(byref(size), 0),
-             lambda: cuda.cuCtxSetLimit(0, c_size_t(1024)), lambda: cuda.cuCtxGetCacheConfig(byref(value)),
-             lambda: cuda.cuCtxSetCacheConfig(1), lambda: cuda.cuCtxResetPersistingL2Cache(), cuda.cuCtxSynchronize,
-             lambda: cuda.cuCtxGetStreamPriorityRange(byref(value), byref(value)), cuda.cuProfilerStart,
-             lambda: cuda.cuCtxGetExecAffinity((c_uint * 2)(), 0)):
-    assert call() == CODE
-assert cuda.cuCtxGetFlags(None) == cuda.cuCtxGetLimit(None, 0) == 1
-assert cuda.cuCtxSetCacheConfig(9) == CODE
-assert cuda.cuCtxGetFlags(byref(flags)) == (201 if CODE == 201 else 0)
-"""
-    )
-    check(program.replace("value, flags", "ok(cuda.cuCtxSetCurrent(None))\nvalue, flags").replace("CODE", "201"))
-    dead = "own = c_void_p()\nok(cuda.cuCtxCreate_v2(byref(own), 0, 0))\nok(cuda.cuCtxPushCurrent_v2(own))\n"
-    dead += "ok(cuda.cuCtxDestroy_v2(own))\nvalue, flags"
-    check(program.replace("value, flags", dead).replace("CODE", "709"))
-
-
 #: Programs that assert what their first lines say.
 PROGRAMS = {
+    "without_a_context": """
+# Without a current context 201, on a destroyed one 709; bad arguments come first.
+for code in (201, 709):
+    if code == 201:
+        ok(cuda.cuCtxSetCurrent(None))
+    else:
+        dead = new(cuda.cuCtxCreate_v2, 0, 0)
+        ok(cuda.cuCtxPushCurrent_v2(dead))
+        ok(cuda.cuCtxDestroy_v2(dead))
+    for name, *arguments in (("cuCtxGetLimit", byref(size), 0), ("cuCtxSetLimit", 0, c_size_t(1024)),
+                             ("cuCtxGetCacheConfig", byref(value)), ("cuCtxSetCacheConfig", 1), ("cuProfilerStart",),
+                             ("cuCtxResetPersistingL2Cache",), ("cuCtxSynchronize",), ("cuCtxSetCacheConfig", 9),
+                             ("cuCtxGetStreamPriorityRange", byref(value), byref(value)),
+                             ("cuCtxGetExecAffinity", (c_uint * 2)(), 0)):
+        assert getattr(cuda, name)(*arguments) == code, name
+    assert cuda.cuCtxGetFlags(None) == cuda.cuCtxGetLimit(None, 0) == 1
+    assert cuda.cuCtxGetFlags(byref(flags)) == (201 if code == 201 else 0)
+""",
     "flags": """
 # A context waits in one way; only a primary one says that host memory is mapped when it was not asked to.
 for wrong in (3, 5, 6, 7, 0x100, 0x1000):

@@ -146,7 +146,7 @@ assert cuda.cuUserObjectRelease(three, 1) == 0 and noticed() == ([], []) and des
     check(
         START
         + USER_OBJECTS
-        + "one = make()\nassert (cu.cuUserObjectRelease(one, 2), cu.cuUserObjectRelease(one, 1)) == (0, 1)\n"
+        + "one = make()\nassert (cuda.cuUserObjectRelease(one, 2), cuda.cuUserObjectRelease(one, 1)) == (0, 1)\n"
         "assert noticed() == ([], []) and destroyed == [7]",
         lifetime="off",
     )

@@ -14,10 +14,14 @@ from tests.planted.expected_waits import WAITS
 
 #: Lets the check close gates, as on a GPU, although the driver is an emulated one.
 GATES = """
-from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.loader import gates
+from pytest_cudalink.plugin.watch.no_wait import NoWait
 
-DriverControl.knows_waits = False
+BEGIN = NoWait.__init__
+def begin(self, run):
+    BEGIN(self, run)
+    self._driver = None
+NoWait.__init__ = begin
 gates._STILL = 0.02
 """
 #: What the tests below call.

@@ -38,8 +38,12 @@ class Gate:
         self.word = c_uint.from_address(words + 4 * next(numbers))
         self.address = c_uint64(addressof(self.word))
         ok(getattr(cuda, name)(at, self.address, 1, 0))
-    def open(self):
+    def open(self, wait=None):
         self.word.value = 1
+        if wait:
+            ok(wait() if callable(wait) else cuda.cuStreamSynchronize(wait))
+def captured(at):
+    return new(cuda.cuGraphInstantiateWithFlags, new(cuda.cuStreamEndCapture, at, c_void_p), c_uint64(0))
 HOST = CFUNCTYPE(None, c_void_p)
 blocking, other, apart, legacy, own = stream(), stream(), stream(1), c_void_p(1), c_void_p(2)
 memory = allocate(4096)
@@ -73,15 +77,14 @@ def gates(check: Check) -> Check:
 
 #: A graph of a host function and a copy to pinned memory, from memory of the device that is freed before its turn.
 LOST = """
-graph, executable, gone, into = c_void_p(), c_void_p(), c_uint64(allocate(4096)), c_void_p(pinned())
+gone, into = c_uint64(allocate(4096)), c_void_p(pinned())
 calls = []
 call = HOST(calls.append)
 ok(cuda.cuStreamBeginCapture_v2(apart, 2))
 ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(1)))
 ok(cuda.cuMemcpyDtoHAsync_v2(into, gone, c_size_t(64), apart))
 ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(2)))
-ok(cuda.cuStreamEndCapture(apart, byref(graph)))
-ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+executable = captured(apart)
 ok(cuda.cuMemFree_v2(gone))
 ok(cuda.cuCtxSynchronize())
 """
@@ -122,8 +125,7 @@ else:
     assert cuda.cuStreamQuery(blocking if "{form}" == "asynchronous" else None) == 600
     if "{behaviour}" == "staged":
         memset(source, 6, 64)
-    gate.open()
-    ok(cuda.cuCtxSynchronize())
+    gate.open(cuda.cuCtxSynchronize)
 into = create_string_buffer(64)
 ok(cuda.cuMemcpy(c_uint64(addressof(into)), c_uint64(target), c_size_t(64)))
 assert into.raw == b"\\x05" * 64
@@ -146,8 +148,7 @@ if "{behaviour}" == "caller":
 else:
     ok(set_memory())
     assert cuda.cuStreamQuery(blocking if "{form}" == "asynchronous" else None) == 600
-    gate.open()
-    ok(cuda.cuCtxSynchronize())
+    gate.open(cuda.cuCtxSynchronize)
 assert read(address) == 5
 """
     )
@@ -304,8 +305,7 @@ def behind(gated, asked, work=True):
     if work:
         ok(fill(asked))
     code = cuda.cuStreamQuery(asked)
-    gate.open()
-    ok(cuda.cuCtxSynchronize())
+    gate.open(cuda.cuCtxSynchronize)
     return code
 assert [behind(blocking, one) for one in (legacy, other, own, apart)] == [600, 0, 0, 0]
 assert [behind(legacy, one) for one in (blocking, own, apart)] == [600, 600, 0]
@@ -317,8 +317,7 @@ for flags, asked in ((0, 600), (2, 0), (6, 600)):
     gate, late = Gate(legacy), event(flags)
     ok(cuda.cuEventRecord(late, blocking))
     assert (cuda.cuEventQuery(late), cuda.cuStreamQuery(blocking)) == (600, asked), flags
-    gate.open()
-    ok(cuda.cuCtxSynchronize())
+    gate.open(cuda.cuCtxSynchronize)
     ok(cuda.cuEventQuery(late))
 gate = Gate(blocking)
 ok(cuda.cuEventRecord(late, legacy))
@@ -337,8 +336,7 @@ ok(cuda.cuEventRecord(done, stream(1)))
 ok(cuda.cuEventQuery(done))
 ok(cuda.cuEventDestroy_v2(done))
 assert (cuda.cuStreamQuery(second), read()) == (600, 0)
-gate.open()
-ok(cuda.cuStreamSynchronize(second))
+gate.open(second)
 assert read() == 5
 gate, done = Gate(apart), event()
 ok(cuda.cuCtxRecordEvent(context, done))
@@ -346,8 +344,7 @@ assert cuda.cuEventQuery(done) == 600
 ok(cuda.cuCtxWaitEvent(context, done))
 ok(fill(second, 6))
 assert cuda.cuStreamQuery(second) == 600
-gate.open()
-ok(cuda.cuCtxSynchronize())
+gate.open(cuda.cuCtxSynchronize)
 assert (cuda.cuEventQuery(done), read()) == (0, 6)
 """,
     "destroying_what_is_pending": """
@@ -357,8 +354,7 @@ gate = Gate(gone)
 ok(fill(gone, 9))
 ok(cuda.cuStreamDestroy_v2(gone))
 assert cuda.cuStreamQuery(gone) == 400
-gate.open()
-ok(cuda.cuCtxSynchronize())
+gate.open(cuda.cuCtxSynchronize)
 assert read() == 9
 made = new(cuda.cuCtxCreate_v2, 0, 0)
 inside = stream(1)
@@ -440,9 +436,7 @@ ok(cuda.cuMemFree_v2(c_uint64(memory)))
     "default_streams_of_threads": """
 # Each thread has its own, by handle 2 and by the `_ptsz` names; cuGetProcAddress gives those on request.
 def identity(handle, suffix=""):
-    number = c_uint64()
-    ok(getattr(cuda, "cuStreamGetId" + suffix)(handle, byref(number)))
-    return number.value
+    return get(getattr(cuda, "cuStreamGetId" + suffix), handle, c_uint64)
 assert identity(None, "_ptsz") == identity(own) != identity(None) == identity(legacy)
 found = []
 thread, answers = in_thread(lambda: found.append(identity(own)) or cuda.cuStreamQuery(own))
@@ -455,10 +449,8 @@ thread.join()
 assert answers == [0]
 gate.open()
 ok(cuda.cuStreamSynchronize_ptsz(None))
-address = new(cuda.cuGetProcAddress_v2, b"cuStreamGetId", c_void_p, 13000, c_uint64(2), None)
-number = c_uint64()
-ok(CFUNCTYPE(c_int, c_void_p, c_void_p)(address.value)(None, byref(number)))
-assert number.value == identity(own)
+address = get(cuda.cuGetProcAddress_v2, b"cuStreamGetId", c_void_p, 13000, c_uint64(2), None)
+assert get(CFUNCTYPE(c_int, c_void_p, c_void_p)(address), None, c_uint64) == identity(own)
 """,
     "captures_of_default_streams": """
 # Two threads capture their default streams side by side, and the `_ptsz` forms do not touch another stream's.
@@ -492,8 +484,7 @@ ok(cuda.cuEventRecord(join, second))
 ok(fill(apart, 8))
 ok(cuda.cuStreamWaitEvent(apart, join, 0))
 ok(cuda.cuLaunchHostFunc(apart, call, c_void_p(3)))
-graph = new(cuda.cuStreamEndCapture, apart, c_void_p)
-executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+executable = captured(apart)
 ok(cuda.cuGraphLaunch(executable, apart))
 ok(cuda.cuGraphLaunch(executable, stream(1)))
 ok(cuda.cuGraphExecDestroy(executable))
@@ -514,8 +505,7 @@ ok(cuda.cuMemcpyDtoHAsync_v2(c_void_p(into), there, c_size_t(64), apart))
 ok(cuda.cuMemFreeAsync(there, apart))
 assert cuda.cuMemcpyDtoHAsync_v2(c_void_p(into), there, c_size_t(64), apart) == 1
 assert cuda.cuMemFreeAsync(there, apart) == 1
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
+gate.open(apart)
 assert c_ubyte.from_address(into).value == 6
 """,
     "callbacks_behind_queued_work_that_fails": LOST
@@ -548,8 +538,7 @@ for gated in (True, False):
     ok(cuda.cuStreamBeginCapture_v2(apart, 2))
     there = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(4096), apart)
     ok(fill(apart, 6, there.value))
-    graph = new(cuda.cuStreamEndCapture, apart, c_void_p)
-    executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
+    executable = captured(apart)
     gate = Gate(apart)
     gated or gate.open()
     for _ in range(3):
@@ -559,8 +548,7 @@ for gated in (True, False):
         ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
         ok(cuda.cuMemFreeAsync(there, apart))
         assert cuda.cuMemFreeAsync(there, apart) == 1
-    gate.open()
-    ok(cuda.cuStreamSynchronize(apart))
+    gate.open(apart)
     assert read() == 6
 """,
     "functions_that_wait_for_the_context": """
@@ -583,8 +571,7 @@ child = os.fork()
 if not child:
     os._exit(0 if cuda.cuStreamQuery(apart) == 3 else 1)
 assert os.waitpid(child, 0)[1] == 0
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
+gate.open(apart)
 assert read() == 2
 """,
     "rows_of_pageable_memory": ROWS
@@ -595,8 +582,7 @@ memset(host, 5, 64)
 ok(put_rows(host, memory, apart))
 memset(host, 6, 64)
 assert (cuda.cuStreamQuery(apart), read()) == (600, 0)
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
+gate.open(apart)
 ok(cuda.cuMemcpy(c_uint64(addressof(back)), c_uint64(memory), c_size_t(24)))
 assert back.raw == (b"\\5" * 4 + bytes(4)) * 3
 """,
@@ -609,8 +595,7 @@ gate = Gate(apart)
 ok(put(here, apart))
 ok(fetch(back, apart))
 assert (cuda.cuStreamQuery(apart), byte(back)) == (600, 0)
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
+gate.open(apart)
 assert byte(back) == 5
 
 gate, own_pages = Gate(apart), pageable()
@@ -652,8 +637,7 @@ ok(cuda.cuMemHostRegister_v2(c_void_p(mapped), c_size_t(8192), 0))
 gate = Gate(apart)
 submit(mapped)
 libc.munmap(c_void_p(mapped), c_size_t(8192))
-gate.open()
-ok(cuda.cuStreamSynchronize(apart))
+gate.open(apart)
 freed = "asynchronous copy: the memory was freed, noticed by the stream, when it came to the copy"
 assert told() == [("asynchronous copy", freed, True)], driver.violations
 assert "cuMemcpyHtoDAsync_v2" in driver.violations[0].history[0] and "submit" in str(driver.violations[0].history)

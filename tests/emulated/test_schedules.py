@@ -202,20 +202,16 @@ for seed in range(30):
     assert every == run(seed) and list(every) == [1, 2, 3, 4, 5, 6]
     for some in ([2], [3, 5], [9]):
         assert run(seed, some) == {number: every[number] if number in some else 0 for number in every}
-for wrong in (-1, 2**64):
+for arguments, said in (
+    *(((seed,), f"seed = {seed}; expected 0 to 2**64 - 1") for seed in (-1, 2**64)),
+    *(((1, some), f"displaced = {some}; expected numbers from 1 to 2**32 - 1") for some in ([0], [3, 2**32])),
+):
     try:
-        driver.start_schedule(wrong)
+        driver.start_schedule(*arguments)
     except ValueError as error:
-        assert str(error) == f"seed = {wrong}; expected 0 to 2**64 - 1"
+        assert str(error) == said
     else:
-        raise AssertionError(wrong)
-for wrong in ([0], [3, 2**32]):
-    try:
-        driver.start_schedule(1, wrong)
-    except ValueError as error:
-        assert str(error) == f"displaced = {wrong}; expected numbers from 1 to 2**32 - 1"
-    else:
-        raise AssertionError(wrong)
+        raise AssertionError(said)
 """,
     "a_wait_does_what_it_needs": """
 # Work of another stream stays pending while a stream, an event or a synchronous copy is waited for.
@@ -284,13 +280,12 @@ driver.end_schedule()
 # Nodes of a launched graph are done in each order that its edges allow, and its end may be late.
 calls, orders = [], set()
 call = HOST(calls.append)
-graph, executable, nodes = c_void_p(), c_void_p(), [c_void_p() for _ in range(4)]
-ok(cuda.cuGraphCreate(byref(graph), 0))
+graph, nodes = new(cuda.cuGraphCreate, 0), []
 for number, on in enumerate(((), (0,), (0,), (1, 2))):
     before = (c_void_p * 2)(*(nodes[one] for one in on))
     parameters = (c_void_p * 2)(cast(call, c_void_p), c_void_p(number + 1))
-    ok(cuda.cuGraphAddHostNode(byref(nodes[number]), graph, before, c_size_t(len(on)), parameters))
-ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+    nodes.append(new(cuda.cuGraphAddHostNode, graph, before, c_size_t(len(on)), parameters))
+executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
 ended = set()
 for seed in seeds():
     calls.clear()
@@ -329,11 +324,8 @@ there = new(cuda.cuMemAllocAsync, c_uint64, c_size_t(4096), apart)
 ok(fill(apart, 6, there.value))
 ok(cuda.cuMemcpyDtoDAsync_v2(c_uint64(memory), there, c_size_t(64), apart))
 ok(cuda.cuMemFreeAsync(there, apart))
-graph = new(cuda.cuStreamEndCapture, apart, c_void_p)
-executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
-free, total = c_size_t(), c_size_t()
-ok(cuda.cuMemGetInfo_v2(byref(free), byref(total)))
-large = c_size_t(free.value // 4 * 3)
+executable = captured(apart)
+large = c_size_t(get(cuda.cuMemGetInfo_v2, c_size_t, None) // 4 * 3)
 for seed in seeds():
     ok(fill(apart, 1))
     for _ in range(3):
@@ -370,8 +362,7 @@ for seed in seeds():
     gate = Gate(apart)
     submit()
     memset(host, seed, 64)
-    gate.open()
-    ok(cuda.cuStreamSynchronize(apart))
+    gate.open(apart)
     assert read() == seed
 assert driver.violations == ()
 """,
@@ -477,8 +468,7 @@ for seed in range(20):
     driver.end_schedule()
     assert (read(), calls) == (7, [2])
     driver.start_schedule(seed + 1)
-    gate.open()
-    ok(cuda.cuStreamSynchronize(apart))
+    gate.open(apart)
     assert calls == [2, 1] and driver.scheduled_work() == []
     driver.end_schedule()
     ok(fill(other, 1))

@@ -154,8 +154,7 @@ if {waited}:
 else:
     ok(copy())
     memset(source, 6, len(source))
-    gate.open()
-ok(cuda.cuCtxSynchronize())
+    gate.open(cuda.cuCtxSynchronize)
 back = create_string_buffer(width * rows)
 ok(cuda.cuMemcpyDtoH_v2(addressof(back), there, width * rows))
 assert back.raw == b"\\x05" * width * rows

@@ -117,9 +117,11 @@ class Runtime:
 
     def _call(self, function: str, *arguments: Any) -> tuple[Any, ...]:
         code, *values = getattr(self._driver, function)(*map(self._to_driver, arguments))
-        if int(code):
-            return self._failed(int(code))
-        return (self._error(_SUCCESS), *map(self._to_runtime, values))
+        return self._result(int(code), *map(self._to_runtime, values))
+
+    def _result(self, code: int, *values: Any) -> tuple[Any, ...]:
+        """Return the results of a call, which are values of the runtime unless it failed."""
+        return self._failed(code) if code else (self._error(_SUCCESS), *values)
 
     def _error(self, code: int) -> Any:
         try:
@@ -176,27 +178,24 @@ class Runtime:
         return int(code), count
 
     def _get_device_count(self) -> tuple[Any, ...]:
+        return self._result(*self._count())
+
+    def _find(self, device: int) -> int:
+        """Return the error of a call with a device that is not there."""
         code, count = self._count()
-        return self._failed(code) if code else (self._error(_SUCCESS), count)
+        return code or (0 if 0 <= device < count else _INVALID_DEVICE)
 
     def _get_device(self) -> tuple[Any, ...]:
         code, _ = self._count()
-        if code:
-            return self._failed(code)
-        _, context = self._driver.cuCtxGetCurrent()
-        if int(context):
+        if not code and int(self._driver.cuCtxGetCurrent()[1]):
             return self._call("cuCtxGetDevice")
-        return self._error(_SUCCESS), getattr(self._thread, "device", 0)
+        return self._result(code, getattr(self._thread, "device", 0))
 
     def _set_device(self, device: int) -> tuple[Any, ...]:
-        code, count = self._count()
-        if not code and not 0 <= device < count:
-            code = _INVALID_DEVICE
-        code = code or self._select(device)
-        if code:
-            return self._failed(code)
-        self._thread.device = device
-        return (self._error(_SUCCESS),)
+        code = self._find(device) or self._select(device)
+        if not code:
+            self._thread.device = device
+        return self._result(code)
 
     def _init_device(self, device: int, *_flags: int) -> tuple[Any, ...]:
         code, _ = self._count()
@@ -205,7 +204,7 @@ class Runtime:
         _, before = self._driver.cuCtxGetCurrent()
         code = self._select(device)
         self._driver.cuCtxSetCurrent(before)
-        return self._failed(code) if code else (self._error(_SUCCESS),)
+        return self._result(code)
 
     def _get_execution_context(self, device: int) -> tuple[Any, ...]:
         """Return the primary context of a device, which is made if need be; what is current stays so."""
@@ -262,9 +261,6 @@ class Runtime:
         self._driver.cuCtxSetCurrent(None)  # the next call makes the context again
         return answer
 
-    def _get_device_flags(self) -> tuple[Any, ...]:
-        return self._forward("cuCtxGetFlags")
-
     def _get_last_error(self) -> tuple[Any, ...]:
         code, self._thread.last = getattr(self._thread, "last", 0), 0
         return (self._error(code),)
@@ -273,9 +269,7 @@ class Runtime:
         return (self._error(getattr(self._thread, "last", 0)),)
 
     def _get_device_properties(self, device: int) -> tuple[Any, ...]:
-        code, count = self._count()
-        if not code and not 0 <= device < count:
-            code = _INVALID_DEVICE
+        code = self._find(device)
         if code:
             return self._failed(code)
         properties = self._runtime.cudaDeviceProp()
@@ -285,10 +279,8 @@ class Runtime:
         ctypes.memmove(properties.getPtr() + 256, driver.cuDeviceGetUuid(device)[1].getPtr(), 16)  # uuid, after name
         for name, attributes in self._table["properties"].items():
             if hasattr(properties, name):
-                values = [
-                    self._attribute(one, device)
-                    for one in ([attributes] if isinstance(attributes, str) else attributes)
-                ]
+                several = [attributes] if isinstance(attributes, str) else attributes
+                values = [self._attribute(one, device) for one in several]
                 setattr(properties, name, values[0] if isinstance(attributes, str) else values)
         return self._error(_SUCCESS), properties
 
@@ -300,7 +292,7 @@ class Runtime:
     # -- memory
 
     def _malloc(self, size: int) -> tuple[Any, ...]:
-        return self._forward("cuMemAlloc", size) if size else (self._error(_SUCCESS), 0)
+        return self._forward("cuMemAlloc", size) if size else self._result(_SUCCESS, 0)
 
     def _malloc_host(self, size: int) -> tuple[Any, ...]:
         return self._forward("cuMemAllocHost", size) if size else (self._error(_SUCCESS), 0)
@@ -317,8 +309,7 @@ class Runtime:
     def _free(self, pointer: Any) -> tuple[Any, ...]:
         address = address_of(pointer)
         if not address:  # what programs call to initialize the runtime
-            code = self._enter()
-            return self._failed(code) if code else (self._error(_SUCCESS),)
+            return self._result(self._enter())
         return self._forward("cuMemFree", address)
 
     def _free_host(self, pointer: Any) -> tuple[Any, ...]:
@@ -327,8 +318,7 @@ class Runtime:
 
     def _memcpy(self, dst: Any, src: Any, count: int, _kind: Any, *stream: Any) -> tuple[Any, ...]:
         if not count:
-            code = self._enter()
-            return self._failed(code) if code else (self._error(_SUCCESS),)
+            return self._result(self._enter())
         if not (address_of(dst) and address_of(src)):
             return self._failed(_INVALID_VALUE)
         function = "cuMemcpyAsync" if stream else "cuMemcpy"

@@ -29,8 +29,7 @@ class NoWait(ViolationCheck):
         self._seen: list[Violation] = []
         self._number = 0
         self._gave_up = False
-        driver = run.emulated
-        self._driver = driver if driver is not None and driver.knows_waits else None
+        self._driver = run.emulated
         if self._driver is not None:
             self._driver.start_watching()
             run.config.add_cleanup(self._driver.stop_watching)

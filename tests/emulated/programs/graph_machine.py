@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from tests.emulated.cu import allocate, cuda, ok, start
+from tests.emulated.cu import allocate, cuda, get, new, ok, start
 
 CONTEXT = start()
 CELLS = 8
@@ -61,23 +61,15 @@ class Graphs(RuleBasedStateMachine):
 
     @rule(target=graphs)
     def create(self) -> Any:
-        graph = c_void_p()
-        ok(cuda.cuGraphCreate(byref(graph), 0))
-        return graph, Model()
+        return new(cuda.cuGraphCreate, 0), Model()
 
     @rule(graph=graphs, cell=st.integers(0, CELLS - 1), value=st.integers(1, 255), data=st.data())
     def add(self, graph: Any, cell: Any, value: Any, data: Any) -> None:
         handle, model = graph
         on = data.draw(st.lists(st.sampled_from(list(model.fills)), max_size=3, unique=True)) if model.fills else []
-        node = c_void_p()
-        nodes = (c_void_p * max(1, len(on)))(*on)
-        ok(
-            cuda.cuGraphAddMemsetNode(
-                byref(node), handle, nodes if on else None, c_size_t(len(on)), fill(cell, value), CONTEXT
-            )
-        )
-        model.fills[node.value] = cell, value
-        model.before[node.value] = set(on)
+        nodes = (c_void_p * len(on))(*on) if on else None
+        node = get(cuda.cuGraphAddMemsetNode, handle, nodes, c_size_t(len(on)), fill(cell, value), CONTEXT)
+        model.fills[node], model.before[node] = (cell, value), set(on)
 
     @rule(graph=graphs.filter(lambda graph: len(graph[1].fills) > 1), data=st.data())
     def connect(self, graph: Any, data: Any) -> None:
@@ -110,12 +102,8 @@ class Graphs(RuleBasedStateMachine):
     @rule(target=graphs, graph=graphs)
     def clone(self, graph: Any) -> Any:
         handle, model = graph
-        copy, other, found = c_void_p(), Model(), c_void_p()
-        ok(cuda.cuGraphClone(byref(copy), handle))
-        names: dict[int, int] = {}
-        for node in model.fills:
-            ok(cuda.cuGraphNodeFindInClone(byref(found), c_void_p(node), copy))
-            names[node] = found.value or 0
+        copy, other = new(cuda.cuGraphClone, handle), Model()
+        names = {node: get(cuda.cuGraphNodeFindInClone, c_void_p(node), copy) for node in model.fills}
         other.fills = {names[node]: what for node, what in model.fills.items()}
         other.before = {names[node]: {names[one] for one in before} for node, before in model.before.items()}
         return copy, other
@@ -152,8 +140,7 @@ class Graphs(RuleBasedStateMachine):
     @rule(graph=graphs)
     def edges(self, graph: Any) -> None:
         handle, model = graph
-        count = c_size_t()
-        ok(cuda.cuGraphGetEdges(handle, None, None, byref(count)))
+        count = new(cuda.cuGraphGetEdges, handle, None, None, c_size_t)
         one, other = (c_void_p * count.value)(), (c_void_p * count.value)()
         if count.value:
             ok(cuda.cuGraphGetEdges(handle, one, other, byref(count)))

@@ -14,13 +14,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_int, c_uint64, c_void_p
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.emulated import cu
-from tests.emulated.cu import cuda, ok
+from tests.emulated.cu import cuda, get, new, ok
 from tests.emulated.memory_calls import (
     POSIX_FILE,
     Handle,
@@ -38,67 +38,59 @@ WARM_UP = 500
 
 def pools() -> None:
     """A pool, an allocation of it that outlives it, and both by way of an export."""
-    pool, imported, file, shared, address = new_pool(handle_types=POSIX_FILE), c_void_p(), c_int(), Handle(), c_uint64()
+    pool = new_pool(handle_types=POSIX_FILE)
     code, first = from_pool(pool, 1000)
     assert code == 0
     assert from_pool(pool, 1 << 50)[0] == 2
-    ok(cuda.cuMemPoolExportToShareableHandle(byref(file), pool, POSIX_FILE, c_uint64(0)))
-    ok(cuda.cuMemPoolImportFromShareableHandle(byref(imported), file.value, POSIX_FILE, 0))
-    ok(cuda.cuMemPoolExportPointer(byref(shared), first))
-    ok(cuda.cuMemPoolImportPointer(byref(address), imported, byref(shared)))
-    ok(cuda.cuMemFreeAsync(address.value, None))
+    file = get(cuda.cuMemPoolExportToShareableHandle, c_int, pool, POSIX_FILE, c_uint64(0))
+    imported = new(cuda.cuMemPoolImportFromShareableHandle, file, POSIX_FILE, 0)
+    shared = new(cuda.cuMemPoolExportPointer, Handle, first)
+    ok(cuda.cuMemFreeAsync(get(cuda.cuMemPoolImportPointer, c_uint64, imported, byref(shared)), None))
     ok(cuda.cuMemPoolDestroy(imported))
     ok(cuda.cuMemPoolDestroy(pool))
     ok(cuda.cuMemFreeAsync(first, None))
-    os.close(file.value)
+    os.close(file)
 
 
 def virtual_memory() -> None:
     """Reserved, mapped, accessible, exported, imported, retained and freed."""
-    file, imported, retained = c_int(), c_uint64(), c_uint64()
     (_, address), (_, handle), (_, plain) = reserve(2 * UNIT), physical(UNIT, handle_types=POSIX_FILE), physical(UNIT)
     ok(cuda.cuMemMap(address, UNIT, 0, handle, 0))
     ok(cuda.cuMemMap(address + UNIT, UNIT, 0, plain, 0))
     ok(give_access(address, 2 * UNIT))
     ok(cuda.cuMemsetD8_v2(address + UNIT, 1, 4096))
-    ok(cuda.cuMemExportToShareableHandle(byref(file), handle, POSIX_FILE, 0))
-    ok(cuda.cuMemImportFromShareableHandle(byref(imported), file.value, POSIX_FILE))
-    ok(cuda.cuMemRetainAllocationHandle(byref(retained), address))
+    file = get(cuda.cuMemExportToShareableHandle, c_int, handle, POSIX_FILE, 0)
+    imported = get(cuda.cuMemImportFromShareableHandle, c_uint64, file, POSIX_FILE)
+    retained = get(cuda.cuMemRetainAllocationHandle, c_uint64, address)
     ok(cuda.cuMemUnmap(address, 2 * UNIT))
     ok(cuda.cuMemAddressFree(address, 2 * UNIT))
-    for one in (handle, plain, imported.value, retained.value):
+    for one in (handle, plain, imported, retained):
         ok(cuda.cuMemRelease(one))
-    os.close(file.value)
+    os.close(file)
 
 
 def ipc_handles() -> None:
     """Memory and an event for other processes."""
-    address, event, handle = c_uint64(), c_void_p(), Handle()
-    ok(cuda.cuMemAlloc_v2(byref(address), c_size_t(10_000)))
-    ok(cuda.cuMemsetD8_v2(address.value, 1, 10_000))
-    ok(cuda.cuIpcGetMemHandle(byref(handle), address.value))
+    address, event = cu.allocate(10_000), cu.event(6)
+    ok(cuda.cuMemsetD8_v2(address, 1, 10_000))
+    new(cuda.cuIpcGetMemHandle, Handle, address)
     ok(cuda.cuMemFree_v2(address))
-    ok(cuda.cuEventCreate(byref(event), 6))
-    ok(cuda.cuIpcGetEventHandle(byref(handle), event))
+    new(cuda.cuIpcGetEventHandle, Handle, event)
     ok(cuda.cuEventDestroy_v2(event))
 
 
 def arrays() -> None:
     """An array of 64 x 64 of one byte each."""
-    array = c_void_p()
-    ok(cuda.cuArray3DCreate_v2(byref(array), byref((c_uint64 * 5)(64, 64, 0, 1 | 1 << 32, 0))))
-    ok(cuda.cuArrayDestroy(array))
+    ok(cuda.cuArrayDestroy(new(cuda.cuArray3DCreate_v2, byref((c_uint64 * 5)(64, 64, 0, 1 | 1 << 32, 0)))))
 
 
 def graphs() -> None:
     """Captured, instantiated, launched and destroyed."""
-    stream, graph, executable, address = c_void_p(), c_void_p(), c_void_p(), c_uint64()
-    ok(cuda.cuStreamCreate(byref(stream), 1))
+    stream = cu.stream(1)
     ok(cuda.cuStreamBeginCapture_v2(stream, 0))
-    ok(cuda.cuMemAllocAsync(byref(address), 1000, stream))
-    ok(cuda.cuMemFreeAsync(address.value, stream))
-    ok(cuda.cuStreamEndCapture(stream, byref(graph)))
-    ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+    ok(cuda.cuMemFreeAsync(get(cuda.cuMemAllocAsync, c_uint64, 1000, stream), stream))
+    graph = new(cuda.cuStreamEndCapture, stream, c_void_p)
+    executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
     ok(cuda.cuGraphLaunch(executable, stream))
     ok(cuda.cuGraphExecDestroy(executable))
     ok(cuda.cuGraphDestroy(graph))
@@ -115,9 +107,7 @@ def opening(handle: Handle) -> Callable[[], None]:
     """Opens and closes memory of another process."""
 
     def open_and_close() -> None:
-        address = c_uint64()
-        ok(cuda.cuIpcOpenMemHandle_v2(byref(address), handle, 1))
-        ok(cuda.cuIpcCloseMemHandle(address.value))
+        ok(cuda.cuIpcCloseMemHandle(get(cuda.cuIpcOpenMemHandle_v2, c_uint64, handle, 1)))
 
     return open_and_close
 
@@ -156,9 +146,7 @@ def main() -> int:
         print(*grown([opening(Handle.from_buffer_copy(bytes.fromhex(sys.argv[3])))], rounds))
         return 0
     print(*grown([pools, virtual_memory, ipc_handles, arrays, graphs, *([losing] if way == "losing" else [])], rounds))
-    address, handle = c_uint64(), Handle()
-    ok(cuda.cuMemAlloc_v2(byref(address), c_size_t(10_000)))
-    ok(cuda.cuIpcGetMemHandle(byref(handle), address.value))
+    handle = new(cuda.cuIpcGetMemHandle, Handle, cu.allocate(10_000))
     sys.stdout.flush()
     command = [sys.executable, __file__, "opening", str(rounds), bytes(handle).hex()]
     return subprocess.run(command, check=False).returncode

@@ -14,12 +14,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import byref, c_size_t, c_uint, c_uint64, c_void_p
+from ctypes import c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cudalink.emulator import control
-from tests.emulated.cu import allocate, cuda, ok, start
+from tests.emulated.cu import allocate, cuda, event, new, ok, pinned, start, stream
 
 STREAMS = ("a", "b", "m", "n", "legacy", "own", "own2")
 NON_BLOCKING = ("m", "n")
@@ -154,20 +154,17 @@ class Program:
 
     def launch(self, stream: str) -> None:
         """Launch a graph of some nodes, each behind some of those before; once more at times, in another stream."""
-        graph, executable, context = c_void_p(), c_void_p(), self.machine.context
-        ok(cuda.cuGraphCreate(byref(graph), 0))
+        graph, context = new(cuda.cuGraphCreate, 0), self.machine.context
         nodes: list[c_void_p] = []
         added: list[tuple[list[int], dict[str, frozenset[int]]]] = []
         for number in range(self.choose.randint(1, 4)):
             behind = [one for one in range(number) if self.choose.random() < 0.4]
             first, count = self.cells()
             values = (c_uint64 * 6)(self.machine.memory + CELL * first, 0, 1 | 1 << 32, CELL * count, 1, 0)
-            node, dependencies = c_void_p(), (c_void_p * len(behind))(*(nodes[one].value for one in behind))
-            count_before = c_size_t(len(behind))
-            ok(cuda.cuGraphAddMemsetNode(byref(node), graph, dependencies, count_before, values, context))
-            nodes.append(node)
+            before = (c_void_p * len(behind))(*(nodes[one].value for one in behind))
+            nodes.append(new(cuda.cuGraphAddMemsetNode, graph, before, c_size_t(len(behind)), values, context))
             added.append((behind, {"writes": frozenset(range(first, first + count))}))
-        ok(cuda.cuGraphInstantiateWithFlags(byref(executable), graph, c_uint64(0)))
+        executable = new(cuda.cuGraphInstantiateWithFlags, graph, c_uint64(0))
         launched: Node | None = None
         for where in [stream, self.choose.choice(STREAMS)][: self.choose.randint(1, 2)]:
             ok(self.call(where, "cuGraphLaunch", executable, self.machine.streams[where]))
@@ -243,16 +240,9 @@ class Machine:
         self.context = start()
         self.second = ThreadPoolExecutor(1, initializer=lambda: ok(cuda.cuCtxSetCurrent(self.context)))
         self.streams: dict[str, c_void_p] = {"legacy": c_void_p(1), "own": c_void_p(2), "own2": c_void_p(2)}
-        for name in ("a", "b", *NON_BLOCKING):
-            self.streams[name] = made = c_void_p()
-            ok(cuda.cuStreamCreate(byref(made), int(name in NON_BLOCKING)))
-        self.events = [c_void_p() for _ in range(4)]
-        for event in self.events:
-            ok(cuda.cuEventCreate(byref(event), 2))
-        self.memory = allocate(2 * CELLS * CELL)
-        words = c_void_p()
-        ok(cuda.cuMemHostAlloc(byref(words), c_size_t(4096), 0))
-        self.words = words.value or 0
+        self.streams |= {name: stream(int(name in NON_BLOCKING)) for name in ("a", "b", *NON_BLOCKING)}
+        self.events = [event(2) for _ in range(4)]
+        self.memory, self.words = allocate(2 * CELLS * CELL), pinned()
         self.graphs: list[tuple[c_void_p, c_void_p]] = []
         driver = control.attach(cuda)
         assert driver is not None
