@@ -27,7 +27,12 @@ SHARED = Path(emulator.__file__).parents[1] / "native"
 #: Files that stand on no floor: the types below them all, and libraries that are one file each.
 BASE = "abi"
 LIBRARIES = ("alias", "absent")
-#: The files of the libraries that look at the process.
+#: The files of the driver, of NVML, which lie in the driver's folder, of the reader, and of the library that watches
+#: libnvJitLink, each low to high; and those of the libraries that look at the process.
+DRIVER_ORDER, NVML_ORDER, READER_ORDER, WATCH_ORDER = (
+    list(chain.from_iterable(floors))
+    for floors in (driver_sources.FLOORS, driver_sources.NVML_FLOORS, reader_sources.FLOORS, jitlink_sources.FLOORS)
+)
 LOADER_ORDER = ["gates", "last_words", "loads"]
 
 
@@ -40,7 +45,7 @@ def code(file: Path) -> str:
 def unknown(folder: Path, order: list[str]) -> Iterator[str]:
     """Files without a place, and places without a file."""
     there = {file.stem for file in folder.glob("*.[ch]")}
-    elsewhere = {*LIBRARIES, *driver_order(), *nvml_order(), *watch_order(), *LOADER_ORDER}
+    elsewhere = {*LIBRARIES, *DRIVER_ORDER, *NVML_ORDER, *WATCH_ORDER, *LOADER_ORDER}
     yield from (f"{name} stands on no floor" for name in sorted(there - {BASE, *order, *elsewhere}))
     yield from (f"{name} stands on a floor, and there is no such file" for name in order if name not in there)
 
@@ -57,26 +62,6 @@ def without_header(folder: Path, order: list[str]) -> Iterator[str]:
         ):
             if "__attribute__((constructor)) static" not in found[0]:
                 yield f"{name}.c has no header, and defines {found[0].splitlines()[0]}"
-
-
-def driver_order() -> list[str]:
-    """The files of the driver, low to high."""
-    return list(chain.from_iterable(driver_sources.FLOORS))
-
-
-def nvml_order() -> list[str]:
-    """The files of NVML, low to high; they lie in the driver's folder."""
-    return list(chain.from_iterable(driver_sources.NVML_FLOORS))
-
-
-def reader_order() -> list[str]:
-    """The files of the reader, low to high."""
-    return list(chain.from_iterable(reader_sources.FLOORS))
-
-
-def watch_order() -> list[str]:
-    """The files of the library that watches libnvJitLink, low to high."""
-    return list(chain.from_iterable(jitlink_sources.FLOORS))
 
 
 def files(folder: Path, order: list[str]) -> Iterator[tuple[int, Path]]:
@@ -119,78 +104,60 @@ def upward_uses(folder: Path, order: list[str]) -> Iterator[str]:
                 yield f"{file.name} uses {name} of {header}, which does not stand below it"
 
 
-def problems(folder: Path, order: list[str] | None = None) -> list[str]:
+def problems(folder: Path, order: list[str] = DRIVER_ORDER) -> list[str]:
     """Everything in which a folder of C, by default the driver's, does not keep to the floors."""
-    order = order or driver_order()
     checks = (unknown, without_header, upward_includes, upward_uses)
     return [*chain.from_iterable(check(folder, order) for check in checks)]
-
-
-def broken(tmp_path: Path, source: Path, name: str, added: str, order: list[str] | None = None) -> str:
-    """Return the only problem of a copy of a folder of C in which something was added to one file."""
-    folder = Path(shutil.copytree(source, tmp_path / "native"))
-    with (folder / name).open("a", encoding="utf-8") as file:
-        file.write(added)
-    (found,) = problems(folder, order)
-    return found
 
 
 def test_floors() -> None:
     """No file looks up, none is too long, and whoever offers something says so in its own header."""
     assert problems(NATIVE) == []
-    assert problems(NATIVE, nvml_order()) == []
-    assert problems(READER, reader_order()) == []
-    assert problems(WATCH, watch_order()) == []
+    assert problems(NATIVE, NVML_ORDER) == []
+    assert problems(READER, READER_ORDER) == []
+    assert problems(WATCH, WATCH_ORDER) == []
     assert problems(LOADER, LOADER_ORDER) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "added", "problem"),
-    [
-        ("ptx.c", '#include "cubin.h"\n', "ptx.c includes cubin.h, which does not stand below it"),
-        ("bytes.c", '#include "image.h"\n', "bytes.c includes image.h, which stands on no floor"),
-        ("record.c", "int cl_little(void);\n", "record.c uses cl_little, which no header declares"),
-    ],
-)
-def test_what_breaks_the_reader(tmp_path: Path, name: str, added: str, problem: str) -> None:
-    """The reader knows nothing of the driver."""
-    found = broken(tmp_path, READER, name, added, reader_order())
-    assert found == problem
+#: By folder of C and order: a file, what is added to it, and the problem that it makes.
+BREAKS = [
+    # the reader knows nothing of the driver
+    (READER, READER_ORDER, "ptx.c", '#include "cubin.h"', "includes cubin.h, which does not stand below it"),
+    (READER, READER_ORDER, "bytes.c", '#include "image.h"', "includes image.h, which stands on no floor"),
+    (READER, READER_ORDER, "record.c", "int cl_little(void);", "uses cl_little, which no header declares"),
+    # NVML uses those files of the driver that say what the device is, and no other
+    (NATIVE, NVML_ORDER, "nvml_clocks.c", '#include "memory.h"', "includes memory.h, which stands on no floor"),
+    (NATIVE, NVML_ORDER, "nvml.c", '#include "nvml_clocks.h"', "includes nvml_clocks.h, which does not stand below it"),
+    (NATIVE, NVML_ORDER, "nvml_links.c", "int cl_secret(void);", "uses cl_secret, which no header declares"),
+    (NATIVE, DRIVER_ORDER, "image.c", '#include "memory.h"', "includes memory.h, which does not stand below it"),
+    (NATIVE, DRIVER_ORDER, "events.h", '#include "calls.h"', "includes calls.h, which does not stand below it"),
+    (NATIVE, DRIVER_ORDER, "symbols.h", '#include "names.h"', "includes names.h, which stands on no floor"),
+    (
+        NATIVE,
+        DRIVER_ORDER,
+        "symbols.c",
+        "int cl_initialized(void);",
+        "uses cl_initialized of calls.h, which does not stand below it",
+    ),
+    (NATIVE, DRIVER_ORDER, "config.c", "int cl_secret(void);", "uses cl_secret, which no header declares"),
+    (
+        NATIVE,
+        DRIVER_ORDER,
+        "link.c",
+        "int offered(void) { return 1; }",
+        "has no header, and defines int offered(void) {",
+    ),
+    (NATIVE, DRIVER_ORDER, "graphics.c", "", "stands on no floor"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "added", "problem"),
-    [
-        ("nvml_clocks.c", '#include "memory.h"\n', "nvml_clocks.c includes memory.h, which stands on no floor"),
-        ("nvml.c", '#include "nvml_clocks.h"\n', "nvml.c includes nvml_clocks.h, which does not stand below it"),
-        ("nvml_links.c", "int cl_secret(void);\n", "nvml_links.c uses cl_secret, which no header declares"),
-    ],
-)
-def test_what_breaks_nvml(tmp_path: Path, name: str, added: str, problem: str) -> None:
-    """NVML uses those files of the driver that say what the device is, and no other."""
-    assert broken(tmp_path, NATIVE, name, added, nvml_order()) == problem
-
-
-@pytest.mark.parametrize(
-    ("name", "added", "problem"),
-    [
-        ("image.c", '#include "memory.h"\n', "image.c includes memory.h, which does not stand below it"),
-        ("events.h", '#include "calls.h"\n', "events.h includes calls.h, which does not stand below it"),
-        ("symbols.h", '#include "names.h"\n', "symbols.h includes names.h, which stands on no floor"),
-        (
-            "symbols.c",
-            "int cl_initialized(void);\n",
-            "symbols.c uses cl_initialized of calls.h, which does not stand below it",
-        ),
-        ("config.c", "int cl_secret(void);\n", "config.c uses cl_secret, which no header declares"),
-        ("link.c", "int offered(void) { return 1; }\n", "link.c has no header, and defines int offered(void) {"),
-        ("graphics.c", "", "graphics stands on no floor"),
-    ],
-)
-def test_what_breaks_them(tmp_path: Path, name: str, added: str, problem: str) -> None:
-    """Each way to leave the floors is seen."""
-    found = broken(tmp_path, NATIVE, name, added)
-    assert re.fullmatch(problem if "nvml" in name else re.escape(problem), found)
+@pytest.mark.parametrize(("source", "order", "name", "added", "problem"), BREAKS, ids=[row[2] for row in BREAKS])
+def test_what_breaks_them(tmp_path: Path, source: Path, order: list[str], name: str, added: str, problem: str) -> None:
+    """Each way to leave the floors is the only problem of a copy in which something was added to one file."""
+    folder = Path(shutil.copytree(source, tmp_path / "native"))
+    with (folder / name).open("a", encoding="utf-8") as file:
+        file.write(f"{added}\n")
+    assert problems(folder, order) == [f"{name if added else Path(name).stem} {problem}"]
 
 
 def test_a_missing_file_is_seen(tmp_path: Path) -> None:
