@@ -72,7 +72,10 @@ def on_driver(toolchain, driver_env, driver_forks) -> Run:
 
 
 def programs(table: Mapping[str, str], head: str = "", *, fixture: str = "check", **options: dict[str, object]) -> Run:
-    """A test of each program of a table, behind a text, by a fixture; `options` has those of a program by its name."""
+    """A test of each program of a table, which asserts what its first line says, behind a text and by a fixture.
+
+    `options` has the options of a program by its name.
+    """
 
     @pytest.mark.parametrize("name", table)
     def test_programs(request: pytest.FixtureRequest, name: str) -> None:

@@ -41,7 +41,6 @@ def described(array):
 """
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "what_can_be_made": """
 # Every shape within the limits of the device; the descriptor is given back.
@@ -185,21 +184,17 @@ assert tail(1000, 500, 4, LAYERED) == tail(1000, 500)
 """,
     "they_die_with_their_context": """
 # The memory of arrays is given back by destroying them, or their context.
-left, before, total, own = c_size_t(), c_size_t(), c_size_t(), c_void_p()
-ok(cuda.cuMemGetInfo_v2(byref(before), byref(total)))
-ok(cuda.cuCtxCreate_v2(byref(own), 0, 0))
+from tests.emulated.memory_calls import left
+before, own = left(), new(cuda.cuCtxCreate_v2, 0, 0)
 arrays = [made(1024, 1024), made(512, 512, 0, NV12, 3)]
 mipmap = new(cuda.cuMipmappedArrayCreate, byref(Descriptor(256, 256, 0, FLOAT, 4, 0)), 9)
-ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
-assert before.value - left.value >= 4 << 20
+assert before - left() >= 4 << 20
 ok(cuda.cuCtxDestroy_v2(own))
-ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
-assert left.value == before.value
+assert left() == before
 assert cuda.cuArrayDestroy(arrays[0]) == 400
 for _ in range(3000):
     ok(cuda.cuArrayDestroy(made(300, 300)))
-ok(cuda.cuMemGetInfo_v2(byref(left), byref(total)))
-assert left.value == before.value
+assert left() == before
 """,
 }
 test_programs = programs(PROGRAMS, START)

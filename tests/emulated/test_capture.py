@@ -19,14 +19,11 @@ def end(one):
     made = c_void_p()
     return cuda.cuStreamEndCapture(one, byref(made)), made
 def status(one):
-    answer = c_int(9)
-    ok(cuda.cuStreamIsCapturing(one, byref(answer)))
-    return answer.value
+    return get(cuda.cuStreamIsCapturing, one, c_int)
 def kinds(graph):
-    count, kind = c_size_t(32), c_int()
-    nodes = (c_void_p * 32)()
+    count, nodes = c_size_t(32), (c_void_p * 32)()
     ok(cuda.cuGraphGetNodes(graph, nodes, byref(count)))
-    return [(ok(cuda.cuGraphNodeGetType(c_void_p(one), byref(kind))), kind.value)[1] for one in nodes[:count.value]]
+    return [get(cuda.cuGraphNodeGetType, c_void_p(one), c_int) for one in nodes[:count.value]]
 def fill(one, value=1):
     return cuda.cuMemsetD8Async(c_uint64(memory), value, c_size_t(16), one)
 HOST = CFUNCTYPE(None, c_void_p)
@@ -83,7 +80,6 @@ assert cuda.cuThreadExchangeStreamCaptureMode(None) == 1
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "operations_become_nodes": """
 # Fills, copies, host functions, memory operations, allocations and launches; nothing is done. Graphs are 900.

@@ -14,7 +14,6 @@ def created(flags=0):
 """
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "without_a_context": """
 # Without a current context 201, on a destroyed one 709; bad arguments come first.

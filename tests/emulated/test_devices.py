@@ -24,13 +24,10 @@ HALF = min(MACHINE, int(GROUP) if GROUP != "max" else MACHINE) // 2 >> 21 << 21
 #: Asks the driver for what the tests compare: name, L2 cache, memory, and memory that is free.
 ASK = """
 start()
-name, value, total, left = char_buffer(), c_int(), c_size_t(), c_size_t()
+name, total = char_buffer(), get(cuda.cuDeviceTotalMem_v2, c_size_t, 0)
 ok(cuda.cuDeviceGetName(name, 256, 0))
-ok(cuda.cuDeviceGetAttribute(byref(value), 38, 0))
-ok(cuda.cuDeviceTotalMem_v2(byref(total), 0))
-ok(cuda.cuMemGetInfo_v2(byref(left), byref(left)))
-assert left.value == total.value
-print(name.value.decode(), value.value, total.value, sep=";")
+assert get(cuda.cuMemGetInfo_v2, c_size_t, c_size_t) == (total, total)
+print(name.value.decode(), get(cuda.cuDeviceGetAttribute, c_int, 38, 0), total, sep=";")
 """
 
 
@@ -156,8 +153,7 @@ def test_a_program_sees_the_devices_that_it_names(on_driver, visible: str, place
         if not cuda.cuDeviceGetUuid_v2(uuid, device):
             ok(cuda.cuDeviceGetPCIBusId(text, 256, device))
             assert get(cuda.cuDeviceGetByPCIBusId, c_int, text) == device
-            ok(cuda.cuDeviceGetAttribute(byref(value), 33, device))
-            assert value.value == int(text.value[5:7], 16) == uuid.raw[15] + 1
+            assert get(cuda.cuDeviceGetAttribute, c_int, 33, device) == int(text.value[5:7], 16) == uuid.raw[15] + 1
             found.append(uuid.raw[15])
     assert code or cuda.cuDeviceGetByPCIBusId(byref(value), b"0000:09:00.0") == 101
     nvml = CDLL("libnvidia-ml.so.1")

@@ -33,17 +33,15 @@ def test_version_and_errors(version, check, toolchain) -> None:
 value = c_int()
 assert cuda.cuDeviceGetCount(byref(value)) == 3
 assert cuda.cuDriverGetVersion(None) == 1
-ok(cuda.cuDriverGetVersion(byref(value)))
-assert value.value == {CudaVersion.parse(version).major * 1000 + CudaVersion.parse(version).minor * 10}
+assert get(cuda.cuDriverGetVersion, c_int) == {CudaVersion.parse(version).major * 1000 + int(version[3:]) * 10}
 assert cuda.cuInit(1) == 1
 ok(cuda.cuInit(0))
 ok(cuda.cuInit(0))
 assert cuda.cuGetErrorName(917, byref(c_char_p())) == {0 if 917 in codes else 1}
 for code, name in {codes}.items():
-    text = new(cuda.cuGetErrorName, code, c_char_p)
-    assert string(text) == name, (code, text.value)
-    ok(cuda.cuGetErrorString(code, byref(text)))
-    assert text.value, code
+    assert get(cuda.cuGetErrorName, code, c_char_p) == name.encode(), code
+    assert get(cuda.cuGetErrorString, code, c_char_p), code
+text = c_char_p(b"set")
 assert cuda.cuGetErrorName(12345, byref(text)) == 1 and text.value is None
 assert cuda.cuGetErrorString(-1, byref(text)) == 1 and text.value is None
 runtimes = bytes.fromhex("6bd5fb6c5bf4e74a8987d93912fd9df9")
@@ -69,26 +67,23 @@ def test_devices(name, check) -> None:
     wanted = {number: own.get(name, value) for name, (number, value) in table["base"].items()}
     check(
         f"""
-value, other, name, bytes_ = c_int(), c_int(), char_buffer(), c_size_t()
+value, name = c_int(), char_buffer()
 ok(cuda.cuInit(0))
 assert get(cuda.cuDeviceGetCount, c_int) == 3
 for number, expected in {wanted}.items():
-    ok(cuda.cuDeviceGetAttribute(byref(value), number, 2))
-    assert value.value == expected, (number, value.value)
+    assert get(cuda.cuDeviceGetAttribute, c_int, number, 2) == expected, number
 assert cuda.cuDeviceGetAttribute(byref(value), 9999, 0) == 1
 assert cuda.cuDeviceGetAttribute(byref(value), 1, 3) == 101
-assert cuda.cuDeviceGet(byref(value), 3) == 101
-assert cuda.cuDeviceGet(byref(value), -1) == 101
+assert [cuda.cuDeviceGet(byref(value), device) for device in (3, -1)] == [101, 101]
 assert get(cuda.cuDeviceGet, c_int, 2) == 2
-ok(cuda.cuDeviceComputeCapability(byref(value), byref(other), 0))
-assert (value.value, other.value) == ({major}, {minor})
+assert get(cuda.cuDeviceComputeCapability, c_int, c_int, 0) == ({major}, {minor})
 ok(cuda.cuDeviceGetName(name, 256, 0))
 assert name.value.decode() == {device["name"]!r}
 ok(cuda.cuDeviceGetName(name, 5, 0))
 assert len(name.value) == 4
-ok(cuda.cuDeviceTotalMem_v2(byref(bytes_), 0))
+size = get(cuda.cuDeviceTotalMem_v2, c_size_t, 0)
 half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-assert bytes_.value == {device["memory"]} or half - (64 << 20) < bytes_.value <= half < {device["memory"]}
+assert size == {device["memory"]} or half - (64 << 20) < size <= half < {device["memory"]}
 first, second = char_buffer(), char_buffer()
 ok(cuda.cuDeviceGetUuid_v2(first, 0))
 ok(cuda.cuDeviceGetUuid_v2(second, 1))
@@ -303,9 +298,8 @@ def test_version_without_a_toolchain(version, monkeypatch, tmp_path) -> None:
     planned = emulator.emulation_for(version)
     major, minor = map(int, version.split("."))
     program = f"""
-value, text = c_int(), char_buffer()
-ok(cuda.cuDriverGetVersion(byref(value)))
-assert value.value == {major * 1000 + minor * 10}
+text = char_buffer()
+assert get(cuda.cuDriverGetVersion, c_int) == {major * 1000 + minor * 10}
 nvml = CDLL("libnvidia-ml.so.1")
 ok(nvml.nvmlInit_v2())
 ok(nvml.nvmlSystemGetDriverVersion(text, 80))
@@ -393,7 +387,6 @@ assert load(image)[0] == 0
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "no_devices": """
 # A machine with a driver and no GPU: cuInit answers 100, the version is still there.
@@ -830,8 +823,7 @@ assert text.value == b"580.95.05"
 assert nvml.nvmlSystemGetDriverVersion(text, 4) == 7  # insufficient size
 ok(nvml.nvmlSystemGetNVMLVersion(text, 80))
 assert text.value == b"13.580.95.05"
-ok(nvml.nvmlDeviceGetCount_v2(byref(value)))
-assert value.value == 2
+assert get(nvml.nvmlDeviceGetCount_v2, c_uint) == 2
 assert nvml.nvmlDeviceGetHandleByIndex_v2(2, byref(handle)) == 2
 ok(nvml.nvmlDeviceGetHandleByIndex_v2(1, byref(handle)))
 ok(nvml.nvmlDeviceGetName(handle, text, 96))

@@ -81,18 +81,15 @@ def test_a_driver_exports_what_its_version_has(version: str, check) -> None:
     assert set(out.split()) == exported(version)
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "names_that_no_symbol_has": """
 # The profiler's and OpenGL's functions are found by name, as on a real 13.0; the debugger's names are exported.
 since = {"cuProfilerStart": 4000, "cuProfilerStop": 4000, "cuGLGetDevices": 6050, "cuVDPAUGetDevice": 3010}
 since |= {"cuGraphicsGLRegisterBuffer": 3000, "cuGraphicsGLRegisterImage": 3000}
 for name, version in since.items():
-    address, status = c_void_p(), c_int(-1)
-    ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), version, c_uint64(0), byref(status)))
-    assert address.value and status.value == 0, name
-    ok(cuda.cuGetProcAddress_v2(name.encode(), byref(address), 2000, c_uint64(0), byref(status)))
-    assert status.value == 2, name
+    ask = lambda at: get(cuda.cuGetProcAddress_v2, name.encode(), c_void_p, at, c_uint64(0), c_int)
+    address, status = ask(version)
+    assert address and (status, ask(2000)[1]) == (0, 2), name
 assert c_int.in_dll(cuda, "cudbgDebuggerInitialized").value == 0
 assert cuda.cudbgGetAPI(0, 0, 0, None) != 0
 """,
@@ -109,9 +106,7 @@ for older, newer in twins.items():
         assert getattr(cuda, newer)(*map(c_void_p, [0] * 8)) == code, newer
         assert last_event()["call"] == newer
 assert not hasattr(cuda, "cuGraphAddNode_v3")
-graph, node, empty = c_void_p(), c_void_p(), (c_int * 64)(5)
-ok(cuda.cuGraphCreate(byref(graph), 0))
-ok(cuda.cuGraphAddNode_v2(byref(node), graph, None, None, c_size_t(0), empty))
+new(cuda.cuGraphAddNode_v2, new(cuda.cuGraphCreate, 0), None, None, c_size_t(0), (c_int * 64)(5))
 """,
 }
 test_programs = programs(PROGRAMS, older_forms_are_named_as_they_were_called={"version": "12.9"})

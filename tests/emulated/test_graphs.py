@@ -43,7 +43,6 @@ def test_nodes_against_a_model(on_driver: Callable[..., CompletedProcess[str]]) 
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-4000:]
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "arguments": """
 # NULL, flags, foreign and stale nodes are 1, and circles are told when the graph is made executable.

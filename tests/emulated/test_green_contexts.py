@@ -67,7 +67,6 @@ assert split({all_of})[0] == ({0 if all_of % unit == 0 else 915})
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "resources_that_are_refused": """
 # Other types are 914, a group that is split again 915; unknown devices and no resource at all are named first.

@@ -216,7 +216,6 @@ def test_the_image_that_a_fatbin_yields(
     assert out.split() == [str(code), *found.split()]
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "ptx_of_a_whole_program": """
 # A pragma that is for whole programs is taken when a program is loaded, and refused when a part is linked.

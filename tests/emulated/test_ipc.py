@@ -38,7 +38,6 @@ assert get(cuda.cuPointerGetAttribute, c_int, 9, address) == 0
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "memory": """
 # What one process exports another one reads and writes; contents of before the export are there.

@@ -98,7 +98,6 @@ assert launch(required, one, (2, 1, 1)) == launch(required, one, (64, 1, 1)) == 
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "handles": """
 # No kernel and no such kernel are 400; so is a stream that is not alive; no context is 201.

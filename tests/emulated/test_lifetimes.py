@@ -194,7 +194,6 @@ int create(Create *create, SetCurrent *current, void *context, int *keys, void *
 """
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "every_finding": """
 # A changed value, own text overwritten, and memory that a newer state got too: each is told once.

@@ -11,13 +11,12 @@ from pytest_cudalink.compat import names
 from tests.emulated.conftest import HEAD
 
 COUNTS = """
-count, of_nvml = c_int(), c_uint()
+count = c_int()
 ok(cuda.cuInit(0)) if expected else None
 assert cuda.cuDeviceGetCount(byref(count)) == (0 if expected else 3)
 nvml = CDLL("libnvidia-ml.so.1")
 ok(nvml.nvmlInit_v2())
-ok(nvml.nvmlDeviceGetCount_v2(byref(of_nvml)))
-assert of_nvml.value == expected, of_nvml.value
+assert get(nvml.nvmlDeviceGetCount_v2, c_uint) == expected
 assert not expected or count.value == expected, count.value
 """
 

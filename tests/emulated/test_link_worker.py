@@ -78,7 +78,6 @@ def test_wrong_limits(on_fake, value) -> None:
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "a_hang": """
 # The limit ends the call; the sentence says how to set another.

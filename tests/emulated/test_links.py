@@ -20,7 +20,6 @@ nonsense = b"this is no image of any kind"
 """
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "after_ptx_that_failed": """
 # Wrong PTX, linked or loaded, makes later errors of links on its thread 999; PTX that is too new hides some.

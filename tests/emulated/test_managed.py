@@ -18,7 +18,6 @@ stream = new(cuda.cuStreamCreate, 1)
 """
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "allocating": """
 # Managed memory takes one of two flags, and the host uses it as the device does.

@@ -153,7 +153,6 @@ assert [function(*arguments) for function in functions] == [1] * len(functions)
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "identity": """
 # A device is found by everything that it says of itself, and libcuda says the same.

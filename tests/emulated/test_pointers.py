@@ -175,7 +175,6 @@ assert ends(at) == signal.SIGSEGV and read(at, 11) == b"of a device"
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "attributes": """
 # Every attribute of memory of each kind; what does not apply is 1, and 0 where several are asked at once.

@@ -29,7 +29,6 @@ assert read(kept, 4) == b"kept"
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "what_a_pool_counts": """
 # Pools reserve 32 MiB at a time, count what is alive, and give back what is above the threshold when one waits.
@@ -108,11 +107,10 @@ for location, kind in ((HOST, PINNED), (HOST_NUMA, PINNED), (HOST, MANAGED), (DE
 """,
     "current_pools": """
 # Each location has a default pool that stays, and a current one that cuMemAllocAsync takes from.
-default, current = c_void_p(), c_void_p()
+current = c_void_p()
 def current_of(device):
-    ok(cuda.cuDeviceGetMemPool(byref(current), device))
-    return current.value
-ok(cuda.cuDeviceGetDefaultMemPool(byref(default), 0))
+    return get(cuda.cuDeviceGetMemPool, c_void_p, device)
+default = new(cuda.cuDeviceGetDefaultMemPool, 0)
 assert current_of(0) == default.value != current_of(1)
 assert cuda.cuDeviceGetMemPool(None, 0) == 1 and cuda.cuDeviceGetMemPool(byref(current), 9) == 1
 assert cuda.cuDeviceGetDefaultMemPool(byref(current), 9) == 101
@@ -130,14 +128,12 @@ write(address.value, b"still there")
 assert read(address.value, 11) == b"still there"
 ok(cuda.cuMemFreeAsync(address, None))
 at = Location(HOST, 5)
-ok(cuda.cuMemGetDefaultMemPool(byref(default), byref(at), PINNED))
-ok(cuda.cuMemGetMemPool(byref(current), byref(Location(HOST, 0)), PINNED))
-assert default.value == current.value
+default = get(cuda.cuMemGetDefaultMemPool, c_void_p, byref(at), PINNED)
+assert default == get(cuda.cuMemGetMemPool, c_void_p, byref(Location(HOST, 0)), PINNED)
 pool = new_pool((HOST, 0))
 assert cuda.cuMemSetMemPool(byref(at), MANAGED, pool) == 1
 ok(cuda.cuMemSetMemPool(byref(at), PINNED, pool))
-ok(cuda.cuMemGetMemPool(byref(current), byref(at), PINNED))
-assert current.value == pool.value
+assert get(cuda.cuMemGetMemPool, c_void_p, byref(at), PINNED) == pool.value
 assert cuda.cuMemGetMemPool(byref(current), byref(Location(NOWHERE, 0)), PINNED) == 1
 ok(cuda.cuMemGetMemPool(byref(current), byref(Location(NOWHERE, 0)), MANAGED))
 assert cuda.cuMemGetMemPool(byref(current), byref(Location(DEVICE, 9)), PINNED) == 1
@@ -150,9 +146,7 @@ pool = new_pool((DEVICE, 1))
 def set_access(device, flags, kind=DEVICE):
     return cuda.cuMemPoolSetAccess(pool, byref(Access(Location(kind, device), flags)), c_size_t(1))
 def access(device):
-    flags = c_int(9)
-    ok(cuda.cuMemPoolGetAccess(byref(flags), pool, byref(Location(DEVICE, device))))
-    return flags.value
+    return get(cuda.cuMemPoolGetAccess, c_int, pool, byref(Location(DEVICE, device)))
 assert (access(0), access(1)) == (0, 3)
 code, address = from_pool(pool, 64)
 host = create_string_buffer(b"text", 64)

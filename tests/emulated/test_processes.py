@@ -54,7 +54,6 @@ def test_command_of_a_child(toolchain, tmp_path) -> None:
     assert any('"call":"cuLinkComplete","result":0' in line for line in lines)  # though it ended without cleaning up
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "eight_threads": """
 # Eight threads link at once, each with a context and states of its own, and get what one thread alone gets.

@@ -266,7 +266,6 @@ def told():
 """
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "order_in_a_stream": """
 # A stream at a closed gate is not ready, does nothing behind it, and does all of it once the gate is open.

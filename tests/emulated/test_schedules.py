@@ -131,7 +131,6 @@ assert 20 < told < 60, told
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "a_copy_stays_pending": """
 # A copy is done in its call, calls later, or when something waits; until then its destination holds poison.

@@ -55,7 +55,6 @@ ok(cuda.cuDevicePrimaryCtxReset_v2(0))
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "the_first_error_wins": """
 # A second injected error changes nothing; an error in another thread is that of the process.

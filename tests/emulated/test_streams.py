@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.emulated.conftest import programs
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "without_a_context": """
 # A stream is asked with a context, and an event is recorded in one; wrong flags are found before cuInit.

@@ -81,7 +81,6 @@ assert driver.alive() == before
     )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "listing_calls": """
 # A clean run lists each call with the lines that made it, but for questions about the driver itself.

@@ -32,7 +32,6 @@ def texture(resource, sampling=None, view=None):
 )
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "textures": """
 # Textures of every kind of memory; their descriptors come back; a destroyed one is no longer known.
@@ -122,12 +121,11 @@ assert get(cuda.cuTexRefGetFormat, c_int, c_int, reference) == (FLOAT, 1)
 for name in ("cuTexRefGetArray", "cuTexRefGetMipmappedArray", "cuTexRefGetAddress_v2"):
     assert getattr(cuda, name)(byref(pointer), reference) == 1
 ok(cuda.cuTexRefSetArray(reference, array, 1))
-ok(cuda.cuTexRefGetArray(byref(pointer), reference))
-ok(cuda.cuTexRefGetFormat(byref(got), byref(many), reference))
-assert (pointer.value, got.value, many.value) == (array.value, UINT8, 4)
-ok(cuda.cuTexRefSetAddress_v2(byref(offset), reference, c_uint64(memory), c_size_t(64)))
-ok(cuda.cuTexRefGetAddress_v2(byref(pointer), reference))
-assert (pointer.value, offset.value) == (memory, 0) and cuda.cuTexRefGetArray(byref(pointer), reference) == 1
+assert get(cuda.cuTexRefGetArray, c_void_p, reference) == array.value
+assert get(cuda.cuTexRefGetFormat, c_int, c_int, reference) == (UINT8, 4)
+assert get(cuda.cuTexRefSetAddress_v2, c_size_t, reference, c_uint64(memory), c_size_t(64)) == 0
+assert get(cuda.cuTexRefGetAddress_v2, c_uint64, reference) == memory
+assert cuda.cuTexRefGetArray(byref(pointer), reference) == 1
 color, read = (c_float * 4)(1, 2, 3, 4), (c_float * 4)()
 ok(cuda.cuTexRefSetBorderColor(reference, color))
 ok(cuda.cuTexRefGetBorderColor(read, reference))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.emulated.conftest import programs
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "profiler": """
 # Starting and stopping a profile succeeds in a context; a configuration file is not read any more.

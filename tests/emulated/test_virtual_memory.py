@@ -7,15 +7,13 @@ from tests.emulated.conftest import programs
 HEAD = "from tests.emulated.memory_calls import *\nstart()\n"
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "reserving_and_creating": """
 # Sizes, alignments and properties are checked; a hint is followed where the addresses are free.
 granularity = c_size_t()
 properties = PhysicalProperties(PINNED, 0, Location(DEVICE, 0))
 for option in (0, 1):
-    ok(cuda.cuMemGetAllocationGranularity(byref(granularity), byref(properties), option))
-    assert granularity.value == 2 * MIB
+    assert get(cuda.cuMemGetAllocationGranularity, c_size_t, byref(properties), option) == 2 * MIB
 assert cuda.cuMemGetAllocationGranularity(byref(granularity), byref(properties), 2) == 1
 assert cuda.cuMemGetAllocationGranularity(None, byref(properties), 0) == 1
 assert cuda.cuMemGetAllocationGranularity(byref(granularity), None, 0) == 1

@@ -274,7 +274,6 @@ def test_a_deadlock_fails_its_test(run_pytest, pytester, toolchain, options: tup
     )
 
 
-#: Programs that assert what their first lines say.
 OF_GATES = {
     "calls_are_held_up_while_another_waits": """
 # A call that waits holds its locks: other threads' calls in its context wait for it where the table says so.
@@ -402,7 +401,6 @@ assert one.check == "deadlock" and "waits in cuMemsetD8Async for the value at" i
 test_programs_of_gates = programs(OF_GATES, GATES)
 
 
-#: Programs that assert what their first lines say.
 PROGRAMS = {
     "calls_that_would_wait_are_violations": """
 # Nothing is pending, and the calls that wait by the table are named all the same; the others are not.
