@@ -13,7 +13,7 @@ from pytest_cudalink import emulator
 from pytest_cudalink.versions import CudaVersion
 from tests.emulated.conftest import ROOT
 from tests.emulated.test_lifetimes import STATE
-from tests.nested import NO_AUTOLOAD, with_plugins
+from tests.nested import ALONE, ISOLATED, NO_AUTOLOAD, XDIST, with_plugins
 
 LINK = """
 from pytest_cudalink.linker import sample as demo
@@ -23,9 +23,6 @@ def test_link(linker_factory):
     assert len(linker.link("cubin").code) > 4000
     assert linker.backend == "driver"
 """
-#: Ways to run that the slow tier has.
-XDIST = pytest.param(("-n2",), marks=pytest.mark.slow)
-ISOLATED = pytest.param(("--cudalink-processes=isolated",), marks=pytest.mark.slow)
 
 
 def cudalink(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
@@ -113,7 +110,7 @@ def run_within(pytester: pytest.Pytester, toolchain, monkeypatch):
     return run_within
 
 
-@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "1"), marks=pytest.mark.slow)], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [ALONE, XDIST])
 def test_within_driver_run(run_within, pytester, workers) -> None:
     """A driver that the environment brought is an emulated one: header, fixtures and lifetime checks know it."""
     pytester.makepyfile(
@@ -462,7 +459,7 @@ def test_met():
 MET = "--cudalink-faults=cuInit:1=2"
 
 
-@pytest.mark.parametrize("mode", [(), XDIST, ISOLATED], ids=["alone", "xdist", "isolated"])
+@pytest.mark.parametrize("mode", [ALONE, XDIST, ISOLATED])
 def test_faults_that_no_call_met(run, pytester, mode) -> None:
     """However quiet, a run that requires all faults fails for those that none of its processes met, and names them."""
     pytester.makepyfile(FAULTS_MET)
@@ -489,7 +486,7 @@ def test_faults_that_are_not_required(run, pytester) -> None:
     result.stdout.fnmatch_lines(["The run fails because no emulated driver got --cudalink-faults; *"])
 
 
-@pytest.mark.parametrize("mode", [(), XDIST], ids=["alone", "xdist"])
+@pytest.mark.parametrize("mode", [ALONE, XDIST])
 def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
     """The driver that a marker brings takes the options: nothing is ignored, and an unmet fault is shown."""
     pytester.makepyfile("import pytest\n@pytest.mark.cudalink(backend='driver')\ndef test(): pass")
@@ -500,9 +497,7 @@ def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
     assert "PytestConfigWarning" not in result.stdout.str()
 
 
-@pytest.mark.parametrize(
-    "words", [(), ("--cudalink-driver=absent",), XDIST, ISOLATED], ids=["auto", "absent", "xdist", "isolated"]
-)
+@pytest.mark.parametrize("words", [ALONE, pytest.param(("--cudalink-driver=absent",), id="absent"), XDIST, ISOLATED])
 def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, words) -> None:
     """One warning for all of them, also of a quiet run; what the ini file has is for every run and is no surprise."""
     pytester.makepyfile("def test_nothing(): pass")
@@ -519,16 +514,15 @@ def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, words)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
-@pytest.mark.parametrize("how", ["options", "variables"])
-def test_devices_and_faults_of_a_run(run, pytester, monkeypatch, how: str) -> None:
+def test_devices_and_faults_of_a_run(run, pytester, monkeypatch) -> None:
     """They come from an option or from its environment variable."""
     pytester.makepyfile(OF_THE_RUN)
     given = {"device": "sm_90:2", "faults": "cuCtxGetCurrent:0=999"}
-    arguments = [f"--cudalink-{name}={value}" for name, value in given.items()] if how == "options" else []
-    for name, value in given.items():
-        if how != "options":
-            monkeypatch.setenv(f"CUDALINK_{name.upper()}", value)
+    arguments = [f"--cudalink-{name}={value}" for name, value in given.items()]
     run("--cudalink-driver=13.0", *arguments).assert_outcomes(passed=2)
+    for name, value in given.items():
+        monkeypatch.setenv(f"CUDALINK_{name.upper()}", value)
+    run("--cudalink-driver=13.0").assert_outcomes(passed=2)
 
 
 @pytest.mark.parametrize(

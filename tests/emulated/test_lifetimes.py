@@ -11,6 +11,7 @@ from pytest_cudalink.report import read
 from tests.compiled import compile_c
 from tests.emulated import checkers
 from tests.emulated.conftest import ROOT, programs
+from tests.nested import ALONE, ISOLATED, XDIST
 
 PROGRAM = "tests/emulated/programs/mutants.py"
 ORDERS = "close,collect,failed"
@@ -22,9 +23,6 @@ EXPECTED = {
     ("early", "mapped"): ["CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER", "optionValues"],
     ("early", "malloc"): ["CU_JIT_ERROR_LOG_BUFFER", "CU_JIT_INFO_LOG_BUFFER"],
 }
-#: Ways to run that the slow tier has.
-XDIST = pytest.param(("-n", "1"), marks=pytest.mark.slow)
-ISOLATED = pytest.param(("--cudalink-processes=isolated",), marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("fault", "memory"), EXPECTED)
@@ -557,7 +555,7 @@ def test_innocent(emulated_driver):
 """
 
 
-@pytest.mark.parametrize("workers", [(), XDIST], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [ALONE, XDIST])
 def test_outside_of_tests(suite, pytester, workers) -> None:
     """What is made by an import or after the last test fails no test: it is shown at the end, and fails the run."""
     pytester.makeconftest("def pytest_runtest_logfinish():\n    if MADE: MADE.pop()()\nMADE = []\n")
@@ -585,15 +583,7 @@ def test_cannot_be_noted(monkeypatch):
 """
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [
-        (),
-        XDIST,
-        ISOLATED,
-    ],
-    ids=["alone", "xdist", "isolated"],
-)
+@pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
 def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
     """An error in the callback hides nothing: the driver has counted, and the run fails in every mode."""
     for mode in ("report",) if workers else ("fail", "report"):
@@ -604,11 +594,7 @@ def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [(), XDIST, ("--cudalink-processes=isolated",)],
-    ids=["alone", "xdist", "isolated"],
-)
+@pytest.mark.parametrize("workers", [ALONE, XDIST, pytest.param(("--cudalink-processes=isolated",), id="isolated")])
 def test_report_only(suite, workers) -> None:
     """`report` lets the tests pass and counts at the end; ``-rA`` shows what each test made."""
     result = suite("--cudalink-checks=lifetimes=report", "-rA", *workers)

@@ -91,53 +91,35 @@ test_programs = programs(PROGRAMS, START)
 
 #: The way in which a real driver is asked, on the emulated one, which has the same functions.
 REAL = """
-import ctypes, sys, threading, time
-from ctypes import byref, c_uint, c_uint64, c_void_p
-from pytest_cudalink.emulator import control
 from pytest_cudalink.loader import contexts
-
-cu = ctypes.CDLL("libcuda.so.1")
-driver = control.attach(cu)
-asked = contexts.RealContexts(ctypes.CDLL("libcuda.so.1"))
-def ok(code): assert code == 0, code
-def start(devices=(0,), current=True):
-    made = [c_void_p() for _ in devices]
-    for context, device in zip(made, devices):
-        ok(cu.cuDevicePrimaryCtxRetain(byref(context), device))
-        if current: ok(cu.cuCtxSetCurrent(context))
-    return made
+driver, asked = control.attach(cuda), contexts.RealContexts(CDLL("libcuda.so.1"))
+def begin(devices=(0,), current=True):
+    for device in devices:
+        context = new(cuda.cuDevicePrimaryCtxRetain, device)
+        ok(cuda.cuCtxSetCurrent(context) if current else 0)
 def references(): return [event["references"] for event in driver.events() if "references" in event][-1]
 """
-
-
 #: The first driver with cuCtxRecordEvent, or newer, and one without.
 WITH_EVENTS, WITHOUT = "12.9", "12.4"
 
 
-def real(on_driver, body: str, version: str = WITH_EVENTS, **arguments) -> None:
-    """Run a program on an emulated driver, and fail with its error."""
-    done = on_driver(version, "-c", REAL + body, **arguments)
-    assert done.returncode == 0, done.stderr
-
-
-def test_asking_a_real_driver(on_driver) -> None:
+def test_asking_a_real_driver(check) -> None:
     """Nothing is asked before there is a context; then its error is seen, also where none is current."""
-    real(on_driver, "assert asked.ask(5) == 0\nassert not [e for e in driver.events() if e['call'] == 'cuInit']")
-    real(
-        on_driver,
-        "ok(cu.cuInit(0)); assert asked.ask(5) == 0; start(); assert asked.ask(5) == 0; assert references() == 1",
+    check(REAL + "assert asked.ask(5) == 0\nassert not [e for e in driver.events() if e['call'] == 'cuInit']")
+    check(
+        REAL
+        + "ok(cuda.cuInit(0)); assert asked.ask(5) == 0; begin(); assert asked.ask(5) == 0; assert references() == 1",
     )
     for current in (True, False):
-        real(
-            on_driver,
-            f"ok(cu.cuInit(0)); start(current={current})\n"
-            "driver.inject('cuStreamCreate', 700); cu.cuStreamCreate(byref(c_void_p()), 0)\n"
+        check(
+            REAL + f"ok(cuda.cuInit(0)); begin(current={current})\n"
+            "driver.inject('cuStreamCreate', 700); cuda.cuStreamCreate(byref(c_void_p()), 0)\n"
             "assert asked.ask(5) == 700",
         )
 
 
 @pytest.mark.slow
-def test_an_error_that_comes_late(on_driver) -> None:
+def test_an_error_that_comes_late(check) -> None:
     """An error of a kernel that is not over when the test ends is seen, on any device, by an event or by waiting."""
     for version, devices, current, function in (
         (WITH_EVENTS, (0,), True, "cuEventQuery"),
@@ -145,9 +127,8 @@ def test_an_error_that_comes_late(on_driver) -> None:
         (WITH_EVENTS, (0, 1), True, "cuCtxSynchronize"),
         (WITHOUT, (0,), True, "cuCtxSynchronize"),
     ):
-        real(
-            on_driver,
-            f"ok(cu.cuInit(0)); start({devices}, current={current})\n"
+        check(
+            REAL + f"ok(cuda.cuInit(0)); begin({devices}, current={current})\n"
             f"driver.inject({function!r}, 719, nth={len(devices)})\n"
             "found = asked.ask(5)\nassert found == 719, found",
             version,
@@ -155,23 +136,21 @@ def test_an_error_that_comes_late(on_driver) -> None:
         )
 
 
-def test_work_that_ends_in_time(on_driver) -> None:
+def test_work_that_ends_in_time(check) -> None:
     """An event that is not there yet is asked again; what it then answers counts, and it is destroyed."""
-    real(
-        on_driver,
-        "ok(cu.cuInit(0)); start()\nfor nth in (1, 2, 3): driver.inject('cuEventQuery', 600, nth=nth)\n"
+    check(
+        REAL + "ok(cuda.cuInit(0)); begin()\nfor nth in (1, 2, 3): driver.inject('cuEventQuery', 600, nth=nth)\n"
         "assert asked.ask(5) == 0\ncalls = [event['call'] for event in driver.events()]\n"
         "assert calls.count('cuEventQuery') == 4 and calls.count('cuEventDestroy_v2') == 1, calls",
     )
 
 
 @pytest.mark.slow
-def test_a_wait_that_does_not_end(on_driver) -> None:
+def test_a_wait_that_does_not_end(check) -> None:
     """An event that does not come, and a synchronization that does not return, are given up at the deadline."""
     for version, fault in ((WITH_EVENTS, "'cuEventQuery', 600, nth=0"), (WITHOUT, "'cuCtxSynchronize', 0, delay=20")):
-        real(
-            on_driver,
-            f"ok(cu.cuInit(0)); start()\ndriver.inject({fault})\n"
+        check(
+            REAL + f"ok(cuda.cuInit(0)); begin()\ndriver.inject({fault})\n"
             "began = time.monotonic()\nassert asked.ask(0.2) == contexts.HANGS\n"
             "assert time.monotonic() - began < 5\nimport os; os._exit(0)",
             version,
