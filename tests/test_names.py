@@ -62,13 +62,14 @@ def test_public_functions_have_nouns() -> None:
 def test_measured_answers_name_a_test_or_a_recording() -> None:
     """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there.
 
-    "programs/THEME" are the recorded programs of a theme, which tests.conformance.programs.compare replays.
+    "programs/THEME" are the recorded programs of a theme, which tests.conformance.programs.compare replays; a row
+    "name" of a table of programs is the test "test_name".
     """
     recordings = {file.name.removesuffix(".json") for file in RECORDED.glob("*.json")}
     cases = json.loads((RECORDED / "driver-580.159.04.json").read_text(encoding="utf-8"))["cases"]
     tests = "\n".join(file.read_text(encoding="utf-8") for file in Path(__file__).parent.rglob("test_*.py"))
     programs = {f"programs/{theme}" for theme in THEMES}
-    names = re.findall(r'^(?:def test_| {4}")(\w+)(?:\(|": """)', tests, re.MULTILINE)  # functions, rows of programs
+    names = re.findall(r'^(?:def test_| {4}")(\w+)(?:\(|": """)', tests, re.MULTILINE)
     known = {*recordings, *cases, *programs, *(f"test_{name}" for name in names)}
     wrong = [
         f"{file.name}: {found[0]}"

@@ -27,11 +27,6 @@ class Wait(NamedTuple):
     source: str  # where it says that
     instead: str  # a symbol, the call that does not wait; empty if there is none
 
-    @property
-    def is_promised(self) -> bool:
-        """Whether a program may rely on this wait."""
-        return bool(self.promised) and not self.may
-
     def applies(self, call: str, facts: Mapping[str, Any], loading: str = "lazy") -> bool:
         """Whether a call waits by this row.
 
