@@ -23,6 +23,6 @@ def and_more(number: int, noun: str = "") -> str:
     return f" and {more}" if number > 0 else ""
 
 
-def listed(texts: Sequence[str], most: int) -> str:
+def listed(texts: Sequence[str], most: int = 6) -> str:
     """Return the first few texts, and how many more there are: ``"a, b and 3 more"``."""
     return ", ".join(texts[:most]) + and_more(len(texts) - most)

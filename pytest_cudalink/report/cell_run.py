@@ -75,6 +75,12 @@ _ONLY_A_GPU: Final = "only a driver with a GPU does what this test asks for"
 _A_CELL: Final = "run the test in a cell with a GPU"
 #: How many faults of its files a cell names.
 _NAMED: Final = 3
+#: The fields of two runs of a cell that add up, and those of which a later value counts or one truth is enough.
+_ADDED: Final = (
+    *("files", "duration", "unsteered", "unlinked_modules", "violations", "verdicts", "sticky", "findings"),
+    *("crashes", "reruns", "problems", "damage", "repeated"),
+)
+_UNITED: Final = ("axes", "versions", "outcomes", "durations", "differing", "truncated", "unread")
 
 
 @dataclass(frozen=True)
@@ -269,42 +275,25 @@ class CellRun:
         """Return this run joined with a later one of the same cell; where a test ran twice, the later result counts."""
         statuses = [one.exitstatus for one in (self, later) if one.exitstatus is not None]
         details = {test: detail for test, detail in self.details.items() if test not in later.outcomes}
+        values = {name: getattr(self, name) + getattr(later, name) for name in _ADDED}
+        values |= {name: getattr(self, name) | getattr(later, name) for name in _UNITED}
         return CellRun(
             self.name,
-            files=self.files + later.files,
-            axes={**self.axes, **later.axes},
-            versions={**self.versions, **later.versions},
             hidden=later.hidden or self.hidden,
             python=later.python,
             platform=later.platform,
             finished=self.finished and later.finished,
-            truncated=self.truncated or later.truncated,
-            unread=self.unread or later.unread,
             exitstatus=max(statuses, default=None),
-            duration=self.duration + later.duration,
-            outcomes={**self.outcomes, **later.outcomes},
-            durations={**self.durations, **later.durations},
             details={**details, **later.details},
             links=dict(Counter(self.links) + Counter(later.links)),
-            unsteered=self.unsteered + later.unsteered,
-            unlinked_modules=self.unlinked_modules + later.unlinked_modules,
             libraries=list({library_key(one): one for one in (*later.libraries, *self.libraries)}.values()),
-            violations=self.violations + later.violations,
-            verdicts=self.verdicts + later.verdicts,
-            sticky=self.sticky + later.sticky,
-            findings=self.findings + later.findings,
-            crashes=self.crashes + later.crashes,
-            reruns=self.reruns + later.reruns,
-            problems=self.problems + later.problems,
             without_result=[
                 test
                 for test in dict.fromkeys([*self.without_result, *later.without_result])
                 if test not in self.outcomes and test not in later.outcomes
             ],
-            damage=self.damage + later.damage,
-            differing={**self.differing, **later.differing},
-            repeated=self.repeated + later.repeated,
             origins=list(dict.fromkeys([*self.origins, *later.origins])),
+            **values,
         )
 
 

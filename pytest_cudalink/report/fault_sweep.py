@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 __all__ = [
     "KINDS",
@@ -116,20 +116,6 @@ class SweptTrial:
     # numbers of the calls that returned an error; those of other libraries than the driver are not known
     failing: tuple[int, ...] = ()
 
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> SweptTrial:
-        """Return what a process has written of itself."""
-        return cls(
-            outcome=str(given["outcome"]),
-            calls=tuple(given["calls"]),
-            failing=tuple(given["failing"]),
-            messages=str(given["messages"]),
-            notices=str(given["notices"]),
-            alive={kind: (count, size) for kind, (count, size) in given["alive"].items()},
-            violations=tuple(given["violations"]),
-            later=str(given.get("later", "")),
-        )
-
 
 @dataclass(frozen=True)
 class SweepFinding:
@@ -162,7 +148,7 @@ class SweepTotals:
     tests: int = 0  # how many tests were swept
     runs: int = 0  # in how many runs with a fault
     left: int = 0  # how many runs the budget left out
-    unswept: Counter[str] = field(default_factory=Counter)  # number of tests that were not swept, by the reason
+    unswept: dict[str, int] = field(default_factory=dict)  # number of tests that were not swept, by the reason
     findings: list[SweepFinding] = field(default_factory=list)
 
     def add(self, other: SweepTotals) -> None:
@@ -170,25 +156,8 @@ class SweepTotals:
         self.tests += other.tests
         self.runs += other.runs
         self.left += other.left
-        self.unswept += other.unswept
+        self.unswept = dict(Counter(self.unswept) + Counter(other.unswept))
         self.findings += other.findings
-
-    def as_json(self) -> dict[str, Any]:
-        """Return everything for another process."""
-        findings = [
-            [one.kind, one.detail, one.nodeid, one.fault.number, [*one.fault.call], [*one.fault.way]]
-            for one in self.findings
-        ]
-        return {**vars(self), "unswept": dict(self.unswept), "findings": findings}
-
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> SweepTotals:
-        """Return what `as_json` returned in another process."""
-        findings = [
-            SweepFinding(kind, FailedCall(number, Call(*call), Way(*way)), detail, nodeid)
-            for kind, detail, nodeid, number, call, way in given["findings"]
-        ]
-        return cls(given["tests"], given["runs"], given["left"], Counter(given["unswept"]), findings)
 
 
 def site_of(stack: Sequence[str], root: str) -> str:

@@ -63,13 +63,12 @@ def in_order(reports: Sequence[tuple[str, MatrixReport]]) -> list[tuple[str, Mat
     return sorted(reports, key=lambda pair: str(pair[1].origin.started))
 
 
-def history(reports: Sequence[MatrixReport], names: Sequence[str] = ()) -> History:
+def history(reports: Sequence[MatrixReport], names: Sequence[str]) -> History:
     """Return how the tests that failed in any report changed, by test and cell.
 
     `reports`: the oldest first; the last is the current one.
-    `names`: a name for each report; default ``"report 1"`` and so on, and ``"this report"``.
+    `names`: a name for each report.
     """
-    names = names or [*(f"report {number}" for number in range(1, len(reports))), "this report"]
     steps = [Step(name, one.origin, dict(one.counts)) for name, one in zip(names, reports, strict=True)]
     found = list(_changes(reports))
     order = list(KINDS)

@@ -50,13 +50,11 @@ def render(
     report: MatrixReport,
     comparison: Comparison | None = None,
     extra: Sequence[Section] = (),
-    title: str = "",
     history: History | None = None,
 ) -> str:
     """Return the report as the text of one HTML page.
 
     `extra`: further tables, such as the measured compatibility of `pytest_cudalink.can_link`.
-    `title`: the heading; by default that it is a matrix, and of which project.
     `history`: the changes over several reports; the last is `report`.
     Raises ModuleNotFoundError if jinja2 is missing; ``pip install 'pytest-cudalink[report]'``.
     """
@@ -64,9 +62,9 @@ def render(
     from markupsafe import Markup
 
     names = {test: position for position, test in enumerate(report.tests)}
-    shown = _history(history, report)
+    columns = {cell.name: position for position, cell in enumerate(report.cells)}
     # inside <script>, only the end of the element must not occur
-    data = json.dumps(_data(report, names, shown), separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(_data(report, names, columns, history), separators=(",", ":")).replace("<", "\\u003c")
     axes: dict[str, dict[str, None]] = {}
     for cell in report.cells:
         for name, value in cell.axes.items():
@@ -80,20 +78,20 @@ def render(
     ids = {one.id for one in [*found, *extra]}
     return str(
         template.render(
-            title=line(title) or ("Compatibility matrix" + (f" of {project}" if project else "")),
+            title="Compatibility matrix" + (f" of {project}" if project else ""),
             subtitle=f"{counted(len(report.tests), 'test')} in {counted(len(report.cells), 'cell')}",
             verdict={"level": judged.level, "symbol": SYMBOLS[judged.level], "words": line(judged.words)},
             facts=facts(report.origin, report.origins_differ),
             chips=[
-                {**asdict(one), "css": _chip(one.shows)}
+                {**asdict(one), "css": css(one.shows[len("has=")]) if one.shows.startswith("has=") else ""}
                 for one in figures(report, comparison)
                 if one.number and ("=" in one.shows or one.shows in {*ids, "all"})
             ],
-            sections=_placed([*found, *extra], report, names),
+            sections=_placed([*found, *extra], {"test": names, "cell": columns}),
             failures=failures(report, names),
             cells=cells(report),
             versions=versions(report),
-            history=shown,
+            history=_history(history, names, columns) if history is not None else None,
             letters=[{**badge(letter, counts[letter]), "colour": colour(letter)} for letter in letters(report)],
             not_run=lacking,
             states=[badge(letter) for letter in CELL_STATES],
@@ -105,27 +103,23 @@ def render(
     )
 
 
-def _chip(shows: str) -> str:
-    """Return the class of the letter that a chip filters by; empty if it does not filter by letters."""
-    return css(shows.removeprefix("has=")[0]) if shows.startswith("has=") else ""
-
-
-def _placed(found: Sequence[Section], report: MatrixReport, names: Mapping[str, int]) -> list[dict[str, Any]]:
+def _placed(found: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
     """Return the tables with the columns that have values, two small ones side by side.
 
     Each row has the positions of the test and the cell that it names, so that the page can filter it.
     """
-    tests = {line(test): position for test, position in names.items()}
-    columns = {line(cell.name): position for position, cell in enumerate(report.cells)}
+    shown = {head: {line(name): number for name, number in at.items()} for head, at in places.items()}
     result: list[dict[str, Any]] = []
     for one in sorted(found, key=lambda section: _LATER.index(section.id) if section.id in _LATER else -1):
         kept = kept_columns(one)
-        where = [tests if head == "test" else columns if head == "cell" else {} for head in one.head]
-        rows = []
-        for row in one.rows:
-            places = {head: at.get(str(value)) for head, at, value in zip(one.head, where, row, strict=True) if at}
-            values = [(one.head[number], row[number]) for number in kept]
-            rows.append({"values": values, "test": places.get("test"), "cell": places.get("cell")})
+        rows = [
+            {
+                "values": [(one.head[number], row[number]) for number in kept],
+                **{head: at.get(str(named.get(head))) for head, at in shown.items()},
+            }
+            for row in one.rows
+            for named in [dict(zip(one.head, row, strict=True))]
+        ]
         result.append(
             {
                 "id": one.id,
@@ -156,13 +150,8 @@ def _pair(tables: Sequence[dict[str, Any]]) -> None:
             small = one if fits else None
 
 
-def _history(found: History | None, report: MatrixReport) -> dict[str, Any] | None:
-    """Return the earlier reports and the changes since, by kind; None without earlier reports."""
-    if found is None or len(found.reports) < 2:
-        return None
-    names = {test: position for position, test in enumerate(report.tests)}
-    columns = {cell.name: position for position, cell in enumerate(report.cells)}
-
+def _history(found: History, names: Mapping[str, int], columns: Mapping[str, int]) -> dict[str, Any]:
+    """Return the earlier reports and the changes since, by kind."""
     changes = {kind: found.of(kind) for kind in KINDS}
     return {
         "steps": [
@@ -191,7 +180,6 @@ def _history(found: History | None, report: MatrixReport) -> dict[str, Any] | No
             for kind, rows in changes.items()
             if rows
         ],
-        "every": [(one.kind, one.test, one.cell) for one in found.changes],
     }
 
 
@@ -212,7 +200,9 @@ def _version() -> str:
         return ""
 
 
-def _data(report: MatrixReport, index: Mapping[str, int], shown: Mapping[str, Any] | None) -> dict[str, Any]:
+def _data(
+    report: MatrixReport, index: Mapping[str, int], columns: Mapping[str, int], history: History | None
+) -> dict[str, Any]:
     """Return the data of the grid; equal texts are stored once."""
     texts: dict[str, int] = {"": 0}
     room = _TEXTS
@@ -236,11 +226,10 @@ def _data(report: MatrixReport, index: Mapping[str, int], shown: Mapping[str, An
             details.setdefault(index[test], {})[column] = reason, number(block(detail.text)), number(lines)
             if cause is not None and cause["kind"] == "not_emulated":
                 gpu.setdefault(index[test], []).append(column)
-    columns = {cell.name: position for position, cell in enumerate(report.cells)}
     changes: dict[str, dict[int, list[int]]] = {}
-    for kind, test, name in shown["every"] if shown else ():
-        if test in index and name in columns:
-            changes.setdefault(kind, {}).setdefault(index[test], []).append(columns[name])
+    for one in history.changes if history is not None else ():
+        if one.test in index and one.cell in columns:
+            changes.setdefault(one.kind, {}).setdefault(index[one.test], []).append(columns[one.cell])
     return {
         "cells": [
             {

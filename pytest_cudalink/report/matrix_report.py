@@ -34,6 +34,8 @@ _FORMAT: Final = "cudalink-report"
 #: Keys of a cell in a saved report without which its results are not known.
 _REQUIRED: Final = ("finished", "outcomes", "details")
 _KNOWN: Final = frozenset({*LETTERS.values(), UNKNOWN})
+#: How many tests are named as slow.
+_SLOWEST: Final = 10
 
 
 @dataclass(frozen=True)
@@ -251,10 +253,11 @@ class MatrixReport:
             known |= {name for name, one in cell.versions.items() if one.get("found") or one.get("requested")}
         return sorted(known & {name for cell in self.cells for name in cell.versions})
 
-    def slowest(self, number: int = 10) -> list[tuple[float, str, str]]:
-        """Return seconds, test and cell of the slowest tests."""
+    @property
+    def slowest(self) -> list[tuple[float, str, str]]:
+        """Seconds, test and cell of the slowest tests."""
         every = ((seconds, test, cell.name) for cell in self.cells for test, seconds in cell.durations.items())
-        return sorted(every, reverse=True)[:number]
+        return sorted(every, reverse=True)[:_SLOWEST]
 
     def keep(self, names: Collection[str]) -> list[str]:
         """Drop the cells that are not in `names`, such as those of an older file of cells; return the dropped names."""

@@ -72,8 +72,7 @@ _KEPT: Final[Mapping[type[Event], str]] = {
 def merge(
     paths: Iterable[Path | str],
     expected: Sequence[str] = (),
-    workers: int | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] = lambda _done, _all: None,
     reasons: Mapping[str, str] | None = None,
 ) -> MatrixReport:
     """Return the report of record files, of all ``*.jsonl`` below folders, and of saved reports (``*.json``).
@@ -83,7 +82,6 @@ def merge(
     incomplete: `CellRun.damage` says why. `MatrixReport.damaged` has the files whose cells are not known.
 
     `expected`: cells that must have records.
-    `workers`: number of processes that read; by default one for each processor if there are many files.
     `progress`: called after each record file with the number of those that were read, and of all.
     `reasons`: why cells that must have records may lack them, by name.
     Raises RecordError if a path does not exist, or there are neither records nor reasons.
@@ -97,7 +95,7 @@ def merge(
     saved = _load_saved([file for file in files if file.suffix == ".json"], damaged)
     records = [file for file in files if file.suffix != ".json"]
     runs = [cell for report in saved for cell in report.cells]
-    runs += [run for _, run in sorted(_read_all(records, workers, progress), key=lambda pair: pair[0])]
+    runs += [run for _, run in sorted(_read_all(records, progress), key=lambda pair: pair[0])]
     by_name: dict[str, list[CellRun]] = {}
     for run in runs:
         by_name.setdefault(run.name, []).append(run)
@@ -148,11 +146,10 @@ def _files(path: Path, damaged: dict[str, str]) -> list[Path]:
     return sorted(found)
 
 
-def _read_all(
-    files: Sequence[Path], workers: int | None, progress: Callable[[int, int], object] | None
-) -> list[tuple[float, CellRun]]:
-    workers = min(workers or (os.cpu_count() or 1 if len(files) >= _PARALLEL_FROM else 1), len(files))
-    if workers <= 1:
+def _read_all(files: Sequence[Path], progress: Callable[[int, int], object]) -> list[tuple[float, CellRun]]:
+    """Return the runs of all files, which several processes read if there are many."""
+    workers = min(os.cpu_count() or 1, len(files))
+    if workers == 1 or len(files) < _PARALLEL_FROM:
         return _gathered(map(_read, files), len(files), progress)
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         chunk = max(1, len(files) // (4 * workers))
@@ -160,14 +157,13 @@ def _read_all(
 
 
 def _gathered(
-    files: Iterable[list[tuple[float, CellRun]]], number: int, progress: Callable[[int, int], object] | None
+    files: Iterable[list[tuple[float, CellRun]]], number: int, progress: Callable[[int, int], object]
 ) -> list[tuple[float, CellRun]]:
     """Return the runs of all files; report each file that is read."""
     result: list[tuple[float, CellRun]] = []
     for done, runs in enumerate(files, 1):
         result += runs
-        if progress is not None:
-            progress(done, number)
+        progress(done, number)
     return result
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any, Final
 
-from ..plurals import counted
+from ..plurals import counted, listed
 from .cell_run import BAD, NOT_RUN, UNKNOWN, CellRun
 from .found import found_again, lines_of, picture_of, title_of
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
 from .records import FindingRecord
 from .safe_text import line
-from .views import NAMES, Section, block_of, few, links_in_words, needing_gpu, skews
+from .views import NAMES, Section, block_of, links_in_words, needing_gpu, skews
 
 __all__ = [
     "CELL_STATES",
@@ -38,7 +38,8 @@ CELL_STATES: Final = {
 #: Rows of a table, as in `views.section`.
 _SHOWN: Final = 200
 _MESSAGES: Final = 3
-_ADDRESSES: Final = ("https://", "http://")
+#: The end of a time without a zone, as `origin.moment` writes it.
+_SECONDS: Final = re.compile(r"T(\d\d:\d\d):\d\dZ$")
 
 
 def css(letter: str) -> str:
@@ -61,52 +62,39 @@ def badge(letter: str, number: int = 0) -> dict[str, Any]:
 
 def facts(origin: Origin, differ: Sequence[str]) -> list[dict[str, str]]:
     """Return the facts in the head of the page: project, commit, branch, date and CI run, as far as they are known."""
-    values = {
-        "project": origin.project,
-        "commit": origin.commit,
-        "branch": origin.branch,
-        "started": origin.started,
-        "ci_url": origin.ci_url,
-    }
-    shown: list[dict[str, str]] = []
-    for name, value in values.items():
-        if not value and name not in differ:
-            continue
-        text, link, note = line(value or ""), "", ""
-        if name == "commit":
-            text, link = text[:10], _commit_address(origin.ci_url or "", value or "")
-            note = "with uncommitted changes" if origin.dirty else ""
-        elif name == "started":
-            text = _minute(text)
-        elif name == "ci_url":
-            link = value if value is not None and value.startswith(_ADDRESSES) else ""
-            text = "this run" if link else text
-        if name in differ:
-            note = "not the same in every cell"
-        words = {"started": "date", "ci_url": "CI"}.get(name, name)
-        shown.append({"name": words, "text": text, "link": line(link), "note": note})
-    return shown
+    commit, run = origin.commit or "", origin.ci_url or ""
+    rows = (
+        ("project", "project", origin.project, "", ""),
+        (
+            "commit",
+            "commit",
+            commit[:10],
+            _commit_address(run, commit),
+            "with uncommitted changes" if origin.dirty else "",
+        ),
+        ("branch", "branch", origin.branch, "", ""),
+        ("started", "date", _SECONDS.sub(r" \1 UTC", origin.started or ""), "", ""),
+        ("ci_url", "CI", "this run" if run else "", run, ""),
+    )
+    return [
+        {
+            "name": words,
+            "text": line(text or ""),
+            "link": line(link),
+            "note": "not the same in every cell" if name in differ else note,
+        }
+        for name, words, text, link, note in rows
+        if text or name in differ
+    ]
 
 
 def _commit_address(run: str, commit: str) -> str:
     """Return the address of a commit, from that of a CI run of GitHub or GitLab; empty for another CI system."""
-    if not run.startswith(_ADDRESSES) or not commit.isalnum():
-        return ""
     for mark, to in (("/actions/runs/", "/commit/"), ("/-/pipelines/", "/-/commit/"), ("/-/jobs/", "/-/commit/")):
         before, found, _ = run.partition(mark)
-        if found:
+        if found and commit.isalnum():
             return f"{before}{to}{commit}"
     return ""
-
-
-def _minute(text: str) -> str:
-    """Return a time without seconds, ``"2026-11-22 17:20 UTC"``; a text that is not a time stays."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    zone = found.strftime("%z")
-    return found.strftime("%Y-%m-%d %H:%M") + ("" if not zone else " UTC" if zone == "+0000" else f" {zone}")
 
 
 def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[dict[str, Any]]]:
@@ -148,7 +136,7 @@ def _caused(report: MatrixReport, names: Mapping[str, int], group: Group) -> dic
         "more_tests": max(0, len(indexes) - _SHOWN),
         "has_text": any(texts),
         "count": f"{len(group.cells)} of {counted(len(report.cells), 'cell')}",
-        "cells": line(few(group.cells)),
+        "cells": line(listed(group.cells)),
     }
 
 
@@ -171,7 +159,7 @@ def _found(
         "more_tests": 0,
         "has_text": False,
         "count": f"{len(cells)} of {counted(len(report.cells), 'cell')}",
-        "cells": line(few(cells)),
+        "cells": line(listed(cells)),
     }
 
 
@@ -197,17 +185,13 @@ def _failure(report: MatrixReport, index: int, test: str, explanation: str) -> d
         "more": max(0, len(reasons) - _MESSAGES),
         "has_text": any(one and one.text for one in found),
         "count": f"{len(failing)} of {counted(ran, 'cell')}",
-        "cells": line(few([cell.name for cell in failing])),
+        "cells": line(listed([cell.name for cell in failing])),
     }
 
 
 def state_of(cell: CellRun) -> list[dict[str, Any]]:
     """Return the states of a cell that no test's result shows."""
-    numbers = {
-        "I": 1 if cell.fault else 0,
-        "V": len(cell.violations),
-        "N": cell.not_steered,
-    }
+    numbers = {"I": int(bool(cell.fault)), "V": len(cell.violations), "N": cell.not_steered}
     return [badge(letter, number) for letter, number in numbers.items() if number]
 
 
@@ -224,7 +208,7 @@ def cells(report: MatrixReport) -> dict[str, Any]:
             "results": [badge(letter, counts[letter]) for letter in NAMES if counts[letter]],
             "states": state_of(cell),
             "fault": line(cell.fault),
-            "links": line(links_in_words(cell)),
+            "links": links_in_words(cell),
             "seconds": f"{cell.duration:.1f}" if cell.duration else "",
             "axes": [(line(name), line(cell.axes[name])) for name in differing if name in cell.axes],
         }
@@ -259,28 +243,30 @@ def versions(report: MatrixReport) -> dict[str, Any]:
         common, number = Counter(found).most_common(1)[0]
         usual = common if number * 2 > len(found) else None
         columns.append((line(name), found, usual))
-    rows: list[dict[str, Any]] = []
-    wrong = odd = False
-    for number, cell in enumerate(report.cells[:_SHOWN]):
-        values = [
-            {
-                "name": name,
-                "text": line(found[number][0]),
-                "wrong": line(found[number][1]),
-                "odd": usual is not None and found[number] != usual,
-            }
-            for name, found, usual in columns
-        ]
-        wrong |= any(value["wrong"] for value in values)
-        odd |= any(value["odd"] for value in values)
-        rows.append({"index": number, "name": line(cell.name), "values": values})
+    rows: list[dict[str, Any]] = [
+        {
+            "index": number,
+            "name": line(cell.name),
+            "values": [
+                {
+                    "name": name,
+                    "text": line(found[number][0]),
+                    "wrong": line(found[number][1]),
+                    "odd": usual is not None and found[number] != usual,
+                }
+                for name, found, usual in columns
+            ],
+        }
+        for number, cell in enumerate(report.cells[:_SHOWN])
+    ]
+    every = [value for row in rows for value in row["values"]]
     return {
         "head": [name for name, _, _ in columns],
         "rows": rows if columns else [],
         "same": same,
         "more": max(0, len(report.cells) - _SHOWN),
-        "wrong": wrong,
-        "odd": odd,
+        "wrong": any(value["wrong"] for value in every),
+        "odd": any(value["odd"] for value in every),
     }
 
 

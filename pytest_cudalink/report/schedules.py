@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..plurals import and_more, counted
 from .fault_sweep import site_of
@@ -74,12 +74,6 @@ class Work(NamedTuple):
     started: int | None = None
     ended: int | None = None
     ended_in: str = ""  # the function during which it was done
-
-    @classmethod
-    def from_json(cls, given: Sequence[Any]) -> Work:
-        """Return what was written as a list."""
-        number, function, stream, stack, *rest = given
-        return cls(number, function, stream, tuple(stack), *rest)
 
 
 class Reliance(NamedTuple):
@@ -190,17 +184,6 @@ class ScheduleFailure:
     def asked(self) -> Asked:
         """The schedule that repeats it."""
         return Asked(1, self.seed, self.displaced if self.repeats and self.displaced else None, bool(self.waits))
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for another process."""
-        return {**vars(self), "displaced": [*self.displaced], "works": [[*one] for one in self.works]}
-
-    @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> ScheduleFailure:
-        """Return what another process has found."""
-        works = tuple(map(Work.from_json, given["works"]))
-        waits = tuple(Reliance(name, tuple(stack), tuple(lines)) for name, stack, lines in given["waits"])
-        return cls(**{**given, "displaced": tuple(given["displaced"]), "works": works, "waits": waits})
 
     def operations(self, root: str = "") -> list[OperationRecord]:
         """Return the rows of its timeline for a record; parameter as of `lines`."""

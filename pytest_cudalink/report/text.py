@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 
 from ..plurals import and_more
 from . import safe_text
-from .cell_run import BAD, GOOD, NOT_RUN, CellRun
+from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import Comparison
 from .figures import figures
 from .history import History, Kind
@@ -158,7 +158,12 @@ def plain(
     parts += _wrapped(", ".join(f"{one.number} {one.text}" for one in figures(report, comparison)))
     shown = _present(report)
     rows = [
-        [line(cell.name), *(str(counts[one] or NOT_RUN) for one in shown), _links(cell), f"{cell.duration:.1f}"]
+        [
+            line(cell.name),
+            *(str(counts[one] or NOT_RUN) for one in shown),
+            links_in_words(cell),
+            f"{cell.duration:.1f}",
+        ]
         for cell in report.cells
         for counts in [cell.counts]
     ]
@@ -232,10 +237,6 @@ def _present(report: MatrixReport) -> list[str]:
     return [letter for letter in NAMES if counts[letter]]
 
 
-def _links(cell: CellRun) -> str:
-    return line(links_in_words(cell))
-
-
 def _grid(report: MatrixReport) -> Any:
     """Return a table of the cells with their counts, the worst outcome first in each row."""
     from rich.table import Table
@@ -256,7 +257,10 @@ def _grid(report: MatrixReport) -> Any:
             for one in present
         ]
         table.add_row(
-            Text(line(cell.name), style="bold" if bad else ""), *numbers, Text(_links(cell)), f"{cell.duration:.1f}"
+            Text(line(cell.name), style="bold" if bad else ""),
+            *numbers,
+            Text(links_in_words(cell)),
+            f"{cell.duration:.1f}",
         )
     return table
 

@@ -36,7 +36,6 @@ __all__ = [
     "cause_lines",
     "cell_title",
     "differing",
-    "few",
     "letters",
     "libraries_in_short",
     "links_in_words",
@@ -77,7 +76,7 @@ class Block:
 
     def all_lines(self, shown: int) -> list[str]:
         """Return the lines with those of the tests and cells, of which the first are named."""
-        return [*self.lines, f"tests  {few(self.tests, shown)}", f"cells  {few(self.cells, shown)}"]
+        return [*self.lines, f"tests  {listed(self.tests, shown)}", f"cells  {listed(self.cells, shown)}"]
 
 
 @dataclass(frozen=True)
@@ -121,33 +120,71 @@ def cell_title(cell: CellRun) -> str:
 
 def links_in_words(cell: CellRun) -> str:
     """Return a cell's links by backend in words: ``"3 on the driver, 1 on nvJitLink"``."""
-    return ", ".join(f"{number} {linked_on(key)}" for key, number in sorted(cell.links.items()))
+    return line(", ".join(f"{number} {linked_on(key)}" for key, number in sorted(cell.links.items())))
 
 
 def sections(report: MatrixReport, comparison: Comparison | None = None) -> list[Section]:
     """Return the tables that have rows, the most urgent first."""
     tables = [
         *(_changes(report, comparison) if comparison is not None else ()),
-        _crashed(report),
-        _lost(report),
-        _incomplete(report, comparison),
-        _repeats(report),
+        *_of_runs(report, comparison),
         *_of_tests(report),
-        _known(report),
-        _not_run(report),
-        _violations(report),
-        _findings(report),
-        _sticky(report),
+        *_of_notes(report),
         unsteered(report),
         _verdicts(report),
-        _mismatches(report),
-        _libraries(report),
-        _hidden(report),
-        _cells(report),
-        _versions(report),
-        _slowest(report),
+        *_of_cells(report),
     ]
     return [table for table in tables if table.total]
+
+
+def _of_runs(report: MatrixReport, comparison: Comparison | None) -> list[Section]:
+    """Return what is wrong with the runs themselves: crashes, what they lost, and records that do not agree."""
+    return [
+        section(
+            "crashed",
+            "Crashed",
+            ("cell", "test", "ended by", "last calls", "frames"),
+            (
+                (
+                    cell.name,
+                    crash.nodeid or "outside tests",
+                    ended_by(crash),
+                    " → ".join(map(call_in_words, crash.last_events[-3:])),
+                    " ← ".join([frame.strip() for frame in crash.frames if "File" in frame][:3]),
+                )
+                for cell in report.cells
+                for crash in cell.crashes
+            ),
+            "crashes",
+            note="--cudalink-processes=isolated runs each test in its own process; --cudalink-processes=restarted runs "
+            "what a crash would lose.",
+        ),
+        section(
+            "lost",
+            "Lost in a crash",
+            ("cell", "tests", "which"),
+            ((cell.name, len(cell.lost), listed(cell.lost, _LOST)) for cell in report.cells if cell.lost),
+            "cells",
+            note="Tests that were collected and have no result, because a process died. With "
+            "--cudalink-processes=restarted they are run.",
+        ),
+        section("incomplete", "Incomplete cells", ("cell", "what"), incomplete(report, comparison).items(), "cells"),
+        section(
+            "repeats",
+            "Several records of one cell",
+            ("cell", "test", "outcomes"),
+            [
+                *differing(report),
+                *(
+                    (cell.name, counted(cell.repeated, "test"), "same outcome in every record")
+                    for cell in report.cells
+                    if cell.repeated
+                ),
+            ],
+            "tests",
+            note="The last result of a test counts. Shards of a cell have no test in common.",
+        ),
+    ]
 
 
 def _of_tests(report: MatrixReport) -> list[Section]:
@@ -161,7 +198,7 @@ def _of_tests(report: MatrixReport) -> list[Section]:
             f"Fails in some cells only{unknown}",
             ("test", "explained by", "error", "cells"),
             (
-                (one.test, one.explanation, _error(report, one.test), few(one.cells))
+                (one.test, one.explanation, _error(report, one.test), listed(one.cells))
                 for one in report.partial
                 if one.test in report.unexplained
             ),
@@ -193,16 +230,115 @@ def _of_tests(report: MatrixReport) -> list[Section]:
     ]
 
 
-def _lost(report: MatrixReport) -> Section:
-    return section(
-        "lost",
-        "Lost in a crash",
-        ("cell", "tests", "which"),
-        ((cell.name, len(cell.lost), few(cell.lost, _LOST)) for cell in report.cells if cell.lost),
-        "cells",
-        note="Tests that were collected and have no result, because a process died. With "
-        "--cudalink-processes=restarted they are run.",
-    )
+def _of_notes(report: MatrixReport) -> list[Section]:
+    """Return what the records note besides results."""
+    return [
+        section(
+            "known",
+            "Known to fail with the versions of a cell",
+            ("cell", "failed", "known", "what happens", "thread", "do"),
+            (
+                (cell.name, failed, one.title, one.happens, ", ".join(one.threads), one.advice)
+                for cell in report.cells
+                if (failed := sum(cell.counts[letter] for letter in BAD))
+                for one in cell.known_bad
+            ),
+            "combinations",
+            note="The versions that the cell recorded meet a known-bad entry. That is no proof "
+            "that its tests fail for that reason.",
+        ),
+        section(
+            "not-run",
+            "Not run",
+            ("cell", "tests", "such as"),
+            ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items()),
+            "cells",
+            note="Tests that other cells ran, of files that these cells ran too.",
+        ),
+        section(
+            "violations",
+            "Lifetime violations",
+            ("cell", "test", "what"),
+            ((cell.name, one.nodeid or "outside tests", one.text) for cell in report.cells for one in cell.violations),
+            "violations",
+        ),
+        _findings(report),
+        section(
+            "sticky",
+            "Left the contexts unusable",
+            ("cell", "test", "with", "tests after it, in a fresh process"),
+            ((cell.name, one.nodeid, one.error, one.after) for cell in report.cells for one in cell.sticky),
+            "tests",
+            note="After such an error no test of the same process can use the device (--cudalink-processes).",
+        ),
+    ]
+
+
+def _of_cells(report: MatrixReport) -> list[Section]:
+    """Return what the cells are, what they loaded and found, and what took longest there."""
+    counts = report.counts
+    shown = [letter for letter in NAMES if counts[letter]]
+    return [
+        section(
+            "mismatch",
+            "Versions that are not the requested ones",
+            ("cell", "what", "requested", "found"),
+            ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
+            "versions",
+        ),
+        _libraries(report),
+        section(
+            "hidden",
+            "What cells did not see",
+            ("cell", "how"),
+            ((cell.name, cell.hidden) for cell in report.cells if cell.hidden),
+            "cells",
+        ),
+        section(
+            "cells",
+            "Cells",
+            ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is"),
+            (
+                (
+                    cell.name,
+                    *(numbers[letter] for letter in shown),
+                    links_in_words(cell),
+                    len(cell.violations),
+                    round(cell.duration, 1),
+                    cell_title(cell),
+                )
+                for cell in report.cells
+                for numbers in [cell.counts]
+            ),
+            "cells",
+        ),
+        section(
+            "versions",
+            "Versions, requested and found",
+            ("cell", "what", "requested", "found", "kind", "read from"),
+            (
+                (
+                    cell.name,
+                    name,
+                    version.get("requested") or "",
+                    version.get("found") or "none",
+                    version.get("kind") or "",
+                    version.get("source") or "",
+                )
+                for cell in report.cells
+                for name in report.version_names
+                if (version := cell.versions.get(name)) is not None
+            ),
+            "versions",
+        ),
+        section(
+            "slowest",
+            "Slowest tests",
+            ("seconds", "test", "cell"),
+            ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest),
+            "tests",
+        ),
+    ]
 
 
 def skews(report: MatrixReport) -> list[Group]:
@@ -238,41 +374,6 @@ def cause_lines(cause: CauseRecord, others: int = 0) -> tuple[str, ...]:
     return tuple(explanation(texts).splitlines())
 
 
-def _known(report: MatrixReport) -> Section:
-    """Return a row for each known-bad combination that the versions of a cell with failures meet."""
-    rows = (
-        (cell.name, failed, one.title, one.happens, ", ".join(one.threads), one.advice)
-        for cell in report.cells
-        if (failed := sum(cell.counts[letter] for letter in BAD))
-        for one in cell.known_bad
-    )
-    return section(
-        "known",
-        "Known to fail with the versions of a cell",
-        ("cell", "failed", "known", "what happens", "thread", "do"),
-        rows,
-        "combinations",
-        note="The versions that the cell recorded meet a known-bad entry. That is no proof "
-        "that its tests fail for that reason.",
-    )
-
-
-def _not_run(report: MatrixReport) -> Section:
-    return section(
-        "not-run",
-        "Not run",
-        ("cell", "tests", "such as"),
-        ((cell, len(tests), tests[0]) for cell, tests in report.not_run.items()),
-        "cells",
-        note="Tests that other cells ran, of files that these cells ran too.",
-    )
-
-
-def _violations(report: MatrixReport) -> Section:
-    rows = ((cell.name, one.nodeid or "outside tests", one.text) for cell in report.cells for one in cell.violations)
-    return section("violations", "Lifetime violations", ("cell", "test", "what"), rows, "violations")
-
-
 def _findings(report: MatrixReport) -> Section:
     found = found_again(report)
     blocks = tuple(
@@ -288,18 +389,6 @@ def _findings(report: MatrixReport) -> Section:
         "findings",
         "These tests pass. They are wrong when a call of the driver fails, or fail when queued work happens late.",
         blocks,
-    )
-
-
-def _sticky(report: MatrixReport) -> Section:
-    rows = ((cell.name, one.nodeid, one.error, one.after) for cell in report.cells for one in cell.sticky)
-    return section(
-        "sticky",
-        "Left the contexts unusable",
-        ("cell", "test", "with", "tests after it, in a fresh process"),
-        rows,
-        "tests",
-        note="After such an error no test of the same process can use the device (--cudalink-processes).",
     )
 
 
@@ -319,7 +408,7 @@ def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
                 places[how] += one.number
                 cells.setdefault(how, {})[cell.name] = None
     rows: list[tuple[str | int | float, ...]] = [
-        (*place[1:], number, few(list(cells[place]))) for place, number in sorted(places.items())
+        (*place[1:], number, listed(list(cells[place]))) for place, number in sorted(places.items())
     ]
     unseen = {
         cell.name: cell.unlinked_modules
@@ -327,7 +416,7 @@ def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
         if cell.unlinked_modules and not (forced_only and cell.axes.get("backend", "auto") == "auto")
     }
     if unseen:
-        rows.append((NOT_SEEN, "", "", "", "", f"at least {sum(unseen.values())}", few(list(unseen))))
+        rows.append((NOT_SEEN, "", "", "", "", f"at least {sum(unseen.values())}", listed(list(unseen))))
     return section(
         "unsteered",
         "Links that were not steered",
@@ -342,7 +431,7 @@ def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:
 def _libraries(report: MatrixReport) -> Section:
     """Return a row for each loaded CUDA library, release and place, with the cells that have it."""
     rows = (
-        (*key, few(list(entry["path"]), 1), few(list(entry["for_whom"]), 2), few(list(entry["cells"])))
+        (*key, listed(list(entry["path"]), 1), listed(list(entry["for_whom"]), 2), listed(list(entry["cells"])))
         for key, entry in _loaded(report)
     )
     head = ("library", "release", "from", "file", "for", "cells")
@@ -353,7 +442,7 @@ def libraries_in_short(report: MatrixReport) -> Section:
     """Return the loaded CUDA libraries without files; of several cells, those that not every cell has."""
     several = len(report.cells) > 1
     rows = (
-        (*key, few(list(entry["cells"])))
+        (*key, listed(list(entry["cells"])))
         for key, entry in _loaded(report)
         if not several or len(entry["cells"]) < len(report.cells)
     )
@@ -373,31 +462,6 @@ def _loaded(report: MatrixReport) -> list[tuple[tuple[str, ...], dict[str, dict[
             entry["path"][one.path] = None
             entry["for_whom"][one.for_whom or "not known"] = None
     return sorted(found.items(), key=lambda pair: pair[0])
-
-
-def _mismatches(report: MatrixReport) -> Section:
-    return section(
-        "mismatch",
-        "Versions that are not the requested ones",
-        ("cell", "what", "requested", "found"),
-        ((cell.name, *one) for cell in report.cells for one in cell.mismatches),
-        "versions",
-    )
-
-
-def _hidden(report: MatrixReport) -> Section:
-    return section(
-        "hidden",
-        "What cells did not see",
-        ("cell", "how"),
-        ((cell.name, cell.hidden) for cell in report.cells if cell.hidden),
-        "cells",
-    )
-
-
-def _slowest(report: MatrixReport) -> Section:
-    rows = ((round(seconds, 2), test, cell) for seconds, test, cell in report.slowest())
-    return section("slowest", "Slowest tests", ("seconds", "test", "cell"), rows, "tests")
 
 
 def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
@@ -423,8 +487,8 @@ def _regressions(report: MatrixReport, comparison: Comparison) -> Section:
         found.setdefault((one.before, one.now, *why), []).append(one)
     rows = [
         (
-            few(list(dict.fromkeys(one.test for one in changes))),
-            few(list(dict.fromkeys(one.cell for one in changes))),
+            listed(list(dict.fromkeys(one.test for one in changes))),
+            listed(list(dict.fromkeys(one.cell for one in changes))),
             _word(before),
             _word(now),
             *([why if kind else ""] if any(key[2] for key in found) else []),
@@ -439,29 +503,6 @@ def _word(letter: str) -> str:
     return NAMES.get(letter, "not run")
 
 
-def _crashed(report: MatrixReport) -> Section:
-    rows = (
-        (
-            cell.name,
-            crash.nodeid or "outside tests",
-            ended_by(crash),
-            " → ".join(map(call_in_words, crash.last_events[-3:])),
-            " ← ".join([frame.strip() for frame in crash.frames if "File" in frame][:3]),
-        )
-        for cell in report.cells
-        for crash in cell.crashes
-    )
-    return section(
-        "crashed",
-        "Crashed",
-        ("cell", "test", "ended by", "last calls", "frames"),
-        rows,
-        "crashes",
-        note="--cudalink-processes=isolated runs each test in its own process; --cudalink-processes=restarted runs "
-        "what a crash would lose.",
-    )
-
-
 def _verdicts(report: MatrixReport) -> Section:
     """Return a row for each cause, as in pytest's summary."""
     rows = []
@@ -471,15 +512,10 @@ def _verdicts(report: MatrixReport) -> Section:
         more = f" (and {counted(len(messages) - 1, 'other')} for the same cause)" if len(messages) > 1 else ""
         names = list(dict.fromkeys(verdict["cell"] for verdict in verdicts))
         if without_driver(first):
-            rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", few(names)))
+            rows.append(("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", listed(names)))
             continue
-        rows.append((status(first), str(first.get("rule")), f"{first.get('message')}{more}", few(names)))
+        rows.append((status(first), str(first.get("rule")), f"{first.get('message')}{more}", listed(names)))
     return section("verdicts", "Guard rails", ("status", "rule", "message", "cells"), rows, "causes")
-
-
-def _incomplete(report: MatrixReport, comparison: Comparison | None) -> Section:
-    rows = incomplete(report, comparison).items()
-    return section("incomplete", "Incomplete cells", ("cell", "what"), rows, "cells")
 
 
 def differing(report: MatrixReport) -> list[tuple[str, str, str]]:
@@ -489,28 +525,6 @@ def differing(report: MatrixReport) -> list[tuple[str, str, str]]:
         for cell in report.cells
         for test, results in cell.differing.items()
     ]
-
-
-def _repeats(report: MatrixReport) -> Section:
-    """Return a row for each test whose records differ in a cell, and one for the tests whose records agree."""
-    agree = "same outcome in every record"
-    rows = [
-        *differing(report),
-        *((cell.name, counted(cell.repeated, "test"), agree) for cell in report.cells if cell.repeated),
-    ]
-    return section(
-        "repeats",
-        "Several records of one cell",
-        ("cell", "test", "outcomes"),
-        rows,
-        "tests",
-        note="The last result of a test counts. Shards of a cell have no test in common.",
-    )
-
-
-def few(names: Sequence[str], limit: int = 6) -> str:
-    """Return the first names, and how many more there are: ``"a, b and 3 more"``."""
-    return listed(names, limit)
 
 
 def _error(report: MatrixReport, test: str) -> str:
@@ -524,40 +538,3 @@ def _error(report: MatrixReport, test: str) -> str:
         return ""
     ((commonest, _),) = found.most_common(1)
     return f"{commonest} (and {counted(len(found) - 1, 'other error')})" if len(found) > 1 else commonest
-
-
-def _cells(report: MatrixReport) -> Section:
-    present = report.counts
-    shown = [letter for letter in NAMES if present[letter]]
-    head = ("cell", *(NAMES[letter] for letter in shown), "links", "violations", "seconds", "what it is")
-    rows: Iterable[tuple[str | int | float, ...]] = (
-        (
-            cell.name,
-            *(counts[letter] for letter in shown),
-            links_in_words(cell),
-            len(cell.violations),
-            round(cell.duration, 1),
-            cell_title(cell),
-        )
-        for cell in report.cells
-        for counts in [cell.counts]
-    )
-    return section("cells", "Cells", head, rows, "cells")
-
-
-def _versions(report: MatrixReport) -> Section:
-    rows = (
-        (
-            cell.name,
-            name,
-            version.get("requested") or "",
-            version.get("found") or "none",
-            version.get("kind") or "",
-            version.get("source") or "",
-        )
-        for cell in report.cells
-        for name in report.version_names
-        if (version := cell.versions.get(name)) is not None
-    )
-    head = ("cell", "what", "requested", "found", "kind", "read from")
-    return section("versions", "Versions, requested and found", head, rows, "versions")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import replace
 from itertools import chain
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -309,10 +308,10 @@ def test_baseline(some: list[SweepFinding], others: list[SweepFinding]) -> None:
 @given(findings, findings)
 def test_adding_up(some: list[SweepFinding], others: list[SweepFinding]) -> None:
     """Processes hand over what they found as JSON, and it adds up."""
-    first, second = SweepTotals(), SweepTotals(10, 20, 30, Counter("ab"), others)
-    first.add(SweepTotals(1, 2, 3, Counter("a"), some))
-    first.add(SweepTotals.from_json(json.loads(json.dumps(second.as_json()))))
-    assert first == SweepTotals(11, 22, 33, Counter("aab"), some + others)
+    first, second = SweepTotals(), SweepTotals(10, 20, 30, {"a": 1, "b": 1}, others)
+    first.add(SweepTotals(1, 2, 3, {"a": 1}, some))
+    first.add(msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(second))), SweepTotals))
+    assert first == SweepTotals(11, 22, 33, {"a": 2, "b": 1}, some + others)
 
 
 def test_baseline_without_line_numbers() -> None:
@@ -331,12 +330,3 @@ def test_wrong_baseline(line: str) -> None:
     with pytest.raises(ValueError, match=rf"^line 2 is '{line}'; expected KIND FUNCTION PLACE, .* kinds {kinds}$"):
         read_baseline(f"# comment\n{line}")
     assert read_baseline("leak  cuInit\n") == ["leak cuInit"]
-
-
-def test_reading_a_run() -> None:
-    """A process writes its run as JSON; what a clean run said afterwards only where there was one."""
-    lists = {"calls": ["cuInit"], "failing": [1], "alive": {"stream": [1, 0]}, "violations": ["a"]}
-    written = {"outcome": "passed", "messages": "m", "notices": "n", **lists}
-    read = SweptTrial("passed", ("cuInit",), "m", "n", {"stream": (1, 0)}, ("a",), failing=(1,))
-    assert SweptTrial.from_json(written) == read
-    assert SweptTrial.from_json({**written, "later": "l"}) == replace(read, later="l")

@@ -18,7 +18,7 @@ def report(letters, cell="cell", started=None, **cell_values):
 
 
 def kinds(*reports):
-    return {one.test: (one.kind, one.letters) for one in history(reports).changes}
+    return {one.test: (one.kind, one.letters) for one in history(reports, "abcd"[: len(reports)]).changes}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_cells_are_compared_by_name():
     old = MatrixReport([*report("P", "one").cells, *report("F", "two").cells, *report("F", "gone").cells])
     new = MatrixReport([*report("F", "two").cells, *report("F", "one").cells, *report("F", "fresh").cells])
 
-    assert history([old, new]).changes == (
+    assert history([old, new], ["old", "new"]).changes == (
         HistoryChange("a", "one", "new", "PF"),
         HistoryChange("a", "fresh", "new", ".F"),
         HistoryChange("a", "two", "still", "FF"),
@@ -82,7 +82,7 @@ def test_cells_are_compared_by_name():
 
 
 def test_changes_are_sorted_by_kind():
-    found = history([report("FFPP"), report("FPPF"), report("FPFP")])
+    found = history([report("FFPP"), report("FPPF"), report("FPFP")], "abc")
 
     assert [(one.kind, one.test) for one in found.changes] == [("new", "c"), ("flaky", "d"), ("still", "a")]
     assert [one.test for one in found.of("flaky")] == ["d"]
@@ -92,12 +92,11 @@ def test_changes_are_sorted_by_kind():
 def test_each_report_has_its_name_origin_and_totals():
     reports = [report("PPF", started="2026-11-01T00:00:00Z"), report("PPP")]
 
-    found = history(reports)
+    found = history(reports, ["old", "new"])
 
-    assert [one.name for one in found.reports] == ["report 1", "this report"]
+    assert [one.name for one in found.reports] == ["old", "new"]
     assert found.reports[0].origin.started == "2026-11-01T00:00:00Z"
     assert [one.totals for one in found.reports] == [{"P": 2, "F": 1}, {"P": 3}]
-    assert [one.name for one in history(reports, ["old", "new"]).reports] == ["old", "new"]
 
 
 def test_reports_are_sorted_by_date_where_all_have_one():

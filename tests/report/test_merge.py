@@ -529,20 +529,17 @@ class Pool:
 
 
 @pytest.mark.parametrize(
-    ("files", "workers", "processors", "pool"),
+    ("files", "processors", "pool"),
     [
-        (7, None, 4, None),
-        (8, None, 4, (4, "spawn", 1)),
-        (9, None, 20, (9, "spawn", 1)),
-        (8, None, 1, None),
-        (8, None, None, None),
-        (40, None, 2, (2, "spawn", 5)),
-        (3, 2, 4, (2, "spawn", 1)),
-        (3, 9, 4, (3, "spawn", 1)),
-        (8, 1, 4, None),
+        (7, 4, None),
+        (8, 4, (4, "spawn", 1)),
+        (9, 20, (9, "spawn", 1)),
+        (8, 1, None),
+        (8, None, None),
+        (40, 2, (2, "spawn", 5)),
     ],
 )
-def test_how_many_processes_read(files, workers, processors, pool, tmp_path, monkeypatch) -> None:
+def test_how_many_processes_read(files, processors, pool, tmp_path, monkeypatch) -> None:
     """From eight files on one for each processor; never more than files; each gets its files in a few portions."""
     for number in range(files):
         lines(tmp_path / f"{number}.jsonl", {**RUN, "cell": str(number)}, END)
@@ -551,7 +548,7 @@ def test_how_many_processes_read(files, workers, processors, pool, tmp_path, mon
     monkeypatch.setattr("os.cpu_count", lambda: processors)
     Pool.made = []
 
-    assert len(merge([tmp_path], workers=workers).cells) == files
+    assert len(merge([tmp_path]).cells) == files
     assert Pool.made == ([] if pool is None else [pool])
 
 
@@ -640,17 +637,15 @@ def test_a_crash_without_an_event_has_all_its_keys(tmp_path) -> None:
     assert cell.crashes == [CrashRecord(nodeid="t")]
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_progress_is_called_for_each_record(workers, tmp_path):
-    for number in range(9):
+@pytest.mark.parametrize("files", [2, pytest.param(9, marks=pytest.mark.slow)])
+def test_progress_is_called_for_each_record(files, tmp_path):
+    for number in range(files):
         lines(tmp_path / f"c{number}.jsonl", RUN, END)
-    seen, alone = [], []
+    seen = []
 
-    merge([tmp_path], workers=workers, progress=lambda *step: seen.append(step))
-    merge([tmp_path / "c1.jsonl"], progress=lambda *step: alone.append(step))
+    merge([tmp_path], progress=lambda *step: seen.append(step))
 
-    assert seen == [(number, 9) for number in range(1, 10)]
-    assert alone == [(1, 1)]
+    assert seen == [(number, files) for number in range(1, files + 1)]
 
 
 def test_results_before_a_run_are_named(tmp_path) -> None:

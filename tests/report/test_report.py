@@ -224,13 +224,6 @@ def test_no_records(tmp_path) -> None:
         merge([tmp_path])
 
 
-def test_many_files_are_read_in_parallel(tmp_path) -> None:
-    """With several processes the answer is the same as with one."""
-    for number in range(9):
-        write(tmp_path, f"c{number}", {"a": "passed", "b": "failed" if number == 4 else "passed"})
-    assert merge([tmp_path], workers=2).cells == merge([tmp_path], workers=1).cells == merge([tmp_path]).cells
-
-
 def test_save_and_load(four, tmp_path) -> None:
     """A saved report is read again as it was; other JSON is refused."""
     report = merge([four], ["gone"])
@@ -314,8 +307,7 @@ def test_every_test_is_in_one_state_of_each_cell(tmp_path_factory, tests) -> Non
 
 def test_html_is_self_contained(four) -> None:
     """The page names nothing on a network, and no text of a test becomes markup."""
-    page = html.render(merge([four]), title="T <1>")
-    assert "T &lt;1&gt;" in page
+    page = html.render(merge([four]))
     assert not re.findall(r"""src\s*=|href\s*=(?!"#)|url\(|@import|https?://""", page)
     assert page.count("</script>") == 2
     assert "alert(1)</script>" not in page

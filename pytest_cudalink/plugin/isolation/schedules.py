@@ -12,6 +12,7 @@ from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 import pytest
 
 from ...plurals import counted
@@ -160,14 +161,14 @@ class Schedules(RunsAgain):
     def as_json(self, first: int = 0) -> dict[str, Any]:
         """Return everything for the process that adds up; of the failures those from a number on."""
         return {
-            "failures": [one.as_json() for one in self._failures[first:]],
+            "failures": msgspec.to_builtins(self._failures[first:]),
             "counts": [self._tests, self._runs, self._cut],
             "left": dict(self._left),
         }
 
     def add(self, given: Mapping[str, Any]) -> None:
         """Add what `as_json` returned in another process."""
-        self._failures += map(ScheduleFailure.from_json, given["failures"])
+        self._failures += msgspec.convert(given["failures"], list[ScheduleFailure])
         tests, runs, cut = given["counts"]
         self._tests += tests
         self._cut += cut
@@ -260,7 +261,7 @@ class _Trial:
         self.outcome: str = given.get("outcome", "")
         self.text: str = given.get("text", "")
         self.place: str = given.get("place", "")
-        self.works = tuple(map(Work.from_json, given.get("works", ())))
+        self.works = msgspec.convert(given.get("works", ()), tuple[Work, ...])
         self.late = tuple(given.get("late", ()))
         self.waits = [_Wait(*one) for one in given.get("waits", ())]
         self.violations: Counter[str] = Counter(given.get("violations", ()))

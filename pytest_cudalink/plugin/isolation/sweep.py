@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 import pytest
 
 from ...emulator import faults
@@ -83,7 +83,7 @@ class FaultSweep(RunsAgain):
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
             reason = self._copies.refusal if clean is None else f"{ended} in a process of its own"
-            return SweepTotals(unswept=Counter([reason]))
+            return SweepTotals(unswept={reason: 1})
         root = str(item.config.rootpath)
         calls = [
             Call(function, fault_sweep.site_of(stack or (), root))
@@ -132,13 +132,13 @@ class FaultSweep(RunsAgain):
 
     # -- what they found
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
         """Return everything for the process that adds up."""
-        return self.totals.as_json()
+        return msgspec.to_builtins(self.totals)
 
     def add(self, given: Mapping[str, Any]) -> None:
         """Add what `as_json` returned in another process."""
-        self.totals.add(SweepTotals.from_json(given))
+        self.totals.add(msgspec.convert(given, SweepTotals))
 
     def add_notes(self, worker: str) -> None:
         """Add what a worker of xdist has noted in this run before it died."""
@@ -246,12 +246,12 @@ class _Notes:
         for line in file.read_text(encoding="utf-8").splitlines() if file is not None and file.exists() else ():
             with suppress(ValueError):  # the end of the process cut the last one
                 nodeid, found = json.loads(line)
-                noted[nodeid] = SweepTotals.from_json(found)
+                noted[nodeid] = msgspec.convert(found, SweepTotals)
         return noted
 
     def add(self, nodeid: str, found: SweepTotals) -> None:
         """Note what was found in a test."""
-        self._write(self._file, "a", json.dumps([nodeid, found.as_json()]) + "\n")
+        self._write(self._file, "a", json.dumps([nodeid, msgspec.to_builtins(found)]) + "\n")
 
     def _write(self, name: str, mode: str, text: str) -> None:
         if self._folder is not None:
@@ -330,7 +330,6 @@ def _way(function: str, code: int, stays: str = "alone") -> Way:
 
 def _trial_of(found: Mapping[str, Any] | None, end: ProcessEnd) -> tuple[SweptTrial, list[list[str] | None]]:
     """Return the run of a process from what it has written, and how it ended."""
-    if found is None:
+    if found is None or end.exitcode is None or end.stopped:
         return SweptTrial(end=str(end), hung=bool(end.stopped)), []
-    died = "" if end.exitcode is not None and not end.stopped else str(end)
-    return (SweptTrial(end=died, hung=bool(end.stopped)) if died else SweptTrial.from_json(found)), found["stacks"]
+    return msgspec.convert(found, SweptTrial), found["stacks"]

@@ -36,7 +36,7 @@ def prepare() -> None:
 def under_fault(
     item: pytest.Item, driver: DriverControl, *, number: int, code: int, stays: str, again: bool, others: Sequence[str]
 ) -> dict[str, Any]:
-    """Run a test while one of its calls fails; return what `SweptTrial.from_json` reads.
+    """Run a test while one of its calls fails; return the values of a `SweptTrial`.
 
     `number`: of the call; 0 lets all of them pass, and adds their stacks.
     `stays`: one of `control.STAYS`.

@@ -199,7 +199,7 @@ def every_state(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("states")
     (folder / "records").mkdir()
     merged, comparison = states(folder / "records")
-    past = history([earlier("F", "F", "P"), earlier("F", "F", "P"), merged])
+    past = history([earlier("F", "F", "P"), earlier("F", "F", "P"), merged], ["report 1", "report 2", "this report"])
     file = folder / "states.html"
     file.write_text(html.render(merged, comparison, history=past), encoding="utf-8")
     return file
