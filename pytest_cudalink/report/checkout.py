@@ -18,7 +18,11 @@ BRANCHES: Final = "refs/heads/"
 _FILE_SIZE: Final = 1 << 20
 _REFS_SIZE: Final = 64 << 20
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-#: Seconds that git may take to say whether there are changes.
+#: Asks git for changes, and how many seconds it may take.
+_STATUS: Final = (
+    *("git", "-c", "core.fsmonitor=false", "status"),
+    *("--porcelain", "--untracked-files=no", "--ignore-submodules=all"),
+)
 _GIT_SECONDS: Final = 2.0
 
 
@@ -70,17 +74,15 @@ def has_changes(root: Path, environment: Mapping[str, str]) -> bool | None:
     """Return whether a file that git knows is changed; None if git does not answer soon."""
     # in a hook of git, its variables describe another state; a preloaded driver is no business of git
     own = {name: value for name, value in environment.items() if not name.startswith("GIT_") and name != "LD_PRELOAD"}
-    options = ("-c", "core.fsmonitor=false", "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
-    try:
-        done = subprocess.run(  # noqa: S603
-            ["git", *options],  # noqa: S607 (the user's git)
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(  # noqa: S603 (the user's git)
+            _STATUS,
             cwd=root,
             env={**own, "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_GIT_SECONDS,
-            check=False,
+            check=True,
         )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return bool(done.stdout) if done.returncode == 0 else None
+        return bool(done.stdout)
+    return None

@@ -6,21 +6,20 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from string import Formatter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from ..regular_files import read_bounded
+from ..tables import read_table
 from .checkout import BRANCHES, commit_and_branch, commit_or_none, has_changes
 
 if TYPE_CHECKING:
     from .records import OriginRecord, RunRecord
 
 __all__ = [
-    "CI_SYSTEMS",
     "Origin",
     "declared_name",
     "differing",
@@ -55,72 +54,6 @@ class Origin:
         }
 
 
-class CiSystem(NamedTuple):
-    """A CI system, and where its environment has what a record keeps.
-
-    Each place is a format of variables, such as ``"{A}/{B}"``; the first whose variables are all set counts.
-    """
-
-    name: str
-    marker: str
-    project: tuple[str, ...]
-    commit: tuple[str, ...]
-    branch: tuple[str, ...]
-    url: tuple[str, ...]
-
-
-#: The CI systems that are known, by a variable that each of them sets.
-CI_SYSTEMS: Final = (
-    CiSystem(
-        "GitHub",
-        "GITHUB_ACTIONS",
-        ("{GITHUB_REPOSITORY}",),
-        ("{GITHUB_SHA}",),
-        ("{GITHUB_HEAD_REF}", "{GITHUB_REF_NAME}"),
-        ("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",),
-    ),
-    CiSystem(
-        "GitLab",
-        "GITLAB_CI",
-        ("{CI_PROJECT_NAME}",),
-        ("{CI_COMMIT_SHA}",),
-        ("{CI_MERGE_REQUEST_SOURCE_BRANCH_NAME}", "{CI_COMMIT_REF_NAME}"),
-        ("{CI_PIPELINE_URL}", "{CI_JOB_URL}"),
-    ),
-    CiSystem(
-        "Jenkins",
-        "JENKINS_URL",
-        ("{JOB_BASE_NAME}",),
-        ("{GIT_COMMIT}",),
-        ("{CHANGE_BRANCH}", "{BRANCH_NAME}", "{GIT_BRANCH}"),
-        ("{BUILD_URL}",),
-    ),
-    CiSystem(
-        "Buildkite",
-        "BUILDKITE",
-        ("{BUILDKITE_PIPELINE_SLUG}",),
-        ("{BUILDKITE_COMMIT}",),
-        ("{BUILDKITE_BRANCH}",),
-        ("{BUILDKITE_BUILD_URL}",),
-    ),
-    CiSystem(
-        "CircleCI",
-        "CIRCLECI",
-        ("{CIRCLE_PROJECT_REPONAME}",),
-        ("{CIRCLE_SHA1}",),
-        ("{CIRCLE_BRANCH}",),
-        ("{CIRCLE_BUILD_URL}",),
-    ),
-    CiSystem(
-        "Azure",
-        "TF_BUILD",
-        ("{BUILD_REPOSITORY_NAME}",),
-        ("{BUILD_SOURCEVERSION}",),
-        ("{SYSTEM_PULLREQUEST_SOURCEBRANCH}", "{BUILD_SOURCEBRANCH}"),
-        ("{SYSTEM_COLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results?buildId={BUILD_BUILDID}",),
-    ),
-)
-
 _PYPROJECT_SIZE: Final = 1 << 20
 #: Fields in which two runs of one matrix agree; they begin at different times, and on machines in different states.
 _COMMON: Final = ("project", "commit", "branch", "ci_url")
@@ -132,21 +65,21 @@ def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:
     git runs only to find changes, and not in CI; the rest is read from its files.
     """
     project = declared_name(root)
-    system = next((one for one in CI_SYSTEMS if environment.get(one.marker)), None)
+    system = next((one for one in read_table("ci_systems.toml").values() if environment.get(one["marker"])), None)
     if system is None:
         commit, branch = commit_and_branch(root)
         dirty = has_changes(root, environment) if commit else None
         return Origin(project or root.name or None, commit, branch, dirty=dirty)
-    commit = commit_or_none(_first(system.commit, environment))
-    branch = _first(system.branch, environment)
+    commit = commit_or_none(_first(system["commit"], environment))
+    branch = _first(system["branch"], environment)
     if commit is None:
         commit, found = commit_and_branch(root)
         branch = branch or found
     return Origin(
-        project or (_first(system.project, environment) or root.name).rpartition("/")[2] or None,
+        project or (_first(system["project"], environment) or root.name).rpartition("/")[2] or None,
         commit,
         branch and branch.removeprefix(BRANCHES),
-        _web_address(_first(system.url, environment)),
+        _web_address(_first(system["url"], environment)),
     )
 
 
@@ -158,9 +91,8 @@ def origin_of_run(run: RunRecord) -> Origin:
 
 def shown_origin(origin: Origin) -> Origin:
     """Return an origin of a file as reports show it: without empty texts, and with an address of the web or none."""
-    values = [getattr(origin, one.name) for one in fields(origin)]
-    known = Origin(*(None if value == "" else value for value in values))
-    return replace(known, ci_url=_web_address(origin.ci_url))
+    known = {name: None if value == "" else value for name, value in vars(origin).items()}
+    return Origin(**{**known, "ci_url": _web_address(origin.ci_url)})
 
 
 def moment(seconds: float) -> str | None:
@@ -194,19 +126,17 @@ def _values(origins: Iterable[Origin], name: str) -> list[str]:
 
 def _first(places: Iterable[str], environment: Mapping[str, str]) -> str | None:
     """Return the first of several formats whose variables are all set."""
+    known = {name: value for name, value in environment.items() if value}
     for place in places:
-        names = [name for _, name, _, _ in Formatter().parse(place) if name]
-        if all(environment.get(name) for name in names):
-            return place.format_map(environment)
+        with suppress(KeyError):
+            return place.format_map(known)
     return None
 
 
 def _web_address(text: str | None) -> str | None:
     """Return an address of the web without credentials; None for anything else."""
-    if not text:
-        return None
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(text or "")
     except ValueError:
         return None
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -216,9 +146,8 @@ def _web_address(text: str | None) -> str | None:
 
 def declared_name(root: Path) -> str | None:
     """Return the project's name in ``pyproject.toml``."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, KeyError, TypeError):
         content = tomllib.loads(read_bounded(root / "pyproject.toml", _PYPROJECT_SIZE).decode("utf-8"))
-        project = content.get("project")
-        name = project.get("name") if isinstance(project, dict) else None
-        return name if isinstance(name, str) and name else None
+        name = content["project"]["name"]
+        return name if isinstance(name, str) else None
     return None

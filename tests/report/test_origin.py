@@ -4,97 +4,78 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from pytest_cudalink.report import checkout as git_files
 from pytest_cudalink.report import origin, records
-from pytest_cudalink.report.origin import CI_SYSTEMS, Origin
+from pytest_cudalink.report.origin import Origin
+from pytest_cudalink.tables import read_table
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 #: What each CI system sets, from its documentation, and what a record has of it.
 SYSTEMS = {
     "GitHub": (
-        {
-            "GITHUB_ACTIONS": "true",
-            "GITHUB_SHA": SHA,
-            "GITHUB_REF_NAME": "12/merge",
-            "GITHUB_HEAD_REF": "topic",
-            "GITHUB_SERVER_URL": "https://github.com",
-            "GITHUB_REPOSITORY": "owner/solver",
-            "GITHUB_RUN_ID": "77",
-        },
+        (
+            f"GITHUB_ACTIONS=true GITHUB_SHA={SHA} GITHUB_REF_NAME=12/merge GITHUB_HEAD_REF=topic GITHUB_RUN_ID=77 "
+            "GITHUB_SERVER_URL=https://github.com GITHUB_REPOSITORY=owner/solver"
+        ),
         ("solver", SHA, "topic", "https://github.com/owner/solver/actions/runs/77"),
     ),
     "GitLab": (
-        {
-            "GITLAB_CI": "true",
-            "CI_COMMIT_SHA": SHA,
-            "CI_COMMIT_REF_NAME": "main",
-            "CI_PROJECT_NAME": "solver",
-            "CI_PIPELINE_URL": "https://gitlab.com/owner/solver/-/pipelines/5",
-        },
+        (
+            f"GITLAB_CI=true CI_COMMIT_SHA={SHA} CI_COMMIT_REF_NAME=main CI_PROJECT_NAME=solver "
+            "CI_PIPELINE_URL=https://gitlab.com/owner/solver/-/pipelines/5 CI_MERGE_REQUEST_SOURCE_BRANCH_NAME="
+        ),
         ("solver", SHA, "main", "https://gitlab.com/owner/solver/-/pipelines/5"),
     ),
     "Jenkins": (
-        {
-            "JENKINS_URL": "https://ci.example/",
-            "GIT_COMMIT": SHA,
-            "GIT_BRANCH": "main",
-            "JOB_BASE_NAME": "solver",
-            "BUILD_URL": "https://user:secret@ci.example/job/solver/3/",
-        },
+        (
+            f"JENKINS_URL=https://ci.example/ GIT_COMMIT={SHA} GIT_BRANCH=main JOB_BASE_NAME=solver "
+            "BUILD_URL=https://user:secret@ci.example/job/solver/3/"
+        ),
         ("solver", SHA, "main", "https://ci.example/job/solver/3/"),
     ),
     "Buildkite": (
-        {
-            "BUILDKITE": "true",
-            "BUILDKITE_COMMIT": SHA,
-            "BUILDKITE_BRANCH": "main",
-            "BUILDKITE_PIPELINE_SLUG": "solver",
-            "BUILDKITE_BUILD_URL": "https://buildkite.com/owner/solver/builds/9",
-        },
+        (
+            f"BUILDKITE=true BUILDKITE_COMMIT={SHA} BUILDKITE_BRANCH=main BUILDKITE_PIPELINE_SLUG=solver "
+            "BUILDKITE_BUILD_URL=https://buildkite.com/owner/solver/builds/9"
+        ),
         ("solver", SHA, "main", "https://buildkite.com/owner/solver/builds/9"),
     ),
     "CircleCI": (
-        {
-            "CIRCLECI": "true",
-            "CIRCLE_SHA1": SHA,
-            "CIRCLE_BRANCH": "main",
-            "CIRCLE_PROJECT_REPONAME": "solver",
-            "CIRCLE_BUILD_URL": "https://circleci.com/gh/owner/solver/4",
-        },
+        (
+            f"CIRCLECI=true CIRCLE_SHA1={SHA} CIRCLE_BRANCH=main CIRCLE_PROJECT_REPONAME=solver "
+            "CIRCLE_BUILD_URL=https://circleci.com/gh/owner/solver/4"
+        ),
         ("solver", SHA, "main", "https://circleci.com/gh/owner/solver/4"),
     ),
     "Azure": (
-        {
-            "TF_BUILD": "True",
-            "BUILD_SOURCEVERSION": SHA,
-            "BUILD_SOURCEBRANCH": "refs/heads/feature/x",
-            "BUILD_REPOSITORY_NAME": "owner/solver",
-            "SYSTEM_COLLECTIONURI": "https://dev.azure.com/owner/",
-            "SYSTEM_TEAMPROJECT": "team",
-            "BUILD_BUILDID": "8",
-        },
+        (
+            f"TF_BUILD=True BUILD_SOURCEVERSION={SHA} BUILD_SOURCEBRANCH=refs/heads/feature/x BUILD_BUILDID=8 "
+            "BUILD_REPOSITORY_NAME=owner/solver SYSTEM_COLLECTIONURI=https://dev.azure.com/owner/ SYSTEM_TEAMPROJECT=team"
+        ),
         ("solver", SHA, "feature/x", "https://dev.azure.com/owner/team/_build/results?buildId=8"),
     ),
 }
 
 
-@pytest.mark.parametrize("name", [one.name for one in CI_SYSTEMS])
+def variables(name):
+    return dict(one.split("=", 1) for one in SYSTEMS[name][0].split())
+
+
+@pytest.mark.parametrize("name", read_table("ci_systems.toml"))
 def test_reads_the_environment_of_each_ci_system(tmp_path, name):
-    environment, expected = SYSTEMS[name]
-
-    found = origin.find(tmp_path, environment)
-
-    assert (found.project, found.commit, found.branch, found.ci_url) == expected
-    assert found.dirty is None
+    assert origin.find(tmp_path, variables(name)) == Origin(*SYSTEMS[name][1])
 
 
 def test_prefers_the_name_that_the_project_declares(tmp_path):
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "declared"\n')
 
-    assert origin.find(tmp_path, SYSTEMS["GitHub"][0]).project == "declared"
+    assert origin.find(tmp_path, variables("GitHub")).project == "declared"
     assert origin.find(tmp_path, {}).project == "declared"
 
 
@@ -105,6 +86,11 @@ def test_takes_the_name_of_the_folder_where_no_name_is_declared(tmp_path, conten
     (root / "pyproject.toml").write_text(content)
 
     assert origin.find(root, {}) == Origin(project="solver")
+
+
+@pytest.mark.parametrize("environment", [{}, {"BUILDKITE": "true"}])
+def test_the_root_of_the_file_system_has_no_name(environment):
+    assert origin.find(Path("/"), environment) == Origin()
 
 
 def test_does_not_take_a_word_for_a_commit_of_ci(tmp_path):
@@ -121,57 +107,45 @@ def checkout(tmp_path, monkeypatch):
     for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
         monkeypatch.delenv(name, raising=False)
 
-    def git(*arguments, folder=root):
+    def git(*arguments):
         who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
         return subprocess.run(
-            ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True
+            ["git", *who, *arguments], cwd=root, check=True, capture_output=True, text=True
         ).stdout.strip()
 
     assert shutil.which("git"), "these tests need git"
     git("init", "-q")
     (root / "file").write_text("1")
     git("add", "file")
+    assert origin.find(root, {}) == Origin("checkout", None, "main")
     git("commit", "-q", "-m", "first")
     return root, git("rev-parse", "HEAD"), git
 
 
-def test_reads_a_checkout(checkout):
-    root, commit, _ = checkout
+def test_reads_each_kind_of_checkout(checkout, tmp_path):
+    """A branch, also from a folder inside and in CI without its own facts; packed, a worktree, a commit."""
+    root, commit, git = checkout
     (root / "inner").mkdir()
-
     assert origin.find(root, {"PATH": "/usr/bin:/bin"}) == Origin("checkout", commit, "main", dirty=False)
     assert origin.find(root / "inner", {}).commit == commit
+    in_ci = origin.find(root, {"BUILDKITE": "true"})
+    assert (in_ci.commit, in_ci.branch) == (commit, "main")
+    assert origin.find(root, {"BUILDKITE": "true", "BUILDKITE_BRANCH": "topic"}).branch == "topic"
 
-
-def test_reads_packed_references(checkout):
-    root, commit, git = checkout
     git("pack-refs", "--all")
     assert not (root / ".git/refs/heads/main").exists()
-
     assert origin.find(root, {}).commit == commit
 
-
-def test_reads_a_worktree(checkout, tmp_path):
-    _, commit, git = checkout
     git("worktree", "add", "-q", "-b", "topic/one", str(tmp_path / "tree"))
+    assert origin.find(tmp_path / "tree", {}) == Origin("tree", commit, "topic/one", dirty=False)
 
-    found = origin.find(tmp_path / "tree", {})
-
-    assert (found.commit, found.branch) == (commit, "topic/one")
-
-
-def test_reads_a_checkout_of_a_commit(checkout):
-    root, commit, git = checkout
     git("checkout", "-q", "--detach")
-
-    found = origin.find(root, {})
-
-    assert (found.commit, found.branch) == (commit, None)
+    assert origin.find(root, {}) == Origin("checkout", commit, dirty=False)
 
 
 def test_says_that_a_checkout_has_changes(checkout):
     """An untracked file, such as a record, is not a change; in a hook of git its variables are not followed."""
-    root, _, _ = checkout
+    root, commit, _ = checkout
     path = {"PATH": "/usr/bin:/bin", "GIT_DIR": "/nowhere"}
     (root / "record.jsonl").write_text("")
     assert origin.find(root, path).dirty is False
@@ -179,22 +153,39 @@ def test_says_that_a_checkout_has_changes(checkout):
     (root / "file").write_text("22")
 
     assert origin.find(root, path).dirty is True
+    assert origin.find(root, {"PATH": ""}) == Origin("checkout", commit, "main")  # git is not found
 
 
-def test_does_not_know_whether_there_are_changes_without_git(checkout):
-    root, commit, _ = checkout
+def test_how_git_is_asked(tmp_path, monkeypatch):
+    """It takes no lock, reads no input, ends soon, and loads no preloaded driver."""
+    asked = []
+    monkeypatch.setattr("subprocess.run", lambda command, **how: asked.append((command, how)) or SimpleNamespace(**how))
+    with pytest.raises(AttributeError, match="stdout"):
+        git_files.has_changes(tmp_path, {"GIT_DIR": "x", "LD_PRELOAD": "y", "HOME": "z"})
+    how = {"cwd": tmp_path, "stdin": subprocess.DEVNULL, "capture_output": True, "timeout": 2.0, "check": True}
+    assert asked == [(git_files._STATUS, {**how, "env": {"HOME": "z", "GIT_OPTIONAL_LOCKS": "0"}})]
 
-    found = origin.find(root, {"PATH": ""})
 
-    assert (found.commit, found.dirty) == (commit, None)
-
-
-@pytest.mark.parametrize("head", ["", "ref: refs/heads/../../../secret", "ref: refs/heads/gone", "\udcff", "0123"])
-def test_a_damaged_checkout_has_no_commit(tmp_path, head):
+@pytest.mark.parametrize(
+    ("head", "packed", "found"),
+    [
+        ("", "", (None, None)),
+        ("ref: refs/heads/../../../secret", "", (None, "../../../secret")),
+        ("ref: refs/heads/gone", f"{SHA} refs/heads/other", (None, "gone")),
+        ("ref: refs/heads/b", f"\udcff\n{SHA} refs/heads/b", (SHA, "b")),
+        ("ref: refs/remotes/origin/b", f"{SHA} refs/remotes/origin/b", (SHA, None)),
+        ("ref: refs/heads/.invalid", "", (None, None)),
+        ("\udcff", "", (None, None)),
+        ("0123", "", (None, None)),
+    ],
+)
+def test_files_of_git(tmp_path, head, packed, found):
+    """A damaged checkout has no commit, and neither has one whose references are a table."""
     (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "HEAD").write_bytes(head.encode("utf-8", "surrogateescape"))
+    for name, content in (("HEAD", head), ("packed-refs", packed)):
+        (tmp_path / ".git" / name).write_bytes(content.encode("utf-8", "surrogateescape"))
 
-    assert origin.find(tmp_path, {}).commit is None
+    assert git_files.commit_and_branch(tmp_path) == found
 
 
 @pytest.mark.parametrize(
@@ -209,7 +200,7 @@ def test_a_damaged_checkout_has_no_commit(tmp_path, head):
     ],
 )
 def test_keeps_only_addresses_of_the_web_without_credentials(given, kept):
-    assert origin.shown_origin(Origin(ci_url=given)).ci_url == kept
+    assert origin.shown_origin(Origin("", ci_url=given, dirty=False)) == Origin(ci_url=kept, dirty=False)
 
 
 def test_merges_what_is_common():
@@ -231,9 +222,9 @@ def test_a_time_outside_the_calendar_is_not_known(seconds):
 
 
 def test_the_plugin_records_the_origin(pytester, run_pytest, monkeypatch):
-    for system in CI_SYSTEMS:
-        monkeypatch.delenv(system.marker, raising=False)
-    for name, value in SYSTEMS["GitHub"][0].items():
+    for system in read_table("ci_systems.toml").values():
+        monkeypatch.delenv(system["marker"], raising=False)
+    for name, value in variables("GitHub").items():
         monkeypatch.setenv(name, value)
     pytester.makepyfile("def test_a(): pass")
     pytester.makepyprojecttoml('[project]\nname = "solver"\n[tool.pytest.ini_options]\n')

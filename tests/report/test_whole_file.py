@@ -27,16 +27,18 @@ def test_a_file_is_replaced(tmp_path) -> None:
     link.symlink_to(target)
     whole_file.write(link, "new \ud800")
     assert (target.read_text(), target.stat().st_mode & 0o777, link.is_symlink()) == ("new \\ud800", 0o640, True)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "target"]
+    whole_file.write(tmp_path / "new", "text")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["link", "new", "target"]
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_a_failure_leaves_the_old_file(failing, tmp_path, monkeypatch) -> None:
-    """And no temporary one."""
+    """And no temporary one; all of the text is in that when the file system is asked whether it has it."""
     target = tmp_path / "target"
     target.write_text("old")
 
-    def fail(*_: object) -> None:
+    def fail(file: object, *_: object) -> None:
+        assert os.stat(file).st_size == 3
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(*(("os.fsync",) if failing == "fsync" else (Path, "replace")), fail)
