@@ -38,7 +38,7 @@ def test_a_failure_leaves_the_old_file(failing, tmp_path, monkeypatch) -> None:
     target.write_text("old")
 
     def fail(file: object, *_: object) -> None:
-        assert os.stat(file).st_size == 3
+        assert os.stat(file).st_size == 3  # noqa: PTH116 (a descriptor, too)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(*(("os.fsync",) if failing == "fsync" else (Path, "replace")), fail)
