@@ -56,9 +56,9 @@ SYSTEMS = {
     "Azure": (
         (
             f"TF_BUILD=True BUILD_SOURCEVERSION={SHA} BUILD_SOURCEBRANCH=refs/heads/feature/x BUILD_BUILDID=8 "
-            "BUILD_REPOSITORY_NAME=owner/solver SYSTEM_COLLECTIONURI=https://dev.azure.com/owner/ SYSTEM_TEAMPROJECT=team"
+            "BUILD_REPOSITORY_NAME=owner/solver SYSTEM_COLLECTIONURI=https://dev.azure.com/owner/ SYSTEM_TEAMPROJECT=t"
         ),
-        ("solver", SHA, "feature/x", "https://dev.azure.com/owner/team/_build/results?buildId=8"),
+        ("solver", SHA, "feature/x", "https://dev.azure.com/owner/t/_build/results?buildId=8"),
     ),
 }
 
