@@ -9,11 +9,16 @@ from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.records import (
+    CollectedRecord,
     CrashRecord,
     EndRecord,
+    FindingRecord,
+    FoundRecord,
+    LibraryRecord,
     LinkRecord,
     RunRecord,
     StartRecord,
+    StickyRecord,
     TestRecord,
     UnsteeredRecord,
     VerdictRecord,
@@ -38,6 +43,83 @@ LAUNCH = {
     "why": "an emulated driver executes no kernels",
     "fix": ["skip the test: --cudalink-unsupported=skip"],
 }
+_TEST = "tests/test_a.py::test"
+_DRIVER = {"requested": "13.0", "found": "13.0", "source": "cuDriverGetVersion", "kind": "emulated"}
+#: An event of each kind, with a value in most keys.
+EVENTS = (
+    RunRecord(
+        run="0" * 32,
+        cell="ctk-13.0",
+        python="3.11.9",
+        platform="linux-x86_64",
+        pytest="9.2.0",
+        argv=["-x"],
+        settings={name: {"value": "auto", "source": "default"} for name in ("backend", "policy")},
+        versions=dict.fromkeys(("ctk", "driver", "nvjitlink", "cupy"), _DRIVER),
+        arch={"requested": None, "found": "sm_90"},
+        facts={"more": [1, {"a": None}]},
+        origin=Origin("solver", "0" * 40, "main", "https://ci.example/runs/1", dirty=False).record(),
+    ),
+    FoundRecord(worker="gw0", versions={"driver": _DRIVER}, arch={"requested": None, "found": "sm_90"}),
+    CollectedRecord(tests={"tests/test_a.py": ["test"]}),
+    StartRecord(nodeid=_TEST, worker="gw0"),
+    LinkRecord(
+        target="bundled",
+        backend="driver",
+        inputs=[{"kind": "ptx", "name": "a.ptx", "producer": "13.0"}],
+        versions={"driver": "13.0", "nvjitlink": None},
+        duration=0.001,
+    ),
+    UnsteeredRecord(worker="gw0", via="cuda.bindings.driver", call="cuLinkComplete", where="a.py:12", backend="driver"),
+    LibraryRecord(
+        nodeid=_TEST,
+        worker="gw0",
+        during="call",
+        name="libcudart",
+        soname="libcudart.so.13",
+        path="/usr/local/cuda/lib64/libcudart.so.13",
+        real_path="/usr/local/cuda-13.0/lib64/libcudart.so.13.0.96",
+        version="13.0",
+        witness="its file name",
+        for_whom="opened at a.py:12",
+    ),
+    ViolationRecord(nodeid=_TEST, text="freed too early", check="lifetimes", number=1, what="array", history=["made"]),
+    VerdictRecord(status="incompatible", rule="same-major", message="no", fix="install", items=["nvrtc", "no driver"]),
+    TestRecord(
+        nodeid=_TEST,
+        worker="gw0",
+        outcome="passed",
+        duration=0.5,
+        backends={"driver": 2},
+        links=2,
+        subtests=[{"description": "i=1", "outcome": "passed"}],
+        cause=SKEW,
+    ),
+    CrashRecord(
+        nodeid=_TEST, worker="gw0", signal="SIGSEGV", last_events=["cuLinkCreate"], frames=["Segmentation fault"]
+    ),
+    StickyRecord(nodeid=_TEST, code=700, error="CUDA_ERROR_ILLEGAL_ADDRESS (700)", after=2),
+    FindingRecord(
+        nodeid=_TEST,
+        category="schedule",
+        kind="failed",
+        text="failed: old",
+        repeat="pytest tests/test_a.py::test",
+        operations=[
+            {
+                "number": 3,
+                "function": "cuMemcpyDtoHAsync_v2",
+                "stream": "stream 1",
+                "place": "a.py:3 in test",
+                "late": True,
+                "queued": 0,
+                "ready": 1,
+                "done": None,
+            }
+        ],
+    ),
+    EndRecord(exitstatus=1, duration=1.5, counts={"passed": 1}, failing=["nothing was linked"], unlinked_modules=2),
+)
 NASTY = "</script><script>alert(1)</script><b>&amp;"
 
 

@@ -12,143 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
+from msgspec.structs import asdict, replace
 
 from pytest_cudalink.report import RecordError, Writer, read, records
 from pytest_cudalink.report.records import EndRecord, RunRecord, StartRecord, TestRecord
 
+from .samples import EVENTS, SKEW
+
 PUBLISHED = Path(__file__).parents[2] / "matrices" / "records.schema.json"
 
-RUN = {
-    "schema": 1,
-    "run": "0" * 32,
-    "cell": "ctk-13.0",
-    "worker": None,
-    "python": "3.11.9",
-    "platform": "linux",
-    "pytest": "9.2.0",
-    "argv": ["-x"],
-    "settings": {"backend": {"value": "auto", "source": "default"}},
-    "versions": {"driver": {"requested": "13.0", "found": "13.0", "source": "cuDriverGetVersion", "kind": "emulated"}},
-    "arch": {"requested": None, "found": "sm_90"},
-    "facts": {},
+#: What a line of each kind has besides its time.
+LINES = {
+    kind.__struct_config__.tag: {key: value for key, value in asdict(kind).items() if key != "time"} for kind in EVENTS
 }
-TEST = {
-    "nodeid": "test_a.py::test",
-    "worker": "gw0",
-    "attempt": 1,
-    "outcome": "passed",
-    "duration": 0.5,
-    "reason": "",
-    "longrepr": "",
-    "backends": {"driver": 2},
-    "links": 2,
-    "violations": 0,
-    "documented": None,
-    "missing": None,
-    "subtests": [{"description": "i=1", "outcome": "passed"}],
-    "cause": {
-        "kind": "skew",
-        "what": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): cuModuleLoadData of PTX ISA 9.0",
-        "why": "a driver of CUDA 12.9 reads PTX up to ISA 8.8",
-        "fix": ["compile for this driver: pip install 'cuda-toolkit[nvrtc]==12.9.*'"],
-    },
-}
-EVENTS = {
-    "run": RUN,
-    "found": {
-        "worker": "gw0",
-        "versions": {"driver": {"requested": None, "found": "13.0", "source": "emulated", "kind": "emulated"}},
-        "arch": {"requested": None, "found": "sm_90"},
-    },
-    "collected": {"tests": {"test_a.py": ["test"]}},
-    "start": {"nodeid": "test_a.py::test", "worker": "gw0", "attempt": 1},
-    "link": {
-        "nodeid": None,
-        "worker": None,
-        "target": "bundled",
-        "backend": "driver",
-        "inputs": [{"kind": "ptx", "name": "a.ptx", "producer": "13.0"}],
-        "versions": {"driver": "13.0", "nvjitlink": None},
-        "duration": 0.001,
-        "result": "ok",
-        "message": "",
-    },
-    "unsteered": {
-        "nodeid": None,
-        "worker": "gw0",
-        "via": "cuda.bindings.driver",
-        "call": "cuLinkComplete",
-        "where": "helper.py:12",
-        "backend": "driver",
-        "result": "ok",
-        "forced": None,
-    },
-    "library": {
-        "nodeid": "test_a.py::test",
-        "worker": "gw0",
-        "during": "call",
-        "name": "libcudart",
-        "soname": "libcudart.so.13",
-        "path": "/usr/local/cuda/lib64/libcudart.so.13",
-        "real_path": "/usr/local/cuda-13.0/lib64/libcudart.so.13.0.96",
-        "place": "system",
-        "owner": "",
-        "version": "13.0",
-        "witness": "its file name",
-        "for_whom": "opened at helper.py:12",
-    },
-    "violation": {"nodeid": "test_a.py::test", "text": "freed too early", "check": "lifetimes", "history": ["made"]},
-    "verdict": {
-        "nodeid": None,
-        "status": "incompatible",
-        "rule": "same-major",
-        "message": "no",
-        "fix": "install",
-        "items": ["nvrtc"],
-    },
-    "test": TEST,
-    "crash": {
-        "nodeid": "test_a.py::test",
-        "worker": "gw0",
-        "signal": "SIGSEGV",
-        "exitcode": None,
-        "last_events": ["cuLinkCreate"],
-        "frames": ["Fatal Python error: Segmentation fault"],
-    },
-    "sticky": {
-        "nodeid": "test_a.py::test",
-        "worker": None,
-        "code": 700,
-        "error": "CUDA_ERROR_ILLEGAL_ADDRESS (700)",
-        "after": 2,
-    },
-    "finding": {
-        "nodeid": "test_a.py::test",
-        "category": "schedule",
-        "kind": "failed",
-        "text": "failed: old",
-        "repeat": "pytest test_a.py::test",
-        "operations": [
-            {
-                "number": 3,
-                "function": "cuMemcpyDtoHAsync_v2",
-                "stream": "stream 1",
-                "place": "test_a.py:3 in test",
-                "late": True,
-                "queued": 0,
-                "ready": 1,
-                "done": None,
-            }
-        ],
-    },
-    "end": {
-        "exitstatus": 1,
-        "duration": 1.5,
-        "counts": {"passed": 1},
-        "failing": ["nothing was linked"],
-        "unlinked_modules": 2,
-    },
-}
+RUN, START, TEST = (kind for kind in EVENTS if isinstance(kind, RunRecord | StartRecord | TestRecord))
 
 
 @pytest.fixture(scope="module")
@@ -163,8 +40,8 @@ def written(tmp_path):
     """A file with every event."""
     path = tmp_path / "folder" / "run.jsonl"
     with Writer(path) as writer:
-        for event, content in EVENTS.items():
-            writer.write(records.EVENTS[event](**content))
+        for event in EVENTS:
+            writer.write(event)
     return path
 
 
@@ -172,27 +49,11 @@ def test_round_trip(written) -> None:
     """Every event comes back with its fields."""
     found = read(written)
 
-    assert not found.truncated
-    kinds = {
-        "run": found.run,
-        "found": found.found,
-        "collected": found.collected,
-        "start": found.starts[0],
-        "link": found.links[0],
-        "unsteered": found.unsteered[0],
-        "library": found.libraries[0],
-        "violation": found.violations[0],
-        "verdict": found.verdicts[0],
-        "test": found.tests[0],
-        "crash": found.crashes[0],
-        "sticky": found.sticky[0],
-        "finding": found.findings[0],
-        "end": found.end,
-    }
-    for event, value in kinds.items():
-        assert {name: getattr(value, name) for name in EVENTS[event]} == EVENTS[event]
-        assert value.time > 1e9
-    assert found.unfinished == []
+    read_back = [one for value in vars(found).values() for one in (value if isinstance(value, list) else [value])]
+    events = [one for one in read_back if one is not False]
+    assert sorted(map(repr, EVENTS)) == sorted(repr(replace(one, time=0.0)) for one in events)
+    assert all(one.time > 1e9 for one in events)
+    assert (found.truncated, found.unfinished) == (False, [])
 
 
 def test_what_is_written_follows_the_schema(written, validator) -> None:
@@ -206,15 +67,15 @@ def test_schema_is_published(validator) -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == json.dumps(validator.schema, indent=2) + "\n"
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", LINES)
 def test_the_schema_and_the_reader_take_the_same(event, validator) -> None:
     """An event without one of its keys is sound for both or for neither, and so is one with another value there.
 
     A reader takes other words than the schema lists, and smaller parts that lack a key.
     """
-    whole = {"event": event, "time": 1.0, **EVENTS[event]}
-    every = [{name: whole[name] for name in whole if name != key} for key in EVENTS[event]]
-    every += [{**whole, key: value} for key in EVENTS[event] for value in (True, 7, -1, 2**60, [7], "?", {})]
+    whole = {"event": event, "time": 1.0, **LINES[event]}
+    every = [{name: whole[name] for name in whole if name != key} for key in LINES[event]]
+    every += [{**whole, key: value} for key in LINES[event] for value in (True, 7, -1, 2**60, [7], "?", {})]
     for content in every:
         _, faults = records.decode(json.dumps(content).encode())
         if "?" in content.values() or {} in content.values():
@@ -229,8 +90,8 @@ def test_the_schema_and_the_reader_take_the_same(event, validator) -> None:
         ("test", {"outcome": "okay"}),
         ("test", {"longrepr": "x" * 4001}),
         ("test", {"backends": {"driver": "2"}}),
-        ("test", {"cause": {**TEST["cause"], "kind": "fate"}}),
-        ("test", {"cause": {**TEST["cause"], "fix": "wait"}}),
+        ("test", {"cause": {**SKEW, "kind": "fate"}}),
+        ("test", {"cause": {**SKEW, "fix": "wait"}}),
         ("link", {"backend": "cuda"}),
         ("run", {"schema": 2}),
         ("run", {"versions": {"driver": {"found": "13.0"}}}),
@@ -239,7 +100,7 @@ def test_the_schema_and_the_reader_take_the_same(event, validator) -> None:
 def test_schema_refuses_wrong_values(event, change, validator) -> None:
     """A value of the wrong kind is refused."""
     with pytest.raises(ValidationError):
-        validator.validate({"event": event, "time": 1.0, **EVENTS[event], **change})
+        validator.validate({"event": event, "time": 1.0, **LINES[event], **change})
 
 
 @pytest.mark.parametrize(
@@ -266,9 +127,9 @@ def test_schema_refuses_wrong_values(event, change, validator) -> None:
 )
 def test_what_fits_is_kept(key, value, kept, said) -> None:
     """The rest is left out, and named unless it is null or a key of a smaller part that is missing."""
-    found, faults = records.decode(json.dumps({"event": "test", **TEST, key: value}).encode())
+    found, faults = records.decode(json.dumps({"event": "test", **LINES["test"], key: value}).encode())
     assert getattr(found, key) == kept
-    assert found.nodeid == TEST["nodeid"]
+    assert found.nodeid == TEST.nodeid
     assert len(faults) == (said is not None)
     assert said is None or f"test.{key}{said}" in faults[0]
 
@@ -293,8 +154,8 @@ def test_a_cut_file_is_readable(place, tmp_path_factory) -> None:
     path = tmp_path_factory.getbasetemp() / "cut.jsonl"
     path.unlink(missing_ok=True)
     with Writer(path) as writer:
-        for event, content in EVENTS.items():
-            writer.write(records.EVENTS[event](**content))
+        for event in EVENTS:
+            writer.write(event)
     content = path.read_bytes()
     at = round(place * len(content))
     path.write_bytes(content[:at])
@@ -307,7 +168,7 @@ def test_a_cut_file_is_readable(place, tmp_path_factory) -> None:
     whole = complete < len(lines) and content[:at].endswith(lines[complete])
     assert found.truncated == (not whole and not content[:at].endswith(b"\n") and at > 0)
     assert (found.run is not None) == (complete + whole >= 1)
-    assert len(found.tests) == (complete + whole > list(EVENTS).index("test"))
+    assert len(found.tests) == (complete + whole > EVENTS.index(TEST))
 
 
 @given(st.lists(st.binary(max_size=40)))
@@ -323,10 +184,10 @@ def test_unfinished_test_is_named(tmp_path) -> None:
     """A start without a test of the same worker and attempt is what a crash or an interruption cut."""
     path = tmp_path / "run.jsonl"
     with Writer(path) as writer:
-        writer.write(RunRecord(**RUN))
+        writer.write(RUN)
         for worker, attempt in (("gw0", 1), ("gw0", 2), ("gw1", 1)):
             writer.write(StartRecord(nodeid="a", worker=worker, attempt=attempt))
-        writer.write(TestRecord(**{**TEST, "nodeid": "a", "worker": "gw0", "attempt": 1}))
+        writer.write(replace(TEST, nodeid="a"))
 
     assert [(start.worker, start.attempt) for start in read(path).unfinished] == [("gw0", 2), ("gw1", 1)]
 
@@ -335,7 +196,7 @@ def test_unknown_events_and_keys_are_ignored(tmp_path) -> None:
     """What a later version adds does no harm."""
     path = tmp_path / "run.jsonl"
     with Writer(path) as writer:
-        writer.write(RunRecord(**RUN))
+        writer.write(RUN)
     text = path.read_text().replace('"run", ', '"run", "mood": "good", ', 1)
     path.write_text(text + '{"event": "weather", "time": 1.0, "rain": true}\n')
     assert read(path).run.cell == "ctk-13.0"
@@ -364,8 +225,8 @@ def test_last_run_counts(tmp_path) -> None:
     path = tmp_path / "run.jsonl"
     for cell in ("first", "second"):
         with Writer(path) as writer:
-            writer.write(RunRecord(**{**RUN, "cell": cell}))
-            writer.write(TestRecord(**TEST))
+            writer.write(replace(RUN, cell=cell))
+            writer.write(TEST)
     found = read(path)
     assert found.run.cell == "second"
     assert len(found.tests) == 1
@@ -382,7 +243,7 @@ def test_processes_share_a_file(tmp_path) -> None:
     """Lines of processes that write at the same time do not mix."""
     path = tmp_path / "run.jsonl"
     with Writer(path) as writer:
-        writer.write(RunRecord(**RUN))
+        writer.write(RUN)
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=_write_many, args=(str(path), name)) for name in "abc"]
     for process in processes:
@@ -399,7 +260,7 @@ def test_closed_writer_is_silent(tmp_path) -> None:
     writer = Writer(tmp_path / "run.jsonl")
     writer.close()
     writer.close()
-    writer.write(RunRecord(**RUN))
+    writer.write(RUN)
     assert (tmp_path / "run.jsonl").read_bytes() == b""
 
 
@@ -408,9 +269,9 @@ def test_a_short_count_is_continued(tmp_path, monkeypatch) -> None:
     real = os.write
     monkeypatch.setattr("os.write", lambda descriptor, data: real(descriptor, bytes(data[:7])))
     with Writer(tmp_path / "r.jsonl") as writer:
-        writer.write(StartRecord(**EVENTS["start"]))
+        writer.write(START)
     monkeypatch.undo()
-    assert [one.nodeid for one in records.parse([(tmp_path / "r.jsonl").read_bytes()]).starts] == ["test_a.py::test"]
+    assert [one.nodeid for one in records.parse([(tmp_path / "r.jsonl").read_bytes()]).starts] == [START.nodeid]
 
 
 @pytest.mark.parametrize("taken", [0, 5])
@@ -425,11 +286,11 @@ def test_a_full_disk(taken, tmp_path, monkeypatch) -> None:
 
     monkeypatch.setattr("os.write", write)
     with Writer(tmp_path / "r.jsonl") as writer, pytest.raises(OSError, match="No space left"):
-        writer.write(StartRecord(**EVENTS["start"]))
+        writer.write(START)
     left[0], errors = taken, []
     with Writer(tmp_path / "r.jsonl", anew=True, on_error=errors.append) as writer:
         for _ in range(3):
-            writer.write(StartRecord(**EVENTS["start"]))
+            writer.write(START)
     assert [error.errno for error in errors] == [errno.ENOSPC]
     assert (tmp_path / "r.jsonl").stat().st_size == taken
 
@@ -438,7 +299,7 @@ def test_a_disk_that_is_found_full_on_closing(tmp_path, monkeypatch) -> None:
     """As on network file systems."""
     errors: list[OSError] = []
     writer = Writer(tmp_path / "r.jsonl", on_error=errors.append)
-    writer.write(StartRecord(**EVENTS["start"]))
+    writer.write(START)
     real = os.close
 
     def close(descriptor: int) -> None:
