@@ -28,10 +28,8 @@ _MARKUP: Final = re.compile(r"[\\|<>`*_\[\]&~$]")
 
 
 def _escape(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    sign = found[0]
+    return f"\\x{ord(sign):02x}" if sign.isascii() else sign.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def shortened(text: str, limit: int) -> str:

@@ -8,122 +8,62 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
+from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.records import (
+    OUTCOMES,
+    CrashRecord,
+    Event,
+    LinkRecord,
+    StartRecord,
+    TestRecord,
+    UnsteeredRecord,
+    VerdictRecord,
+    ViolationRecord,
+)
+from tests.report import samples
+
 __all__ = ["CELLS", "RECORDS", "SAVED", "SKEW", "mutated"]
 
-_CASES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "rerun", "crashed", "unsupported")
-_VERSION: Final = {"requested": "13.0", "found": "13.0.2", "source": "a wheel", "kind": "real"}
 
-
-def _test(number: int, outcome: str) -> list[dict[str, Any]]:
+def _test(number: int, outcome: str) -> list[Event]:
     nodeid = f"tests/test_{number % 3}.py::test[{number}]"
     bad = outcome not in ("passed", "xpassed")
     return [
-        {"event": "start", "time": 10.0 + number, "nodeid": nodeid, "worker": None, "attempt": 1},
-        {
-            "event": "link",
-            "time": 10.1 + number,
-            "nodeid": nodeid,
-            "worker": None,
-            "target": "bundled",
-            "backend": ("driver", "nvjitlink", "unknown")[number % 3],
-            "inputs": [{"kind": "ptx", "name": "a.ptx", "producer": "13.0"}],
-            "versions": {"driver": "13.0", "nvjitlink": None},
-            "duration": 0.01,
-            "result": "LinkError: X" if bad else "ok",
-            "message": "",
-        },
-        {
-            "event": "test",
-            "time": 10.5 + number,
-            "nodeid": nodeid,
-            "worker": None,
-            "attempt": 1,
-            "outcome": outcome,
-            "duration": 0.25,
-            "reason": "why" if bad else "",
-            "longrepr": "def test():\n>   assert 0\nE   assert 0" if bad else "",
-            "backends": {"driver": 1},
-            "links": 1,
-            "violations": 0,
-            "documented": {"requirement": "driver >= 13.2", "raises": "222"} if number == 9 else None,
-            "missing": None,
-            "subtests": [{"description": "i=1", "outcome": "passed"}],
-            "refused": [],
-            "unsteered": 1,
-            "cause": {"kind": "skew", "what": "222", "why": "too new", "fix": ["older"]} if number == 1 else None,
-        },
+        StartRecord(nodeid=nodeid),
+        LinkRecord(
+            nodeid=nodeid,
+            target="bundled",
+            backend=("driver", "nvjitlink", "unknown")[number % 3],
+            inputs=[{"kind": "ptx", "name": "a.ptx", "producer": "13.0"}],
+            result="LinkError: X" if bad else "ok",
+        ),
+        TestRecord(
+            nodeid=nodeid,
+            outcome=outcome,
+            duration=0.25,
+            reason="why" if bad else "",
+            longrepr="def test():\n>   assert 0\nE   assert 0" if bad else "",
+            backends={"driver": 1},
+            links=1,
+            documented={"requirement": "driver >= 13.2", "raises": "222"} if number == 9 else None,
+            subtests=[{"description": "i=1", "outcome": "passed"}],
+            unsteered=1,
+            cause=samples.SKEW if number == 1 else None,
+        ),
     ]
 
 
 def _record() -> list[dict[str, Any]]:
-    run = {
-        "event": "run",
-        "time": 5.0,
-        "schema": 1,
-        "run": "0" * 32,
-        "cell": "ctk-13.0",
-        "worker": None,
-        "python": "3.11.9",
-        "platform": "linux-x86_64",
-        "pytest": "9.2.0",
-        "argv": ["-x", "tests"],
-        "settings": {name: {"value": "auto", "source": "default"} for name in ("backend", "policy")},
-        "versions": {name: dict(_VERSION) for name in ("ctk", "driver", "nvjitlink", "cupy")},
-        "arch": {"requested": None, "found": "sm_90"},
-        "facts": {"more": [1, {"a": None}]},
-        "origin": {
-            "project": "solver",
-            "commit": "0" * 40,
-            "branch": "main",
-            "ci_url": "https://ci.example/runs/1",
-            "dirty": False,
-        },
-    }
-    others = [
-        {
-            "event": "unsteered",
-            "time": 29.0,
-            "nodeid": None,
-            "worker": None,
-            "via": "cuda.bindings.nvjitlink",
-            "call": "nvJitLinkComplete",
-            "where": "helper.py:3",
-            "backend": "nvjitlink",
-            "result": "ok",
-            "forced": "driver",
-        },
-        {"event": "violation", "time": 30.0, "nodeid": None, "text": "freed too early", "number": 1, "what": "array"},
-        {
-            "event": "verdict",
-            "time": 31.0,
-            "nodeid": None,
-            "status": "insufficient_metadata",
-            "rule": "driver",
-            "message": "not known",
-            "fix": "install",
-            "otherwise": "",
-            "items": ["nvrtc", "no driver"],
-        },
-        {
-            "event": "crash",
-            "time": 32.0,
-            "nodeid": "tests/test_1.py::test[7]",
-            "worker": "gw0",
-            "signal": "SIGSEGV",
-            "exitcode": None,
-            "last_events": ["cuLinkCreate", "cuLinkAddData"],
-        },
+    run, *others, end = samples.EVENTS
+    tests = [event for number, outcome in enumerate((*OUTCOMES, "passed")) for event in _test(number, outcome)]
+    noted = [one for one in others if isinstance(one, UnsteeredRecord | ViolationRecord | VerdictRecord | CrashRecord)]
+    return [
+        {"event": one.__struct_config__.tag, **asdict(one), "time": 5.0 + number}
+        for number, one in enumerate((run, *tests, *noted, end))
     ]
-    end = {
-        "event": "end",
-        "time": 40.0,
-        "exitstatus": 1,
-        "duration": 30.0,
-        "counts": {"passed": 2},
-        "unlinked_modules": 2,
-    }
-    tests = [event for number, outcome in enumerate((*_CASES, "passed")) for event in _test(number, outcome)]
-    return [run, *tests, *others, end]
 
 
 def _lines(events: list[Any]) -> bytes:
@@ -134,49 +74,35 @@ def _lines(events: list[Any]) -> bytes:
 RECORDS: Final = (_lines(_record()), _lines(_record()[:17]))
 #: A sound saved report.
 SAVED: Final = (
-    json.dumps(
-        {
-            "format": "cudalink-report",
-            "schema": 1,
-            "cells": [
-                {
-                    "name": name,
-                    "files": [f"{name}.jsonl"],
-                    "axes": {"ctk": "13.0", "driver": driver},
-                    "versions": {"ctk": _VERSION},
-                    "finished": True,
-                    "truncated": False,
-                    "exitstatus": 1,
-                    "duration": 2.5,
-                    "outcomes": {"a.py::t": "F", "a.py::u": "P"},
-                    "durations": {"a.py::t": 0.5, "a.py::u": 0.25},
-                    "details": {"a.py::t": {"reason": "why", "text": "how"}},
-                    "links": {"driver": 2},
-                    "unsteered": [
-                        {
-                            "via": "cuda.bindings.driver",
-                            "call": "cuLinkComplete",
-                            "where": "",
-                            "backend": "driver",
-                            "forced": None,
-                            "number": 3,
-                        }
-                    ],
-                    "unlinked_modules": 1,
-                    "violations": [{"nodeid": None, "text": "freed"}],
-                    "verdicts": [],
-                    "crashes": [{"nodeid": "a.py::t", "signal": "SIGSEGV", "last_events": ["cuInit"]}],
-                    "reruns": 1,
-                    "damage": [],
-                    "differing": {"a.py::t": [["F", "x"], ["P", "y"]]},
-                    "repeated": 1,
-                }
-                for name, driver in (("old-a", "13.0"), ("old-b", "12.9"))
-            ],
-            "missing": ["gone"],
-            "damaged": {"x.jsonl": "x.jsonl is empty"},
-        }
-    ).encode(),
+    MatrixReport(
+        [
+            CellRun(
+                name,
+                files=[f"{name}.jsonl"],
+                axes={"ctk": "13.0", "driver": driver},
+                versions={"ctk": {"requested": "13.0", "found": "13.0.2", "source": "a wheel", "kind": "real"}},
+                finished=True,
+                exitstatus=1,
+                duration=2.5,
+                outcomes={"a.py::t": "F", "a.py::u": "P"},
+                durations={"a.py::t": 0.5, "a.py::u": 0.25},
+                details={"a.py::t": Detail("why", "how")},
+                links={"driver": 2},
+                unsteered=[UnsteeredLinks("cuda.bindings.driver", "cuLinkComplete", "", "driver", None, 3)],
+                unlinked_modules=1,
+                violations=[ViolationRecord(text="freed")],
+                crashes=[CrashRecord(nodeid="a.py::t", signal="SIGSEGV", last_events=["cuInit"])],
+                reruns=1,
+                differing={"a.py::t": [["F", "x"], ["P", "y"]]},
+                repeated=1,
+            )
+            for name, driver in (("old-a", "13.0"), ("old-b", "12.9"))
+        ],
+        missing=["gone"],
+        damaged={"x.jsonl": "x.jsonl is empty"},
+    )
+    .as_json()
+    .encode(),
 )
 #: A sound file of cells.
 CELLS: Final = ((Path(__file__).parents[2] / "matrices" / "cells.toml").read_bytes(),)

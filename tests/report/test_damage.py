@@ -112,6 +112,7 @@ BAD = line(**{**RUN, "cell": "bad"})
         (line(**result("x")) + b'{"eve', " has no event 'run'; expected a file that --cudalink-report wrote"),
         (b"no\n" + BAD + line(**END), ": line 1 is not an event"),
         (line(event="start", time=1.0, nodeid="x") + BAD + line(**END), ": events before line 2, the event 'run', are"),
+        (line(**result("x")) + BAD + line(**END), ": events before line 2, the event 'run', are not read"),
         (BAD + b'{"cell": "other"\n' + line(**END), ": line 2 is not an event"),
         (BAD + b"no\n" + line(event="start", time=1.0, nodeid="x"), ": line 2 is not an event"),
         (BAD + line(event="start", time=1.0, nodeid=7), ": line 2: start.nodeid is 7; expected a text"),

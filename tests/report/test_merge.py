@@ -261,13 +261,6 @@ def test_axes_of_packages(tmp_path) -> None:
     assert (cell.axes, cell.hidden) == ({"cuda-core": "1.0.0", "kind": "bare"}, "hidden by a mount namespace: /opt")
 
 
-def test_the_name_of_a_cell_in_compact_json(tmp_path) -> None:
-    """It is read whatever blanks another tool writes."""
-    file = tmp_path / "x.jsonl"
-    file.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in (RUN, END)), encoding="utf-8")
-    assert one(file).name == RUN["cell"]
-
-
 def loaded(**values: str) -> dict:
     """The event of a loaded library."""
     texts = dict.fromkeys(("soname", "path", "real_path", "owner", "version", "witness", "for_whom", "during"), "")
@@ -293,13 +286,6 @@ def test_libraries_of_a_cell_and_its_shards(tmp_path) -> None:
         ("libcudart", "/b", None),
         ("libnvrtc", "/a", None),
     ]
-
-
-def test_a_pass_without_a_name(tmp_path) -> None:
-    """It counts under its line, as a pass, and makes the cell incomplete."""
-    cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "test", "outcome": "passed", "attempt": 1}, END))
-    assert cell.outcomes == {"(the test of line 2)": "P"}
-    assert cell.fault
 
 
 def test_a_process_that_died_between_tests(tmp_path) -> None:
@@ -646,36 +632,6 @@ def test_progress_is_called_for_each_record(files, tmp_path):
     merge([tmp_path], progress=lambda *step: seen.append(step))
 
     assert seen == [(number, files) for number in range(1, files + 1)]
-
-
-def test_results_before_a_run_are_named(tmp_path) -> None:
-    """The damage names the file and the line of the run that begins too late."""
-    file = lines(tmp_path / "c.jsonl", result("early"), RUN, result(), END)
-
-    cell = one(file)
-
-    assert cell.outcomes == {"t.py::t": "P"}
-    assert f"{file}: events before line 2, the event 'run', are not read" in cell.damage
-
-
-def test_a_link_without_a_backend_is_damage(tmp_path) -> None:
-    """It is counted as a link of an unknown backend, and the record is named."""
-    link = {"event": "link", "time": 6.0, "result": "ok", "target": "bundled", "nodeid": None, "backend": 7}
-
-    cell = one(lines(tmp_path / "c.jsonl", RUN, link, END))
-
-    assert len(cell.damage) == 1
-    assert "backend" in cell.damage[0]
-    assert sum(cell.links.values()) == 1
-
-
-def test_a_finished_run_without_tests_says_both() -> None:
-    """How pytest ended stands before the damage, also where no test has a result."""
-    cell = CellRun("c", finished=True, exitstatus=3, damage=["c.jsonl:2 is cut"])
-
-    assert cell.fault.startswith("pytest ended with exit status 3: ")
-    assert cell.fault.endswith("; c.jsonl:2 is cut")
-    assert CellRun("c", damage=["c.jsonl:2 is cut"]).fault == "c.jsonl:2 is cut"
 
 
 def test_a_story_names_its_last_calls_and_frames(tmp_path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import sys
 import textwrap
 from html import unescape
 from pathlib import Path
@@ -17,10 +16,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pytest_cudalink import cli
-from pytest_cudalink.installers import install_command
-from pytest_cudalink.report import html, junit, records, text, views
+from pytest_cudalink.report import html, junit, text, views
 from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN, CellRun, UnsteeredLinks
-from pytest_cudalink.report.compare import compare, findings
+from pytest_cudalink.report.compare import findings
 from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
@@ -83,127 +81,6 @@ def test_merge(four) -> None:
     }
 
 
-def test_words_of_the_summary(tmp_path) -> None:
-    """Links and verdicts read as in pytest's own summary, and errors are not called failures."""
-    write(tmp_path, "c-a", {"a": "error", "b": "failed"}, linked="driver", result="X")
-    write(tmp_path, "c-b", {"a": "passed"}, linked="unknown", result="X")
-    report = merge([tmp_path])
-
-    counts = {one.text: one.number for one in figures(report)}
-    assert counts["failed or error"] == 2
-    assert counts["links on the driver"] == counts["links on the driver failed"] == 2
-    assert counts["link refused before a choice"] == 1
-    assert [views.links_in_words(cell) for cell in report.cells] == [
-        "2 on the driver, 2 on the driver failed",
-        "1 refused before a choice",
-    ]
-
-
-def test_verdicts_by_cause(tmp_path) -> None:
-    """One driver that does not answer is one row, whatever was compared with it and in however many cells."""
-    unknown = {"status": "insufficient_metadata", "rule": "driver"}
-    nvrtc, headers = (
-        {**unknown, "message": f"whether the driver runs {name} is not known", "items": [name, "error 999"]}
-        for name in ("nvrtc", "headers")
-    )
-    other = {"status": "incompatible", "rule": "same-ctk", "message": "two releases", "items": ["a", "b"]}
-    fine = {"status": "compatible", "rule": "driver", "message": "ok", "items": []}
-    write(tmp_path, "c-a", {"a": "passed"}, verdicts=[nvrtc, fine, headers])
-    write(tmp_path, "c-b", {"a": "passed"}, verdicts=[nvrtc, other])
-
-    (section,) = (one for one in views.sections(merge([tmp_path])) if one.id == "verdicts")
-
-    same = f"{nvrtc['message']} (and 1 other for the same cause)"
-    assert section.rows == (
-        ("insufficient metadata", "driver", same, "c-a, c-b"),
-        ("incompatible", "same-ctk", "two releases", "c-b"),
-    )
-
-
-def test_a_machine_without_a_driver_is_one_row(tmp_path) -> None:
-    """A driver that is there and does not answer is another cause; that has its message."""
-    unknown = {"status": "insufficient_metadata", "rule": "driver"}
-    verdicts = [
-        {
-            **unknown,
-            "message": f"whether the driver runs {name} is not known",
-            "items": [name, f"driver: unknown: {why}"],
-        }
-        for name, why in (("a", "no CUDA driver: x; install"), ("b", "no CUDA driver: x; install"), ("c", "error 999"))
-    ]
-    write(tmp_path, "one", {"a": "passed"}, verdicts=verdicts)
-
-    (section,) = (one for one in views.sections(merge([tmp_path])) if one.id == "verdicts")
-
-    assert section.rows == (
-        ("not compared", "driver", "no driver; --cudalink-driver=VERSION emulates one", "one"),
-        ("insufficient metadata", "driver", "whether the driver runs c is not known", "one"),
-    )
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [(2, "could not be collected"), (3, "internal error"), (4, "wrong arguments"), (5, "no tests were collected")],
-)
-def test_a_run_that_was_not_whole(tmp_path, status, words) -> None:
-    """A cell whose pytest ended in another way than green or red says so everywhere, and is no success."""
-    write(tmp_path, "good", {"a": "passed"}, status=1)
-    write(tmp_path, "bad", {}, status=status)
-    report = merge([tmp_path])
-    assert findings(report, None)["incomplete"] == 1
-    assert words in report.cells[0].fault
-    assert cli.main(["report", str(tmp_path), "-q", "--junit", str(tmp_path / "j.xml")]) == 1
-    (error,) = ET.parse(tmp_path / "j.xml").getroot().findall("testsuite/testcase/error")
-    assert words in error.get("message")
-    assert words in html.render(report)
-
-
-def test_a_file_that_one_cell_cannot_import(tmp_path) -> None:
-    """It fails in some cells only, since its tests ran elsewhere; a file that all skip was never run."""
-    file = "tests/test_a.py"
-    write(tmp_path, "c-12", {file: "error", "other.py": "skipped"}, status=2, ctk="12.9")
-    write(tmp_path, "c-13", {"a": "passed", "other.py": "skipped"}, ctk="13.0")
-    report = merge([tmp_path])
-    assert [(one.test, one.cells, one.explanation) for one in report.partial] == [(file, ("c-12",), "ctk 12.9")]
-    assert report.skipped_everywhere == [("other.py", ("why other.py",))]
-    assert report.counts["P"] == 1
-
-
-def test_a_real_driver_that_is_none(tmp_path) -> None:
-    """Who asked for the real driver is told when there was none, or an emulated one."""
-    wanted = {"requested": "real", "source": "cuDriverGetVersion"}
-    write(tmp_path, "a", {}, versions={"driver": {**wanted, "found": None, "kind": "absent"}})
-    write(tmp_path, "b", {}, versions={"driver": {**wanted, "found": "13.0", "kind": "emulated"}})
-    write(tmp_path, "c", {}, versions={"driver": {**wanted, "found": "13.0", "kind": "real"}})
-    found = [cell.mismatches for cell in merge([tmp_path]).cells]
-    assert found == [[("driver", "real", "absent")], [("driver", "real", "13.0 emulated")], []]
-
-
-def test_the_policy_explains(tmp_path) -> None:
-    """Cells that differ by the policy only are told apart by it."""
-    write(tmp_path, "a", {"t": "failed"}, policy="released")
-    write(tmp_path, "b", {"t": "passed"})
-    assert [one.explanation for one in merge([tmp_path]).partial] == ["policy released"]
-
-
-def test_expected_cells_without_records(four) -> None:
-    """A cell that left nothing is named; the order is that of the file of cells."""
-    report = merge([four], ["c-13-13", "gone"])
-    assert report.cells[0].name == "c-13-13"
-    assert report.missing == ["gone"]
-    assert findings(report, None)["incomplete"] == 2
-
-
-def test_shards_and_reruns_of_a_cell(tmp_path) -> None:
-    """Two files of one cell are one cell; where a test ran twice, the later counts."""
-    write(tmp_path / "1", "c", {"a": "failed", "b": "passed"})
-    write(tmp_path / "2", "c", {"a": "passed", "c": "passed"})
-    (cell,) = merge([tmp_path]).cells
-    assert {test[-1]: letter for test, letter in cell.outcomes.items()} == {"a": "P", "b": "P", "c": "P"}
-    assert cell.details == {}
-    assert (cell.links, cell.duration, len(cell.files)) == ({"nvjitlink": 4}, 5.0, 2)
-
-
 def test_cut_files_are_read(tmp_path) -> None:
     """A file cut anywhere is read as far as it goes, and the cell counts as incomplete."""
     file = write(tmp_path, "c", {"a": "passed", "b": "passed"})
@@ -216,12 +93,6 @@ def test_cut_files_are_read(tmp_path) -> None:
         if cell.truncated:
             assert whole[cut - 1 : cut] != b"\n"
         assert cell.truncated or whole[cut - 1 : cut] in b"\n}"
-
-
-def test_no_records(tmp_path) -> None:
-    """An empty folder is an error that says what to do."""
-    with pytest.raises(records.RecordError, match="run the cells first"):
-        merge([tmp_path])
 
 
 def test_save_and_load(four, tmp_path) -> None:
@@ -239,19 +110,6 @@ def test_save_and_load(four, tmp_path) -> None:
         assert other.cells == report.cells
         assert "o.json: not a saved report of this version" in other.damaged[str(tmp_path / "o.json")]
         assert findings(other, None)["damaged"] == 1
-
-
-def test_a_cell_that_says_nothing_any_more(tmp_path, capsys) -> None:
-    """Lost records and a run without an end are regressions; what was so before is none."""
-    for name in ("lost", "cut", "old"):
-        write(tmp_path / "1", name, {"a": "passed"}, end=name != "old")
-    write(tmp_path / "2", "cut", {"a": "passed"}, status=2)
-    write(tmp_path / "2", "old", {"a": "passed"}, end=False)
-    assert compare(merge([tmp_path / "2"]), merge([tmp_path / "1"])).broken == ["cut", "lost"]
-    assert cli.main(["report", str(tmp_path / "2"), "--against", str(tmp_path / "1")]) == 1
-    captured = capsys.readouterr()
-    assert "regressions: 2" in captured.err
-    assert re.search(r"lost\s+no records", captured.out)
 
 
 def test_cells_that_may_be_missing(tmp_path, capsys) -> None:
@@ -316,20 +174,6 @@ def test_html_is_self_contained(four) -> None:
     assert f"long {NASTY}" in data["texts"]
 
 
-def test_junit(four, tmp_path) -> None:
-    """One suite for each cell, with counts that agree with its cases; control characters do not break it."""
-    write(tmp_path, "odd", {"a\x00\x1b[1m": "failed"})
-    for folder in (four, tmp_path / "odd.jsonl"):
-        assert cli.main(["report", str(folder), "-q", "--junit", str(tmp_path / "j.xml"), "--fail-on", "none"]) == 0
-        root = ET.parse(tmp_path / "j.xml").getroot()
-        for suite in root:
-            assert int(suite.get("tests")) == len(suite.findall("testcase"))
-            assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
-            assert int(suite.get("errors")) == len(suite.findall("testcase/error"))
-            assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped"))
-    assert root[0].find("testcase").get("classname") == "odd.tests.test_a"
-
-
 def test_command(four, tmp_path, capsys, monkeypatch) -> None:
     """The terminal names cells and causes; Markdown also goes to the job's summary; exit codes follow --fail-on."""
     summary = tmp_path / "summary.md"
@@ -377,34 +221,6 @@ def test_command_against_an_older_report(four, tmp_path, capsys) -> None:
     assert re.search(
         r"Regressions\s+test\s+cell\s+before\s+now\s+tests/test_a.py::a\s+c-12-12\s+passed\s+failed", captured.out
     )
-
-
-def test_requested_versions_come_from_the_cells(four) -> None:
-    """What a cell asks for is held against what its records found."""
-    report = merge([four])
-    report.request({"c-13-13": {"ctk": "13.2", "driver": "13.0"}})
-    assert report.cells[3].mismatches == [("ctk", "13.2", "13.0.2")]
-
-
-def test_without_the_extra(four, tmp_path, monkeypatch, capsys) -> None:
-    """Without rich and jinja2 every form but the page is written; for the page one sentence says what to install."""
-    for name in ("rich", "jinja2"):
-        monkeypatch.setitem(sys.modules, name, None)
-    forms = [f"--{name}={tmp_path / name}" for name in ("markdown", "junit", "save")]
-    assert cli.main(["report", str(four), *forms]) == 1
-    captured = capsys.readouterr()
-    why = "either ctk newer major than driver, or ctk 13.0 with driver 12.9"
-    assert re.search(rf"^tests/test_a\.py::newer +{why} +why newer +c-13-12$", captured.out, re.MULTILINE)
-    assert "4 cells, 7 tests, 13 passed, 3 failed or error, 1 crashed" in captured.out
-    assert all((tmp_path / name).stat().st_size > 100 for name in ("markdown", "junit", "save"))
-
-    assert cli.main(["report", str(four), f"--html={tmp_path / 'h'}", "--fail-on=none", "-q"]) == 2
-    assert capsys.readouterr().err == (
-        "cudalink report: --html needs jinja2, which is not installed; "
-        + install_command("'pytest-cudalink[report]'")
-        + "\n"
-    )
-    assert not (tmp_path / "h").exists()
 
 
 @pytest.mark.parametrize("form", ["markdown", "junit", "save", "html"])
@@ -536,21 +352,6 @@ def test_pytest_and_the_report_say_the_same(pytester, run_pytest, tmp_path) -> N
     assert "cuLaunchKernel" in failed[2].splitlines()[0]
 
 
-def test_regressions_of_one_cause_are_one_row(forty, tmp_path) -> None:
-    """Others stay rows; where no cause is known, there is no column for it."""
-    every = {f"s{number:02}": "passed" for number in range(40)} | {"odd": "passed"}
-    write(tmp_path / "before", "old", every, driver="12.9")
-    report = merge([forty])
-    first, *_ = views.sections(report, compare(report, merge([tmp_path / "before"])))
-    six = ", ".join(f"{TESTS}::s0{number}" for number in range(6))
-    assert (first.id, first.head) == ("regressions", ("test", "cell", "before", "now", "why"))
-    assert set(first.rows) == {
-        (f"{six} and 34 more", "old", "passed", "failed", SKEW["why"]),
-        (f"{TESTS}::odd", "old", "passed", "failed", ""),
-        (f"{TESTS}::l0, {TESTS}::l1", "new, old", "not run", "failed", LAUNCH["why"]),
-    }
-
-
 def test_empty_report_is_no_error_for_the_page() -> None:
     """A report without tests still makes a page."""
     assert "0 tests in 0 cells" in html.render(MatrixReport([]))
@@ -637,15 +438,3 @@ def test_a_run_that_died(tmp_path) -> None:
     (crashed,) = (one for one in views.sections(merge([file])) if one.id == "crashed")
     assert "cuLinkComplete answered 801: no GPU → cuOld → 7" in [row[3] for row in crashed.rows]
     assert "  cuInit answered 0\n  cuLinkComplete answered 801: no GPU\n  cuOld\n" in cell.details["t.py::t"].text
-
-
-def test_a_crash_of_a_test_that_is_run_again_counts(tmp_path) -> None:
-    """The figure and the finding have one number: crashed tests, and crashes that no test's result shows."""
-    file = write(tmp_path / "records", "c", {"a": "passed", "b": "crashed"})
-    crash = {"event": "crash", "time": 7.0, "worker": None, "last_events": []}
-    crashes = [{**crash, "nodeid": f"tests/test_a.py::{name}"} for name in "ab"] + [{**crash, "nodeid": None}]
-    before, end = file.read_text().rsplit('{"event": "end"', 1)
-    file.write_text(before + "".join(f"{json.dumps(one)}\n" for one in crashes) + '{"event": "end"' + end)
-    report = merge([file])
-    assert findings(report, None)["crashed"] == 3
-    assert (3, "crashed", True) in [(one.number, one.text, one.alarm) for one in figures(report)]

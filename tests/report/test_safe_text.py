@@ -156,7 +156,8 @@ def check_forms(report: MatrixReport, folder: Path) -> None:
     assert len(suites) == len(report.cells) + len(report.missing) + len(report.damaged)
     for suite in suites:
         assert int(suite.get("tests")) == len(suite.findall("testcase"))
-        assert int(suite.get("errors")) == len(suite.findall("testcase/error"))
+        for count, element in (("errors", "error"), ("failures", "failure"), ("skipped", "skipped")):
+            assert int(suite.get(count)) == len(suite.findall(f"testcase/{element}"))
     page, plain = Page(written["html"]), Page(html.render(hostile_report("a"), comparison))
     assert page.tags.count("script") == 2
     assert page.names <= plain.names
@@ -183,6 +184,23 @@ def test_hostile_text_in_every_place(name, tmp_path) -> None:
 def test_any_text_in_every_place(tmp_path, nasty) -> None:
     """Surrogates and characters that are not assigned included."""
     check_forms(hostile_report(nasty), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "line", "block"),
+    [
+        ("a\x00\x1b\x7fb\r", r"a\x00\x1b\x7fb\x0d", None),
+        ("a\x9f\xadb", r"a\x9f\xadb", None),
+        ("\u034f\u202e\ud800\uffff", r"\u034f\u202e\ud800\uffff", None),
+        ("\U0001ffff\U000e0041", r"\U0001ffff\U000e0041", None),
+        ("a\r\nb\tc\n\nd", "a b c  d", "a\nb\tc\n\nd"),
+        ("é€😀", "é€😀", None),
+    ],
+)
+def test_what_is_escaped(given, line, block) -> None:
+    """What is obeyed or hidden is shown by its number; what can be seen stays."""
+    assert (safe_text.line(given), safe_text.block(given)) == (line, block or line)
+    assert safe_text.markdown(f" {given}|") == " ".join(line.split()).replace("\\", "\\\\") + r"\|"
 
 
 @given(st.text(st.characters()))

@@ -86,6 +86,7 @@ def report() -> MatrixReport:
             VerdictRecord(status="violated", rule="newest", message="driver 12.9 is too old", fix="install 13.0"),
             VerdictRecord(status="violated", rule="newest", message="driver 12.8 is too old", fix="install 13.0"),
             VerdictRecord(status="ok", rule="pair", message="fits"),
+            VerdictRecord(rule="driver", message="not known", items=["nvrtc", "driver: no CUDA driver: x"]),
         ],
         versions={
             "nvjitlink": {"requested": "13.1", "found": "13.0", "kind": "faked", "source": "env"},
