@@ -75,20 +75,18 @@ def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
 
 def incomplete(report: MatrixReport, comparison: Comparison | None = None) -> dict[str, str]:
     """Return the cells without records and those whose run is incomplete, each with the reason."""
-    broken = comparison.broken if comparison is not None else []
-    unread = comparison.unread if comparison is not None else {}
+    comparison = comparison or Comparison()
     return {
-        **{f"{name} (older report)": why for name, why in unread.items()},
+        **{f"{name} (older report)": why for name, why in comparison.unread.items()},
         **report.damaged,
-        **{name: report.why_missing(name) for name in [*report.missing, *broken]},
+        **{name: report.why_missing(name) for name in [*report.missing, *comparison.broken]},
         **{cell.name: cell.fault for cell in report.cells if cell.fault},
     }
 
 
 def damage(report: MatrixReport, comparison: Comparison | None = None) -> list[str]:
     """Return what is wrong with files that were read, one text for each cell or file."""
-    unread = comparison.unread if comparison is not None else {}
-    return [*report.faults_of_files.values(), *unread.values()]
+    return [*report.faults_of_files.values(), *(comparison or Comparison()).unread.values()]
 
 
 def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, int]:

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -228,14 +227,10 @@ def judge(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str
 def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iterator[tuple[str, str]]:
     if faulted.hung:
         yield "hang", f"the test did not end: its process {faulted.end}"
-    elif faulted.end or not faulted.outcome:
+        return
+    if faulted.end or not faulted.outcome:
         yield "crash", f"the process {faulted.end or 'ended before the test did'}"
-    else:
-        yield from _verdicts_of_end(clean, faulted, fault)
-
-
-def _verdicts_of_end(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iterator[tuple[str, str]]:
-    """Judge a run that has come to its end."""
+        return
     if new := Counter(faulted.violations) - Counter(clean.violations):
         yield "violation", next(iter(new))
     if faulted.later and not clean.later:
@@ -308,7 +303,7 @@ def merged(findings: Iterable[SweepFinding]) -> list[tuple[SweepFinding, int]]:
 def _line(finding: SweepFinding) -> str:
     """Return a finding as a baseline has it: without the number of the line, which other changes move."""
     kind, function, site = finding.key
-    return f"{kind} {function} {re.sub(r':[0-9]+ in ', ' in ', site)}".rstrip()
+    return " ".join(f"{kind} {function} {re.sub(r':[0-9]+ in ', ' in ', site)}".split())
 
 
 def baseline_lines(findings: Iterable[SweepFinding]) -> list[str]:
@@ -339,7 +334,7 @@ def new_findings(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> l
     known = Counter(baseline)
     found = []
     for finding, count in merged(findings):
-        line = " ".join(_line(finding).split())
+        line = _line(finding)
         if known[line] > 0:
             known[line] -= 1
         else:
@@ -349,5 +344,4 @@ def new_findings(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> l
 
 def gone(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> list[str]:
     """Return the lines of a baseline that no finding has any more, so that it can shrink."""
-    now = Counter(" ".join(line.split()) for line in baseline_lines(findings))
-    return sorted(chain.from_iterable([line] * number for line, number in (Counter(baseline) - now).items()))
+    return sorted((Counter(baseline) - Counter(baseline_lines(findings))).elements())

@@ -136,7 +136,7 @@ def _first(places: Iterable[str], environment: Mapping[str, str]) -> str | None:
 def _web_address(text: str | None) -> str | None:
     """Return an address of the web without credentials; None for anything else."""
     try:
-        parts = urlsplit(text or "")
+        parts = urlsplit(str(text))
     except ValueError:
         return None
     if parts.scheme not in ("http", "https") or not parts.hostname:

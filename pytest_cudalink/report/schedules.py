@@ -214,8 +214,7 @@ class ScheduleFailure:
                 "between the runs, such as threads of the test"
             )
         for wait in self.waits:
-            place = site_of(wait.stack, root) or "a place that is not known"
-            found.append(f"  relies on an undocumented wait: {wait.function}, called at {place}")
+            found.append(f"  relies on an undocumented wait: {wait.function}, called at {_place(wait.stack, root)}")
             found += [f"    {sentence}" for sentence in wait.sentences]
         late = [work for work in self.works if work.number in self.displaced]
         if late:
@@ -314,17 +313,17 @@ def _shared(works: Sequence[Work]) -> frozenset[str]:
 def _own_place(work: Work, shared: frozenset[str], root: str) -> str:
     """Return the innermost line that other operations have not, too."""
     own = [line for line in work.stack if line not in shared] or work.stack
-    return site_of(own[:1], root) or "a place that is not known"
+    return _place(own[:1], root)
 
 
-def _place(work: Work, root: str) -> str:
-    return site_of(work.stack, root) or "a place that is not known"
+def _place(stack: Sequence[str], root: str) -> str:
+    return site_of(stack, root) or "a place that is not known"
 
 
 def _story(late: Work, works: Sequence[Work], root: str) -> Iterator[str]:
     """Say of an operation that was displaced where it was queued, when it was done, and what passed it."""
     native = f" ({late.native})" if late.native else ""
-    name = f"{late.number}: {late.function}, called at {_place(late, root)}{native},"
+    name = f"{late.number}: {late.function}, called at {_place(late.stack, root)}{native},"
     if late.submitted is None:
         yield f"{name} was displaced; the process ended before it could say more"
         return

@@ -31,6 +31,7 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
     """Return the verdict on all cells: what fails first, then what is missing."""
     counts = report.counts
     failing = [
+        _some(len(comparison.regressions) if comparison is not None else 0, "regression", "regressions"),
         _some(len(report.partial), "test fails in some cells only", "tests fail in some cells only"),
         _some(
             len(report.failing_everywhere),
@@ -50,8 +51,6 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
             "findings of faults and schedules",
         ),
     ]
-    if comparison is not None:
-        failing.insert(0, _some(len(comparison.regressions), "regression", "regressions"))
     missing = {*report.missing}
     faults = incomplete(report, comparison).keys() - missing
     failing += [

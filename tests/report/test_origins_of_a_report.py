@@ -65,6 +65,7 @@ def test_a_record_without_an_origin_is_sound(tmp_path):
     assert report.origin == Origin(started="1970-01-01T00:01:00Z")
     assert old.origin == Origin()
     assert records.read(tmp_path / "a.jsonl").run.origin is None
+    assert merge([write(tmp_path, "b", 0.0)]).origin == Origin()
 
 
 def test_an_address_in_a_saved_report_is_one_of_the_web(tmp_path):
