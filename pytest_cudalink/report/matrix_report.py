@@ -12,7 +12,6 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from . import whole_file
 from .cell_run import (
     BAD,
     GOOD,
@@ -280,19 +279,15 @@ class MatrixReport:
 
     # --- files
 
-    def save(self, path: Path | str) -> None:
-        """Write the report to a JSON file, which `load` reads."""
-        whole_file.write(Path(path), self.as_json())
-
     def as_json(self) -> str:
-        """Return the text that `save` writes."""
+        """Return the text of a saved report, which `load` reads."""
         content = {"format": _FORMAT, "schema": SCHEMA, "cells": self.cells, "missing": self.missing}
         # not by msgspec, which refuses lone surrogates
         return json.dumps(msgspec.to_builtins({**content, "damaged": self.damaged, "reasons": self.reasons}))
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Return a report that `save` wrote.
+        """Return a saved report.
 
         Raises RecordError if the file is not a saved report, or its format is newer.
         """

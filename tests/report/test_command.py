@@ -283,7 +283,7 @@ def test_a_terminal_shows_what_is_read_and_a_pipe_does_not(records, tmp_path):
 def saved(folder, name, outcomes, day):
     started = f"2026-11-{day:02}T00:00:00Z" if day else None
     file = folder / f"{name}.json"
-    report(outcomes, Origin("solver", SHA, started=started)).save(file)
+    file.write_text(report(outcomes, Origin("solver", SHA, started=started)).as_json())
     return file
 
 

@@ -316,7 +316,7 @@ def test_a_saved_report_that_cannot_be_read(error, words, tmp_path, monkeypatch)
 
 def test_the_damaged_files_of_a_saved_report(tmp_path) -> None:
     """They are named again where the saved report is a record."""
-    MatrixReport([], damaged={"x.json": "is empty"}).save(tmp_path / "saved.json")
+    (tmp_path / "saved.json").write_text(MatrixReport([], damaged={"x.json": "is empty"}).as_json())
     assert merge([tmp_path / "saved.json"]).damaged == {"x.json": "is empty"}
 
 

@@ -361,7 +361,7 @@ def test_a_saved_report_of_another_version(change, tmp_path) -> None:
     """Its format is checked."""
     file = tmp_path / "r.json"
     detail, reasons = Detail("why", "how", SKEW), {"gone": "no Python"}
-    MatrixReport([cell("a", {"t": "F"}, details={"t": detail})], ["gone"], reasons=reasons).save(file)
+    file.write_text(MatrixReport([cell("a", {"t": "F"}, details={"t": detail})], ["gone"], reasons=reasons).as_json())
     again = MatrixReport.load(file)
     assert (again.cells[0].details, again.missing, again.reasons) == ({"t": detail}, ["gone"], reasons)
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
@@ -384,7 +384,9 @@ def test_a_saved_report_of_another_version(change, tmp_path) -> None:
 def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
     """The cell is incomplete and says which value is wrong; the other cells are as they were."""
     file = tmp_path / "r.json"
-    MatrixReport([cell("a", {"t": "F"}, details={"t": Detail("why")}), cell("b", {"t": "P"})]).save(file)
+    file.write_text(
+        MatrixReport([cell("a", {"t": "F"}, details={"t": Detail("why")}), cell("b", {"t": "P"})]).as_json()
+    )
     content = json.loads(file.read_text())
     content["cells"][0].update(change)
     file.write_text(json.dumps(content))
@@ -397,7 +399,7 @@ def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
 def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
     """Without a name it is named for its place; without results it is incomplete."""
     file = tmp_path / "r.json"
-    MatrixReport([], damaged={"x": "y"}).save(file)
+    file.write_text(MatrixReport([], damaged={"x": "y"}).as_json())
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "cells": [{"finished": True}, "no cell"], "missing": "gone"}))
     report = MatrixReport.load(file)
@@ -431,7 +433,7 @@ def test_what_a_saved_place_has(tmp_path) -> None:
     """Every key is read; one that a saved report lacks has a value that can be shown, and half a pair is left out."""
     file = tmp_path / "saved.json"
     place = UnsteeredLinks("v", "c", "w", "driver", "nvjitlink", 3)
-    MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"], ["P"]]})]).save(file)
+    file.write_text(MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"], ["P"]]})]).as_json())
     (cell,) = MatrixReport.load(file).cells
     assert cell.unsteered == [place, UnsteeredLinks("", "", "", "unknown", None, 1)]
     assert cell.differing == {"t": [["F", "x"]]}

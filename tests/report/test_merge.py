@@ -15,7 +15,7 @@ from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.plan import Plan
-from pytest_cudalink.report.records import CrashRecord, RecordError, VerdictRecord, ViolationRecord
+from pytest_cudalink.report.records import CrashRecord, LibraryRecord, RecordError, VerdictRecord, ViolationRecord
 
 from .samples import SKEW
 
@@ -41,48 +41,98 @@ def one(file: Path) -> CellRun:
     return cell
 
 
-def test_a_documented_failure_is_a_pass(tmp_path) -> None:
-    """A test that failed as documented has a letter of its own, and its requirement as the reason."""
-    documented = {"requirement": "driver >= 13.2", "raises": "222"}
-    cell = one(lines(tmp_path / "c.jsonl", RUN, result(documented=documented, reason="other"), END))
+T = "t.py::t"
+RERUN = result(outcome="rerun", reason="flaky")
+DOCUMENTED = {"requirement": "driver >= 13.2", "raises": "222"}
+FOUND = {"versions": {"driver": {"found": "13.0.1"}}, "arch": {"found": "sm_90"}}
+LETTERS = {"passed": "P", "failed": "F", "error": "E", "skipped": "S", "xfailed": "x", "xpassed": "X", "crashed": "C"}
+LIBRARY = {"event": "library", "time": 5.5, "name": "libcudart", "place": "wheels", "owner": ""}
 
-    assert cell.outcomes == {"t.py::t": "D"}
-    assert cell.details == {"t.py::t": Detail("driver >= 13.2 not met: 222")}
 
-
-@pytest.mark.parametrize(("outcome", "letter"), [("error", "E"), ("failed", "F"), ("crashed", "C"), ("skipped", "S")])
-def test_a_documented_failure_counts_only_where_the_test_passed(outcome, letter, tmp_path) -> None:
-    """A test that fails as documented, and whose teardown then errors, is an error."""
-    documented = {"requirement": "driver >= 13.2", "raises": "222"}
-    cell = one(lines(tmp_path / "c.jsonl", RUN, result(outcome=outcome, documented=documented), END))
-
-    assert cell.outcomes == {"t.py::t": letter}
+def link(backend: str, outcome: str = "ok") -> dict:
+    """A link's event."""
+    return {"event": "link", "backend": backend, "result": outcome}
 
 
 @pytest.mark.parametrize(
-    ("outcome", "letter"),
+    ("events", "values"),
     [
-        ("passed", "P"),
-        ("failed", "F"),
-        ("error", "E"),
-        ("skipped", "S"),
-        ("xfailed", "x"),
-        ("xpassed", "X"),
-        ("crashed", "C"),
-        ("strange", "?"),
-        ("documented", "?"),
+        *(  # every outcome has a letter; only a pass has no details, and an unknown outcome makes the cell incomplete
+            (
+                [result(outcome=outcome, reason="why", longrepr="how", duration=2), END],
+                {
+                    "outcomes": {T: letter},
+                    "details": {} if letter == "P" else {T: Detail("why", "how")},
+                    "durations": {T: 2.0},
+                },
+            )
+            for outcome, letter in {**LETTERS, "strange": "?", "documented": "?"}.items()
+        ),
+        # a test that fails as documented has a letter of its own; one whose tear-down then errors is an error
+        (
+            [result(documented=DOCUMENTED, reason="other"), END],
+            {"outcomes": {T: "D"}, "details": {T: Detail("driver >= 13.2 not met: 222")}},
+        ),
+        *(
+            ([result(outcome=outcome, documented=DOCUMENTED), END], {"outcomes": {T: LETTERS[outcome]}})
+            for outcome in ("error", "failed", "crashed", "skipped")
+        ),
+        # a rerun is counted and is not a result; a pass removes what an earlier attempt said
+        (
+            [RERUN, RERUN, result(outcome="failed", reason="flaky"), result(), END],
+            {"reruns": 2, "outcomes": {T: "P"}, "details": {}},
+        ),
+        ([RERUN, result("u", "failed"), END], {"reruns": 1, "outcomes": {"u": "F"}, "details": {"u": Detail()}}),
+        # texts of other tools may be longer than ours
+        (
+            [result(outcome="failed", longrepr="x" * 5000), result("u", "failed", reason="x" * 1001), END],
+            {
+                "details": {
+                    T: Detail("", "x" * 4000 + "… (1,000 more characters)"),
+                    "u": Detail("x" * 1000 + "… (1 more character)"),
+                }
+            },
+        ),
+        # a link that failed is counted twice; one that was refused before a choice has no backend to fail on
+        (
+            [link("driver"), link("driver", "X"), link("nvjitlink"), link("unknown", "Y"), {"event": "link"}, END],
+            {"links": {"driver": 2, "driver failed": 1, "nvjitlink": 1, "none": 2}},
+        ),
+        # what a cell chose besides settings is an axis of it, and what it hid is kept
+        (
+            [{**RUN, "axes": {"cuda-core": "1.0.0", "kind": "bare"}, "hidden": "by a mount namespace: /opt"}, END],
+            {"axes": {"cuda-core": "1.0.0", "kind": "bare"}, "hidden": "by a mount namespace: /opt"},
+        ),
+        # versions are axes as major and minor; what a run has none of is "none", but for an architecture
+        *(
+            (
+                [{**RUN, "versions": {name: {"found": found, "kind": "real"}}, "arch": {"found": None}}, END],
+                {"axes": {name: axis}},
+            )
+            for name in ("ctk", "driver", "nvjitlink")
+            for found, axis in (("13.0.88", "13.0"), (None, "none"))
+        ),
+        ([{"event": "found", "time": 6.0, **FOUND}, END], {"axes": {"driver": "13.0", "arch": "sm_90"}}),
+        # a record without an end is a crash, also where every test that began has a result
+        ([result()], {"crashes": [CrashRecord()]}),
+        ([{"event": "start", "nodeid": "t", "worker": None, "attempt": 1}], {"crashes": [CrashRecord(nodeid="t")]}),
+        # the end names why a run failed without a failing test
+        (
+            [result(), {**END, "exitstatus": 1, "failing": ["too few links"]}],
+            {"problems": ["too few links"], "fault": "too few links"},
+        ),
+        # a null and an empty text are one
+        (
+            [LIBRARY, {**LIBRARY, "owner": None}, END],
+            {"libraries": [LibraryRecord(time=5.5, name="libcudart", place="wheels")]},
+        ),
     ],
 )
-def test_letters(outcome, letter, tmp_path) -> None:
-    """Every outcome has a letter; only a pass has no details. An unknown outcome makes the cell incomplete."""
-    cell = one(
-        lines(tmp_path / "c.jsonl", RUN, result(outcome=outcome, reason="why", longrepr="how", duration=1.5), END)
-    )
-
-    assert cell.outcomes == {"t.py::t": letter}
-    assert cell.details == ({} if letter == "P" else {"t.py::t": Detail("why", "how")})
-    assert cell.durations == {"t.py::t": 1.5}
-    assert bool(cell.fault) == (letter == "?")
+def test_what_a_cell_has_of_its_events(events, values, tmp_path) -> None:
+    """The comments say what of each."""
+    cell = one(lines(tmp_path / "c.jsonl", *([] if "schema" in events[0] else [RUN]), *events))
+    assert {name: getattr(cell, name) for name in values} == values
+    assert bool(cell.damage) == ("?" in cell.outcomes.values())
 
 
 def test_the_cause_of_a_failure(tmp_path) -> None:
@@ -113,21 +163,12 @@ def test_the_cause_of_a_failure(tmp_path) -> None:
 def test_why_a_cell_of_a_saved_report_is_missing(tmp_path) -> None:
     """The reason is saved; a newer one counts."""
     saved = MatrixReport([], ["a", "b"], reasons={"a": "no Python", "b": "no toolkit"})
-    saved.save(tmp_path / "r.json")
+    (tmp_path / "r.json").write_text(saved.as_json())
     report = merge([tmp_path / "r.json"], reasons={"b": "no disk"})
     assert {name: report.why_missing(name) for name in report.missing} == {
         "b": "no records: no disk",
         "a": "no records: no Python",
     }
-
-
-def test_a_repeated_test_has_its_last_result(tmp_path) -> None:
-    """A rerun is counted and is not a result; a pass removes what an earlier attempt said."""
-    rerun, failed = result(outcome="rerun", reason="flaky"), result(outcome="failed", reason="flaky")
-    cell = one(lines(tmp_path / "c.jsonl", RUN, rerun, rerun, failed, result(), END))
-
-    assert (cell.reruns, cell.outcomes, cell.details) == (2, {"t.py::t": "P"}, {})
-    assert one(lines(tmp_path / "d.jsonl", RUN, rerun, END)).outcomes == {}
 
 
 def test_keys_that_a_record_lacks(tmp_path) -> None:
@@ -146,15 +187,6 @@ def test_keys_that_a_record_lacks(tmp_path) -> None:
         details={"t.py::t": Detail()},
         origins=[Origin(started="1970-01-01T00:00:05Z")],
     )
-
-
-def test_a_long_failure_is_shortened(tmp_path) -> None:
-    """Records of other tools may have longer texts than ours."""
-    cell = one(lines(tmp_path / "c.jsonl", RUN, result(outcome="failed", longrepr="x" * 5000), END))
-
-    assert cell.details["t.py::t"].text == "x" * 4000 + "… (1,000 more characters)"
-    cell = one(lines(tmp_path / "c.jsonl", RUN, result(outcome="failed", reason="x" * 1001), END))
-    assert cell.details["t.py::t"].reason == "x" * 1000 + "… (1 more character)"
 
 
 def test_what_a_run_says(tmp_path) -> None:
@@ -188,17 +220,6 @@ def test_what_a_run_says(tmp_path) -> None:
         duration=2.5,
         origins=[Origin(started="1970-01-01T00:00:05Z")],
     )
-
-
-def test_links_by_backend(tmp_path) -> None:
-    """A link that failed is counted twice; one that was refused before a choice has no backend to fail on."""
-    links = [
-        {"event": "link", "backend": backend, "result": result}
-        for backend, result in (("driver", "ok"), ("driver", "LinkError: X"), ("nvjitlink", "ok"), ("unknown", "Y"))
-    ]
-    cell = one(lines(tmp_path / "c.jsonl", RUN, *links, {"event": "link"}, END))
-
-    assert cell.links == {"driver": 2, "driver failed": 1, "nvjitlink": 1, "none": 2}
 
 
 def test_events_are_kept_as_they_are(tmp_path) -> None:
@@ -254,13 +275,6 @@ def test_lost_tests(tmp_path) -> None:
     assert stopped.joined(half).without_result == ["t.py::c", "whole.txt"]
 
 
-def test_axes_of_packages(tmp_path) -> None:
-    """What a cell chose besides settings is an axis of it, and what it hid is kept."""
-    chosen = {**RUN, "axes": {"cuda-core": "1.0.0", "kind": "bare"}, "hidden": "hidden by a mount namespace: /opt"}
-    cell = one(lines(tmp_path / "c.jsonl", chosen, END))
-    assert (cell.axes, cell.hidden) == ({"cuda-core": "1.0.0", "kind": "bare"}, "hidden by a mount namespace: /opt")
-
-
 def loaded(**values: str) -> dict:
     """The event of a loaded library."""
     texts = dict.fromkeys(("soname", "path", "real_path", "owner", "version", "witness", "for_whom", "during"), "")
@@ -286,12 +300,6 @@ def test_libraries_of_a_cell_and_its_shards(tmp_path) -> None:
         ("libcudart", "/b", None),
         ("libnvrtc", "/a", None),
     ]
-
-
-def test_a_process_that_died_between_tests(tmp_path) -> None:
-    """A record without an end is a crash also where every test that began has a result."""
-    cell = one(lines(tmp_path / "c.jsonl", RUN, result("t.py::a")))
-    assert [crash.nodeid for crash in cell.crashes] == [None]
 
 
 @pytest.mark.parametrize(
@@ -371,7 +379,7 @@ def test_nothing_is_claimed_of_events_that_are_not_read(end, tmp_path) -> None:
     report.plan = Plan({name: {"ctk": ctk} for name, ctk in (("b", "13.2"), ("c", "13.0"), ("d", "12.9"))})
     assert [one.explanation for one in report.partial] == ["ctk 12.9"]
     assert list(report.plan.lacking(report.cells)) == []
-    report.save(tmp_path / "saved.json")
+    (tmp_path / "saved.json").write_text(report.as_json())
     assert merge([tmp_path / "saved.json"]).cells == report.cells
 
 
@@ -489,7 +497,7 @@ def test_order_of_the_cells(tmp_path) -> None:
 
     assert names(tmp_path) == (["a", "b", "c", "d"], [])
     assert names(tmp_path, expected=("d", "gone", "b")) == (["d", "b", "a", "c"], ["gone"])
-    merge([tmp_path / "c.jsonl", tmp_path / "b.jsonl"], ["c", "a"]).save(tmp_path / "old.json")
+    (tmp_path / "old.json").write_text(merge([tmp_path / "c.jsonl", tmp_path / "b.jsonl"], ["c", "a"]).as_json())
     assert names(tmp_path / "old.json") == (["c", "b"], ["a"])
     assert names(tmp_path / "old.json", tmp_path) == (["c", "b", "a", "d"], [])
     assert names(tmp_path / "old.json", expected=("b",)) == (["b", "c"], ["a"])
@@ -607,22 +615,6 @@ def test_reasons_are_a_report_without_records(tmp_path) -> None:
     assert (report.cells, report.missing, report.reasons) == ([], ["a"], {"a": "no Python 3.13 here"})
 
 
-@pytest.mark.parametrize("name", ["ctk", "driver", "nvjitlink"])
-def test_each_version_is_an_axis(name, tmp_path) -> None:
-    """As major and minor; what a run has none of is "none", and an architecture that was not found is no axis."""
-    version = {"requested": None, "found": "13.0.88", "source": "", "kind": "real"}
-    event = {**RUN, "versions": {name: version}, "arch": {"requested": None, "found": None}}
-    assert one(lines(tmp_path / "c.jsonl", event, END)).axes == {name: "13.0"}
-    event["versions"] = {name: {**version, "found": None}}
-    assert one(lines(tmp_path / "c.jsonl", event, END)).axes == {name: "none"}
-
-
-def test_a_crash_without_an_event_has_all_its_keys(tmp_path) -> None:
-    """As those have that were recorded."""
-    cell = one(lines(tmp_path / "c.jsonl", RUN, {"event": "start", "nodeid": "t", "worker": None, "attempt": 1}))
-    assert cell.crashes == [CrashRecord(nodeid="t")]
-
-
 @pytest.mark.parametrize("files", [2, pytest.param(9, marks=pytest.mark.slow)])
 def test_progress_is_called_for_each_record(files, tmp_path):
     for number in range(files):
@@ -666,33 +658,3 @@ def test_a_crash_after_a_refused_call(tmp_path, events, after) -> None:
     said = after.format("the emulated driver")
     assert cell.details["t"].reason == f"the process ended while this test ran, by SIGABRT{said}"
     assert cell.outcomes["t"] == "C"
-
-
-def test_a_result_in_whole_seconds(tmp_path) -> None:
-    """It is read as any other; a rerun is counted and is no result. Without a reason there is none."""
-    failed = result("x", "failed", duration=2, reason="why", longrepr="how")
-    rerun = result("y", "rerun", duration=1)
-    cell = one(lines(tmp_path / "c.jsonl", RUN, failed, rerun, result("z", "failed"), END))
-    assert (cell.outcomes, cell.reruns, cell.damage) == ({"x": "F", "z": "F"}, 1, [])
-    assert cell.details == {"x": Detail("why", "how"), "z": Detail()}
-    assert cell.durations["x"] == 2.0
-
-
-def test_what_a_worker_found(tmp_path) -> None:
-    """Versions and architecture of an event "found" are axes of the cell."""
-    found = {"event": "found", "time": 6.0, "versions": {"driver": {"found": "13.0.1"}}, "arch": {"found": "sm_90"}}
-    assert one(lines(tmp_path / "c.jsonl", RUN, found, END)).axes == {"driver": "13.0", "arch": "sm_90"}
-
-
-def test_why_a_run_failed_without_a_failing_test(tmp_path) -> None:
-    """The end names it, and the cell is incomplete."""
-    cell = one(lines(tmp_path / "c.jsonl", RUN, result(), {**END, "exitstatus": 1, "failing": ["too few links"]}))
-    assert cell.problems == ["too few links"]
-    assert cell.fault == "too few links"
-
-
-def test_a_library_without_an_owner(tmp_path) -> None:
-    """A null and an empty text are one."""
-    found = loaded(name="libcudart")
-    cell = one(lines(tmp_path / "c.jsonl", RUN, found, {**found, "owner": None}, END))
-    assert len(cell.libraries) == 1

@@ -29,7 +29,7 @@ def test_a_report_has_the_origin_of_its_cells_and_keeps_it(tmp_path):
     write(tmp_path, "b", 30.0, origin={**of, "branch": "topic"})
 
     report = merge([tmp_path])
-    report.save(tmp_path / "saved.json")
+    (tmp_path / "saved.json").write_text(report.as_json())
     saved = MatrixReport.load(tmp_path / "saved.json")
 
     expected = Origin("solver", SHA, None, "https://host/1", "1970-01-01T00:00:30Z", False)
