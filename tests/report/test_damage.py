@@ -344,16 +344,6 @@ def test_a_wrong_time_of_a_run_is_named_once(tmp_path) -> None:
     assert len(merge([tmp_path]).cells[0].damage) == 1
 
 
-def test_a_path_that_does_not_exist(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)  # records of the folder where the tests run would be offered
-    code, out, err = reported(capsys, tmp_path / "no" / "such")
-    assert (code, out) == (2, "")
-    assert err == (
-        f"cudalink report: the path of records is {tmp_path}/no/such: No such file or directory; expected a folder, a "
-        "record file or a saved report; correct the path, or run the cells first\n"
-    )
-
-
 def test_a_damaged_older_report_is_no_success(tmp_path, capsys) -> None:
     """What an older report lacks cannot be compared: the exit code is 1, and the file is named."""
     lines(tmp_path / "new" / "c.jsonl", RUN, result("x"), END)

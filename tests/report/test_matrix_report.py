@@ -19,14 +19,9 @@ def cell(name: str, outcomes: dict[str, str], **others) -> CellRun:
     return CellRun(name, outcomes=outcomes, **{"finished": True, "exitstatus": 0, **others})
 
 
-@pytest.mark.parametrize("status", [None, 0, 1])
-def test_a_whole_run_has_no_fault(status) -> None:
-    """Green and red runs are whole; so is one whose exit status is not known."""
-    assert cell("c", {}, exitstatus=status).fault == ""
-
-
 def test_faults() -> None:
-    """Why a run is incomplete, in words."""
+    """Why a run is incomplete, in words; green and red runs are whole, and so is one whose exit status is not known."""
+    assert [cell("c", {}, exitstatus=status).fault for status in (None, 0, 1)] == [""] * 3
     unfinished = cell("c", {"a": "P", "b": "P"}, finished=False, exitstatus=None)
     assert unfinished.fault == "the run did not finish (2 tests recorded)"
     unfinished.truncated = True
@@ -106,12 +101,8 @@ def test_mismatches_of_packages(requested, resolved, found, mismatch) -> None:
     version |= {"resolved": resolved} if resolved else {}
     one = cell("c", {}, versions={"p": version}, axes={"p": str(found)})
     assert one.mismatches == ([mismatch] if mismatch else [])
-
-
-def test_a_part_of_the_toolkit_is_no_package() -> None:
-    """Though it is an axis too, a request for 13.0 is one for every 13.0.x."""
-    version = {"requested": "13.0", "found": "13.0.2", "source": "", "kind": "real"}
-    assert cell("c", {}, versions={"ctk": version}, axes={"ctk": "13.0"}).mismatches == []
+    part = {"requested": "13.0", "found": "13.0.2", "source": "", "kind": "real"}  # of the toolkit, though an axis too
+    assert cell("c", {}, versions={"ctk": part}, axes={"ctk": "13.0"}).mismatches == []
 
 
 @pytest.mark.parametrize("axes", [{"arch": "sm_120"}, {"arch": "sm_90"}, {}], ids=["its", "another", "unknown"])
@@ -137,6 +128,8 @@ def test_what_joined_runs_keep() -> None:
     marked = cell("c", {}, hidden="/opt", unread=True)
     for one in (first.joined(marked), marked.joined(first)):
         assert (one.hidden, one.unread) == ("/opt", True)
+    assert CellRun("c").joined(CellRun("c")).exitstatus is None
+    assert CellRun("c").joined(CellRun("c", exitstatus=1)).exitstatus == 1
 
 
 def test_a_package_that_no_cell_has() -> None:
@@ -170,14 +163,10 @@ def test_tests_are_sorted_by_file_only() -> None:
 
 
 def test_a_file_that_only_some_cells_could_collect() -> None:
-    """It passed where its tests ran, and did not run elsewhere."""
+    """It passed where its tests ran, and did not run elsewhere; its error stays, whatever else of it ran there."""
     outcomes = [{"a.py": "E"}, {"a.py::t": "P"}, {"b.py::t": "P"}, {"a.py": "S"}]
     report = MatrixReport([cell(str(number), one) for number, one in enumerate(outcomes)])
     assert dict(zip(report.tests, report.grid, strict=True)) == {"a.py": "EP.S", "a.py::t": ".P..", "b.py::t": "..P."}
-
-
-def test_a_file_that_one_cell_could_collect_in_part() -> None:
-    """Its error stays, whatever else of it ran there."""
     report = MatrixReport([cell("c", {"a.py": "E", "a.py::x": "P"}), cell("d", {"a.py::x": "P"})])
     assert dict(zip(report.tests, report.grid, strict=True)) == {"a.py": "EP", "a.py::x": "PP"}
 
@@ -270,15 +259,10 @@ def test_a_skip_that_has_only_a_reason() -> None:
     assert one.causes == {"t": {"kind": "not_emulated", "what": reason, "why": why, "fix": fix}}
 
 
-def test_a_test_that_is_skipped_in_each_way_never_ran() -> None:
-    report = MatrixReport([cell("a", {"t": "S"}), cell("b", {"t": "U"}), cell("c", {})])
-    assert report.skipped_everywhere == [("t", ())]
-
-
 def test_the_damage_of_a_dropped_cell_is_kept() -> None:
-    """It is perhaps a cell of the file, under a wrong name."""
+    """It is perhaps a cell of the file, under a wrong name; all that are dropped are named."""
     report = MatrixReport([cell("a", {}, damage=["first", "second"]), cell("b", {}), cell("c", {})])
-    assert report.keep(["c"]) == ["a", "b"]
+    assert report.keep(["c", "d"]) == ["a", "b"]
     assert ([one.name for one in report.cells], report.damaged) == (["c"], {"a": "first"})
 
 
@@ -300,9 +284,11 @@ def test_skips_do_not_count_as_passes_for_the_explanation() -> None:
 
 
 def test_reasons_of_what_is_skipped_everywhere() -> None:
-    """Equal reasons are named once."""
+    """Equal reasons are named once; a test that is skipped in each way never ran."""
     cells = [cell(n, {"a::t": "S"}, details={"a::t": Detail(why)}) for n, why in (("a", "x"), ("b", "y"), ("c", "x"))]
     assert MatrixReport([*cells, cell("d", {})]).skipped_everywhere == [("a::t", ("x", "y"))]
+    report = MatrixReport([cell("a", {"t": "S"}), cell("b", {"t": "U"}), cell("c", {})])
+    assert report.skipped_everywhere == [("t", ())]
 
 
 def test_not_run() -> None:
@@ -323,35 +309,17 @@ def test_sums_and_slowest() -> None:
     assert len(MatrixReport([many]).slowest) == 10
 
 
-def test_keep() -> None:
-    """The cells that are dropped are named."""
-    report = MatrixReport([cell("a", {}), cell("b", {})])
-    assert report.keep({"b", "c"}) == ["a"]
-    assert [one.name for one in report.cells] == ["b"]
-
-
-@pytest.mark.parametrize("name", ["ctk", "driver", "nvjitlink"])
-def test_request(name) -> None:
-    """Each version that a cell asks for is added where the records lack it; what a cell has no version of is left."""
-    version = {"found": "13.0", "source": "", "kind": "real"}
-    report = MatrixReport([cell("c", {}, versions={name: version}), cell("d", {})])
-    report.request({"c": {name: "12.9"}, "d": {name: "12.9"}})
-    assert report.cells[0].versions[name]["requested"] == "12.9"
-    assert report.cells[1].versions == {}
-
-
-def test_runs_without_an_exit_status_are_joined() -> None:
-    """A run that did not finish has none; two of them have none either."""
-    assert CellRun("c").joined(CellRun("c")).exitstatus is None
-    assert CellRun("c").joined(CellRun("c", exitstatus=1)).exitstatus == 1
-
-
 def test_request_does_not_replace_what_the_records_say() -> None:
-    """A version that a run asked for stays; a version that it does not know is not added."""
-    versions = {name: {"requested": asked, "found": "13.0"} for name, asked in (("ctk", None), ("driver", "13.0"))}
-    report = MatrixReport([cell("a", {}, versions=versions)])
-    report.request({"a": {"ctk": "13.2", "driver": "12.9", "nvjitlink": "13.2"}})
-    assert {name: one["requested"] for name, one in versions.items()} == {"ctk": "13.2", "driver": "13.0"}
+    """A version that a run asked for stays, and one that a record lacks is added; one that it does not know is not."""
+    asked = {"ctk": None, "driver": "13.0", "nvjitlink": None}
+    versions = {name: {"requested": one, "found": "13.0"} for name, one in asked.items()}
+    report = MatrixReport([cell("a", {}, versions=versions), cell("c", {}, versions={"driver": {"found": "13.0"}})])
+    report.request({"a": dict.fromkeys(("ctk", "driver", "nvjitlink", "cupy"), "13.2"), "c": {"driver": "12.9"}})
+    assert {name: one["requested"] for name, one in versions.items()} == {
+        **dict.fromkeys(asked, "13.2"),
+        "driver": "13.0",
+    }
+    assert report.cells[1].versions == {"driver": {"found": "13.0", "requested": "12.9"}}
     report.request({"b": {"ctk": "12.9"}})
     assert versions["ctk"]["requested"] == "13.2"
 
