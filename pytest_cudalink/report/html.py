@@ -36,8 +36,8 @@ __all__ = ["render"]
 
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
-#: Sections below the grid.
-_LATER: Final = ("cells", "versions", "libraries", "slowest", "skew")
+#: Sections below the grid, in this order.
+_LATER: Final = {"cells": 1, "versions": 2, "libraries": 3, "slowest": 4, "skew": 5}
 #: Tables with at most so many columns share a line with another one on a wide window.
 _SMALL: Final = 3
 #: Sections that need the whole width.
@@ -75,7 +75,6 @@ def render(
     lacking = sum(row.count(NOT_RUN) for row in report.grid)
     project = line(report.origin.project or "")
     found = sections(report, comparison)
-    ids = {one.id for one in [*found, *extra]}
     return str(
         template.render(
             title="Compatibility matrix" + (f" of {project}" if project else ""),
@@ -85,7 +84,7 @@ def render(
             chips=[
                 {**asdict(one), "css": css(one.shows[len("has=")]) if one.shows.startswith("has=") else ""}
                 for one in figures(report, comparison)
-                if one.number and ("=" in one.shows or one.shows in {*ids, "all"})
+                if one.number
             ],
             sections=_placed([*found, *extra], {"test": names, "cell": columns}),
             failures=failures(report, names),
@@ -110,7 +109,8 @@ def _placed(found: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -
     """
     shown = {head: {line(name): number for name, number in at.items()} for head, at in places.items()}
     result: list[dict[str, Any]] = []
-    for one in sorted(found, key=lambda section: _LATER.index(section.id) if section.id in _LATER else -1):
+    small: dict[str, Any] | None = None
+    for one in sorted(found, key=lambda section: _LATER.get(section.id, 0)):
         kept = kept_columns(one)
         rows = [
             {
@@ -120,34 +120,25 @@ def _placed(found: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -
             for row in one.rows
             for named in [dict(zip(one.head, row, strict=True))]
         ]
-        result.append(
-            {
-                "id": one.id,
-                "title": one.title,
-                "note": one.note,
-                "head": [one.head[number] for number in kept],
-                "rows": rows,
-                "total": one.total,
-                "what": one.what,
-                "later": one.id in _LATER,
-                "half": False,
-            }
-        )
-    for later in (False, True):
-        _pair([one for one in result if one["later"] is later])
-    return result
-
-
-def _pair(tables: Sequence[dict[str, Any]]) -> None:
-    """Let two small tables that follow each other share a line on a wide window."""
-    small: dict[str, Any] | None = None
-    for one in tables:
-        fits = len(one["head"]) <= _SMALL and one["id"] not in _WIDE
-        if fits and small is not None:
-            one["half"] = small["half"] = True
+        table = {
+            "id": one.id,
+            "title": one.title,
+            "note": one.note,
+            "head": [one.head[number] for number in kept],
+            "rows": rows,
+            "total": one.total,
+            "what": one.what,
+            "later": one.id in _LATER,
+            "half": False,
+        }
+        result.append(table)
+        fits = len(kept) <= _SMALL and one.id not in _WIDE
+        if fits and small is not None and small["later"] == table["later"]:
+            table["half"] = small["half"] = True
             small = None
         else:
-            small = one if fits else None
+            small = table if fits else None
+    return result
 
 
 def _history(found: History, names: Mapping[str, int], columns: Mapping[str, int]) -> dict[str, Any]:
@@ -189,7 +180,7 @@ def _template() -> Any:
     import jinja2
 
     text = (Path(__file__).parent / "page.html.jinja").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(text)
 
 
@@ -209,13 +200,11 @@ def _data(
 
     def number(text: str) -> int:
         nonlocal room
+        if text not in texts and len(text) > room:
+            text = "(left out to keep this page small; see the records)"
         if text not in texts:
-            if len(text) > room:
-                text = "(left out to keep this page small; see the records)"
-            if text not in texts:
-                room -= len(text)
-                texts[text] = len(texts)
-        return texts[text]
+            room -= len(text)
+        return texts.setdefault(text, len(texts))
 
     details: dict[int, dict[int, tuple[int, int, int]]] = {}
     gpu: dict[int, list[int]] = {}

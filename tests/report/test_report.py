@@ -7,7 +7,9 @@ import json
 import re
 import textwrap
 from html import unescape
+from importlib import metadata
 from pathlib import Path
+from unittest import mock
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -17,12 +19,14 @@ from msgspec.structs import replace
 
 from pytest_cudalink import cli
 from pytest_cudalink.report import html, junit, text, views
-from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN, CellRun, UnsteeredLinks
+from pytest_cudalink.report.cell_run import BAD, GOOD, NOT_RUN, CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import findings
 from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.report.views import Section
 
+from .forms import page
 from .samples import LAUNCH, NASTY, SKEW, write
 
 TESTS = "tests/test_a.py"
@@ -352,9 +356,34 @@ def test_pytest_and_the_report_say_the_same(pytester, run_pytest, tmp_path) -> N
     assert "cuLaunchKernel" in failed[2].splitlines()[0]
 
 
-def test_empty_report_is_no_error_for_the_page() -> None:
-    """A report without tests still makes a page."""
+def test_the_page_of_an_empty_report(monkeypatch) -> None:
+    """A report without tests still makes a page, which says what made it, if that is installed."""
+    given = page(MatrixReport([]))
+    assert (given["title"], given["header_height"], given["history"]) == ("Compatibility matrix", 24, None)
     assert "0 tests in 0 cells" in html.render(MatrixReport([]))
+    assert f"Made by pytest-cudalink {metadata.version('pytest-cudalink')}." in html.render(MatrixReport([]))
+    monkeypatch.setattr(metadata, "version", mock.Mock(side_effect=metadata.PackageNotFoundError))
+    assert "Made by pytest-cudalink ." in html.render(MatrixReport([]))
+
+
+def test_what_the_page_of_a_small_report_leaves_out(monkeypatch) -> None:
+    """Figures that are 0, axes in which all cells are alike, and texts for which there is no room."""
+    monkeypatch.setattr(html, "_TEXTS", 60)
+    texts = ["b" * 4, "c" * 56, "d" * 61, "b" * 4, "e" * 61]
+    outcomes = {f"t.py::{number}": "S" for number in range(len(texts))}
+    details = {test: Detail(text) for test, text in zip(outcomes, texts, strict=True)}
+    cells = [
+        CellRun(name * 50, outcomes=outcomes, details=details, finished=True, axes={"ctk": name, "python": "3.11"})
+        for name in "ab"
+    ]
+    given = page(MatrixReport(cells), extra=[Section(name, "", ("a",), (("1",),), 1, "") for name in ("x", "skew")])
+    assert [one["text"] for one in given["chips"]] == ["cells", "tests", "skipped", "skipped in every cell"]
+    assert (given["axes"], given["header_height"]) == ([{"name": "ctk", "options": ["a", "b"]}], 320)
+    left_out = "(left out to keep this page small; see the records)"
+    assert given["data"]["texts"] == ["", *texts[:2], left_out]
+    assert [one["0"][0] for one in given["data"]["details"].values()] == [1, 2, 3, 1, 3]
+    assert [one["id"] for one in given["sections"]] == ["skipped", "x", "cells", "slowest", "skew"]
+    assert [one["id"] for one in given["sections"] if one["half"]] == ["skipped", "x"]
 
 
 def test_where_nothing_was_forced() -> None:

@@ -182,7 +182,7 @@ def comparison() -> Comparison:
 def history() -> History:
     """Three reports, and a change of each kind but one; a test and a cell that are gone have no place in the page."""
     steps = [
-        Step(f"run {n}", Origin(commit=f"{n}" * 40, started=f"2026-11-2{n}T10:00:00Z"), {"P": 5, "F": n})
+        Step(f"run {n}", Origin("sample", commit=f"{n}" * 40, started=f"2026-11-2{n}T10:00:00Z"), {"P": 5, "F": n})
         for n in (0, 1, 2)
     ]
     changes = [
@@ -202,6 +202,7 @@ def page(*arguments: Any, **named: Any) -> dict[str, Any]:
     with mock.patch.object(html, "_template", return_value=SimpleNamespace(render=given.update)):
         html.render(*arguments, **named)
     assert "<" not in given["data"]
+    assert '": ' not in given["data"]
     del given["version"]
     return {**given, "data": json.loads(given["data"])}
 
