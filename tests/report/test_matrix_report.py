@@ -314,9 +314,8 @@ def test_request_does_not_replace_what_the_records_say() -> None:
     asked = {"ctk": None, "driver": "13.0", "nvjitlink": None}
     versions = {name: {"requested": one, "found": "13.0"} for name, one in asked.items()}
     report = MatrixReport([cell("a", {}, versions=versions), cell("c", {}, versions={"driver": {"found": "13.0"}})])
-    report.request(
-        {"a": dict.fromkeys(("ctk", "driver", "nvjitlink", "cupy"), "13.2"), "c": {"ctk": "12.9", "driver": "12.9"}}
-    )
+    every = ("ctk", "driver", "nvjitlink", "cupy")
+    report.request({"a": dict.fromkeys(every, "13.2"), "c": dict.fromkeys(every, "12.9")})
     assert [one["requested"] for one in versions.values()] == ["13.2", "13.0", "13.2"]
     assert report.cells[1].versions == {"driver": {"found": "13.0", "requested": "12.9"}}
     report.request({"b": {"ctk": "12.9"}})

@@ -376,14 +376,16 @@ def test_what_the_page_of_a_small_report_leaves_out(monkeypatch) -> None:
         CellRun(name * 50, outcomes=outcomes, details=details, finished=True, axes={"ctk": name, "python": "3.11"})
         for name in "ab"
     ]
-    given = page(MatrixReport(cells), extra=[Section(name, "", ("a",), (("1",),), 1, "") for name in ("x", "skew")])
+    extra = [Section(name, "", ("a",), (("1",),), 1, "") for name in ("x", "skew")]
+    given = page(MatrixReport(cells), extra=extra)
     assert [one["text"] for one in given["chips"]] == ["cells", "tests", "skipped", "skipped in every cell"]
     assert (given["axes"], given["header_height"]) == ([{"name": "ctk", "options": ["a", "b"]}], 320)
     left_out = "(left out to keep this page small; see the records)"
     assert given["data"]["texts"] == ["", *texts[:2], left_out]
     assert [one["0"][0] for one in given["data"]["details"].values()] == [1, 2, 3, 1, 3]
-    assert [one["id"] for one in given["sections"]] == ["skipped", "x", "cells", "slowest", "skew"]
+    assert [one["id"] for one in given["sections"]] == ["skipped", "x", "cells", "skew"]
     assert [one["id"] for one in given["sections"] if one["half"]] == ["skipped", "x"]
+    assert not any(one["half"] for one in page(MatrixReport([]), extra=extra)["sections"])
 
 
 def test_where_nothing_was_forced() -> None:
