@@ -15,6 +15,7 @@ from pytest_cudalink import cli
 from pytest_cudalink.installers import install_command
 from pytest_cudalink.report import text
 from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.compare import FAIL_ON
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
@@ -113,6 +114,32 @@ def test_a_terminal_without_rich_gets_the_plain_text(records, tmp_path):
     assert shown.replace("\r\n", "\n").startswith("1 test fails in every cell that ran it\n1 cell, 2 tests,")
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--fail-on=failed,typo", f"--fail-on 'typo' is unknown; known: {', '.join(FAIL_ON)}, none"),
+        ("--fail-on=regressions", "--fail-on regressions needs an older report: --against OLD"),
+        ("--tags=skew", "--tags needs a file of cells: --cells FILE"),
+        ("--allow-missing=one", "--allow-missing needs a file of cells: --cells FILE"),
+        ("--html=- --junit=-", "--html and --junit are both -, stdout; expected at most one; name a file"),
+        ("--open --html=-", "--open shows a file, and --html is -, stdout; name a file, or leave --html out"),
+        # a misspelt tag expects no cell, so that a report of nothing would be green
+        ("--cells=c.toml --tags=nihgtly", "no cell of c.toml has the tag 'nihgtly'; did you mean nightly?"),
+        (
+            "--cells=c.toml --allow-missing=no",
+            "--allow-missing 'no' matches no cell; `cudalink matrix list` shows them",
+        ),
+    ],
+)
+def test_options_that_cannot_be_used(given, said, records, tmp_path, monkeypatch, browser, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.toml").write_text('[cells.one]\nctk = "13.0"\ndriver = "12.9"\ntags = ["nightly"]\n')
+
+    assert cli.main(["report", "records", *given.split()]) == 2
+    assert (capsys.readouterr().err, browser) == (f"cudalink report: {said}\n", [])
+    assert cli.main(["report", "records", "--cells=c.toml", "--tags=nightly"]) == 1
+
+
 @pytest.mark.parametrize(("given", "named"), [(["--html=page"], "--html"), (["--open"], "--open")])
 def test_the_page_without_jinja2_is_refused_before_the_work(given, named, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "jinja2", None)
@@ -158,14 +185,6 @@ def test_open_shows_the_page(records, tmp_path, monkeypatch, browser, capsys):
     assert "--open finds no browser; the page is .cudalink/report.html; open it yourself" in capsys.readouterr().err
 
 
-def test_open_cannot_show_stdout(records, browser, capsys):
-    assert cli.main(["report", str(records), "--open", "--html=-"]) == 2
-    assert capsys.readouterr().err == (
-        "cudalink report: --open shows a file, and --html is -, stdout; name a file, or leave --html out\n"
-    )
-    assert browser == []
-
-
 def test_a_page_that_is_not_written_is_not_shown(records, tmp_path, browser):
     assert cli.main(["report", str(records), "--open", "-q", f"--html={tmp_path / 'no' / 'page.html'}"]) == 2
     assert browser == []
@@ -207,18 +226,6 @@ def test_without_a_folder_the_records_of_this_project_count(tmp_path, monkeypatc
     assert cli.main(["report"]) == 0
 
     assert "1 cell, 1 test, 1 passed" in capsys.readouterr().out
-
-
-def test_an_unknown_tag_lists_the_known_ones(records, tmp_path, monkeypatch, capsys):
-    """A misspelt tag expects no cell, so that a report of nothing would be green."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "cells.toml").write_text('[cells.one]\nctk = "13.0"\ndriver = "12.9"\ntags = ["nightly"]\n')
-
-    assert cli.main(["report", str(records), "--cells=cells.toml", "--tags=nihgtly"]) == 2
-    assert capsys.readouterr().err == (
-        "cudalink report: no cell of cells.toml has the tag 'nihgtly'; did you mean nightly?\n"
-    )
-    assert cli.main(["report", str(records), "--cells=cells.toml", "--tags=nightly"]) == 1
 
 
 def libraries(name, *found):
