@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import pytest
 
+from pytest_cudalink.report import text
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.views import section
 from tests.report import forms
 
 FORMS = forms.forms()
@@ -13,3 +19,35 @@ FORMS = forms.forms()
 def test_the_forms(name: str) -> None:
     """After a change of words, ``python -m tests.report.forms`` writes the files, whose difference is then read."""
     assert FORMS[name] == (forms.FOLDER / name).read_text(encoding="utf-8")
+
+
+def test_where_there_are_no_colours(monkeypatch, capsys) -> None:
+    """A stream that is no terminal gets the plain text, and so does every stream without rich."""
+    terminal, pipe, report = io.StringIO(), io.StringIO(), forms.report()
+    terminal.isatty = lambda: True
+    for stream in (terminal, pipe):
+        text.terminal(report, file=stream)
+    plain = text.plain(report)
+    assert (pipe.getvalue(), "\x1b[1m" in terminal.getvalue()) == (plain, True)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    terminal.truncate(terminal.seek(0))
+    text.terminal(report, file=terminal)
+    text.terminal(report)
+    assert terminal.getvalue() == capsys.readouterr().out == plain
+
+
+def test_what_a_long_report_leaves_out(monkeypatch) -> None:
+    """Rows, the columns behind a wide one, and sections for which a summary has no room."""
+    empty, wide = MatrixReport([]), "x" * 70
+    long = [section("many", "Many", ("a", "b"), [(wide, str(number)) for number in range(205)], "pairs")]
+    shown = ["Many", f"{'a':60}  b", *(f"{wide}  {number}" for number in range(20)), "… and 185 more pairs"]
+    assert text.plain(empty, extra=long).splitlines()[-23:] == shown
+    assert [*forms.printed(empty, None, long)][-1] == "… and 185 more pairs {} {'style': 'dim'}"
+    whole = text.markdown(empty, extra=long)
+    assert whole.endswith(f"\n| {wide} | 199 |\n\n… and 5 more pairs.\n")
+    size = len(whole.encode()) - 7  # without what joins the parts
+    monkeypatch.setattr(text, "_MARKDOWN_SIZE", size)
+    assert text.markdown(empty, extra=long) == whole
+    monkeypatch.setattr(text, "_MARKDOWN_SIZE", size - 1)
+    cut = "… the rest is too long for a summary; see the HTML page.\n"
+    assert text.markdown(empty, extra=[*long, *long]) == f"{whole.partition('### Many')[0]}{cut}"

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from rich.table import Table
+
 from pytest_cudalink.report import html, junit, text
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import Comparison, OutcomeChange
@@ -207,11 +209,28 @@ def page(*arguments: Any, **named: Any) -> dict[str, Any]:
     return {**given, "data": json.loads(given["data"])}
 
 
-def _grid(of: MatrixReport) -> Iterator[str]:
-    """The table of a terminal that has colours: each column with its cells and their styles."""
-    for column in text._grid(of).columns:
-        cells = [getattr(cell, "plain", cell) + f" {{{getattr(cell, 'style', '')}}}" for cell in column.cells]
-        yield f"{column.header} ({column.justify}): {'; '.join(cells)}"
+def printed(*arguments: Any) -> Iterator[str]:
+    """What `text.terminal` prints where there are colours: texts with their styles, tables by column."""
+    printed: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+    console = SimpleNamespace(print=lambda *given, **how: printed.append((given, how)))
+    with mock.patch.object(text, "_console", return_value=console):
+        text.terminal(*arguments)
+    for given, how in printed:
+        if not given or not isinstance(given[0], Table):
+            yield from [f"{_styled(one)} {how or ''}".rstrip() for one in given or ("",)]
+            continue
+        (table,) = given
+        looks = (table.title_style, table.title_justify, table.header_style, table.box, table.pad_edge)
+        yield " ".join(map(str, (table.title, *looks)))
+        for column in table.columns:
+            cells = "; ".join(map(_styled, column.cells))
+            yield f"  {_styled(column.header)} ({column.justify}, {column.overflow}): {cells}"
+
+
+def _styled(value: Any) -> str:
+    """A text with its style, and what parts of it have another."""
+    spans = "".join(f" {span.start}-{span.end} {span.style}" for span in getattr(value, "spans", ()))
+    return f"{value} {{{getattr(value, 'style', '')}{spans}}}"
 
 
 def _lines(value: Any, indent: str = "") -> Iterator[str]:
@@ -237,5 +256,5 @@ def forms() -> dict[str, str]:
         "summary.md": text.markdown(*whole, history()),
         "junit.xml": junit.junit(report()),
         "page.txt": "\n".join(_lines(shown)) + "\n",
-        "grid.txt": "\n".join(_grid(report())) + "\n",
+        "terminal.txt": "\n".join(printed(*whole, None, history())) + "\n",
     }
