@@ -66,14 +66,14 @@ class Work(NamedTuple):
     number: int  # from 1, in the order of submission
     function: str  # symbol of the function that queued it
     stream: str  # such as "stream 1"
-    stack: tuple[str, ...] = ()  # lines of Python that led there, innermost first, or else native frames
-    native: str = ""  # the native frame that called the function; empty if `stack` has it, or it is not known
+    stack: tuple[str, ...]  # lines of Python that led there, innermost first, or else native frames
+    native: str  # the native frame that called the function; empty if `stack` has it, or it is not known
     # numbers of the driver's calls during which it was queued, could run, and was done; None if it never was, or if
     # that is not known
-    submitted: int | None = None
-    started: int | None = None
-    ended: int | None = None
-    ended_in: str = ""  # the function during which it was done
+    submitted: int | None
+    started: int | None
+    ended: int | None
+    ended_in: str  # the function during which it was done
 
 
 class Reliance(NamedTuple):
@@ -117,7 +117,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _ranges(numbers: Iterable[int]) -> str:
     """Return numbers in ascending order as the option has them, three and more in a row by the first and last."""
     found = []
-    for _, group in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
+    for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
         row = [number for _, number in group]
         found += [f"{row[0]}-{row[-1]}"] if len(row) > 2 else [str(number) for number in row]
     return ",".join(found)
@@ -172,9 +172,9 @@ class ScheduleFailure:
     kind: str  # one of `KINDS`
     detail: str  # what was seen, in a line
     seed: int
+    works: tuple[Work, ...]  # of the run with the displaced operations
+    text: str  # the test's own failure
     displaced: tuple[int, ...] = ()  # the operations without which it passes, by number
-    works: tuple[Work, ...] = ()  # of the run with these
-    text: str = ""  # the test's own failure
     least: bool = True  # whether it passes without any one of them; otherwise the search was stopped
     repeats: bool = True  # whether it failed again with the same seed
     number: int = 1  # under how many seeds the test fails, for this cause or another
@@ -185,7 +185,7 @@ class ScheduleFailure:
         """The schedule that repeats it."""
         return Asked(1, self.seed, self.displaced if self.repeats and self.displaced else None, bool(self.waits))
 
-    def operations(self, root: str = "") -> list[OperationRecord]:
+    def operations(self, root: str) -> list[OperationRecord]:
         """Return the rows of its timeline for a record; parameter as of `lines`."""
         return [
             {
@@ -201,7 +201,7 @@ class ScheduleFailure:
             for row in rows(self.works, self.displaced)[0]
         ]
 
-    def lines(self, root: str = "", schedules: int = 1) -> list[str]:
+    def lines(self, root: str, schedules: int) -> list[str]:
         """Return it in lines: what failed, the timeline, and the test's own failure.
 
         `root`: the project's folder.

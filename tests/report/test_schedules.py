@@ -46,9 +46,9 @@ failures = st.builds(
     st.sampled_from(list(KINDS)),
     st.text(max_size=9),
     seeds,
-    numbers.map(sorted).map(tuple),
     works,
     st.text(),
+    numbers.map(sorted).map(tuple),
     st.booleans(),
     st.booleans(),
     st.integers(1, 9),
@@ -78,19 +78,21 @@ def test_option() -> None:
     assert parse("200") == Asked(200)
     assert parse("1:7@3,5-6,4") == Asked(1, 7, (3, 4, 5, 6))
     assert str(Asked(1, 7, (1, 2, 4, 5, 6))) == "1:7@1,2,4-6"
-    assert parse("20+promised") == Asked(20, promised=True)
-    assert list(Asked(3, LIMIT_SEED - 1).seeds) == [LIMIT_SEED - 1, 0, 1]
+    assert parse("1:7@100000,5") == Asked(1, 7, (5, 100000))
+    assert (parse("20+promised"), str(Asked(20))) == (Asked(20, promised=True), "20")
+    assert (list(Asked(3, LIMIT_SEED - 1).seeds), list(Asked(1).seeds)) == ([LIMIT_SEED - 1, 0, 1], [0])
 
 
-TOO_MUCH = ("1000001", f"5:{LIMIT_SEED}", "5:1@1000000")
+TOO_MUCH = ("5:1@1,3-2", "1000001", f"5:{LIMIT_SEED}", "5:1@1000000")
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "x", "-1", "5:", "5:1@", "5:1@3-2", "5:1@1,,2", "5:1@0", "5@1", "٣", "5+promise", *TOO_MUCH]
+    "text",
+    ["0", "x", "-1", "5:", "5:1@", "5:1@3-2", "5:1@1,,2", "5:1@0", "5@1", "٣", "5+promise", *TOO_MUCH],
 )
 def test_wrong_option(text: str) -> None:
     """What cannot be read says what is expected."""
-    with pytest.raises(ValueError, match=r"^expected a number of schedules, 1 to 1000000, then :SEED .* such as 200"):
+    with pytest.raises(ValueError, match=rf"^expected .* 1 to 1000000, then :SEED .0 to {2**63 - 1}. .* such as 200"):
         parse(text)
 
 
@@ -120,6 +122,14 @@ def test_shrinking_is_fast(culprit: int) -> None:
     tried = []
     assert shrink(range(64), lambda these: tried.append(these) or culprit in these) == ((culprit,), True)
     assert len(tried) <= 12
+
+
+def test_what_shrinking_tries() -> None:
+    """Halves, then smaller parts and what they leave, from the coarsest that may still help."""
+    runs: list[str] = []
+    shrink(range(7), lambda some: runs.append("".join(map(str, some))) or {0, 3, 5} <= set(some))
+    first = "012 3456 0 12 34 56 123456 03456 0 34 56 3456 056 034 0 3 4 5 6 3456 0456 0356"
+    assert " ".join(runs) == f"{first} 0 3 5 6 356 056 036 035 0 3 5 35 05 03"
 
 
 def test_shrinking_ends_when_time_is_spent() -> None:
@@ -168,12 +178,12 @@ STACK = ("/p/t.py:8 in read", "/p/t.py:4 in test")
 LATE = Work(3, "cuMemcpyDtoHAsync_v2", "stream 1", STACK, "libown.so+0x12", 5, 6, 9, "cuInit")
 NEXT = Work(4, "cuMemsetD8Async", "stream 2", ("/p/t.py:9 in read",), "", 6, 6, 7, "cuMemsetD8Async")
 TEXT = ">   assert x\nE   old"
-FAILURE = ScheduleFailure("t.py::test", "failed", "AssertionError: old", 7, (3,), (LATE, NEXT), TEXT, number=2)
+FAILURE = ScheduleFailure("t.py::test", "failed", "AssertionError: old", 7, (LATE, NEXT), TEXT, (3,))
 
 
 def test_words() -> None:
     """A failure says what was late, by which path, what passed it, and what the test says itself."""
-    assert FAILURE.lines("/p", 200) == [
+    assert replace(FAILURE, number=2).lines("/p", 200) == [
         "failed: t.py::test under 2 of 200 schedules: AssertionError: old",
         "  seed 7 with 1 of 2 operations displaced; time is in calls of the driver:",
         "  * 3 cuMemcpyDtoHAsync_v2 (stream 1) .===| t.py:8 in read",
@@ -206,7 +216,9 @@ def test_words_of_a_wait() -> None:
 def test_words_of_a_crash() -> None:
     """Without a list of that run, the clean one's tells what was displaced."""
     untimed = LATE._replace(submitted=None, started=None, ended=None)
-    assert replace(FAILURE, kind="crash", works=(untimed,), text="").lines("/p")[2:] == [
+    first, _, *lines = replace(FAILURE, kind="crash", works=(untimed,), text="").lines("/p", 1)
+    assert first == "crash: t.py::test under 1 of 1 schedule: AssertionError: old"
+    assert lines == [
         (
             "  3: cuMemcpyDtoHAsync_v2, called at t.py:8 in read < t.py:4 in test (libown.so+0x12), was displaced; the "
             "process ended before it could say more"
@@ -216,7 +228,7 @@ def test_words_of_a_crash() -> None:
 
 def test_words_of_what_never_ended() -> None:
     """An operation that was not done when the test ended has no end in the timeline."""
-    lines = replace(FAILURE, works=(LATE._replace(ended=None), NEXT), least=False).lines("/p")
+    lines = replace(FAILURE, works=(LATE._replace(ended=None), NEXT), least=False).lines("/p", 1)
     assert lines[1] == (
         "  seed 7 with 1 of 2 operations displaced (fewer may do: the search took too long); time is in calls of the "
         "driver:"
@@ -229,12 +241,40 @@ def test_words_of_what_does_not_repeat() -> None:
     """A failure that does not repeat says so, and its command displaces whatever the seed says."""
     failure = replace(FAILURE, repeats=False)
     assert failure.asked == Asked(1, 7)
-    assert any("passed when it ran under seed 7 again" in line for line in failure.lines())
+    assert any("passed when it ran under seed 7 again" in line for line in failure.lines("", 1))
     assert FAILURE.asked == Asked(1, 7, (3,))
+    alone = replace(FAILURE, displaced=())
+    assert (alone.asked, alone.lines("", 1)[1:]) == (Asked(1, 7), ["  >   assert x", "  E   old"])
+
+
+def test_operations() -> None:
+    """A record has the rows of the timeline; what was never done has no end."""
+    assert replace(FAILURE, works=(LATE, NEXT._replace(ended=None))).operations("/p") == [
+        {
+            "number": 3,
+            "function": "cuMemcpyDtoHAsync_v2",
+            "stream": "stream 1",
+            "place": "t.py:8 in read",
+            "late": True,
+            "queued": 0,
+            "ready": 1,
+            "done": 4,
+        },
+        {
+            "number": 4,
+            "function": "cuMemsetD8Async",
+            "stream": "stream 2",
+            "place": "t.py:9 in read",
+            "late": False,
+            "queued": 1,
+            "ready": 1,
+            "done": None,
+        },
+    ]
 
 
 def test_own_lines() -> None:
     """Of a test's failure, the lines that raised and the error are shown; of anything else, its end."""
     assert own_lines("def f():\n>   g()\n\nE   no\nt.py:3: E") == [">   g()", "E   no"]
-    assert own_lines("a\nb\n\nc\nd") == ["b", "c", "d"]
+    assert own_lines("a\nb\n  \nc\nd") == ["b", "c", "d"]
     assert own_lines("E x\n" * 14) == ["E x"] * 12 + ["and 2 more"]
