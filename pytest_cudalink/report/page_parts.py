@@ -63,28 +63,28 @@ def badge(letter: str, number: int = 0) -> dict[str, Any]:
 def facts(origin: Origin, differ: Sequence[str]) -> list[dict[str, str]]:
     """Return the facts in the head of the page: project, commit, branch, date and CI run, as far as they are known."""
     commit, run = origin.commit or "", origin.ci_url or ""
+    differing = {"CI" if name == "ci_url" else name for name in differ}
     rows = (
-        ("project", "project", origin.project, "", ""),
+        ("project", origin.project, "", ""),
         (
-            "commit",
             "commit",
             commit[:10],
             _commit_address(run, commit),
             "with uncommitted changes" if origin.dirty else "",
         ),
-        ("branch", "branch", origin.branch, "", ""),
-        ("started", "date", _SECONDS.sub(r" \1 UTC", origin.started or ""), "", ""),
-        ("ci_url", "CI", "this run" if run else "", run, ""),
+        ("branch", origin.branch, "", ""),
+        ("date", _SECONDS.sub(r" \1 UTC", origin.started or ""), "", ""),
+        ("CI", "this run" if run else "", run, ""),
     )
     return [
         {
-            "name": words,
+            "name": name,
             "text": line(text or ""),
             "link": line(link),
-            "note": "not the same in every cell" if name in differ else note,
+            "note": "not the same in every cell" if name in differing else note,
         }
-        for name, words, text, link, note in rows
-        if text or name in differ
+        for name, text, link, note in rows
+        if text or name in differing
     ]
 
 
@@ -237,10 +237,10 @@ def versions(report: MatrixReport) -> dict[str, Any]:
     columns, same = [], []
     for name in report.version_names:
         found = [_version(cell, name) for cell in report.cells]
-        if len(report.cells) > 1 and len(set(found)) == 1 and not found[0][1]:
-            same.append((line(name), line(found[0][0])))
-            continue
         common, number = Counter(found).most_common(1)[0]
+        if 1 < len(found) == number and not common[1]:
+            same.append((line(name), line(common[0])))
+            continue
         usual = common if number * 2 > len(found) else None
         columns.append((line(name), found, usual))
     rows: list[dict[str, Any]] = [

@@ -259,28 +259,31 @@ def rows(works: Sequence[Work], displaced: Iterable[int]) -> tuple[list[Timeline
     Returns the rows in the order of submission, and the number of steps.
     """
     late = set(displaced)
-    timed = [work for work in works if work.submitted is not None]
-    last = max((step for work in timed for step in (work.submitted, work.ended) if step is not None), default=0) + 1
-    spans = {work.number: (work.submitted or 0, last if work.ended is None else work.ended) for work in timed}
+    timed = {work.number: (work.submitted, work.ended) for work in works if work.submitted is not None}
+    if late.isdisjoint(timed):
+        return [], 1
+    last = max(step for pair in timed.values() for step in pair if step is not None) + 1
+    spans = {number: (at, last if end is None else end) for number, (at, end) in timed.items()}
     centres = [spans[number] for number in late if number in spans]
 
     def near(work: Work) -> tuple[bool, int]:
         at = spans[work.number][0]
-        return work.number not in late, min((abs(at - there) for there, _ in centres), default=0)
+        return work.number not in late, min(abs(at - there) for there, _ in centres)
 
     shown = [
         work
-        for work in timed
-        if any(spans[work.number][0] <= end and at <= spans[work.number][1] for at, end in centres)
+        for work in works
+        if work.number in spans
+        and any(spans[work.number][0] <= end and at <= spans[work.number][1] for at, end in centres)
     ]
     shown = sorted(sorted(shown, key=near)[:_ROWS], key=lambda work: work.number)
-    start = min((spans[work.number][0] for work in shown), default=0)
+    start = min(spans[work.number][0] for work in shown)
     found = []
     for work in shown:
         at, end = spans[work.number]
         ready = end if work.started is None else min(max(work.started, at), end)
         found.append(TimelineRow(work, work.number in late, at - start, ready - start, end - start))
-    return found, max((row.end for row in found), default=0) + 1
+    return found, max(row.end for row in found) + 1
 
 
 def _timeline(works: Sequence[Work], displaced: Iterable[int], root: str) -> list[str]:

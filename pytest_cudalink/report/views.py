@@ -89,7 +89,7 @@ class Section:
     rows: tuple[tuple[str | int | float, ...], ...]
     total: int  # number of rows, or of blocks; `rows` and `blocks` have only the first of them if there are too many
     what: str  # plural noun for the rows
-    note: str = ""
+    note: str
     blocks: tuple[Block, ...] = ()  # what the section has in place of rows
 
 

@@ -71,7 +71,11 @@ def kinds(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial =
     ],
 )
 def test_raising_with_its_cause(said: str) -> None:
-    """A test that fails and names the error is right, however it does."""
+    """A test that fails and names the error is right, however it does; an error without words is not in every text."""
+    lost = ALLOCATE._replace(way=LOST)
+    assert kinds(SweptTrial("failed", CALLS[:2], f"it said: {LOST.words}"), lost) == []
+    silent = ALLOCATE._replace(way=MEMORY._replace(words=""))
+    assert kinds(SweptTrial("failed", CALLS[:2], "no"), silent) == ["no-cause"]
     assert kinds(SweptTrial("failed", CALLS[:2], said)) == []
 
 
@@ -204,7 +208,7 @@ BROKEN = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
             [("no-cause", "the test failed without naming the error: KeyError: 2 ")],
         ),
         (
-            SweptTrial("failed", CALLS[:2], " "),
+            SweptTrial("failed", CALLS[:2]),
             CLEAN,
             [("no-cause", "the test failed without naming the error: it said nothing")],
         ),
@@ -281,6 +285,13 @@ def test_order_of_the_plan() -> None:
     some = [Call("cuMemAlloc_v2", "a")] * 4 + [Call("cuInit", "a")]
     chosen = plan(some, lambda _: [MEMORY, LOST])[0]
     assert [str(fault) for fault in chosen[:6]] == ["1:2", "5:2", "1:46:device", "5:46:device", "4:2", "4:46:device"]
+
+
+def test_order_of_findings() -> None:
+    """Those of a kind are in the order of their functions, then of their places."""
+    faults = [FREE._replace(call=Call(*one)) for one in (("b", "1"), ("a", "3"), ("a", "2"))]
+    found = merged(SweepFinding("leak", one, "", "") for one in faults)
+    assert [str(one.fault.call.site) for one, _ in found] == ["2", "3", "1"]
 
 
 @given(findings)

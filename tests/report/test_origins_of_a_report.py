@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from pytest_cudalink.report import records
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin
+from pytest_cudalink.report.page_parts import facts
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
@@ -66,6 +69,46 @@ def test_a_record_without_an_origin_is_sound(tmp_path):
     assert old.origin == Origin()
     assert records.read(tmp_path / "a.jsonl").run.origin is None
     assert merge([write(tmp_path, "b", 0.0)]).origin == Origin()
+
+
+RUN = "https://h/o/r/actions/runs/7"
+DIFFERS = "not the same in every cell"
+
+
+@pytest.mark.parametrize(
+    ("of", "differ", "shown"),
+    [
+        (Origin(), (), []),
+        (Origin(), ("project", "ci_url"), [("project", "", "", DIFFERS), ("CI", "", "", DIFFERS)]),
+        (Origin(commit=SHA, dirty=True), ("commit",), [("commit", SHA[:10], "", DIFFERS)]),
+        (
+            Origin("p", SHA, "b", RUN, "2026-11-22T17:20:05Z", True),
+            (),
+            [
+                ("project", "p", "", ""),
+                ("commit", SHA[:10], f"https://h/o/r/commit/{SHA}", "with uncommitted changes"),
+                ("branch", "b", "", ""),
+                ("date", "2026-11-22 17:20 UTC", "", ""),
+                ("CI", "this run", RUN, ""),
+            ],
+        ),
+        (Origin(started="soon"), (), [("date", "soon", "", "")]),
+        (Origin(commit="<b>", ci_url=RUN), (), [("commit", "<b>", "", ""), ("CI", "this run", RUN, "")]),
+        *(
+            (
+                Origin(commit=SHA, ci_url=f"https://h/o/r/-/{kind}/5"),
+                (),
+                [
+                    ("commit", SHA[:10], f"https://h/o/r/-/commit/{SHA}", ""),
+                    ("CI", "this run", f"https://h/o/r/-/{kind}/5", ""),
+                ],
+            )
+            for kind in ("pipelines", "jobs")
+        ),
+    ],
+)
+def test_the_head_of_the_page(of, differ, shown):
+    assert [tuple(one.values()) for one in facts(of, differ)] == shown
 
 
 def test_an_address_in_a_saved_report_is_one_of_the_web(tmp_path):

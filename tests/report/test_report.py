@@ -319,6 +319,7 @@ def test_the_page_of_an_empty_report(monkeypatch) -> None:
     given = page(MatrixReport([]))
     assert (given["title"], given["header_height"], given["history"]) == ("Compatibility matrix", 24, None)
     assert "0 tests in 0 cells" in html.render(MatrixReport([]))
+    assert "<td>&lt;b&gt;" in re.sub("<t[dh][^>]*>", "<td>", html.render(MatrixReport([], ["<b>"])))
     assert f"Made by pytest-cudalink {metadata.version('pytest-cudalink')}." in html.render(MatrixReport([]))
     monkeypatch.setattr(metadata, "version", mock.Mock(side_effect=metadata.PackageNotFoundError))
     assert "Made by pytest-cudalink ." in html.render(MatrixReport([]))
@@ -327,23 +328,59 @@ def test_the_page_of_an_empty_report(monkeypatch) -> None:
 def test_what_the_page_of_a_small_report_leaves_out(monkeypatch) -> None:
     """Figures that are 0, axes in which all cells are alike, and texts for which there is no room."""
     monkeypatch.setattr(html, "_TEXTS", 60)
-    texts = ["b" * 4, "c" * 56, "d" * 61, "b" * 4, "e" * 61]
+    texts = ["b" * 4, "b" * 4, "c" * 56, "d", "b" * 4, "e"]
     outcomes = {f"t.py::{number}": "S" for number in range(len(texts))}
     details = {test: Detail(text) for test, text in zip(outcomes, texts, strict=True)}
     cells = [
-        CellRun(name * 50, outcomes=outcomes, details=details, finished=True, axes={"ctk": name, "python": "3.11"})
-        for name in "ab"
+        CellRun(
+            name * 50,
+            outcomes=outcomes,
+            details=details,
+            finished=True,
+            axes={"ctk": name, "python": "3.11", **more},
+            versions={"cupy": {"found": "1"}, "warp": {"found": name}, "numba": {"found": "1", "requested": "2"}},
+        )
+        for name, more in (("a", {"gpu": "yes"}), ("b", {}))
     ]
-    extra = [Section(name, "", ("a",), (("1",),), 1, "") for name in ("x", "skew")]
+    extra = [Section(name, "", ("a",), (("1",),), 1, "", "") for name in ("x", "y", "z", "skew")]
     given = page(MatrixReport(cells), extra=extra)
     assert [one["text"] for one in given["chips"]] == ["cells", "tests", "skipped", "skipped in every cell"]
     assert (given["axes"], given["header_height"]) == ([{"name": "ctk", "options": ["a", "b"]}], 320)
     left_out = "(left out to keep this page small; see the records)"
-    assert given["data"]["texts"] == ["", *texts[:2], left_out]
-    assert [one["0"][0] for one in given["data"]["details"].values()] == [1, 2, 3, 1, 3]
-    assert [one["id"] for one in given["sections"]] == ["skipped", "x", "cells", "skew"]
-    assert [one["id"] for one in given["sections"] if one["half"]] == ["skipped", "x"]
-    assert not any(one["half"] for one in page(MatrixReport([]), extra=extra)["sections"])
+    assert given["data"]["texts"] == ["", *texts[1:3], left_out]
+    assert [one["0"][0] for one in given["data"]["details"].values()] == [1, 1, 2, 3, 1, 3]
+    assert [one["id"] for one in given["sections"]] == [
+        *("skipped", "mismatch", "x", "y", "z", "cells", "versions", "skew"),
+    ]
+    assert [one["id"] for one in given["sections"] if one["half"]] == ["x", "y"]
+    assert "".join(one["letter"] for one in given["letters"]) == "CEFXDxUSP"
+    assert given["cells"]["same"] == [("python", "3.11")]
+    assert [one["axes"] for one in given["cells"]["rows"]] == [[("ctk", "a"), ("gpu", "yes")], [("ctk", "b")]]
+    assert (given["versions"]["same"], given["versions"]["head"]) == ([("cupy", "1")], ["numba", "warp"])
+    alone = page(MatrixReport(cells[:1]))
+    assert (alone["cells"]["same"], alone["cells"]["rows"][0]["axes"], alone["versions"]["same"]) == ([], [], [])
+    assert not any(one["half"] for one in page(MatrixReport([]), extra=extra[2:])["sections"])
+
+
+def test_cards_of_failures() -> None:
+    """A cause has a text where a failure of its first test has one; a test those of its failures without a cause."""
+    other = {**SKEW, "why": "another"}
+    details = [
+        {"t": Detail(cause=SKEW), "u": Detail(cause=other), "v": Detail("", "E skew", SKEW), "w": Detail(cause=SKEW)},
+        {"t": Detail("", "E 222", SKEW), "v": Detail("", "x\nlast\n")},
+        {"t": Detail("known", "E known"), "u": Detail("known", "E known"), "v": Detail()},
+    ]
+    outcomes = [dict.fromkeys("tuvw", "F"), {"t": "F", "v": "F"}, {"t": "x", "u": "x", "v": "F"}]
+    report = MatrixReport(
+        [CellRun(name, outcomes=one, details=more) for name, one, more in zip("abc", outcomes, details, strict=True)]
+    )
+    cards = page(report)["failures"]
+    assert [(one["title"], one["has_text"]) for one in cards["causes"]] == [("3 tests", True), ("1 test", False)]
+    (card,) = cards["everywhere"]
+    assert (card["test"], card["count"], card["has_text"]) == ("v", "2 of 3 cells", True)
+    assert card["messages"] == [{"text": "last", "number": 1}]
+    alone = views.sections(MatrixReport([CellRun("a", outcomes={"t": "F"}, finished=True)]))
+    assert alone[0].title == "Fails in every cell that ran it"
 
 
 def test_where_nothing_was_forced() -> None:

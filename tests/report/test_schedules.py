@@ -153,6 +153,20 @@ def test_rows(found: tuple[Work, ...], displaced: set[int]) -> None:
     assert all(row.late == (row.work.number in displaced) for row in shown)
 
 
+def test_which_rows_there_are() -> None:
+    """Those that were queued or done meanwhile, and of very many the nearest; none where the time is not known."""
+
+    def at(number: int, *times: int | None) -> Work:
+        return Work(number, "f", "s", (), "", *times, "")
+
+    some = [at(1, 3, 3, 4), at(2, 3, 3, 5), at(3, 5, 6, 9), at(4, 9, 9, 12), at(5, 10, 10, 12), at(6, None, None, None)]
+    shown, steps = rows(some, [3])
+    assert [(row.work.number, *row[2:]) for row in shown] == [(2, 0, 0, 2), (3, 2, 3, 6), (4, 6, 6, 9)]
+    assert (steps, rows(some, [6, 7]), rows([], [])) == (10, ([], 1), ([], 1))
+    many = [at(number, 100 - 2 * number, None, 200) for number in range(1, 31)]
+    assert [row.work.number for row in rows(many, [2, 20])[0]] == [*range(1, 10), *range(13, 28)]
+
+
 @given(failures)
 def test_lines(failure: ScheduleFailure) -> None:
     """Any failure can be shown; a line of the timeline is at most as wide as its parts."""
@@ -228,12 +242,12 @@ def test_words_of_a_crash() -> None:
 
 def test_words_of_what_never_ended() -> None:
     """An operation that was not done when the test ended has no end in the timeline."""
-    lines = replace(FAILURE, works=(LATE._replace(ended=None), NEXT), least=False).lines("/p", 1)
+    lines = replace(FAILURE, works=(LATE._replace(ended=None), NEXT._replace(number=10)), least=False).lines("/p", 1)
     assert lines[1] == (
         "  seed 7 with 1 of 2 operations displaced (fewer may do: the search took too long); time is in calls of the "
         "driver:"
     )
-    assert lines[2] == "  * 3 cuMemcpyDtoHAsync_v2 (stream 1) .==> t.py:8 in read"
+    assert lines[2] == "  *  3 cuMemcpyDtoHAsync_v2 (stream 1) .==> t.py:8 in read"
     assert lines[4].endswith("was queued in call 5, and not done when the test ended")
 
 
@@ -277,4 +291,5 @@ def test_own_lines() -> None:
     """Of a test's failure, the lines that raised and the error are shown; of anything else, its end."""
     assert own_lines("def f():\n>   g()\n\nE   no\nt.py:3: E") == [">   g()", "E   no"]
     assert own_lines("a\nb\n  \nc\nd") == ["b", "c", "d"]
+    assert own_lines("E x\n" * 12) == ["E x"] * 12
     assert own_lines("E x\n" * 14) == ["E x"] * 12 + ["and 2 more"]

@@ -33,7 +33,8 @@ from tests.report.samples import LAUNCH, ORIGIN, SKEW
 
 FOLDER = Path(__file__).parent
 TEST = "tests/test_a.py::"
-EXTRA = section("measured", "Measured", ("input", "linked"), [("ptx <9.0>", "yes"), ("", "no")], "pairs", note="By us.")
+ROWS = [("ptx\x1b <9.0>", "yes"), ("", "no")]
+EXTRA = section("measured", "Measured", ("input", "linked"), ROWS, "pairs", note="By us.")
 
 
 def operation(number: int, queued: int, ready: int, done: int | None, *, late: bool = False) -> dict[str, Any]:
@@ -152,7 +153,10 @@ def report() -> MatrixReport:
         without_result=[f"{TEST}all", f"{TEST}ok"],
         crashes=[
             CrashRecord(
-                nodeid=f"{TEST}odd", signal="SIGSEGV", last_events=["cuOld", "cuInit", '{"call":"a","result":1}', "b"]
+                nodeid=f"{TEST}odd",
+                signal="SIGSEGV",
+                last_events=["cuOld", "cuInit", '{"call":"a","result":1}', "b"],
+                frames=["Fatal", ' File "a.py"', ' File "b.py"', 'File "c.py"', 'File "d.py"'],
             ),
             CrashRecord(exitcode=3),
         ],
