@@ -283,8 +283,4 @@ def _version(cell: CellRun, name: str) -> tuple[str, str]:
 
 def kept_columns(section: Section) -> list[int]:
     """Return the columns of a table that have a value other than 0 in some row."""
-    return [
-        number
-        for number in range(len(section.head))
-        if any(row[number] not in ("", 0) for row in section.rows if number < len(row))
-    ]
+    return [number for number in range(len(section.head)) if any(row[number] not in ("", 0) for row in section.rows)]

@@ -8,7 +8,10 @@ import sys
 import pytest
 
 from pytest_cudalink.report import text
+from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.history import History, HistoryChange, Step
 from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.views import section
 from tests.report import forms
 
@@ -25,10 +28,12 @@ def test_where_there_are_no_colours(monkeypatch, capsys) -> None:
     """A stream that is no terminal gets the plain text, and so does every stream without rich."""
     terminal, pipe, report = io.StringIO(), io.StringIO(), forms.report()
     terminal.isatty = lambda: True
+    long = [section("many", "Many", ("a",), [("x",)] * 205, "pairs")]
     for stream in (terminal, pipe):
-        text.terminal(report, file=stream)
+        text.terminal(report, extra=long, file=stream)
+    assert (pipe.getvalue(), "\x1b[1m" in terminal.getvalue()) == (text.plain(report, extra=long), True)
+    assert "… and 185 more pairs" in terminal.getvalue()  # its number has no colour of its own
     plain = text.plain(report)
-    assert (pipe.getvalue(), "\x1b[1m" in terminal.getvalue()) == (plain, True)
     monkeypatch.setitem(sys.modules, "rich", None)
     terminal.truncate(terminal.seek(0))
     text.terminal(report, file=terminal)
@@ -42,6 +47,13 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
     long = [section("many", "Many", ("a", "b"), [(wide, str(number)) for number in range(205)], "pairs")]
     shown = ["Many", f"{'a':60}  b", *(f"{wide}  {number}" for number in range(20)), "… and 185 more pairs"]
     assert text.plain(empty, extra=long).splitlines()[-23:] == shown
+    plain = text.plain(MatrixReport([CellRun("a", finished=True, origins=[Origin("a-" * 50)])])).splitlines()
+    assert (plain[0], text.plain(empty).splitlines()[2]) == (f"{'a-' * 50}:", "cell  links  seconds")
+    reports = tuple(Step(str(number), Origin(), {}) for number in range(25))
+    changes = tuple(HistoryChange(str(number), "a", "new", "F") for number in range(21))
+    plain = text.plain(empty, history=History(reports, changes)).splitlines()
+    assert {"… and 5 more reports", "… and 1 more changes"} <= {*plain}
+    assert "Changes over these reports" not in text.plain(empty, history=History(reports, ()))
     assert [*forms.printed(empty, None, long)][-1] == "… and 185 more pairs {} {'style': 'dim'}"
     whole = text.markdown(empty, extra=long)
     assert whole.endswith(f"\n| {wide} | 199 |\n\n… and 5 more pairs.\n")

@@ -342,7 +342,8 @@ def test_what_the_page_of_a_small_report_leaves_out(monkeypatch) -> None:
         )
         for name, more in (("a", {"gpu": "yes"}), ("b", {}))
     ]
-    extra = [Section(name, "", ("a",), (("1",),), 1, "", "") for name in ("x", "y", "z", "skew")]
+    extra = [Section(name, "", ("a",), (("1",),), 1, "", "") for name in ("y", "z", "skew")]
+    extra.insert(0, Section("x", "", ("a", "b", "c"), ((1, 0, ""),), 1, "", ""))
     given = page(MatrixReport(cells), extra=extra)
     assert [one["text"] for one in given["chips"]] == ["cells", "tests", "skipped", "skipped in every cell"]
     assert (given["axes"], given["header_height"]) == ([{"name": "ctk", "options": ["a", "b"]}], 320)
@@ -353,6 +354,7 @@ def test_what_the_page_of_a_small_report_leaves_out(monkeypatch) -> None:
         *("skipped", "mismatch", "x", "y", "z", "cells", "versions", "skew"),
     ]
     assert [one["id"] for one in given["sections"] if one["half"]] == ["x", "y"]
+    assert given["sections"][2]["head"] == ["a"]
     assert "".join(one["letter"] for one in given["letters"]) == "CEFXDxUSP"
     assert given["cells"]["same"] == [("python", "3.11")]
     assert [one["axes"] for one in given["cells"]["rows"]] == [[("ctk", "a"), ("gpu", "yes")], [("ctk", "b")]]
@@ -379,8 +381,14 @@ def test_cards_of_failures() -> None:
     (card,) = cards["everywhere"]
     assert (card["test"], card["count"], card["has_text"]) == ("v", "2 of 3 cells", True)
     assert card["messages"] == [{"text": "last", "number": 1}]
-    alone = views.sections(MatrixReport([CellRun("a", outcomes={"t": "F"}, finished=True)]))
-    assert alone[0].title == "Fails in every cell that ran it"
+    tables = {one.id: one for one in views.sections(report)}
+    assert (cards["some"], tables["everywhere"].rows) == ([], (("v", ""),))
+    assert [*tables] == ["incomplete", "causes", "everywhere", "not-run", "cells"]
+    alone, *_, cells = views.sections(MatrixReport([CellRun("a", outcomes={"t": "F"}, finished=True)]))
+    assert alone.title == "Fails in every cell that ran it"
+    assert cells.head == ("cell", "failed", "links", "violations", "seconds", "what it is")
+    refused = MatrixReport([CellRun("a", outcomes={"u": "U"}, finished=True)])
+    assert [one.id for one in views.sections(refused)] == ["gpu", "cells"]
 
 
 def test_where_nothing_was_forced() -> None:

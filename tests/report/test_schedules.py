@@ -251,6 +251,38 @@ def test_words_of_what_never_ended() -> None:
     assert lines[4].endswith("was queued in call 5, and not done when the test ended")
 
 
+def test_words_of_what_passed() -> None:
+    """Three are named. A helper through which everything goes is no place, unless there is no other."""
+
+    def at(number: int, queued: int | None, ended: int | None, *places: str) -> Work:
+        return Work(number, "f", "s", tuple(f"/p/{one} in g" for one in places), "", queued, queued, ended, "")
+
+    works = [at(1, 0, 3, "h.py:1", "t.py:1"), at(2, 1, 9, "h.py:1", "t.py:2"), at(3, 2, 3, "h.py:1", "t.py:3")]
+    works += [at(4, 3, 4), at(5, 4, 5, "h.py:1"), at(6, 6, 9, "h.py:1"), at(7, 7, None, "h.py:1")]
+    works.append(at(8, None, None, "h.py:1"))
+    failure = replace(FAILURE, displaced=(2,), text="")
+    story = [
+        "  2: f, called at h.py:1 in g < t.py:2 in g, was queued in call 1, and done 8 calls later",
+        "    queued after it, and done before it:",
+        "      3: f on s, called at t.py:3 in g",
+        "      4: f on s, called at a place that is not known",
+        "      5: f on s, called at h.py:1 in g",
+    ]
+    found = replace(failure, works=tuple(works)).lines("/p", 1)
+    assert found[-5:] == story
+    assert [line.rpartition("  ")[2].lstrip("|=>. ") for line in found[2:6]] == [
+        *("t.py:1 in g", "t.py:2 in g", "t.py:3 in g", "a place that is not known"),
+    ]
+    more = replace(failure, works=(*works, at(9, 8, 8, "h.py:1"))).lines("/p", 1)
+    assert more[-5:] == [story[0], "    queued after it, and done before it, such as:", *story[2:]]
+    never = replace(failure, works=(works[1]._replace(ended=None, native="libown.so"), *works[2:])).lines("/p", 1)
+    words = "(libown.so), was queued in call 1, and not done when the test ended"
+    assert never[-5] == f"  2: f, called at h.py:1 in g < t.py:2 in g {words}"
+    assert never[-1] == "      5: f on s, called at h.py:1 in g"
+    alone = replace(failure, works=(works[1], works[3])).lines("/p", 1)
+    assert alone[2].endswith("| h.py:1 in g")
+
+
 def test_words_of_what_does_not_repeat() -> None:
     """A failure that does not repeat says so, and its command displaces whatever the seed says."""
     failure = replace(FAILURE, repeats=False)

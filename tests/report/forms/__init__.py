@@ -124,7 +124,7 @@ def report() -> MatrixReport:
         details={
             "all": Detail("another", "E another"),
             "gl": Detail("cuGL is not emulated"),
-            "skip": Detail("no GPU"),
+            "skip": Detail("no GPU here"),
             "both": Detail("bang"),
         },
         unlinked_modules=1,
@@ -139,6 +139,7 @@ def report() -> MatrixReport:
         *("wide", "13.0", "13.0"),
         {"s1": "P", "s2": "D", "odd": "P", "all": "F", "both": "?", "ok": "P", "tests/test_b.py": "E"},
         details={"all": Detail("another", "E another"), "s2": Detail("driver >= 13")},
+        versions={"cuda-core": {"found": "1.0.0"}, "cuda-bindings": {"found": "13.0.3"}},
         duration=0.0,
         findings=[fault, FindingRecord(category="later kind", kind="odd", text="of a later version")],
         verdicts=[VerdictRecord(status="violated", rule="newest", message="driver 12.9 is too old")],
@@ -189,8 +190,9 @@ def history() -> History:
     """Three reports, and a change of each kind but one; a test and a cell that are gone have no place in the page."""
     steps = [
         Step(f"run {n}", Origin("sample", commit=f"{n}" * 40, started=f"2026-11-2{n}T10:00:00Z"), {"P": 5, "F": n})
-        for n in (0, 1, 2)
+        for n in (1, 2)
     ]
+    steps.insert(0, Step("run 0", Origin("sample"), {"P": 5}))
     changes = [
         ("s1", "old", "new", ".PF"),
         ("all", "gone", "still", "FFF"),
