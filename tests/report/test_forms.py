@@ -55,6 +55,8 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
     assert {"… and 5 more reports", "… and 1 more changes"} <= {*plain}
     assert "Changes over these reports" not in text.plain(empty, history=History(reports, ()))
     assert [*forms.printed(empty, None, long)][-1] == "… and 185 more pairs {} {'style': 'dim'}"
+    good = MatrixReport([CellRun("a", outcomes={"t": "P"}, finished=True), CellRun("b")])
+    assert "  cell {} (left, fold): a {}; b {bold}" in [*forms.printed(good)]
     whole = text.markdown(empty, extra=long)
     assert whole.endswith(f"\n| {wide} | 199 |\n\n… and 5 more pairs.\n")
     size = len(whole.encode()) - 7  # without what joins the parts
