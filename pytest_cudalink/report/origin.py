@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..regular_files import read_bounded
@@ -91,7 +91,7 @@ def origin_of_run(run: RunRecord) -> Origin:
 
 def shown_origin(origin: Origin) -> Origin:
     """Return an origin of a file as reports show it: without empty texts, and with an address of the web or none."""
-    known = {name: None if value == "" else value for name, value in vars(origin).items()}
+    known: dict[str, Any] = {name: None if value == "" else value for name, value in vars(origin).items()}
     return Origin(**{**known, "ci_url": _web_address(origin.ci_url)})
 
 
