@@ -475,8 +475,7 @@ class Writer:
         self.path = Path(path)
         self._on_error = on_error
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        flags |= os.O_TRUNC if anew else 0
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if anew else 0)
         self._opened: list[int] = []
         # one call in C: an exception that comes as a call returns loses what it returned
         self._opened.extend(map(os.open, (self.path,), (flags,), (0o666,)))
@@ -491,7 +490,7 @@ class Writer:
         if self._descriptor is None:
             return
         content = {"event": event.__struct_config__.tag, **msgspec.structs.asdict(event), "time": time.time()}
-        line = json.dumps(content, ensure_ascii=True, default=str) + "\n"
+        line = json.dumps(content, default=str) + "\n"
         try:
             self._append(line.encode("ascii"))
         except OSError as error:

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -313,6 +314,49 @@ def test_a_disk_that_is_found_full_on_closing(tmp_path, monkeypatch) -> None:
     assert [error.errno for error in errors] == [errno.ENOSPC]
 
 
+def test_events_are_constant_and_say_what_is_not_known() -> None:
+    kinds = (records._Event, *records.EVENTS.values())
+    assert all(kind.__struct_config__.frozen for kind in kinds)
+    unknown = {"requested": None, "found": None}
+    assert (RunRecord().arch, records.FoundRecord().arch) == (unknown, unknown)
+    assert records.LinkRecord().versions == {"driver": None, "nvjitlink": None}
+    assert not records.Recording().truncated
+
+
+def test_how_a_file_is_opened_and_closed(tmp_path, monkeypatch) -> None:
+    """With its folders, for everybody whom the umask allows, and closed by whatever ends the writer, once."""
+    path = tmp_path / "a" / "b" / "r.jsonl"
+    before = os.umask(0)
+    first = Writer(path)
+    os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o666
+    first.write(replace(RUN, facts={"path": Path("x")}))
+    first.close()
+    with Writer(path) as second:
+        first.close()
+        second.write(START)
+        opened = [second._descriptor]
+    third = Writer(path)
+    opened.append(third._descriptor)
+    third.__del__()
+    half = Writer.__new__(Writer)
+    half.__del__()
+    half._opened = [os.open(path, os.O_RDONLY)]
+    opened += half._opened
+    half.__del__()
+    for descriptor in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+    assert [json.loads(line)["event"] for line in path.read_bytes().splitlines()] == ["run", "start"]
+    assert read(path).run.facts == {"path": "x"}
+    third = Writer(path)
+    monkeypatch.setattr("os.close", mock.Mock(side_effect=OSError(errno.ENOSPC, "full")))
+    with pytest.raises(OSError, match="full"):
+        third.close()
+    monkeypatch.undo()
+    os.close(third._opened[0])
+
+
 def test_hostile_text_in_a_record(tmp_path) -> None:
     """The file is ASCII with a line for each event, and lone surrogates come back."""
     nasty = "\ud800\x00\x1b[1m\u202e\u2028\n\r]]>"
@@ -335,7 +379,9 @@ def test_a_closed_descriptor_is_not_written_to(tmp_path) -> None:
     os.dup2(program, reused)
     writer.write(EndRecord(exitstatus=0))
     writer.write(EndRecord(exitstatus=0))
-    assert [(error.errno, error.filename) for error in errors] == [(errno.EBADF, str(tmp_path / "r.jsonl"))]
+    (error,) = errors
+    assert (error.errno, error.filename) == (errno.EBADF, str(tmp_path / "r.jsonl"))
+    assert error.strerror == "the program has closed the file's descriptor"
     os.write(reused, b"more")  # it was not closed
     os.close(reused)
     os.close(program)

@@ -16,9 +16,9 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_cudalink import cli
-from pytest_cudalink.report import html, junit, text, views
+from pytest_cudalink.report import html, junit, records, text, views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
-from pytest_cudalink.report.compare import findings
+from pytest_cudalink.report.compare import Comparison, OutcomeChange, findings
 from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
@@ -389,6 +389,41 @@ def test_cards_of_failures() -> None:
     assert cells.head == ("cell", "failed", "links", "violations", "seconds", "what it is")
     refused = MatrixReport([CellRun("a", outcomes={"u": "U"}, finished=True)])
     assert [one.id for one in views.sections(refused)] == ["gpu", "cells"]
+
+
+def test_rows_of_tables() -> None:
+    """Verdicts and errors that are alike are one, regressions without a cause are not; long lists are cut."""
+
+    def tables(*cells: CellRun, comparison: Comparison | None = None) -> dict[str, Section]:
+        return {one.id: one for one in views.sections(MatrixReport([*cells]), comparison)}
+
+    unknown = [records.VerdictRecord(rule="driver", message=text, items=[text, "error 999"]) for text in "ab"]
+    loaded = [records.LibraryRecord(name="libb", path=text, for_whom=text) for text in "xyz"]
+    loaded.append(records.LibraryRecord(name="liba"))
+    cell = CellRun("a", finished=True, verdicts=unknown, libraries=loaded, durations={"t": 0.12345}, unlinked_modules=1)
+    found = tables(cell)
+    words = "a (and 1 other for the same cause)"
+    assert found["verdicts"].rows == (("insufficient metadata", "driver", words, "a"),)
+    assert [row[:1] + row[3:5] for row in found["libraries"].rows] == [
+        ("liba", "", "not known"),
+        ("libb", "x and 2 more", "x, y and 1 more"),
+    ]
+    assert found["slowest"].rows == ((0.12, "t", "a"),)
+    assert "steered" not in text.plain(MatrixReport([cell]))
+
+    errors = [("F", Detail(text)) for text in "xxy"] + [("S", Detail("z")), ("F", Detail("w", "", SKEW))]
+    cells = [
+        CellRun(str(number), outcomes={"t": letter, "u": "F"}, details={"t": detail, "u": Detail("z")})
+        for number, (letter, detail) in enumerate(errors)
+    ]
+    assert tables(*cells)["everywhere"].rows == (("t", "x (and 1 other error)"), ("u", "z"))
+
+    changes = [OutcomeChange("t", "a", "P", "F"), OutcomeChange("u", "gone", "P", "F")]
+    rows = (("t", "a", "passed", "failed"), ("u", "gone", "passed", "failed"))
+    for number in (1, 2):
+        shown = tables(cell, comparison=Comparison(changes[:number]))["regressions"]
+        assert (shown.head, shown.rows) == (("test", "cell", "before", "now"), rows[:number])
+    assert "regressions" not in tables(cell, comparison=Comparison())
 
 
 def test_where_nothing_was_forced() -> None:
