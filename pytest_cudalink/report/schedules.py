@@ -310,7 +310,7 @@ def _timeline(works: Sequence[Work], displaced: Iterable[int], root: str) -> lis
 def _shared(works: Sequence[Work]) -> frozenset[str]:
     """Return the lines that called the driver for each of several operations, such as those of a helper."""
     lines = [frozenset(work.stack[:_HELPERS]) for work in works if work.stack]
-    return frozenset.intersection(*lines) if len(lines) > 1 else frozenset()
+    return frozenset.intersection(*lines) if lines else frozenset()
 
 
 def _own_place(work: Work, shared: frozenset[str], root: str) -> str:

@@ -54,6 +54,7 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
     plain = text.plain(empty, history=History(reports, changes)).splitlines()
     assert {"… and 5 more reports", "… and 1 more changes"} <= {*plain}
     assert "Changes over these reports" not in text.plain(empty, history=History(reports, ()))
+    assert "oldest first" not in text.plain(empty, history=History(reports[:2], changes))  # the comparison says it all
     assert [*forms.printed(empty, None, long)][-1] == "… and 185 more pairs {} {'style': 'dim'}"
     good = MatrixReport([CellRun("a", outcomes={"t": "P"}, finished=True), CellRun("b")])
     assert "  cell {} (left, fold): a {}; b {bold}" in [*forms.printed(good)]

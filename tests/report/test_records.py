@@ -321,6 +321,8 @@ def test_events_are_constant_and_say_what_is_not_known() -> None:
     assert (RunRecord().arch, records.FoundRecord().arch) == (unknown, unknown)
     assert records.LinkRecord().versions == {"driver": None, "nvjitlink": None}
     assert not records.Recording().truncated
+    with pytest.raises(TypeError, match="positional"):
+        EndRecord(1.0)
 
 
 def test_how_a_file_is_opened_and_closed(tmp_path, monkeypatch) -> None:

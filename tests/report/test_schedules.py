@@ -281,6 +281,8 @@ def test_words_of_what_passed() -> None:
     assert never[-1] == "      5: f on s, called at h.py:1 in g"
     alone = replace(failure, works=(works[1], works[3])).lines("/p", 1)
     assert alone[2].endswith("| h.py:1 in g")
+    nowhere = replace(failure, works=(works[3],), displaced=(4,)).lines("/p", 1)
+    assert nowhere[2].endswith("| a place that is not known")
 
 
 def test_words_of_what_does_not_repeat() -> None:
