@@ -339,8 +339,7 @@ def _story(late: Work, works: Sequence[Work], root: str) -> Iterator[str]:
     passed = [
         work
         for work in works
-        if work.submitted is not None
-        and work.number > late.number
+        if work.number > late.number
         and work.ended is not None
         and (late.ended is None or work.ended < late.ended)
     ]

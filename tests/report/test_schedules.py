@@ -283,6 +283,7 @@ def test_words_of_what_passed() -> None:
     assert alone[2].endswith("| h.py:1 in g")
     nowhere = replace(failure, works=(works[3],), displaced=(4,)).lines("/p", 1)
     assert nowhere[2].endswith("| a place that is not known")
+    assert len(nowhere) == 4
 
 
 def test_words_of_what_does_not_repeat() -> None:
