@@ -339,9 +339,7 @@ def _story(late: Work, works: Sequence[Work], root: str) -> Iterator[str]:
     passed = [
         work
         for work in works
-        if work.number > late.number
-        and work.ended is not None
-        and (late.ended is None or work.ended < late.ended)
+        if work.number > late.number and work.ended is not None and (late.ended is None or work.ended < late.ended)
     ]
     more = ", such as" if len(passed) > _NAMED else ""
     if passed:
