@@ -325,6 +325,15 @@ def test_events_are_constant_and_say_what_is_not_known() -> None:
         EndRecord(1.0)
 
 
+@pytest.mark.parametrize(("event", "shown"), [("tezt", "'tezt'"), (["run"], "a list")])
+def test_lines_that_another_version_wrote(event, shown) -> None:
+    said = f"event is {shown}, which is unknown; install a newer pytest-cudalink"
+    assert records.decode(json.dumps({"event": event}).encode()) == (None, [said])
+    found, faults = records.decode(b'{"event": "start", "nodeid": 7, "schema": 9}')
+    assert (found, faults) == (StartRecord(nodeid=""), ["start.nodeid is 7; expected a text"])
+    assert records.parse([b" \n", b'{"event": "run"}']).run == RunRecord()
+
+
 def test_how_a_file_is_opened_and_closed(tmp_path, monkeypatch) -> None:
     """With its folders, for everybody whom the umask allows, and closed by whatever ends the writer, once."""
     path = tmp_path / "a" / "b" / "r.jsonl"
