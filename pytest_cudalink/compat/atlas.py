@@ -167,7 +167,8 @@ def _filled(answer: AtlasAnswer, producer: str, consumer: str, arch: str) -> Atl
     """Return the answer with what the question says in its text; the file has placeholders for it."""
     text = answer.text.replace("{bytecode}", producer).replace("{gpu}", arch.removeprefix("sm_"))
     for place, release in (("{written}", producer), ("{read}", consumer)):
-        text = text.replace(place, ".".join(map(str, PTX_ISA[CudaVersion.parse(release)])))
+        isa = PTX_ISA.get(CudaVersion.parse(release), "?")  # a release that is not known has none
+        text = text.replace(place, ".".join(map(str, isa)))
     return replace(answer, text=text)
 
 

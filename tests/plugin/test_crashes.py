@@ -326,9 +326,9 @@ def test_the_runner_of_a_cell_knows_the_end(tmp_path, code, how) -> None:
     with Writer(path) as writer:
         writer.write(RunRecord(cell="c"))
         writer.write(StartRecord(nodeid="t.py::t"))
-    words = runner.conclude(cell, tmp_path, code)
+    words = runner.conclude(cell, tmp_path, code, "")
     assert words.startswith(f"pytest {how} (t.py::t); run with --cudalink-processes=isolated or restarted, so that")
-    runner.conclude(cell, tmp_path, code)  # a second word on the same
+    runner.conclude(cell, tmp_path, code, "")  # a second word on the same
     (crash,) = read(path).crashes
     assert (crash.nodeid, crash.signal or crash.exitcode) == ("t.py::t", how.split()[-1] if code else 0)
     assert merge([path]).cells[0].outcomes == {"t.py::t": "C"}
@@ -341,9 +341,9 @@ def test_the_runner_believes_a_record_that_ended(tmp_path) -> None:
     with Writer(path) as writer:
         writer.write(RunRecord(cell="c"))
         writer.write(EndRecord(exitstatus=1, duration=1.0))
-    assert runner.conclude(cell, tmp_path, 1) == ""
+    assert runner.conclude(cell, tmp_path, 1, "") == ""
     assert read(path).crashes == []
-    assert "was killed by SIGABRT (after the last test)" in runner.conclude(cell, tmp_path, -6)
+    assert "was killed by SIGABRT (after the last test)" in runner.conclude(cell, tmp_path, -6, "")
     assert [crash.signal for crash in read(path).crashes] == ["SIGABRT"]
 
 
