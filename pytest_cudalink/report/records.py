@@ -678,7 +678,7 @@ def read(path: str | os.PathLike[str]) -> Recording:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of one line (draft 2020-12), as published in ``matrices/records.schema.json``."""
-    _, definitions = msgspec.json.schema_components(list(EVENTS.values()), ref_template="#/$defs/{name}")
+    _, definitions = msgspec.json.schema_components(list(EVENTS.values()))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:pytest-cudalink:records:{SCHEMA}",

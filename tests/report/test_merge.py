@@ -658,3 +658,9 @@ def test_a_crash_after_a_refused_call(tmp_path, events, after) -> None:
     said = after.format("the emulated driver")
     assert cell.details["t"].reason == f"the process ended while this test ran, by SIGABRT{said}"
     assert cell.outcomes["t"] == "C"
+
+
+def test_a_path_that_is_missing(tmp_path) -> None:
+    words = f"the path of records is {tmp_path / 'none'}: No such file or directory; expected a folder"
+    with pytest.raises(RecordError, match=re.escape(words)):
+        merge([tmp_path / "none"])

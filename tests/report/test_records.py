@@ -209,6 +209,8 @@ def test_unknown_events_and_keys_are_ignored(tmp_path) -> None:
         ('{"event": "run", "schema": 2}', "line 1: run.schema is 2; this version reads formats up to 1"),
         ('not json\n{"event": "run", "schema": 1}', "line 1 is not an event"),
         ('{"event": "start", "nodeid": "a"}', "no event 'run' before the others"),
+        ('{"event": "test", "nodeid": "a", "outcome": "passed"}', "no event 'run' before the others"),
+        ('{"event": "link", "target": "bundled"}', "no event 'run' before the others"),
         ('{"event": "start", "nodeid": 7}', "line 1: start.nodeid is 7; expected a text"),
     ],
 )
@@ -219,6 +221,12 @@ def test_no_record_file(content, words, tmp_path) -> None:
     with pytest.raises(RecordError, match=words) as caught:
         read(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_cut_needs_no_run(tmp_path) -> None:
+    path = tmp_path / "cut.jsonl"
+    path.write_text('{"event": "start", "nodeid": "a"}\n{"event": "ru')
+    assert read(path).truncated
 
 
 def test_last_run_counts(tmp_path) -> None:
