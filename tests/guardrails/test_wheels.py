@@ -50,8 +50,8 @@ def wheels(tmp_path_factory) -> Callable[..., Path]:
         folder = tmp_path_factory.mktemp("wheels")
         venv.create(folder, symlinks=True)
         python = folder / "bin" / "python"
-        pathfinder = f"cuda-pathfinder=={metadata.version('cuda-pathfinder')}"
-        command = [uv, "pip", "install", "-q", "--python", str(python), "packaging", pathfinder, *requirements]
+        needed = ["packaging", "msgspec", f"cuda-pathfinder=={metadata.version('cuda-pathfinder')}"]
+        command = [uv, "pip", "install", "-q", "--python", str(python), *needed, *requirements]
         for attempt in (1, 2):  # an index may fail once
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
