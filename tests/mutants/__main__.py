@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -97,18 +97,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         random.Random(options.seed).shuffle(chosen)
 
     _prepare()
-    for tests in dict.fromkeys(judged.tests for judged, _ in chosen):
-        if status := _baseline(tests):
-            words = " ".join(tests)
-            sys.stderr.write(
-                f"tests.mutants: exit status {status} without any change; expected 0; see pytest {words}\n"
-            )
-            return 2
+    start, most = time.monotonic(), options.seconds or math.inf
+    sound = _sound(dict.fromkeys(judged.tests for judged, _ in chosen), start + most / 2)
+    if not sound:
+        return 2
+    chosen = [(judged, mutant) for judged, mutant in chosen if judged.tests in sound]
 
     counts: dict[str, list[int]] = {}
     gc.freeze()  # a child would collect, and so copy, what the parent imported
-    start = time.monotonic()
-    for judged, mutant, killed in _run(chosen, options.jobs, start + (options.seconds or math.inf)):
+    for judged, mutant, killed in _run(chosen, options.jobs, start + most):
         counts.setdefault(judged.file, [0, 0])[not killed] += 1
         key = judged.key(mutant)
         if not killed and key not in listed:
@@ -175,6 +172,22 @@ def _prepare() -> None:
     hypothesis.settings.load_profile("mutants")
     sys.dont_write_bytecode = False  # else each child compiles what none of them changed
     os.chdir(ROOT)
+
+
+def _sound(every: Iterable[tuple[str, ...]], until: float) -> set[tuple[str, ...]]:
+    """Return the tests that pass without any change, those of one module or more until a time; empty if some fail."""
+    sound: set[tuple[str, ...]] = set()
+    for tests in every:
+        if sound and time.monotonic() > until:
+            break
+        if status := _baseline(tests):
+            words = " ".join(tests)
+            sys.stderr.write(
+                f"tests.mutants: exit status {status} without any change; expected 0; see pytest {words}\n"
+            )
+            return set()
+        sound.add(tests)
+    return sound
 
 
 def _baseline(tests: Sequence[str]) -> int:
