@@ -141,7 +141,7 @@ def _wanted_extras(
         for name, requirements in parsed.items():
             for requirement in requirements:
                 about = canonicalize_name(requirement.name)
-                wanted = {str(canonicalize_name(extra)) for extra in requirement.extras} | set(requirement.extras)
+                wanted = {str(canonicalize_name(extra)) for extra in requirement.extras}
                 if about not in extras or not wanted or not _applies(target, requirement, extras[name]):
                     continue
                 because.setdefault(about, set()).add(name)

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -177,9 +178,7 @@ def _system_release(stem: str, path: str) -> CudaVersion | None:
     if match and is_numbered(stem):
         return CudaVersion.parse(match[1])
     for folder in list(Path(real).parents)[:4]:
-        try:
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             content: Any = json.loads(read_bounded(folder / "version.json", _MOST_JSON))
             return CudaVersion.parse(content["cuda"]["version"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
     return None

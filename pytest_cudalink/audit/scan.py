@@ -178,17 +178,20 @@ def completed(images: Iterable[DeviceImage | UnreadImage]) -> list[DeviceImage |
     The header of a packed cubin for sm_100 and later does not tell CUDA 12 from 13, but one compiler made a file.
     """
     completed: list[DeviceImage | UnreadImage] = []
-    cubins: list[tuple[int, DeviceImage]] = []  # their places, and with bytes where they were unpacked
+    packed: list[tuple[int, DeviceImage]] = []  # cubins, and their places
+    archs: dict[int, str] = {}
+    newest = None
     for one in images:
         if isinstance(one, DeviceImage) and one.kind == "cubin":
-            cubins.append((len(completed), replace(one, data=one.data and b"?")))
+            newest = max(filter(None, (newest, one.needs)), default=None)
+            if one.data is None:
+                packed.append((len(completed), one))
+            else:
+                archs.setdefault(one.number, one.arch)
         completed.append(replace(one, data=None) if isinstance(one, DeviceImage) else one)
-    newest = max((one.needs for _, one in cubins if one.needs), default=None)
-    archs = {one.number: one.arch for _, one in reversed(cubins) if one.data}
-    for place, one in cubins:
-        if one.data is None and newest is not None:
-            arch = one.arch if one.suffix else archs.get(one.number, one.arch)
-            completed[place] = replace(one, arch=arch, needs=one.needs or newest, note="")
+    for place, one in packed if newest else ():
+        arch = one.arch if one.suffix else archs.get(one.number, one.arch)
+        completed[place] = replace(one, arch=arch, needs=one.needs or newest, note="")
     return completed
 
 
@@ -200,13 +203,11 @@ def file_majors(scan: Scan, name: str) -> tuple[int, ...]:
     """
     majors = set(_linked_majors(scan, name)) or set(_EVERY)
     for hint in (hinted_major(name), wheel_major(scan.path)):
-        if len(majors) > 1 and hint is not None and int(hint) in majors:
+        if hint is not None and int(hint) in majors:
             majors = {int(hint)}
-    if len(majors) > 1:
-        linked = scan.linked_majors
-        others = majors.intersection(*linked) or majors & set().union(*(one for one in linked if len(one) == 1))
-        majors = others or majors
-    return tuple(sorted(majors))
+    linked = scan.linked_majors
+    others = majors.intersection(*linked) or majors & set().union(*(one for one in linked if len(one) == 1))
+    return tuple(sorted(others or majors))
 
 
 def _linked_majors(scan: Scan, name: str) -> tuple[int, ...]:
@@ -226,8 +227,8 @@ def hinted_major(path: str) -> str | None:
 
 def wheel_major(path: str) -> str | None:
     """The CUDA major in the name of a wheel, as in ``x_cu12-1.0``, ``cupy_cuda12x`` or ``x-1+cu121``; else None."""
-    file = path.replace("\\", "/").rpartition("/")[2]
+    file = re.split(r"[/\\]", path)[-1]
     if not file.endswith(".whl"):
         return None
     name, _, rest = file.partition("-")
-    return hinted_major(f"{name} {rest.partition('-')[0].partition('+')[2]}")
+    return hinted_major(f"{name} {rest.partition('+')[2]}")

@@ -288,7 +288,11 @@ RANGES = ",".join(f"!=1.{n}" for n in range(80))
          [f"any version (middle 2, for a 1, b 1, c 1): {NVRTC} None"], []),
         ([installed("a 1", "b[x]"), installed("b 1", "c[y]; extra == 'x'"), installed("c 1", f"{NVRTC}; extra == 'y'")],
          [f"any version (c 1, for b 1): {NVRTC} None"], []),
+        ([installed("b 1", "c[Y_z]; extra == 'x'"), installed("a 1", "b[x]"),
+          installed("c 1", f"{NVRTC}; extra == 'y-z'")], [f"any version (c 1, for b 1): {NVRTC} None"], []),
         ([installed("c 1", f"{NVRTC}; extra == 'y'"), installed("b 1", "c[y]; extra == 'x'")], [], []),
+        ([installed("a 1", "cuda-x"), installed("cuda-x 1", NVRTC)],
+         ["any version (a 1): cuda-x True", f"any version (cuda-x 1): {NVRTC} None"], []),
         ([installed("a 1", "nvidia[x]", "cudaless", "cuda_core")], ["any version (a 1): cuda-core None"], []),
         ([installed("a 1", f"{NVRTC}; os_name ~= 'x'", f"{NVRTC}; python_version == '3.12'")],
          [f"any version (a 1): {NVRTC} None"], []),
@@ -607,7 +611,9 @@ def test_who_provides_a_library(made: Faked, monkeypatch: pytest.MonkeyPatch) ->
     for damage in (ElfError("damaged"), OSError("missing"), None):
         made.read[user] = damage
         assert str(found.of("libnvrtc", 12, user)) == "new 1"
-    assert str(Providers([nvrtc, other]).of("libnvrtc", 12, user)) == "nvrtc 12.9.86"
+    older = Installed("older", "12.8", "conda", "", files=(files["old/libnvrtc.so.12"],))
+    for several, first in (([nvrtc, other], nvrtc), ([older, nvrtc], older), ([nvrtc, new], new)):
+        assert str(Providers(several).of("libnvrtc", 12, user)) == str(first)
     assert str(found.of("libnvrtc", 13, user)) == "other 13.0"
     assert found.of("libcudart", 12, user) is None
     curand = Providers([Installed("nvidia-curand-cu12", "10.3.9.90", "pip", "", files=("c/libcurand.so.10",))])
@@ -630,7 +636,8 @@ def test_libraries_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(providers, "_SYSTEM", (str(folders["system"]),))
     monkeypatch.setattr(providers.shutil, "which", lambda name, path: f"{path}:{name}")
-    cache = "2 libs\n\tlibcudart.so.12 (x) => {0}/libcudart.so.12\n\t\udcff\n\tlibcudart.so.12 => no/libcudart.so.12\n"
+    cache = "4 libs\n\tlibcudart.so.12 (x) => {0}/libcudart.so.12\n\t\udcff\n\tlibcudart.so.12 => no/libcudart.so.12\n"
+    cache += "\tlibtorch.so.1 => {0}/libtorch.so.1\n"
     said = cache.format(folders["cached"]).encode("utf-8", "surrogateescape")
     asked: list[Any] = []
 
@@ -881,7 +888,8 @@ def test_what_conda_packages_ask_of_cuda() -> None:
     ]
     assert conda.name_of("*") == ""
     driver = conda.virtual_driver("13.0")
-    assert (str(driver.installed), driver.installed.path) == ("__cuda 13.0", "the driver")
+    one = driver.installed
+    assert (str(one), one.path, one.manager) == ("__cuda 13.0", "the driver", "conda")
     rules = conda.rules()
     assert rules is not None
     assert [rules.matches(spec, driver) for spec in ("__cuda >=13", "__cuda 13.0 0", "__cuda >=13.1")] == [

@@ -171,7 +171,10 @@ def test_what_is_read_of_each_file(tmp_path, monkeypatch) -> None:
         "a.so": user, "b.dll": dll({"cudart64_12.dll": ("cudaMalloc",)}, jitify), "c.py": OPENS, "d.py": b"print(1)",
         "e.py": b"print CDLL", "f.py": OPENS + b"print x", "g.ltoir": LTOIR, "g.LTOIR": LTOIR, "h.txt": OPENS,
         "i-1.dist-info/METADATA": b"i", "x/i.egg-info/PKG-INFO": b"p", "PKG-INFO": b"n", "j.so": b"\x7fELF\2\1",
-        "k.so": (ARTIFACTS / "12.9/user.cubin").read_bytes(), "l.dll": dll({}, jitify.replace(b"nvJit", b"nvjot")),
+        "k.so": (ARTIFACTS / "12.9/user.cubin").read_bytes(),
+        "l.dll": dll({}, jitify.replace(b"nvJit", b"nvjot")),
+        "p.dll": dll({"cudart64_12.dll": ("cudaFree",)}, jitify.replace(b"nvJit", b"nvjot")),
+        "o.dll": dll({}, jitify.replace(b"need", b"want") + b"\0.version 8.0\n.target sm_80\n.address_size 64\n\0"),
         "m.cubin": b"nothing", "n.py": OPENS.replace(b"12", b"14") + OPENS.replace(b"12", b"13") + OPENS,
     }  # fmt: skip
     (tmp_path / "wheel").mkdir()
@@ -181,18 +184,20 @@ def test_what_is_read_of_each_file(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(scan_module, "_MOST_NAMES", 2)
     found = scan_path(tmp_path / "wheel")
     assert found.path == str(tmp_path / "wheel")
-    assert list(found.elves) == ["a.so", "b.dll", "l.dll"]
+    assert list(found.elves) == ["a.so", "b.dll", "l.dll", "o.dll", "p.dll"]
     assert found.elves["b.dll"].needed == ("cudart64_12.dll",)
     nvrtc = OpenedLibrary("libnvrtc.so.12", demanded=True)
     assert found.opened == {
         "a.so": (OpenedLibrary("libnvrtc.so.12"),), "c.py": (nvrtc,),
         "b.dll": (OpenedLibrary("cudart64_12.dll"), OpenedLibrary("nvJitLink_120_0.dll")),
         "n.py": (nvrtc, OpenedLibrary("libnvrtc.so.13", demanded=True)),
+        "p.dll": (OpenedLibrary("cudart64_12.dll"),), "o.dll": (OpenedLibrary("nvJitLink_120_0.dll"),),
     }  # fmt: skip
     assert found.ltoir == {"g.ltoir": Needs(CudaVersion(12, 9))}
     assert found.jitify == {"b.dll": CudaVersion(12, 9)}
     assert [(one.path, one.kind, one.data) for one in found.images] == [
-        ("b.dll", "cubin", None), ("g.ltoir", "ltoir", None), ("l.dll", "cubin", None),
+        ("b.dll", "cubin", None), ("g.ltoir", "ltoir", None), ("l.dll", "cubin", None), ("o.dll", "cubin", None),
+        ("o.dll", "ptx", None), ("p.dll", "cubin", None),
     ]  # fmt: skip
     assert found.metadata == {"i-1.dist-info/METADATA": b"i", "x/i.egg-info/PKG-INFO": b"p"}
     assert [(one.path, one.kind, one.severity) for one in found.findings] == [
@@ -238,6 +243,10 @@ def test_packed_cubins_follow_their_neighbours() -> None:
     fault = UnreadImage("a", "damaged")
     found = completed([read, cubin("a", "sm_90", None, note="large"), fault, cubin("a", "sm_120f", None, note="large")])
     assert found == [cubin("a", "sm_90a", NEW), cubin("a", "sm_90a", NEW), fault, cubin("a", "sm_120f", NEW)]
+    more = [read, cubin("a", "sm_90", OLD), cubin("a", "sm_90f", None), cubin("a", "sm_120", None)]
+    assert [(one.arch, one.needs) for one in completed([*more, cubin("a", "sm_75", OLD, data=b"x")])] == [
+        ("sm_90a", NEW), ("sm_90a", OLD), ("sm_90f", NEW), ("sm_120", NEW), ("sm_75", OLD),
+    ]  # fmt: skip
     alone = cubin("a", "sm_120", None, note="large")
     ptx = DeviceImage("a", "ptx", "sm_120", needs=NEW)
     assert completed([alone, replace(ptx, data=b"x")]) == [alone, ptx]

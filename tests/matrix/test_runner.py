@@ -450,11 +450,17 @@ def test_errors_are_shown_and_kept(capfd) -> None:
 
 
 def test_errors_that_nobody_reads(monkeypatch) -> None:
-    """They are kept all the same."""
+    """They are kept all the same, also where they come late."""
+    select = runner.select.select
+
+    def late(*waited: object) -> object:
+        time.sleep(0.2)
+        return select(*waited)
 
     def refuse(*_: object) -> None:
         raise BrokenPipeError
 
+    monkeypatch.setattr(runner, "select", SimpleNamespace(select=late))
     monkeypatch.setattr(runner.os, "write", refuse)
     end = bytearray()
     with runner.copied(end) as stderr:

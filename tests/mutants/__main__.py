@@ -117,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     dead, alive = _table(counts, time.monotonic() - start)
     percent, least = 100 * dead / (dead + alive), configuration["least-percent"]
-    if percent < least and options.seconds is None:  # of a part, only the survivors that are not listed are faults
+    part = options.only or options.seconds is not None  # of which only the survivors that are not listed are faults
+    if percent < least and not part:
         faults.append(f"{percent:.1f} % of the mutants are killed; expected {least} % or more; write tests")
     sys.stdout.writelines(f"tests.mutants: {fault}\n" for fault in faults)
     return 1 if faults else 0
