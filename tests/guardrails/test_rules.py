@@ -144,6 +144,7 @@ def test_forward_compatibility_relaxes_the_driver_rule_alone(ctk, cuda, release)
     driver = KnownDriver(CudaVersion.parse(cuda), release)
     verdict = check_driver(item("nvrtc", ctk), driver, assume_forward=True)
     assert line(verdict).startswith("compatible: forward compatibility is assumed: ")
+    assert verdict.rule == "driver"
     assert ("the driver is of CUDA 12.8, older than major 13" in verdict.message) is (ctk == "13.0")
     assert judge(item("nvrtc", ctk), driver=driver, assume_forward=True).status == "compatible"
     clash = judge(item("nvrtc", ctk), [item("cudart", "11.0", "headers")], driver=driver, assume_forward=True)
