@@ -23,6 +23,7 @@ from ..compat import exports
 from ..elf import ElfError
 from ..regular_files import read_bounded
 from ..versions import CudaVersion
+from .conda import is_cuda_package
 from .installed import Installed
 from .libraries import majors_of, stem_of
 from .loadable import read_dynamic
@@ -123,13 +124,14 @@ def is_numbered(stem: str) -> bool:
 
 def release_of(stem: str, owner: Installed) -> CudaVersion | None:
     """The CUDA release of a library, by the package that brings it; None if no table knows that version."""
-    names = exports.distributions(stem)
-    for distribution in names.values():
-        if (owner.name == distribution or owner.manager == "conda") and (
+    names = exports.distributions(stem).values()
+    of_conda = owner.manager == "conda" and is_cuda_package(owner.name)
+    for distribution in names:
+        if (owner.name == distribution or of_conda) and (
             release := exports.release_of_wheel(distribution, owner.version)
         ):
             return release
-    if is_numbered(stem) and (owner.name in names.values() or owner.manager == "conda"):
+    if is_numbered(stem) and (owner.name in names or of_conda):
         match = re.match(r"\d{1,4}\.\d{1,4}(?=\.|$)", owner.version, re.ASCII)
         return CudaVersion.parse(match[0]) if match else None
     return None

@@ -513,12 +513,12 @@ def test_order_of_copies(made: Faked) -> None:
     made.conda("two", "2", files=inside)
     for name, stem in (("nvidia-cuda-nvrtc-cu12", "rtc"), ("nvidia-nvjitlink-cu12", "JitLink")):
         made.wheel(name, "12.8.93", files=(made.put(f"new/libnv{stem}.so.12"),))
-        made.wheel(f"of-conda-{stem}", "12.6.20", files=(made.put(f"old/libnv{stem}.so.12"),), installer="conda")
+        made.wheel(f"cuda-{stem}-of-conda", "12.6.20", files=(made.put(f"old/libnv{stem}.so.12"),), installer="conda")
         made.wheel(name.removesuffix("-cu12"), "13.0.88", files=(made.put(f"13/libnv{stem}.so.13"),))
     lines = told(made.audit())
     assert [line.partition(" is installed")[0] for line in lines if line.startswith(("do keep", "note copies"))] == [
-        "do keep one of nvidia-nvjitlink-cu12, of-conda-jitlink, one",
-        "do keep one of nvidia-cuda-nvrtc-cu12, of-conda-rtc, one",
+        "do keep one of cuda-jitlink-of-conda, nvidia-nvjitlink-cu12",
+        "do keep one of cuda-rtc-of-conda, nvidia-cuda-nvrtc-cu12",
         "note copies: libnvJitLink",
         "note copies: libnvrtc",
     ]
@@ -552,6 +552,8 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
         ("libnvJitLink", "pip nvidia-nvjitlink 13.0.88", "13.0"),
         ("libnvJitLink", "conda libnvjitlink 12.9.86", "12.9"),
         ("libnvJitLink", "pip torch 12.9.86", None),
+        ("libnvJitLink", "conda pytorch 2.9.1", None),
+        ("libcublas", "conda pytorch 12.8.4.1", None),
         ("libnvJitLink", "uv nvidia-nvjitlink-cu12 99.9.1", "99.9"),
         ("libcublas", "pip nvidia-cublas-cu12 12.8.4.1", "12.8"),
         ("libcublas", "conda libcublas 12.8.4.1", "12.8"),
@@ -568,7 +570,7 @@ def test_combinations_that_are_known_to_fail(made: Faked) -> None:
     ],
 )
 def test_release_of_a_library(stem: str, owner: str, release: str | None) -> None:
-    """By the version of NVIDIA's package, or of any package of conda."""
+    """By the version of NVIDIA's package, or of CUDA's of conda; others have numbers of their own."""
     manager, name, version = owner.split()
     assert str(providers.release_of(stem, Installed(name, version, manager, ""))) == str(release)
 
