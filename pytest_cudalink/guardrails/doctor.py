@@ -281,8 +281,9 @@ def _merge_repairs(
         if not left:
             break
     if command:
+        repaired = before if fewest < len(before) else []
         judged.findings = [
-            replace(one, fix=command) if one in before and (one.fix or one.cause == _NO_LINK) else one
+            replace(one, fix=command) if one in repaired and (one.fix or one.cause == _NO_LINK) else one
             for one in judged.findings
         ]
         conflicts.update({one: replace(conflicts[one], fix=command) for one in merged})

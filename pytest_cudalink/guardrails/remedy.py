@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from packaging.requirements import Requirement
 
-from ..audit.contradictions import accepts
+from ..audit.contradictions import accepts, common_version
 from ..compat.toolkit_pins import brought_by, pinned_versions
 from ..compat.wheels import NVJITLINK
 from ..installers import Installer
@@ -46,12 +46,18 @@ def trials(
     needed: Collection[str] = (),
     absent: Sequence[Item] = (),
 ) -> Iterator[Trial]:
-    """Yield commands that bring items to one release, the most wanted release first.
+    """Yield commands: first one that moves no item, then those that bring all to one release, the most wanted first.
+
+    There is none where what is needed cannot be satisfied.
 
     `bounds`: what other distributions require of the wheels, by name: a release that contradicts it is left out.
     `needed`: wheels of `bounds` to install in any case.
     `absent`: items to install in addition; their release does not count.
     """
+    if any(common_version([bounds[name]]) is None for name in needed):
+        return
+    if needed and not absent and not {item.wheel for item in items}.intersection(needed):
+        yield Trial(_install(f"{name}{bounds[name]}" for name in sorted(needed)), tuple(items))
     for release, at_most in _candidates(items, driver):
         for keep in (True, False):
             parts = _split(items, _becoming(release, at_most=at_most), keep=keep)
@@ -127,10 +133,14 @@ def _trial(
     words += [f"{name}{bounds[name]}" for name in named]
     if not words:
         return None
-    quoted = " ".join(f"'{word}'" if re.search(r"[^\w.=-]", word) else word for word in dict.fromkeys(words))
     there = [replace(item, version=becomes, found_via="site-packages", witness="after the command") for item in moved]
     way = make_way([*moved, *parts.gone], becomes.major)
-    return Trial(f"{way}pip install {quoted}", (*parts.kept, *there))
+    return Trial(f"{way}{_install(words)}", (*parts.kept, *there))
+
+
+def _install(words: Iterable[str]) -> str:
+    quoted = (f"'{word}'" if re.search(r"[^\w.=-]", word) else word for word in dict.fromkeys(words))
+    return f"pip install {' '.join(quoted)}"
 
 
 def worded(command: str, installer: Installer) -> str:

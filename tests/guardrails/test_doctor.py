@@ -270,6 +270,23 @@ def test_what_distributions_require(claims, conflict, fix) -> None:
     assert [one.fix for one in report.findings if one.severity == "incoherent"] == [fix]
 
 
+def test_parts_that_fit_stay() -> None:
+    """A newer nvJitLink links what NVRTC writes: a package that is missed is no reason to move either."""
+    machine = Machine(tuple(several("nvrtc 12.8, nvJitLink 12.9")), (), None)
+    machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
+    assert [one.fix for one in examine(facts=given("12.9"), system=machine).findings] == [f"pip install '{CUFFT}<13'"]
+
+
+def test_what_no_command_repairs_keeps_its_own_advice() -> None:
+    """A command that installs a missing package, and leaves all other faults, is that of the package alone."""
+    loaded = [replace(one, found_via=ALREADY_LOADED) for one in several("nvrtc 12.8, cudart 12.9 headers, nvJitLink 12.9")]
+    machine = Machine(tuple(loaded), (), None)
+    machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
+    command = f"pip install '{CUFFT}<13'"
+    fixes = [one.fix for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "incoherent"]
+    assert (len(fixes), fixes[-1], command in fixes[:-1]) == (2, command, False)
+
+
 def test_a_conflict_without_a_toolkit() -> None:
     """Its command is not that of the toolkit, which is missing."""
     machine = Machine((), (), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,7 +150,7 @@ def shown(trial: Trial) -> str:
         ("out cudart-13 nvJitLink-13 nvrtc-13 && 'cuda-toolkit[cudart,nvjitlink,nvrtc]==11.8.*' | "
         "nvrtc 11.8 nvJitLink 11.8 cudart 11.8"),
     ]),
-    ("nvrtc 12.9 wheel, cudart 12.7 loaded", "10.2", "needed:numpy==2.0 nvidia-cufft<13", 14, [
+    ("nvrtc 12.9 wheel, cudart 12.7 loaded", "10.2", "needed:numpy==2.0 nvidia-cufft<13", 15, [
         "numpy==2.0 | nvrtc cudart",
         "'cuda-toolkit[nvrtc]==13.2.*' numpy==2.0 | cudart nvrtc 13.2",
         "out nvrtc-12 && 'cuda-toolkit[nvrtc]==11.8.*' numpy==2.0 | cudart nvrtc 11.8",
@@ -180,3 +181,17 @@ def test_trials(items: str, driver: str | None, others: str, number: int, lines:
     ]
     *first, last = lines
     assert (list(dict.fromkeys(made))[: len(first)], made[-2], len(made)) == (first, last, number)
+
+
+@pytest.mark.parametrize(("items", "bounds", "absent", "command"), [
+    ("nvrtc 12.8 wheel, nvJitLink 12.9 wheel", {"b": "<2", "a": ""}, [], "pip install a 'b<2'"),
+    ("nvrtc 12.8 wheel", {"a": "<2,>=2", "b": ""}, [], None),
+    ("nvrtc 12.8 wheel", {"nvidia-cuda-nvrtc-cu12": "<12.8"}, [], None),
+    ("nvrtc 12.8 wheel", {"a": "<2"}, [wanted("nvJitLink - absent")], None),
+    ("nvrtc 12.8 wheel", {}, [], None),
+])  # fmt: skip
+def test_a_command_that_moves_nothing(items: str, bounds: dict[str, str], absent: list[Item], command: str) -> None:
+    """It installs what is needed, if that can be satisfied and is none of the items."""
+    there = tuple(replace(wanted(one), wheel="nvidia-cuda-nvrtc-cu12") for one in items.split(", "))
+    first = next(trials(there, None, bounds, needed=list(bounds), absent=absent), None)
+    assert (first.command if first and first.items == there else None) == command
