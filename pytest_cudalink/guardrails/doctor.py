@@ -26,7 +26,7 @@ from ..versions import CudaVersion
 from . import attribution
 from .driver import DriverFacts
 from .guard import driver_hint, forward_compatibility_assumed
-from .items import Fact, Item, ItemKind, Verdict
+from .items import Fact, Item, ItemKind, Verdict, label_of
 from .pipelines import Pipeline
 from .relations import component_table
 from .remedy import trials, worded
@@ -321,7 +321,7 @@ def _look_for(report: DoctorReport, system: System, kind: ItemKind, name: str) -
         report.findings.append(DoctorFinding("unknown", str(error)))
         return
     if item is None:
-        report.missing.append(Item(kind, name, "", "", "ctk", None, "").label)
+        report.missing.append(label_of(kind, name))
     else:
         report.items.append(item)
 
@@ -532,7 +532,7 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
     wheels = {name: installed.get(name) for name in _TILE_WHEELS}
     releases = {CudaVersion(*map(int, one.split(".")[:2])) for one in wheels.values() if one}
     complete = None not in wheels.values() and len(releases) == 1
-    program = None if complete else system.program("tileiras")
+    program = system.program("tileiras")
     if program is None and wheels[_TILE_WHEELS[0]] is None:
         text = "cuda-tile is installed, but tileiras, which compiles its kernels, is neither installed nor on the PATH"
         yield DoctorFinding("warning", text, fix)

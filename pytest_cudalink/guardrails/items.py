@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from ..versions import CudaVersion
 
-__all__ = ["ALREADY_LOADED", "Fact", "Item", "ItemKind", "PackagedWith", "Status", "Verdict", "compatible"]
+__all__ = ["ALREADY_LOADED", "Fact", "Item", "ItemKind", "PackagedWith", "Status", "Verdict", "compatible", "label_of"]
 
 Status = Literal["compatible", "incompatible", "insufficient_metadata"]
 ItemKind = Literal["dynamic-libs", "headers", "static-libs", "bitcode-libs", "binaries", "artifacts"]
@@ -24,6 +24,11 @@ _NOUNS: Final[dict[ItemKind, str]] = {
     "binaries": "binary",
     "artifacts": "artifact",
 }
+
+
+def label_of(kind: ItemKind, name: str) -> str:
+    """Return the words for an item: ``"nvrtc library"``, ``"cudart headers"``."""
+    return f"{name} {_NOUNS[kind]}"
 
 
 @dataclass(frozen=True)
@@ -50,8 +55,8 @@ class Item:
 
     @property
     def label(self) -> str:
-        """``"nvrtc library"``, ``"cudart headers"``."""
-        return f"{self.name} {_NOUNS[self.kind]}"
+        """Its name and what it is; see `label_of`."""
+        return label_of(self.kind, self.name)
 
     @property
     def is_of(self) -> str:

@@ -210,6 +210,33 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
         ([*several("nvrtc 13.2"), *outside("nvJitLink 13.0")], "13.2", None, 1, ["ltoir", "ISA"]),
         (outside("nvvm 13.0"), "12.8", None, 1, ["does not run CUDA 13.0 (nvvm library)", NO_NVJITLINK]),
         ([*WHOLE, *outside("nvvm 13.0")], "13.0", None, 0, []),
+        (several("nvrtc 13.2, cudart 13.0 headers, nvvm ?"), "13.2", None, 1, [
+            "unknown: * release of the nvvm library", f"incoherent: * cudart headers * {MIXED}", NO_NVJITLINK,
+        ]),
+        (several("nvrtc 13.0, ptxas 13.0 binaries"), "12.7", None, 1, [
+            "CUDA 13.0 (nvrtc library): * && pip install 'cuda-toolkit[nvrtc]>=12.0,<12.8' * or, where the forward-",
+            "CUDA 13.0 (ptxas binary): * => no command / put the bin folder of a CUDA 12.7", "ISA up to 8.6 * => pip",
+            NO_NVJITLINK,
+        ]),
+        (several("nvrtc 13.2, cudart 13.1 headers"), "12.8", None, 1, [
+            "several releases: CUDA 13.1, 13.2>", "run CUDA 13.1", "run CUDA 13.2", "ISA up to 8.7", NO_NVJITLINK,
+        ]),
+        (several("nvrtc 12.9, nvJitLink 12.9"), "12.0 520.30.01", None, 1, [
+            "incoherent: * branch 525 * [nvjitlink,nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 is too old",
+            "warning: PTX * => pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 refuses the",
+        ]),
+        (several("nvrtc 13.2, cudart 13.0 headers"), "13.0 580.65.06", None, 1, [
+            f"cudart headers * {MIXED}", "incoherent: PTX * <the driver of CUDA 13.0 refuses the PTX", NO_NVJITLINK,
+        ]),
+        (several("nvrtc 13.2, nvJitLink 13.1"), "12.8", None, 1, [
+            "ltoir from", "run CUDA 13.1", "run CUDA 13.2", "the driver of CUDA 12.8 (ISA up to 8.7)", NO_LTO,
+        ]),
+        ([*WHOLE, replace(item("nvrtc", "13.0", "headers"), wheel="other")], "13.0", "sm_70", 1, [
+            "nvrtc 13.0 does not know * -y other w-cudart w-nvJitLink w-nvrtc &&", "nvJitLink 13.0 does not know",
+        ]),
+        ([*WHOLE, *outside("nvvm 13.2, nvcc ? headers, ptxas 13.1 binaries, nvlink 12.9 binaries")], "13.5", None, 0, [
+            "note: not used: parts of CUDA 12.9, 13.1, 13.2, unknown outside of this",
+        ]),
         ([*WHOLE, *outside("nvvm 13.2, nvcc ? headers")], "13.5", None, 0, [
             f"{UNUSED} (nvvm library at /out/nvvm and 1 more) do not fit * => no command / nothing else <not used: ",
         ]),
@@ -225,6 +252,7 @@ def test_findings(items, driver, arch, code, texts) -> None:
         for one in report.findings
     ]
     assert len(found) == len(texts), found
+    assert {one.severity for one in report.findings} <= {"incoherent", "unknown", "warning", "note"}
     for line, text in zip(found, texts, strict=True):
         assert all(part in line for part in text.split(" * ")), line
 
@@ -259,6 +287,7 @@ NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
         ([claim("a", "<2")], broken("known-bad", "pip install 'a>=1'"), "pip install 'a<2,>=1'"),
         ([claim("a", "<2")], broken("known-bad", "install another"), "install another"),
         ([claim("a", "<2")], broken("version", "pip install 'a>=1'"), "pip install 'a>=1'"),
+        ([], broken("missing", "own", claim("a", "<2,>=2")), "own"),
     ],
 )
 def test_what_distributions_require(claims, conflict, fix) -> None:
@@ -279,12 +308,18 @@ def test_parts_that_fit_stay() -> None:
 
 def test_what_no_command_repairs_keeps_its_own_advice() -> None:
     """A command that installs a missing package, and leaves all other faults, is that of the package alone."""
-    loaded = [replace(one, found_via=ALREADY_LOADED) for one in several("nvrtc 12.8, cudart 12.9 headers, nvJitLink 12.9")]
-    machine = Machine(tuple(loaded), (), None)
+    loaded = [
+        replace(one, found_via=ALREADY_LOADED) for one in several("nvrtc 12.8, cudart 12.9 headers, nvJitLink 12.9")
+    ]
+    machine = Machine((*loaded, item("nvvm", "12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
     command = f"pip install '{CUFFT}<13'"
     fixes = [one.fix for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "incoherent"]
     assert (len(fixes), fixes[-1], command in fixes[:-1]) == (2, command, False)
+    machine = Machine(tuple(WHOLE), (), None)
+    machine.audit = replace(Machine.audit, findings=(broken("missing", "own", claim("a", "<2,>=2")),))
+    toolkit, ptx, _, own = examine(facts=given("12.8"), system=machine).findings
+    assert (toolkit.fix, own.fix, "cudart,nvjitlink,nvrtc" in toolkit.fix) == (ptx.fix, "own", True)
 
 
 def test_a_conflict_without_a_toolkit() -> None:
@@ -336,6 +371,25 @@ def test_versions_that_are_known_to_fail(monkeypatch, cuda, release, severity, e
         assert one.otherwise.startswith("install numba 0.63 or newer")
 
 
+def test_what_decides_whether_versions_fail(monkeypatch) -> None:
+    """The versions here, the GPU and the driver; what none of them decides is said."""
+    asked: list[object] = []
+
+    def conditions(**given: object) -> list[str]:
+        asked.append(given)
+        return ["on Windows"]
+
+    def known(versions: dict[str, str], **given: object) -> list[SimpleNamespace]:
+        asked.append((versions, given))
+        return [SimpleNamespace(open_conditions=conditions, text="x crashes", advice="install y")]
+
+    monkeypatch.setattr(doctor.known_bad, "known_bad", known)
+    found = made(*WHOLE, facts=given("13.0", "580.65.06"), arch="sm_90").findings[-1]
+    decides = {"arch": "sm_90", "driver": "580.65.06"}
+    assert asked == [({}, decides), decides]
+    assert found == DoctorFinding("note", "known to fail: x crashes; only on Windows", otherwise="install y")
+
+
 CUDA_TILE = {"cuda-tile": "1.7.0"}
 TILEIRAS = {"nvidia-cuda-tileiras": "13.2.86", "nvidia-cuda-nvcc": "13.2.78", "nvidia-nvvm": "13.2.86"}
 
@@ -351,7 +405,12 @@ TILEIRAS = {"nvidia-cuda-tileiras": "13.2.86", "nvidia-cuda-nvcc": "13.2.78", "n
         (CUDA_TILE | TILEIRAS, (), None, ""),
         (CUDA_TILE | TILEIRAS, (), "sm_90", "tileiras 13.2 does not compile for sm_90, the device here; 13.3 is the"),
         (CUDA_TILE | TILEIRAS, (), "sm_75", "no known tileiras compiles for sm_75"),
-        (CUDA_TILE | TILEIRAS | {"nvidia-nvvm": "13.3.73"}, (), "sm_89", "nvidia-nvvm 13.3.73)"),
+        (
+            CUDA_TILE | TILEIRAS | {"nvidia-nvvm": "13.3.73"},
+            (),
+            "sm_89",
+            "(nvidia-cuda-tileiras 13.2.86, nvidia-cuda-nvcc 13.2.78, nvidia-nvvm 13.3.73)",
+        ),
         (CUDA_TILE | TILEIRAS | {"nvidia-nvvm": "13.3.73"}, ("tileiras",), "sm_89", ""),
         (CUDA_TILE | {"nvidia-cuda-tileiras": "13.2.86"}, (), "sm_89", "nvidia-cuda-nvcc is missing"),
     ],
@@ -364,7 +423,9 @@ def test_what_cuda_tile_lacks(monkeypatch, installed, programs, arch, text) -> N
     found = [one for one in report.findings if "tileiras" in one.text]
     assert [one.severity for one in found] == (["warning"] if text else [])
     assert report.exit_code == 0
-    assert all(text in one.text and (one.fix or "no known" in one.text) for one in found)
+    assert all(text in one.text and one.text.startswith(("cuda-tile ", "tileiras ", "no known")) for one in found)
+    fixes = ("pip install 'cuda-tile[tileiras]'", "pip install 'cuda-toolkit[nvcc,nvvm,tileiras]>=13.3'")
+    assert all(one.fix in fixes or "no known" in one.text for one in found)
 
 
 @pytest.mark.parametrize("place", ["PATH", "CUDA_HOME", "CUDA_PATH"])
@@ -515,8 +576,11 @@ def test_links_are_those_of_the_dispatch_table() -> None:
     assert links["strict-major", "ltoir"].backend == "error"
     assert "matching major versions" in links["strict-major", "ltoir"].why
     assert links["released", "ltoir"].backend == "nvjitlink"
-    alone = made(item("nvrtc", "13.0"), facts=given(None))
-    assert "there is no driver, so the link fails" in next(link.why for link in alone.links if link.kind == "ptx")
+    for cuda, nvjitlink in ((None, "13.0"), (None, None), ("12.8", None)):
+        there = [item("nvrtc", "13.0"), *([item("nvJitLink", nvjitlink)] if nvjitlink else [])]
+        for link in made(*there, facts=given(cuda)).links:
+            fails = link.why.endswith("; but there is no driver, so the link fails")
+            assert fails == (cuda is None and link.backend == "driver")
 
 
 def test_copies() -> None:
@@ -529,8 +593,19 @@ def test_copies() -> None:
     assert "/13.0/nvrtc (CUDA 13.0)" in finding.text
     assert "before anything loads the other copy" in finding.otherwise
     for_loader = replace(other, role="first for the loader as libnvrtc.so.13")
-    (finding,) = made(*WHOLE, facts=given("13.0"), copies=(for_loader,)).findings
+    assert finding.cause == "other copies are loaded from /opt/torch"
+    same = replace(other, path="/13.0/nvrtc", version=None)
+    of_none = replace(other, name="nvvm")
+    headers = item("nvrtc", "12.8", "headers")
+    found = made(*WHOLE, headers, facts=given("12.8"), copies=(same, of_none, for_loader)).findings
+    (finding,) = (one for one in found if one.text.startswith("another "))
+    assert finding.cause == "other copies come first for the loader, from /opt/torch"
     assert finding.otherwise.startswith("put /13.0 first in LD_LIBRARY_PATH, or remove /opt/torch from it")
+    unknown = item("nvrtc", None), replace(other, path="/x/libnvrtc.so.12")
+    texts = [one.text for one in made(unknown[0], facts=given("13.0"), copies=unknown[1:]).findings]
+    assert texts[-1].endswith("finds /None/nvrtc (CUDA unknown)")
+    (finding,) = made(*WHOLE, facts=given("13.0"), copies=(replace(other, version=None),)).findings
+    assert "libnvrtc.so.12 (CUDA unknown: its builtins)" in finding.text
 
 
 def test_page_and_json(capsys, monkeypatch) -> None:
@@ -797,6 +872,11 @@ def test_what_the_user_asks_for(monkeypatch) -> None:
     monkeypatch.setenv(DRIVER_COMPATIBILITY_VARIABLE, "assume_forward_compatibility")
     assumed = made(*WHOLE, facts=given("12.9", "575.51.03"))
     assert {one.status for one in assumed.rules} == {"compatible"}
+    assert not [one for one in assumed.findings if "does not run" in one.text]
+    mixed = made(*several("nvrtc 13.2, nvJitLink 13.0"), facts=given("13.2"), ctk_version="==13.0.*").findings
+    refused_first, *_, ptx = (one.cause for one in mixed if one.severity == "incoherent")
+    assert refused_first == "the toolkit's release is not one that --ctk-version accepts"
+    assert ptx == "the toolkit's parts come from several releases: CUDA 13.0, 13.2"
     assert [(one.severity, one.fix) for one in assumed.findings if "needs cuda-bindings" in one.text] == [
         ("warning", "uv pip install 'cuda-bindings==13.*'")
     ]
