@@ -135,8 +135,8 @@ def data_ranges(stream: IO[bytes]) -> list[tuple[int, int]]:
     ranges = set()
     for section, name in zip(found, names, strict=True):
         constant = section.kind == _PROGBITS and section.flags & _ALLOCATED and not section.flags & _EXECUTABLE
-        if constant and name not in _NO_STRINGS:
-            ranges.add((section.offset, min(section.size, size - section.offset)))  # below 0 behind the file's end
+        if constant and name not in _NO_STRINGS and section.offset < size:
+            ranges.add((section.offset, min(section.size, size - section.offset)))
     return _disjoint(ranges)
 
 

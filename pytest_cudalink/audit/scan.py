@@ -231,4 +231,4 @@ def wheel_major(path: str) -> str | None:
     if not file.endswith(".whl"):
         return None
     name, _, rest = file.partition("-")
-    return hinted_major(f"{name} {rest.partition('+')[2]}")
+    return hinted_major(f"{name} {rest.partition('-')[0].partition('+')[2]}")

@@ -532,15 +532,15 @@ def _tile_findings(report: DoctorReport, system: System) -> Iterator[DoctorFindi
     wheels = {name: installed.get(name) for name in _TILE_WHEELS}
     releases = {CudaVersion(*map(int, one.split(".")[:2])) for one in wheels.values() if one}
     complete = None not in wheels.values() and len(releases) == 1
-    program = system.program("tileiras")
-    if program is None and wheels[_TILE_WHEELS[0]] is None:
+    if not complete:
+        if system.program("tileiras") is not None:
+            return
         text = "cuda-tile is installed, but tileiras, which compiles its kernels, is neither installed nor on the PATH"
+        if wheels[_TILE_WHEELS[0]] is not None:
+            found = ", ".join(f"{name} {one or 'is missing'}" for name, one in wheels.items())
+            text = f"cuda-tile takes tileiras only with nvcc and NVVM of the same release ({found})"
         yield DoctorFinding("warning", text, fix)
-    elif program is None and not complete:
-        found = ", ".join(f"{name} {one or 'is missing'}" for name, one in wheels.items())
-        text = f"cuda-tile takes tileiras only with nvcc and NVVM of the same release ({found})"
-        yield DoctorFinding("warning", text, fix)
-    elif complete and (arch := report.driver["arch"]):
+    elif arch := report.driver["arch"]:
         (release,) = releases
         known = atlas.load().tileiras_for(arch)
         if not known:

@@ -106,6 +106,7 @@ def test_where_it_runs(images, lines) -> None:
         ("acu12.so", None, None), ("x_cu12-1-py3-none.whl", "12", "12"), ("cu11/cupy_cuda12x-1-py3.whl", None, "12"),
         ("cu13\\x-1+cu121-py3.whl", None, "12"), ("numba_cuda-12.0-py3.whl", "12", None), ("x-1-cu12.whl", "12", None),
         ("x_cu12-1.zip", "12", None), ("x_cu13-1+cu12-py3.whl", None, None), ("x_cu12.whl", "12", "12"),
+        ("x-1+a-cu12-py3.whl", "12", None),
     ],
 )  # fmt: skip
 def test_names_that_say_a_major(name: str, hint: str | None, of_wheel: str | None) -> None:

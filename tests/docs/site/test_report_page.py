@@ -18,7 +18,7 @@ from pytest_cudalink.report.compare import Comparison, compare
 from pytest_cudalink.report.history import history
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
-from pytest_cudalink.report.origin import Origin
+from pytest_cudalink.report.origin import Origin, shown_origin
 from tests.report import chromium
 from tests.report.samples import LAUNCH, ORIGIN, SKEW, matrix, write
 
@@ -275,12 +275,14 @@ def test_head(page) -> None:
             ["https://gl.example/a/b/-/commit/abc1", "https://gl.example/a/b/-/pipelines/3"],
         ),
         ("https://ci.example/job/3", ["https://ci.example/job/3"]),
+        ("javascript:alert(1)//actions/runs/", []),
         (None, []),
     ],
 )
 def test_links_of_the_head(url, links) -> None:
-    """A commit has an address if that of the CI run gives it."""
-    cells = [CellRun("a", finished=True, origins=[Origin("p", "abc1", "b", url, "soon", dirty=True)])]
+    """A commit has an address if that of the CI run gives it; only web addresses, as reading leaves them, are links."""
+    origin = shown_origin(Origin("p", "abc1", "b", url, "soon", dirty=True))
+    cells = [CellRun("a", finished=True, origins=[origin])]
     head = html.render(MatrixReport(cells)).partition("</header>")[0]
     assert re.findall(r'href="(?!#)([^"]*)"', head) == links
     assert '<span class="quiet">(with uncommitted changes)</span>' in head
