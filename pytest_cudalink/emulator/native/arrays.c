@@ -55,7 +55,7 @@ __attribute__((constructor)) static void start(void) {
 }
 
 static Array *make(const ArrayDescriptor *descriptor, HandleKind kind, Context *context) {
-  Array *array = cl_handle_make(sizeof *array, kind);
+  Array *array = malloc(sizeof *array);
   if (array) *array = (Array){.descriptor = *descriptor, .kind = kind, .context = context};
   return array;
 }
@@ -70,6 +70,13 @@ static bool add_part(Array *whole, const ArrayDescriptor *descriptor, size_t *of
   *offset += layout.bytes;
   whole->part_of[whole->parts++] = part;
   return true;
+}
+
+/* Enters an array with its parts, once all of them are made: a handle can be that of an array destroyed before. */
+static bool enter(const Array *array) {
+  bool entered = cl_handle_add(array, array->kind);
+  for (unsigned at = 0; entered && at < array->parts; at++) entered = enter(array->part_of[at]);
+  return entered;
 }
 
 /* The bytes of all levels; false if they do not fit into a number. */
@@ -107,6 +114,7 @@ static CUresult create(void **out, const ArrayDescriptor *descriptor, unsigned l
     made = add_part(array, &one, &offset);
   }
   pthread_mutex_lock(&lock);
+  made = made && enter(array);
   if (made) {
     array->next = all;
     all = array;

@@ -28,7 +28,7 @@ static CUresult unlocked(CUresult result) {
   return result;
 }
 
-/* An answer that is found under the lock, so that nothing is destroyed meanwhile. */
+/* An answer that is found under the lock, so that nothing is destroyed, and nothing half made is found, meanwhile. */
 #define LOCKED_HERE(answer) (pthread_mutex_lock(&lock), unlocked(answer))
 
 enum { DEDICATED = 1 }; /* CUDA_EXTERNAL_MEMORY_DEDICATED */
@@ -84,7 +84,7 @@ static CUresult import_memory(EventLine *line, ExternalMemory **out, const Memor
   return CUDA_SUCCESS;
 }
 EXPORTED(cuImportExternalMemory, (ExternalMemory * *out, const MemoryDescription *description),
-         import_memory(line, out, description))
+         LOCKED_HERE(import_memory(line, out, description)))
 
 static CUresult map_buffer(CUdeviceptr *out, const ExternalMemory *memory, const BufferDescription *description) {
   if (!out || !description) return CUDA_ERROR_INVALID_VALUE;
@@ -184,7 +184,7 @@ static CUresult import_semaphore(EventLine *line, Semaphore **out, const Semapho
   return CUDA_SUCCESS;
 }
 EXPORTED(cuImportExternalSemaphore, (Semaphore * *out, const SemaphoreDescription *description),
-         import_semaphore(line, out, description))
+         LOCKED_HERE(import_semaphore(line, out, description)))
 
 static CUresult check_semaphores(Semaphore *const *list, const SemaphoreParameters *parameters, unsigned count,
                                  const void *stream) {

@@ -216,7 +216,7 @@ static void use_external_memory(void) {
   fclose(backing);
 }
 
-/* A semaphore that one thread may destroy while another one signals it. */
+/* A semaphore that one thread may destroy, or import anew at the same address, while another one signals it. */
 static _Atomic(CUexternalSemaphore) latest;
 
 static void use_semaphores(void) {
@@ -228,15 +228,17 @@ static void use_semaphores(void) {
   memset(&description, 0, sizeof description);
   memset(&signal, 0, sizeof signal);
   description.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD;
-  description.handle.fd = dup(fileno(backing));
-  OK(cuImportExternalSemaphore(&own, &description));
-  atomic_store(&latest, own);
-  for (int time = 0; time < 2000; time++) {
-    other = atomic_load(&latest);
-    CUresult signaled = cuSignalExternalSemaphoresAsync(&other, &signal, 1, NULL);
-    TRUE(signaled == CUDA_SUCCESS || signaled == CUDA_ERROR_INVALID_HANDLE);
+  for (int time = 0; time < 200; time++) {
+    description.handle.fd = dup(fileno(backing));
+    OK(cuImportExternalSemaphore(&own, &description));
+    atomic_store(&latest, own);
+    for (int again = 0; again < 10; again++) {
+      other = atomic_load(&latest);
+      CUresult signaled = cuSignalExternalSemaphoresAsync(&other, &signal, 1, NULL);
+      TRUE(signaled == CUDA_SUCCESS || signaled == CUDA_ERROR_INVALID_HANDLE);
+    }
+    OK(cuDestroyExternalSemaphore(own));
   }
-  OK(cuDestroyExternalSemaphore(own));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuDestroyExternalSemaphore(own));
   fclose(backing);
 }

@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,6 +81,24 @@ static void arrays(void) {
   OK(cuArrayDestroy(array));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy(array));
   EXPECT(CUDA_ERROR_INVALID_HANDLE, cuArrayDestroy((CUarray)FOREIGN));
+}
+
+/* An array that one thread may destroy while another one asks for its plane. At its address another array can be made
+   meanwhile, with planes or without. */
+static _Atomic(CUarray) latest;
+
+static void arrays_of_others(void) {
+  CUDA_ARRAY3D_DESCRIPTOR video = {.Width = 16, .Height = 8, .Format = CU_AD_FORMAT_NV12, .NumChannels = 3};
+  CUarray own, plane;
+  for (int time = 0; time < 100; time++) {
+    OK(cuArray3DCreate(&own, &video));
+    atomic_store(&latest, own);
+    for (int again = 0; again < 10; again++) {
+      CUresult asked = cuArrayGetPlane(&plane, atomic_load(&latest), 1);
+      TRUE(asked == CUDA_SUCCESS || asked == CUDA_ERROR_INVALID_HANDLE || asked == CUDA_ERROR_INVALID_VALUE);
+    }
+    OK(cuArrayDestroy(own));
+  }
 }
 
 static void texture_references(void) {
@@ -198,6 +217,7 @@ static void *work(void *unused) {
   OK(cuCtxSetCurrent(primary));
   for (int round = 0; round < rounds; round++) {
     arrays();
+    arrays_of_others();
     texture_references();
     tensor_maps();
     settings();
