@@ -217,11 +217,11 @@ def test_other(queue):
 def test_hang(run) -> None:
     """A test that waits for what never comes is ended, and its other schedules are left out."""
     test = EARLY.replace("assert value == 7", "while value != 7: time.sleep(0.1)")
-    result = run(test, "--cudalink-schedules=200:7", "--cudalink-processes=deadline=4")
+    result = run(test, "--cudalink-schedules=200:7", "--cudalink-processes=deadline=2")
     result.stdout.fnmatch_lines(
         [
             "1 test left out the other schedules after 2 that did not end; --cudalink-processes=deadline=SECONDS *",
-            "hang: test_it.py::test_early under 2 of * schedules: the process was stopped: it did not end within 4 *",
+            "hang: test_it.py::test_early under 2 of * schedules: the process was stopped: it did not end within 2 *",
         ]
     )
 
