@@ -260,8 +260,9 @@ def test_files_and_folders_without_permission() -> None:
 
 def _without_permission(folder: Path) -> None:
     damaged_file = folder / "bad.jsonl"
-    lines(folder / "good.jsonl", RUN, result("x"), END)
+    lines(folder / "good.jsonl", RUN, result("x"), END).chmod(0o644)
     lines(damaged_file, RUN, END).chmod(0)
+    folder.chmod(0o755)  # under any umask
     (folder / "closed").mkdir(mode=0)
     program = (
         "import os, sys\n"

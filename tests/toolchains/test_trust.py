@@ -134,9 +134,8 @@ def test_a_user_trusts_root_and_itself_alone(chain, cache, tmp_path) -> None:
         "    print(error)"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    for folder in (tmp_path, *cache.rglob("*"), cache):
-        if folder.is_dir():
-            folder.chmod(0o755)
+    for path in (tmp_path, *cache.rglob("*"), cache):
+        path.chmod(0o755)  # under any umask
     assert subprocess.check_output(command, text=True) == "/cache/toolchains/13.0/lib64/libnvJitLink.so.13\n"
     for path in (tmp_path, cache):
         os.chown(path, STRANGER - 1, -1)
