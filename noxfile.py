@@ -102,7 +102,7 @@ def gpu(session: nox.Session) -> None:
 
     -- --bundle PATH installs from a bundle of `python -m tools.bundle`, without a network; PATH is its folder, its
     .tar or the folder of its volumes. A nox that was installed from a bundle uses its own environment. Other options go
-    to `python -m tests.hardware`.
+    to `python -m campaigns.hardware`.
     """
     try:
         ctypes.CDLL("libcuda.so.1")
@@ -122,7 +122,7 @@ def gpu(session: nox.Session) -> None:
     env = {"PYTHONPATH": None, "CUDALINK_REQUIRE_TOOLKIT": BASE.ctk}
     if (cache := Path(python).parents[1] / "cache").is_dir():
         env["CUDALINK_CACHE"] = str(cache)
-    session.run(python, "-m", "tests.hardware", *options, env=env, external=True)
+    session.run(python, "-m", "campaigns.hardware", *options, env=env, external=True)
 
 
 def gpu_from_bundle(session: nox.Session, bundle: Path, folder: Path) -> str:
@@ -144,7 +144,7 @@ def run_libraries(session: nox.Session, names: Iterable[str], *arguments: str, *
         packages = without_bindings(CELLS[RELEASES["libraries"][name]["cell"]].packages, own)
         python = environment(session, name, "-e", str(ROOT), "uv", "numpy", "group:test", *packages, *own)
         env["CUDALINK_LIBRARY"] = name.split(" ")[0].rstrip(",")
-        session.run(python, "-m", "pytest", "-q", "tests/libraries", *arguments, env=env, external=True)
+        session.run(python, "-m", "pytest", "-q", "campaigns/libraries", *arguments, env=env, external=True)
 
 
 @nox.session(venv_backend="none")
@@ -213,9 +213,9 @@ def downstream(session: nox.Session) -> None:
 def suites(session: nox.Session) -> None:
     """Published suites, file by file, on emulated drivers with their own toolkit: -- CHECKOUT, such as of cuda-python.
 
-    Options go to `python -m tests.suites`; --help lists them. Fails if fewer tests pass than expected.toml says.
+    Options go to `python -m campaigns.suites`; --help lists them. Fails if fewer tests pass than expected.toml says.
     """
-    from tests.suites.definitions import suites as definitions
+    from campaigns.suites.definitions import suites as definitions
 
     found = definitions()
     checkouts = [one for one in session.posargs if Path(one).is_dir()]
@@ -240,7 +240,7 @@ def suites(session: nox.Session) -> None:
         python = environment(session, row, "-e", str(ROOT), *toolkit, *packages)
         session.run(python, "-m", "pytest_cudalink.cli", "toolchain", "add", driver, external=True)
         session.run(
-            python, "-m", "tests.suites", at[name], "--suite", name, "--driver", driver, *options, external=True
+            python, "-m", "campaigns.suites", at[name], "--suite", name, "--driver", driver, *options, external=True
         )
 
     chosen = [name for name in at if at[name] and name in (wanted or at)]
@@ -297,13 +297,13 @@ def page_environments(session: nox.Session, environments: dict[str, list[str]]) 
 def field(session: nox.Session) -> None:
     """Run the page "What breaks in the field": the releases that broke, and those that repaired them."""
     page_environments(session, RELEASES["field"])
-    session.run("pytest", "tests/field", *session.posargs)
+    session.run("pytest", "campaigns/field", *session.posargs)
 
 
 @nox.session
 def findings(session: nox.Session) -> None:
     """Run the sessions of the findings, in the environments that they name; -- ID chooses. --short: no valgrind."""
-    from tests.findings import catalog
+    from campaigns.findings import catalog
 
     chosen = [one for one in session.posargs if not one.startswith("-")]
     wanted = catalog.environments(chosen or [one.id for one in catalog.read()])
@@ -311,7 +311,7 @@ def findings(session: nox.Session) -> None:
     selection = ("-k", " or ".join(chosen)) if chosen else ()
     given = [one for one in session.posargs if one not in (*chosen, "--short")]
     session.env["CUDALINK_VALGRIND"] = "0" if "--short" in session.posargs else "1"
-    session.run("pytest", "tests/findings", *selection, *given)
+    session.run("pytest", "campaigns/findings", *selection, *given)
 
 
 define_cells(ROOT / "matrices" / "cells.toml", root=ROOT)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.programs.api import THEMES
+from campaigns.conformance.programs.api import THEMES
 
 PACKAGE = Path(__file__).parents[1] / "pytest_cudalink"
 #: More modules of one name than this are too many; a command and its part have the same, as cli/audit.py and audit/.
@@ -20,7 +20,7 @@ _NO_NOUNS: Final = {"found", "it", "of", "one", "that", "this", "what"}
 
 #: A comment of the C that says where an answer comes from, with the name of a test or a recording.
 _MEASURED: Final = re.compile(r"\((?:measured|recorded)(?=[):;]| on| for)(?:: ([\w./-]*\w))?")
-RECORDED = Path(__file__).parent / "conformance" / "recorded"
+RECORDED = Path(__file__).parents[1] / "campaigns" / "conformance" / "recorded"
 
 
 def modules() -> Iterator[Path]:
@@ -62,7 +62,7 @@ def test_public_functions_have_nouns() -> None:
 def test_measured_answers_name_a_test_or_a_recording() -> None:
     """Each "(measured: NAME)" of the C names a test, a recording or one of its cases that is there.
 
-    "programs/THEME" are the recorded programs of a theme, which tests.conformance.programs.compare replays; a row
+    "programs/THEME" are the recorded programs of a theme, which campaigns.conformance.programs.compare replays; a row
     "name" of a table of programs is the test "test_name".
     """
     recordings = {file.name.removesuffix(".json") for file in RECORDED.glob("*.json")}

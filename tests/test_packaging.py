@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from campaigns.release.__main__ import PYTHONS
+from campaigns.release.build import MACHINES, differences, target
 from pytest_cudalink import emulator
 from pytest_cudalink.artifacts import reader_sources
 from pytest_cudalink.elf import ElfImage, read_header
@@ -26,8 +28,6 @@ from pytest_cudalink.jitlink import jitlink_sources
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.native import compiler as cc
 from tests.emulated import checkers
-from tests.release.__main__ import PYTHONS
-from tests.release.build import MACHINES, differences, target
 
 ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -379,9 +379,9 @@ def test_sessions_and_paths_exist(path, sessions) -> None:
     """Every session and tag of nox, every file that is run, and every pattern of files that a cache depends on."""
     for words in commands(path):
         for word in words:
-            if word.endswith((".py", ".sh")) or word.startswith((".ci/", "tests/", "./.")):
+            if word.endswith((".py", ".sh")) or word.startswith((".ci/", "tests/", "campaigns/", "./.")):
                 assert (ROOT / word).is_file(), words
-            if re.fullmatch(r"(tests|tools)(\.\w+)+", word):
+            if re.fullmatch(r"(tests|campaigns|tools)(\.\w+)+", word):
                 module = ROOT.joinpath(*word.split("."))
                 assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), words
         if any(word.endswith("noxfile.py") for word in words) or words[0] == "nox":

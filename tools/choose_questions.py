@@ -20,10 +20,10 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+from campaigns.conformance.programs import compare, record
 from pytest_cudalink.recorder import answers, questions
 from pytest_cudalink.recorder.asking import PRIVATE
 from pytest_cudalink.recorder.images import TEXTS
-from tests.conformance.programs import compare, record
 
 __all__ = ["main"]
 

@@ -252,7 +252,7 @@ def texts(release: str) -> list[str]:
         "docs/hardware/",
         "docs/findings/",
         "tests/data/",
-        "tests/conformance",
+        "campaigns/conformance",
     )
     hits = []
     for name in listed:

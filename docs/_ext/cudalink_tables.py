@@ -23,8 +23,8 @@ from pytest_cudalink.plugin import settings
 from pytest_cudalink.report import records
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.suites.expectations import read_rows
-from tests.suites.results import share
+from campaigns.suites.expectations import read_rows
+from campaigns.suites.results import share
 
 SUITE_COLUMNS = {
     "passed": "passed",

@@ -24,6 +24,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from campaigns.conformance.fatbin_record import CASES
+from campaigns.conformance.fatbin_record import fatbin as fatbin_of
 from pytest_cudalink import artifacts
 from pytest_cudalink.audit import AuditError, budget
 from pytest_cudalink.audit.device_code import (
@@ -42,8 +44,6 @@ from pytest_cudalink.compat.architectures import ARCHITECTURES
 from pytest_cudalink.compat.gpus import architecture_of, driver_named, drivers_in, gpus
 from pytest_cudalink.compat.releases import DRIVER_RELEASES, needs_for_ptx_isa
 from pytest_cudalink.versions import CudaVersion, Needs
-from tests.conformance.fatbin_record import CASES
-from tests.conformance.fatbin_record import fatbin as fatbin_of
 from tests.stubs.conftest import compile_c
 
 found_images = import_module("pytest_cudalink.audit.device_code.images")
@@ -476,7 +476,7 @@ def test_order_matters_between_equals_alone(code, arch, driver, order) -> None:
 
 def recorded_choices() -> list[tuple[str, list[Any]]]:
     """The recorded cases whose images are as their entries say, with what a driver answered."""
-    (file,) = (DATA.parent / "conformance" / "recorded").glob("fatbins-580*.json")
+    (file,) = (DATA.parents[1] / "campaigns" / "conformance" / "recorded").glob("fatbins-580*.json")
     answers = json.loads(file.read_text(encoding="utf-8"))["answers"][""]
     return [
         (text, answers[case]["module"])

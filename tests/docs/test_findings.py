@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from campaigns.findings import catalog, libraries
 from pytest_cudalink.can_link import questions
 from pytest_cudalink.compat import atlas, known_bad
 from pytest_cudalink.versions import CudaVersion
 from tests import sessions
-from tests.findings import catalog, libraries
 
 ROOT = Path(__file__).parents[2]
 FINDINGS = catalog.read()
@@ -35,7 +35,7 @@ def test_the_page_has_every_finding() -> None:
     """The page has both generated parts; each finding has a row, a section, its files and its session."""
     page = (catalog.DATA.parent / "index.md").read_text(encoding="utf-8")
     shown = catalog.blocks()
-    assert [one for one in shown if f"{{generated}} tests.findings.catalog {one}\n" not in page] == []
+    assert [one for one in shown if f"{{generated}} campaigns.findings.catalog {one}\n" not in page] == []
     for finding in FINDINGS:
         assert f"(#{finding.id})" in shown["table"]
         section = shown["findings"].partition(f"({finding.id})=\n")[2].partition("\n)=\n")[0]
@@ -148,7 +148,7 @@ def test_one_verdict(name: str, stated: catalog.Cells) -> None:
 
 def test_the_cases_with_a_refused_input() -> None:
     """The counts and the rows of the finding on refused PTX are those of the recording."""
-    file = ROOT / "tests" / "conformance" / "recorded" / "driver-580.159.04.json"
+    file = ROOT / "campaigns" / "conformance" / "recorded" / "driver-580.159.04.json"
     cases = json.loads(file.read_text(encoding="utf-8"))["cases"]
 
     def codes(name: str, call: str) -> list[int]:

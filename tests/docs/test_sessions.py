@@ -15,7 +15,7 @@ from tests import sessions
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-#: Pages whose sessions have tests with more preparation: tests/stranger/path.py, tests/docs/test_recipes.py.
+#: Pages whose sessions have tests with more preparation: campaigns/stranger/path.py, tests/docs/test_recipes.py.
 ELSEWHERE = ("tutorials/matrix", "how-to/recipes")
 
 

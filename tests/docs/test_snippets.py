@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from campaigns.findings import catalog
 from pytest_cudalink.cli import COMMANDS, module_of
 from pytest_cudalink.matrix import load_cells
 from pytest_cudalink.plugin.settings import OPTIONS
 from tests import sessions
-from tests.findings import catalog
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -33,10 +33,10 @@ PAGES = {
 ELSEWHERE = {
     ("README", "python"): "tests/docs/test_readme.py",
     ("README", "console"): "tests/docs/test_readme.py",
-    ("docs/explanation/field", "console"): "tests/field/test_field.py",
+    ("docs/explanation/field", "console"): "campaigns/field/test_field.py",
     ("docs/reference/audit", "console"): "tests/audit/test_audit_published.py",
     ("docs/reference/matrix", "console"): "tests/report/test_explain.py",
-    ("docs/tutorials/matrix", "console"): "tests/stranger/path.py",
+    ("docs/tutorials/matrix", "console"): "campaigns/stranger/path.py",
     ("docs/how-to/recipes", "console"): "tests/docs/test_recipes.py",
     ("docs/reference/device-code", "text"): "tests/audit/test_command.py",
 }

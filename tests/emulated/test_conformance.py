@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.conformance.compare import RECORDED, differences, explained, reasons
 from pytest_cudalink import emulator
-from tests.conformance.compare import RECORDED, differences, explained, reasons
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def replayed(toolchain, pytestconfig, once):
 
     def record(folder: Path) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.conformance.record", str(folder / "found.json")],
+            [sys.executable, "-m", "campaigns.conformance.record", str(folder / "found.json")],
             env={**os.environ, **planned.environment()},
             capture_output=True,
             text=True,

@@ -642,6 +642,6 @@ def test_a_driver_that_is_none(run, pytester, junk) -> None:
 def test_nothing_to_record(tmp_path, monkeypatch) -> None:
     """Recording the conformance cases without a driver is one sentence."""
     monkeypatch.setenv("LD_LIBRARY_PATH", str(emulator.library_folder(absent=True)))
-    command = [sys.executable, "-m", "tests.conformance.record", str(tmp_path / "out.json")]
+    command = [sys.executable, "-m", "campaigns.conformance.record", str(tmp_path / "out.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from campaigns.conformance.fatbin_record import CASES, ENTRIES, ENVIRONMENTS, fatbin
 from pytest_cudalink import emulator
-from tests.conformance.fatbin_record import CASES, ENTRIES, ENVIRONMENTS, fatbin
 
 HERE = Path(__file__).parent
-PROGRAM = HERE.parent / "conformance" / "fatbin_record.py"
-RECORDED = sorted((HERE.parent / "conformance" / "recorded").glob("fatbins-*.json"))
+PROGRAM = HERE.parents[1] / "campaigns" / "conformance" / "fatbin_record.py"
+RECORDED = sorted((HERE.parents[1] / "campaigns" / "conformance" / "recorded").glob("fatbins-*.json"))
 
 
 #: By NVIDIA's rules of binary compatibility; there is no recording of these devices.

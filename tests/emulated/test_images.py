@@ -269,7 +269,7 @@ def test_events_describe_what_was_refused(check) -> None:
     """The event of a refused image has a line for it and for all in it; of a fatbin, what the driver chose in it."""
     out = check(
         """
-from tests.conformance.fatbin_record import fatbin
+from campaigns.conformance.fatbin_record import fatbin
 start()
 def words(image):
     code, _ = load(image)
@@ -330,7 +330,7 @@ def test_a_long_fatbin_is_described_as_far_as_an_event_goes(check) -> None:
     """The line of an event has its limit: what does not fit is left out, and said to be there."""
     out = check(
         """
-from tests.conformance.fatbin_record import fatbin
+from campaigns.conformance.fatbin_record import fatbin
 start()
 assert load(fatbin(" ".join(["ptx100"] * 200)))[0] == 209
 image = last_event()["image"]

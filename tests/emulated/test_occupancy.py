@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.occupancy_record import kernels, ptx, questions
+from campaigns.conformance.occupancy_record import kernels, ptx, questions
 
 HERE = Path(__file__).parent
-RECORDED = sorted((HERE.parent / "conformance" / "recorded").glob("occupancy-*.json"))
+RECORDED = sorted((HERE.parents[1] / "campaigns" / "conformance" / "recorded").glob("occupancy-*.json"))
 #: FUNCTION_ATTRIBUTES of the recording program in which compilers may differ: local memory and registers.
 OF_COMPILERS = (3, 4)
 
@@ -40,7 +40,7 @@ def test_as_recorded(on_driver, tmp_path, recording: Path) -> None:
     recorded = json.loads(recording.read_text(encoding="utf-8"))
     arch = recorded["attributes"]["75"] * 10 + recorded["attributes"]["76"]
     out = tmp_path / "answers.json"
-    program = HERE.parent / "conformance" / "occupancy_record.py"
+    program = HERE.parents[1] / "campaigns" / "conformance" / "occupancy_record.py"
     done = on_driver("13.0", str(program), str(out), device=f"sm_{arch}")
     assert done.returncode == 0, done.stderr
     answered = json.loads(out.read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def test_as_recorded(on_driver, tmp_path, recording: Path) -> None:
 def test_the_recording_program(on_driver, tmp_path) -> None:
     """It asks at least 150 kernels at least 40 questions, and says what differs between two of its files."""
     out = tmp_path / "answers.json"
-    done = on_driver("13.0", str(HERE.parent / "conformance" / "occupancy_record.py"), str(out))
+    done = on_driver("13.0", str(HERE.parents[1] / "campaigns" / "conformance" / "occupancy_record.py"), str(out))
     assert done.returncode == 0, done.stderr
     answered = json.loads(out.read_text(encoding="utf-8"))
     assert len(answered["kernels"]) == len(kernels(90)) >= 150

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 import pytest_cudalink
+from campaigns.hardware.order import Judge
 from pytest_cudalink import emulator
 from tests.emulated.conftest import HEAD, programs
-from tests.hardware.order import Judge
 
 Check = Callable[..., str]
 TABLE = tomllib.loads(
     (Path(pytest_cudalink.__file__).parent / "data/emulator/synchronization.toml").read_text(encoding="utf-8")
 )
 
-RECORDED = Path(__file__).parent.parent / "conformance" / "recorded"
+RECORDED = Path(__file__).parents[2] / "campaigns" / "conformance" / "recorded"
 
 #: Streams, memory of each kind, and gates: a stream stands at one until it is opened.
 GATES = """
@@ -215,7 +215,7 @@ def test_the_judge_of_order() -> None:
 )
 def test_random_programs_keep_the_order(programs: int, first: int) -> None:
     """No program does what CUDA's rules forbid; an H100 did not either in 3,000."""
-    assert asked("tests.hardware.order", str(programs), str(first)) == {
+    assert asked("campaigns.hardware.order", str(programs), str(first)) == {
         "programs": programs,
         "lawful": programs,
         "problems": {},
@@ -225,12 +225,12 @@ def test_random_programs_keep_the_order(programs: int, first: int) -> None:
 @pytest.mark.slow
 def test_what_an_h100_waits_for() -> None:
     """The same calls wait at closed gates, and all answers are equal."""
-    assert asked("tests.hardware.gates", "0.1") == recorded("gates")
+    assert asked("campaigns.hardware.gates", "0.1") == recorded("gates")
 
 
 def test_what_an_h100_refuses_in_host_functions() -> None:
     """Every function that is refused there is refused here, in callbacks too."""
-    answers = asked("tests.hardware.host_calls")
+    answers = asked("campaigns.hardware.host_calls")
     refused = recorded("host-calls")["800"]
     assert {name: answers[name] for name in refused} == {name: ["800", "800"] for name in refused}
 

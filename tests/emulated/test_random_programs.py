@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.conformance.programs import compare as comparer
+from campaigns.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
+from campaigns.conformance.programs.generate import generate
+from campaigns.conformance.programs.record import load
 from pytest_cudalink.recorder.answers import ENDS
 from pytest_cudalink.recorder.execute import execute, layouts
 from pytest_cudalink.recorder.questions import save
-from tests.conformance.programs import compare as comparer
-from tests.conformance.programs.api import FUNCTIONS, KINDS, MAKERS, THEMES
-from tests.conformance.programs.generate import generate
-from tests.conformance.programs.record import load
 
 GOALS = tomllib.loads((Path(comparer.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
 #: Seeds from here on were not looked at while differences were mended.
@@ -157,7 +157,8 @@ def test_addresses_that_come_back_are_no_difference() -> None:
 
 @pytest.mark.parametrize("seed", [0, 17, HELD_BACK + 3])
 def test_generator_is_deterministic(seed) -> None:
-    text = f"from tests.conformance.programs.generate import generate; import json; print(json.dumps(generate({seed})))"
+    imports = "from campaigns.conformance.programs.generate import generate; import json"
+    text = f"{imports}; print(json.dumps(generate({seed})))"
     found = {
         subprocess.run(
             [sys.executable, "-c", text],

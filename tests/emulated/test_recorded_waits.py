@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from campaigns.conformance import waits, waits_page
+from campaigns.hardware.waits import DEEPEST, NO_DEVICE, NO_TIME, TASKS, Item, Recorder, item_of, items, save
 from pytest_cudalink import emulator
 from pytest_cudalink.emulator.waits import table
-from tests.conformance import waits, waits_page
-from tests.hardware.waits import DEEPEST, NO_DEVICE, NO_TIME, TASKS, Item, Recorder, item_of, items, save
 
 #: What each call that was asked for its depth submits.
 ROOM = {
@@ -228,7 +228,7 @@ def test_the_page_has_every_call_that_was_asked() -> None:
     """Each block stands on the page; a call is among those that wait, or that do not, or in both with its arguments."""
     blocks = waits_page.blocks()
     page = PAGE.read_text(encoding="utf-8")
-    assert [name for name in blocks if f"{{generated}} tests.conformance.waits_page {name}\n" not in page] == []
+    assert [name for name in blocks if f"{{generated}} campaigns.conformance.waits_page {name}\n" not in page] == []
     rows = [row for one in waits.recorded().values() for kind, row in waits.rows(one) if kind == "one"]
     waiting = {
         row["call"] for row in rows if "waits" in waits.answers(row).values() and row["call"] != "cuMemPoolDestroy"
@@ -303,7 +303,7 @@ def asked(folder: Path, *options: str) -> dict[str, Any]:
     """The answers of the emulated driver of the H100 to the recorder."""
     planned = emulator.emulation_for("13.0", release="580.159.04", device="h100")
     file = folder / "asked.json"
-    command = [sys.executable, "-m", "tests.hardware.waits", str(file), "--times=1", "--loading=LAZY", *options]
+    command = [sys.executable, "-m", "campaigns.hardware.waits", str(file), "--times=1", "--loading=LAZY", *options]
     environment = {**os.environ, **planned.environment()}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -337,7 +337,7 @@ def test_the_emulated_driver_waits_as_the_h100(tmp_path: Path) -> None:
 def test_every_tenth_row_on_the_emulated_driver(tmp_path: Path) -> None:
     """At least 99 % of them have the recorded answers, also of those that were held back.
 
-    `python -m tests.hardware.waits` below `cudalink driver run` asks all, in over a minute.
+    `python -m campaigns.hardware.waits` below `cudalink driver run` asks all, in over a minute.
     """
     recording = waits.recorded()[H100]
     chosen = [item_of(kind, row) for kind, row in waits.rows(recording)][::10]

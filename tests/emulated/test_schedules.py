@@ -481,7 +481,7 @@ test_programs = programs(PROGRAMS, fixture="schedules")
 )
 def test_schedules_keep_the_order(programs: int, schedules: int) -> None:
     """No schedule of a random program of streams, events, gates, host functions and graphs is against CUDA's rules."""
-    assert asked("tests.hardware.order", str(programs), f"--schedules={schedules}") == {
+    assert asked("campaigns.hardware.order", str(programs), f"--schedules={schedules}") == {
         "programs": programs * schedules,
         "lawful": programs * schedules,
         "problems": {},
@@ -501,7 +501,7 @@ def test_what_an_h100_does_is_a_schedule() -> None:
     program = """
 import ctypes
 from pytest_cudalink.emulator import control
-from tests.hardware import gates
+from campaigns.hardware import gates
 control.attach(ctypes.CDLL("libcuda.so.1")).start_schedule(0, [])
 gates.main(0.1)
 """

@@ -24,7 +24,7 @@ def test_each_folder_that_pytest_leaves_out_has_a_session() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
     folders = [one for one in settings["norecursedirs"] if one.startswith("tests/")]
     assert folders
-    runners = ("noxfile.py", "tools/sessions.toml", "matrices/cells.toml", "tests/hardware/stages.py")
+    runners = ("noxfile.py", "tools/sessions.toml", "matrices/cells.toml", "campaigns/hardware/stages.py")
     run = "".join((ROOT / one).read_text(encoding="utf-8") for one in runners)
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert 'nox.options.sessions = ["lint", "types", "tests", "ctk-13.0"]' in run

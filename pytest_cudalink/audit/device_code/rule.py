@@ -51,8 +51,8 @@ class DriverAnswer(NamedTuple):
 def what_happens(images: Iterable[DeviceImage], arch: str, driver: CudaVersion) -> DriverAnswer:
     """Return what a driver does with a group of images on a GPU.
 
-    The choice was recorded for fatbins on driver 580 with an H100 (`tests/conformance/fatbin_record.py`): the driver
-    looks at the architectures alone, and at what is in an image after it has chosen.
+    The choice was recorded for fatbins on driver 580 with an H100 (`campaigns/conformance/fatbin_record.py`): the
+    driver looks at the architectures alone, and at what is in an image after it has chosen.
 
     1. A driver that does not know the GPU drives nothing.
     2. Of the cubins that run on the GPU, that of the highest architecture is taken, of equal ones the first. If it is

@@ -1,6 +1,6 @@
 /* Which entry of a fatbin a driver takes, and its image, unpacked.
  *
- * The rules were recorded on driver 580.159.04 with an H100 (tests/conformance/fatbin_record.py); NVIDIA documents
+ * The rules were recorded on driver 580.159.04 with an H100 (campaigns/conformance/fatbin_record.py); NVIDIA documents
  * neither the format nor the choice. */
 #ifndef CUDALINK_FATBINS_H
 #define CUDALINK_FATBINS_H

@@ -165,7 +165,7 @@ static void launched(Work *end) {
 }
 
 /* Launches of one executable graph run one after the other, in whatever streams (a closed gate on an H100,
-   tests/hardware/gates.py). */
+   campaigns/hardware/gates.py). */
 static CUresult queue(Executable *executable, Stream *stream) {
   Work *start = cl_work_make(&cl_no_work, stream->home), *end = cl_work_make(&cl_no_work, stream->home);
   if (start && end && cl_order_on) {

@@ -8,7 +8,7 @@ from ctypes import CFUNCTYPE, byref, c_int, c_size_t, c_void_p
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conformance.occupancy_record import DEVICE_ATTRIBUTES, kernels, ptx
+from campaigns.conformance.occupancy_record import DEVICE_ATTRIBUTES, kernels, ptx
 from tests.emulated.cu import cuda, function, load, ok, start
 
 start()

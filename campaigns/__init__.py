@@ -1,0 +1,1 @@
+"""Long questions to the package: damage, interrupts, recordings of hardware, suites of others, mutants, releases."""

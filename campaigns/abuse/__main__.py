@@ -1,0 +1,189 @@
+"""Run campaigns and print what became of each kind of image; see the package.
+
+    python -m campaigns.abuse [WAY ...] [--inputs=20000] [--seconds=N] [--seed=N] [--processes=N]
+
+Exit code 1: a child process died or hung, or an error was not one of those that the documentation names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import mmap
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_cudalink import emulator
+
+from .edges import EDGES
+from .mutations import Subject, mutated, subjects
+from .ways import FAILURES, IMAGES, Outcome, Way
+
+WAYS = IMAGES | EDGES
+
+#: Seconds that the link worker gets for a call, and after which a child that works on one image counts as hung.
+CALL_LIMIT, HANG_LIMIT = 10, float(os.environ.get("CUDALINK_ABUSE_HANG", "60"))
+POLL = 0.05
+#: The share of damaged cubins that may pass the reader and end the worker.
+MOST_DEATHS = 0.002
+
+
+def chosen(way: Way) -> tuple[Subject, ...]:
+    """Return the subjects of a way."""
+    return tuple(subject for subject in subjects() if subject.kind in way.kinds)
+
+
+def child(way: Way, seed: int, numbers: range, board: Path, until: float) -> None:
+    """Use every image until a time of the monotonic clock; note its outcome on the board, before and after."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    use = way.prepare()
+    with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
+        for number, subject, data in mutated(chosen(way), seed, numbers):
+            if time.monotonic() > until:
+                return
+            notes[number] = Outcome.AT_WORK
+            try:
+                notes[number] = use(subject, data)
+            except Exception:  # noqa: BLE001 (each is a finding)
+                sys.stderr.write(f"input {number} ({subject.name}):\n{traceback.format_exc()}")
+                notes[number] = Outcome.UNEXPECTED
+
+
+class Crew:
+    """The child processes of one campaign; each has its share of the numbers, and a successor if it dies."""
+
+    def __init__(
+        self, command: Sequence[str], way: Way, inputs: int, processes: int, board: Path, until: float
+    ) -> None:
+        self._command, self._board, self._until = command, board, until
+        self._environment = {**os.environ, "CUDALINK_LINK_TIMEOUT": str(CALL_LIMIT)}
+        if way.emulated:
+            self._environment |= emulator.emulation_for("13.0").environment()
+        self._shares = [range(first, inputs, processes) for first in range(processes)]
+        self._ends: list[str] = []
+
+    def work(self, notes: mmap.mmap) -> list[str]:
+        """Run the children to their end; return how those ended that died or hung."""
+        active = [self._started(share) for share in self._shares if share]
+        while active:
+            time.sleep(POLL)
+            active = [after for one in active if (after := self._watched(notes, *one)) is not None]
+        return self._ends
+
+    def _started(self, share: range) -> tuple[subprocess.Popen[bytes], range, int, float]:
+        numbers = f"{share.start}:{share.stop}:{share.step}"
+        command = [*self._command, f"--child={numbers}", f"--board={self._board}", f"--until={self._until}"]
+        process = subprocess.Popen(command, env=self._environment)
+        return process, share, share.start, time.monotonic()
+
+    def _watched(
+        self, notes: mmap.mmap, process: subprocess.Popen[bytes], share: range, at: int, since: float
+    ) -> tuple[subprocess.Popen[bytes], range, int, float] | None:
+        before = at
+        while at < share.stop and notes[at] not in (Outcome.NOT_TRIED, Outcome.AT_WORK):
+            at += share.step
+        code = process.poll()
+        if at != before:
+            since = time.monotonic()
+        if code is None and time.monotonic() - since < HANG_LIMIT:
+            return process, share, at, since
+        if code == 0 and (at >= share.stop or time.monotonic() > self._until):
+            return None
+        if code is None:
+            process.send_signal(signal.SIGABRT)  # faulthandler, if it is on, writes where it hangs
+            process.wait()
+        if at >= share.stop:
+            self._ends.append(f"a child ended with {code} after its last input")
+            return None
+        notes[at] = Outcome.HANG if code is None else Outcome.SIGNAL
+        self._ends.append(f"input {at}: {'hung' if code is None else f'the process ended with {code}'}")
+        rest = range(at + share.step, share.stop, share.step)
+        return self._started(rest) if rest else None
+
+
+def campaign(
+    name: str,
+    inputs: int,
+    seed: int,
+    processes: int,
+    program: Sequence[str] = ("-m", "campaigns.abuse"),
+    shown: Sequence[Outcome] = (),
+    seconds: float = math.inf,
+) -> bool:
+    """Run one campaign and print its table; return whether it found nothing.
+
+    `program` are the arguments with which Python runs the child processes; inputs with an outcome of
+    `shown` are listed. After `seconds` no further input is tried; a campaign that tried none fails.
+    """
+    way = WAYS[name]
+    command = [sys.executable, *program, name, f"--seed={seed}"]
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        board = Path(folder) / "board"
+        board.write_bytes(bytes(inputs))
+        with board.open("r+b") as file, mmap.mmap(file.fileno(), 0) as notes:
+            ends = Crew(command, way, inputs, processes, board, started + seconds).work(notes)
+            outcomes = [Outcome(one) for one in notes[:]]
+    counts: dict[str, Counter[Outcome]] = {}
+    for number, subject, _ in mutated(chosen(way), seed, range(inputs)):
+        counts.setdefault(subject.kind, Counter())[outcomes[number]] += 1
+    total = Counter(outcomes)
+    tried = inputs - total[Outcome.NOT_TRIED]
+    print(f"{way.title}: {tried} inputs, seed {seed}, {time.monotonic() - started:.0f} s")
+    for kind, found in (*sorted(counts.items()), ("all", total)):
+        listed = ", ".join(f"{count} {one.name.lower().replace('_', ' ')}" for one, count in sorted(found.items()))
+        print(f"  {kind}: {listed}")
+    for end in ends:
+        print(f"  {end}")
+    for number, one in enumerate(outcomes):
+        if one in shown:
+            print(f"  input {number}: {one.name.lower().replace('_', ' ')}")
+    bad = sum(total[one] for one in (*FAILURES, Outcome.AT_WORK))
+    cubins = counts.get("cubin", Counter())
+    died, most = cubins[Outcome.WORKER_DIED], MOST_DEATHS * (cubins.total() - cubins[Outcome.NOT_TRIED])
+    if died > 1 + int(most):  # a short run has no room for a share
+        print(f"  {died} damaged cubins pass the reader and end the worker; at most {MOST_DEATHS:.1%} may")
+        bad += 1
+    complete = tried > 0 if math.isfinite(seconds) else tried == inputs
+    return complete and not (bad or ends)
+
+
+def main() -> int:
+    """Run the campaigns that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"any of {', '.join(WAYS)}; all if none is named")
+    parser.add_argument("--inputs", type=int, default=20_000, help="how many damaged images each campaign takes")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after N seconds, shared by the campaigns")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--deaths", action="store_true", help="list the inputs that ended a link worker")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--board", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--until", type=float, default=math.inf, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if unknown := [name for name in options.ways if name not in WAYS]:
+        parser.error(f"unknown way {unknown[0]!r}; known: {', '.join(WAYS)}")
+    if options.child:
+        numbers = range(*map(int, options.child.split(":")))
+        child(WAYS[options.ways[0]], options.seed, numbers, options.board, options.until)
+        return 0
+    names = options.ways or list(WAYS)
+    shown = (Outcome.WORKER_DIED, Outcome.WORKER_HUNG, Outcome.FATAL) if options.deaths else ()
+    seconds = options.seconds / len(names)
+    results = [
+        campaign(name, options.inputs, options.seed, options.processes, shown=shown, seconds=seconds) for name in names
+    ]
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""Record what a driver answers about the occupancy of many kernels.
+
+    python3 campaigns/conformance/occupancy_record.py OUT.json [LIBCUDA]
+
+Standard library only. The kernels are PTX text that the driver compiles; they differ in registers, static shared
+memory, local memory, launch bounds and clusters. Every kernel is asked the same questions in the same order, so the
+file holds lists of answers alone, and the emulated driver is compared by running this program on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import random
+import sys
+import time
+from ctypes import byref, c_int, c_size_t, c_uint, c_void_p
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Kernel", "kernels", "ptx", "questions", "record"]
+
+#: CUfunction_attribute: max threads, shared, const, local, registers, max dynamic shared, carve-out, cluster must be
+#: set, cluster width, non-portable cluster size allowed.
+FUNCTION_ATTRIBUTES = (0, 1, 2, 3, 4, 8, 9, 10, 11, 14)
+#: CUdevice_attribute numbers that the rules of occupancy read.
+DEVICE_ATTRIBUTES = (1, 8, 10, 12, 16, 39, 75, 76, 81, 82, 97, 106, 111, 120)
+MAX_DYNAMIC_SHARED, CARVEOUT, NON_PORTABLE_CLUSTER = 8, 9, 14
+CLUSTER_DIMENSION = 4  # CUlaunchAttributeID
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a kernel is made from."""
+
+    values: int  #: How many 32-bit values it keeps in registers at once.
+    shared: int = 0  #: Bytes of static shared memory.
+    directives: str = ""  #: Launch bounds.
+
+    @property
+    def name(self) -> str:
+        """Its name in the PTX."""
+        bounds = "".join(letter if letter.isalnum() else "_" for letter in self.directives)
+        return f"k{self.values}_{self.shared}_{bounds}"
+
+
+def kernels(arch: int) -> list[Kernel]:
+    """Every kernel that is asked about."""
+    counts = (1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 56, 64, 72, 80, 88, 96, 112, 128, 160, 200, 236)
+    sizes = (4, 1000, 1024, 4096, 12288, 20000, 32768, 49152)
+    found = [Kernel(count) for count in counts]
+    found += [Kernel(4, size) for size in sizes]
+    found += [Kernel(count, size) for count, size in product((16, 40, 72, 128), (16, 3000, 8192, 16384, 24576, 40960))]
+    bounds = [".maxntid 1", ".maxntid 32", ".maxntid 100", ".maxntid 128,2", ".maxntid 256", ".maxntid 1024"]
+    bounds += [".reqntid 64", ".reqntid 8,8,8", ".maxntid 256\n.minnctapersm 4", ".maxntid 512\n.minnctapersm 2"]
+    bounds += [f".maxnreg {number}" for number in (24, 32, 40, 64, 128, 255)]
+    found += [Kernel(count, size, one) for one in bounds for count, size in ((4, 0), (60, 2048), (150, 0))]
+    if arch >= 90:
+        clusters = [".maxclusterrank 2", ".maxclusterrank 4", ".explicitcluster\n.maxclusterrank 8"]
+        clusters += [".explicitcluster\n.reqnctapercluster 2", ".explicitcluster\n.reqnctapercluster 4,2"]
+        found += [Kernel(count, size, one) for one in clusters for count, size in ((4, 0), (80, 16384))]
+    chance = random.Random(9)
+    found += [Kernel(chance.randint(1, 230), 16 * chance.randint(1, 3000)) for _ in range(45)]
+    return list(dict.fromkeys(found))
+
+
+def ptx(arch: int) -> str:
+    """The kernels as one module: volatile accesses keep every value alive between the loads and the stores."""
+    lines = [f".version {'7.8' if arch <= 90 else '8.7'}", f".target sm_{arch}", ".address_size 64"]
+    for kernel in kernels(arch):
+        lines += [f".visible .entry {kernel.name}(.param .u64 out)", kernel.directives, "{"]
+        lines += [f"  .reg .u32 %r<{kernel.values + 2}>;", "  .reg .u64 %rd<3>;", "  ld.param.u64 %rd1, [out];"]
+        if kernel.shared:
+            lines += [f"  .shared .align 16 .b8 room[{kernel.shared}];", "  mov.u32 %r0, room;"]
+            lines += ["  st.volatile.shared.u8 [%r0], 1;"]
+        order = range(1, kernel.values + 1)
+        lines += [f"  ld.volatile.global.u32 %r{one}, [%rd1+{4 * one}];" for one in order]
+        lines += [f"  st.volatile.global.u32 [%rd1+{4 * one}], %r{kernel.values + 1 - one};" for one in order]
+        lines += ["  ret;", "}"]
+    return "\n".join([*lines, ""])
+
+
+def questions() -> list[tuple[Any, ...]]:
+    """Every question that each kernel is asked, in this order: its kind, then its numbers."""
+    blocks = (1, 31, 32, 33, 64, 96, 100, *range(128, 321, 32), 384, 416, 480, 512, 640, 768, 896, 992, 1024)
+    asked: list[tuple[Any, ...]] = [("active", block, 0) for block in blocks]
+    dynamic = (1, 100, 128, 1000, 4096, 8192, 16384, 33000, 48000, 49152, 49153, 100000, 232448)
+    asked += [("active", block, size) for block, size in product((32, 128, 512), dynamic)]
+    asked += [("active", block, 0) for block in (0, -1, 1025, 4096)]
+    asked += [("flags", block, size, flags) for flags in (0, 1, 2) for block, size in ((128, 0), (1024, 4096))]
+    asked += [("available", count, block) for count in (1, 2, 3, 4, 8, 16, 32) for block in (32, 128, 256, 1024)]
+    asked += [("available", count, block) for count, block in ((0, 128), (-1, 128), (1, 0), (1, 1025), (33, 32))]
+    asked += [("potential", size, limit) for size in (0, 1024, 20000, 49152) for limit in (0, 1, 100, 256, 512, 2048)]
+    asked += [("callback", times, limit) for times in (1, 16, 48) for limit in (0, 512)]
+    asked += [("set", CARVEOUT, 0), ("active", 128, 0), ("active", 256, 2048), ("available", 2, 128)]
+    asked += [("set", CARVEOUT, 50), ("active", 128, 0), ("active", 256, 2048), ("potential", 1024, 0)]
+    asked += [("available", 4, 128)]
+    asked += [("set", CARVEOUT, 10), ("active", 32, 1024), ("active", 128, 16384), ("set", CARVEOUT, 100)]
+    asked += [("active", 64, 8192), ("set", CARVEOUT, -1), ("cache", 2), ("active", 128, 4096), ("cache", 1)]
+    asked += [("active", 128, 4096), ("available", 2, 256), ("cache", 3), ("active", 128, 4096), ("cache", 0)]
+    for size in (0, 30000, 65536, 99000, 200000, 232448, 232449):
+        asked += [("set", MAX_DYNAMIC_SHARED, size), ("active", 128, 20000), ("active", 256, size)]
+        asked += [("available", 1, 128), ("potential", size, 0)]
+    for _ in range(2):
+        asked += [("cluster-size", block, size) for block in (1, 128, 1024) for size in (0, 16384, 100000)]
+        asked += [("clusters", width, *one) for width in (1, 2, 3, 4, 8, 16) for one in ((128, 0), (512, 40000))]
+        asked += [("set", NON_PORTABLE_CLUSTER, 1)]
+    return asked
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("id", c_int), ("pad", c_int), ("value", c_uint * 16))
+
+
+class _Config(ctypes.Structure):
+    _fields_ = (
+        ("grid", c_uint * 3),
+        ("block", c_uint * 3),
+        ("shared", c_uint),
+        ("stream", c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", c_uint),
+    )
+
+
+_SharedOfBlock = ctypes.CFUNCTYPE(c_size_t, c_int)
+
+
+def _config(width: int, block: int, shared: int) -> _Config:
+    config = _Config(grid=(c_uint * 3)(96, 1, 1), block=(c_uint * 3)(block, 1, 1), shared=shared)
+    if width:
+        attribute = _Attribute(id=CLUSTER_DIMENSION)
+        attribute.value[:3] = (width, 1, 1)
+        config.attributes, config.count = ctypes.pointer(attribute), 1
+    return config
+
+
+def _answer(cuda: Any, function: c_void_p, question: tuple[Any, ...]) -> list[int]:
+    """The code of one question, and the answer where the code is 0."""
+    kind, *numbers = question
+    one, other, size = c_int(), c_int(), c_size_t()
+    if kind in ("active", "flags"):
+        block, shared, *flags = numbers
+        name = "cuOccupancyMaxActiveBlocksPerMultiprocessor" + ("WithFlags" if flags else "")
+        code, found = getattr(cuda, name)(byref(one), function, block, c_size_t(shared), *flags), [one]
+    elif kind == "available":
+        code, found = cuda.cuOccupancyAvailableDynamicSMemPerBlock(byref(size), function, *numbers), [size]
+    elif kind in ("potential", "callback"):
+        first, limit = numbers
+        callback = _SharedOfBlock(lambda block: block * first) if kind == "callback" else _SharedOfBlock()
+        shared = c_size_t(0 if kind == "callback" else first)
+        code = cuda.cuOccupancyMaxPotentialBlockSize(byref(one), byref(other), function, callback, shared, limit)
+        found = [one, other]
+    elif kind in ("set", "cache"):
+        name = "cuFuncSetAttribute" if kind == "set" else "cuFuncSetCacheConfig"
+        code, found = getattr(cuda, name)(function, *numbers), []
+    else:
+        name = "cuOccupancyMaxPotentialClusterSize" if kind == "cluster-size" else "cuOccupancyMaxActiveClusters"
+        config = _config(*(0, *numbers)[-3:])
+        code, found = getattr(cuda, name)(byref(one), function, byref(config)), [one]
+    return [code, *([] if code else [each.value for each in found])]
+
+
+def record(library: str = "libcuda.so.1") -> dict[str, Any]:
+    """Every answer of a driver."""
+    cuda = ctypes.CDLL(library)
+
+    def ok(code: int) -> None:
+        if code:
+            raise RuntimeError(f"the driver answered {code}")
+
+    context, module, version, value = c_void_p(), c_void_p(), c_int(), c_int()
+    ok(cuda.cuInit(0))
+    ok(cuda.cuDriverGetVersion(byref(version)))
+    ok(cuda.cuDevicePrimaryCtxRetain(byref(context), 0))
+    ok(cuda.cuCtxSetCurrent(context))
+    name = ctypes.create_string_buffer(256)
+    ok(cuda.cuDeviceGetName(name, 256, 0))
+    device = {}
+    for attribute in DEVICE_ATTRIBUTES:
+        ok(cuda.cuDeviceGetAttribute(byref(value), attribute, 0))
+        device[attribute] = value.value
+    arch = device[75] * 10 + device[76]
+    ok(cuda.cuModuleLoadData(byref(module), ptx(arch).encode()))
+    answers = []
+    for kernel in kernels(arch):
+        function = c_void_p()
+        ok(cuda.cuModuleGetFunction(byref(function), module, kernel.name.encode()))
+        attributes = []
+        for attribute in FUNCTION_ATTRIBUTES:
+            ok(cuda.cuFuncGetAttribute(byref(value), attribute, function))
+            attributes.append(value.value)
+        answered = [_answer(cuda, function, question) for question in questions()]
+        answers.append({**asdict(kernel), "attributes": attributes, "answers": answered})
+    return {"driver": version.value, "device": name.value.decode(), "attributes": device, "kernels": answers}
+
+
+def main() -> int:
+    """Record to the file that is named first."""
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
+    began = time.monotonic()
+    recorded = record(*sys.argv[2:])
+    head = {name: value for name, value in recorded.items() if name != "kernels"}
+    rows = ",\n".join(json.dumps(kernel, separators=(",", ":")) for kernel in recorded["kernels"])
+    Path(sys.argv[1]).write_text(f'{json.dumps(head)[:-1]}, "kernels": [\n{rows}\n]}}\n', encoding="utf-8")
+    count = len(recorded["kernels"])
+    print(f"{count} kernels, {len(questions())} questions each, {time.monotonic() - began:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

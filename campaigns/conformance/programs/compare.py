@@ -1,0 +1,266 @@
+"""Compare a recording with the emulated driver: ``python -m campaigns.conformance.programs.compare FILE``.
+
+It replays every program on an emulated driver of the recorded version, release and architecture, and prints how many
+calls and programs are equal, and the differences grouped by function, answers and shape of the arguments, most frequent
+first. After a difference, calls that need what it made or changed are not counted.
+
+==================================  ==================================================================================
+``--theme pools --function Pool``   only programs of a theme; only groups whose function has this in its name
+``--seeds 0:500``                   only these programs
+``--show 17``                       a program with both answers side by side
+``--shrink 17``                     a shorter program with the same first difference
+``--limit 40``                      how many groups are printed
+==================================  ==================================================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cudalink.recorder.answers import Difference, Result, compare, references
+from pytest_cudalink.recorder.execute import WAITED, Answer, Program, execute
+
+from .images import image
+from .record import load, seeds_of
+
+__all__ = [
+    "PARTS",
+    "RECORDED",
+    "Difference",
+    "Result",
+    "Tally",
+    "compare",
+    "main",
+    "part_of",
+    "profile",
+    "replay",
+    "shape",
+    "tally",
+]
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+@dataclass
+class Tally:
+    """Calls and programs of some results, and how many are equal."""
+
+    calls: int = 0
+    equal_calls: int = 0
+    programs: int = 0
+    equal_programs: int = 0
+
+    @property
+    def call_share(self) -> float:
+        """Percentage of equal calls."""
+        return 100 * self.equal_calls / max(self.calls, 1)
+
+    @property
+    def program_share(self) -> float:
+        """Percentage of programs without a difference."""
+        return 100 * self.equal_programs / max(self.programs, 1)
+
+
+def shape(call: list[Any], answers: list[Answer]) -> str:
+    """The kinds of a call's arguments, in short: live, failed or stale handles, small numbers, names of structures."""
+    return " ".join(_word(one, answers) for one in call[1:])
+
+
+def _word(argument: Any, answers: list[Answer]) -> str:
+    if isinstance(argument, int):
+        return str(argument) if -2 <= argument <= 100 else "huge" if argument >= 1 << 40 else "number"
+    if isinstance(argument, str):
+        if argument[0] != "$":
+            return argument if argument[0] in "!&" else {"@": "host", "'": "text"}[argument[0]]
+        number = next(references(argument))
+        answer = answers[number] if number < len(answers) else None
+        return "handle" if answer and answer[0] == 0 else "NULL$"
+    if argument[0] in ("o", "io"):
+        return "out"
+    if argument[0] == "S":
+        return str(argument[1]).removeprefix("CUDA_")
+    return {"A": "array", "L": "list", "P": "parameters", "F": "float", "M": "bytes"}[argument[0]]
+
+
+#: Parts of the programs: functions of the first release, order behind gates, and all others.
+PARTS = ("core", "order", "added")
+
+
+def part_of(theme: str) -> str:
+    """One of the `PARTS`."""
+    return theme if theme in PARTS else "added"
+
+
+def tally(results: list[Result], part: str) -> Tally:
+    """Calls and programs of one of the `PARTS`."""
+    found = Tally()
+    for one in results:
+        if part_of(one.theme) == part:
+            found.calls += one.counted
+            found.equal_calls += one.equal
+            found.programs += 1
+            found.equal_programs += not one.differences
+    return found
+
+
+def profile(device: str) -> str:
+    """The emulated device of a recorded one: ``"h100"`` for ``"NVIDIA H100 80GB HBM3"``."""
+    from pytest_cudalink.compat import names
+
+    return next(name for name in names.EMULATED_DEVICES if f" {name.replace('-', ' ')} " in f"{device.lower()} ")
+
+
+def replay(recording: dict[str, Any], programs: list[Any], processes: int = 2) -> dict[int, list[Answer]]:
+    """What the emulated driver of a recording's version answers to some of its programs, by seed."""
+    from pytest_cudalink import emulator
+
+    device = profile(recording["device"])
+    planned = emulator.emulation_for(recording["cuda"], release=recording["driver"], device=device)
+    environment = {**os.environ, **planned.environment(), "CUDA_CACHE_DISABLE": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        running = []
+        for job in range(processes):
+            source = Path(folder) / f"{job}.in"
+            share = [
+                [seed, program, [number for number, one in enumerate(real) if one and one[-1] == WAITED]]
+                for seed, _, program, real in programs[job::processes]
+            ]
+            source.write_text(json.dumps(share), encoding="utf-8")
+            command = [sys.executable, "-m", __name__ if __name__ != "__main__" else __spec__.name, "--worker"]
+            running.append(subprocess.Popen([*command, str(source), str(source.with_suffix(".out"))], env=environment))
+        codes = [one.wait() for one in running]
+        if any(codes):
+            raise RuntimeError(f"replay ended with {codes}; expected 0 of every process; see its error above")
+        found: dict[int, list[Answer]] = {}
+        for path in Path(folder).glob("*.out"):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                seed, answers = json.loads(line)
+                found[seed] = answers
+    return found
+
+
+def _worker(source: str, target: str) -> int:
+    """Replay programs of a file on the libcuda of this process."""
+    library = ctypes.CDLL("libcuda.so.1")
+    given = json.loads(Path(source).read_text(encoding="utf-8"))
+    rows = ([seed, execute(program, library, waits=frozenset(waits), images=image)] for seed, program, waits in given)
+    with Path(target).open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return 0
+
+
+def _text(argument: Any) -> str:
+    """An argument for readers."""
+    if isinstance(argument, int):
+        return f"{argument:#x}" if argument > 1 << 30 else str(argument)
+    if isinstance(argument, float):
+        return str(argument)
+    if isinstance(argument, str):
+        return repr(argument[1:]) if argument[0] == "'" else argument
+    if argument[0] in ("o", "io"):
+        return f"&{argument[1]}" + (f"[{argument[2]}]" if argument[0] == "o" and len(argument) > 2 else "")
+    if argument[0] == "S":
+        fields = ", ".join(f"{name}={_text(value)}" for name, value in argument[2].items())
+        return f"{{{fields}}}" if fields else "&" + str(argument[1]).removeprefix("CUDA_")
+    if argument[0] in ("A", "P"):
+        return "[" + ", ".join(map(_text, argument[1])) + "]"
+    return "[" + ", ".join(map(_text, argument[2])) + "]" if argument[0] == "L" else str(argument[1])
+
+
+def _answer(answer: Answer) -> str:
+    return "left out" if answer is None else " ".join(str(one) for one in answer)
+
+
+def show(program: Program, real: list[Answer], ours: list[Answer], result: Result) -> None:
+    """Print a program with both answers; differences are marked with ``!``."""
+    different = {one.call for one in result.differences}
+    for number, call in enumerate(program):
+        theirs = _answer(real[number]) if number < len(real) else "(ended)"
+        own = _answer(ours[number]) if number < len(ours) else "(ended)"
+        mark = "!" if number in different else " "
+        answers = theirs if theirs == own else f"{theirs}  | ours: {own}"
+        print(f"{mark} ${number:<3} {call[0]}({', '.join(map(_text, call[1:]))}) -> {answers}")
+
+
+def _print_groups(results: list[Result], programs: list[Any], name: str, limit: int) -> None:
+    """Print groups of differences, most frequent first, each with shapes and seeds."""
+    asked = {one[0]: one for one in programs}
+    groups: dict[tuple[str, str, str], list[Difference]] = {}
+    for one in (one for result in results for one in result.differences if name.lower() in one.symbol.lower()):
+        groups.setdefault((one.symbol, one.real[:60], one.ours[:60]), []).append(one)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    print(f"{sum(map(len, groups.values()))} differences in {len(groups)} groups:  count function: real -> ours")
+    for (symbol, real, ours), several in ordered[:limit]:
+        print(f"{len(several):5} {symbol}: {real} -> {ours}")
+        shapes: dict[str, list[Difference]] = {}
+        for one in several:
+            _, _, program, answers = asked[one.seed]
+            shapes.setdefault(shape(program[one.call], answers), []).append(one)
+        for text, members in sorted(shapes.items(), key=lambda item: -len(item[1]))[:3]:
+            seeds = ", ".join(f"{one.seed}:{one.call}" for one in members[:4])
+            print(f"        {len(members):4} ({text})  seed:call {seeds}")
+
+
+def main() -> int:  # noqa: C901 (one branch for each option)
+    """Replay, compare and print."""
+    if sys.argv[1:2] == ["--worker"]:
+        return _worker(*sys.argv[2:4])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--with", dest="other", type=Path, help="another recording instead of the emulated driver")
+    parser.add_argument("--theme", help="themes, joined by commas")
+    parser.add_argument("--function", default="", help="part of a function's name")
+    parser.add_argument("--seeds", help="A:B, joined by commas")
+    parser.add_argument("--limit", type=int, default=40)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--show", type=int)
+    options = parser.parse_args()
+    recording = load(options.file)
+    programs = recording["programs"]
+    if options.theme:
+        programs = [one for one in programs if one[1] in options.theme.split(",")]
+    if options.show is not None or options.seeds:
+        seeds = {options.show} if options.seeds is None else {*seeds_of(options.seeds)}
+        programs = [one for one in programs if one[0] in seeds]
+    if options.function:
+        programs = [one for one in programs if any(options.function.lower() in call[0].lower() for call in one[2])]
+    if options.other:
+        again = {one[0]: one for one in load(options.other)["programs"]}
+        programs = [one for one in programs if one[0] in again and again[one[0]][2] == one[2]]
+        other = {one[0]: again[one[0]][3] for one in programs}
+    else:
+        other = replay(recording, programs, options.processes)
+    results = [compare(seed, theme, program, real, other[seed]) for seed, theme, program, real in programs]
+    if options.show is not None:
+        for one, result in zip(programs, results, strict=True):
+            show(one[2], one[3], other[one[0]], result)
+        return 0
+    for part in PARTS:
+        found_tally = tally(results, part)
+        if found_tally.programs:
+            print(
+                f"{part:5}: {found_tally.call_share:6.2f} % of {found_tally.calls} calls equal, "
+                f"{found_tally.program_share:5.1f} % of {found_tally.programs} programs"
+            )
+    themes = sorted({result.theme for result in results})
+    for theme in themes if len(themes) > 1 else ():
+        mine = [result for result in results if result.theme == theme]
+        both = tally(mine, part_of(theme))
+        print(f"  {theme:10} {both.call_share:6.2f} % calls  {both.program_share:5.1f} % of {both.programs} programs")
+    if early := sum(result.early for result in results):
+        print(f"{early} calls waited for a gate on the real driver alone")
+    _print_groups(results, programs, options.function, options.limit)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

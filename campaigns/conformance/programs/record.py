@@ -1,0 +1,152 @@
+"""Record programs from the libcuda of this machine: ``python -m campaigns.conformance.programs.record OUT.json.xz``.
+
+It needs nothing but a checkout. It stops at a limit with what it has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pytest_cudalink.recorder import questions
+from pytest_cudalink.recorder.execute import execute
+from pytest_cudalink.recorder.questions import save
+
+from .generate import generate
+from .images import image
+
+__all__ = ["load", "main", "record", "save", "seeds_of"]
+
+
+def seeds_of(text: str) -> list[int]:
+    """Seeds of ``A:B``, several of them joined by a comma."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, end = part.partition(":")
+        found += range(int(first), int(end or int(first) + 1))
+    return found
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A recording: its driver, and of each program the seed, theme, calls and answers, with those of the package."""
+    found: dict[str, Any] = questions.load(path)
+    if name := found.pop("and", ""):
+        answers = questions.load(questions.PROGRAMS.with_name(name))["answers"]["programs"]
+        more = [[*one, answers[str(one[0])]] for one in questions.load(questions.PROGRAMS)]
+        found["programs"] = sorted([*found["programs"], *more], key=lambda row: int(row[0]))
+    return found
+
+
+def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, folder: str, length: int) -> None:
+    """Record every `jobs`-th seed into a file of this process."""
+    if devices > 1:
+        os.environ["CUDA_VISIBLE_DEVICES"] = str(job % devices)
+    library = ctypes.CDLL("libcuda.so.1")
+    with Path(folder, str(job)).open("w", encoding="utf-8") as file:
+        for seed in seeds[job::jobs]:
+            if time.monotonic() > deadline:
+                break
+            theme, program = generate(seed, length)
+            answers = execute(program, library, seconds=20, images=image)
+            file.write(json.dumps([seed, theme, program, answers], separators=(",", ":")) + "\n")
+            file.flush()
+
+
+def _about() -> dict[str, Any]:
+    """Driver, version and device."""
+    try:
+        library, management = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        return {"error": str(error)}
+    number, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    name, release = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96)
+    library.cuInit(0)
+    library.cuDriverGetVersion(ctypes.byref(number))
+    library.cuDeviceGetName(name, 96, 0)
+    library.cuDeviceGetAttribute(ctypes.byref(major), 75, 0)
+    library.cuDeviceGetAttribute(ctypes.byref(minor), 76, 0)
+    management.nvmlInit_v2()
+    management.nvmlSystemGetDriverVersion(release, 96)
+    return {
+        "cuda": f"{number.value // 1000}.{number.value % 1000 // 10}",
+        "device": name.value.decode(),
+        "arch": f"sm_{major.value}{minor.value}",
+        "driver": release.value.decode(),
+    }
+
+
+def record(
+    seeds: list[int], processes: int = 1, seconds: float = 480, devices: int = 1, length: int = 40
+) -> dict[str, Any]:
+    """The recording of some seeds: those that were done when the time was over."""
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
+    forks = multiprocessing.get_context("fork")
+    with forks.Pool(1) as pool:  # this process stays uninitialized
+        about = pool.apply(_about)
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder:
+        given = processes, seeds, devices, deadline, folder, length
+        workers = [forks.Process(target=_work, args=(job, *given)) for job in range(processes)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:  # one that hangs in the driver must not take the recording with it
+            worker.join(max(0, deadline + 30 - time.monotonic()))
+            worker.kill()
+        rows = []
+        for line in (line for path in Path(folder).iterdir() for line in path.read_text("utf-8").splitlines()):
+            with suppress(ValueError):
+                rows.append(json.loads(line))
+    return {**about, "date": time.strftime("%Y-%m-%d", time.gmtime()), "programs": sorted(rows, key=lambda row: row[0])}
+
+
+def main() -> int:
+    """Record and write one file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", default="0:6000,100000:101000", help="A:B, joined by commas")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=480, help="stop after this time with what is there")
+    parser.add_argument("--devices", type=int, default=1, help="spread the processes over this many devices")
+    parser.add_argument("--length", type=int, default=40, help="calls of a program")
+    parser.add_argument("--add-to", type=Path, help="a recording of this driver, whose programs are kept")
+    options = parser.parse_args()
+    started = time.monotonic()
+    earlier = load(options.add_to)["programs"] if options.add_to else []
+    done = {one[0] for one in earlier}
+    seeds = [seed for seed in seeds_of(options.seeds) if seed not in done]
+    # when the time ends, every range of seeds has its share
+    seeds.sort(key=lambda seed: (seed % 100000) * (6 if seed >= 100000 else 1))
+    recording = record(seeds, options.processes, options.seconds, options.devices, options.length)
+    took = time.monotonic() - started
+    programs = recording["programs"]
+    save(options.out, {**recording, "programs": sorted([*earlier, *programs], key=lambda row: int(row[0]))})
+    codes: Counter[str] = Counter()
+    for _, _, _, answers in programs:
+        for answer in answers:
+            codes[str(answer[0]) if answer else "left out"] += 1
+    for key in ("driver", "cuda", "device", "arch", "error"):
+        if key in recording:
+            print(f"{key}: {recording[key]}")
+    print(f"{len(programs)} of {len(seeds)} programs in {took:.0f} s, {len(programs) / took:.1f} a second")
+    print(f"{options.out}: {options.out.stat().st_size} bytes")
+    total = sum(codes.values()) or 1
+    print("answers: " + ", ".join(f"{code} {100 * count / total:.1f} %" for code, count in codes.most_common(16)))
+    signals = Counter(
+        answers[-1][1] for *_, answers in programs if answers and answers[-1] and answers[-1][0] == "signal"
+    )
+    print(f"signals: {dict(signals)}; errors of the recorder: {codes.get('error', 0)}")
+    return 0 if programs else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

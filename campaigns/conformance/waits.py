@@ -1,0 +1,297 @@
+"""Compare a recording of what waits: ``python -m campaigns.conformance.waits [FILE] [--with OTHER]``.
+
+`campaigns.hardware.waits` records; `campaigns/conformance/recorded/waits-*.json.xz` are recordings of GPUs. A
+recording is compared with `data/emulator/waits.toml`, or with another recording, such as that of an emulated driver.
+A third of the rows was held back from those who wrote the table; it is counted apart, and ``--show known`` prints
+none of it. ``--merge FILE ...`` writes FILE anew, with the rows of later files instead of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import lzma
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from campaigns.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS, save
+from pytest_cudalink.emulator import waits
+
+__all__ = [
+    "PARTS",
+    "RECORDED",
+    "Row",
+    "Tally",
+    "answers",
+    "compare",
+    "is_held_back",
+    "load",
+    "main",
+    "rows",
+    "said",
+]
+
+RECORDED: Final = Path(__file__).parent / "recorded"
+PARTS: Final = ("known", "held back")
+_MEMORY: Final = ("pageable", "pinned", "managed", "device")
+_LIMITS: Final = {
+    "stack": "CU_LIMIT_STACK_SIZE",
+    "printf": "CU_LIMIT_PRINTF_FIFO_SIZE",
+    "heap": "CU_LIMIT_MALLOC_HEAP_SIZE",
+}
+#: What a question is asked with that nobody has used.
+_FIRST: Final = ("first", "not used", "kernel of a library, first")
+#: Where a gate is that holds up new work of a stream, but for the stream itself.
+_HOLDS_UP: Final = {
+    "blocking": ("legacy",),
+    "non-blocking": (),
+    "legacy": ("blocking", "per-thread", "per-thread of another thread"),
+    "per-thread": ("legacy",),
+}
+#: How an answer begins that is none.
+_NOT_ASKED: Final = ("cannot be asked", "hangs", "ends its process")
+_OF_CONTEXT: Final = ("blocking", "non-blocking", "legacy", "per-thread", "per-thread of another thread")
+
+Row = dict[str, Any]
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The content of a recording."""
+    data = path.read_bytes()
+    return dict(json.loads(lzma.decompress(data) if path.suffix == ".xz" else data))
+
+
+def rows(recording: Mapping[str, Any]) -> Iterator[tuple[str, Row]]:
+    """The rows of a recording that have an answer, each with its kind."""
+    for kind in NAMES:
+        for row in recording[kind]:
+            if answers(row) and row.get("answer", [""])[0] != NO_DEVICE:
+                yield kind, row
+
+
+def answers(row: Row) -> dict[str, Any]:
+    """What a row says of each loading that was asked: "waits", "returns", "held", "free", or a number."""
+    if "answer" in row:
+        return dict.fromkeys(LOADING, row["answer"][0])
+    return {loading: found[0][0] for loading, found in row["answers"].items()}
+
+
+def key(kind: str, row: Row) -> tuple[str, ...]:
+    """What a row asks."""
+    names = ("call", "given", "name", "waiting", "stream", "place", "to", "source")
+    return kind, *(str(row.get(name, "")) for name in names)
+
+
+def is_held_back(row: Row) -> bool:
+    """Whether those who wrote the table have not seen a row."""
+    words = " | ".join(
+        str(row.get(n, "")) for n in ("waiting", "call", "name", "given", "stream", "place", "to", "source")
+    )
+    return hashlib.sha256(words.encode()).digest()[0] % 3 == 0
+
+
+def facts(call: str, given: str) -> dict[str, Any]:
+    """What a question says of the arguments of its call, in the words of the table."""
+    words = given.replace(",", "").split()
+    found: dict[str, Any] = {"first": given in _FIRST}
+    sizes = [int(word) for word in words if word.isdigit()]
+    found |= {"size": sizes[0]} if sizes else {}
+    if call.startswith("cuMemcpy"):
+        kinds = [word for word in words if word in _MEMORY]
+        if len(kinds) == 1:  # the other side is an array
+            kinds = [kinds[0], "device"] if "HtoA" in call else ["device", kinds[0]]
+        found |= dict(zip(("source", "to"), kinds or ["device", "device"], strict=True))
+    elif "pool" in words:
+        found["memory"] = "pool"
+    elif words and words[0] in _MEMORY:
+        found["memory"] = words[0]
+    elif call == "cuCtxSetLimit" and words[1] == "larger":
+        found["limit"] = _LIMITS[words[0]]
+    return found
+
+
+def reaches(waits_for: str, stream: str, place: str) -> bool:
+    """Whether a gate is among what a call with a stream waits for."""
+    if waits_for == "device":
+        return place != "none"
+    if place == "none":
+        return False
+    if waits_for == "context":
+        return place == "same" or place in _OF_CONTEXT
+    if waits_for == "legacy":
+        return place == "legacy" or place in _HOLDS_UP["legacy"]
+    # what an event records is what is in front of it in its stream
+    return place == "same" or (
+        (waits_for in ("stream", "event") or stream == "legacy") and place in _HOLDS_UP[stream or "blocking"]
+    )
+
+
+def _waiting(name: str, stream: str, place: str, loading: str) -> waits.Wait | None:
+    """The row of the table by which a question waits for a gate, if it does."""
+    question = QUESTIONS[name]
+    row = waits.table().row_of(question.call, facts(question.call, question.given), loading.lower())
+    if row is None or question.given == "never recorded":
+        return None
+    there = "same" if name == OWN_GATE else place
+    return row if reaches(row.waits_for, stream, there) else None
+
+
+def said(kind: str, row: Row, loading: str) -> Any:
+    """What the table says to a row, None if it says nothing of such."""
+    stream, place = row.get("stream", ""), row.get("place", "")
+    if kind == "one":
+        waiting = _waiting(f"{row['call']} {row['given']}".strip(), stream, place, loading)
+        return "waits" if waiting else "returns"
+    if kind == "held":
+        waiting = _waiting(row["waiting"], stream, place, loading)
+        if waiting is None:
+            return "nobody waits"
+        if row["waiting"] == OWN_GATE:
+            place = "another context"
+        elif place == "same":
+            place = stream
+        other = f"{row['call']} {row['given']}".strip()
+        alone = _waiting(other, "non-blocking", place, loading)
+        return "held" if alone or waits.table().holds_up(waiting, row["call"]) else "free"
+    if kind == "limit":
+        return _limit(row, loading)
+    return None
+
+
+def _limit(row: Row, loading: str) -> Any:
+    """The least size of a copy that waits."""
+    by_size = {
+        size: wait.given.get("larger_than", 0)
+        for size in (1, 1 << 40)
+        if (
+            wait := waits.table().row_of(
+                row["name"], {"to": row["to"], "source": row["source"], "size": size}, loading.lower()
+            )
+        )
+        and reaches(wait.waits_for, row["stream"], row["place"])
+    }
+    if len(by_size) == 1:
+        return by_size[1 << 40] + 1
+    return "every size waits" if by_size else "no size waits"
+
+
+@dataclass
+class Tally:
+    """How many rows of each part are equal, and the differences: kind, row, loading, answer, and the other answer."""
+
+    equal: Counter[str] = field(default_factory=Counter)
+    total: Counter[str] = field(default_factory=Counter)
+    #: Rows that one side says nothing of, such as launches of an emulated driver.
+    left_out: int = 0
+    differences: list[tuple[str, Row, str, Any, Any]] = field(default_factory=list)
+
+    def share(self, part: str) -> float:
+        """How many of 100 rows of a part are equal."""
+        return 100 * self.equal[part] / self.total[part] if self.total[part] else 100.0
+
+
+def compare(recording: Mapping[str, Any], other: Callable[[str, Row, str], Any] = said) -> Tally:
+    """How a recording and another side agree; a row is equal if it is under each loading that was asked."""
+    tally = Tally()
+    for kind, row in rows(recording):
+        mine = answers(row)
+        theirs = {loading: other(kind, row, loading) for loading in mine}
+        if any(answer is None or str(answer).startswith(_NOT_ASKED) for answer in (*mine.values(), *theirs.values())):
+            tally.left_out += 1
+            continue
+        part = PARTS[is_held_back(row)]
+        different = [(kind, row, way, answer, theirs[way]) for way, answer in mine.items() if answer != theirs[way]]
+        tally.total[part] += 1
+        tally.equal[part] += not different
+        tally.differences += different
+    return tally
+
+
+def of(recording: Mapping[str, Any]) -> Callable[[str, Row, str], Any]:
+    """What another recording says."""
+    found = {key(kind, row): answers(row) for kind, row in rows(recording)}
+    return lambda kind, row, loading: found.get(key(kind, row), {}).get(loading)
+
+
+def merged(recordings: list[dict[str, Any]]) -> dict[str, Any]:
+    """One recording with the later answers to each row, without those that say nothing.
+
+    A call that takes longer than the gate stays closed "waits" without a gate, too. And a call that does not wait at a
+    gate holds nobody up there, even if it is slow and has not returned when the other call does.
+    """
+    found: dict[tuple[str, ...], tuple[str, Row]] = {}
+    for recording in recordings:
+        for kind, row in rows(recording):
+            found[key(kind, row)] = kind, {name: value for name, value in row.items() if name not in ("ms", "alone")}
+    slow, alone = set(), {}
+    for kind, row in found.values():
+        if kind == "one":
+            question = f"{row['call']} {row['given']}".strip()
+            alone[question, row["stream"], row["place"]] = answers(row)
+            if row["place"] == "none" and question != OWN_GATE and set(answers(row).values()) != {"returns"}:
+                slow.add(question)
+    kept: dict[str, list[Row]] = {kind: [] for kind in NAMES}
+    for kind, row in found.values():
+        if kind == "held":
+            stream = row["stream"] if QUESTIONS[row["waiting"]].in_stream else ""
+            kept[kind].append(_settled(row, alone.get((row["waiting"], stream, row["place"]), {})))
+        elif kind != "one" or f"{row['call']} {row['given']}".strip() not in slow:
+            kept[kind].append(row)
+    about = {**recordings[0]["about"], "counts": {"rows": sum(map(len, kept.values()))}}
+    about["seconds"] = round(sum(one["about"]["seconds"] for one in recordings), 1)
+    return {"about": about, **kept}
+
+
+def _settled(row: Row, alone: Mapping[str, Any]) -> Row:
+    """A row of a call that holds others up, with "nobody waits" where the call itself does not wait at the gate."""
+    told = answers(row)
+    settled = {way: "nobody waits" if alone.get(way) == "returns" else answer for way, answer in told.items()}
+    if settled == told:
+        return row
+    rest = {name: value for name, value in row.items() if name not in ("answer", "answers")}
+    return {**rest, "answers": {way: [[answer, None]] for way, answer in settled.items()}}
+
+
+@cache
+def recorded() -> dict[str, dict[str, Any]]:
+    """The recordings of this folder, by device."""
+    return {one["about"]["device"]: one for one in map(load, sorted(RECORDED.glob("waits-*.json.xz")))}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare, print the counts and the differences, and return 1 if there is any among what is known."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns.conformance.waits", description=__doc__)
+    parser.add_argument("file", type=Path, nargs="?", help="default: each recording of this project")
+    parser.add_argument("--with", dest="other", type=Path, help="another recording; default: the table")
+    parser.add_argument("--show", choices=(*PARTS, "all"), help="print the differences of these rows")
+    parser.add_argument("--merge", type=Path, nargs="+", help="write FILE with the rows of these")
+    options = parser.parse_args(arguments)
+    if options.merge:
+        save(options.file, merged([load(path) for path in options.merge]))
+        return 0
+    other = of(load(options.other)) if options.other else said
+    different = 0
+    for recording in [load(options.file)] if options.file else recorded().values():
+        tally = compare(recording, other)
+        for part in PARTS:
+            equal, total = tally.equal[part], tally.total[part]
+            print(
+                f"{recording['about']['device']}, {part}: {equal} of {total} rows are equal, {tally.share(part):.2f} %"
+            )
+        print(f"{recording['about']['device']}: {tally.left_out} rows are left out")
+        for kind, row, loading, mine, theirs in tally.differences:
+            if options.show in ("all", PARTS[is_held_back(row)]):
+                words = " | ".join(word for word in key(kind, row) if word)
+                print(f"  {words}, {loading.lower()}: {mine} -> {theirs}")
+        different += tally.total["known"] - tally.equal["known"]
+    return int(bool(different))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

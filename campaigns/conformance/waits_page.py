@@ -1,0 +1,208 @@
+"""What docs/reference/waits.md shows: which calls wait, from the recordings and `data/emulator/waits.toml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from campaigns.conformance import waits
+from campaigns.hardware.waits import GROUPS, MOST, OWN_GATE, QUESTIONS, Question, copy
+from pytest_cudalink.emulator.waits import Wait, table
+
+__all__ = ["blocks"]
+
+#: The device whose answers are shown where the others' are not told apart.
+H100 = "NVIDIA H100 80GB HBM3"
+#: Where most of what is promised stands.
+DOCUMENTED = 'CUDA Driver API 13.0, "API synchronization behavior"'
+#: What the values of `waits_for` mean.
+WAITS_FOR = {
+    "own": "work of its stream",
+    "stream": "its stream, and the streams that new work in it waits for",
+    "legacy": "the legacy stream and all blocking ones",
+    "event": "what the event records",
+    "context": "every stream of the context",
+    "device": "every stream of every context",
+}
+
+
+def name_of(call: str) -> str:
+    """A call as cuda.h has it."""
+    return call.partition("_v")[0]
+
+
+def listed(calls: Iterable[str]) -> str:
+    """Names of calls, each once."""
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(map(name_of, calls)))
+
+
+def asked(question: Question) -> str:
+    """What a question is asked with; sizes that make no difference stay out."""
+    given = re.sub(r"(, |^)\d+$", "", question.given)
+    if question.name == OWN_GATE:
+        return "work in it"
+    return f"{given} to array" if "HtoA" in question.call else f"array to {given}" if "AtoH" in question.call else given
+
+
+def asking() -> dict[str, dict[str, bool]]:
+    """Whether each question waits anywhere, by loading."""
+    found: dict[str, dict[str, bool]] = {}
+    for recording in waits.recorded().values():
+        for kind, row in waits.rows(recording):
+            if kind == "one":
+                name = f"{row['call']} {row['given']}".strip()
+                for loading, answer in waits.answers(row).items():
+                    before = found.setdefault(name, {})
+                    before[loading] = before.get(loading, False) or answer == "waits"
+    return found
+
+
+def waiting() -> Iterator[tuple[Wait, list[Question]]]:
+    """Rows of the table, each with the questions that wait by it."""
+    found: dict[int, list[Question]] = {}
+    for name, by_loading in asking().items():
+        question = QUESTIONS[name]
+        for loading, waits_there in by_loading.items():
+            facts = waits.facts(question.call, question.given)
+            row = table().row_of(question.call, facts, loading.lower()) if waits_there else None
+            if row:
+                found.setdefault(table().waits.index(row), []).append(question)
+    for kind, limit in waits.rows(waits.recorded()[H100]):
+        if kind == "limit" and any(isinstance(answer, int) for answer in waits.answers(limit).values()):
+            question = copy(limit["name"], limit["to"], limit["source"], MOST)
+            row = table().row_of(question.call, waits.facts(question.call, question.given))
+            if row:
+                found.setdefault(table().waits.index(row), []).append(question)
+    for number, questions in sorted(found.items()):
+        yield table().waits[number], questions
+
+
+def _waiting() -> str:
+    lines = ["| call | asked with | waits for | CUDA's documentation | instead |", "|---|---|---|---|---|"]
+    for row, questions in waiting():
+        given = dict.fromkeys(filter(None, map(asked, questions)))
+        words = [*given, *([f"{row.loading} loading"] if row.loading else [])]
+        if "larger_than" in row.given:
+            words.append(f"more than {row.given['larger_than']:,} bytes")
+        source = "" if row.source == DOCUMENTED else f" ({row.source})"
+        promised = f"{row.promised}{source}" if row.promised else "nothing"
+        calls = listed(one.call for one in questions)
+        cells = [calls, "; ".join(words), WAITS_FOR[row.waits_for], promised, instead(row, questions)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def instead(row: Wait, questions: list[Question]) -> str:
+    """The call that does not wait; one that waits, too, with some memory is named with the rest."""
+    if row.instead != "{}Async":
+        earlier = ", earlier" if table().row_of(row.instead, {"first": True}) else ""
+        return listed(filter(None, [row.instead])) + earlier
+    free = [
+        asked(one)
+        for one in questions
+        if not table().row_of(row.instead_of(one.call), waits.facts(one.call, one.given))
+        and not table().row_of(f"{row.instead_of(one.call)}_v2", waits.facts(one.call, one.given))
+    ]
+    if not free:
+        return ""
+    return "the same with `Async`" + (f" for {'; '.join(dict.fromkeys(free))}" if len(free) < len(questions) else "")
+
+
+def _returning() -> str:
+    lines = ["| | call |", "|---|---|"]
+    found = asking()
+    sometimes = {QUESTIONS[name].call for name, by_loading in found.items() if any(by_loading.values())}
+    for group, questions in GROUPS.items():
+        calls: dict[str, list[str]] = {}
+        for question in questions:
+            if not any(found.get(question.name, {"": True}).values()):
+                with_it = asked(question) if question.call in sometimes else ""
+                calls.setdefault(name_of(question.call), []).append(with_it)
+        shown = []
+        for call, given in calls.items():
+            words = "; ".join(dict.fromkeys(filter(None, given)))
+            shown.append(f"`{call}`" + (f" ({words})" if words else ""))
+        if shown:
+            lines.append(f"| {group} | {', '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def held() -> dict[tuple[str, ...], list[str]]:
+    """The waiting calls by the calls that they hold up, as the H100 has it under lazy loading."""
+    found: dict[str, list[str]] = {}
+    recording = waits.recorded()[H100]
+    for kind, row in waits.rows(recording):
+        answer = waits.answers(row).get("LAZY") if kind == "held" else None
+        if answer in ("held", "free"):
+            calls = found.setdefault(row["waiting"], [])
+            alone = waits.said("one", {**row, "stream": "non-blocking"}, "LAZY") == "waits"
+            if answer == "held" and not alone:
+                calls.append(row["call"])
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for name, calls in found.items():
+        grouped.setdefault(tuple(sorted(set(map(name_of, calls)))), []).append(name)
+    return grouped
+
+
+def _held() -> str:
+    lines = ["| while this waits | these calls of other threads wait, too |", "|---|---|"]
+    every: set[str] = set()
+    sometimes = {one.call for _, questions in waiting() for one in questions}
+    for calls, names in sorted(held().items(), key=lambda one: -len(one[0])):
+        every |= set(calls)
+        shown = []
+        for name in dict.fromkeys(names):
+            question = QUESTIONS[name]
+            given = asked(question)
+            shown.append(f"`{name_of(question.call)}`" + (f" ({given})" if given else ""))
+        lines.append(f"| {', '.join(dict.fromkeys(shown))} | {listed(calls) or 'none that was asked'} |")
+    recording = waits.recorded()[H100]
+    free = {
+        f"`{name_of(row['call'])}`" + (f" ({row['given']})" if row["call"] in sometimes and row["given"] else "")
+        for kind, row in waits.rows(recording)
+        if kind == "held" and name_of(row["call"]) not in every
+    }
+    return "\n".join([*lines, "", f"None of them holds up {', '.join(sorted(free))}."])
+
+
+def _limits() -> str:
+    recording = waits.recorded()[H100]
+    copies: dict[str, list[str]] = {}
+    for row in recording["limit"]:
+        (answer,) = set(waits.answers(row).values())
+        if row["place"] == "same" or "Async" not in row["name"]:
+            said = f"more than {answer - 1:,} bytes" if isinstance(answer, int) else "every size"
+            copies.setdefault(f"| `{row['name']}` | {said} |", []).append(f"{row['source']} to {row['to']}")
+    lines = ["| copy | waits | of memory |", "|---|---|---|"]
+    lines += [f"{start} {', '.join(kinds)} |" for start, kinds in copies.items()]
+    lines += ["", "| call | so many return behind a gate before one waits |", "|---|---|"]
+    for row in recording["depth"]:
+        counts = [found[0] for way in (row.get("answers") or {"": [row["answer"]]}).values() for found in way]
+        question = QUESTIONS[row["name"]]
+        words = f" ({question.given})" if question.given else ""
+        shown = [f"{one:,}" if isinstance(one, int) else "all of 8,192" for one in dict.fromkeys(counts)]
+        lines.append(f"| `{name_of(question.call)}`{words} | {' or '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _machines() -> str:
+    lines = ["| device | driver | answers | known rows that agree | held back, and agree |", "|---|---|---|---|---|"]
+    for device, recording in waits.recorded().items():
+        release = re.findall(r"[\d.]{6,}", recording["about"]["kernel module"])[0]
+        tally = waits.compare(recording)
+        parts = [f"{tally.equal[part]:,} of {tally.total[part]:,}" for part in waits.PARTS]
+        lines.append(f"| {device} | {release} | {sum(1 for _ in waits.rows(recording)):,} | {parts[0]} | {parts[1]} |")
+    return "\n".join(lines)
+
+
+@cache
+def blocks() -> dict[str, str]:
+    """The texts by name."""
+    return {
+        "waiting": _waiting(),
+        "returning": _returning(),
+        "held": _held(),
+        "limits": _limits(),
+        "machines": _machines(),
+    }

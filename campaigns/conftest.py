@@ -1,0 +1,33 @@
+"""Give campaigns the fixtures of the tests."""
+
+from tests.conftest import (
+    browser,
+    clean_choices,
+    clean_settings,
+    forks,
+    kept_programs,
+    once,
+    pytest_collection_modifyitems,
+    pytester,
+    run_pytest,
+    sample_code,
+    samples,
+    toolkit,
+    wheel,
+)
+
+__all__ = [
+    "browser",
+    "clean_choices",
+    "clean_settings",
+    "forks",
+    "kept_programs",
+    "once",
+    "pytest_collection_modifyitems",
+    "pytester",
+    "run_pytest",
+    "sample_code",
+    "samples",
+    "toolkit",
+    "wheel",
+]

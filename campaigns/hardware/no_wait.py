@@ -1,0 +1,61 @@
+"""The planted hidden waits within closed gates, on this machine's driver: ``python -m campaigns.hardware.no_wait``."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import byref, c_void_p
+
+from campaigns.hardware.result import Result
+from pytest_cudalink.loader import gates
+from tests.planted import hidden_waits
+from tests.planted.error_paths import call
+from tests.planted.expected_waits import WAITS
+
+__all__ = ["main"]
+
+
+def _watched(function: Callable[[hidden_waits.Hot], None], costs: list[float]) -> list[gates.FoundWait]:
+    """Return what a function waits for in its hot path; note the milliseconds that the gates cost."""
+    found = []
+
+    @contextmanager
+    def hot() -> Iterator[None]:
+        before = time.perf_counter()
+        watch = gates.ClosedGates()
+        with watch.closed():
+            began = time.perf_counter()
+            yield
+            ended = time.perf_counter()
+        costs.append(1000 * (began - before + time.perf_counter() - ended))
+        found.extend(watch.found)
+
+    function(hot)
+    return found
+
+
+def main() -> int:
+    """Print the result: each hidden wait is found by its call, and each twin is silent."""
+    result, costs = Result(), list[float]()
+    call("cuInit", 0)
+    call("cuDevicePrimaryCtxRetain", byref(c_void_p()), 0)  # a GPU takes seconds to make a context for each function
+    table = result.table("Hidden waits", "function", "calls that wait", "found", "found in its twin")
+    for name, function in hidden_waits.WAITS.items():
+        found, twin = (_watched(each, costs) for each in (function, hidden_waits.SOUND[name]))
+        calls, others = ([one.call for one in each] for each in (found, twin))
+        line = next((line for one in found for line in reversed(one.python_stack) if line.endswith(f" in {name}")), "")
+        result.check(f"{name}: found {calls}; expected {[WAITS[name]]}", holds=calls == [WAITS[name]])
+        result.check(f"{name}: no line of Python leads to the call", holds=bool(line))
+        result.check(f"the twin of {name}: found {others}; expected nothing", holds=not others)
+        table.row(name, WAITS[name], " ".join(calls), " ".join(others))
+    figures = result.table("Cost of closed gates", "blocks", "median ms", "largest ms")
+    figures.row(len(costs), f"{statistics.median(costs):.2f}", f"{max(costs):.2f}")
+    result.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""Record this driver, and compare: ``python -m campaigns.hardware.recordings cases|programs|order|waits|...``.
+
+The answers are compared with those of the recording in ``campaigns/conformance``, and with those of an emulated
+driver of the same version, release and architecture on this machine. A difference that ``campaigns/conformance``
+explains does not count as a failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from campaigns.conformance import compare
+from campaigns.conformance import waits as waits_compare
+from campaigns.conformance.programs import compare as programs_compare
+from campaigns.conformance.programs.record import load
+from campaigns.hardware.result import Result
+from campaigns.hardware.waits import NO_TIME
+from pytest_cudalink import emulator, probes
+from pytest_cudalink.guardrails.driver import driver_release
+from tests.emulated import test_fatbins, test_occupancy
+
+__all__ = ["main"]
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "campaigns" / "conformance" / "recorded"
+#: Differences that a page lists; the rest is counted.
+_SHOWN = 12
+#: In the log of an emulated driver without the nvJitLink of an older release, which targets of before CUDA 13 need.
+_NO_LINKER = "which was not found; get it with"
+#: In the log of an emulated driver that refuses damaged code.
+_MAY_CRASH = "on which a real driver may crash"
+#: How many recorded programs are run again, of each part.
+PROGRAMS = {"core": 80, "order": 40, "added": 160}
+
+
+@cache
+def _release() -> str:
+    return driver_release()
+
+
+def _record(module: str, out: Path, *options: str, emulated: bool = False) -> Any:
+    """Run a recording program on this driver, or on its emulation; return the content of its file."""
+    environment = dict(os.environ)
+    if emulated:
+        planned = emulator.emulation_for(
+            str(probes.driver_version()), release=_release(), device=probes.device_arch() or "sm_90"
+        )
+        environment |= planned.environment()
+    command = [sys.executable, "-P", "-m", module, str(out), *options]
+    if module.endswith("fatbin_record"):  # starts itself by its path
+        command = [sys.executable, str(ROOT / f"{module.replace('.', '/')}.py"), str(out)]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        msg = f"{module} ended with exit code {done.returncode}; expected 0\n{(done.stdout + done.stderr)[-1500:]}"
+        raise RuntimeError(msg)
+    return load(out) if out.suffix == ".xz" else json.loads(out.read_text(encoding="utf-8"))
+
+
+def cases(folder: Path, _options: argparse.Namespace) -> Result:
+    """Return how the cases of the linker are answered by this driver, by the recorded and by the emulated one."""
+    result = Result()
+    module = "campaigns.conformance.record"
+    real = _record(module, folder / "real.json")["cases"]
+    others = {
+        "the recording": json.loads(compare.RECORDED.read_text(encoding="utf-8")),
+        "the emulated driver": _record(module, folder / "emulated.json", emulated=True),
+    }
+    calls = sum(map(len, real.values()))
+    table = result.table("Cases and calls", "compared with", "driver", "cases", "calls", "equal cases", "unexplained")
+    for name, other in others.items():
+        equal, unexplained, lacking, damaged = 0, [], set(), set()
+        for case, rows in real.items():
+            if any(_NO_LINKER in str(row.get("error")) for row in other["cases"].get(case, [])):
+                lacking.add(case)
+                continue
+            if any(_MAY_CRASH in str(row.get("error")) for row in other["cases"].get(case, [])):
+                damaged.add(case)
+                continue
+            found = list(compare.differences(case, rows, other["cases"].get(case, [])))
+            equal += not found
+            new = [one for one in found if compare.explained(one) is None]
+            unexplained += new
+            what = "; ".join(f"call {one.row} {one.field}: {one.recorded!r} here, {one.found!r} there" for one in new)
+            result.check(f"{case}, compared with {name}: {what[:400]}", holds=not new)
+        if damaged:
+            result.skip(f"{name}: {len(damaged)} cases", "damaged code, on which the driver dies on some days only")
+        if lacking:
+            result.skip(f"{name}: {', '.join(sorted(lacking))}", "the toolchain that links for this target is not here")
+        table.row(name, other["driver"], len(real) - len(lacking) - len(damaged), calls, equal, len(unexplained))
+    return _shortened(result)
+
+
+def programs(folder: Path, options: argparse.Namespace) -> Result:
+    """Return how random programs are answered by this driver, by the recorded and by the emulated one."""
+    result = Result()
+    goals = tomllib.loads((Path(programs_compare.__file__).parent / "goals.toml").read_text(encoding="utf-8"))
+    earlier = load(programs_compare.RECORDED / goals["recording"])
+    chosen: list[int] = []
+    for part, number in PROGRAMS.items():
+        chosen += [one[0] for one in earlier["programs"] if programs_compare.part_of(one[1]) == part][:number]
+    seeds = ",".join(f"{seed}:{seed + 1}" for seed in chosen)
+    given = (f"--seeds={seeds}", f"--seconds={options.seconds}")
+    recording = _record("campaigns.conformance.programs.record", folder / "real.json.xz", *given)
+    mine = recording["programs"]
+    table = result.table("Programs and calls", "compared with", "theme", "programs", "equal", "calls", "equal calls")
+
+    def compared(name: str, other: dict[int, Any]) -> None:
+        found = [programs_compare.compare(*one, other[one[0]]) for one in mine if one[0] in other]
+        for theme in PROGRAMS:
+            tally = programs_compare.tally(found, theme)
+            share = f"{tally.call_share:.2f} %"
+            table.row(name, theme, tally.programs, f"{tally.program_share:.1f} %", tally.calls, share)
+            least = goals[theme]["calls"]
+            sentence = f"{theme}, compared with {name}: {share} of the calls are equal; expected at least {least} %"
+            result.check(sentence, holds=tally.programs > 0 and tally.call_share >= least)
+
+    same = {one[0]: one for one in earlier["programs"]}
+    kept = {one[0]: same[one[0]][3] for one in mine if one[0] in same and same[one[0]][2] == one[2]}
+    if kept:
+        compared(f"the recording of {earlier['driver']}", kept)
+    else:
+        result.skip("the comparison with the recording", "it has none of these programs")
+    compared("the emulated driver", programs_compare.replay(recording, mine, os.cpu_count() or 1))
+    return _shortened(result)
+
+
+def _alike(
+    folder: Path, module: str, prefix: str, differing: Callable[[dict[str, Any], dict[str, Any]], list[str]]
+) -> Result:
+    """Return how this driver, the recorded one and the emulated one answer the questions of a recording program."""
+    result = Result()
+    real = _record(module, folder / "real.json")
+    others = {"the emulated driver": _record(module, folder / "emulated.json", emulated=True)}
+    recorded = sorted(RECORDED.glob(f"{prefix}-*.json"))
+    for path in recorded:
+        others[f"the recording of {path.stem.partition('-')[2]}"] = json.loads(path.read_text(encoding="utf-8"))
+    count = _answers(real)
+    table = result.table("Answers", "compared with", "answers", "different")
+    for name, other in others.items():
+        found = differing(real, other)
+        table.row(name, count, len(found))
+        result.failures += [f"compared with {name}: {one}" for one in found]
+        result.passed += count - len(found)
+    return _shortened(result)
+
+
+def _answers(recording: dict[str, Any]) -> int:
+    """Count the answers of a recording of fatbins or of occupancy."""
+    if "kernels" in recording:
+        return sum(len(kernel["answers"]) + 1 for kernel in recording["kernels"])
+    return sum(len(questions) for found in recording["answers"].values() for questions in found.values())
+
+
+def fatbins(folder: Path, _options: argparse.Namespace) -> Result:
+    """Return which entries of fatbins are taken."""
+    return _alike(folder, "campaigns.conformance.fatbin_record", "fatbins", test_fatbins.differing)
+
+
+def occupancy(folder: Path, _options: argparse.Namespace) -> Result:
+    """Return what the occupancy functions answer."""
+    return _alike(folder, "campaigns.conformance.occupancy_record", "occupancy", test_occupancy.differing)
+
+
+def order(_folder: Path, _options: argparse.Namespace) -> Result:
+    """Return what waits at closed gates, what host functions may call, and whether programs keep CUDA's order."""
+    result = Result()
+    table = result.table("The order of streams", "question", "answers", "as recorded")
+    recorded = {
+        name: json.loads((RECORDED / f"{name}-580.159.04.json").read_text(encoding="utf-8"))["answers"]
+        for name in ("gates", "host-calls")
+    }
+    said = _said("campaigns.hardware.gates")
+    alike = sum(said.get(name) == answer for name, answer in recorded["gates"].items())
+    table.row("what waits for a closed gate", len(said), alike)
+    result.check(f"{len(said) - alike} calls at closed gates answer otherwise", holds=alike == len(said))
+    refused, inside = recorded["host-calls"]["800"], _said("campaigns.hardware.host_calls")
+    alike = sum(inside.get(name) == ["800", "800"] for name in refused)
+    table.row("functions that are refused in host functions", len(refused), alike)
+    result.check(f"{len(refused) - alike} functions are not refused in host functions", holds=alike == len(refused))
+    programs = _said("campaigns.hardware.order", "500")
+    table.row("random programs whose order the rules allow", programs["programs"], programs["lawful"])
+    result.check(f"CUDA's rules forbid {programs['problems']}", holds=not programs["problems"])
+    return result
+
+
+def waits(folder: Path, options: argparse.Namespace) -> Result:
+    """Return which calls wait on this driver, beside the recordings and the table of the emulated driver."""
+    result = Result()
+    out = folder / "waits.json.xz"
+    _record("campaigns.hardware.waits", out, "--jobs=4", "--times=1", "--loading=LAZY", f"--seconds={options.seconds}")
+    real = load(out)
+    others = {f"the recording of {name}": waits_compare.of(one) for name, one in waits_compare.recorded().items()}
+    table = result.table("Which calls wait", "compared with", "rows", "equal")
+    for name, other in {"the table": waits_compare.said, **others}.items():
+        tally = waits_compare.compare(real, other)
+        table.row(name, tally.total.total(), tally.equal.total())
+        result.passed += tally.equal.total()
+        result.failures += [
+            f"{' | '.join(filter(None, waits_compare.key(kind, row)))}: {mine}; {theirs} in {name}"
+            for kind, row, _, mine, theirs in tally.differences
+        ]
+    if unasked := real["about"]["counts"][NO_TIME]:
+        result.skip(f"{unasked} rows of what waits", f"the {options.seconds:g} s were over")
+    return _shortened(result)
+
+
+def _said(*command: str) -> dict[str, Any]:
+    """Return what a program prints as JSON, whatever its exit code."""
+    environment = {**os.environ, "CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # fewer queues hold up streams of their own
+    run = [sys.executable, "-P", "-m", *command]
+    done = subprocess.run(run, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    return dict(json.loads(done.stdout))
+
+
+def _shortened(result: Result) -> Result:
+    """Return a result with a limited list of failures, which ends with a count."""
+    counted = Counter(one.partition(",")[0].partition(":")[0] for one in result.failures)
+    if len(result.failures) > _SHOWN:
+        rest = len(result.failures) - _SHOWN
+        result.failures = [*result.failures[:_SHOWN], f"{rest} more, of {len(counted)} kinds"]
+    return result
+
+
+def main() -> int:
+    """Record, compare and print the result."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    chosen = {one.__name__: one for one in (cases, programs, fatbins, occupancy, order, waits)}
+    parser.add_argument("what", choices=chosen)
+    parser.add_argument("--seconds", type=float, default=40)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        chosen[options.what](Path(folder), options).write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""When the driver touches memory of the caller of cuLink*: ``python -m campaigns.hardware.touches``.
+
+Option keys, option values and both log buffers lie on pages of their own. For each step of a link a child process
+protects one of them during that step: it dies if the driver touches the page. A second child may read, so that its
+death shows a write. The answers are compared with those of driver 580.159.04.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import sys
+from collections.abc import Callable
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from itertools import product
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+from campaigns.hardware.result import Result
+from pytest_cudalink.environment.facts import driver_is_emulated
+
+__all__ = ["BLOCKS", "CASES", "STEPS", "expected", "main", "touched"]
+
+BLOCKS = ("keys", "values", "info log", "error log")
+STEPS = ("create", "add", "complete", "destroy")
+#: What each link logs. The first input is the sample's kernel.
+CASES = {
+    "no text": "nothing",
+    "verbose": "info text at complete",
+    "syntax error": "error text at add",
+    "undefined symbol": "error text at complete",
+}
+_PTX = 1
+_LOG = 4096
+_PROT_NONE, _PROT_READ = 0, 1
+_SYNTAX, _UNEXPECTED = b"\tret;", 97
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_ARTIFACTS = Path(__file__).parents[2] / "tests" / "data" / "artifacts" / "12.9"
+Answers = dict[tuple[str, str, str], str]
+
+
+def expected(case: str, block: str, step: str) -> str:
+    """Return what driver 580.159.04 does: ``"no"``, ``"reads"`` or ``"writes"``."""
+    if block == "keys":
+        return "reads" if step == "create" else "no"
+    text = {"verbose": ("info log", "complete"), "syntax error": ("error log", "add")}
+    written = text.get(case, ("error log", "complete") if case == "undefined symbol" else ("", ""))
+    if step == "create" or written == (block, step):
+        return "writes"
+    return "writes" if block == "values" and step in ("add", "complete") else "no"
+
+
+def _inputs(case: str) -> list[bytes]:
+    """Return the PTX of a case, for any device since Turing."""
+    main, user = (
+        (_ARTIFACTS / f"{unit}.ptx").read_bytes().rstrip(b"\0").replace(b".target sm_90", b".target sm_75") + b"\0"
+        for unit in ("main", "user")
+    )
+    if case == "syntax error":
+        return [main.replace(_SYNTAX, b"\trett;")]
+    return [main] if case == "undefined symbol" else [main, user]
+
+
+class _Link:
+    """A link whose memory lies on pages that can be protected one by one."""
+
+    def __init__(self, case: str) -> None:
+        self._pages = {block: mmap.mmap(-1, 2 * mmap.PAGESIZE) for block in BLOCKS}
+        self._at = {block: ctypes.addressof(ctypes.c_char.from_buffer(page)) for block, page in self._pages.items()}
+        self._code = _inputs(case)
+        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._state = c_void_p()
+        context, device = c_void_p(), c_int()
+        self._must(self._driver.cuInit(0))
+        self._must(self._driver.cuDeviceGet(byref(device), 0))
+        self._must(self._driver.cuDevicePrimaryCtxRetain(byref(context), device))
+        self._must(self._driver.cuCtxSetCurrent(context))
+        info, error = self._at["info log"], self._at["error log"]
+        options = {3: info, 4: _LOG, 5: error, 6: _LOG, 12: int(case == "verbose")}
+        self._count = len(options)
+        (c_int * len(options)).from_address(self._at["keys"])[:] = list(options)
+        (c_void_p * len(options)).from_address(self._at["values"])[:] = list(options.values())
+
+    @staticmethod
+    def _must(code: int) -> None:
+        if code:
+            os._exit(_UNEXPECTED)
+
+    def protect(self, block: str, mode: int) -> None:
+        """Change the protection of one block."""
+        if _LIBC.mprotect(c_void_p(self._at[block]), c_size_t(2 * mmap.PAGESIZE), mode):
+            os._exit(_UNEXPECTED)
+
+    def create(self) -> None:
+        keys, values = c_void_p(self._at["keys"]), c_void_p(self._at["values"])
+        self._must(self._driver.cuLinkCreate_v2(self._count, keys, values, byref(self._state)))
+
+    def add(self) -> None:
+        for code in self._code:
+            size = c_size_t(len(code))
+            self._driver.cuLinkAddData_v2(self._state, _PTX, c_char_p(code), size, b"unit", 0, None, None)
+
+    def complete(self) -> None:
+        image, size = c_void_p(), c_size_t()
+        self._driver.cuLinkComplete(self._state, byref(image), byref(size))
+
+    def destroy(self) -> None:
+        self._must(self._driver.cuLinkDestroy(self._state))
+
+
+def _child(case: str, block: str, step: str, mode: int) -> None:
+    """Run one link up to a step, with one block protected in that step; never returns."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the driver's and Python's last words
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    link = _Link(case)
+    actions: dict[str, Callable[[], None]] = {name: getattr(link, name) for name in STEPS}
+    for name, action in actions.items():
+        if name == step:
+            link.protect(block, mode)
+        action()
+        if name == step:
+            os._exit(0)
+
+
+def _dies(question: tuple[str, str, str, int]) -> bool:
+    """Return whether a signal ends the child of a case, block, step and protection."""
+    if not (child := os.fork()):
+        try:
+            _child(*question)
+        finally:
+            os._exit(_UNEXPECTED)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code > 0:
+        msg = f"the link {question} ended with exit code {code}; expected 0 or a signal"
+        raise RuntimeError(msg)
+    return code < 0
+
+
+def touched() -> Answers:
+    """Return what the driver does to each block in each step, by case, block and step."""
+    questions = [*product(CASES, BLOCKS, STEPS, (_PROT_NONE, _PROT_READ))]
+    with ThreadPool(min(8, os.cpu_count() or 1)) as pool:
+        died = dict(zip(questions, pool.map(_dies, questions, chunksize=1), strict=True))
+    return {
+        (case, block, step): "writes" if died[case, block, step, _PROT_READ] else "reads" if dead else "no"
+        for (case, block, step, mode), dead in died.items()
+        if mode == _PROT_NONE
+    }
+
+
+def main() -> int:
+    """Print the result."""
+    result = Result()
+    if driver_is_emulated():
+        result.skip("the pages", "the emulated driver reads and writes through the kernel, where no page bites")
+        result.write()
+        return 0
+    found = touched()
+    for case, logged in CASES.items():
+        table = result.table(f"{case}: {logged} is logged", "memory", *STEPS)
+        for block in BLOCKS:
+            table.row(block, *(found[case, block, step] for step in STEPS))
+            for step in STEPS:
+                answer, known = found[case, block, step], expected(case, block, step)
+                sentence = f"{case}: {block} at {step} is {answer!r}; expected {known!r}, as on driver 580.159.04"
+                result.check(sentence, holds=answer == known)
+    result.write()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""Walk scenarios, and print what was left behind and where; see the package.
+
+    python -m campaigns.interrupts [SCENARIO ...] [--points=N] [--seed=N] [--only-signals] [--processes=N]
+    python -m campaigns.interrupts --signals=N [--seed=N]
+
+Exit code 1: something was left behind at a place where a signal can arrive, or, with Python 3.11, at another one that
+`allowed.txt` does not list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pytest_cudalink import emulator
+
+__all__ = ["allowed", "main", "walked"]
+
+ROOT = Path(__file__).parents[2]
+ALLOWED = Path(__file__).parent / "allowed.txt"
+#: Whether `ALLOWED` is for this Python: others give the bytecodes at the end of a block another line, or none.
+_OF_THE_LIST = sys.version_info[:2] == (3, 11)
+#: Seconds that one child process may take.
+LIMIT = 600
+
+
+def allowed() -> dict[tuple[str, str], str]:
+    """Return the reason of each place at which something is left, by function and text of the line."""
+    found, reason = {}, ""
+    for line in ALLOWED.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            reason = line[1:].strip()
+        elif line.strip():
+            function, _, source = line.partition(": ")
+            found[function, source] = reason
+    return found
+
+
+def child(name: str, points: int, seed: int, first: int, *, only_signals: bool) -> None:
+    """Walk one scenario from a bytecode on, and write the result to stdout as JSON; runs on an emulated driver."""
+    from .scenarios import walk_of
+
+    with walk_of(name) as walk:
+        count, signals = walk.count()
+        numbers: Iterable[int] = signals if only_signals else range(count)
+        if 0 < points < len(numbers):
+            step = len(numbers) / points
+            start = random.Random(f"{seed} {name}").random() * step
+            numbers = [numbers[int(start + at * step)] for at in range(points)]
+        elif not only_signals:
+            numbers = itertools.count()  # a run after an interrupt may be longer than the one that was counted
+        number = -1
+        for number in numbers:
+            if number >= first and not (walk.at(number) and walk.sound):
+                break
+        found = {
+            "bytecodes": count,
+            "walked": walk.walked,
+            "signals": walk.signals,
+            "failures": [[*place, place.source, str(place), problem] for place, problem in walk.failures],
+            "next": None if walk.sound else number + 1,
+        }
+    print(f"\n{json.dumps(found)}", flush=True)
+
+
+def in_child(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run this module in a child process, on an emulated driver of the CUDA release of this environment."""
+    from .scenarios import version
+
+    command = [sys.executable, "-m", "campaigns.interrupts", "--child", *arguments]
+    environment = {**os.environ, **emulator.emulation_for(version()).environment(), "PYTHONFAULTHANDLER": "1"}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT, cwd=ROOT
+    )
+
+
+def walked(name: str, points: int, seed: int, *, only_signals: bool = False) -> dict[str, Any]:
+    """Walk a scenario in child processes: another one after each that is damaged."""
+    started = time.monotonic()
+    result: dict[str, Any] = {"scenario": name, "bytecodes": 0, "walked": 0, "signals": 0, "failures": [], "ended": ""}
+    first: int | None = 0
+    while first is not None:
+        arguments = [name, f"--first={first}", f"--points={points}", f"--seed={seed}"]
+        try:
+            done = in_child(*arguments, *(["--only-signals"] if only_signals else []))
+        except subprocess.TimeoutExpired:
+            result["ended"] = f"no end after {LIMIT} s, from bytecode {first} on"
+            break
+        if done.returncode:
+            result["ended"] = f"exit code {done.returncode}, from bytecode {first} on: {done.stderr[-2000:]}"
+            break
+        found = json.loads(done.stdout.splitlines()[-1])
+        result["bytecodes"] = max(result["bytecodes"], found["bytecodes"])
+        for key in ("walked", "signals", "failures"):
+            result[key] += found[key]
+        first = found["next"]
+    return result | {"seconds": time.monotonic() - started}
+
+
+def disturbed(number: int, seed: int) -> bool:
+    """Send signals at random times to links in a child process; return whether nothing was left behind."""
+    done = in_child(f"--signals={number}", f"--seed={seed}")
+    if done.returncode:
+        print(f"exit code {done.returncode}: {done.stderr[-2000:]}")
+        return False
+    found = json.loads(done.stdout.splitlines()[-1])
+    print(
+        "links that a signal ended: " + ", ".join(f"{key} {value} of {number}" for key, value in found["ended"].items())
+    )
+    print("\n".join(found["wrong"]) or "nothing was left behind")
+    return not found["wrong"]
+
+
+def unexpected(result: dict[str, Any], known: dict[tuple[str, str], str]) -> Counter[str]:
+    """Return the failures of a scenario that no reason explains, as text."""
+    return Counter(
+        f"  {place}\n    {problem}"
+        for _, function, _, _, signal, source, place, problem in result["failures"]
+        if signal or (_OF_THE_LIST and (function, source) not in known)
+    )
+
+
+def show(result: dict[str, Any], known: dict[tuple[str, str], str]) -> None:
+    """Print the result of a scenario."""
+    if result["ended"]:
+        print(f"{result['scenario']}: {result['ended']}")
+    kinds = Counter("signal" if one[4] else "bytecode" for one in result["failures"])
+    print(
+        f"{result['scenario']}: {result['walked']} of {result['bytecodes']} bytecodes "
+        f"({result['signals']} where a signal can arrive), {kinds['signal']} + {kinds['bytecode']} failures, "
+        f"{result['seconds']:.0f} s",
+        flush=True,
+    )
+    for text, times in list(unexpected(result, known).items())[:40]:
+        print(text + (f" ({times} times)" if times > 1 else ""))
+
+
+def main() -> int:
+    """Walk the scenarios that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="all if none is named")
+    parser.add_argument("--points", type=int, default=0, help="how many bytecodes of each; 0: all")
+    parser.add_argument("--seed", type=int, default=1, help="which of them")
+    parser.add_argument("--only-signals", action="store_true", help="only where a signal can arrive")
+    parser.add_argument("--signals", type=int, metavar="N", help="send N signals at random times to each kind of link")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--first", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child and options.signals:
+        from .signals import disturb
+
+        print(f"\n{json.dumps(disturb(options.signals, options.seed))}")
+        return 0
+    if options.child:
+        child(options.scenarios[0], options.points, options.seed, options.first, only_signals=options.only_signals)
+        return 0
+    if options.signals:
+        return not disturbed(options.signals, options.seed)
+    from .scenarios import SCENARIOS
+
+    if unknown := [name for name in options.scenarios if name not in SCENARIOS]:
+        parser.error(f"unknown scenario {unknown[0]!r}; known: {', '.join(SCENARIOS)}")
+    names, results, known = options.scenarios or list(SCENARIOS), [], allowed()
+    with ThreadPoolExecutor(options.processes) as pool:
+        tasks = [
+            pool.submit(walked, name, options.points, options.seed, only_signals=options.only_signals) for name in names
+        ]
+        for task in tasks:
+            results.append(task.result())
+            show(results[-1], known)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    return any(one["ended"] or unexpected(one, known) for one in results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

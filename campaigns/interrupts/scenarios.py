@@ -1,0 +1,657 @@
+"""What is walked: each scenario with what there is outside of it. Runs in a process on an emulated driver."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gc
+import os
+import sys
+import tempfile
+import types
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final, cast
+from unittest.mock import patch
+
+from pytest_cudalink import can_link, probes, toolchains, worker
+from pytest_cudalink.emulator import preload
+from pytest_cudalink.emulator.control import DriverControl
+from pytest_cudalink.guardrails import routing
+from pytest_cudalink.jitlink import jitlink_calls
+from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions, _linker, forcing, watched
+from pytest_cudalink.linker.backends import driver as driver_backend
+from pytest_cudalink.linker.backends.state import LinkState
+from pytest_cudalink.loader import imports
+from pytest_cudalink.plugin import fixtures
+from pytest_cudalink.plugin.conditions import backends
+from pytest_cudalink.report import whole_file
+from pytest_cudalink.report.records import ViolationRecord, Writer
+from pytest_cudalink.targets import steering, unsteered
+from pytest_cudalink.targets.base import Bundled
+from pytest_cudalink.targets.choice import Backend, BackendChoice
+from pytest_cudalink.targets.steering import Steering
+from pytest_cudalink.toolchains import folders
+
+from .walk import Walk
+
+__all__ = ["CONTAINED", "SCENARIOS", "begin", "link_in_block", "look", "next_link", "version", "walk_of"]
+
+OPTIONS = LinkerOptions(arch="sm_90")
+CONTAINED = LinkerOptions(arch="sm_90", contain=True)
+
+
+@cache
+def version() -> str:
+    """Return the CUDA release of this environment's nvJitLink, which is also that of the emulated driver."""
+    return str(probes.nvjitlink().usable)
+
+
+# -- what there is outside of a scenario
+
+
+class Held:
+    """What native calls gave and took back: the calls are replaced by functions that count, outside of the walk."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, list[int]] = {
+            "nvJitLink handles": [],
+            "worker links": [],
+            "answers": [],
+            "programs": [],
+        }
+
+    def watch_nvjitlink(self) -> None:
+        """Count the handles of nvJitLink."""
+        functions = watched.library(probes.nvjitlink().path or "")
+        create, destroy, live = functions._create, functions._destroy, self.objects["nvJitLink handles"]
+
+        def counted_create(function: int, where: Any, *arguments: Any) -> int:
+            result: int = create(function, where, *arguments)
+            if not result:
+                live.append(where._obj.value)
+            return result
+
+        def counted_destroy(function: int, where: Any) -> int:
+            if where._obj.value:
+                live.remove(where._obj.value)
+            return cast("int", destroy(function, where))
+
+        functions._create, functions._destroy = counted_create, counted_destroy
+
+    def watch_worker(self) -> None:
+        """Count the links of the worker's client, and answers whose memory is the client's."""
+        client, links, answers = worker.load_client(), self.objects["worker links"], self.objects["answers"]
+        plain = {name: getattr(client, name) for name in ("lw_add", "lw_complete", "lw_free_answer")}
+        opened, closed = client.lw_open, client.lw_close
+
+        def counted_open(where: Any, *arguments: Any) -> None:
+            opened(where, *arguments)
+            if where._obj.value:
+                links.append(where._obj.value)
+            answers.append(id(arguments[-1]._obj))
+
+        def counted_close(where: Any, answer: Any) -> None:
+            if where._obj.value:
+                links.remove(where._obj.value)
+            closed(where, answer)
+            answers.append(id(answer._obj))
+
+        def counted(name: str, *arguments: Any) -> None:
+            plain[name](*arguments)
+            answers.append(id(arguments[-1]._obj))
+
+        def counted_free(answer: Any) -> None:
+            plain["lw_free_answer"](answer)
+            answers[:] = [one for one in answers if one != id(answer._obj)]
+
+        client.lw_open, client.lw_close, client.lw_free_answer = counted_open, counted_close, counted_free
+        client.lw_add, client.lw_complete = partial(counted, "lw_add"), partial(counted, "lw_complete")
+
+    def watch_nvrtc(self) -> None:
+        """Count the programs of NVRTC."""
+        from cuda.bindings import nvrtc
+
+        create, destroy, live = nvrtc.nvrtcCreateProgram, nvrtc.nvrtcDestroyProgram, self.objects["programs"]
+
+        def counted_create(*arguments: Any) -> Any:
+            answer = create(*arguments)
+            live.append(int(answer[1]))
+            return answer
+
+        def counted_destroy(handle: Any) -> Any:
+            live.remove(int(handle))
+            return destroy(handle)
+
+        nvrtc.nvrtcCreateProgram, nvrtc.nvrtcDestroyProgram = counted_create, counted_destroy
+
+
+HELD = Held()
+
+
+@cache
+def _cuda() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _control() -> DriverControl:
+    found = preload.emulated_driver()
+    assert found is not None
+    return found
+
+
+def _current_context() -> int | None:
+    found = ctypes.c_void_p()
+    assert not _cuda().cuCtxGetCurrent(ctypes.byref(found))
+    return found.value
+
+
+def _primary_references() -> int:
+    """How many there are to the primary context; at least the one that links keep."""
+    assert not _cuda().cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
+    assert not _cuda().cuDevicePrimaryCtxRelease_v2(0)
+    left: int = _control().events(_control().event_count() - 1)[0]["references"]
+    return max(left, 1)
+
+
+@cache
+def _locks() -> dict[str, Any]:
+    """The locks of the package's modules, by name."""
+    kinds = (type(imports._starting), type(_control()._lock))
+    found = {
+        f"{name}.{key}": value
+        for name, module in list(sys.modules.items())
+        if name.startswith("pytest_cudalink")
+        for key, value in vars(module).items()
+        if isinstance(value, kinds)
+    }
+    return found | {"DriverControl._lock": _control()._lock, "guard": routing.process_wide_guard_rails()._lock}
+
+
+def _is_held(lock: Any) -> bool:
+    return bool(lock._is_owned() if hasattr(lock, "_is_owned") else lock.locked())
+
+
+def look(folder: Path | None = None) -> dict[str, object]:
+    """Return what there is."""
+    states = [one for one in gc.get_objects() if isinstance(one, LinkState)]
+    return {
+        "current context": _current_context(),
+        "references to the primary context": _primary_references(),
+        "CUlinkStates": _control().live_states,
+        "lifetime violations": _control()._count,
+        **{name: len(held) for name, held in HELD.objects.items()},
+        "open linkers": len(_open_states()),
+        "locks held": [name for name, lock in _locks().items() if _is_held(lock)]
+        + [type(one).__name__ for one in states if _is_held(one.lock)],
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+        "fakes": (probes.fakes(), len(probes.listeners)),
+        "forced": (forcing.set_by_hand(), forcing.default_policy(), steering.linking_for("-")),
+        "steerings": [id(one) for one in steering._stack],
+        "finders": [id(one) for one in sys.meta_path],
+        "environment": dict(os.environ),
+        "routed": (routing.present(), id(_found_by_name()), id(_USER.load_nvidia_dynamic_lib)),
+        "unfinished files": sorted(map(str, folder.glob("toolchains/.*[!k]"))) if folder else [],
+    }
+
+
+def repair() -> None:
+    """Open the locks that are held."""
+    for lock in (*_locks().values(), *(one.lock for one in gc.get_objects() if isinstance(one, LinkState))):
+        while _is_held(lock):
+            lock.release()
+
+
+def _open_states() -> dict[int, Any]:
+    return _linker._open_states
+
+
+def _found_by_name() -> object:
+    from cuda import pathfinder
+
+    return pathfinder.load_nvidia_dynamic_lib
+
+
+# -- links
+
+
+def _path(name: str) -> Path:
+    return Path(__file__).parents[2] / "tests" / "data" / "artifacts" / version() / name
+
+
+@cache
+def _code(name: str) -> ObjectCode:
+    kind = name.rpartition(".")[2]
+    made: ObjectCode = getattr(ObjectCode, f"from_{kind}")(_path(name).read_bytes(), name=name)
+    return made
+
+
+def link(backend: Backend, options: LinkerOptions = OPTIONS, kind: str = "cubin") -> bytes:
+    """Make, link and close a linker, the way of most code."""
+    linker = Linker(_code(f"main.{kind}"), _code(f"user.{kind}"), options=options, backend=backend)
+    image = linker.link("cubin").code
+    linker.close()
+    return image
+
+
+def link_in_block(backend: Backend, options: LinkerOptions = OPTIONS, kind: str = "cubin") -> bytes:
+    """Make, link and close a linker in a ``with`` statement."""
+    with Linker(_code(f"main.{kind}"), _code(f"user.{kind}"), options=options, backend=backend) as linker:
+        image = linker.link("cubin").code
+        linker.get_info_log()
+        return image
+
+
+def dropped(backend: Backend, options: LinkerOptions = OPTIONS) -> None:
+    """Leave a linker to its finalizer."""
+    Linker(_code("main.cubin"), _code("user.cubin"), options=options, backend=backend).link("cubin")
+
+
+def refused(backend: Backend, options: LinkerOptions = OPTIONS) -> None:
+    """Fail in the library: a symbol is not defined."""
+    try:
+        with Linker(_code("main.cubin"), options=options, backend=backend) as linker:
+            linker.link("cubin")
+    except RuntimeError:
+        return
+    raise AssertionError
+
+
+@cache
+def _expected(backend: Backend, *, contained: bool) -> bytes:
+    return link(backend, CONTAINED if contained else OPTIONS)
+
+
+def next_link(backend: Backend = "driver", *, contained: bool = False) -> None:
+    """Fail unless a link gives the right image."""
+    assert link(backend, CONTAINED if contained else OPTIONS) == _expected(backend, contained=contained)
+
+
+def other_context() -> None:
+    """Link on the driver while another context is current than the one in which the linker was made."""
+    first, second, found = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    cuda = _cuda()
+    assert not cuda.cuCtxCreate_v2(ctypes.byref(first), 0, 0)
+    try:
+        linker = Linker(_code("main.cubin"), _code("user.cubin"), options=OPTIONS, backend="driver")
+        assert not cuda.cuCtxCreate_v2(ctypes.byref(second), 0, 0)
+        try:
+            linker.link("cubin")
+            linker.close()
+        finally:
+            assert not cuda.cuCtxGetCurrent(ctypes.byref(found))
+            assert found.value == second.value, "another context is current"
+            linker = None  # type: ignore[assignment]
+            gc.collect()
+            assert not cuda.cuCtxDestroy_v2(second)
+    finally:
+        assert not cuda.cuCtxDestroy_v2(first)
+
+
+def forget() -> None:
+    """Forget what the process knows of its libraries, so that the next link asks again."""
+    probes.cache_clear()
+    driver_backend._kept_calls.clear()
+    _linker._decision.cache_clear()
+
+
+def compile_program() -> None:
+    """Compile with NVRTC."""
+    with Program('extern "C" __global__ void f() {}', options=ProgramOptions(arch="sm_90")) as program:
+        program.compile("ptx")
+
+
+def load_codes() -> None:
+    """Read object codes from files, and find out what a linker asks of them."""
+    for name in ("main.cubin", "user.ptx", "main.ltoir"):
+        code = getattr(ObjectCode, f"from_{name.rpartition('.')[2]}")(_path(name))
+        assert code.facts.linkable
+
+
+# -- what a test or a run changes
+
+
+def force() -> None:
+    """Force a backend and a policy for a block."""
+    with forcing.forced_backend("driver", "the walk"):
+        check_forced()
+    with steering.on_behalf_of("another"), probes.fake(driver="12.9", nvjitlink="13.0"):
+        assert probes.driver_version() == (12, 9)
+    assert probes.fakes() == probes.Fakes()
+
+
+def check_forced() -> None:
+    """Fail unless a backend is forced."""
+    assert forcing.forced() is not None
+
+
+def steer() -> None:
+    """Steer a run, and link in it."""
+    events: list[object] = []
+    one = Steering([Bundled()], on_link=events.append)
+    try:
+        one.start(BackendChoice())
+        one.force(BackendChoice("driver", "the walk"))
+        link_in_block("driver")
+        assert len(events) == 1
+        one.stop()
+    except BaseException:
+        one.stop()
+        raise
+
+
+def postpone() -> None:
+    """Postpone work, and do it."""
+    done: list[int] = []
+    cancel = None
+    try:
+        cancel = imports.postpone(lambda: done.append(1), until=("a_module_that_is_not_there",))
+        imports.start_postponed()
+        assert done == [1]
+    finally:
+        if cancel is not None:
+            cancel()
+
+
+@cache
+def _steering() -> Steering:
+    one = Steering([Bundled()])
+    one.start(BackendChoice())
+    return one
+
+
+def _use(fixture: Any, use: Callable[[Any], object], *arguments: Any) -> None:
+    """Set a fixture up, use it, and tear it down, as pytest does also after a failure."""
+    made: Generator[Any] = fixture._get_wrapped_function()(*arguments)
+    value = next(made)
+    try:
+        use(value)
+    finally:
+        for _ in made:
+            raise AssertionError
+
+
+def fixture_fake_versions() -> None:
+    """Fake versions twice in one test."""
+
+    def use(fake: Any) -> None:
+        fake(driver="12.9")
+        fake(nvjitlink="12.9")
+
+    _use(fixtures.fake_versions, use)
+
+
+def fixture_linker_factory() -> None:
+    """Make two linkers in one test."""
+
+    def use(make: Any) -> None:
+        for backend in ("driver", "nvjitlink"):
+            make(_code("main.cubin"), _code("user.cubin"), options=OPTIONS, backend=backend).link("cubin")
+
+    _use(fixtures.linker_factory, use)
+
+
+def fixture_emulated_driver() -> None:
+    """Inject faults, and lose the device."""
+
+    def use(given: fixtures.EmulatedDriver) -> None:
+        given.inject("cuDeviceGetName", 2)
+        given.inject("cuDeviceGetCount", 2, nth=0)
+        given.lose_device()
+        _faults()
+        given.events("cuDeviceGetCount")
+
+    with warnings.catch_warnings(action="ignore"):
+        _use(fixtures.emulated_driver, use, None)
+
+
+def fixture_force_backend() -> None:
+    """Force a backend for one test."""
+    run = cast("Any", None)
+    with (
+        patch.object(backends, "steering", lambda _run: _steering()),
+        patch.object(fixtures, "_run_of", lambda _config: run),
+    ):
+        _use(fixtures.force_backend, lambda force: force("driver"), None)
+
+
+def look_at_fixtures() -> dict[str, object]:
+    """Return what the fixtures change."""
+    return look() | {"choice": _steering().choice, "faults": _faults()}
+
+
+def _faults() -> list[int]:
+    cuda, count = _cuda(), ctypes.c_int()
+    return [cuda.cuDeviceGetCount(ctypes.byref(count)) for _ in range(2)]
+
+
+def watch_violations() -> None:
+    """Start and stop the driver's reports to Python."""
+    control = _control()
+    try:
+        control.start_watching()
+        assert control.violations == ()
+    finally:
+        control.stop_watching()
+
+
+_USER = types.ModuleType("user")
+_FOUND = _USER.load_nvidia_dynamic_lib = _found_by_name()  # type: ignore[attr-defined]
+
+
+def guard() -> None:
+    """Route cuda.pathfinder through a guard, and back."""
+    few = {"user": _USER, "cuda.pathfinder": sys.modules["cuda.pathfinder"]}
+    with patch.object(routing, "sys", types.SimpleNamespace(modules=few, getrefcount=sys.getrefcount)):
+        try:
+            routing.install()
+            assert _USER.load_nvidia_dynamic_lib is not _FOUND
+            routing.uninstall()
+        except BaseException:
+            routing.uninstall()
+            raise
+
+
+# -- files
+
+_FOLDER = Path(tempfile.gettempdir())  # set by `walk_of`
+
+
+def write_records() -> None:
+    """Write a record file."""
+    with Writer(_FOLDER / "records.jsonl", anew=True) as writer:
+        writer.write(ViolationRecord(nodeid=None, text="one"))
+        writer.write(ViolationRecord(nodeid=None, text="two"))
+
+
+def check_records() -> None:
+    """Every line is whole, and there is another one."""
+    file = _FOLDER / "records.jsonl"
+    text = file.read_text() if file.exists() else ""
+    assert not text or text.endswith("\n"), "half a line"
+    with Writer(file) as writer:
+        writer.write(ViolationRecord(nodeid=None, text="three"))
+    assert file.read_text() == text + file.read_text()[len(text) :]
+    file.unlink()
+
+
+def write_report() -> None:
+    """Write a report over an older one."""
+    whole_file.write(_FOLDER / "report.html", "a new report")
+
+
+def check_report() -> None:
+    """The file has one of both reports, and there is no other file."""
+    file = _FOLDER / "report.html"
+    assert [one.name for one in _FOLDER.iterdir()] == [file.name]
+    assert file.read_text() in ("an old report", "a new report")
+
+
+def begin_report() -> None:
+    """Put an older report there."""
+    (_FOLDER / "report.html").write_text("an old report")
+
+
+def write_journal() -> None:
+    """Add a measurement to the journal of ``cudalink can-link --measure``."""
+    can_link._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+
+
+def check_journal() -> None:
+    """Every earlier measurement can be read."""
+    assert can_link.load(_FOLDER / "journal.jsonl")[:1] == [_MEASUREMENT]
+
+
+def begin_journal() -> None:
+    """Put a journal of one measurement there."""
+    (_FOLDER / "journal.jsonl").unlink(missing_ok=True)
+    can_link._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+
+
+def hold_lock() -> None:
+    """Hold a lock of the cache."""
+    with folders.locked(_FOLDER, "walk.lock"):
+        pass
+
+
+def check_lock() -> None:
+    """Another descriptor can lock the file at once: the one before is closed."""
+    descriptor = os.open(_FOLDER / "walk.lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
+
+
+def load_before() -> None:
+    """Load a library before other modules can, as the plugin does at its start."""
+    preload.preload_nvjitlink(Path(probes.nvjitlink().path or ""))
+    preload._kept.pop()
+
+
+def cover() -> None:
+    """Make a link that the code around it reports."""
+    assert jitlink_calls.start()
+    with unsteered.covered():
+        link("nvjitlink")
+
+
+def check_cover() -> None:
+    """The next phase begins as the plugin begins it, and counts the links of this thread again."""
+    jitlink_calls.cover(on=False)
+    assert not unsteered.is_covered()
+    next_link("nvjitlink")
+
+
+def _installer(command: list[str], *_: object) -> None:
+    """Stand in for uv: lays out what NVIDIA's wheels have."""
+    lib = Path(command[command.index("--target") + 1]) / "nvidia" / "cu13" / "lib"
+    lib.mkdir(parents=True)
+    for name in ("libnvJitLink.so.13", "libnvrtc.so.13", "libcudart.so.13"):
+        (lib / name).write_bytes(b"")
+
+
+def add_toolchain() -> None:
+    """Put a toolchain into the cache, and remove it."""
+    with patch.dict(os.environ, CUDALINK_CACHE=str(_FOLDER)), patch.object(toolchains, "run_installer", _installer):
+        toolchains.add("13.0", installer="uv")
+        toolchains.remove("13.0")
+
+
+def check_toolchain() -> None:
+    """The cache has all or nothing, and the toolchain can be added."""
+    with patch.dict(os.environ, CUDALINK_CACHE=str(_FOLDER)), patch.object(toolchains, "run_installer", _installer):
+        added = toolchains.add("13.0", installer="uv")
+        assert added.library("nvJitLink").exists()
+        toolchains.remove("13.0")
+
+
+_MEASUREMENT: Final = can_link.Measurement("13.0", "13.0", "ptx", "nvjitlink", ok=True, answer="", packages=())
+
+
+# -- all of them
+
+_Parts = tuple[Callable[[], object], Callable[[], object], Callable[[], object]]
+
+
+def _nothing() -> None:
+    """Prepare nothing."""
+
+
+def _on(backend: Backend, run: Callable[[], object], begin: Callable[[], object] = _nothing) -> _Parts:
+    return run, partial(next_link, backend), begin
+
+
+def _contained(run: Callable[[Backend, LinkerOptions], object], begin: Callable[[], object] = _nothing) -> _Parts:
+    return partial(run, "nvjitlink", CONTAINED), partial(next_link, "nvjitlink", contained=True), begin
+
+
+#: What is run, what must work afterwards, and what is called before each run.
+SCENARIOS: dict[str, _Parts] = {
+    "nvjitlink": _on("nvjitlink", partial(link, "nvjitlink")),
+    "nvjitlink-block": _on("nvjitlink", partial(link_in_block, "nvjitlink")),
+    "nvjitlink-refused": _on("nvjitlink", partial(refused, "nvjitlink")),
+    "nvjitlink-dropped": _on("nvjitlink", partial(dropped, "nvjitlink")),
+    "nvjitlink-first": _on("nvjitlink", partial(link_in_block, "nvjitlink"), forget),
+    "driver": _on("driver", partial(link, "driver")),
+    "driver-block": _on("driver", partial(link_in_block, "driver")),
+    "driver-refused": _on("driver", partial(refused, "driver")),
+    "driver-dropped": _on("driver", partial(dropped, "driver")),
+    "driver-first": _on("driver", partial(link_in_block, "driver"), forget),
+    "driver-contexts": _on("driver", other_context),
+    "contained": _contained(link_in_block, forget),
+    "contained-refused": _contained(refused),
+    "contained-dropped": _contained(dropped),
+    "program": (compile_program, compile_program, _nothing),
+    "object-codes": (load_codes, load_codes, _nothing),
+    "forcing": _on("driver", force),
+    "steering": _on("driver", steer),
+    "postponed": _on("driver", postpone),
+    "fake_versions": _on("driver", fixture_fake_versions),
+    "linker_factory": _on("driver", fixture_linker_factory),
+    "emulated_driver": _on("driver", fixture_emulated_driver),
+    "force_backend": _on("driver", fixture_force_backend),
+    "violations": _on("driver", watch_violations),
+    "guard": _on("nvjitlink", guard),
+    "records": (write_records, check_records, _nothing),
+    "report": (write_report, check_report, begin_report),
+    "skew-journal": (write_journal, check_journal, begin_journal),
+    "lock": (hold_lock, check_lock, _nothing),
+    "preload": (load_before, partial(next_link, "nvjitlink"), _nothing),
+    "cover": (cover, check_cover, _nothing),
+    "toolchains": (add_toolchain, check_toolchain, _nothing),
+}  # fmt: skip
+
+
+def begin() -> None:
+    """Initialize the driver, for `look`."""
+    assert not _cuda().cuInit(0)
+
+
+def watch() -> None:
+    """Count from now on what this process holds."""
+    begin()
+    HELD.watch_nvjitlink()
+    HELD.watch_worker()
+    HELD.watch_nvrtc()
+
+
+@contextmanager
+def walk_of(name: str) -> Iterator[Walk]:
+    """Return the walk over a scenario, in a process on an emulated driver."""
+    global _FOLDER  # noqa: PLW0603 (one walk in each process)
+    run, check, prepare = SCENARIOS[name]
+    watch()
+    sys.unraisablehook = lambda _found: None
+    looks: Callable[[], dict[str, object]] = look
+    if name in ("fake_versions", "linker_factory", "emulated_driver", "force_backend"):
+        _steering()
+        looks = look_at_fixtures
+    with tempfile.TemporaryDirectory() as folder:
+        _FOLDER = Path(folder)
+        if name == "toolchains":
+            looks = partial(look, _FOLDER)
+        yield Walk(run, looks, check, prepare, repair)

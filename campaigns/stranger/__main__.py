@@ -1,0 +1,158 @@
+"""Walk a newcomer's path from the built wheel, and time it: ``nox -s stranger``.
+
+    python -m campaigns.stranger [--cold | --warm] [--wheel PATH]
+    python -m campaigns.stranger --answers
+
+Without an option it walks twice, each time in a new home folder: first without any cache, then with the caches of pip,
+uv and cudalink that the first walk left. What the second one takes is ours, to unpack and to run; what the first one
+takes in addition is the downloads. With --answers it runs the tests of answers.toml instead, in an environment that has
+what all tests need. Exit code 1 if a step does not do what its page says, if a limit is missed, or if a test fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from .path import CACHES, Failure, Home, Step, steps
+
+__all__ = ["ANSWERS", "answers", "build", "main", "missed", "table"]
+
+ROOT = Path(__file__).parent.parent.parent
+#: Seconds for the whole path without caches, and for the part of it that no network decides.
+LIMIT, OURS = 600, 300
+ANSWERS = Path(__file__).with_name("answers.toml")
+SAVED = ROOT / ".cudalink" / "stranger.json"
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def build(folder: Path) -> Path:
+    """The wheel of this commit for this machine: that in dist/ if it is the commit's, or a new one in `folder`."""
+    commit = _git("rev-parse", "HEAD")
+    tag = _git("describe", "--exact-match", "--match", "v*").removeprefix("v")
+    for wheel in () if _git("status", "--porcelain") else (ROOT / "dist").glob(f"*_{os.uname().machine}.whl"):
+        version = wheel.name.split("-")[1]
+        made_of = re.search(r"\+g([0-9a-f]+)$", version)
+        if version == tag or (made_of and commit.startswith(made_of[1])):
+            return wheel
+    subprocess.run(["uv", "build", "-q", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True)
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def _walk(home: Home, path: Sequence[Step], what: str) -> list[float]:
+    """Walk the whole path; the seconds of each step."""
+    took = []
+    for step in path:
+        took.append(home.walk(step))
+        print(f"{what}: {took[-1]:6.1f} s  {step.command}", flush=True)
+    return took
+
+
+def _machine() -> str:
+    model = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    return f"{cores} cores ({model[1] if model else os.uname().machine}), load {load:.1f} at the start"
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def table(path: Sequence[Step], cold: Sequence[float] | None, warm: Sequence[float] | None) -> str:
+    """A line for each step with its seconds, and one for all; with both walks, downloads apart from what is ours."""
+    walks = {"cold": cold, "ours": warm}
+    if cold and warm:
+        walks["downloads"] = [max(0.0, first - second) for first, second in zip(cold, warm, strict=True)]
+    shown = {name: numbers for name, numbers in walks.items() if numbers}
+    lines = ["".join(f"{name:>10}" for name in shown) + "  step"]
+    for index, step in enumerate(path):
+        lines.append("".join(f"{numbers[index]:10.1f}" for numbers in shown.values()) + f"  {step.command}")
+    lines.append("".join(f"{sum(numbers):10.1f}" for numbers in shown.values()) + "  seconds in all")
+    return "\n".join(lines)
+
+
+def missed(cold: Sequence[float] | None, warm: Sequence[float] | None) -> list[str]:
+    """The limits that are missed."""
+    limits = (("the path without caches", cold, LIMIT), ("what is ours of it", warm, OURS))
+    return [
+        f"{what} took {sum(took):.0f} s; expected less than {limit} s"
+        for what, took, limit in limits
+        if took and sum(took) >= limit
+    ]
+
+
+def answers() -> int:
+    """Run the tests of each item of answers.toml; return how many items have one that fails."""
+    content = tomllib.loads(ANSWERS.read_text(encoding="utf-8"))
+    failed = 0
+    for items in content.values():
+        for item, answer in items.items():
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", ""]
+            if isinstance(answer, str):
+                said = answer
+            else:
+                done = subprocess.run([*command, *answer], cwd=ROOT, capture_output=True, text=True, check=False)
+                failed += done.returncode != 0
+                said = f"{done.stdout.strip().rpartition(chr(10))[2]}: {' '.join(answer)}"
+            print(f"{item}: {said}", flush=True)
+    return failed
+
+
+def main() -> None:
+    """Walk, print the table and keep the figures."""
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns.stranger", description=(__doc__ or "").split("\n\n    ")[0]
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--cold", action="store_true", help="walk once, without caches: only the sum is judged")
+    which.add_argument("--warm", action="store_true", help="walk once, with this user's caches of pip, uv and cudalink")
+    which.add_argument("--answers", action="store_true", help="run the tests of answers.toml, a line for each item")
+    parser.add_argument("--wheel", type=Path, help="the wheel to take, instead of that of this commit")
+    options = parser.parse_args()
+    if options.answers:
+        sys.exit(min(answers(), 1))
+    path, machine = steps(), _machine()
+    cold = warm = None
+    with tempfile.TemporaryDirectory(prefix="cudalink-stranger-") as name:
+        work = Path(name)
+        wheel = (options.wheel or build(work / "wheel")).resolve()
+        print(f"{wheel.name} stands in for pytest-cudalink in `pip install` and, as CUDALINK_REQUIREMENT, in the cells")
+        caches: dict[str, str] | None = None
+        try:
+            if options.warm:
+                mine = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+                caches = {name: os.environ.get(name) or str(mine / Path(place).name) for name, place in CACHES.items()}
+            else:
+                cold = _walk(Home(work / "cold", wheel), path, "cold")
+                caches = {name: str(work / "cold" / place) for name, place in CACHES.items()}
+                megabytes = {Path(place).name: _size(work / "cold" / place) // 10**6 for place in CACHES.values()}
+                print("in the caches:", ", ".join(f"{size} MB {name}" for name, size in megabytes.items()))
+                if not megabytes["pip"]:
+                    print("pip has cached nothing, as some package indexes want it: its downloads count as ours")
+            if not options.cold:
+                warm = _walk(Home(work / "warm", wheel, caches), path, "warm")
+        except Failure as failure:
+            sys.exit(str(failure))
+    print(f"\n{machine}; {wheel.name}\n{table(path, cold, warm)}")
+    SAVED.parent.mkdir(exist_ok=True)
+    figures = {"machine": machine, "wheel": wheel.name, "steps": [step.command for step in path]}
+    SAVED.write_text(json.dumps({**figures, "cold": cold, "warm": warm}, indent=1) + "\n", encoding="utf-8")
+    if late := missed(cold, warm):
+        sys.exit("\n".join(late))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The runner of published suites: files, commands, counts, causes, expectations, and one suite run for real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from campaigns.suites import __main__ as runner
+from campaigns.suites import expectations
+from campaigns.suites.definitions import Suite, suites
+from campaigns.suites.results import FileResult, TestResult, counts_of, grouped, share, table
+
+pytestmark = pytest.mark.slow
+DEFINITION = {
+    "name": "s",
+    "folder": "here",
+    "files": ("tests/**/test_*.py",),
+    "packages": (),
+    "drivers": ("13.0",),
+    "backends": ("auto",),
+    "timeout": 60.0,
+    "options": ("-p", "no:randomly"),
+    "skip": {"tests/cython/*": "a reason"},
+}
+LAUNCH = TestResult("f::launch", "unsupported", refused=("cuLaunchKernel",))
+GRAPH = TestResult("f::graph", "unsupported", refused=("cuGraphCreate",))
+FAILED = TestResult("f::failed", "failed", reason="at 0x7f00aa")
+
+
+def checkout(tmp_path: Path, **files: str) -> Path:
+    """A checkout with test files, by name."""
+    for name, text in files.items():
+        file = tmp_path / "here" / "tests" / name.replace("__", "/")
+        file = file.with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def test_files(tmp_path: Path) -> None:
+    """The files of a suite are those of its patterns that are not left out, chosen by a part of their path."""
+    root = checkout(tmp_path, test_a="", graph__test_b="", cython__test_c="", helper="")
+    suite = Suite(**DEFINITION)
+
+    assert suite.is_in(root)
+    assert not suite.is_in(tmp_path / "here")
+    assert suite.test_files(root) == ["tests/graph/test_b.py", "tests/test_a.py"]
+    assert suite.test_files(root, "graph") == ["tests/graph/test_b.py"]
+    assert suite.test_files(root, "*_a.py") == ["tests/test_a.py"]
+
+
+def test_command() -> None:
+    """A suite of an installed package is run by the names of its modules."""
+    assert Suite(**DEFINITION).command("tests/test_a.py") == [
+        *(sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:randomly", "tests/test_a.py"),
+    ]
+    skip = {**DEFINITION["skip"], "tests/test_a.py::test_flaky": "a reason"}
+    assert Suite(**{**DEFINITION, "skip": skip}).command("tests/test_a.py")[-2:] == [
+        *("--deselect=tests/test_a.py::test_flaky", "tests/test_a.py"),
+    ]
+    packaged = Suite(**{**DEFINITION, "modules": "numba.cuda.tests"})
+    assert packaged.command("nocuda/test_nvvm.py")[-2:] == ["--pyargs", "numba.cuda.tests.nocuda.test_nvvm"]
+
+
+def test_every_definition_can_be_read() -> None:
+    """The suites of the file, each with a driver and a backend."""
+    found = suites()
+
+    numba = {"numba-cuda cudadrv", "numba-cuda nocuda", "numba-cuda cudapy", "numba-cuda-mlir cudadrv"}
+    assert set(found) == {"cuda.core", "cuda.bindings", "nvmath-python", *numba}
+    assert all(suite.drivers and suite.backends and suite.packages for suite in found.values())
+    assert found["numba-cuda cudapy"].modules == found["numba-cuda cudadrv"].modules
+    assert "numba-cuda[cu12]==0.30.4" in found["numba-cuda cudapy"].packages_on("12.9")
+
+
+def test_counts() -> None:
+    """Expected failures count as skipped; a launch is counted besides; the share leaves both out."""
+    counts = counts_of([LAUNCH, GRAPH, FAILED, TestResult("f::x", "xfailed"), TestResult("f::p", "passed")])
+
+    assert counts == {"unsupported": 2, "launch": 1, "failed": 1, "skipped": 1, "passed": 1}
+    assert share(counts) == pytest.approx(100 / 3)
+
+
+def test_groups_and_table() -> None:
+    """Failures are grouped by the refused function or the text of the error without its numbers."""
+    results = [FileResult("s", "13.0", "auto", "f", tests=[LAUNCH, LAUNCH, GRAPH, FAILED])]
+
+    assert [(cause, len(tests)) for cause, tests in grouped(results)] == [
+        ("not emulated: cuLaunchKernel", 2),
+        ("at N", 1),
+        ("not emulated: cuGraphCreate", 1),
+    ]
+    lines = table(results, {("s", "13.0", "auto"): 3}, by_file=True)
+    assert [line.split()[0] for line in lines[1:]] == ["f", "s"]
+    assert lines[-1].endswith("expected 3")
+
+
+SUITE = """
+import os, pytest
+def test_passes(): pass
+def test_fails(): assert 0
+def test_refused():
+    from pytest_cudalink.emulator import preload
+    preload.emulated_driver().refuse("cuFirst", "not written yet")
+    assert 0
+"""
+
+
+def test_a_run(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Each file is a process; one that hangs or dies is reported; too few passed tests fail the run."""
+    root = checkout(
+        tmp_path,
+        test_some=SUITE,
+        test_dies="def test_before(): pass\ndef test_dies():\n    import os\n    os.abort()\n",
+        test_hangs="def test_hangs():\n    import time\n    time.sleep(600)\n",
+        test_broken="import nothing_of_this_name\n",
+    )
+    monkeypatch.setattr(runner, "suites", lambda: {"s": Suite(**DEFINITION)})
+    monkeypatch.setattr(expectations, "EXPECTED", tmp_path / "expected.toml")
+    arguments = [str(root), "--timeout=8", "--files", "--failures", "--json", str(tmp_path / "out.json")]
+    assert runner.main([*arguments, "--write-expected"]) == 0
+
+    found = {Path(one["file"]).stem: one for one in json.loads((tmp_path / "out.json").read_text())}
+    assert found["test_some"]["counts"] == {"passed": 1, "failed": 1, "unsupported": 1}
+    assert found["test_dies"]["counts"] == {"passed": 1, "crashed": 1}
+    assert found["test_dies"]["status"] == "died of signal 6"
+    assert found["test_hangs"]["status"] == "timeout after 8 s"
+    assert found["test_broken"]["counts"] == {"error": 1}
+    assert "    1  not emulated: cuFirst" in capsys.readouterr().out
+    assert expectations.read_expected() == {("s", "13.0", "auto"): 2}
+    tests = root / "here" / "tests"
+    for done in ("hangs", "broken"):
+        (tests / f"test_{done}.py").unlink()
+    file = tests / "test_some.py"
+    file.write_text(SUITE.replace("def test_passes(): pass", "def test_passes(): assert 0"))
+    assert runner.main([str(root), "--timeout=8"]) == 1
+    assert "s 13.0 auto: 1 passed, expected 2" in capsys.readouterr().out
+    assert runner.main([str(root), "--timeout=8", "--write-expected"]) == 1
+    assert "say why with --because REASON" in capsys.readouterr().out
+    assert expectations.read_expected() == {("s", "13.0", "auto"): 2}
+
+
+def test_a_lower_count_keeps_its_reason_and_every_count_its_commit(tmp_path: Path, monkeypatch) -> None:
+    """The reason stands in a row that is below its best, until it no longer is; the commit is that of the run."""
+    monkeypatch.setattr(expectations, "EXPECTED", tmp_path / "expected.toml")
+    passed = TestResult("f::p", "passed")
+
+    def row(tests: int, commits: dict[str, str], because: str) -> tuple[int, int, str, str]:
+        expectations.write_expected([FileResult("s", "13.0", "auto", "f", tests=[passed] * tests)], commits, because)
+        (found,) = expectations.read_rows()
+        return found["passed"], found["best"], found["commit"], found.get("because", "")
+
+    assert row(4, {"s": "1a2b"}, "not lowered") == (4, 4, "1a2b", "")
+    assert row(2, {"s": "3c4d"}, 'its "skips"') == (2, 4, "3c4d", 'its "skips"')
+    assert row(3, {}, "not lowered") == (3, 4, expectations.UNKNOWN, 'its "skips"')
+    assert row(4, {}, "not lowered") == (4, 4, expectations.UNKNOWN, "")
+
+
+def test_every_row_of_the_file_has_a_commit_and_a_reason_to_be_below_its_best() -> None:
+    """A row without a commit says that it was not kept. The rows are those of suites on their drivers and backends."""
+    known = suites()
+    for row in expectations.read_rows():
+        assert row["commit"]
+        assert bool(row.get("because")) == (row["passed"] < row["best"])
+        assert row["driver"] in known[row["suite"]].drivers
+        assert row["backend"] in known[row["suite"]].backends
+
+
+def test_no_row_of_the_file_fell_without_a_reason() -> None:
+    """No commit left a row with fewer passed tests than an earlier one, unless it has a reason and its best."""
+    file = expectations.EXPECTED
+    git = ["git", "-C", str(file.parent), "log", "--format=%H", "--", file.name]
+    commits = subprocess.run(git, capture_output=True, text=True, check=True).stdout.split()
+    best: Counter[tuple[str, str, str]] = Counter()
+    for commit in commits:
+        shown = ["git", "-C", str(file.parent), "show", f"{commit}:./{file.name}"]
+        found = subprocess.run(shown, capture_output=True, text=True, check=False).stdout
+        for row in tomllib.loads(found).get("run", []):
+            best[key_of(row)] = max(best[key_of(row)], row["passed"])
+    assert [row for row in expectations.read_rows() if row["best"] < best[key_of(row)]] == []
+
+
+def key_of(row: dict[str, str]) -> tuple[str, str, str]:
+    """A row's suite, driver and backend."""
+    return row["suite"], row["driver"], row["backend"]
+
+
+def test_a_wrong_checkout(tmp_path: Path, capsys) -> None:
+    """A folder without a suite is refused, with what is looked for."""
+    assert runner.main([str(tmp_path)]) == 2
+    assert "cuda_core" in capsys.readouterr().out
