@@ -1,13 +1,15 @@
-"""Attributes that are computed once, at their first use."""
+"""What is made at its first use: attributes of objects, and the names that a package offers."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Any, TypeVar
 
-__all__ = ["cached_property"]
+__all__ = ["cached_property", "names_of"]
 
 T = TypeVar("T")
 
@@ -18,3 +20,24 @@ class cached_property(functools.cached_property[T]):  # noqa: N801 (as the one o
     def __init__(self, func: Callable[[Any], T]) -> None:
         super().__init__(func)
         self.lock = nullcontext()
+
+
+def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package that imports a module when one of its names is first used.
+
+    Whoever imports one module of the package does not pay for the others. The same names stand in an import for type
+    checkers, which `tests/test_laziness.py` compares.
+
+    `modules`: by module, as in an import of the package: the names that the package offers of it, with spaces between.
+    """
+    places = {name: module for module, names in modules.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name not in places:
+            msg = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        found = getattr(import_module(places[name], package), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return find

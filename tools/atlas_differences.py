@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from pytest_cudalink.can_link import ALL_KINDS
+from pytest_cudalink.can_link.measuring import ALL_KINDS
 from pytest_cudalink.can_link.rules import Prediction, predictions
 from pytest_cudalink.compat.architectures import known_architectures
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_cudalink.can_link import NO_KERNEL, run_job
+from pytest_cudalink.can_link.measuring import NO_KERNEL, run_job
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.linker import sample

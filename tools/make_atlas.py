@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_cudalink import emulator, toolchains
-from pytest_cudalink.can_link import run_job, wrong_image
+from pytest_cudalink.can_link.measuring import run_job, wrong_image
 from pytest_cudalink.compat import atlas, exports
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
 from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES

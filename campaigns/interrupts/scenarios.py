@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final, cast
 from unittest.mock import patch
 
-from pytest_cudalink import can_link, probes, toolchains, worker
+from pytest_cudalink import probes, toolchains, worker
+from pytest_cudalink.can_link import measuring
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
@@ -497,18 +498,18 @@ def begin_report() -> None:
 
 def write_journal() -> None:
     """Add a measurement to the journal of ``cudalink can-link --measure``."""
-    can_link._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+    measuring._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
 
 
 def check_journal() -> None:
     """Every earlier measurement can be read."""
-    assert can_link.load(_FOLDER / "journal.jsonl")[:1] == [_MEASUREMENT]
+    assert measuring.load(_FOLDER / "journal.jsonl")[:1] == [_MEASUREMENT]
 
 
 def begin_journal() -> None:
     """Put a journal of one measurement there."""
     (_FOLDER / "journal.jsonl").unlink(missing_ok=True)
-    can_link._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
+    measuring._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
 
 
 def hold_lock() -> None:
@@ -569,7 +570,7 @@ def check_toolchain() -> None:
         toolchains.remove("13.0")
 
 
-_MEASUREMENT: Final = can_link.Measurement("13.0", "13.0", "ptx", "nvjitlink", ok=True, answer="", packages=())
+_MEASUREMENT: Final = measuring.Measurement("13.0", "13.0", "ptx", "nvjitlink", ok=True, answer="", packages=())
 
 
 # -- all of them

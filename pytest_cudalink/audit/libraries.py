@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from ..stubs.catalog import load_catalog
 from ..tables import read_table
 
 __all__ = [
@@ -137,5 +136,7 @@ def sought_part(name: str) -> str | None:
 @cache
 def cuda_functions() -> dict[str, str]:
     """The functions of the stubs' catalog, each with the library that has it: every CUDA program calls some of them."""
+    from ..stubs.catalog import load_catalog
+
     libraries = load_catalog().libraries.values()
     return {function.symbol: library.stem for library in libraries for function in library.functions}

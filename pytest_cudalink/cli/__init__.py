@@ -8,7 +8,7 @@ import io
 import os
 import sys
 from collections.abc import Container, Sequence
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -186,6 +186,8 @@ def _warn_of_variables() -> None:
 
 
 def _version() -> str:
+    from importlib import metadata
+
     try:
         return metadata.version("pytest-cudalink")
     except metadata.PackageNotFoundError:

@@ -283,39 +283,41 @@ def _archs() -> list[str]:
 
 def _measure(options: argparse.Namespace) -> int:
     """Link with the installed toolchains; return exit code 1 if a given consumer does not take the code."""
-    from .. import can_link, emulator, toolchains
+    from .. import emulator, toolchains
+    from ..can_link import measuring
     from ..can_link.questions import questions
+    from ..compat.link_rules import ARCH
     from ..progress import progress
     from ..report.records import RecordError
 
     try:
-        _check_words(options, can_link.ALL_KINDS)
-        producers, consumers, steps, asked = None, None, can_link.STEPS, set()
-        kinds = (options.kind,) if options.kind else can_link.KINDS
+        _check_words(options, measuring.ALL_KINDS)
+        producers, consumers, steps, asked = None, None, measuring.STEPS, set()
+        kinds = (options.kind,) if options.kind else measuring.KINDS
         if options.producer is not None:
             release, read = _measured_release(options.producer), _read_consumers(options.consumer)
             producers, consumers = [str(release)], list(dict.fromkeys(str(one.release) for one in read))
-            steps = tuple(step for step in steps if can_link.LIBRARY_OF[step] in {one.library for one in read})
+            steps = tuple(step for step in steps if measuring.LIBRARY_OF[step] in {one.library for one in read})
             asked = {(one.step, kind) for kind in kinds for one in questions(release, read, kind, "")}
         toolchains.check_cache()  # before the journal in it is opened
         if producers is None and not toolchains.installed():
             sys.stderr.write("cudalink can-link: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
             return 2
         with progress("measuring links") as step:
-            measured = can_link.measure(
+            measured = measuring.measure(
                 producers,
                 toolchains.cache_root() / "links.jsonl",
                 step.set,
                 consumers=consumers,
                 kinds=kinds,
                 steps=steps,
-                arch=options.arch or can_link.ARCH,
+                arch=options.arch or ARCH,
             )
     except (_WrongWordError, toolchains.ToolchainError, emulator.EmulatorError, RecordError, OSError) as error:
         sys.stderr.write(f"cudalink can-link: {safe(str(error))}\n")
         return 2
     if options.json:
-        found = [{"rule": one.rule, "unsafe": one.unsafe, "text": str(one)} for one in can_link.findings(measured)]
+        found = [{"rule": one.rule, "unsafe": one.unsafe, "text": str(one)} for one in measuring.findings(measured)]
         content = {"measurements": [asdict(one) for one in measured], "findings": found}
         sys.stdout.write(json.dumps(content, indent=1) + "\n")
     else:
@@ -331,10 +333,10 @@ def _measured_release(text: str) -> CudaVersion:
 
 
 def _print(measured: list[Measurement]) -> None:
-    from .. import can_link
+    from ..can_link import measuring
     from ..plurals import counted
 
-    for section in can_link.sections(measured):
+    for section in measuring.sections(measured):
         widths = [max(len(str(row[at])) for row in (section.head, *section.rows)) for at in range(len(section.head))]
         sys.stdout.write(f"\n{section.title}\n")
         if section.note:
@@ -342,7 +344,7 @@ def _print(measured: list[Measurement]) -> None:
         for row in (section.head, *section.rows):
             line = "  ".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True))
             sys.stdout.write(f"{line.rstrip()}\n")
-    found = can_link.findings(measured)
+    found = measuring.findings(measured)
     unsafe = sum(one.unsafe for one in found)
     sys.stdout.write(f"\n{counted(len(measured), 'answer')}; ")
     sys.stdout.write(f"{counted(unsafe, 'rule allows', 'rules allow')} a link that fails, ")

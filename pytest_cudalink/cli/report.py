@@ -353,6 +353,6 @@ def _write_summary(markdown: Callable[[], str]) -> list[str]:
 
 
 def _skew(path: Path) -> list[Section]:
-    from .. import can_link
+    from ..can_link import measuring
 
-    return can_link.sections(can_link.load(path))
+    return measuring.sections(measuring.load(path))

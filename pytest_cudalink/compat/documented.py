@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-import msgspec
-
 from ..tables import read_table
 from ..versions import CudaVersion
 from .releases import PTX_ISA
@@ -57,4 +55,7 @@ class Statement:
 @cache
 def statements() -> tuple[Statement, ...]:
     """Return every statement, in the order of the data."""
-    return msgspec.convert(read_table("documented.toml")["statements"], tuple[Statement, ...])
+    return tuple(
+        Statement(**{**one, "kinds": tuple(one["kinds"]), "steps": tuple(one["steps"])})
+        for one in read_table("documented.toml")["statements"]
+    )

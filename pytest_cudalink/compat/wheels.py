@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib import metadata
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 __all__ = ["NVJITLINK", "TILEIRAS", "all_versions", "installed_wheel", "installed_wheels"]
 
@@ -17,6 +19,8 @@ TILEIRAS: Final = "cuda-toolkit[nvcc,nvvm,tileiras]"
 
 def installed_wheels(*names: str) -> Iterator[metadata.Distribution]:
     """Yield the packages of `names` that are installed, in that order."""
+    from importlib import metadata
+
     for name in names:
         with suppress(metadata.PackageNotFoundError):
             yield metadata.distribution(name)
@@ -32,6 +36,8 @@ def all_versions() -> dict[str, str]:
 
     One whose metadata is not UTF-8 is left out: `pytest_cudalink.audit` names the file.
     """
+    from importlib import metadata
+
     found: dict[str, str] = {}
     for one in metadata.distributions():
         with suppress(UnicodeDecodeError):

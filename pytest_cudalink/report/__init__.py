@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..laziness import names_of
+
 if TYPE_CHECKING:
     from .records import RecordError, Recording, Writer, read
+else:
+    __getattr__ = names_of(__name__, {".records": "RecordError Recording Writer read"})
 
 __all__ = ["RecordError", "Recording", "Writer", "read"]
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    from . import records
-
-    return getattr(records, name)

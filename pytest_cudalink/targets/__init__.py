@@ -5,11 +5,26 @@ A project adds its own with the hook ``pytest_cudalink_targets``. Importing this
 
 from __future__ import annotations
 
-from .base import ForcedBackendError, StaleRecipeError, Target
+from typing import TYPE_CHECKING
+
+from ..laziness import names_of
 from .choice import BackendChoice
-from .events import LinkEvent, LinkInput
-from .steering import Watch, watch
-from .unsteered import UnsteeredLink
+
+if TYPE_CHECKING:
+    from .base import ForcedBackendError, StaleRecipeError, Target
+    from .events import LinkEvent, LinkInput
+    from .steering import Watch, watch
+    from .unsteered import UnsteeredLink
+else:
+    __getattr__ = names_of(
+        __name__,
+        {
+            ".base": "ForcedBackendError StaleRecipeError Target",
+            ".events": "LinkEvent LinkInput",
+            ".steering": "Watch watch",
+            ".unsteered": "UnsteeredLink",
+        },
+    )
 
 __all__ = [
     "BackendChoice",

@@ -17,7 +17,8 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, _audit, audit, buffers
+from pytest_cudalink.audit import Audit, AuditError, AuditFinding, Dependency, FileAudit, audit, buffers
+from pytest_cudalink.audit.audited import _audit
 from pytest_cudalink.audit.device_code import DeviceImage
 from pytest_cudalink.audit.libraries import (
     cuda_functions,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import can_link, cli, toolchains
-from pytest_cudalink.can_link import Measurement
+from pytest_cudalink import cli, toolchains
+from pytest_cudalink.can_link import Measurement, measuring
 
 from ..report.samples import write
 
@@ -25,7 +25,7 @@ def measured(tmp_path_factory) -> tuple[list[Measurement], Path]:
     for version in VERSIONS:
         toolchains.add(version)
     journal = tmp_path_factory.mktemp("skew") / "journal.jsonl"
-    return can_link.measure(VERSIONS, journal), journal
+    return measuring.measure(VERSIONS, journal), journal
 
 
 def answers(measured: list[Measurement], step: str, kind: str) -> dict[tuple[str, str], bool]:
@@ -54,7 +54,7 @@ def test_findings(measured) -> None:
     What a rule rejects although it works is reported, with the rule and the pair.
     """
     found, _ = measured
-    texts = {str(one): one for one in can_link.findings(found)}
+    texts = {str(one): one for one in measuring.findings(found)}
     assert "artifact rejects what works: nvJitLink 12.9 links cubin of 13.0" in texts
     lto = "policy strict-major rejects what works: driver 13.0 loads what nvJitLink 12.9 linked from ltoir"
     assert lto in texts
@@ -84,18 +84,18 @@ def test_resumes(measured, monkeypatch) -> None:
     assert len(lines) == len(found)
     journal.write_text("".join(lines[:-1]) + lines[-1][:40])
     steps = []
-    one = can_link._Bench.one
-    monkeypatch.setattr(can_link._Bench, "one", lambda self, *step: steps.append(step) or one(self, *step))
+    one = measuring._Bench.one
+    monkeypatch.setattr(measuring._Bench, "one", lambda self, *step: steps.append(step) or one(self, *step))
     seen = []
-    assert can_link.measure(VERSIONS, journal, lambda done, every: seen.append((done, every))) == found
+    assert measuring.measure(VERSIONS, journal, lambda done, every: seen.append((done, every))) == found
     assert len(steps) == 1
     assert seen == [(35, 36), (36, 36)]
     with monkeypatch.context() as patch:
-        patch.setattr(can_link, "run_job", lambda *_: pytest.fail("something was started"))
-        assert can_link.measure([*VERSIONS, "13.0"], journal) == found
-    monkeypatch.setattr(can_link, "package_hash", lambda: "another")
+        patch.setattr(measuring, "run_job", lambda *_: pytest.fail("something was started"))
+        assert measuring.measure([*VERSIONS, "13.0"], journal) == found
+    monkeypatch.setattr(measuring, "package_hash", lambda: "another")
     steps.clear()
-    assert [one.build for one in can_link.measure(["13.0"], journal)] == ["another"] * 9
+    assert [one.build for one in measuring.measure(["13.0"], journal)] == ["another"] * 9
     assert len(steps) == 9
 
 
@@ -103,8 +103,8 @@ def test_resumes(measured, monkeypatch) -> None:
 def test_command(measured, capsys, tmp_path, monkeypatch) -> None:
     """Tables for people, JSON for programs and for the report."""
     _, journal = measured
-    measure = can_link.measure
-    monkeypatch.setattr(can_link, "measure", lambda _, __, step, **given: measure(VERSIONS, journal, step, **given))
+    measure = measuring.measure
+    monkeypatch.setattr(measuring, "measure", lambda _, __, step, **given: measure(VERSIONS, journal, step, **given))
     words = ["can-link", "--measure"]
     assert cli.main(words) == 0
     shown = capsys.readouterr().out
@@ -112,7 +112,7 @@ def test_command(measured, capsys, tmp_path, monkeypatch) -> None:
     assert "36 answers; 3 rules allow a link that fails, " in shown
     assert cli.main([*words, "--json"]) == 0
     (tmp_path / "skew.json").write_text(capsys.readouterr().out, encoding="utf-8")
-    assert can_link.load(tmp_path / "skew.json") == measured[0]
+    assert measuring.load(tmp_path / "skew.json") == measured[0]
 
     write(tmp_path / "records", "c", {"a": "passed"})
     arguments = [
@@ -133,7 +133,7 @@ def test_a_rule_that_allows_too_much_comes_first() -> None:
     """Unsafe findings stand before those that are too strict."""
     strict = Measurement("12.9", "13.0", "ptx", "nvjitlink", ok=True, predicted={"a": False})
     unsafe = replace(strict, ok=False, answer="nvJitLinkAddData: 4", predicted={"b": True})
-    first, second = can_link.findings([strict, unsafe])
+    first, second = measuring.findings([strict, unsafe])
     assert str(first) == "b allows what fails: nvJitLink 13.0 links ptx of 12.9 (nvJitLinkAddData: 4)"
     assert not second.unsafe
 
@@ -179,7 +179,7 @@ def test_words_that_cannot_be_measured(words, message, monkeypatch, tmp_path, ca
         (["nvjitlink-13.0", "ptx"], ("nvjitlink",), 0),
         (["driver-13.0", "ptx"], ("driver", "load"), 1),
         (["driver-13.0", "linked-cubin"], ("driver", "load"), 0),
-        (["13.0", "ptx"], can_link.STEPS, 1),
+        (["13.0", "ptx"], measuring.STEPS, 1),
     ],
 )
 def test_one_pair(words, steps, code, monkeypatch, capsys) -> None:
@@ -190,7 +190,7 @@ def test_one_pair(words, steps, code, monkeypatch, capsys) -> None:
         given.update(others, producers=producers, journal=journal)
         return [Measurement("12.9", "13.0", words[-1], step, ok=step != "driver", answer="refused") for step in steps]
 
-    monkeypatch.setattr(can_link, "measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
     assert cli.main(["can-link", "nvrtc-12.9", *words, "--arch", "sm_75", "--measure"]) == code
     assert "The driver links" in capsys.readouterr().out or steps == ("nvjitlink",)
     assert given == {
@@ -210,7 +210,7 @@ def test_a_crash_is_an_answer(measured, tmp_path) -> None:
     sample = Path(__file__).parents[1] / "data" / "artifacts" / "13.0" / "main.cubin"
     (tmp_path / "cut.cubin").write_bytes(sample.read_bytes()[:200])
     job = {"step": "nvjitlink", "library": str(path), "suffix": "", "arch": "sm_90", "kind": "cubin"}
-    answer = can_link.run_job({**job, "inputs": [str(tmp_path / "cut.cubin")], "image": os.devnull})
+    answer = measuring.run_job({**job, "inputs": [str(tmp_path / "cut.cubin")], "image": os.devnull})
     assert not answer["ok"]
     assert json.dumps(answer)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import can_link, cli, emulator, toolchains
+from pytest_cudalink import cli, emulator, toolchains
+from pytest_cudalink.can_link import measuring
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.tables import matrices_dir
@@ -51,9 +52,9 @@ def test_what_is_measured(fresh) -> None:
     assert wrong == AtlasAnswer("wrong", text="the image does not have the kernel")
     assert answers[Question("driver", "linked-cubin", "sm_90", "13.0", "13.0")].code == 209
     assert answers[Question("load", "linked-cubin", "sm_90", "12.9", "13.0")].works
-    assert not can_link.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_90")
+    assert not measuring.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_90")
     assert (
-        can_link.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_75") == "the image is for sm_90"
+        measuring.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_75") == "the image is for sm_90"
     )
 
 
@@ -109,7 +110,7 @@ def test_a_crash_is_one_answer(tmp_path) -> None:
     for each in (1, 3, 4):
         (tmp_path / "jobs").write_text(json.dumps(jobs))
         job_of_all = {"step": "batch", "library": library, "jobs": str(tmp_path / "jobs"), "each": each}
-        said = can_link.run_job(job_of_all, worker=make_atlas.WORKER)
+        said = measuring.run_job(job_of_all, worker=make_atlas.WORKER)
         first, crashed, second, last = said["answers"]
         assert first == second == {"ok": True}
         assert crashed == last == {"ok": False, "crashed": True, "call": "SIGSEGV", "code": -11, "log": ""}
@@ -186,7 +187,7 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
         assert {"questions.json", "inputs/12.9/sm_90/main.ptx"} <= set(archive.getnames())
 
     environment = emulator.emulation_for("13.0", lifetime="off").environment()
-    run = can_link.run_job
+    run = measuring.run_job
     monkeypatch.setattr(atlas_on_gpu, "run_job", lambda job, given, worker: run(job, {**environment, **given}, worker))
     machine = {"driver": "580.1", "cuda": "13.0", "device": "one", "date": "2026-11-22", "command": "run"}
     monkeypatch.setattr(atlas_on_gpu, "_machine", lambda: machine)
