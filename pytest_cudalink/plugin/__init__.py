@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from . import fixtures, hookspecs, marker, settings
-from .run import from_controller, is_awake
+from .run import START, Start, from_controller, is_awake
 
 #: The names under which pytest may load this module: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
@@ -39,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # a wrapper: pytest's own ones import what `filterwarnings` and `-W` name (pytest 9.2 has imported that before)
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    early_config.stash[START] = Start.now()  # conftests change it, and those of other processes do so, too
     if settings.asks(early_config, early_config.known_args_namespace):
         _begin(early_config, early_config.known_args_namespace)
     return (yield)

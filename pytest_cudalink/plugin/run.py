@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections import Counter
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Task(SimpleNamespace):  # no NamedTuple: every start of pytest would pay for what is generated
-    """The test that a child runs, or the tests, as the variable ``CUDALINK_ISOLATED`` hands it over."""
+    """The test that a child runs, or the tests: the content of the file that ``CUDALINK_ISOLATED`` names, as JSON."""
 
     nodeid: str  # the test's node ID in the process that waits; empty for a child that runs what it is asked for
     paths: list[str]  # files of the tests; empty for those of the command line
@@ -31,6 +33,31 @@ class Task(SimpleNamespace):  # no NamedTuple: every start of pytest would pay f
     events: str  # file that the events of the emulated driver go to
     worker: str | None  # the xdist worker that waits
     options: dict[str, Any]  # values of options, by their ``dest``
+    start: dict[str, Any]  # attributes of the `Start` of the process that waits, and "arguments" for pytest
+
+
+class Start(SimpleNamespace):
+    """How this process was started, as far as code in it can tell, for others that must not differ."""
+
+    path: list[str]  # where modules are searched for
+    argv: list[str]
+    orig_argv: list[str]
+    main_name: str | None  # the main module, for ``python -m``
+    main_file: str | None  # its file, if it has one
+    environment: dict[str, str]
+
+    @classmethod
+    def now(cls) -> Start:
+        """Return what this process can tell now."""
+        main = sys.modules.get("__main__")
+        return cls(
+            path=[*sys.path],
+            argv=[*sys.argv],
+            orig_argv=[*sys.orig_argv],
+            main_name=getattr(getattr(main, "__spec__", None), "name", None),
+            main_file=getattr(main, "__file__", None),
+            environment=dict(os.environ),
+        )
 
 
 T = TypeVar("T")
@@ -54,6 +81,7 @@ class Run:
     def __init__(self, config: pytest.Config, settings: Settings) -> None:
         self.config, self.settings = config, settings
         self.task = task_of(config)  # the one test that this process was started for
+        self.start = config.stash.setdefault(START, Start.now())
         self.nodeid: str | None = None  # the current test; known once `follow` was called
         self.collected = False  # whether collection is over
         self.failing: list[str] = []  # why the run fails although no test shows it; complete at the end of the session
@@ -198,6 +226,7 @@ class CurrentTest:
 
 
 RUN: Final = pytest.StashKey[Run]()
+START: Final = pytest.StashKey[Start]()
 _TASK: Final = pytest.StashKey[Task]()
 
 
@@ -223,7 +252,7 @@ def task_of(config: pytest.Config) -> Task | None:
     """
     given = os.environ.pop("CUDALINK_ISOLATED", None)
     if given is not None:
-        config.stash[_TASK] = Task(**json.loads(given))
+        config.stash[_TASK] = Task(**json.loads(Path(given).read_text(encoding="utf-8")))
     return config.stash.get(_TASK, None)
 
 

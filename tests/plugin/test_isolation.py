@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -24,21 +25,27 @@ from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 def link():
     Linker(ObjectCode.from_ptx("user.ptx"), options=LinkerOptions(arch="sm_90"), backend="driver").link("cubin")
 
-OUTER = os.environ.setdefault("OUTER_PROCESS", str(os.getpid()))
+_outer = os.path.join(os.path.dirname(__file__), "outer" + os.environ.get("PYTEST_XDIST_WORKER", ""))
+try:
+    with open(_outer, "x") as file: file.write(str(os.getpid()))
+except FileExistsError:
+    pass
+with open(_outer) as file: OUTER = file.read()
 isolated = pytest.mark.cudalink(isolate=True)
 def elsewhere(): return str(os.getpid()) != OUTER
 """
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester, run_pytest, samples, toolkit, monkeypatch):
+def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
     """Run pytest on an emulated driver with a record file."""
-    monkeypatch.delenv("OUTER_PROCESS", raising=False)
     pytester.path.joinpath("user.ptx").write_bytes(samples["12.9/user.ptx"])
 
     def go(
         module: str, *arguments: str, report: bool = True, file: str | None = None, plugins: tuple[str, ...] = ()
     ) -> pytest.RunResult:
+        for left in pytester.path.rglob("outer*"):  # of the run before this one
+            left.unlink()
         path = pytester.makepyfile(MODULE + module)
         if file is not None:
             path.rename(pytester.path / file)
@@ -191,6 +198,88 @@ def test_child_that_cannot_start(run, pytester) -> None:
     result.stdout.fnmatch_lines(
         ["cudalink: the process of this test ended with exit code *", "*RuntimeError: not here*"]
     )
+
+
+@pytest.mark.parametrize("mode", ["isolated", pytest.param("restarted", marks=pytest.mark.slow)])
+def test_starts_that_fail_alike(run, mode: str) -> None:
+    """Where two processes in a row fail in the same way to start, the run ends, and shows the error once."""
+    result = run(
+        """
+if elsewhere(): raise RuntimeError('not here')
+@pytest.mark.parametrize("i", range(9))
+def test_it(i): pass
+""",
+        f"--cudalink-processes={mode}",
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["!*cudalink: two processes in a row ended with exit code 4 *test_it*; no further*"])
+    assert result.stdout.str().count("E   RuntimeError: not here") == 1
+    assert result.parseoutcomes()["errors"] <= 2
+
+
+#: What a process can tell of how it was started; conftest and plugin change it, as those of many projects do.
+OBSERVED = """
+import json, os, sys
+
+def test_it():
+    main = sys.modules["__main__"]
+    found = {
+        "path": sys.path, "argv": sys.argv, "orig_argv": sys.orig_argv, "flags": repr(sys.flags), "cwd": os.getcwd(),
+        "main": [getattr(main, "__file__", None), getattr(main.__spec__, "name", None)], "warnoptions": sys.warnoptions,
+        "xoptions": repr(sys._xoptions), "environment": {
+            name: value for name, value in os.environ.items()
+            if name not in ("PYTEST_XDIST_TESTRUNUID", "PYTEST_XDIST_WORKER_COUNT")
+        },
+        "main_names": sorted(name for name in vars(main) if name.startswith("become")),
+    }
+    with open(os.environ["OBSERVED"], "w") as file: json.dump(found, file)
+"""
+CHANGING = """
+import os, sys
+sys.path.insert(0, "one-more")
+os.environ["LENGTHENED"] = os.environ.get("LENGTHENED", "") + "x"
+"""
+FORMS = {
+    "script": ["{bin}/pytest"],
+    "module": ["{python}", "-bm", "pytest"],
+    "words": ["{python}", "-Xutf8", "-BW", "ignore::ImportWarning", "-c", "import pytest; pytest.main()"],
+    "safe path": ["{python}", "-P", "-X", "importtime=0", "-m", "pytest"],
+    "isolated": ["{python}", "-Im", "pytest"],
+    "own script": ["{python}", "run.py"],
+    "another folder": ["{bin}/pytest", "--rootdir=..", "-c", "other.ini", "--import-mode=importlib"],
+    "worker": ["{bin}/pytest", "-p", "xdist", "-n1"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS.values(), ids=[*FORMS])
+def test_second_processes_are_started_as_the_first(pytester, monkeypatch, form: list[str]) -> None:
+    """Search path, command line, options of Python, folder and environment are those of a run in one process."""
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path / "plugins"))
+    for name, value in NO_AUTOLOAD.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("OBSERVED", str(pytester.path / "observed.json"))
+    where = pytester.mkdir("suite")
+    where.joinpath("test_it.py").write_text(OBSERVED)
+    where.joinpath("conftest.py").write_text(f"{CHANGING}\nos.makedirs('below', exist_ok=True)\nos.chdir('below')\n")
+    where.joinpath("run.py").write_text("import sys, pytest\nsys.path.insert(1, 'scripts')\npytest.main(sys.argv[1:])")
+    where.joinpath("other.ini").write_text("[pytest]\npythonpath = from-ini\n")
+    pytester.mkdir("plugins").joinpath("changes_all.py").write_text(CHANGING)
+    plugins = ["-p", "cudalink", *([] if "-Im" in form else ["-p", "changes_all"]), "-p", "no:cacheprovider"]
+
+    def observed(mode: str) -> dict[str, Any]:
+        file = pytester.path / "observed.json"
+        file.unlink(missing_ok=True)
+        words = [word.format(bin=Path(sys.executable).parent, python=sys.executable) for word in form]
+        command = [*words, *plugins, f"--cudalink-processes={mode}", str(where / "test_it.py")]
+        done = subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
+        assert file.exists(), done.stdout + done.stderr
+        found = json.loads(file.read_text().replace(f"processes={mode}", "processes=MODE"))
+        return {**found.pop("environment"), **found}
+
+    expected = observed("shared")
+    for mode in ("isolated", "restarted"):
+        assert observed(mode) == expected
 
 
 def test_test_that_starts_pytest(run, pytester, monkeypatch) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ..run import is_on_emulated_driver, warn
+from ..run import is_on_emulated_driver, run_of, warn
 from ..settings import OF_EMULATION, label, restore
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ def _restored_at_the_end(config: pytest.Config) -> Iterator[None]:
     before = dict(os.environ)
     yield
     changed = {name: before.get(name) for name, value in os.environ.items() if before.get(name) != value}
+    run_of(config).start.environment.update((name, os.environ[name]) for name in changed)
     config.add_cleanup(partial(restore, changed))
 
 

@@ -114,6 +114,11 @@ class Child:
         if (book := run.get(LEDGER)) is not None:
             book.outside = Outside()
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self) -> None:
+        """Say that the process has come as far as a test."""
+        self._write("began", None)
+
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Hand over what ends the run: ``pytest.exit``, or an interruption that the test itself has raised."""
         error = excinfo.value

@@ -47,6 +47,7 @@ class Isolation:
         self._shares = run.settings.tests.value == "restarted"
         self._paths: list[str] = []
         self._warm = False
+        self._failure = ("", "")  # how the last process ended that never came to a test, and the test that shows it
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-", ignore_cleanup_errors=True)
         self._servers: dict[bool, processes.ServerProcess] = {}
 
@@ -97,7 +98,7 @@ class Isolation:
             end = self._run_child(item, nextitem, folder)
             spent = time.perf_counter() - began
             _pass_on_events(self._run, folder / "events")
-            found, ended, stop = _read(self._run, item, folder / "reports")
+            found, ended, stop, began_test = _read(self._run, item, folder / "reports")
             if ended is None and end != _GOES_ON:
                 faults.lose(self._run)
             if stop is not None:
@@ -107,12 +108,15 @@ class Isolation:
             # pytest's own exit code after the last report is its word on the test; a shared process goes on
             orderly = end == _GOES_ON or (end.exitcode is not None and end.exitcode == ended)
             refused = end.exitcode == pytest.ExitCode.USAGE_ERROR and not found  # before there was a session
+            shown = self._repeats(item, end, folder, failed=not (began_test or end.stopped))
             if not (complete and orderly):
                 crashed = not (orderly or refused or end.stopped)
                 last = crash_events(str(folder / "events"), None)
                 call = refused_last(last) if crashed and not complete else None
                 skips = call is not None and self._run.settings.unsupported.value == "skip"
                 story = _story(end, last, folder, started=bool(found))
+                if shown:
+                    story = f"cudalink: the process of this test {end}, as that of {shown} did"
                 if crashed and not skips:
                     self._write_crash(item.nodeid, end, last, _last_lines(folder / "stderr"))
                 found = _with_end(item, found, story, spent, crashed=crashed)
@@ -127,10 +131,29 @@ class Isolation:
             _echo(item.config, found)
             return found, None
 
+    def _repeats(self, item: pytest.Item, end: ProcessEnd, folder: Path, *, failed: bool) -> str:
+        """Return which test shows what ended this process too before it came to a test; the run ends, if there is one.
+
+        The next process would fail in the same way. One that has not collected the test is none of them.
+        """
+        (before, shown), self._failure = self._failure, ("", "")
+        if not failed or end.exitcode == pytest.ExitCode.NO_TESTS_COLLECTED:
+            return ""
+        self._failure = (processes.start_failure(end, folder, item), item.nodeid)
+        if self._failure[0] != before:
+            return ""
+        item.session.shouldfail = (
+            f"cudalink: two processes in a row {end} before they came to a test, with the error that "
+            f"{shown or item.nodeid} shows; no further test was run"
+        )
+        return shown
+
     def _run_child(self, item: pytest.Item, nextitem: pytest.Item | None, folder: Path) -> ProcessEnd:
         forks = self._isolates(item)
         if not forks or self._warm:
             server = self._server(forks=forks)
+            if server.failed is not None and not self._failure[0]:
+                self._failure = (processes.start_failure(server.failed, server.folder, item), "")
             if not server.refusal:
                 shared = nextitem if nextitem is not None and not self._isolates(nextitem) else None
                 end = server(item, None if forks else shared, folder)
@@ -306,16 +329,23 @@ def _pass_outside_on(run: Run, file: Path) -> int | None:
     return ended
 
 
-def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestReport], int | None, BaseException | None]:
+def _read(
+    run: Run, item: pytest.Item, file: Path
+) -> tuple[list[pytest.TestReport], int | None, BaseException | None, bool]:
     """Return the reports that a child handed over, pytest's exit code in it, and the exception that ends the run.
+
+    The last result is whether it came as far as the test.
 
     What no report shows is passed on.
     """
     found: list[pytest.TestReport] = []
     ended: int | None = None
     stop: BaseException | None = None
+    began = False
     for kind, data in _lines(file):
         match kind:
+            case "began":
+                began = True
             case "report":
                 found.append(_as_report(item.config, data))
             case "ended":
@@ -328,7 +358,7 @@ def _read(run: Run, item: pytest.Item, file: Path) -> tuple[list[pytest.TestRepo
                 _warn(item, data)
             case _:
                 _take(run, kind, data, f"[{item.nodeid}] ")
-    return found, ended, stop
+    return found, ended, stop, began or bool(found)
 
 
 def _as_report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:

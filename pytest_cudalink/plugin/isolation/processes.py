@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 from ...plurals import counted
 from ..records.process_end import ProcessEnd, end_of
 from ..run import Run, Task
+from . import again
 
 #: Options that a plugin sets when the run begins, and that must be the same in a child.
 _HANDED_OVER: Final = ("randomly_seed",)
@@ -63,12 +65,32 @@ def start_one(run: Run, item: pytest.Item, folder: Path) -> ProcessEnd:
     return end_of(done.returncode)
 
 
+def start_failure(end: ProcessEnd, folder: Path, item: pytest.Item) -> str:
+    """Describe how a process ended that never came to a test: the same text for the same failure of another test.
+
+    `folder`: where its output is.
+    """
+    files = [folder / name for name in ("stderr", "stdout")]
+    said = [file.read_text(encoding="utf-8", errors="replace").splitlines() for file in files if file.exists()]
+    errors = [line for lines in said for line in lines if line.startswith("E ")]
+    last = [line for lines in said for line in lines[-1:]]
+    text = "\n".join([str(end), *(errors or last)])
+    return re.sub(r"\d+", "N", text.replace(item.nodeid.partition("::")[2], "TEST").replace(str(item.path), "FILE"))
+
+
 def _command(
     run: Run, folder: Path, nodeid: str, paths: list[str], pipes: list[int]
 ) -> tuple[list[str], dict[str, str]]:
     """Return command and environment of a child whose files are in a folder."""
     config = run.config
     options = {name: getattr(config.option, name) for name in _HANDED_OVER if hasattr(config.option, name)}
+    environment = {
+        **run.start.environment,  # conftests change it, and those of the child do so, too
+        **{name: value for name, value in os.environ.items() if name.startswith("CUDALINK_")},
+        **run.withheld,
+    }
+    if run.emulated is not None:
+        environment["CUDALINK_EMULATOR_EVENTS"] = str(folder / "events")
     task = Task(
         nodeid=nodeid,
         paths=paths,
@@ -77,19 +99,34 @@ def _command(
         events=str(folder / "events"),
         worker=run.worker,
         options=options,
+        start={**vars(run.start), "environment": environment, "arguments": _arguments(run)},
     )
-    environment = {
-        **os.environ,
-        **run.withheld,
-        "CUDALINK_ISOLATED": json.dumps(vars(task)),
-        "CUDALINK_EMULATOR_EVENTS": task.events,
-        "PYTHONFAULTHANDLER": "1",
-    }
-    for name in [name for name in environment if name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT_TEST"))]:
-        del environment[name]
-    # a folder beside the tests may hide an installed package: a checkout's sources
-    safe_path = ["-P"] if getattr(sys.flags, "safe_path", False) else []
-    return [sys.executable, *safe_path, "-m", "pytest", *_arguments(run)], environment
+    file = folder / "task"  # not a variable: the system limits the length of one
+    file.write_text(json.dumps(vars(task)), encoding="utf-8")
+    command = [sys.executable, *_interpreter_options(sys.orig_argv), again.__file__, str(file)]
+    return command, {**environment, "CUDALINK_ISOLATED": str(file)}
+
+
+def _interpreter_options(words: Sequence[str]) -> list[str]:
+    """Return the options of a command line of Python, without what makes it interactive.
+
+    `words`: the command line, which begins with the interpreter.
+    """
+    found: list[str] = []
+    rest = iter(words[1:])
+    for word in rest:
+        if word == "--check-hash-based-pycs":
+            found += [word, next(rest, "default")]
+            continue
+        if not re.match("-[^-]", word):
+            break  # the script, or one that comes from stdin
+        switches, last, value = re.match("-([^cmWX]*)([cmWX]?)(.*)", word, re.DOTALL).groups()
+        found += [f"-{kept}" for kept in [re.sub("[ix]", "", switches)] if kept]
+        if last in ("c", "m"):
+            break
+        if last:
+            found.append(f"-{last}{value or next(rest, '')}")
+    return found
 
 
 def _arguments(run: Run) -> list[str]:
@@ -114,10 +151,12 @@ class ServerProcess:
     `paths`: files of its tests; empty for those of the command line.
     `forks`: whether each test runs in a copy.
     `refusal`: why it cannot run tests; empty if it can.
+    `failed`: how it ended, if it did so before it could run tests.
     """
 
     def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool) -> None:
         self.folder, self.refusal = folder, ""
+        self.failed: ProcessEnd | None = None
         self._ends = False  # by itself, after a test that left its contexts unusable
         self._forks, self._buffer = forks, b""
         self._requests = self._replies = -1
@@ -142,7 +181,7 @@ class ServerProcess:
             for pipe in (read, written):
                 os.close(pipe)
             if not self._reply():
-                ended = self._ended()
+                ended = self.failed = self._ended()
                 words = [(folder / name).read_text(errors="replace").strip() for name in ("stdout", "stderr")]
                 said = "\n".join(filter(None, words)).rpartition("\n")[2]
                 self.refusal = f"the process that collects the tests {ended}" + (f": {said}" if said else "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -50,6 +51,9 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
     if task is not None:
         # before the driver is loaded: its events go where the process that waits for this one looks for them
         options.cudalink_events = task.events
+        # without what plugins that are here already have added once more
+        sys.path[:] = task.start["path"]
+        settings.restore({**dict.fromkeys(os.environ), **task.start["environment"]})
     run = Run(config, blocked.apply(config, settings.resolve(config, options), isolated=task is not None))
     run.begins_late, run.collected = late, in_test
     run.unread_variables = _unread_variables()  # before the run sets its own
