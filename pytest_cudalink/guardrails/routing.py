@@ -12,7 +12,6 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -161,33 +160,36 @@ def _keeps_its_own(name: str) -> bool:
     return name.startswith(_pathfinder.PRIVATE_PREFIX)
 
 
-def _names_of(module: types.ModuleType) -> dict[str, Any]:
-    """The globals of a module; ``vars()`` would execute a lazily imported one, and raise its errors."""
-    names: dict[str, Any] = object.__getattribute__(module, "__dict__")
-    return names
+def _plain_modules() -> list[tuple[str, dict[str, Any]]]:
+    """Name and globals of every module that is a module and nothing more.
+
+    Whatever else stands in `sys.modules` may run code when it is looked at: modules that are imported lazily, modules
+    of a subclass, objects that only claim to be modules, as those of cffi do.
+    """
+    return [
+        (name, vars(module))
+        for name, module in list(sys.modules.items())
+        if type(module) is types.ModuleType and type(name) is str
+    ]
 
 
 def _exchange(old: dict[str, Callable[..., Any]], new: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
-    """Exchange functions in the globals of every module; returns ``"module.name"`` of each."""
+    """Exchange functions in the globals of every plain module; returns ``"module.name"`` of each."""
     by_identity = {id(function): new[name] for name, function in old.items()}
     exchanged = []
-    for module_name, module in list(sys.modules.items()):
-        if not isinstance(module, types.ModuleType) or _keeps_its_own(module_name):
-            continue
-        names = _names_of(module)
-        if by_identity.keys().isdisjoint(map(id, list(names.values()))):
+    for module_name, names in _plain_modules():
+        if _keeps_its_own(module_name) or by_identity.keys().isdisjoint(map(id, list(names.values()))):
             continue
         for name, value in list(names.items()):
             if id(value) in by_identity:
-                with suppress(Exception):  # a module whose __setattr__ refuses is reported by _left
-                    setattr(module, name, by_identity[id(value)])
-                    exchanged.append(f"{module_name}.{name}")
+                names[name] = by_identity[id(value)]
+                exchanged.append(f"{module_name}.{name}")
     return tuple(sorted(exchanged))
 
 
 def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     """The remaining references to the functions."""
-    places = [_names_of(module) for name, module in list(sys.modules.items()) if _keeps_its_own(name)]
+    places = [names for name, names in _plain_modules() if _keeps_its_own(name)]
     places += [functions, _pathfinder.originals]
     known = Counter(id(value) for place in places for value in list(place.values()))
     # most processes hold no other reference: to count them takes no walk over all objects
@@ -197,7 +199,7 @@ def _left(functions: dict[str, Callable[..., Any]]) -> tuple[str, ...]:
     left: set[str] = set()
     for name, function in functions.items():
         for referrer in gc.get_referrers(function):
-            if isinstance(referrer, tuple) and referrer == (name, function):
+            if type(referrer) is tuple and len(referrer) == 2 and referrer[0] is name:
                 continue  # this loop's own
             if id(referrer) not in own and (words := _describe(name, referrer)):
                 left.add(words)
@@ -213,33 +215,43 @@ def _reference_counts(values: Mapping[str, object]) -> dict[str, int]:
     return {name: count - (of_function if count > _DEFERRED else ours) for name, count in found.items()}
 
 
+def _is(value: object, kind: type) -> bool:
+    """Whether a value is of a type; `isinstance` would ask the value itself, too, which may run code."""
+    return issubclass(type(value), kind)
+
+
 def _describe(name: str, referrer: object) -> str:
     """Describe a reference to a function; empty for one that does not call it."""
-    match referrer:
-        case types.FrameType():
-            return ""
-        case types.CellType():
-            owners = [
-                user for cells in gc.get_referrers(referrer) if isinstance(cells, tuple) for user in _users(cells)
-            ]
-            return f"{name}: a closure of {owners[0] if owners else 'some function'}"
-        case tuple():
-            owners = _users(referrer)
-            return f"{name}: a default argument of {owners[0]}" if owners else f"{name}: a tuple"
-        case dict():
-            classes = [user for user in gc.get_referrers(referrer) if isinstance(user, type)]
-            if classes:
-                return f"{name}: an attribute of the class {classes[0].__module__}.{classes[0].__qualname__}"
-            modules = [user.__name__ for user in gc.get_referrers(referrer) if isinstance(user, types.ModuleType)]
-            return f"{name}: {f'the module {modules[0]}, which is not in sys.modules' if modules else 'a dictionary'}"
-        case _:
-            return f"{name}: an instance of {type(referrer).__module__}.{type(referrer).__qualname__}"
+    if _is(referrer, types.FrameType):
+        return ""
+    if _is(referrer, types.CellType):
+        owners = [user for cells in gc.get_referrers(referrer) if _is(cells, tuple) for user in _users(cells)]
+        return f"{name}: a closure of {owners[0] if owners else 'some function'}"
+    if _is(referrer, tuple):
+        owners = _users(referrer)
+        return f"{name}: a default argument of {owners[0]}" if owners else f"{name}: a tuple"
+    if _is(referrer, dict):
+        users = gc.get_referrers(referrer)
+        classes = [user for user in users if _is(user, type)]
+        if classes:
+            return f"{name}: an attribute of the class {classes[0].__module__}.{classes[0].__qualname__}"
+        modules = [user for user in users if _is(user, types.ModuleType)]
+        return f"{name}: {_described_module(modules[0]) if modules else 'a dictionary'}"
+    return f"{name}: an instance of {type(referrer).__module__}.{type(referrer).__qualname__}"
 
 
-def _users(values: tuple[object, ...]) -> list[str]:
+def _described_module(module: types.ModuleType) -> str:
+    """Describe a module whose function was not exchanged."""
+    names = types.ModuleType.__dict__["__dict__"].__get__(module)  # of a subclass, too, without its code
+    kind = type(module)
+    why = "which is not in sys.modules" if kind is types.ModuleType else f"of the class {kind.__qualname__}"
+    return f"the module {names.get('__name__')}, {why}"
+
+
+def _users(values: object) -> list[str]:
     """Functions with these defaults or this closure."""
     return [
         f"{user.__qualname__} in {user.__module__}"
         for user in gc.get_referrers(values)
-        if isinstance(user, types.FunctionType)
+        if _is(user, types.FunctionType)
     ]

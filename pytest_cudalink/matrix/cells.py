@@ -155,8 +155,8 @@ class Cell:
         An option on pytest's command line still takes precedence.
         """
         result = {"CUDALINK_CELL": self.name, "CUDALINK_REPORT": str(Path(records) / f"{self.name}.jsonl")}
-        # the guard rails would reject every test of a cell whose purpose is to cross major versions
-        result["CUDALINK_GUARD_RAILS"] = "off" if "cross-major" in self.tags else "best_effort"
+        # they would reject every test of a cell whose purpose is to cross major versions
+        result["CUDALINK_GUARD_RAILS"] = "off" if "cross-major" in self.tags else self.values.guard_rails
         for key, variable in names.VARIABLES.items():
             if (value := self.values.value(key)) not in ("auto", ""):
                 result[variable] = str(value)

@@ -283,6 +283,13 @@ class CellValues:
     policy: str = CellKey(
         "", "dispatch table of the bundled linker", words=names.POLICIES, axis=True, only="pytest"
     ).field()
+    guard_rails: str = CellKey(
+        "off",
+        "whether libraries that do not fit are refused as they are looked up: 'best_effort' refuses what is known not "
+        "to fit, 'strict' also what is not known to, 'warning_only' warns; 'off' in every cell that crosses majors",
+        words=names.GUARD_RAIL_MODES,
+        only="pytest",
+    ).field()
     arch: str = CellKey(
         "",
         "architecture of the emulated driver's device, such as 'sm_90'",

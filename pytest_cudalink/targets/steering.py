@@ -405,9 +405,10 @@ def watch(target: str, inputs: Iterable[LinkInput] = (), *, backend: str = "unkn
 def replace_everywhere(old: object, new: object) -> None:
     """Replace a function or class in every imported module that holds it by name."""
     for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict):
+        # its attributes may run code: of a module that is imported lazily, of an object that claims to be a module
+        if not issubclass(type(module), ModuleType):
             continue
+        names = ModuleType.__dict__["__dict__"].__get__(module)
         for name, value in list(names.items()):
             if value is old:
                 names[name] = new

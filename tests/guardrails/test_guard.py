@@ -38,6 +38,7 @@ from pytest_cudalink.guardrails import (
 from pytest_cudalink.guardrails.items import Item
 from pytest_cudalink.guardrails.pipelines import Pipeline, check_pipeline
 from pytest_cudalink.linker import Linker, LinkerOptions, VersionSkewError
+from pytest_cudalink.targets import steering
 from pytest_cudalink.versions import CudaVersion
 
 NEW = {"driver_cuda_version": (99, 0)}
@@ -546,19 +547,48 @@ def test_lazy_modules_stay_lazy(tmp_path, monkeypatch) -> None:
     guardrails.uninstall()
 
 
-def test_a_module_that_lets_nothing_be_set(monkeypatch) -> None:
-    """A function that a module refuses to exchange stays, and is reported."""
+class Closed(types.ModuleType):
+    """A module of a subclass, any look at which is an error."""
 
-    class Closed(types.ModuleType):
-        def __setattr__(self, name: str, value: object) -> None:
-            raise AttributeError(name)
+    def __getattribute__(self, name: str) -> object:
+        raise LookupError(name)
 
-    closed = Closed("closed_module")
-    vars(closed)["load"] = pf.find_static_lib
-    monkeypatch.setitem(sys.modules, "closed_module", closed)
+    def __setattr__(self, name: str, value: object) -> None:
+        raise LookupError(name)
+
+
+class Claims:
+    """An object that says it is a module, and fails when anything else of it is looked at."""
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "__class__":
+            return types.ModuleType
+        raise ImportError(name)
+
+
+class Fails(Claims):
+    """An object that fails even when its class is looked at."""
+
+    def __init__(self, held: object) -> None:
+        object.__setattr__(self, "held", held)
+
+    def __getattribute__(self, name: str) -> object:
+        raise ImportError(name)
+
+
+def test_only_plain_modules_are_touched(monkeypatch) -> None:
+    """What is more than a module is neither asked nor changed; a function in it stays, and is reported."""
+    closed = types.ModuleType("closed_module")
+    closed.load = pf.find_static_lib
+    closed.__class__ = Closed
+    fails = Fails(pf.find_static_lib)
+    for name, value in {"closed_module": closed, "claims": Claims(), "fails": fails, 7: "x"}.items():
+        monkeypatch.setitem(sys.modules, name, value)
+    steering.replace_everywhere(object(), None)
     routing = guardrails.install(CompatibilityGuardRails(mode="off"))
     assert "closed_module.load" not in routing.routed
-    assert any("the module closed_module" in one for one in routing.not_routed)
+    assert "find_static_lib: the module closed_module, of the class Closed" in routing.not_routed
+    assert object.__getattribute__(closed, "__dict__")["load"] is _pathfinder.plain("find_static_lib")
 
 
 def test_pathfinder_itself_goes_on_directly() -> None:

@@ -71,7 +71,7 @@ def test_toolkits_are_pinned() -> None:
 def test_defaults_axes_and_cells(cells) -> None:
     """A cell's value replaces the default's, except what adds up; axes make every combination."""
     found = cells(
-        '[defaults]\ntests = ["t"]\nenv = { A = "1", B = "{ctk}" }\ntags = ["x"]\n'
+        '[defaults]\ntests = ["t"]\nenv = { A = "1", B = "{ctk}" }\ntags = ["x"]\nguard-rails = "best_effort"\n'
         '[cells.one]\nctk = "12.5"\nenv = { A = "2" }\ntests = ["u"]\ntags = ["y"]\n'
         '[axes.a]\nctk = ["12.9", "13.0"]\ndriver = ["absent", "13.2"]\npython = "3.12"\n'
     )
@@ -94,6 +94,8 @@ def test_defaults_axes_and_cells(cells) -> None:
     assert last.environment("r")["CUDALINK_GUARD_RAILS"] == "off"
     own = cells('[cells.a]\nctk = "13.0"\nenv = { CUDALINK_GUARD_RAILS = "strict" }\n')["a"]
     assert own.environment("r")["CUDALINK_GUARD_RAILS"] == "strict"
+    plain = cells('[cells.a]\nctk = "13.0"\n')["a"]
+    assert plain.environment("r")["CUDALINK_GUARD_RAILS"] == "off"
     assert last.python == "3.12"
     assert cells('[cells.a]\ndriver = "12.7"\n')["a"].toolchains == (("12.8", "libs"),)
     old = cells('[cells.a]\ndriver = "13.0"\narch = "sm_70"\n')["a"]
