@@ -107,7 +107,7 @@ def pass_on(path: str, notes: Iterable[Note]) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     try:
         for note in notes:
-            os.write(descriptor, json.dumps(note).encode() + b"\n")
+            os.write(descriptor, f"{json.dumps(note)}\n".encode())
         with mmap.mmap(descriptor, _HEADER_SIZE) as header:
             header[:8] = (int.from_bytes(header[:8], sys.byteorder) + 1).to_bytes(8, sys.byteorder)
     finally:

@@ -143,12 +143,23 @@ def test_reset():
 def test_versions():
     assert value(rt.cudaDriverGetVersion()) == 13000
     assert value(rt.cudaGetErrorName(rt.cudaError_t.cudaErrorInvalidValue)) == b"cudaErrorInvalidValue"
+
+@pytest.mark.parametrize("byte", [0, 120])
+def test_a_library_has_overwritten_what_python_shares(byte):
+    name = value(rt.cudaGetDeviceProperties(0)).name.rstrip(b"\\0")
+    shared = id(b" ") + bytes.__basicsize__ - 1
+    ctypes.memset(shared, byte, 1)
+    try:
+        answer = rt.cudaGetDeviceProperties(0)
+    finally:
+        ctypes.memset(shared, 32, 1)
+    assert value(answer).name.rstrip(b"\\0") == name
 """
 
 
 def test_devices(run) -> None:
     """Devices, their properties, the current one of each thread, and a reset."""
-    run(DEVICES, "--cudalink-device=sm_80:2").assert_outcomes(passed=3)
+    run(DEVICES, "--cudalink-device=sm_80:2").assert_outcomes(passed=5)
 
 
 MEMORY = """
@@ -167,6 +178,10 @@ def test_memory():
     assert target[:8] == bytes(8)
     assert rt.cudaMemcpy(0, pointer, 16, KIND.cudaMemcpyDefault) == (rt.cudaError_t.cudaErrorInvalidValue,)
     assert rt.cudaMemcpy(0, 0, 0, KIND.cudaMemcpyDefault) == (OK,)
+    for digits in (b"12345678", bytearray(b"       7"), memoryview(b"00000000")):  # no addresses
+        assert rt.cudaMemcpy(pointer, digits, 8, KIND.cudaMemcpyHostToDevice) == (OK,)
+        assert rt.cudaMemcpy(target, pointer, 8, KIND.cudaMemcpyDeviceToHost) == (OK,)
+        assert target[:8] == digits
     assert rt.cudaFree(pointer) == (OK,)
     assert rt.cudaFree(0) == (OK,)
     assert value(rt.cudaMalloc(0)) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import numbers
 from typing import Any
 
 __all__ = ["address_of"]
@@ -28,14 +29,14 @@ class _Buffer(ctypes.Structure):
 
 def address_of(given: Any) -> int:
     """Return the address that an argument means: a number, a pointer of cuda-bindings, or an object with a buffer."""
-    if given is None:
-        return 0
-    try:
-        return int(given)
-    except (TypeError, ValueError):
-        buffer = _Buffer()
+    if given is None or isinstance(given, numbers.Integral):
+        return int(given or 0)
+    buffer = _Buffer()
+    try:  # before int(), which reads a number out of bytes
         ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(given), ctypes.byref(buffer), 0)
-        address = buffer.buf or 0
-        # the caller holds the object while the call lasts
-        ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
-        return int(address)
+    except TypeError:
+        return int(given)
+    address = buffer.buf or 0
+    # the caller holds the object while the call lasts
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(buffer))
+    return int(address)

@@ -274,7 +274,9 @@ class Runtime:
             return self._failed(code)
         properties = self._runtime.cudaDeviceProp()
         driver = self._driver
-        properties.name = driver.cuDeviceGetName(256, device)[1].rstrip(b"\0")
+        # cuda-bindings pads it with b" ", which all of CPython shares, and which a program may have overwritten
+        name = driver.cuDeviceGetName(256, device)[1].partition(b"\0")[0]
+        properties.name = name.ljust(256, b"\0")
         properties.totalGlobalMem = driver.cuDeviceTotalMem(device)[1]
         ctypes.memmove(properties.getPtr() + 256, driver.cuDeviceGetUuid(device)[1].getPtr(), 16)  # uuid, after name
         for name, attributes in self._table["properties"].items():

@@ -93,7 +93,7 @@ class Child:
         if self._file is not None:
             if identity(self._file) != self._identity:  # the test has closed every descriptor
                 self._open(self._reports)
-            os.write(self._file, json.dumps({kind: data}, default=str).encode() + b"\n")
+            os.write(self._file, f"{json.dumps({kind: data}, default=str)}\n".encode())
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -183,7 +183,7 @@ class Server(Child):
             self._items.setdefault(key(item), item)
 
     def _reply(self, **answer: Any) -> None:
-        os.write(self._task.pipes[1], json.dumps(answer).encode() + b"\n")
+        os.write(self._task.pipes[1], f"{json.dumps(answer)}\n".encode())
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
