@@ -451,6 +451,7 @@ def test_read_the_docs_builds_what_the_session_builds() -> None:
     assert f"Programming Language :: Python :: {python}" in PYPROJECT["project"]["classifiers"]
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_read_the_docs_installs_what_the_pages_import(tmp_path) -> None:
     """The site is built in an environment that has only what the file installs, none of the packages of the tests."""

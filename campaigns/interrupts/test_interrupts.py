@@ -67,6 +67,7 @@ def campaign(toolkit) -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
+@pytest.mark.weekly
 def test_nothing_is_left_behind(campaign) -> None:
     """Bytecodes of every scenario, the same ones in every run; ``nox -s interrupts`` walks all of them."""
     done = campaign("--points=5")
@@ -75,6 +76,7 @@ def test_nothing_is_left_behind(campaign) -> None:
     assert sum(map(int, walked)) > 120
 
 
+@pytest.mark.weekly
 def test_signals_at_random_times(campaign) -> None:
     """Real signals arrive where no tracing raises: inside calls of the libraries."""
     done = campaign("--signals=30")

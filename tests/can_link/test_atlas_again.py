@@ -72,6 +72,7 @@ def nvvm(tmp_path_factory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.weekly
 @pytest.mark.slow  # it needs the toolchain of each release, and two wheels of the package index
 def test_forty_cells_again(tmp_path, nvvm) -> None:
     """Another program with another kernel gets the status and the code of the atlas."""
@@ -109,6 +110,7 @@ def test_forty_cells_again(tmp_path, nvvm) -> None:
     assert different == {}
 
 
+@pytest.mark.weekly
 @pytest.mark.slow  # it needs the package index
 def test_twelve_cells_of_tile_ir_again(tmp_path, monkeypatch) -> None:
     """Tileiras as pip installs it gets another kernel, and answers as in the atlas; that of 13.1 lacks its libNVVM."""
@@ -153,6 +155,7 @@ def test_twelve_cells_of_tile_ir_again(tmp_path, monkeypatch) -> None:
     assert {cell: compiled(cell) for cell in chosen} == measured
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "function", "linker", "code"),
@@ -174,6 +177,7 @@ def test_lto_ir_of_two_releases(tmp_path, nvvm, kernel, function, linker, code) 
     assert code or has_kernel((tmp_path / "image").read_bytes())
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "members"),
@@ -195,6 +199,7 @@ def test_members_of_a_family(tmp_path, family, members) -> None:
     assert codes == {arch: 0 if arch in members else 4 for arch in archs}
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 @pytest.mark.parametrize(("debug", "code"), [("i32 3, i32 1", 0), ("i32 3, i32 2", 0), ("i32 0, i32 0", 3)])
 @pytest.mark.parametrize("release", NVVM)

@@ -178,6 +178,7 @@ def test_an_archive_links_where_nvjitlink_is_not_older() -> None:
                 assert code == (0 if made <= linker else 3), (nvjitlink, archive)
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_measured_pairs_of_the_toolchains_here() -> None:
     """Each nvJitLink and each libcudadevrt.a in the cache, and of the installed wheels: the code of the table."""

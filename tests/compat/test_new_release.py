@@ -73,6 +73,7 @@ def tables(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
+@pytest.mark.weekly
 @pytest.mark.slow  # it needs the package index, and the toolchain of each release
 def test_a_release_comes_back(checkout) -> None:
     """Every part but the atlas's writes what is there, byte for byte, for the newest release that the tables have."""

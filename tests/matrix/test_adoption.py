@@ -126,6 +126,7 @@ def test_tox_and_nox_list_the_same(project, runners) -> None:
     assert nox == tox == {cell.name: cell.description for cell in load_cells(project / "matrices" / "cells.toml")}
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
     """Same tags, and same results in environments made by either."""
@@ -142,6 +143,7 @@ def test_tox_and_nox_give_the_same(project, site, tmp_path) -> None:
     assert [*outcome(other)] == [cell]
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
     """A cell that collects nothing, or cannot be made, does not keep nox from the report, which names both."""
