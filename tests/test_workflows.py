@@ -120,8 +120,8 @@ JOBS = {
     "label docs": {"gpu": ""},
     "every week": {"matrix": "report slow plugins field campaigns atlas links"},
     "by hand": {"gpu": "cells", "matrix": "report slow plugins field campaigns atlas links"},
-    "tag v0.1.0rc1": {"release": "build try"},
-    "tag v0.1.0": {"release": "build publish announce"},
+    "tag v0.1.0rc1": {"release": "build gate try"},
+    "tag v0.1.0": {"release": "build gate publish announce"},
 }
 
 

@@ -90,6 +90,7 @@ def test_a_release_comes_back(checkout) -> None:
         assert f"\n- {said} new functions" in done.stdout
 
 
+@pytest.mark.weekly
 @pytest.mark.slow  # it needs the toolchain of each release
 def test_the_atlas_gets_a_release(tmp_path) -> None:
     """What the release makes and reads is measured again, the rest stays; what only a GPU can say is marked."""
