@@ -45,6 +45,7 @@ FLOORS = (
         "user_objects",
         "graph_parameters",
         "work_order",
+        "openers",
         "waiters",
         "queues",
         "schedule",

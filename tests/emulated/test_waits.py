@@ -239,6 +239,178 @@ driver.stop_watching()
     )
 
 
+#: Waits at gates that nobody opens: what may open them is named, or they are given up at once.
+MAY_OPEN = (
+    GATES
+    + """
+from tests.emulated.memory_calls import *
+driver = control.attach(cuda)
+driver.start_watching()
+cuda.cudalinkGiveUpGates(c_uint(6))  # looks, of which three are enough where nothing may open a gate
+libc = CDLL(None)
+libc.signal.argtypes = c_int, c_void_p
+libc.signal.restype = c_void_p
+def handle(number, handler):
+    libc.signal(number, cast(handler, c_void_p))
+def close(address, at=apart):
+    ok(cuda.cuStreamWaitValue32_v2(at, c_uint64(address), c_uint(1), 0))
+def who():
+    assert cuda.cuStreamSynchronize(apart) == 702
+    one, = driver.violations
+    driver.consume(driver.violations)
+    return one.text.partition("; ")[2].partition(" might have ended this")[0]
+def who_of(address):
+    close(address)
+    return who()
+def who_in_thread():
+    close(pinned())
+    thread, answers = in_thread(who)
+    thread.join()
+    return answers[0]
+"""
+)
+WHO_MAY_OPEN = {
+    "handlers_of_signals": """
+# A handler of the program may, for a signal that another process or a timer may send.
+handle(signal.SIGUSR1, libc.abs)
+assert who_of(pinned()) == "a signal handler"
+handle(signal.SIGUSR1, None)
+handle(signal.SIGSEGV, libc.abs)  # a thread must run for it
+assert who_of(pinned()) == ""
+""",
+    "handlers_in_python": """
+# They are called where the main thread runs Python, so not while it waits in the driver; KeyboardInterrupt opens none.
+signal.signal(signal.SIGALRM, lambda *_: None)
+assert who_of(pinned()) == ""
+assert who_in_thread() == "a signal handler"
+signal.signal(signal.SIGALRM, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+assert who_in_thread() == ""
+""",
+    "pages": """
+# Memory of the host that was registered: where another process may map it.
+for flags, expected in ((mmap.MAP_SHARED, "another process"), (mmap.MAP_PRIVATE, "")):
+    pages = mmap.mmap(-1, 4096, flags)
+    address = addressof(c_char.from_buffer(pages))
+    ok(cuda.cuMemHostRegister_v2(address, 4096, 0))
+    assert who_of(address) == expected, flags
+""",
+    "memory_with_a_handle": """
+# Memory of the device once there is a handle of it, for all that lies in one slab with it.
+address, large = allocate(4096), allocate(1 << 22)
+assert who_of(address) == ""
+ok(cuda.cuIpcGetMemHandle(byref(Handle()), address))
+assert [who_of(one) for one in (address, large)] == ["another process", ""]
+""",
+    "physical_memory": """
+# What was exported before it was mapped or later, and what was imported.
+size = 2 << 20
+def mapped(handle):
+    code, address = reserve(size)
+    ok(cuda.cuMemMap(address, size, 0, handle, 0))
+    ok(give_access(address, size))
+    return address
+(_, handle), (_, other) = (physical(size, handle_types=POSIX_FILE) for _ in range(2))
+file, imported = c_int(), c_uint64()
+address, beside = mapped(handle), mapped(other)
+assert who_of(address) == ""
+ok(cuda.cuMemExportToShareableHandle(byref(file), handle, POSIX_FILE, 0))
+ok(cuda.cuMemImportFromShareableHandle(byref(imported), file.value, POSIX_FILE))
+every = address, mapped(handle), mapped(imported), beside
+assert [who_of(one) for one in every] == [*["another process"] * 3, ""]
+""",
+    "pools": """
+# The allocations of a pool whose pointers were exported, and no others of it.
+pool = new_pool(handle_types=POSIX_FILE)
+(_, first), (_, second) = from_pool(pool, 4096), from_pool(pool, 4096)
+ok(cuda.cuStreamSynchronize(None))
+ok(cuda.cuMemPoolExportPointer(byref(Handle()), first))
+assert [who_of(one) for one in (first, second)] == ["another process", ""]
+""",
+    "external_memory": """
+# Files of other libraries.
+file, memory, out = os.memfd_create("shared"), c_void_p(), c_uint64()
+os.truncate(file, 4096)
+ok(cuda.cuImportExternalMemory(byref(memory), (c_uint64 * 13)(1, file, 0, 4096)))
+ok(cuda.cuExternalMemoryGetMappedBuffer(byref(out), memory, (c_uint64 * 11)(0, 4096)))
+assert who_of(out.value) == "another process"
+""",
+    "gates_behind_gates": """
+# Another process may open one behind which the value is written that a thread waits for.
+pages = mmap.mmap(-1, 4096)
+address, word, opener = addressof(c_char.from_buffer(pages)), pinned(), stream(1)
+ok(cuda.cuMemHostRegister_v2(address, 4096, 0))
+close(address, opener)
+ok(cuda.cuStreamWriteValue32_v2(opener, c_uint64(word), c_uint(1), 0))
+assert who_of(word) == "another process"
+ok(cuda.cuStreamSynchronize(opener))
+""",
+    "the_end_of_a_thread": """
+# A thread of C that joins another waits for this process alone.
+close(pinned())
+thread, ended = c_ulong(), c_ulong()
+libc.pthread_create.argtypes = c_void_p, c_void_p, c_void_p, c_void_p
+ok(libc.pthread_create(byref(thread), None, cast(cuda.cuStreamSynchronize, c_void_p), apart))
+ok(libc.pthread_join(thread, byref(ended)))
+assert ended.value == 702
+one, = driver.violations
+assert "might" not in one.text, one.text
+""",
+    "threads": """
+# One that sleeps for a time may.
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+assert who_of(pinned()) == "another thread"
+""",
+}
+test_who_may_open_a_gate = pytest.mark.slow(programs(WHO_MAY_OPEN, MAY_OPEN))
+
+
+@pytest.mark.slow
+def test_gates_that_are_opened_from_outside(check: Check) -> None:
+    """A timer's handler, another process that sends a signal, and one with a handle of the memory are waited for."""
+    check(
+        MAY_OPEN.replace("c_uint(6)", "c_uint(600)")
+        + """
+word = c_uint.from_address(pinned())
+def open_it(*_):
+    word.value = 1
+in_c = CFUNCTYPE(None, c_int)(open_it)
+handle(signal.SIGALRM, in_c)
+close(addressof(word))
+signal.setitimer(signal.ITIMER_REAL, 0.7)
+ok(cuda.cuStreamSynchronize(apart))
+handle(signal.SIGALRM, None)
+word.value = 0
+signal.signal(signal.SIGUSR1, open_it)
+close(addressof(word))
+sender = subprocess.Popen(["sh", "-c", f"sleep 0.7; kill -USR1 {os.getpid()}"])
+thread, answers = in_thread(lambda: cuda.cuStreamSynchronize(apart))
+thread.join()
+ok(answers[0])
+assert sender.wait() == 0
+signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+exported, address = Handle(), allocate(4096)
+ok(cuda.cuIpcGetMemHandle(byref(exported), address))
+close(address)
+open_there = f'''
+import time
+from ctypes import byref, c_uint64
+from tests.emulated.memory_calls import Handle, cuda, ok, write
+from tests.emulated.cu import start
+start()
+time.sleep(0.7)
+ok(cuda.cuIpcOpenMemHandle_v2(byref(address := c_uint64()), Handle.from_buffer_copy({bytes(exported)!r}), 1))
+write(address.value, bytes([1]))
+'''
+opener = subprocess.Popen([sys.executable, "-c", open_there])
+ok(cuda.cuStreamSynchronize(apart))
+assert opener.wait() == 0
+assert driver.violations == (), driver.violations
+driver.stop_watching()
+"""
+    )
+
+
 #: A test with a deadlock, and one that comes after it.
 SUITE = """
 from tests.planted import deadlocks

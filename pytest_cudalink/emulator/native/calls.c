@@ -2,6 +2,7 @@
 #include "calls.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,7 +25,7 @@ _Atomic(CallEnd *) cl_call_end;
 _Atomic(CallWatch *) cl_call_watch;
 _Atomic(WaitWatch *) cl_wait_watch;
 _Atomic(WaitJudge *) cl_wait_judge;
-_Thread_local bool cl_in_host_function;
+_Thread_local bool cl_in_host_function, cl_cancelable;
 _Thread_local unsigned cl_stream_form;
 
 static _Atomic pid_t initialized_in; /* 0: not yet */
@@ -175,13 +176,19 @@ static CUresult refusal(EventLine *line, Sym symbol, bool needs_init, int lost) 
   return sticky ? sticky : -1;
 }
 
+void cl_begin(Call *call) {
+  call->error = errno;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &call->cancelable);
+  if (call->cancelable == PTHREAD_CANCEL_ENABLE)
+    cl_cancelable = true; /* else it is the caller's wish, or a call within */
+}
+
 bool cl_enter(Call *call, Sym symbol, bool needs_init) {
   int lost = cudalinkDeviceLost();
   unsigned form = cl_stream_form;
   cl_stream_form = form == ANNOUNCED ? PER_THREAD_DEFAULT : LEGACY_DEFAULT;
   if (form >= OLDER_FORM) symbol = (Sym)(form - OLDER_FORM);
   call->symbol = called = symbol;
-  call->error = errno;
   cl_event_begin(&call->line);
   CallWatch *watch = cl_call_watch;
   if (watch) watch(symbol, true);
@@ -240,6 +247,8 @@ CUresult cl_leave(Call *call, CUresult result) {
     cl_swept_failed();
   CallWatch *watch = cl_call_watch;
   if (watch) watch(call->symbol, false);
+  if (call->cancelable == PTHREAD_CANCEL_ENABLE) cl_cancelable = false;
+  pthread_setcancelstate(call->cancelable, &call->cancelable);
   errno = call->error;
   return result;
 }
@@ -286,12 +295,14 @@ EXPORT void cudalinkUnsupported(const char *function, const char *note) {
 
 CUresult cl_unimplemented(Sym symbol) {
   Call call;
+  cl_begin(&call);
   if (!cl_enter(&call, symbol, true)) return call.result;
   return cl_leave(&call, cl_unsupported(&call.line, "not implemented by the emulated driver"));
 }
 
 CUresult cl_old_entry_point(Sym symbol) {
   Call call;
+  cl_begin(&call);
   if (!cl_enter(&call, symbol, true)) return call.result;
   const char *note = "the 32-bit entry point of before CUDA 3.2";
   return cl_leave(&call, cl_noted(&call.line, CUDA_ERROR_INVALID_CONTEXT, note));

@@ -12,7 +12,8 @@
 /* One call of an exported function: its answer, and what its event says besides. */
 typedef struct {
   Sym symbol;
-  int error; /* the caller's errno, which no call changes */
+  int error;      /* the caller's errno, which no call changes */
+  int cancelable; /* pthread_setcancelstate of the caller */
   CUresult result;
   EventLine line;
 } Call;
@@ -21,6 +22,11 @@ typedef struct {
 extern _Thread_local bool cl_in_host_function;
 /* The name of the function that this thread called last. */
 const char *cl_called(void);
+/* Whether the thread that made this call may be cancelled: in the driver it is only where it waits, and nowhere else.
+ */
+extern _Thread_local bool cl_cancelable;
+/* What comes first in a call, before anything is locked or looked at. */
+void cl_begin(Call *call);
 /* Begins a call; false if it must return call->result at once: an injected fault, a lost device, no cuInit. */
 bool cl_enter(Call *call, Sym symbol, bool needs_init);
 /* What NULL means as a stream in the current call. Forms that functions.toml names jump to another form, and set this
@@ -57,6 +63,7 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
   EXPORT CUresult name parameters {                                   \
     Call call;                                                        \
     EventLine *line __attribute__((unused)) = &call.line;             \
+    cl_begin(&call);                                                  \
     if (!cl_enter(&call, SYM_##name, needs_init)) return call.result; \
     return cl_leave(&call, answer);                                   \
   }
@@ -66,6 +73,7 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
   EXPORT CUresult name parameters {                               \
     Call call;                                                    \
     EventLine *line __attribute__((unused)) = &call.line;         \
+    cl_begin(&call);                                              \
     CUresult early = (refused);                                   \
     if (!cl_enter(&call, SYM_##name, !early)) return call.result; \
     return cl_leave(&call, early ? early : (answer));             \

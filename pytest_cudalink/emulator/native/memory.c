@@ -102,6 +102,13 @@ void cl_block_bar(const void *owner, uint64_t barred) {
   pthread_rwlock_unlock(&lock);
 }
 
+void cl_block_export(const void *owner) {
+  pthread_rwlock_wrlock(&lock);
+  for (size_t at = 0; at < memory.count; at++)
+    if (memory.list[at].owner == owner) memory.list[at].exported = true;
+  pthread_rwlock_unlock(&lock);
+}
+
 void cl_block_unlock(void) { pthread_rwlock_unlock(&lock); }
 
 /* -- slabs -- */

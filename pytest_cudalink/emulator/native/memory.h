@@ -64,6 +64,7 @@ typedef struct {
   void *owner;         /* its pool, physical memory or external memory */
   size_t offset;       /* in the owner's file */
   bool shared;         /* in a file that another process may open */
+  bool exported;       /* another process may have it, by a handle for it or for its owner */
   uint64_t key;        /* of the file that it was opened from */
   uint64_t id;
   Advice *advice; /* freed with it, as one block of malloc */
@@ -80,6 +81,8 @@ Block *cl_block_find(bool (*matches)(const Block *block, const Block *wanted), c
 void cl_block_unlock(void);
 /* Says which devices have no access to the blocks of an owner. */
 void cl_block_bar(const void *owner, uint64_t barred);
+/* Notes that other processes may have the blocks of an owner. */
+void cl_block_export(const void *owner);
 /* Removes the block that starts at an address and is of one of some origins; false if there is none. */
 bool cl_block_take(CUdeviceptr start, unsigned origins, Block *taken);
 /* Frees the memory of a block that was removed. */

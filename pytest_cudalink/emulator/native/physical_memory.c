@@ -183,10 +183,14 @@ EXPORTED(cuMemGetAllocationPropertiesFromHandle, (PhysicalProperties * propertie
 
 static CUresult export_memory(int *out, uint64_t handle, int type, unsigned long long flags) {
   if (!out || flags) return CUDA_ERROR_INVALID_VALUE;
-  const Physical *physical = cl_physical_lock(handle);
+  Physical *physical = cl_physical_lock(handle);
   bool shareable =
       physical && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR && physical->properties.handle_types & type;
   int file = shareable ? cl_file_duplicate(file_of(physical)) : -1;
+  if (file >= 0) {
+    physical->exported = true;
+    cl_block_export(physical);
+  }
   cl_physical_unlock();
   if (file >= 0) *out = file;
   return !shareable ? CUDA_ERROR_INVALID_VALUE : file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -205,6 +209,7 @@ static CUresult import_memory(uint64_t *handle, void *shared, int type) {
   if (!physical) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(&physical->properties, head.properties, sizeof physical->properties);
   physical->size = head.size;
+  physical->exported = true;
   physical->offset = cl_file_begin();
   physical->file = own_file(moved_up(cl_file_duplicate(given)));
   // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the handle is the address

@@ -32,6 +32,7 @@ typedef struct {
   uint64_t key; /* of the latter */
   size_t offset;
   bool counted;      /* as memory of its device */
+  bool exported;     /* or imported: another process may have it */
   size_t references; /* of the caller; while there are some, its address is a handle */
   size_t mappings;
 } Physical;

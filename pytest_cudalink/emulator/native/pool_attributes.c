@@ -228,9 +228,10 @@ static CUresult export_pointer(ExportedPointer *out, CUdeviceptr address) {
   if (!out) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_ERROR_INVALID_VALUE;
   cl_pool_lock(NULL);
-  const Block *block = cl_block_lock(address);
+  Block *block = cl_block_lock(address);
   if (block && block->origin == FROM_POOL && block->shared) {
     const Pool *pool = block->owner;
+    block->exported = true;
     *out = (ExportedPointer){.key = pool->head.key, .offset = block->offset, .size = block->size};
     result = CUDA_SUCCESS;
   }

@@ -14,6 +14,7 @@
 
 #include "happens_before.h"
 #include "locks.h"
+#include "openers.h"
 #include "sticky.h"
 #include "synchronize.h"
 #include "waiters.h"
@@ -246,15 +247,17 @@ void cl_progress(void) { progress(); }
 
 enum { FIRST_LOOK = 20000, LAST_LOOK = 1000000 }; /* nanoseconds between two looks at values */
 
-/* Waits until something changed, or for a time that doubles with every look at a value that stays away. */
-static void rest(pthread_cond_t *condition, long *nanoseconds) {
-  if (!gates.first) {
-    if (is_engine) cl_streams_wait(condition);
-    else cl_streams_wait_at_most(condition, DEADLOCK_LOOK);
-    return;
-  }
-  cl_streams_wait_at_most(condition, *nanoseconds);
-  *nanoseconds = *nanoseconds * 2 < LAST_LOOK ? *nanoseconds * 2 : LAST_LOOK;
+/* A time that doubles with every look at a value that stays away. */
+static long next_look(long *nanoseconds) {
+  long look = *nanoseconds;
+  *nanoseconds = look * 2 < LAST_LOOK ? look * 2 : LAST_LOOK;
+  return look;
+}
+
+/* Waits until the engine has something to do, or is to look at values again. */
+static void rest(long *nanoseconds) {
+  if (gates.first) cl_streams_wait_at_most(&wanted, next_look(nanoseconds));
+  else cl_streams_wait(&wanted);
 }
 
 enum { IDLE_LOOK = 100000000, IDLE_LOOKS = 10 };
@@ -288,7 +291,7 @@ static void *run_engine(void *unused) {
     idle_engines++;
     cl_engine_rests(true);
     if (scheduler) watch_idleness(&looks);
-    else rest(&wanted, &look);
+    else rest(&look);
     cl_engine_rests(false);
     idle_engines--;
     if (!gates.first) look = FIRST_LOOK;
@@ -427,7 +430,7 @@ void cl_wait_for(Work *work) {
     if (scheduler && cl_hurry_all()) continue; /* a gate or a host function may wait for any of it */
     call_engine();
     if (!waiter.call) cl_waiter_begin(&waiter, work);
-    rest(&changed, &look);
+    cl_waiter_rest(&waiter, &changed, gates.first ? next_look(&look) : DEADLOCK_LOOK);
     cl_look_for_deadlock();
   }
   if (waiter.call) cl_waiter_end(&waiter);

@@ -55,8 +55,15 @@ static void bury(const Context *context) {
 
 static void drop_own(void *first);
 
+/* What another thread of the parent was about to call is not the child's. */
+static void forget(void) {
+  deferred = NULL;
+  last_deferred = &deferred;
+}
+
 __attribute__((constructor)) static void watch(void) {
   cl_open_in_children(&lock);
+  cl_forget_in_children(forget);
   cl_on_context_death(bury);
   pthread_key_create(&own_key, drop_own);
 }

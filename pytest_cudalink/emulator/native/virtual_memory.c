@@ -121,6 +121,8 @@ static CUresult map(uintptr_t start, size_t size, Physical *physical) {
       .place = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? ON_DEVICE : ON_HOST,
       .device = location->type == CU_MEM_LOCATION_TYPE_DEVICE ? location->id : 0,
       .barred = UINT64_MAX,
+      .owner = physical,
+      .exported = physical->exported,
   };
   *fresh = (Mapping){.start = start, .size = size, .physical = physical};
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;

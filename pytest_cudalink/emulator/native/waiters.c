@@ -3,9 +3,7 @@
 #include "waiters.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "openers.h"
 #include "stacks.h"
 #include "streams.h"
 #include "violations.h"
@@ -80,7 +79,7 @@ void cl_wait_for_locks(Sym symbol) {
     waiter.locks = locks;
     waiter.context = context;
     while (find_holder(locks, context, waiter.thread)) {
-      cl_streams_wait_at_most(&released, DEADLOCK_LOOK);
+      cl_waiter_rest(&waiter, &released, DEADLOCK_LOOK);
       cl_look_for_deadlock();
     }
     cl_waiter_end(&waiter);
@@ -90,7 +89,7 @@ void cl_wait_for_locks(Sym symbol) {
 
 /* -- waiting -- */
 
-void cl_waiter_begin(Waiter *waiter, const Work *work) {
+void cl_waiter_begin(Waiter *waiter, Work *work) {
   *waiter = (Waiter){
       .next = waiters,
       .thread = this_thread(),
@@ -110,6 +109,42 @@ void cl_waiter_end(Waiter *waiter) {
   steps++;
 }
 
+/* What a thread leaves that is cancelled while it waits. */
+static void abandon(void *data) {
+  Waiter *waiter = data;
+  cl_waiter_end(waiter);
+  for (Holder *holder = holders, *next; holder; holder = next) {
+    next = holder->next;
+    if (holder->thread == waiter->thread) cl_let_go(holder);
+  }
+  Work *work = waiter->work;
+  if (work && !--work->holders && work->done) cl_work_drop(work);
+  cl_streams_unlock(CUDA_SUCCESS);
+}
+
+/* Whether the wait is one in which a thread is cancelled: where it blocks, not where it looks again and again, unless
+   it can be cancelled at any time. */
+static bool may_be_cancelled(const Waiter *waiter, int type) {
+  CUresult state;
+  const Context *context = waiter->work ? waiter->work->context : NULL;
+  if (!cl_cancelable) return false;
+  if (!context) context = cl_context(&state);
+  return type == PTHREAD_CANCEL_ASYNCHRONOUS ||
+         (context && (context->flags & CU_CTX_SCHED_MASK) == CU_CTX_SCHED_BLOCKING_SYNC);
+}
+
+void cl_waiter_rest(Waiter *waiter, pthread_cond_t *condition, long nanoseconds) {
+  int type, state;
+  pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
+  bool open = may_be_cancelled(waiter, type);
+  pthread_cleanup_push(abandon, waiter);
+  if (open) pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+  cl_streams_wait_at_most(condition, nanoseconds);
+  if (open) pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+  pthread_cleanup_pop(0);
+  pthread_setcanceltype(type, &type);
+}
+
 bool cl_is_given_up(const Waiter *waiter) { return waiter->given_up != given_up; }
 void cl_went_on(void) { steps++; }
 
@@ -124,16 +159,6 @@ void cl_engine_rests(bool rests) {
 
 /* -- deadlocks -- */
 
-bool cl_read_task(pid_t thread, const char *name, char *text, size_t size) {
-  char path[48];
-  snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)thread, name);
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t length = file < 0 ? 0 : read(file, text, size - 1);
-  if (file >= 0) close(file);
-  text[length > 0 ? length : 0] = 0;
-  return length > 0;
-}
-
 /* Whether a thread sleeps until another one of this process wakes it; `or_asks`: or for a time, as who waits for
    Python's lock. */
 static bool sleeps_for_others(pid_t thread, bool or_asks) {
@@ -143,7 +168,8 @@ static bool sleeps_for_others(pid_t thread, bool or_asks) {
   if (at == text || call != SYS_futex) return false;
   unsigned long long arguments[4]; /* the word, the operation, its value, the timeout */
   for (int argument = 0; argument < 4; argument++) arguments[argument] = strtoull(at, &at, 16);
-  return arguments[1] & FUTEX_PRIVATE_FLAG && (or_asks || !arguments[3]);
+  if (arguments[3] && !or_asks) return false;
+  return arguments[1] & FUTEX_PRIVATE_FLAG || !cl_is_shared(arguments[0]); /* as the end of a thread is waited for */
 }
 
 static bool waits_here(pid_t thread) {
@@ -184,11 +210,14 @@ static const MemoryOperation *operation_at(const Work *gate) {
   return all->count ? &all->list[gate->position < all->count ? gate->position : 0] : NULL;
 }
 
-/* Whether another process may open a gate that a call waits for. */
+static OutsideQuestion *is_of_others;
+void cl_on_outside(OutsideQuestion *question) { is_of_others = question; }
+
+/* Whether another process may open a gate: any, because what is behind that may open the others. */
 static bool may_be_opened_outside(void) {
   bool outside = false;
-  for (const Waiter *waiter = waiters; waiter && !outside; waiter = waiter->next)
-    outside = waiter->work && root_of(waiter->work)->outside;
+  for (const Work *work = cl_pending; work && !outside; work = work->behind)
+    if (is_gate(work) && !work->unmet && operation_at(work)) outside = is_of_others(operation_at(work)->address);
   return outside;
 }
 
@@ -225,7 +254,14 @@ static bool everybody_waits(void) {
     all = !thread || thread == messenger || waits_here(thread) || sleeps_for_others(thread, python);
   }
   if (threads) closedir(threads);
-  return all && !may_be_opened_outside();
+  return all;
+}
+
+/* What may go on although everybody waits; NULL: nothing. */
+static const char *who_may_go_on(void) {
+  if (cl_signal_may_come(waits_here(getpid()))) return "a signal handler";
+  if (may_be_opened_outside()) return "another process";
+  return cl_is_traced() ? "a debugger" : NULL;
 }
 
 static int describe_work(const Work *root, char *text, size_t size) {
@@ -245,8 +281,8 @@ static int describe(const Waiter *waiter, char *text, size_t size) {
 }
 
 /* Notes who waits for what, without the lock; the other threads go on waiting meanwhile, so that their stacks can be
-   seen. */
-static void name(void) {
+   seen. `instead`: what might have gone on, and did not; NULL: nothing. */
+static void name(const char *instead) {
   static uint64_t number;
   char what[320] = "", fix[320];
   size_t length = 0;
@@ -256,6 +292,8 @@ static void name(void) {
     if (length < sizeof what) length += (size_t)describe(waiter, what + length, sizeof what - length);
     if (waiter->work) first = waiter;
   }
+  if (instead && length < sizeof what)
+    snprintf(what + length, sizeof what - length, "; %s might have ended this, and did not", instead);
   const Work *root = first && first->work ? root_of(first->work) : NULL;
   const char *call = first ? first->call : cl_called();
   if (root && is_gate(root))
@@ -302,27 +340,32 @@ static bool anybody_at_gate(void) {
   return false;
 }
 
-enum { STUCK_LOOKS = 3 };
+enum { STUCK_LOOKS = 3, LOOKS_A_SECOND = 1000000000 / DEADLOCK_LOOK };
+/* Looks and not seconds: while the process is stopped, nobody looks, and nobody could have opened a gate. */
+static unsigned last_look = LIMIT_GATE_SECONDS * LOOKS_A_SECOND;
+
+/* After how many looks a gate is given up that may still open, for tests. */
+EXPORT void cudalinkGiveUpGates(unsigned looks) { last_look = looks; }
 
 void cl_look_for_deadlock(void) {
-  static double last, since;
+  static double last;
   static uint64_t seen;
-  static unsigned looks;
+  static unsigned looks, stuck;
   double time = now();
   if (time - last < 0.9e-9 * DEADLOCK_LOOK) return;
   last = time;
   if (steps != seen) {
     seen = steps;
-    since = time;
-    looks = 0;
+    looks = stuck = 0;
     return;
   }
-  looks = everybody_waits() ? looks + 1 : 0;
-  bool late = time - since > LIMIT_GATE_SECONDS && anybody_at_gate();
-  if (looks < STUCK_LOOKS && !late) return;
-  looks = 0;
-  since = time;
+  bool all = everybody_waits();
+  const char *instead = all ? who_may_go_on() : "another thread";
+  looks++;
+  stuck = instead ? 0 : stuck + 1;
+  if (stuck < STUCK_LOOKS && !(looks > last_look && (all || anybody_at_gate()))) return;
+  looks = stuck = 0;
   unsigned before = given_up;
-  if (!naming) name(); /* else whoever names it waits for Python's lock, which one of the waiting threads has */
+  if (!naming) name(instead); /* else whoever names it waits for Python's lock, which one of the waiting threads has */
   if (given_up == before) give_up();
 }

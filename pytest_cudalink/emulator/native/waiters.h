@@ -2,6 +2,7 @@
 #ifndef CUDALINK_WAITERS_H
 #define CUDALINK_WAITERS_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
@@ -29,7 +30,7 @@ struct Waiter {
   Waiter *next;
   pid_t thread;
   const char *call;
-  const Work *work;
+  Work *work; /* of which it is a holder */
   unsigned locks;
   const Context *context;
   bool holds_python; /* Python's lock, so that no other thread can run Python */
@@ -40,8 +41,11 @@ struct Waiter {
 
 /* Works that are being done without the lock, but for host functions. */
 extern unsigned cl_working;
-void cl_waiter_begin(Waiter *waiter, const Work *work);
+void cl_waiter_begin(Waiter *waiter, Work *work);
 void cl_waiter_end(Waiter *waiter);
+/* Waits for a condition, without the lock meanwhile. A thread that is cancelled here, as on an H200, waits and holds
+ * nothing any more. */
+void cl_waiter_rest(Waiter *waiter, pthread_cond_t *condition, long nanoseconds);
 /* Whether this waiting was given up. */
 bool cl_is_given_up(const Waiter *waiter);
 /* Something went on. */
@@ -55,11 +59,11 @@ void cl_engine_rests(bool rests);
 void cl_hold(Holder *holder, unsigned locks, const Context *context);
 void cl_let_go(Holder *holder);
 void cl_waiters_forget(void);
+/* Asked whether another process may write the value at an address. To be registered before main. */
+typedef bool OutsideQuestion(CUdeviceptr address);
+void cl_on_outside(OutsideQuestion *question);
 
 /* Waits until no other thread holds up a call. Under no lock. */
 void cl_wait_for_locks(Sym symbol);
-
-/* Reads what the kernel says of a thread of this process: "stat", "syscall". */
-bool cl_read_task(pid_t thread, const char *name, char *text, size_t size);
 
 #endif

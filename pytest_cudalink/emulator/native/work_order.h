@@ -32,7 +32,6 @@ struct Work {
   unsigned unmet;      /* works that must be done before; one more until it is started */
   unsigned holders;    /* threads that wait for it */
   unsigned position;   /* of a batch: the operations that were done */
-  bool outside;        /* of a batch: another process may write the value that it waits for */
   bool cancelled;      /* its context died */
   bool done;
   Work **dependents;

@@ -5,10 +5,12 @@
 #include "copies.h"
 #include "graph_memory.h"
 #include "memory.h"
+#include "openers.h"
 #include "queues.h"
 #include "sticky.h"
 #include "stream_operations.h"
 #include "violations.h"
+#include "waiters.h"
 #include "watched_copies.h"
 
 static CUresult use(GraphMemory *memory) {
@@ -16,19 +18,14 @@ static CUresult use(GraphMemory *memory) {
   return CUDA_SUCCESS;
 }
 
-/* Memory that a program registers may be shared with other processes. */
-static bool is_registered(CUdeviceptr address) {
+/* Whether another process may write to memory: it has been shared by handles, or its pages are. */
+static bool is_of_others(CUdeviceptr address) {
+  const unsigned from_others = FROM_IPC | FROM_POOL_OF_OTHER | FROM_EXTERNAL;
   const Block *block = cl_block_lock(address);
-  bool registered = block && block->origin == FROM_REGISTRATION;
+  bool of_others = block && (block->exported || block->origin & from_others || (block->slab && block->slab->shared));
+  bool on_host = block && block->place != ON_DEVICE;
   cl_block_unlock();
-  return registered;
-}
-
-static CUresult operate(Work *work) {
-  const OperationsNode *all = &work->parameters.operations;
-  CUresult result = cl_do_operations(all->count, all->list, &work->position);
-  if (result == CUDA_ERROR_NOT_READY) work->outside = is_registered(all->list[work->position].address);
-  return result;
+  return of_others || (on_host && cl_is_shared((uintptr_t)address));
 }
 
 static CUresult perform(Work *work) {
@@ -44,7 +41,8 @@ static CUresult perform(Work *work) {
     case NODE_HOST: host->function(host->data); return CUDA_SUCCESS;
     case WORK_CALLBACK: work->callback(work->handle, cl_sticky_error(), host->data); return CUDA_SUCCESS;
     case NODE_ALLOCATE: return LOCKED(use(work->handle));
-    case NODE_MEMORY_OPERATIONS: return operate(work);
+    case NODE_MEMORY_OPERATIONS:
+      return cl_do_operations(parameters->operations.count, parameters->operations.list, &work->position);
     case WORK_FREE: return cl_free_in_order(parameters->address);
     default: return CUDA_SUCCESS;
   }
@@ -76,4 +74,7 @@ static void start(Work *work) {
     cl_begin_fill(fill->to, fill->element, fill->pitch, fill->width, fill->height);
 }
 
-__attribute__((constructor)) static void serve(void) { cl_on_work(run, start); }
+__attribute__((constructor)) static void serve(void) {
+  cl_on_work(run, start);
+  cl_on_outside(is_of_others);
+}

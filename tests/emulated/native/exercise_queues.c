@@ -185,6 +185,66 @@ static void in_threads(bool scheduled) {
   pthread_barrier_destroy(&done);
 }
 
+/* A thread that waits at a closed gate, by each call that does. */
+typedef struct {
+  CUcontext context;
+  CUstream stream;
+  CUevent event;
+  CUdeviceptr memory;
+  char *host;
+  int call;
+  bool at_once; /* it can be cancelled at any time, not only where it blocks */
+} Waiting;
+enum { CALLS = 5 };
+
+static void *wait_at_gate(void *data) {
+  Waiting *waiting = data;
+  OK(cuCtxSetCurrent(waiting->context));
+  if (waiting->at_once) TRUE(!pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL));
+  switch (waiting->call) {
+    case 0: cuStreamSynchronize(waiting->stream); break;
+    case 1: cuEventSynchronize(waiting->event); break;
+    case 2: cuCtxSynchronize(); break;
+    case 3: cuMemFree(waiting->memory); break;
+    default: cuMemcpyDtoHAsync(waiting->host, waiting->memory, SIZE, waiting->stream);
+  }
+  return data;
+}
+
+/* Where threads are cancelled that wait on a device, the driver goes on, and nothing is held up by them. */
+static void cancel(int device, bool at_once) {
+  Waiting waiting = {.at_once = at_once};
+  pthread_t thread;
+  unsigned *word;
+  void *ended;
+  OK(cuDevicePrimaryCtxRetain(&waiting.context, device));
+  OK(cuCtxSetCurrent(waiting.context));
+  OK(cuStreamCreate(&waiting.stream, CU_STREAM_NON_BLOCKING));
+  OK(cuEventCreate(&waiting.event, CU_EVENT_DISABLE_TIMING));
+  OK(cuMemHostAlloc((void **)&word, 64, 0));
+  waiting.host = malloc(SIZE);
+  for (; waiting.call < CALLS; waiting.call++) {
+    OK(cuMemAlloc(&waiting.memory, SIZE));
+    *word = 0;
+    OK(cuStreamWaitValue32(waiting.stream, (CUdeviceptr)word, 1, CU_STREAM_WAIT_VALUE_EQ));
+    OK(cuEventRecord(waiting.event, waiting.stream));
+    TRUE(!pthread_create(&thread, NULL, wait_at_gate, &waiting));
+    usleep(5000); /* most often it waits then */
+    TRUE(!pthread_cancel(thread));
+    TRUE(!pthread_join(thread, &ended));
+    TRUE(ended == PTHREAD_CANCELED);
+    EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(waiting.stream));
+    __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    OK(cuCtxSynchronize());
+    OK(cuMemFree(waiting.memory)); /* it was not freed: that would come after the wait */
+  }
+  free(waiting.host);
+  OK(cuMemFreeHost(word));
+  OK(cuEventDestroy(waiting.event));
+  OK(cuStreamDestroy(waiting.stream));
+  OK(cuDevicePrimaryCtxRelease(device));
+}
+
 int main(int count, char **arguments) {
   if (count > 1) rounds = atoi(arguments[1]);
   OK(cuInit(0));
@@ -192,6 +252,11 @@ int main(int count, char **arguments) {
   OK(cuCtxSetCurrent(primary));
   in_threads(false);
   in_threads(true);
+  OK(cuDevicePrimaryCtxSetFlags(1, CU_CTX_SCHED_BLOCKING_SYNC));
+  cancel(0, true);
+  cancel(1, false);
+  cancel(1, true);
+  OK(cuCtxSetCurrent(primary));
   OK(cuDevicePrimaryCtxRelease(0));
   puts("done");
   return 0;
