@@ -77,6 +77,13 @@ def _driver_release() -> EnvironmentFact:
 
 
 def _nvjitlink() -> EnvironmentFact:
+    """Ask the wheel, unless the library is loaded or may be refused: loading it takes 50 MB, and tests would see it."""
+    from ..emulator.preload import loaded_file
+
+    if "pytest_cudalink.guardrails.routing" not in sys.modules and not loaded_file("libnvJitLink.so"):
+        wheel = probes.unloaded_nvjitlink()
+        if wheel is not None:
+            return EnvironmentFact(str(wheel.found), source=f"metadata of the wheel with {wheel.path}")
     try:
         version = probes.nvjitlink_version(warn=False)
     except RuntimeError as error:

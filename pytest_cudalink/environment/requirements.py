@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
+from typing import TYPE_CHECKING, Any, Final
 
 from ..compat.architectures import ARCHITECTURES, known_architectures
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 __all__ = ["NAMES", "EnvironmentFact", "Raises", "Requirement", "parse", "unmet"]
 
@@ -85,6 +85,8 @@ def _runs(arch: str, major: int, minor: int) -> bool:
 
 
 def _contains(specifier: SpecifierSet, version: str) -> bool:
+    from packaging.version import InvalidVersion, Version
+
     try:
         return specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
@@ -93,11 +95,16 @@ def _contains(specifier: SpecifierSet, version: str) -> bool:
 
 def _shown(specifier: SpecifierSet) -> str:
     """A specifier as ``>= 13.2, < 14``, in this order however it was written."""
+    from packaging.version import Version
+
     parts = sorted(specifier, key=lambda part: (Version(part.version.removesuffix(".*")), part.operator))
     return ", ".join(f"{part.operator} {part.version}" for part in parts)
 
 
 def _specifier(name: str, value: object, example: str) -> SpecifierSet:
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion
+
     if isinstance(value, str) and value.strip():
         text = value.strip()
         try:

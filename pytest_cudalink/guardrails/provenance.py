@@ -18,7 +18,6 @@ from typing import Final, Literal, NamedTuple
 from ..audit import libraries
 from ..loader.loads import LoadedObject, Opening
 from ..versions import CudaVersion
-from . import attribution
 
 __all__ = [
     "ONE_COPY",
@@ -144,6 +143,8 @@ def _place(path: str, real: str, home: Home) -> tuple[Place, str]:
         return "driver", ""
     if file.is_relative_to(_toolchains()):
         return "toolchains", ""
+    from . import attribution  # (which imports packaging, for files of the toolkit alone)
+
     for one in dict.fromkeys((path, real)):
         wheel = attribution.owner(one)
         if wheel is not None:
@@ -168,6 +169,8 @@ def _version(name: str, path: str, real: str, place: Place) -> tuple[str, str]:
     full = _WHOLE_NUMBER.search(Path(real).name)
     if place in _OUTSIDE:
         return (full[1], "its file name") if full else ("", "its file name has no version")
+    from . import attribution
+
     fact = attribution.attribute(path)
     if fact.value is None and path != real:
         fact = attribution.attribute(real)
@@ -222,6 +225,8 @@ def _parent(found: LoadedObject, objects: Sequence[LoadedObject], but: Sequence[
 
 def shown(path: str) -> str:
     """Return the path of an object with the distribution that owns it."""
+    from . import attribution
+
     wheel = attribution.owner(os.path.abspath(path))  # noqa: PTH100
     return f"{path} ({wheel.name} {wheel.version})" if wheel is not None else path
 

@@ -31,15 +31,20 @@ __all__ = [
     "driver_version",
     "fake",
     "fakes",
+    "hiders",
     "importing",
     "listeners",
     "nvjitlink",
     "nvjitlink_version",
     "nvjitlink_wheel",
     "replace_fakes",
+    "unloaded_nvjitlink",
     "wheel_version",
     "with_fakes",
 ]
+
+#: Who hides nvJitLink from every library of this process.
+hiders: Final[list[str]] = []
 
 #: 12.0 to 12.2 export only names with a version suffix, and no ``nvJitLinkVersion``: cuda-bindings cannot use them.
 FIRST_USABLE_NVJITLINK = CudaVersion(12, 3)
@@ -175,8 +180,8 @@ def nvjitlink() -> NvJitLink:
 def _loaded_nvjitlink() -> NvJitLink:
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
-    if not getattr(load_nvidia_dynamic_lib, "hides_nvjitlink", bool)():
-        _check_wheel()
+    if not hiders:
+        _file_of_wheel()
     try:
         loaded = load_nvidia_dynamic_lib("nvJitLink")
     except DynamicLibNotFoundError as error:
@@ -221,16 +226,38 @@ def version_of_nvjitlink(path: str) -> CudaVersion | None:
     return CudaVersion(major.value, minor.value)
 
 
-def _check_wheel() -> None:
-    """Raise an error if the nvJitLink of the installed wheel, the first that cuda.pathfinder finds, is damaged."""
-    if not (wheel := installed_wheel(*NVJITLINK)):
-        return
-    for file in wheel.files or ():
-        if file.name.startswith("libnvJitLink.so."):
+def _file_of_wheel() -> str | None:
+    """Return the nvJitLink of the installed wheel, the first that cuda.pathfinder finds; None without one.
+
+    Raises DamagedLibraryError if it is damaged.
+    """
+    wheel = installed_wheel(*NVJITLINK)
+    for file in wheel.files or () if wheel else ():
+        if wheel and file.name.startswith("libnvJitLink.so."):
             from ..installers import install_command
 
             command = install_command(f"{wheel.name}=={wheel.version}", again=True)
-            library_file.check(str(file.locate()), f"to restore it: {command}")
+            path = str(file.locate())
+            library_file.check(path, f"to restore it: {command}")
+            return path
+    return None
+
+
+def unloaded_nvjitlink() -> NvJitLink | None:
+    """Return the nvJitLink of the wheel that cuda.pathfinder would load, by its metadata; nothing is loaded for that.
+
+    None where only a load says what there is: one is faked, hidden or loaded, or there is not a usable one in a wheel.
+    Raises DamagedLibraryError if the library of the wheel is cut off or damaged.
+    """
+    if fakes().fakes_nvjitlink or hiders or nvjitlink.cache_info().currsize:
+        return None
+    if not (wheel := nvjitlink_wheel()) or not installed_wheel("cuda-bindings"):
+        return None
+    found = CudaVersion.parse(".".join(wheel.split(".")[:2]))
+    path = _file_of_wheel()
+    if path is None or not os.path.exists(path) or found < FIRST_USABLE_NVJITLINK:  # noqa: PTH110 (as the loader is asked)
+        return None
+    return NvJitLink(found, path)
 
 
 def nvjitlink_version(*, warn: bool = True) -> CudaVersion | None:

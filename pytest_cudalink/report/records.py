@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, TypedDict, get_args
 
@@ -589,7 +590,12 @@ _SEVERAL: Final[Mapping[type[Event], str]] = {
     StickyRecord: "sticky",
     FindingRecord: "findings",
 }
-_decoder: Final = msgspec.json.Decoder(Event)
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Event]:
+    """Return the reader of lines; a run, which only writes, does not wait for it."""
+    return msgspec.json.Decoder(Event)
 
 
 def decode(line: bytes) -> tuple[Event | None, Sequence[str]]:
@@ -601,7 +607,7 @@ def decode(line: bytes) -> tuple[Event | None, Sequence[str]]:
     Raises RecordError if the line is not an event.
     """
     try:
-        return _decoder.decode(line), ()
+        return _decoder().decode(line), ()
     except (msgspec.MsgspecError, ValueError, RecursionError):  # also of NaN and lone surrogates, which Python reads
         pass
     try:

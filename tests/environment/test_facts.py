@@ -1,12 +1,15 @@
-"""What is found of the toolkit where no wheel has it."""
+"""What is found of the toolkit where no wheel has it, and of nvJitLink where one has."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
+from pytest_cudalink import probes
 from pytest_cudalink.environment import facts
 from pytest_cudalink.environment.facts import Environment
 from pytest_cudalink.environment.requirements import EnvironmentFact
@@ -64,3 +67,40 @@ def test_a_manifest_that_is_a_pipe(folder) -> None:
     """It names no toolkit, and nothing waits for a writer."""
     os.mkfifo(folder / "version.json")
     assert Environment()["ctk"].kind == "absent"
+
+
+_ASKED = """
+import os, sys
+from pytest_cudalink import probes
+from pytest_cudalink.environment.facts import Environment
+from pytest_cudalink.emulator.preload import loaded_file
+{first}
+found = Environment()["nvjitlink"]
+print(found.value, "metadata" in found.source, bool(loaded_file("libnvJitLink.so")), "cuda.pathfinder" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "by_metadata", "loaded"),
+    [
+        pytest.param("", True, False, id="a wheel"),
+        pytest.param("probes.nvjitlink()", False, True, id="a loaded library"),
+        pytest.param("probes.installed_wheel = lambda *_: None", False, True, id="without a wheel"),
+        pytest.param("probes.FIRST_USABLE_NVJITLINK = probes.CudaVersion(99, 0)", False, True, id="an old one"),
+    ],
+)
+def test_nvjitlink_is_loaded_only_where_its_metadata_do_not_suffice(toolkit, first, by_metadata, loaded) -> None:
+    """The tests of a run find the process as it was, and a record still has the release."""
+    command = [sys.executable, "-c", _ASKED.format(first=first)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    version = None if "99" in first else toolkit
+    assert done.stdout.split() == [str(version), str(by_metadata), str(loaded), str(loaded)]
+
+
+def test_a_hidden_nvjitlink_is_not_found_in_its_wheel(monkeypatch) -> None:
+    """What a run hides is not there, though its wheel is."""
+    monkeypatch.setattr(probes, "hiders", ["a run"])
+    assert probes.unloaded_nvjitlink() is None
+    monkeypatch.setattr(probes, "hiders", [])
+    monkeypatch.setattr(probes, "_file_of_wheel", lambda: "/nowhere/libnvJitLink.so.13")
+    assert probes.unloaded_nvjitlink() is None

@@ -21,9 +21,6 @@ _ALIAS: Final = re.compile(rb"__nvJitLink[A-Za-z]+_(\d+)_(\d+)\0")
 _CUSPARSE: Final = ("nvidia-cusparse-cu12", "nvidia-cusparse")
 _HIDDEN_BY: Final = "--cudalink-nvjitlink=absent"
 
-#: Number of runs in this process that hide nvJitLink; a pytest inside a pytest may be the second.
-_hiding = 0
-
 
 def apply(settings: Settings) -> Callable[[], None] | None:
     """Give the process the nvJitLink that the settings ask for, before anything can open another.
@@ -78,19 +75,17 @@ def _hide() -> Callable[[], None]:
     from ...emulator import preload
     from ...loader.imports import ImportWatch
 
-    global _hiding  # noqa: PLW0603 (the owner of this piece of process state)
     present = preload.loaded_file("libnvJitLink.so")
-    if present is not None and not _hiding:
+    if present is not None and not probes.hiders:
         msg = f"{present} is in this process already; load the plugin early, and import nothing of CUDA before"
         raise preload.LoadedTooLateError(msg)
-    _hiding += 1
+    probes.hiders.append(_HIDDEN_BY)  # a pytest inside a pytest may be the second
     imports = ImportWatch(_wrap_pathfinder)
     imports.watch([_PATHFINDER])
     probes.cache_clear()
 
     def show() -> None:
-        global _hiding  # noqa: PLW0603
-        _hiding -= 1
+        probes.hiders.remove(_HIDDEN_BY)
         imports.stop()
         probes.cache_clear()
 
@@ -100,19 +95,19 @@ def _hide() -> Callable[[], None]:
 def _wrap_pathfinder(module: ModuleType) -> None:
     from cuda.pathfinder import DynamicLibNotFoundError
 
+    from ... import probes
     from ...targets.steering import replace_everywhere
 
     original: Any = module.load_nvidia_dynamic_lib
 
     @wraps(original)
     def load(name: str) -> Any:
-        if _hiding and name == "nvJitLink":
+        if probes.hiders and name == "nvJitLink":
             error = DynamicLibNotFoundError(f'Failure finding "libnvJitLink.so": {_HIDDEN_BY} hides it')
             error.hidden_by = _HIDDEN_BY  # for `probes`: installing one would not help
             raise error
         return original(name)
 
-    load.hides_nvjitlink = lambda: bool(_hiding)  # type: ignore[attr-defined] # (`probes` then checks no file)
     module.load_nvidia_dynamic_lib = load  # type: ignore[attr-defined]
     replace_everywhere(original, load)
 
