@@ -561,6 +561,12 @@ class DriverControl:
             found.append(SweptCall(function, bool(failed.value), tuple(_telling(lines)), caller))
         return found
 
+    def swept_stack(self, number: int) -> tuple[str, ...]:
+        """Return the lines that led to the call that a sweep has let fail, innermost first; empty for another call."""
+        text = ctypes.create_string_buffer(_STACK_SIZE)
+        found = self._library.cudalinkSweptCall(number, text, _STACK_SIZE, ctypes.byref(ctypes.c_int()))
+        return tuple(_telling(_lines(text)[1:])) if found else ()
+
     def alive(self) -> dict[str, Alive]:
         """Return what is alive in the driver, by kind; a kind of which nothing is alive is not there."""
         text = ctypes.create_string_buffer(4096)

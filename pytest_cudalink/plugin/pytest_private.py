@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import subprocess
 from contextlib import suppress
 from typing import Any, Final
@@ -59,6 +60,21 @@ def shorten_failures(item: pytest.Item) -> None:
     """Write no tracebacks of a test that nobody reads: they take longer than most tests."""
     item.config.option.tbstyle = "no"
     vars(item)["_traceback_filter"] = lambda excinfo: excinfo.traceback
+
+
+def log_records(item: pytest.Item) -> dict[str, list[logging.LogRecord]]:
+    """Return the records that a test has logged, by its phases; none with ``-p no:logging``."""
+    from _pytest.logging import caplog_records_key
+
+    return item.stash.get(caplog_records_key, {})
+
+
+def collect_unraisable(config: pytest.Config) -> None:
+    """Warn of the exceptions that could not be raised since pytest last warned of such."""
+    from _pytest import unraisableexception
+
+    if unraisableexception.unraisable_exceptions in config.stash:  # not with -p no:unraisableexception
+        unraisableexception.collect_unraisable(config)
 
 
 def drop_summary(config: pytest.Config) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from .naming import Error, Raised, Said, new, tells
+
 __all__ = [
     "KINDS",
     "Call",
@@ -42,28 +44,6 @@ _RELEASES: Final = re.compile(r"Free|Destroy|Unload|Release|Unmap|Unregister|Unb
 _OWNERS: Final = re.compile(r"Ctx|Graph|Pool|Module|Library|UserObject")
 #: Lines of a stack that tell two places apart.
 _SITE_LINES: Final = 3
-#: The names, behind cudaError, of codes that the runtime calls otherwise than the driver (driver_types.h).
-_RUNTIME_NAMES: Final = {
-    2: "MemoryAllocation",
-    3: "InitializationError",
-    4: "CudartUnloading",
-    46: "DevicesUnavailable",
-    200: "InvalidKernelImage",
-    201: "DeviceUninitialized",
-    205: "MapBufferObjectFailed",
-    206: "UnmapBufferObjectFailed",
-    209: "NoKernelImageForDevice",
-    216: "DeviceAlreadyInUse",
-    400: "InvalidResourceHandle",
-    500: "SymbolNotFound",
-    708: "SetOnActiveProcess",
-    719: "LaunchFailure",
-}
-#: Words before a number that make an error code of it.
-_CODE: Final = (
-    r"(?:\b|cuda|driver)(?:error|code|status|result|returned|answered|failed|assert)"
-    r"\W{{0,3}}(?:\w+\W{{1,3}}){{0,2}}{0}\b"
-)
 
 
 class Call(NamedTuple):
@@ -103,8 +83,8 @@ class SweptTrial:
 
     outcome: str = ""  # "passed", "failed" or "skipped"; empty if its process did not get that far
     calls: tuple[str, ...] = ()  # the functions that it called, in their order
-    messages: str = ""  # what it raised, with the chains of the exceptions
-    notices: str = ""  # what it warned of, and wrote
+    messages: tuple[Raised, ...] = ()  # what it raised, with the chains of the exceptions
+    notices: tuple[Said, ...] = ()  # what it warned of, logged and wrote
     # how many objects were alive when it was over, and their bytes, by kind
     alive: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     violations: tuple[str, ...] = ()  # sentences on the rules that were broken
@@ -114,6 +94,7 @@ class SweptTrial:
     later: str = ""
     # numbers of the calls that returned an error; those of other libraries than the driver are not known
     failing: tuple[int, ...] = ()
+    lasts: bool = False  # whether the error stays, so that each later call has it
 
 
 @dataclass(frozen=True)
@@ -237,13 +218,31 @@ def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iter
         yield "later", f"the same test fails in this process afterwards, although no call of it does: {faulted.later}"
     if left := _left(clean, faulted, fault):
         yield "leak", f"a clean run frees what this one left: {left}"
-    if len(faulted.calls) < fault.number or _names(faulted.messages, fault):
+    if len(faulted.calls) < fault.number or _is_told(clean, faulted, fault):
         return  # the call was never made, or somebody was told of the error
     if faulted.outcome == "failed" and clean.outcome != "failed":
-        said = faulted.messages.strip().splitlines()
+        said = [line.strip() for one in faulted.messages for line in one.text.splitlines() if line.strip()]
         yield "no-cause", f"the test failed without naming the error: {said[0] if said else 'it said nothing'}"
-    elif faulted.outcome == "passed" and _goes_on(clean, faulted, fault) and not _names(faulted.notices, fault):
+    elif faulted.outcome == "passed" and _goes_on(clean, faulted, fault) and not _warns(clean, faulted):
         yield "swallowed", "the test passed, and made the same calls as if this one had succeeded"
+
+
+def _is_told(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
+    """Whether an exception names the error, or something that a clean run does not say."""
+    lasts = fault.way.stays == "device" or faulted.lasts  # then every call has the same error
+    others = set() if lasts else {faulted.calls[at - 1] for at in faulted.failing if at != fault.number}
+    return tells(
+        Error(fault.call.function, *fault.way[:3], lasts=lasts),
+        faulted.messages,
+        faulted.notices,
+        clean.notices,
+        others - {fault.call.function},
+    )
+
+
+def _warns(clean: SweptTrial, faulted: SweptTrial) -> bool:
+    """Whether the run warns of something of which a clean one does not, in whatever words."""
+    return any(one.alarm for one in new(faulted.notices, clean.notices))
 
 
 def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
@@ -272,18 +271,6 @@ def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:
     if _RELEASES.search(fault.call.function) or fault.call.function == "cuInit" or fault.number in clean.failing:
         return False
     return faulted.calls[fault.number - 1 :] == clean.calls[fault.number - 1 :]
-
-
-def _names(text: str, fault: FailedCall) -> bool:
-    """Whether a text names the error: the code by its name, in words or by its number, or the function."""
-    way = fault.way
-    plain = re.sub(r"_v\d+$", "", fault.call.function)
-    words = re.sub(r"^CUDA_ERROR_", "", way.name).replace("_", " ")
-    spoken = re.sub(r"\s+", " ", text).lower()
-    runtime = f"cudaError{_RUNTIME_NAMES.get(way.code) or words.replace(' ', '')}"
-    if any(one.lower() in spoken for one in (way.name, words, way.words or words, plain, runtime)):
-        return True
-    return re.search(_CODE.format(way.code), spoken) is not None
 
 
 # -- many findings

@@ -1,11 +1,16 @@
-"""Twenty bugs on error paths: each function is right as long as no call fails, and its mended twin also then.
+"""Bugs on error paths: each function is right as long as no call fails, and its mended twin also then.
 
 `expected.PLANTED` has the kind of finding that a fault sweep must report for each.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import gc
+import logging
+import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
@@ -279,6 +284,108 @@ def asking_for_ever(mended: bool) -> None:
         if code:
             msg = f"cuStreamQuery failed with error {code}"
             raise DriverError(msg)
+
+
+def fill(address: c_uint64) -> int:
+    return int(cuda.cuMemsetD8_v2(address, c_uint(0), SIZE))
+
+
+@planted
+def log_line_of_every_run(mended: bool) -> None:
+    with ExitStack() as stack:
+        buffer = memory(stack)
+        logging.getLogger("planted").warning("cuMemsetD8 of %#x", buffer.value)
+        if fill(buffer) and mended:
+            logging.getLogger("planted").warning("the buffer keeps what was in it")
+
+
+@planted
+def printed_by_every_run(mended: bool) -> None:
+    with ExitStack() as stack:
+        code = fill(memory(stack))
+        print("cuMemsetD8: done" if not mended else f"cuMemsetD8: {code}")
+
+
+@planted
+def destructor_without_a_word(mended: bool) -> None:
+    class Filled:
+        def __init__(self, buffer: c_uint64) -> None:
+            self.buffer, self.me = buffer, self
+
+        def __del__(self) -> None:
+            with nullcontext() if mended else suppress(DriverError):
+                call("cuMemsetD8_v2", self.buffer, c_uint(0), SIZE)
+
+    with ExitStack() as stack:
+        Filled(memory(stack))
+        gc.collect()
+
+
+@planted
+def task_whose_error_is_read(mended: bool) -> None:
+    async def main(buffer: c_uint64) -> None:
+        async def filling() -> None:
+            call("cuMemsetD8_v2", buffer, c_uint(0), SIZE)
+
+        task = asyncio.create_task(filling())
+        await asyncio.wait([task])
+        if not mended:
+            task.exception()  # which asyncio takes for a look at it
+
+    with ExitStack() as stack:
+        asyncio.run(main(memory(stack)))
+
+
+@planted
+def thread_that_catches_all(mended: bool) -> None:
+    def filling(context: c_void_p, buffer: c_uint64) -> None:
+        with nullcontext() if mended else suppress(Exception):
+            call("cuCtxSetCurrent", context)
+            call("cuMemsetD8_v2", buffer, c_uint(0), SIZE)
+
+    with ExitStack() as stack:
+        context = c_void_p()
+        call("cuCtxGetCurrent", byref(context))
+        thread = threading.Thread(target=filling, args=(context, memory(stack)))
+        thread.start()
+        thread.join()
+
+
+@planted
+def warning_of_every_run(mended: bool) -> None:
+    with ExitStack() as stack:
+        buffer = memory(stack)
+        warnings.warn("cuMemsetD8 is slow", stacklevel=1)
+        if fill(buffer) and mended:
+            warnings.warn("the buffer keeps what was in it", stacklevel=1)
+
+
+@planted
+def words_of_any_program(mended: bool) -> None:
+    with ExitStack() as stack:
+        if code := fill(memory(stack)):
+            msg = f"error {code} of the driver" if mended else "invalid value of config key"
+            raise ValueError(msg)
+
+
+@planted
+def amount_that_looks_like_a_code(mended: bool) -> None:
+    with ExitStack() as stack:
+        code = fill(memory(stack))
+        done = [0] if not code else []
+        if mended:
+            assert not code, f"driver error {code}"
+        assert len(done) == 1, f"assert {len(done)} == 1"  # as pytest would say it
+
+
+@planted
+def error_of_the_next_call(mended: bool) -> None:
+    with ExitStack() as stack:
+        buffer = memory(stack)
+        with nullcontext() if mended else suppress(DriverError):
+            call("cuMemsetD8_v2", buffer, c_uint(0), SIZE)
+            return
+        free(c_uint64(1))
 
 
 _busy: list[str] = []

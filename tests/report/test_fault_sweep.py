@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import chain
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,6 +28,7 @@ from pytest_cudalink.report.fault_sweep import (
     read_baseline,
     site_of,
 )
+from pytest_cudalink.report.naming import Raised, Said
 
 MEMORY = Way(2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
 LOST = Way(46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable", "device")
@@ -58,64 +60,34 @@ def kinds(faulted: SweptTrial, fault: FailedCall = ALLOCATE, clean: SweptTrial =
     return [one.kind for one in judge(clean, faulted, fault, "test")]
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "CUDAError: CUDA_ERROR_OUT_OF_MEMORY: the API call failed",
-        "RuntimeError: Out of\nmemory",
-        "MyError: cuMemAlloc failed",
-        "MyError: driver error 2",
-        "MyError: the call returned code: 2",
-        "assert 2 == 0",
-        "RuntimeError: cudaErrorMemoryAllocation",
-    ],
-)
-def test_raising_with_its_cause(said: str) -> None:
-    """A test that fails and names the error is right, however it does; an error without words is not in every text."""
+def failed(said: str, calls: tuple[str, ...] = CALLS[:2], **facts: Any) -> SweptTrial:
+    return SweptTrial("failed", calls, (Raised(said),), **facts)
+
+
+def test_raising_with_its_cause() -> None:
+    """A test that fails and names the error is right; `test_naming` has how."""
+    assert kinds(failed("CUDAError: CUDA_ERROR_OUT_OF_MEMORY")) == []
+    assert kinds(failed("CUDAError: CUDA_ERROR_OUT_OF_MEMORY_2")) == ["no-cause"]
+    nothing = ALLOCATE._replace(way=MEMORY._replace(words=""))
+    assert kinds(failed("no"), nothing) == ["no-cause"]
+    assert kinds(SweptTrial("failed", CALLS[:2], notices=(Said("cuMemAlloc failed"),))) == []
+
+
+def test_error_of_another_call() -> None:
+    """A code that another call has answered for itself names nothing, unless every call answers it from then on."""
+    text = "DriverError: cuMemsetD8_v2 failed with CUDA_ERROR_OUT_OF_MEMORY"
+    assert kinds(failed(text, CALLS, failing=(2, 3))) == ["no-cause"]
+    assert kinds(failed(text, CALLS, failing=(2,))) == []
+    assert kinds(failed(text, CALLS, failing=(2, 3), lasts=True)) == []
     lost = ALLOCATE._replace(way=LOST)
-    assert kinds(SweptTrial("failed", CALLS[:2], f"it said: {LOST.words}"), lost) == []
-    silent = ALLOCATE._replace(way=MEMORY._replace(words=""))
-    assert kinds(SweptTrial("failed", CALLS[:2], "no"), silent) == ["no-cause"]
-    assert kinds(SweptTrial("failed", CALLS[:2], said)) == []
-
-
-@pytest.mark.parametrize(
-    ("code", "driver", "runtime"),
-    [
-        (1, "CUDA_ERROR_INVALID_VALUE", "cudaErrorInvalidValue"),
-        (2, "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"),
-        (3, "CUDA_ERROR_NOT_INITIALIZED", "cudaErrorInitializationError"),
-        (4, "CUDA_ERROR_DEINITIALIZED", "cudaErrorCudartUnloading"),
-        (46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "cudaErrorDevicesUnavailable"),
-        (200, "CUDA_ERROR_INVALID_IMAGE", "cudaErrorInvalidKernelImage"),
-        (201, "CUDA_ERROR_INVALID_CONTEXT", "cudaErrorDeviceUninitialized"),
-        (205, "CUDA_ERROR_MAP_FAILED", "cudaErrorMapBufferObjectFailed"),
-        (206, "CUDA_ERROR_UNMAP_FAILED", "cudaErrorUnmapBufferObjectFailed"),
-        (209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "cudaErrorNoKernelImageForDevice"),
-        (216, "CUDA_ERROR_CONTEXT_ALREADY_IN_USE", "cudaErrorDeviceAlreadyInUse"),
-        (400, "CUDA_ERROR_INVALID_HANDLE", "cudaErrorInvalidResourceHandle"),
-        (500, "CUDA_ERROR_NOT_FOUND", "cudaErrorSymbolNotFound"),
-        (700, "CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress"),
-        (708, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE", "cudaErrorSetOnActiveProcess"),
-        (719, "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorLaunchFailure"),
-    ],
-)
-def test_raising_with_the_name_of_the_runtime(code: int, driver: str, runtime: str) -> None:
-    """The CUDA runtime has other names for some codes of the driver; that of another code names nothing."""
-    fault = ALLOCATE._replace(way=MEMORY._replace(code=code, name=driver, words="what it means"))
-    assert kinds(SweptTrial("failed", CALLS[:2], f"CUDAError: {runtime}: it failed"), fault) == []
-    assert kinds(SweptTrial("failed", CALLS[:2], "CUDAError: cudaErrorUnknown"), fault) == ["no-cause"]
-
-
-@pytest.mark.parametrize("said", ["", "KeyError: 2", "RuntimeError: something failed", "error 20", "CUDAError"])
-def test_raising_without_its_cause(said: str) -> None:
-    """A test that fails and does not name the error has hidden it."""
-    assert kinds(SweptTrial("failed", CALLS[:2], said)) == ["no-cause"]
+    assert kinds(failed(text.replace("OUT_OF_MEMORY", "DEVICE_UNAVAILABLE"), CALLS, failing=(2, 3)), lost) == []
+    again = ("cuInit", "cuMemAlloc_v2", "cuMemAlloc_v2")
+    assert kinds(failed("DriverError: cuMemAlloc_v2 failed", again, failing=(2, 3))) == []
 
 
 def test_failing_anyway() -> None:
     """Of a test that fails in the clean run nothing is said."""
-    assert kinds(SweptTrial("failed", CALLS[:2], "x"), clean=SweptTrial("failed", CALLS, "x")) == []
+    assert kinds(failed("x"), clean=failed("x", CALLS)) == []
 
 
 def test_swallowing() -> None:
@@ -131,7 +103,9 @@ def test_swallowing() -> None:
         pytest.param(SweptTrial("passed", (*CALLS[:2], *CALLS[1:])), ALLOCATE, id="retry"),
         pytest.param(SweptTrial("passed", (*CALLS[:2], "cuMemAllocHost_v2")), ALLOCATE, id="another way"),
         pytest.param(SweptTrial("passed", CALLS[:2]), ALLOCATE, id="without it"),
-        pytest.param(SweptTrial("passed", CALLS, notices="warning: out of memory"), ALLOCATE, id="warning"),
+        pytest.param(SweptTrial("passed", CALLS, notices=(Said("out of memory"),)), ALLOCATE, id="words"),
+        pytest.param(SweptTrial("passed", CALLS, notices=(Said("go slower", alarm=True),)), ALLOCATE, id="warning"),
+        pytest.param(SweptTrial("passed", CALLS, (Raised("out of memory"),)), ALLOCATE, id="a failure expected"),
         pytest.param(SweptTrial("passed", CALLS[:1]), ALLOCATE, id="never called"),
         pytest.param(SweptTrial("passed", CALLS), FREE, id="a free that fails"),
         pytest.param(SweptTrial("passed", CALLS), ALLOCATE._replace(call=Call("cuInit", "")), id="cuInit once more"),
@@ -141,6 +115,16 @@ def test_swallowing() -> None:
 def test_going_on_rightly(faulted: SweptTrial, fault: FailedCall) -> None:
     """A test may pass where something has noticed the error."""
     assert kinds(faulted, fault) == []
+
+
+def test_words_of_every_run() -> None:
+    """What a clean run says, too, notices nothing, in whatever words."""
+    words = tuple(Said(one, alarm) for one in ("cuMemAlloc: 8 bytes at 0x7f00", "out of memory?") for alarm in (0, 1))
+    later = tuple(one._replace(text=one.text.replace("7f00", "80ff")) for one in words)
+    clean = SweptTrial("passed", CALLS, notices=words)
+    assert kinds(SweptTrial("passed", CALLS, notices=later), clean=clean) == ["swallowed"]
+    assert kinds(SweptTrial("passed", CALLS, notices=(*words, words[0])), clean=clean) == []
+    assert kinds(failed("it failed", notices=later), clean=clean) == ["no-cause"]
 
 
 MANY = "1 x memory, 1 x stream, 1 x event (1 bytes)"
@@ -158,25 +142,25 @@ MANY = "1 x memory, 1 x stream, 1 x event (1 bytes)"
 )
 def test_leaks(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]], left: str | None) -> None:
     """What a clean run frees and this one does not is a leak; what both leave is none."""
-    found = said(SweptTrial("failed", CALLS[:2], "cuMemAlloc", alive=after), clean=SweptTrial("passed", alive=before))
+    found = said(failed("cuMemAlloc", alive=after), clean=SweptTrial("passed", alive=before))
     assert found == ([] if left is None else [("leak", f"a clean run frees what this one left: {left}")])
 
 
 def test_leak_of_a_free_that_fails() -> None:
     """What the failed call was to free stays and is no leak; anything more is."""
-    assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (1, 4)}), FREE) == []
-    earlier = SweptTrial("failed", ("cuMemFree_v2", *CALLS[1:]), "cuMemFree", alive={"device memory": (2, 8)})
+    assert kinds(failed("cuMemFree", CALLS, alive={"device memory": (1, 4)}), FREE) == []
+    earlier = failed("cuMemFree", ("cuMemFree_v2", *CALLS[1:]), alive={"device memory": (2, 8)})
     assert kinds(earlier, FREE._replace(way=MEMORY._replace(stays="function"))) == ["leak"]
-    closer = SweptTrial("failed", ("cuMemFree_v2", "cuMemFree_v2"), "cuMemFree", alive={"device memory": (2, 8)})
+    closer = failed("cuMemFree", ("cuMemFree_v2", "cuMemFree_v2"), alive={"device memory": (2, 8)})
     assert kinds(closer, FREE._replace(number=2, way=MEMORY._replace(stays="function"))) == ["leak"]
-    both = SweptTrial("failed", (*CALLS, CALLS[-1]), "cuMemFree", alive={"device memory": (2, 8)})
+    both = failed("cuMemFree", (*CALLS, CALLS[-1]), alive={"device memory": (2, 8)})
     assert kinds(both, FREE._replace(way=MEMORY._replace(stays="function"))) == []
     assert kinds(both, FREE) == ["leak"]
     graph = FREE._replace(call=Call("cuGraphExecDestroy", ""))
-    owned = SweptTrial("failed", CALLS, "cuGraphExecDestroy", alive={"executable graph": (1, 0), "user object": (1, 0)})
+    owned = failed("cuGraphExecDestroy", CALLS, alive={"executable graph": (1, 0), "user object": (1, 0)})
     assert kinds(owned, graph) == []
-    assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"device memory": (2, 8)}), FREE) == ["leak"]
-    assert kinds(SweptTrial("failed", CALLS, "cuMemFree", alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
+    assert kinds(failed("cuMemFree", CALLS, alive={"device memory": (2, 8)}), FREE) == ["leak"]
+    assert kinds(failed("cuMemFree", CALLS, alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
 
 
 LATER = ("later", "the same test fails in this process afterwards, although no call of it does: boom")
@@ -203,16 +187,16 @@ BROKEN = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
         (BROKEN, SweptTrial("passed", CALLS, violations=("a", "b")), [LATER, SWALLOWED]),
         (BROKEN, SweptTrial("passed", CALLS, later="too"), [("violation", "a"), SWALLOWED]),
         (
-            SweptTrial("failed", CALLS[:2], "\n KeyError: 2 \n at a.py"),
+            failed("\n KeyError: 2 \n at a.py"),
             CLEAN,
-            [("no-cause", "the test failed without naming the error: KeyError: 2 ")],
+            [("no-cause", "the test failed without naming the error: KeyError: 2")],
         ),
         (
             SweptTrial("failed", CALLS[:2]),
             CLEAN,
             [("no-cause", "the test failed without naming the error: it said nothing")],
         ),
-        (SweptTrial("failed", CALLS[:1], "KeyError: 2"), CLEAN, []),
+        (failed("KeyError: 2", CALLS[:1]), CLEAN, []),
     ],
 )
 def test_words_of_a_verdict(faulted: SweptTrial, clean: SweptTrial, expected: list[tuple[str, str]]) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gc
+import logging
+import re
 import sys
 import warnings
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ...emulator.control import telling_frames
 from ...jitlink import jitlink_calls
 from ...loader.contexts import STICKY_ERRORS
+from ...report.naming import Frame, Raised, Said, came_of
 from .. import pytest_private
 from ..parts import CAUSES
 from ..run import run_of
@@ -23,6 +28,17 @@ if TYPE_CHECKING:
 
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
 _CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")
+#: Warnings of Python and pytest, of things that nobody looks at for an error of the driver: an exception that
+#: nobody caught must name its cause like any other.
+_OF_OTHERS: Final = (
+    DeprecationWarning,
+    PendingDeprecationWarning,
+    ResourceWarning,
+    pytest.PytestUnhandledThreadExceptionWarning,
+    pytest.PytestUnraisableExceptionWarning,
+)
+#: What numpy warns of where the numbers are wrong, such as those that no copy has brought.
+_NO_ALARM: Final = re.compile(r"^(?:divide by zero|overflow|underflow|invalid value) encountered|^Mean of empty slice")
 
 
 def prepare() -> None:
@@ -48,7 +64,7 @@ def under_fault(
     pytest_private.shorten_failures(item)
     driver.start_sweep(number, code, stays)
     try:
-        witness = _watched(item)
+        witness = _watched(item, lambda: driver.swept_stack(number))
     finally:
         driver.end_sweep()
     run_of(item.config).part(CAUSES).forget_errors()
@@ -62,15 +78,16 @@ def under_fault(
         "outcome": witness.outcome,
         "calls": [call.function for call in calls],
         "failing": [at for at, call in enumerate(calls, 1) if call.failed],
-        "messages": "\n".join(witness.messages),
-        "notices": "\n".join(witness.notices),
+        "messages": witness.messages,
+        "notices": witness.said(),
         "violations": witness.violations,
+        "lasts": lasts,
         "alive": {} if lasts else _alive(driver, others),
         "stacks": [] if number else [None if call.caller.startswith(_CLOSED) else call.stack for call in calls],
     }
     if again and not lasts:
         second = _watched(item)
-        found["later"] = (second.messages or ["it failed"])[0] if second.outcome == "failed" else ""
+        found["later"] = second.message if second.outcome == "failed" else ""
     return found
 
 
@@ -106,7 +123,7 @@ def under_schedule(
     works = driver.scheduled_work() if wanted else []
     return {
         "outcome": witness.outcome,
-        "messages": "\n".join(witness.messages),
+        "messages": witness.message,
         "text": "\n".join(witness.texts),
         "place": witness.place,
         "violations": witness.violations,
@@ -149,9 +166,12 @@ def _alive(driver: DriverControl, others: Sequence[str]) -> dict[str, tuple[int,
     return {**driver.alive(), **handles, **programs}
 
 
-def _watched(item: pytest.Item) -> _Witness:
-    """Run a test; return who watched it."""
-    witness = _Witness()
+def _watched(item: pytest.Item, call: Callable[[], Sequence[str]] = tuple) -> _Witness:
+    """Run a test; return who watched it.
+
+    `call`: returns the stack of the call that has failed.
+    """
+    witness = _Witness(call)
     item.config.pluginmanager.register(witness)
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
     item.config.pluginmanager.unregister(witness)
@@ -161,17 +181,38 @@ def _watched(item: pytest.Item) -> _Witness:
 class _Witness:
     """A plugin object that notes what a test raised, what it warned of and wrote, and which rules it broke."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: Callable[[], Sequence[str]]) -> None:
+        self._call = call
         self.outcome = "passed"
-        self.messages: list[str] = []
+        self.messages: list[Raised] = []
         self.texts: list[str] = []
         self.place = ""
-        self.notices: list[str] = []
+        self._written: dict[str, str] = {}
+        self._logged: dict[str, list[Said]] = {}
+        self._notices: list[Said] = []
         self.violations: list[str] = []
+
+    @property
+    def message(self) -> str:
+        """The first line of what it raised."""
+        return self.messages[0].text.partition("\n")[0] if self.messages else "it failed"
+
+    def said(self) -> list[Said]:
+        """Return what it warned of, logged and wrote."""
+        return [*self._notices, *chain(*self._logged.values()), *map(Said, self._written.values())]
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+        yield
+        gc.collect()  # what dies with an exception of its own must say so while pytest listens
+        pytest_private.collect_unraisable(item.config)
+        self._take_records(item)
 
     # outside of pytest's own, which turns the failures of tests that are expected to fail into skips
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, Any]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, Any]:
         report = yield
         if call.excinfo is not None:
             if report.failed:
@@ -181,12 +222,31 @@ class _Witness:
                 self.place = self.place or f"{raised.path}:{raised.lineno + 1}"
             elif report.skipped and self.outcome == "passed":
                 self.outcome = "skipped"
-            self.messages += _chain(call.excinfo.value)
-        self.notices += [text for title, text in report.sections if title.startswith("Captured")]
+            stack = self._call()
+            self.messages += [Raised(_text(one), came_of(stack, _frames(one))) for one in _chain(call.excinfo.value)]
+        self._take_records(item)
         return report
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # the report of a phase has what those before it have written, too; that of a subtest its own
+        subtest = pytest_private.subtest_description(report)
+        begin = f"{subtest} {len(self._written)} " if subtest is not None else ""
+        self._written |= {begin + title: text for title, text in report.sections if title.startswith("Captured")}
+
+    def _take_records(self, item: pytest.Item) -> None:
+        """Note what was logged, whose levels the captured text may not show."""
+        for when, records in pytest_private.log_records(item).items():
+            self._logged[when] = [
+                # asyncio logs exceptions that nobody has caught: these name their causes themselves
+                Said(_message(one), one.levelno >= logging.WARNING and one.name != "asyncio")
+                for one in records
+            ]
+
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
-        self.notices.append(str(warning_message.message))
+        text = _str(warning_message.message)
+        self._notices.append(
+            Said(text, not (_NO_ALARM.search(text) or issubclass(warning_message.category, _OF_OTHERS)))
+        )
 
     def pytest_cudalink_violation(self, violation: Violation) -> None:
         # no numbers of objects: they differ between runs
@@ -195,15 +255,55 @@ class _Witness:
         self.texts += [fix] if violation.fix and fix not in self.texts else []
 
 
-def _chain(error: BaseException) -> Iterator[str]:
-    """Yield an exception and those before it, as a traceback shows them."""
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those before it, as a traceback shows them, those of a group, and that of a doctest."""
     seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
+    waiting: list[Any] = [error]
     while waiting:
         one = waiting.pop(0)
-        if one is None or id(one) in seen:
+        if not isinstance(one, BaseException) or id(one) in seen:
             continue
         seen.add(id(one))
-        yield f"{type(one).__name__}: {one}".rstrip(": ")
+        yield one
         waiting += [one.__cause__, None if one.__suppress_context__ else one.__context__]
         waiting += getattr(one, "exceptions", ())
+        if type(one).__module__ in ("doctest", "_pytest.doctest"):  # UnexpectedException, MultipleDoctestFailures
+            waiting += [*getattr(one, "exc_info", ())[1:2], *getattr(one, "failures", ())]
+
+
+def _text(error: BaseException) -> str:
+    """Return the type of an exception, its message and its notes; of a doctest, what it has got."""
+    message = _str(error)
+    if type(error).__module__ == "doctest":
+        example, got = getattr(error, "example", None), getattr(error, "got", None)
+        # the example alone: that of another exception comes behind it
+        message = f"{example.source.strip()} gave {got.strip()}" if example is not None and got is not None else ""
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    return "\n".join([f"{type(error).__name__}: {message}".rstrip(": "), *notes])
+
+
+def _frames(error: BaseException) -> list[Frame]:
+    """Return the frames of the traceback of an exception that tell something, innermost first."""
+    found = []
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        first, last, *_ = next(islice(code.co_positions(), traceback.tb_lasti // 2, None), (None, None))
+        first = first or traceback.tb_lineno
+        found.append(Frame(code.co_filename, first, last or first, code.co_name))
+        traceback = traceback.tb_next
+    return [one for one in reversed(found) if telling_frames([f"{one.file}:{one.first} in {one.function}"])]
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # noqa: BLE001 (logging itself only prints that the arguments do not fit)
+        return str(record.msg)
+
+
+def _str(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 (the exception of a test may fail in its own code)
+        return ""

@@ -1,0 +1,231 @@
+"""What names the error with which a call has failed: exceptions, and what a clean run does not say."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_cudalink.report.naming import Error, Frame, Raised, Said, came_of, new, tells
+
+MEMORY = Error("cuMemAlloc_v2", 2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory")
+VALUE = Error("cuMemcpyHtoDAsync_v2_ptsz", 1, "CUDA_ERROR_INVALID_VALUE", "invalid argument")
+CONTEXT = Error("cuCtxSynchronize", 201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context")
+LINK = Error("nvJitLinkAddData", 6, "NVJITLINK_ERROR_INTERNAL", "ERROR_INTERNAL")
+COMPILATION = Error("nvrtcCompileProgram", 6, "NVRTC_ERROR_COMPILATION", "NVRTC_ERROR_COMPILATION")
+
+
+def named(text: str, error: Error, *, by_call: bool = False) -> bool:
+    return tells(error, [Raised(text, by_call)])
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (MEMORY, "CUDAError: CUDA_ERROR_OUT_OF_MEMORY: the API call failed"),
+        (MEMORY, "CUDAError: <CUresult.cuda_error_out_of_memory: 2>"),
+        (MEMORY, "RuntimeError: Out of\nmemory"),
+        (MEMORY, "RuntimeError: OUT_OF_MEMORY"),
+        (MEMORY, "MemoryError"),
+        (MEMORY, "OutOfMemoryError: 512 bytes"),
+        (MEMORY, "MyError: cuMemAlloc failed"),
+        (MEMORY, "MyError: cumemalloc_v2 failed"),
+        (MEMORY, "RuntimeError: cudaErrorMemoryAllocation"),
+        (MEMORY, "MyError: driver error 2"),
+        (MEMORY, "AssertionError: CUDA error 2\nassert 2 == 0"),
+        (MEMORY, "MyError: CUDA error (2)"),
+        (MEMORY, "MyError: the CUDA call failed with code: 2."),
+        (MEMORY, "MyError: status 2 from the CUDA driver"),
+        (MEMORY, "MyError: code 2, by CUDA"),
+        (MEMORY, "CUDAError: 2"),
+        (MEMORY, "CudaAPIError: [2] Call"),
+        (MEMORY, "RuntimeError: CUresult=2"),
+        (MEMORY, "RuntimeError: cudaError_t 2"),
+        (VALUE, "RuntimeError: CUDA error: invalid argument"),
+        (VALUE, "RuntimeError: CUDA error: invalid value at copy.cu:9"),
+        (VALUE, "RuntimeError: invalid argument from CUDA"),
+        (VALUE, "RuntimeError: CUDA driver reported INVALID_VALUE"),
+        (VALUE, "RuntimeError: CUDA returned error 1 at copy.cu:9"),
+        (VALUE, "RuntimeError: cuMemcpyHtoDAsync_ptsz failed"),
+        (CONTEXT, "RuntimeError: invalid device context"),
+        (LINK, "nvJitLinkError: ERROR_INTERNAL (6)"),
+        (LINK, "nvJitLinkError: 6"),
+        (COMPILATION, "RuntimeError: NVRTC_ERROR_COMPILATION"),
+        (COMPILATION, "RuntimeError: nvrtc error: compilation"),
+    ],
+)
+def test_names_of_an_error(error: Error, text: str) -> None:
+    """The name of a code names it, and so do its number and its words where they are of CUDA."""
+    assert named(text, error)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (MEMORY, ""),
+        (MEMORY, "KeyError: 2"),
+        (MEMORY, "RuntimeError: something failed"),
+        (MEMORY, "RuntimeError: error 2"),
+        (MEMORY, "RuntimeError: CUDA error 20"),
+        (MEMORY, "RuntimeError: CUDA error 2.5"),
+        (MEMORY, "RuntimeError: CUDA returned 2 devices"),
+        (MEMORY, "RuntimeError: CUDA 2"),
+        (MEMORY, "CUDAError"),
+        (MEMORY, "CUDAError: cudaErrorUnknown"),
+        (MEMORY, "CUDAError: MY_CUDA_ERROR_OUT_OF_MEMORY_2"),
+        (MEMORY, "RuntimeError: cuMemAllocHost failed"),
+        (MEMORY, "AssertionError: test_cuMemAlloc"),
+        (MEMORY, "FileNotFoundError: [Errno 2] No such file or directory"),
+        (MEMORY, "SystemExit: 2"),
+        (MEMORY, "assert 2 == 0"),
+        (VALUE, "ValueError: invalid value of config key"),
+        (VALUE, "ValueError: invalid argument: mode"),
+        (VALUE, "ValueError: CUDA kernel cache: invalid value of its size"),
+        (VALUE, "CalledProcessError: Command 'nvcc' returned non-zero exit status 1."),
+        (VALUE, "RuntimeError: CUDA sample: exit code 1"),
+        (VALUE, "assert 0 == 1"),
+        (VALUE, "RuntimeError: cuMemFree_v2 failed with error 1"),
+        (CONTEXT, "ValueError: invalid context"),
+        (COMPILATION, "RuntimeError: error in compilation"),
+    ],
+)
+def test_texts_that_name_nothing(error: Error, text: str) -> None:
+    """A digit, and words that any program has, name no error."""
+    assert not named(text, error)
+
+
+def test_error_that_lasts() -> None:
+    """An error that every call answers from then on is named by any of them."""
+    text = "DriverError: cuMemFree_v2 failed with error 2"
+    assert named(text, MEMORY._replace(lasts=True))
+    assert named("DriverError: out of memory... code 2 of cuMemFree", MEMORY._replace(lasts=True))
+    assert not named(text, MEMORY)
+    assert not named(text.replace("cuMemFree", "customFree"), MEMORY._replace(lasts=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "driver", "runtime"),
+    [
+        (1, "CUDA_ERROR_INVALID_VALUE", "cudaErrorInvalidValue"),
+        (2, "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation"),
+        (3, "CUDA_ERROR_NOT_INITIALIZED", "cudaErrorInitializationError"),
+        (4, "CUDA_ERROR_DEINITIALIZED", "cudaErrorCudartUnloading"),
+        (46, "CUDA_ERROR_DEVICE_UNAVAILABLE", "cudaErrorDevicesUnavailable"),
+        (200, "CUDA_ERROR_INVALID_IMAGE", "cudaErrorInvalidKernelImage"),
+        (201, "CUDA_ERROR_INVALID_CONTEXT", "cudaErrorDeviceUninitialized"),
+        (205, "CUDA_ERROR_MAP_FAILED", "cudaErrorMapBufferObjectFailed"),
+        (206, "CUDA_ERROR_UNMAP_FAILED", "cudaErrorUnmapBufferObjectFailed"),
+        (209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "cudaErrorNoKernelImageForDevice"),
+        (216, "CUDA_ERROR_CONTEXT_ALREADY_IN_USE", "cudaErrorDeviceAlreadyInUse"),
+        (400, "CUDA_ERROR_INVALID_HANDLE", "cudaErrorInvalidResourceHandle"),
+        (500, "CUDA_ERROR_NOT_FOUND", "cudaErrorSymbolNotFound"),
+        (700, "CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress"),
+        (708, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE", "cudaErrorSetOnActiveProcess"),
+        (719, "CUDA_ERROR_LAUNCH_FAILED", "cudaErrorLaunchFailure"),
+    ],
+)
+def test_names_of_the_runtime(code: int, driver: str, runtime: str) -> None:
+    """The CUDA runtime has other names for some codes of the driver; that of another code names nothing."""
+    error = Error("cuMemAlloc_v2", code, driver, "what it means")
+    assert named(f"CUDAError: {runtime}: it failed", error)
+    assert not named("CUDAError: cudaErrorUnknown", error)
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("AssertionError: assert 2 == 0", True),
+        ("AssertionError: copy\nassert 2 == 0", True),
+        ("AssertionError: assert 2 == 0\n +  where 2 = len([1, 2])", False),
+        ("AssertionError: assert 2 == 0\n +  where 2 = copy(5)", True),
+        ("MyError: copy: out of memory.", True),
+        ("AssertionError: assert 0 == 2", False),
+        ("AssertionError: 2 != 0", True),
+        ("AssertionError: 0 != 2", True),
+        ("AssertionError: 0 != 2 : in all", True),
+        ("AssertionError: 0 != 22", False),
+        ("AssertionError: assert 22 == 0", False),
+        ("MyError: 2", True),
+        ("MyError: (2)", True),
+        ("MyError: 2 of 3", False),
+        ("MyError: the call returned code: 2", True),
+        ("MyError: failed, 2", True),
+        ("MyError: failed with exit code 2", False),
+        ("MyError: returned 2 values", False),
+        ("MyError: failed", False),
+    ],
+)
+def test_exception_that_comes_out_of_the_call(text: str, right: bool) -> None:
+    """Its number needs no word of CUDA, because the traceback shows the call; but it must be a code."""
+    assert named(text, MEMORY, by_call=True) is right
+    assert not right or named(text, MEMORY) is ("out of memory" in text)
+
+
+def test_words_of_an_exception_that_comes_out_of_the_call() -> None:
+    """The driver's words for a code name it at the end of a message, because other programs use these words, too."""
+    assert named("MyError: the copy failed: invalid argument", VALUE, by_call=True)
+    assert named("MyError: invalid value!", VALUE, by_call=True)
+    assert not named("ValueError: invalid value of config key", VALUE, by_call=True)
+
+
+CALL = ("t.py:3 in call", "t.py:10 in test")
+
+
+@pytest.mark.parametrize(
+    ("stack", "traceback", "right"),
+    [
+        (CALL, [("t.py", 5, 5, "call"), ("t.py", 10, 10, "test")], True),  # raised by the function of the call
+        (CALL, [("t.py", 5, 5, "call"), ("t.py", 12, 12, "test")], False),  # which another place has called
+        (CALL, [("t.py", 90, 90, "check"), ("t.py", 5, 5, "call"), ("t.py", 10, 10, "test")], True),
+        (CALL, [("t.py", 90, 90, "check"), ("t.py", 9, 11, "test")], True),  # check(call(...)), in several lines
+        (CALL, [("t.py", 90, 90, "check"), ("t.py", 11, 12, "test")], False),
+        (CALL, [("t.py", 11, 11, "test")], True),  # which looks at the result of `call`
+        ((*CALL, "t.py:20 in main"), [("t.py", 11, 11, "test"), ("t.py", 20, 20, "main")], True),
+        ((*CALL, "t.py:20 in main"), [("t.py", 11, 11, "test"), ("t.py", 21, 21, "main")], False),
+        (CALL, [("s.py", 9, 9, "run"), ("t.py", 11, 11, "test")], False),
+        (CALL, [("u.py", 5, 5, "call"), ("u.py", 10, 10, "test")], False),
+        (CALL[1:], [("t.py", 12, 12, "test")], True),  # raised by the test, which has made the call itself
+        (CALL[1:], [("subprocess.py", 9, 9, "run"), ("t.py", 12, 12, "test")], False),
+        (CALL[1:], [("t.py", 90, 90, "check"), ("t.py", 10, 10, "test")], True),
+        (CALL[:1], [("t.py", 5, 5, "call"), ("t.py", 12, 12, "test")], True),
+        ((CALL[1], "/lib/unittest/case.py:1 in run"), [("s.py", 9, 9, "run"), ("t.py", 12, 12, "test")], False),
+        (
+            (CALL[1], "/lib/asyncio/events.py:1 in _run"),
+            [("t.py", 12, 12, "test"), ("/lib/asyncio/events.py", 2, 2, "_run")],
+            True,
+        ),
+        ((), [("t.py", 5, 5, "call")], False),
+        (("libcuda.so.1+0x5",), [("t.py", 5, 5, "call")], False),
+        (CALL, [], False),
+    ],
+)
+def test_where_an_exception_came_from(stack: tuple[str, ...], traceback: list[tuple], right: bool) -> None:
+    """It came out of a call if the function or the statement that made it raised it, in the same run of both."""
+    assert came_of(stack, [Frame(*one) for one in traceback]) is right
+
+
+def test_difference_to_a_clean_run() -> None:
+    """Lines that a clean run has as often are not new, whatever values are in them."""
+    before = [Said("a 1 at 0x7f00\nb\nb"), Said("c deadbeef-1234")]
+    said = [Said("b\nb  \nb"), Said("a 2.5e3 at 0x80"), Said("c feedface-5678\nnot that", alarm=True), Said("b")]
+    assert new(said, before) == [Said("b"), Said("not that", alarm=True), Said("b")]
+    assert new(before, said) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "said", "right"),
+    [
+        ("calling cuMemAlloc with 8 bytes", "calling cuMemAlloc with 8 bytes", False),
+        ("calling cuMemAlloc with 8 bytes", "calling cuMemAlloc with 2 bytes", False),
+        ("cuMemAlloc gave 0 in 5 ms", "cuMemAlloc gave 2 in 7 ms", True),
+        ("CUDA says 0", "CUDA says 2", True),
+        ("it says 0", "it says 2", False),
+        ("cuMemAlloc gave 0", "cuMemAlloc gave 20", False),
+        ("", "cuMemAlloc failed", True),
+        ("CUDA error 2", "CUDA error 2", False),
+        ("CUDA error 2", "CUDA error 2\nCUDA error 2", True),
+        ("", "cuMemFree: CUDA_ERROR_OUT_OF_MEMORY", False),
+        ("", "cuMemFree: CUDA_ERROR_OUT_OF_MEMORY\nout of\nmemory", True),
+    ],
+)
+def test_what_a_clean_run_does_not_say(before: str, said: str, right: bool) -> None:
+    """New lines name an error, and lines whose number was 0, but not what is about another call that has failed."""
+    assert tells(MEMORY, [], [Said(said)], [Said(before)], ["cuMemFree_v2"]) is right
