@@ -113,7 +113,7 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
     from nox.command import CommandFailed
 
     runner.begin(cell, root)
-    judged = _JUDGED in os.environ
+    judged = _is_judged(cell)
     step, end = _INSTALLATION, bytearray()
     try:
         runner.choose_versions(cell, root, session.warn)
@@ -126,8 +126,9 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         step = cell.program
         # bare steps are run by the Python of nox, which is not in the environment
         run: Callable[..., object] = session.run if cell.runs_pytest else partial(session.run, external=True)
-        with runner.copied(end) as stderr:
-            run(*program, env=environment, stderr=stderr)
+        with runner.copied(end) as output:
+            # a terminal stays one
+            run(*program, env=environment, stdout=None if os.isatty(1) else output, stderr=output)
     except CommandFailed as error:
         code = _exit_code(error)
         how = ending(code) if code is not None else f"ended with {error.reason or 'an error'}"
@@ -137,18 +138,23 @@ def run_cell(session: nox.Session, cell: Cell, root: Path) -> None:
         runner.note(cell, root, f"{step} {how}; `nox -s {cell.name}` shows why")
         if not judged:
             raise
-        _fail(session, f"{step} {how}")
+        _fail(session, cell, f"{step} {how}")
     except (CellsError, ToolchainError, OSError) as error:
         runner.note(cell, root, str(error))
-        _fail(session, str(error))
+        _fail(session, cell, str(error))
     else:
         if words := runner.conclude(cell, root, 0, end.decode(errors="replace")):
-            _fail(session, words)
+            _fail(session, cell, words)
 
 
-def _fail(session: nox.Session, words: str) -> None:
+def _is_judged(cell: Cell) -> bool:
+    """Return whether a report is to decide pass or fail; it asks for no cell that needs a GPU."""
+    return _JUDGED in os.environ and not cell.gpu
+
+
+def _fail(session: nox.Session, cell: Cell, words: str) -> None:
     """Fail a session, or leave that to the report."""
-    if _JUDGED in os.environ:
+    if _is_judged(cell):
         session.skip(f"RED: {words}")
     else:
         session.error(words)

@@ -417,9 +417,9 @@ def prepare(cell: Cell, root: Path, say: Callable[[str], object]) -> dict[str, s
 
 @contextmanager
 def copied(end: bytearray) -> Iterator[int]:
-    """Yield the descriptor for the stderr of a program: our stdout gets its text at once, and `end` keeps the last.
+    """Yield a descriptor for the output of a program: our stdout gets its text at once, and `end` keeps the last.
 
-    The program's stdout stays a terminal where ours is one.
+    It is for the stderr of a program whose stdout stays a terminal, else for both.
     """
     if os.name != "posix":  # select takes no pipes there
         yield subprocess.STDOUT
@@ -463,20 +463,27 @@ def conclude(cell: Cell, root: Path, code: int, said: str) -> str:
     Returns what happened and what to do; empty for a run that ended as its record says.
     """
     from ..report import RecordError, Writer, read
-    from ..report.records import CrashRecord
+    from ..report.merge import merge
+    from ..report.records import CrashRecord, ExitRecord
 
     path = _record(cell, root)
     name, how = signal_name(code), ending(code)
+    lines = [line for line in _ESCAPES.sub("", said).splitlines() if line.strip(" ^~")][-_LAST_LINES:]
     if not path.exists():
-        lines = [line for line in _ESCAPES.sub("", said).splitlines() if line.strip(" ^~")]
-        note(cell, root, ": ".join(filter(None, [f"{cell.program} {how}", " | ".join(lines[-_LAST_LINES:])])))
+        note(cell, root, ": ".join(filter(None, [f"{cell.program} {how}", " | ".join(lines)])))
         return ""
     _note_file(cell, root).unlink(missing_ok=True)  # the record says more
     try:
         found = read(path)
     except (OSError, RecordError):
         return ""
-    if found.run is None or (found.end is not None and found.end.exitstatus == code):
+    if found.run is None:
+        return ""
+    last = found.exit.exitcode if found.exit is not None else found.end.exitstatus if found.end is not None else None
+    if last == code:
+        if code and not any(one.is_explained for one in merge([path]).cells):
+            with Writer(path) as writer:
+                writer.write(ExitRecord(exitcode=code, output=lines))
         return ""
     began = found.unfinished[-1].nodeid if found.end is None and found.unfinished else None
     if not found.crashes or found.crashes[-1].nodeid != began:

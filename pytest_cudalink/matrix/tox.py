@@ -195,12 +195,14 @@ def tox_after_run_commands(tox_env: ToxEnv, outcomes: list[Outcome]) -> None:
     of_pytest = [one for one in outcomes if any("pytest" in word for word in one.request.cmd[:3])]
     if cell is None or not outcomes:
         return
-    last, root = (of_pytest or outcomes)[-1], tox_env.core["tox_root"]
+    several, root = of_pytest or outcomes, tox_env.core["tox_root"]
+    # of several, the first that failed: tox can be told to go on
+    last = next((one for one in several if one.exit_code), several[-1])
     if last.exit_code is None:
         return
     if not of_pytest:  # the project's own commands
         runner.note(cell, root, f"its commands {ending(last.exit_code)}")
-    elif words := runner.conclude(cell, root, last.exit_code, last.err or last.out):
+    elif words := runner.conclude(cell, root, last.exit_code, f"{last.out}\n{last.err}"):
         raise Fail(words)
 
 

@@ -12,6 +12,7 @@ from ..compat.known_bad import KnownBad, known_bad
 from ..compat.releases import DRIVER_RELEASES
 from ..plurals import counted
 from ..versions import CudaVersion
+from .ends import WHOLE, exit_in_words
 from .origin import Origin
 from .records import (
     CauseRecord,
@@ -58,15 +59,6 @@ UNKNOWN: Final = "?"
 BAD: Final = frozenset("FEC")
 SKIPPED: Final = frozenset("SU")
 GOOD: Final = frozenset("PxXD")
-
-#: pytest's exit statuses (pytest.ExitCode) after which every selected test has run; a record may lack it.
-_WHOLE: Final = (None, 0, 1)
-_ENDS: Final = {
-    2: "it was interrupted, or a file could not be collected",
-    3: "an internal error",
-    4: "it was called with wrong arguments",
-    5: "no tests were collected",
-}
 
 #: Versions that are axes in every cell.
 _OF_TOOLKIT: Final = ("ctk", "driver", "nvjitlink")
@@ -192,6 +184,12 @@ class CellRun:
         return found
 
     @property
+    def is_explained(self) -> bool:
+        """Whether a test, a crash or a finding shows why pytest ended with an error."""
+        found = (self.crashes, self.findings, self.violations)
+        return any(found) or any(letter in BAD for letter in self.outcomes.values())
+
+    @property
     def crashed(self) -> int:
         """Number of crashed tests, and of crashes that no test's result shows: outside tests, or of one run again."""
         shown = {test for test, letter in self.outcomes.items() if letter == "C"}
@@ -228,11 +226,11 @@ class CellRun:
             return f"the run did not finish ({counted(len(self.outcomes), 'test')} recorded{lost}){cut}"
         left = counted(len(self.without_result), "test")
         what = f"{left} lost in a crash" if self.lost else f"{left} not run"
-        if self.exitstatus in _WHOLE:
+        if self.exitstatus in WHOLE:
             early = [f"the run stopped early: {what}"] if self.without_result else []
-            return "; ".join([*early, *self.problems])
-        more = f"; {what}" if self.without_result else ""
-        return f"pytest ended with exit status {self.exitstatus}: {_ENDS.get(self.exitstatus, 'unknown')}{more}"
+        else:
+            early = [exit_in_words(self.exitstatus), *([what] if self.without_result else [])]
+        return "; ".join([*early, *self.problems])
 
     @property
     def mismatches(self) -> list[tuple[str, str, str]]:
@@ -283,7 +281,7 @@ class CellRun:
             python=later.python,
             platform=later.platform,
             finished=self.finished and later.finished,
-            exitstatus=max(statuses, default=None),
+            exitstatus=max(statuses, key=lambda code: (code not in WHOLE, code), default=None),
             details={**details, **later.details},
             links=dict(Counter(self.links) + Counter(later.links)),
             libraries=list({library_key(one): one for one in (*later.libraries, *self.libraries)}.values()),

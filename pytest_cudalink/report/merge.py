@@ -20,7 +20,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
-from .cell_run import LETTERS, UNKNOWN, CellRun, Detail, UnsteeredLinks, library_key
+from ..signals import ending
+from .cell_run import BAD, LETTERS, UNKNOWN, CellRun, Detail, UnsteeredLinks, library_key
+from .ends import Lines, doubts
 from .matrix_report import MatrixReport
 from .origin import origin_of_run
 from .records import (
@@ -29,6 +31,7 @@ from .records import (
     CrashRecord,
     EndRecord,
     Event,
+    ExitRecord,
     FindingRecord,
     FoundRecord,
     LibraryRecord,
@@ -175,7 +178,7 @@ class _Reading:
     began: float = 0.0  # time of the event "run"
     last: float = 0.0  # time of the last event
     described: bool = False  # whether there was an event "run"
-    started: dict[str, None] = field(default_factory=dict)  # the tests that began
+    lines: Lines = field(default_factory=Lines)
     # number of links that no target steers, by the fields of `UnsteeredLinks`
     unsteered: Counter[tuple[str, str, str, str, str | None]] = field(default_factory=Counter)
     # the first event of each loaded library, by `library_key`
@@ -187,8 +190,10 @@ class _Reading:
         self.last = event.time or self.last
         match event:
             case StartRecord():
-                self.started[event.nodeid] = None
+                self.lines.started[event.nodeid] += 1
             case TestRecord():
+                self.lines.ended[event.nodeid] += 1
+                self.lines.outcomes[event.outcome] += 1
                 _add_test(cell, event, number)
             case LinkRecord():
                 _add_link(cell, event)
@@ -199,22 +204,37 @@ class _Reading:
             case FoundRecord():
                 _find(cell, event)
             case CollectedRecord():
+                self.lines.collected.append(event)
                 _expect(cell, event)
             case EndRecord():
+                self.lines.ends.append(event)
                 _end(cell, event)
+            case ExitRecord():
+                cell.problems.append(_exit_in_words(event))
             case _:
                 getattr(cell, _KEPT[type(event)]).append(event)
 
     def finish(self) -> None:
-        """Find the tests that have no result."""
+        """Find the tests that have no result, and what the end of the run says that they do not."""
         cell = self.cell
+        if not (cell.damage or cell.unread):  # lines that cannot be read are not counted
+            cell.problems += self._doubts()
         if not cell.finished:
             if self.began:  # until the last event, at least
                 cell.duration = max(0.0, self.last - self.began)
-            _add_crashed(cell, self.started)
+            _add_crashed(cell, self.lines.started)
         cell.without_result = [test for test in cell.without_result if test not in cell.outcomes]
         cell.libraries += self.libraries.values()
         cell.unsteered += [UnsteeredLinks(*place, number) for place, number in self.unsteered.items()]
+
+    def _doubts(self) -> list[str]:
+        cell = self.cell
+        fine = {
+            test
+            for test, letter in cell.outcomes.items()
+            if letter not in BAD and not (letter == LETTERS["skipped"] and "::" not in test)
+        }
+        return doubts(self.lines, fine, explained=cell.is_explained or bool(cell.problems))
 
 
 class _File:
@@ -265,8 +285,13 @@ class _File:
             self.readings.pop()
             reading.cell.damage = before.cell.damage
         self.readings.append(reading)
-        if not before.described and (before.cell.outcomes or before.started):
+        if not before.described and (before.cell.outcomes or before.lines.started):
             self.note(f": events before line {self.number}, the event 'run', are not read")
+        if any(one.cell.name == reading.cell.name for one in self.readings[:-1]):
+            self.note(
+                f": line {self.number} begins another run of the same cell; expected one run in a file; give each run "
+                "a file, and delete this one"
+            )
         if event.schema == SCHEMA:
             _describe(reading.cell, event)
         else:
@@ -345,7 +370,7 @@ def _minor(version: str | None) -> str:
 
 
 def _expect(cell: CellRun, event: CollectedRecord) -> None:
-    cell.without_result = [f"{file}::{name}" if name else file for file, names in event.tests.items() for name in names]
+    cell.without_result = event.nodeids
 
 
 def _add_link(cell: CellRun, event: LinkRecord) -> None:
@@ -358,6 +383,11 @@ def _end(cell: CellRun, event: EndRecord) -> None:
     cell.exitstatus, cell.duration = event.exitstatus, event.duration
     cell.problems += event.failing
     cell.unlinked_modules = event.unlinked_modules
+
+
+def _exit_in_words(event: ExitRecord) -> str:
+    said = " | ".join(shortened(one, _REASON) for one in event.output)
+    return f"the process {ending(event.exitcode)}{': ' if said else ''}{said}"
 
 
 def _add_test(cell: CellRun, event: TestRecord, number: int) -> None:

@@ -12,9 +12,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,7 +26,12 @@ from typing import Annotated, Any, ClassVar, Final, Literal, NotRequired, Self, 
 import msgspec
 from msgspec import Meta, Struct
 
-from ..regular_files import identity
+from ..regular_files import identity, open_regular
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = [
     "EVENTS",
@@ -38,6 +46,7 @@ __all__ = [
     "EndRecord",
     "Event",
     "ExitCode",
+    "ExitRecord",
     "FindingRecord",
     "FoundRecord",
     "InputRecord",
@@ -65,6 +74,7 @@ __all__ = [
     "parse",
     "read",
     "schema",
+    "tests_to_keep",
 ]
 
 #: Version of the format, in every event "run". Readers refuse a newer one.
@@ -236,6 +246,11 @@ class CollectedRecord(_Event, kw_only=True, frozen=True):
     """The tests that the run was going to run; one without a test event was not run, or lost in a crash."""
 
     tests: Annotated[dict[str, list[str]], Meta(description="by file: the rest of each node ID")] = {}
+
+    @property
+    def nodeids(self) -> list[str]:
+        """The node IDs of the tests."""
+        return [f"{file}::{name}" if name else file for file, names in self.tests.items() for name in names]
 
 
 class StartRecord(_Event, kw_only=True, frozen=True):
@@ -421,12 +436,21 @@ class EndRecord(_Event, kw_only=True, frozen=True):
 
     exitstatus: Annotated[ExitCode | None, Meta(description="pytest's exit status; null where it is not known")] = None
     duration: Annotated[Seconds, Meta(description="seconds of the whole run")] = 0.0
-    counts: Annotated[dict[str, Count], Meta(description="number of attempts by outcome")] = {}
+    counts: Annotated[
+        dict[str, Count] | None, Meta(description="number of attempts by outcome; null where it is not known")
+    ] = None
     failing: Annotated[list[str], Meta(description="why the run fails although no test shows it")] = []
     unlinked_modules: Annotated[
         Count,
         Meta(description="at least so many modules that an emulated driver loaded were made by no link that was seen"),
     ] = 0
+
+
+class ExitRecord(_Event, kw_only=True, frozen=True):
+    """How the process of a run ended with an error that no other event explains, as the runner of its cell saw it."""
+
+    exitcode: Annotated[ExitCode, Meta(description="the exit code of the process; negative after a signal")]
+    output: Annotated[list[str], Meta(description="the last lines that it wrote")] = []
 
 
 Event = (
@@ -444,6 +468,7 @@ Event = (
     | StickyRecord
     | FindingRecord
     | EndRecord
+    | ExitRecord
 )
 #: Each event by name, in the order in which a run first writes them.
 EVENTS: Final[Mapping[str, type[Event]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Event)}
@@ -460,10 +485,12 @@ class Writer:
     of pytest-xdist, share one file without mixing lines.
 
     `path`: the file; created if it does not exist, with its folders.
-    `anew`: empty a regular file first. A link stays a link, and a pipe or a terminal is left as it is.
+    `anew`: begin a record: empty a regular file first. A link stays a link, and a pipe or a terminal is left as it is.
+    `keeps`: asked before the file is emptied, with its path; if it returns True, the file keeps what it has.
     `on_error`: called with the error of an event that cannot be written, instead of raising it. The file is closed
     then, so that nothing follows half a line.
-    Raises OSError if the file cannot be opened, or cannot be written and there is no `on_error`.
+    Raises OSError if the file cannot be opened, or cannot be written and there is no `on_error`; BlockingIOError if a
+    record is to begin in it, and another process, or another writer of this one, has begun one that it still writes.
     """
 
     def __init__(
@@ -471,17 +498,59 @@ class Writer:
         path: str | os.PathLike[str],
         *,
         anew: bool = False,
+        keeps: Callable[[Path], bool] = lambda _path: False,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
         self.path = Path(path)
         self._on_error = on_error
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if anew else 0)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._opened: list[int] = []
         # one call in C: an exception that comes as a call returns loses what it returned
         self._opened.extend(map(os.open, (self.path,), (flags,), (0o666,)))
         self._identity = identity(self._opened[0])
         self._descriptor: int | None = self._opened[0]
+        self._locked = False
+        if anew and stat.S_ISREG(os.fstat(self._opened[0]).st_mode):
+            try:
+                self._lock()
+                if not keeps(self.path):
+                    os.ftruncate(self._opened[0], 0)
+            except BaseException:
+                self.close()
+                raise
+
+    def _lock(self) -> None:
+        """Keep other runs from beginning a record in the file, until it is closed or this process ends."""
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(self._opened[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:  # a file system without locks
+            return
+        self._locked = True
+        _locking.add(self)
+
+    def _forget_lock(self) -> None:
+        """Open the file once more, in a forked child, which would keep the lock when the run has ended."""
+        self._locked = False
+        if self._descriptor is not None and self._is_open():
+            with suppress(OSError):
+                again = os.open(f"/proc/self/fd/{self._opened[0]}", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+                os.dup2(again, self._opened[0], inheritable=False)
+                os.close(again)
+
+    def drop_before(self, size: int) -> None:
+        """Drop the first bytes of the file, which an earlier run wrote; nothing else may write to it meanwhile."""
+        if self._descriptor is None or not self._is_open():
+            return
+        with open_regular(self.path) as file:
+            file.seek(size)
+            rest = file.read()
+        os.ftruncate(self._opened[0], 0)
+        self._append(rest)
 
     def write(self, event: Event) -> None:
         """Append one event with the current time; values that JSON does not know are written as text.
@@ -512,6 +581,9 @@ class Writer:
         failure = None
         try:
             if self._is_open():
+                if self.__dict__.get("_locked"):  # a child that was forked before may have the file open, too
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+                    _locking.discard(self)
                 os.close(self._descriptor)
         except OSError as error:  # some file systems find out only now that the disk is full
             failure = error
@@ -536,6 +608,20 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+#: The writers that keep a file locked.
+_locking: Final[weakref.WeakSet[Writer]] = weakref.WeakSet()
+
+
+def _forget_locks() -> None:
+    for writer in [*_locking]:
+        writer._forget_lock()  # noqa: SLF001 (the class of this module)
+    _locking.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -568,6 +654,7 @@ class Recording:
     sticky: list[StickyRecord] = field(default_factory=list)
     findings: list[FindingRecord] = field(default_factory=list)
     end: EndRecord | None = None  # None when the run did not finish
+    exit: ExitRecord | None = None  # None unless a runner saw an end that the other events do not explain
     truncated: bool = False  # whether the last line was cut
 
     @property
@@ -590,6 +677,10 @@ _SEVERAL: Final[Mapping[type[Event], str]] = {
     StickyRecord: "sticky",
     FindingRecord: "findings",
 }
+#: How the lines begin that say which tests a record has, and how its runs ended.
+_RUNS_AND_TESTS: Final = tuple(
+    f'{{"event": "{name}"'.encode() for name in ("run", "collected", "start", "test", "crash", "end", "exit")
+)
 
 
 @cache
@@ -680,6 +771,36 @@ def read(path: str | os.PathLike[str]) -> Recording:
         msg = f"{os.fspath(path)}: no event 'run' before the others; expected a file that --cudalink-report wrote"
         raise RecordError(msg)
     return found
+
+
+def tests_to_keep(path: str | os.PathLike[str], *, green: bool) -> set[str] | None:
+    """Return the tests of a record that the next run must not replace unless it runs them; None if it may.
+
+    A run that ended with exit code 0 may be replaced, and so may a file that is not a record.
+
+    `green`: whether the tests of such a run are to be kept, too.
+    """
+    found: set[str] = set()
+    runs = good = 0
+    with open_regular(path) as file:
+        for line in file:
+            if not line.startswith(_RUNS_AND_TESTS):
+                continue
+            with suppress(RecordError):
+                match decode(line)[0]:
+                    case RunRecord():
+                        runs += 1
+                    case EndRecord(exitstatus=0):
+                        good += 1
+                    case CrashRecord() | ExitRecord():
+                        good -= 1
+                    case CollectedRecord(tests=tests):
+                        found.update(
+                            f"{file}::{name}" if name else file for file, some in tests.items() for name in some
+                        )
+                    case StartRecord(nodeid=nodeid) | TestRecord(nodeid=nodeid):
+                        found.add(nodeid)
+    return None if not runs or (good >= runs and not green) else found
 
 
 def schema() -> dict[str, Any]:

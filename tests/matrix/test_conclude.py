@@ -42,7 +42,7 @@ class Session(Asked):
         """The warnings, and why the session was skipped or failed."""
         return [str(one[1]) for one in self.asked if one[0] in ("warn", "skip", "error")]
 
-    def run(self, _program: str, *arguments: str, env: dict[str, str], stderr: int) -> None:
+    def run(self, _program: str, *arguments: str, env: dict[str, str], stdout: int | None, stderr: int) -> None:
         """Run pytest as nox does: an exit code other than 0 is an error."""
         assert stderr > 0
         if code := self.pytest(arguments, env):
@@ -97,7 +97,7 @@ class Program(Session):
         super().__init__(None)
         self.program = program
 
-    def run(self, *_: str, env: dict[str, str], stderr: int) -> None:
+    def run(self, *_: str, env: dict[str, str], stdout: int | None, stderr: int) -> None:
         """Run the program; fail as nox does."""
         done = subprocess.run([sys.executable, "-c", self.program], env=os.environ | env, stderr=stderr, check=False)
         if done.returncode:

@@ -195,7 +195,7 @@ def run(project, monkeypatch):
 
 BEGAN = "its run began, and nothing says how it ended"
 INSTALLS = ("install", "-e", "{root}", "pytest-cudalink")
-RUNS = ("run", "pytest", "t", "-x", {"env": {"V": "1"}, "stderr": 7})
+RUNS = ("run", "pytest", "t", "-x", {"env": {"V": "1"}, "stdout": 7, "stderr": 7})
 END = (True, (0, "\ufffd end"))
 
 
@@ -212,13 +212,21 @@ END = (True, (0, "\ufffd end"))
             ("install", "{root}", "-c", "{root}/.cudalink/a.requirements.txt"),
             (
                 *("run", sys.executable, "-m", "pytest_cudalink.cli.bare_cell"),
-                {"external": True, "env": {"V": "1"}, "stderr": 7},
+                {"external": True, "env": {"V": "1"}, "stdout": 7, "stderr": 7},
             ),
         ),
         (
             'install = "none"\nhidden = ["/opt/c*"]',
             ("install", "pytest-cudalink"),
-            ("run", "python", "-m", "pytest_cudalink.matrix", "pytest", "-x", {"env": {"V": "1"}, "stderr": 7}),
+            (
+                "run",
+                "python",
+                "-m",
+                "pytest_cudalink.matrix",
+                "pytest",
+                "-x",
+                {"env": {"V": "1"}, "stdout": 7, "stderr": 7},
+            ),
         ),
     ],
 )

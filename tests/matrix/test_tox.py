@@ -241,9 +241,9 @@ def test_toolchains_are_fetched(environment, project, monkeypatch, said) -> None
 @pytest.mark.parametrize(
     ("name", "outcomes", "concluded", "note"),
     [
-        ("a", [("python -m pytest", 0, "out", "err")], (0, "err"), ""),
-        ("a", [("pytest", 1, "out", "")], (1, "out"), ""),
-        ("a", [("pytest", 1, "", "1"), ("pytest", 2, "", "2"), ("make x y pytest", 3, "", "3")], (2, "2"), ""),
+        ("a", [("python -m pytest", 0, "out", "err")], (0, "out\nerr"), ""),
+        ("a", [("pytest", 1, "out", "")], (1, "out\n"), ""),
+        ("a", [("pytest", 0, "", "0"), ("pytest", 2, "", "2"), ("make x y pytest", 3, "", "3")], (2, "\n2"), ""),
         ("a", [("make", 0, "", ""), ("make", -6, "", "")], None, "its commands was killed by SIGABRT"),
         ("a", [("pytest", None, "", "")], None, ""),
         ("a", [], None, ""),
@@ -251,7 +251,7 @@ def test_toolchains_are_fetched(environment, project, monkeypatch, said) -> None
     ],
 )
 def test_how_the_commands_ended(environment, project, monkeypatch, name, outcomes, concluded, note) -> None:
-    """The last run of pytest counts; of other commands only the note says how they ended."""
+    """The first run of pytest that failed counts, else the last; only the note says how other commands ended."""
     found: list[object] = []
 
     def conclude(cell, root, code, said) -> str:

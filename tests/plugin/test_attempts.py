@@ -53,7 +53,8 @@ def records(tmp_path) -> Records:
 def run(records) -> Run:
     """A run that collects results, and has no ledger."""
     run = begun()
-    run.config.pluginmanager.register(SimpleNamespace(writer=records), "cudalink-record-file")
+    file = SimpleNamespace(writer=records, drop_earlier=lambda _tests: None)
+    run.config.pluginmanager.register(file, "cudalink-record-file")
     run.part(RESULTS)
     run.config.pluginmanager.unregister(name="cudalink-ledger")
     return run
@@ -69,6 +70,8 @@ def log(run: Run, when: str, outcome: str = "passed", longrepr: object = None, n
 def finish(run: Run, status: int = 0) -> None:
     """End the session."""
     run.config.hook.pytest_sessionfinish(session=SimpleNamespace(exitstatus=status), exitstatus=99)
+    for cleanup in run.config.cleanups:
+        cleanup()
 
 
 # -- phases
@@ -274,9 +277,6 @@ def test_the_end_of_a_run(run, records, monkeypatch) -> None:
     book.totals.sticky.append({"nodeid": "B", "worker": "gw0", "code": 700, "error": "E", "after": 2})
     book.totals.unlinked_modules = 3
     finish(run, 7)
-    for cleanup in run.config.cleanups:
-        cleanup()
-    finish(run, 8)
     test, sticky, end = records.written[:3]
     assert (test.nodeid, test.worker, test.outcome) == ("B", "gw0", "rerun")
     assert sticky == StickyRecord(nodeid="B", worker="gw0", code=700, error="E", after=2)
@@ -290,7 +290,7 @@ def test_a_run_that_ends_before_its_session(run, records) -> None:
     for cleanup in run.config.cleanups:
         cleanup()
     (end,) = records.written
-    assert end == EndRecord(exitstatus=pytest.ExitCode.INTERNAL_ERROR, duration=end.duration)
+    assert end == EndRecord(exitstatus=pytest.ExitCode.INTERNAL_ERROR, duration=end.duration, counts={})
     assert type(end.exitstatus) is int
 
 

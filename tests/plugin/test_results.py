@@ -9,7 +9,9 @@ import xml.etree.ElementTree as ET
 import pytest
 from jsonschema import Draft202012Validator
 
-from pytest_cudalink.report import Recording, read, records
+from pytest_cudalink.report import Recording, Writer, read, records
+from pytest_cudalink.report.cell_run import BAD
+from pytest_cudalink.report.merge import merge
 from tests.nested import ALONE, BOTH, NO_AUTOLOAD, XDIST, with_plugins
 
 LINK = """
@@ -252,6 +254,81 @@ def test_exit_status_of_others(run, pytester) -> None:
     pytester.makeconftest("def pytest_sessionfinish(session): session.exitstatus = 7\n")
     result, found = run("def test_one(): assert False\n")
     assert (result.ret, found.end.exitstatus) == (7, 7)
+
+
+LATE = "@pytest.hookimpl(wrapper=True, tryfirst=True)\ndef "
+
+
+@pytest.mark.parametrize(
+    ("conftest", "test", "code", "fault"),
+    [
+        (
+            f"{LATE}pytest_sessionfinish(session): session.exitstatus = (yield) or 1",
+            "pass",
+            1,
+            "no test failed: a plugin",
+        ),
+        ("def pytest_unconfigure(): raise RuntimeError", "pass", None, "an internal error"),
+        (
+            "@pytest.hookimpl(wrapper=True)\ndef pytest_cmdline_main(): return (yield) or 8",
+            "pass",
+            8,
+            "the process ended with exit code 8",
+        ),
+        ("", "pytest.exit('enough', returncode=0)", 0, "1 test began without a result: "),
+    ],
+)
+def test_whatever_ends_a_run_late(run, pytester, conftest, test, code, fault) -> None:
+    """After the hooks of this plugin, too, and the report believes it: no test has failed."""
+    pytester.makeconftest(f"import pytest\n{conftest}\n")
+    result, _ = run(f"def test_first(): pass\ndef test_one(): {test}\n")
+    assert result.ret == code if code is not None else result.ret
+    (cell,) = merge([pytester.path / "run.jsonl"]).cells
+    assert fault in cell.fault
+    assert not set(cell.counts) & BAD
+
+
+@pytest.mark.parametrize("option", ["--setup-only", "--setup-plan", "--collect-only"])
+def test_nothing_but_set_up(run, pytester, option) -> None:
+    """Tests that did not run are not reported as passed."""
+    assert run("def test_one(): assert False\n", option)[0].ret == 0
+    assert "no test ran" in merge([pytester.path / "run.jsonl"]).cells[0].fault
+
+
+FIRST = "def test_one(): assert False\ndef test_two(): pass\n"
+
+
+def test_the_record_of_an_earlier_run(run, pytester, monkeypatch) -> None:
+    """A run replaces it once it has run its tests; a failure is not lost to a run of other tests."""
+    path = pytester.path / "run.jsonl"
+    run(FIRST)
+    assert run(FIRST, "-k", "two")[0].ret == 0
+    (cell,) = merge([path]).cells
+    assert cell.counts == {"F": 1, "P": 1}
+    assert "begins another run of the same cell; expected one run in a file" in cell.fault
+    run("def test_one(): pass\ndef test_two(): pass\ndef test_three(): pass\n")
+    (cell,) = merge([path]).cells
+    assert (cell.counts, cell.fault) == ({"P": 3}, "")
+    run(FIRST, "-k", "two")
+    (cell,) = merge([path]).cells
+    assert (cell.counts, cell.fault) == ({"P": 1}, "")
+    monkeypatch.setenv("CUDALINK_CELL", "c")  # has one run, and begins without a record
+    run(FIRST, "-k", "two")
+    run("def test_one(): pass\ndef test_two(): pass\n", "-k", "one")
+    (cell,) = merge([path]).cells
+    assert (cell.counts, "expected one run in a file" in cell.fault) == ({"P": 2}, True)
+
+
+def test_the_record_of_a_run_that_goes_on(run, pytester, run_pytest) -> None:
+    """Another run is refused, and the record is whole."""
+    with Writer(pytester.path / "run.jsonl", anew=True) as first:
+        first.write(records.RunRecord(run="1"))
+        result = run_pytest("--cudalink-report=run.jsonl")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines(
+            "*--cudalink-report is run.jsonl (from option), and another run has not finished its *"
+        )
+    assert read(pytester.path / "run.jsonl").run.run == "1"
 
 
 @pytest.mark.parametrize("arguments", [ALONE, XDIST])

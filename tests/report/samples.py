@@ -12,6 +12,7 @@ from pytest_cudalink.report.records import (
     CollectedRecord,
     CrashRecord,
     EndRecord,
+    ExitRecord,
     FindingRecord,
     FoundRecord,
     LibraryRecord,
@@ -119,6 +120,7 @@ EVENTS = (
         ],
     ),
     EndRecord(exitstatus=1, duration=1.5, counts={"passed": 1}, failing=["nothing was linked"], unlinked_modules=2),
+    ExitRecord(exitcode=1, output=["FAIL Required test coverage of 99% not reached."]),
 )
 NASTY = "</script><script>alert(1)</script><b>&amp;"
 

@@ -26,14 +26,21 @@ def test_faults() -> None:
     assert unfinished.fault == "the run did not finish (2 tests recorded)"
     unfinished.truncated = True
     assert unfinished.fault == "the run did not finish (2 tests recorded), and the file is cut"
-    ends = {2: "it was interrupted, or a file could not be collected", 3: "an internal error", 99: "unknown"}
-    for status, why in {**ends, 4: "it was called with wrong arguments", 5: "no tests were collected"}.items():
-        assert cell("c", {}, exitstatus=status).fault == f"pytest ended with exit status {status}: {why}"
+    ends = {
+        2: "it was interrupted, or a file could not be collected",
+        3: "an internal error",
+        4: "it was called with wrong arguments",
+        5: "no tests were collected, or all were deselected",
+        6: "more warnings than --max-warnings allows",
+        99: "a plugin or pytest.exit chose it",
+    }
+    for status, why in ends.items():
+        assert cell("c", {}, exitstatus=status).fault == f"pytest ended with exit code {status}: {why}"
     damaged = cell("c", {}, exitstatus=3, damage=["c.jsonl:2 is cut"])
-    assert damaged.fault == "pytest ended with exit status 3: an internal error; c.jsonl:2 is cut"
+    assert damaged.fault == "pytest ended with exit code 3: an internal error; c.jsonl:2 is cut"
     assert CellRun("c", damage=["c.jsonl:2 is cut"]).fault == "c.jsonl:2 is cut"
     stopped = cell("c", {}, exitstatus=99, without_result=["a"])
-    assert stopped.fault == "pytest ended with exit status 99: unknown; 1 test not run"
+    assert stopped.fault == "pytest ended with exit code 99: a plugin or pytest.exit chose it; 1 test not run"
     both = cell("c", {}, without_result=["a"], problems=["too few links"])
     assert both.fault == "the run stopped early: 1 test not run; too few links"
     both.crashes = [CrashRecord()]

@@ -20,7 +20,7 @@ from pytest_cudalink.report.records import CrashRecord, LibraryRecord, RecordErr
 from .samples import SKEW
 
 RUN = {"event": "run", "time": 5.0, "schema": 1, "run": "0" * 32, "cell": "c"}
-END = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts": {}}
+END = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5}
 
 
 def lines(file: Path, *events: dict) -> Path:
@@ -199,7 +199,7 @@ def test_what_a_run_says(tmp_path) -> None:
     settings = {name: {"value": f"{name}-value", "source": "default"} for name in ("backend", "policy", "report")}
     arch = {"requested": None, "found": "sm_90"}
     more = {"versions": versions, "settings": settings, "arch": arch, "python": "3.12.1", "platform": "linux-x86_64"}
-    cell = one(lines(tmp_path / "x.jsonl", {**RUN, **more}, {**END, "exitstatus": 1}))
+    cell = one(lines(tmp_path / "x.jsonl", {**RUN, **more}, {**END, "exitstatus": 1, "failing": ["too few links"]}))
 
     assert cell == CellRun(
         "c",
@@ -218,6 +218,7 @@ def test_what_a_run_says(tmp_path) -> None:
         finished=True,
         exitstatus=1,
         duration=2.5,
+        problems=["too few links"],
         origins=[Origin(started="1970-01-01T00:00:05Z")],
     )
 
@@ -336,10 +337,10 @@ def test_a_start_that_was_cut(tmp_path) -> None:
 def test_several_runs_in_one_file(tmp_path) -> None:
     """Each is a record, with its own cell: files may be appended to one another."""
     start = {"event": "start", "time": 5.5, "nodeid": "cut"}
-    events = (RUN, start, result("old"), END, {**RUN, "cell": "d"}, result("new"))
+    events = (RUN, start, result("cut"), END, {**RUN, "cell": "d"}, result("new"))
     first, second = merge([lines(tmp_path / "c.jsonl", *events)]).cells
 
-    assert (first.name, first.outcomes, first.finished, first.fault) == ("c", {"old": "P"}, True, "")
+    assert (first.name, first.outcomes, first.finished, first.fault) == ("c", {"cut": "P"}, True, "")
     assert (second.name, second.outcomes, second.finished, second.damage) == ("d", {"new": "P"}, False, [])
 
 

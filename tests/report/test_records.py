@@ -6,6 +6,7 @@ import errno
 import json
 import multiprocessing
 import os
+import socket
 from pathlib import Path
 from unittest import mock
 
@@ -405,3 +406,69 @@ def test_a_closed_descriptor_is_not_written_to(tmp_path) -> None:
     os.close(reused)
     os.close(program)
     assert log.read_text() == "more" + "the program's\n"[4:]
+
+
+def test_a_record_has_one_run_at_a_time(tmp_path, monkeypatch) -> None:
+    """A second one is refused until the first has closed the file, whatever children it leaves; a worker is not."""
+    path = tmp_path / "r.jsonl"
+    first = Writer(path, anew=True)
+    first.write(RUN)
+    with pytest.raises(BlockingIOError):
+        Writer(path, anew=True)
+    with Writer(path) as worker:
+        worker.write(START)
+    assert len(path.read_bytes().splitlines()) == 2
+    ours, its = socket.socketpair()
+    if (child := os.fork()) == 0:  # pragma: no cover
+        ours.close()
+        its.send(b"x")
+        its.recv(1)
+        os._exit(0)
+    its.close()
+    ours.recv(1)
+    # as where the process is killed: the child has the file open
+    os.close(first._opened[0])
+    first._descriptor = None
+    with Writer(path, anew=True) as second:
+        assert path.stat().st_size == 0
+        second.write(RUN)
+    ours.close()
+    os.waitpid(child, 0)
+    third = Writer(path, anew=True, keeps=lambda found: found == path)
+    third.close()
+    assert path.stat().st_size
+    assert third not in records._locking
+    monkeypatch.setattr("fcntl.flock", mock.Mock(side_effect=OSError(errno.ENOLCK, "no locks")))
+    with Writer(path, anew=True), Writer(path, anew=True):
+        assert path.stat().st_size == 0
+
+
+def test_what_another_run_leaves(tmp_path) -> None:
+    """Its tests are to be kept unless it ended with 0; the bytes before a run can be dropped."""
+    path = tmp_path / "r.jsonl"
+
+    def kept(*events: object, green: bool = False) -> set[str] | None:
+        with Writer(path, anew=True) as writer:
+            for event in events:
+                writer.write(event)
+        return records.tests_to_keep(path, green=green)
+
+    nodeid, end = START.nodeid, EndRecord(exitstatus=0)
+    assert kept() is None
+    assert kept(START) is None
+    assert kept(RUN, START, end) is None
+    assert kept(RUN, START, end, green=True) == {nodeid}
+    assert kept(RUN, start := StartRecord(nodeid="s"), replace(TEST, nodeid="t")) == {start.nodeid, "t"}
+    assert kept(RUN, records.CollectedRecord(tests={"f": ["a"], "g": [""]}), EndRecord(exitstatus=1)) == {"f::a", "g"}
+    assert kept(RUN, end, RUN) == set()
+    assert kept(RUN, end, records.ExitRecord(exitcode=1)) == set()
+    assert kept(RUN, end, records.CrashRecord()) == set()
+    size = path.stat().st_size
+    with Writer(path) as writer:
+        writer.write(START)
+        writer.drop_before(size)
+        writer.write(end)
+    writer.drop_before(1)
+    assert [type(records.decode(line)[0]) for line in path.read_bytes().splitlines()] == [StartRecord, EndRecord]
+    path.write_text("notes of the user\n" * 3)
+    assert records.tests_to_keep(path, green=True) is None

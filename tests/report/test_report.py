@@ -181,8 +181,7 @@ def test_command_against_an_older_report(four, tmp_path, capsys) -> None:
     saved = tmp_path / "old.json"
     assert cli.main(["report", str(four), "-q", "--save", str(saved), "--fail-on", "none"]) == 0
     assert cli.main(["report", str(four), "-q", "--against", str(saved)]) == 0
-    write(four, "c-12-12", {"a": "failed"}, ctk="12.9", driver="12.9")
-    (four / "c-12-12.jsonl").replace(four / "c-12-12-later.jsonl")
+    write(four / "later", "c-12-12", {"a": "failed"}, ctk="12.9", driver="12.9")
     capsys.readouterr()
     assert cli.main(["report", str(four), "--against", str(saved)]) == 1
     captured = capsys.readouterr()

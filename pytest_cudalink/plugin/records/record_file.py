@@ -23,13 +23,15 @@ from ...report.records import (
     UnsteeredRecord,
     VerdictRecord,
     ViolationRecord,
+    tests_to_keep,
 )
 from ...report.wording import UNWRITTEN
 from .. import pytest_private
 from ..parts import LEDGER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Collection, Generator
+    from pathlib import Path
 
     from ...guardrails import Verdict
     from ...guardrails.provenance import Library
@@ -52,10 +54,20 @@ class RecordFile:
         self._note_test: Callable[[str | None], None] = _ignore
         self._has_collected = False
         self._lost = ""
+        self._is_said = False  # whether the summary has what is lost
+        self._earlier: set[str] | None = None  # the tests of the earlier run whose record the file still has
+        self._earlier_size = 0
         setting = run.settings.report
         path = run.config.invocation_params.dir / setting.value
         try:
-            self.writer: Writer = Writer(path, anew=not run.reports_elsewhere, on_error=self._lose)
+            anew = not run.reports_elsewhere
+            self.writer: Writer = Writer(path, anew=anew, keeps=self._keeps, on_error=self._lose)
+        except BlockingIOError as error:
+            msg = (
+                f"cudalink: --cudalink-report is {setting}, and another run has not finished its record there; "
+                "expected a file for each run; name another file, or wait for that run"
+            )
+            raise pytest.UsageError(msg) from error
         except OSError as error:
             msg = f"cudalink: --cudalink-report is {setting}; it cannot be written: {error}"
             raise pytest.UsageError(msg) from error
@@ -63,6 +75,21 @@ class RecordFile:
         if not run.is_isolated:  # the process that waits for it sees how it ends
             self._watch()
         run.follow()
+
+    def _keeps(self, path: Path) -> bool:
+        """Return whether the file has the record of an earlier run that this one must not lose; note its tests.
+
+        A cell begins without a record: one that is there is of another run of pytest in the cell.
+        """
+        self._earlier = tests_to_keep(path, green="CUDALINK_CELL" in os.environ)
+        self._earlier_size = path.stat().st_size
+        return self._earlier is not None
+
+    def drop_earlier(self, tests: Collection[str]) -> None:
+        """Drop the record of an earlier run from the file, once this one has run all of its tests."""
+        if self._earlier is not None and self._earlier <= set(tests):
+            self.writer.drop_before(self._earlier_size)
+            self._earlier = None
 
     def _watch(self) -> None:
         """Let a fatal signal write its event."""
@@ -119,15 +146,23 @@ class RecordFile:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Fail the run too if its last event, which is written after the sums, is the one that is lost."""
+        """Fail the run too if an event that is written after the sums is the one that is lost."""
         result = yield
         if self._lost and not self._run.reports_elsewhere:
+            self._is_said = True
             problems = self._run.part(LEDGER).totals.problems
             if self._lost not in problems:
                 problems.append(self._lost)
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
         return result
+
+    def last_look(self) -> bool:
+        """Write to stderr that the end of the run is what was lost, after the summary; return whether that is so."""
+        if not self._lost or self._is_said or self._run.reports_elsewhere:
+            return False
+        sys.stderr.write(f"{self._lost}\n")
+        return True
 
     def _write(self, kind: Any, what: object, **more: Any) -> None:
         """Write a record of what happened, whose other fields have the names of its attributes."""

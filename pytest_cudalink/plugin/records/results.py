@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Characters of a failure and of its reason, so that the note on what is cut fits into the schema's 4,000.
 _LONGREPR_LIMIT: Final = 3_950
+#: The exit codes of a session in which every selected test ran.
+_RAN: Final = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 #: Outcomes of an attempt that no later phase changes into another failure.
 _FAILURES: Final = ("failed", "error", "rerun", "crashed")
 
@@ -60,15 +63,16 @@ class Results:
     def __init__(self, run: Run) -> None:
         file = run.get(RECORD_FILE)
         assert file is not None  # (`lifecycle` opens it first)
-        self._run, self._writer = run, file.writer
+        self._run, self._file, self._writer = run, file, file.writer
         self._open: dict[tuple[str | None, str], _Attempt] = {}
         self._attempts: Counter[tuple[str | None, str]] = Counter()
         self._counts: Counter[str] = Counter()
         self._began = time.perf_counter()
-        self._ended = False
+        self._session: pytest.Session | None = None
+        self._code: int | None = None  # the exit code that the end of the record has
         self._died: dict[str | None, Any] = {}  # workers of xdist
-        # before the file is closed: a run that fails before its session is an end, too, and not a crash
-        run.config.add_cleanup(partial(self._end, pytest.ExitCode.INTERNAL_ERROR))
+        # not before, because pytest and plugins change the exit code until now; without a session there is an end, too
+        run.config.add_cleanup(self._end)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -117,25 +121,41 @@ class Results:
         book = self._run.get(LEDGER)
         for sticky in book.totals.sticky if book is not None else ():
             self._writer.write(StickyRecord(**sticky))
-        self._end(session.exitstatus)  # as other plugins left it
+        self._session = session
 
-    def _end(self, exitstatus: int | pytest.ExitCode) -> None:
-        """Write the end of the run, once."""
-        if self._ended:
-            return
+    def _end(self) -> None:
+        """Write the end of the run, with the exit code that pytest and other plugins have left."""
         from ...report.records import EndRecord
 
-        self._ended = True
+        code = int(pytest.ExitCode.INTERNAL_ERROR)
+        # a plugin that fails now ends pytest
+        if self._session is not None and not (sys.exception() and self._session.exitstatus in _RAN):
+            code = int(self._session.exitstatus)
+        self._code = code
         book = self._run.get(LEDGER)
+        option = self._run.config.option
+        failing = [*self._run.failing]
+        if option.setuponly:
+            failing.append("no test ran, only set-up and tear-down: --setup-only or --setup-plan")
         self._writer.write(
             EndRecord(
-                exitstatus=int(exitstatus),
+                exitstatus=code,
                 duration=time.perf_counter() - self._began,
                 counts=dict(self._counts),
-                failing=self._run.failing,
+                failing=failing,
                 unlinked_modules=book.totals.unlinked_modules if book is not None else 0,
             )
         )
+        self._file.drop_earlier({nodeid for _, nodeid in self._attempts})
+
+    def last_look(self, code: int, why: str) -> None:
+        """Note that pytest ends with another exit code than the end of the record has."""
+        if self._code in (None, code):
+            return
+        from ...report.records import ExitRecord, Writer
+
+        with suppress(OSError), Writer(self._writer.path) as writer:
+            writer.write(ExitRecord(exitcode=code, output=[why] if why else []))
 
     def _close(self, worker: str | None, nodeid: str, attempt: _Attempt, facts: Mapping[str, Any]) -> None:
         """Write the line of an attempt."""

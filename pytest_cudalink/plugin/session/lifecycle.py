@@ -382,12 +382,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:
     """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `pytest_sessionfinish`."""
-    run = run_of(config)
+    run, why = run_of(config), ""
     if run.emulated is not None or run.is_controller:
         from ..watch import lifetimes
 
         if lifetimes.last_look(run) and code == pytest.ExitCode.OK:
-            return pytest.ExitCode.TESTS_FAILED
+            code, why = pytest.ExitCode.TESTS_FAILED, "a rule was broken after the end of the session"
+    file, results = run.get(parts.RECORD_FILE), run.get(parts.RESULTS)
+    if file is not None and file.last_look() and code == pytest.ExitCode.OK:
+        code = pytest.ExitCode.TESTS_FAILED
+    if results is not None and code is not None:
+        results.last_look(int(code), why)
     return code
 
 

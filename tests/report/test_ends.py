@@ -1,0 +1,192 @@
+"""The end of a run against its lines: what does not agree makes the cell incomplete."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pytest_cudalink import cli
+from pytest_cudalink.report.ends import Lines, doubts, exit_in_words
+from pytest_cudalink.report.records import CollectedRecord, EndRecord
+
+from .test_merge import RUN, lines, one, result
+
+A, B = "t.py::a", "t.py::b"
+
+
+def run(code: int | None = 0, counts: dict[str, int] | None = None, **others) -> Lines:
+    """The lines of a run of two tests that passed."""
+    found = {
+        "ends": [EndRecord(exitstatus=code, counts={"passed": 2} if counts is None else counts)],
+        "collected": [CollectedRecord(tests={"t.py": ["a", "b"]})],
+        "started": Counter([A, B]),
+        "ended": Counter([A, B]),
+        "outcomes": Counter(passed=2),
+        **others,
+    }
+    return Lines(**found)
+
+
+FAILED = "pytest ended with exit code 1, and no test failed: a plugin failed the run, as a limit of coverage does"
+MANY = [f"t.py::{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("lines_of_run", "explained", "said"),
+    [
+        (run(), False, []),
+        (run(None), False, []),
+        (run(1), True, []),
+        (run(1), False, [FAILED]),
+        # what is missing after another exit code is said of that
+        (run(2, {}, ended=Counter()), False, []),
+        (Lines(started=Counter([A])), False, []),
+        (run(ends=[]), False, []),
+        # two ends
+        (
+            run(ends=[EndRecord(exitstatus=0)] * 2),
+            False,
+            ["2 ends, with exit codes 0 and 0; expected one run in a file"],
+        ),
+        (
+            run(ends=[EndRecord(exitstatus=3), EndRecord(), EndRecord(exitstatus=1)]),
+            True,
+            ["3 ends, with exit codes 3 and unknown and 1; expected one run in a file"],
+        ),
+        # tests that began, more often than they ended
+        (run(started=Counter([A, A, B])), False, [f"1 test began without a result: {A}"]),
+        (run(started=Counter([A, *MANY])), False, [f"5 tests began without a result: {', '.join(MANY[:3])}, …"]),
+        (run(started=Counter([A, *MANY[:3]])), False, [f"3 tests began without a result: {', '.join(MANY[:3])}"]),
+        (
+            run(ended=Counter([A, A, B]), outcomes=Counter(passed=2, rerun=1), counts={"passed": 2, "rerun": 1}),
+            False,
+            [],
+        ),
+        # counts
+        (run(counts={"passed": 3}), False, ["the end counts 3 passed; the record has 2 passed"]),
+        (run(counts={}), False, ["the end counts no tests; the record has 2 passed"]),
+        (
+            run(1, {"passed": 1, "failed": 1, "error": 0}),
+            True,
+            ["the end counts 1 failed, 1 passed; the record has 2 passed"],
+        ),
+        (run(counts={"passed": 2, "failed": 0}), False, []),
+        # tests that were not collected; those that failed may be files
+        (run(collected=[]), False, [f"2 tests ran, but did not belong to the collected ones: {A}, {B}"]),
+        (
+            run(collected=[CollectedRecord(tests={"t.py": ["b"], "w.txt": [""]})]),
+            False,
+            [f"1 test ran, but did not belong to the collected ones: {A}"],
+        ),
+        (
+            run(collected=[CollectedRecord(tests={"t.py": ["a"]}), CollectedRecord(tests={"t.py": ["b"]})]),
+            False,
+            ["the record has 2 events 'collected'; expected one run in a file"],
+        ),
+        # nothing ran
+        (
+            run(0, {}, ended=Counter(), started=Counter(), outcomes=Counter()),
+            False,
+            ["pytest ended with exit code 0, and no test ran"],
+        ),
+        (run(1, {}, ended=Counter(), started=Counter(), outcomes=Counter()), True, []),
+        # another program counts nothing, and need not say what it collected
+        (run(ends=[EndRecord(exitstatus=0)], collected=[], outcomes=Counter()), False, []),
+        (
+            run(ends=[EndRecord(exitstatus=0)], collected=[], started=Counter([A, A])),
+            False,
+            [f"1 test began without a result: {A}"],
+        ),
+    ],
+)
+def test_doubts(lines_of_run, explained, said) -> None:
+    """The comments say of what."""
+    found = doubts(lines_of_run, {A, B, *MANY}, explained=explained)
+    assert [one.removeprefix("the record has ") if " ends," in one else one for one in found] == said
+
+
+def test_a_file_that_failed_was_not_collected() -> None:
+    """It stands in the record like a test of its name."""
+    assert doubts(run(1, collected=[CollectedRecord(tests={"t.py": ["a"]})]), {A}, explained=True) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (2, "it was interrupted, or a file could not be collected"),
+        (6, "more warnings than --max-warnings allows"),
+        (-9, "a plugin or pytest.exit chose it"),
+    ],
+)
+def test_exit_codes(code, words) -> None:
+    """Those of pytest have a meaning, any other has an author."""
+    assert exit_in_words(code) == f"pytest ended with exit code {code}: {words}"
+
+
+COLLECTED = {"event": "collected", "time": 5.2, "tests": {"t.py": ["t"]}}
+START = {"event": "start", "time": 5.5, "nodeid": "t.py::t"}
+WHOLE = {"event": "end", "time": 9.0, "exitstatus": 0, "duration": 2.5, "counts": {"passed": 1}}
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ((COLLECTED, START, result(), WHOLE), ""),
+        ((COLLECTED, START, result(), {**WHOLE, "exitstatus": 1}), FAILED),
+        (
+            (
+                COLLECTED,
+                START,
+                result(),
+                {**WHOLE, "exitstatus": 1},
+                {"event": "exit", "exitcode": 1, "output": ["a", "b"]},
+            ),
+            "the process ended with exit code 1: a | b",
+        ),
+        ((COLLECTED, START, result(), WHOLE, {"event": "exit", "exitcode": -9}), "the process was killed by SIGKILL"),
+        ((COLLECTED, START, result(), WHOLE, WHOLE), "the record has 2 ends, with exit codes 0 and 0; expected one"),
+        (
+            (COLLECTED, START, WHOLE),
+            "the run stopped early: 1 test not run; pytest ended with exit code 0, and no test",
+        ),
+        ((START, result(), WHOLE), "1 test ran, but did not belong to the collected ones: t.py::t"),
+        ((COLLECTED, START, result(), result("f.py", "skipped"), {**WHOLE, "counts": {"passed": 1, "skipped": 1}}), ""),
+        (
+            (
+                COLLECTED,
+                START,
+                result(),
+                result("t.py::u", "skipped"),
+                {**WHOLE, "counts": {"passed": 1, "skipped": 1}},
+            ),
+            "1 test ran, but did not belong to the collected ones: t.py::u",
+        ),
+        (
+            (COLLECTED, START, result(), WHOLE, RUN, COLLECTED, START, result(), WHOLE),
+            "{file}: line 6 begins another run",
+        ),
+    ],
+)
+def test_the_report_of_such_a_record(events, said, tmp_path) -> None:
+    """Its cell is incomplete, and the exit code of the report is 1."""
+    file = lines(tmp_path / "c.jsonl", RUN, *events)
+    fault = one(file).fault
+    assert fault.startswith(said.format(file=file)) if said else not fault
+    assert cli.main(["report", str(file), "-q"]) == bool(said)
+
+
+def test_the_worst_exit_code_of_two_records(tmp_path) -> None:
+    """A shard that was interrupted is not forgotten for another one."""
+    first, second = (
+        one(
+            lines(
+                tmp_path / f"{code}.jsonl",
+                RUN,
+                result(f"t.py::{code}", "failed"),
+                {**WHOLE, "exitstatus": code, "counts": None},
+            )
+        )
+        for code in (-9, 1)
+    )
+    assert {first.joined(second).exitstatus, second.joined(first).exitstatus} == {-9}
