@@ -448,9 +448,11 @@ class DriverControl:
         """Return the events of these calls, from number `start` on, oldest first.
 
         A call that is not emulated has ``unsupported``. One that refused an image has ``image``, the words of a line
-        for the image and each that lies in it, and ``for``, the architecture of the device or link.
+        for the image and each that lies in it, and ``for``, the architecture of the device or link. One in which the
+        linker's process failed has ``linker failed``.
         """
-        return [event for event in self.events(start) if "unsupported" in event or "image" in event]
+        members = {"unsupported", "image", "linker failed"}
+        return [event for event in self.events(start) if not members.isdisjoint(event)]
 
     def refuse(self, function: str, note: str) -> None:
         """Count a function that is answered in Python, such as one of the CUDA runtime, as refused."""

@@ -118,6 +118,19 @@ def not_emulated(function: str, note: str) -> CauseRecord:
     }
 
 
+def linker_failed(function: str, failure: str) -> CauseRecord:
+    """Return the cause of a failure after a call in which the linker's process ended, or could not be started."""
+    return {
+        "kind": "linker",
+        "what": f"CUDA_ERROR_UNKNOWN (999): {function}",
+        "why": failure,
+        "fix": [
+            "run the test again; the code that it links need not be wrong",
+            "if it happens again, let the machine or the container have more memory and more processes",
+        ],
+    }
+
+
 def insufficient_driver(said: str, driver: CudaVersion) -> CauseRecord:
     """Return the cause of a failure after cudaErrorInsufficientDriver (35), on a driver of a CUDA version."""
     needs = CudaVersion(driver.major + 1, 0)

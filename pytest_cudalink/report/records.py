@@ -172,10 +172,10 @@ class CauseRecord(TypedDict):
     """The cause of a failure; `wording.explanation` shows it."""
 
     kind: Annotated[
-        Literal["skew", "not_emulated", "no_driver"],
+        Literal["skew", "not_emulated", "no_driver", "linker"],
         Meta(
             description="'skew' of versions or architectures; 'not_emulated': only a real driver does it; 'no_driver': "
-            "there is none"
+            "there is none; 'linker': the emulated driver's link process ended or cannot be started"
         ),
     ]
     what: Annotated[str, Meta(description="one line: the error, the call and the artifact that it refused")]

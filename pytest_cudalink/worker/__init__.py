@@ -23,7 +23,7 @@ _LIB = Path(__file__).parent / "lib"
 TIMEOUT: Final = "CUDALINK_LINK_TIMEOUT"
 
 # WorkerOutcome of native/client.h
-_ANSWERED, _NOT_STARTED, _NO_LIBRARY, _DIED, _LATE, _FATAL, _NO_MEMORY = range(7)
+_ANSWERED, _NOT_STARTED, _NO_LIBRARY, _DIED, _LATE, _FATAL, _NO_MEMORY, _KILLED = range(8)
 
 
 class WorkerError(RuntimeError):
@@ -182,7 +182,7 @@ class WorkerLink:
             code=answer.code,
             fetch_code=answer.fetch_code,
             opening=bool(answer.opening),
-            end=problem if answer.outcome in (_DIED, _LATE, _FATAL) else "",
+            end=problem if answer.outcome in (_DIED, _LATE, _FATAL, _KILLED) else "",
             signal=answer.signal,
             hung=answer.outcome == _LATE,
             error_log=_text(answer.error),

@@ -17,7 +17,7 @@ start()
 def archive(text):
     return b"!<arch>\\n" + b"%-16s%-12d%-6d%-6d%-8s%-10d`\\n" % (b"one/", 0, 0, 0, b"644", len(text)) + text
 def ended():
-    return [one for one in events() if one.get("linker") in ("died", "late", "fatal", "printed")]
+    return [one for one in events() if one.get("linker") in ("died", "late", "fatal", "killed", "printed")]
 def sound():
     code, image, log = link([(PTX, small_ptx())])
     assert (code, log) == (0, b""), (code, log)
@@ -70,6 +70,35 @@ assert [one["linker"] for one in ended()] == ["died", "died", "fatal"]
 """)
 
 
+@pytest.mark.parametrize("kind", ["ptx", "cubin", "object", "library"])
+def test_killed_workers(on_fake, kind) -> None:
+    """A worker that somebody kills is the driver's failure, and not the input's, which the same link takes again."""
+    on_fake(f"""
+kind, data, expected = CASES[{kind!r}]
+error = ctypes.create_string_buffer(4096)
+keys, values = (c_int * 2)(5, 6), (c_void_p * 2)(ctypes.addressof(error), 4096)
+def killed(what):
+    return (f"error   : the linker's process ended without a word, as by SIGKILL, while it {{what}}; "
+            "the next link gets a new one")
+def add(word):
+    text = data(word)
+    return cuda.cuLinkAddData_v2(state, kind, text, c_size_t(len(text)), b"one", 0, None, None)
+state, image, size = c_void_p(), c_void_p(), c_size_t()
+ok(cuda.cuLinkCreate_v2(2, keys, values, byref(state)))
+assert add(b"!kill") == 999 and error.value.decode() == killed("read 'one'"), error.value
+(event,) = (one for one in events() if "linker failed" in one)
+assert event["call"] == "cuLinkAddData_v2" and "error   : " + event["linker failed"] == error.value.decode(), event
+assert "image" not in event, event
+ok(add(b"word"))
+ok(cuda.cuLinkComplete(state, byref(image), byref(size)))
+ok(cuda.cuLinkDestroy(state))
+code, image, log = link([(kind, data(b"?kill"))])
+assert (code, log.decode()) == (999, killed("linked")), (code, log)
+assert [one["linker"] for one in ended()] == ["killed", "killed"]
+sound()
+""")
+
+
 @pytest.mark.parametrize("value", ["0", "86401", "1.5", "soon"])
 def test_wrong_limits(on_fake, value) -> None:
     """A limit that is not one is reported, and the default taken."""
@@ -109,19 +138,57 @@ ok(cuda.cuLinkDestroy(state))
 assert load(CASES["ptx"][1](b"!segv"))[0] == 218
 assert "libnvJitLink" not in open("/proc/self/maps").read() and "libfake" not in open("/proc/self/maps").read()
 """,
+    "loads_whose_worker_is_killed": """
+# A module and a library fail as the driver's linker did, with its reason in the log; what comes next works.
+error = ctypes.create_string_buffer(4096)
+keys, values = (c_int * 2)(5, 6), (c_void_p * 2)(ctypes.addressof(error), 4096)
+text, module = CASES["ptx"][1](b"!kill"), c_void_p()
+assert cuda.cuModuleLoadDataEx(byref(module), text, 2, keys, values) == 999
+assert error.value.startswith(b"error   : the linker's process ended without a word, as by SIGKILL"), error.value
+assert cuda.cuModuleLoadData(byref(module), text) == 999
+assert cuda.cuLibraryLoadData(byref(module), text, None, None, 0, None, None, 0) in (0, 999)
+assert [one["call"] for one in events() if "linker failed" in one][:2] == ["cuModuleLoadDataEx", "cuModuleLoadData"]
+code, image, log = link([(CUBIN, artifact("13.0/main.cubin") + b"?undefined\\n")])
+sound()
+""",
+    "a_worker_out_of_memory": """
+# A library that ends its process because it got no memory has not refused the input.
+code, image, log = link([(PTX, CASES["ptx"][1](b"!bad_alloc"))])
+assert code == 999 and b"ended with signal 6 (SIGABRT) for want of memory, while it read 'input0'" in log, (code, log)
+sound()
+""",
 }
 test_programs = programs(PROGRAMS, fixture="on_fake", a_hang={"CUDALINK_LINK_TIMEOUT": "1"})
 
 
 @pytest.mark.parametrize(
-    ("program", "reason"), [("missing", "No such file or directory"), ("plain", "Permission denied")]
+    ("program", "reason"),
+    [
+        ("missing", "cannot be started: No such file or directory; if it is missing, install pytest-cudalink again"),
+        ("plain", "cannot be started: Permission denied; if it is missing, install pytest-cudalink again"),
+        ("ends", "ended without a word, as by SIGKILL, while it read its options; the next link gets a new one"),
+    ],
 )
 def test_no_program(check, tmp_path, program, reason) -> None:
-    """Without the program an add answers what a driver without its compiler does, and says which one it needs."""
+    """Without the program an add, a complete and a load answer 999, and say which one they need."""
     (tmp_path / "plain").write_text("")
-    words = f"links in the program '{tmp_path / program}', which cannot be started: {reason}; if it is missing, install"
-    text = f"code, image, log = link([(PTX, small_ptx())])\nassert code == 221 and {words!r} in log.decode(), log"
-    check(START + text, env={"CUDALINK_EMULATOR_WORKER": str(tmp_path / program)})
+    (tmp_path / "ends").symlink_to("/bin/false")
+    words = f" {reason}"
+    check(
+        START
+        + f"""
+code, image, log = link([(PTX, small_ptx())])
+assert code == 999 and {words!r} in log.decode(), log
+state = c_void_p()
+ok(cuda.cuLinkCreate_v2(0, None, None, byref(state)))
+assert cuda.cuLinkComplete(state, byref(c_void_p()), byref(c_size_t())) == 999
+assert load(small_ptx())[0] == 999
+failed = [one for one in events() if "linker failed" in one]
+assert [one["call"] for one in failed] == ["cuLinkAddData_v2", "cuLinkComplete", "cuModuleLoadData"], failed
+assert all({words!r} in one["linker failed"] for one in failed)
+""",
+        env={"CUDALINK_EMULATOR_WORKER": str(tmp_path / program)},
+    )
 
 
 def test_a_fatbin_that_claims_more_than_it_has(check) -> None:

@@ -470,6 +470,19 @@ def test_a_runtime_of_a_newer_major(driver: CudaVersion, needs: str) -> None:
     ]
 
 
+def test_a_linker_that_failed() -> None:
+    """The code need not be wrong where the process that links it was killed."""
+    assert causes.linker_failed("cuLinkAddData_v2", "the linker's process ended") == {
+        "kind": "linker",
+        "what": "CUDA_ERROR_UNKNOWN (999): cuLinkAddData_v2",
+        "why": "the linker's process ended",
+        "fix": [
+            "run the test again; the code that it links need not be wrong",
+            "if it happens again, let the machine or the container have more memory and more processes",
+        ],
+    }
+
+
 def test_a_call_that_is_not_emulated() -> None:
     """A launch is no skew: only a real driver helps, or the option that skips it."""
     assert causes.not_emulated("cuLaunchKernel", "it does not execute kernels") == {

@@ -121,6 +121,7 @@ REFUSED_PTX = (
 )
 REFUSED_CUBIN = "why    a driver of CUDA 12.9 loads cubins of toolkits up to CUDA 12; CUDA 13.0 made this one"
 LOAD = "cuModuleLoadData"
+KILLED = {"result": 999, "linker failed": "its process ended"}
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,11 @@ LOAD = "cuModuleLoadData"
         ([(LOAD, NEWER), ("cuA", {"note": "no"})], f"cuA: no\n\n{ADVICE}"),
         ([("cuA", {"note": "no"}), ("cuB", {}), ("cuA", {"note": "no"}), (LOAD, FITS)], f"cuA: no\ncuB: \n\n{ADVICE}"),
         ([(LOAD, FITS)], ""),
+        (
+            [(LOAD, NEWER), (LOAD, KILLED)],
+            "error  CUDA_ERROR_UNKNOWN (999): cuModuleLoadData\nwhy    its process ended",
+        ),
+        ([(LOAD, KILLED), ("cuA", {"note": "no"})], f"cuA: no\n\n{ADVICE}"),
         ([("cuLinkAddData_v2", CUBIN)], "why    a driver of CUDA 12.9 links code of CUDA 12.9 or older; "),
         ([("cuLinkAddData_v2", CUBIN)], "error  CUDA_ERROR_NO_BINARY_FOR_GPU (209): cuLinkAddData of a cubin "),
         ([(LOAD, {**NEWER, "version": 12080})], "why    a driver of CUDA 12.8 reads PTX up to ISA 8.7; "),

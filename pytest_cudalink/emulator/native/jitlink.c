@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../worker/native/client.h"
+#include "calls.h"
 #include "config.h"
 #include "events.h"
 
@@ -108,6 +110,7 @@ static void report_answer(const WorkerAnswer *answer, const char *call, const ch
       [WORKER_LATE] = "late",
       [WORKER_FATAL] = "fatal",
       [WORKER_NO_MEMORY] = "no memory",
+      [WORKER_KILLED] = "killed",
   };
   if (!answer->outcome && !answer->printed) return;
   EventLine line;
@@ -122,22 +125,46 @@ static void report_answer(const WorkerAnswer *answer, const char *call, const ch
   cl_event_end(&line);
 }
 
-/* Explains that no worker or no library could be had; what a driver without its compiler answers. */
-static CUresult missing(const Linker *linker, const WorkerAnswer *answer, LinkText *text) {
-  const char *problem = answer->problem ? answer->problem : "";
-  if (answer->outcome == WORKER_NOT_STARTED)
-    explain(text,
-            "error   : the emulated driver links in the program '%s', which cannot be started: %s; if it is missing, "
-            "install pytest-cudalink again",
-            cl_config()->worker, problem);
-  else {
-    report_library(&linker->library, "cannot be opened", false);
-    explain(text,
-            "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
-            "cudalink toolchain add %s",
-            linker->library.release, linker->library.release);
-  }
+static _Thread_local char *linker_failure;
+
+char *cl_take_linker_failure(void) {
+  char *failure = linker_failure;
+  linker_failure = NULL;
+  return failure;
+}
+
+void cl_note_linker_failure(const char *failure) {
+  EventLine line;
+  cl_event_begin(&line);
+  cl_event_text(&line, "linker failed", failure, PATH_ROOM);
+  cl_refused_image(strdup(line.text));
+}
+
+/* Explains a failure of the linker itself, and keeps it for the call. */
+PRINTF(2, 3) static CUresult fail(LinkText *text, const char *format, ...) {
+  va_list list;
+  free(linker_failure);
+  va_start(list, format);
+  if (vasprintf(&linker_failure, format, list) < 0) linker_failure = NULL;
+  va_end(list);
+  if (linker_failure) explain(text, "error   : %s", linker_failure);
+  return CUDA_ERROR_UNKNOWN;
+}
+
+/* No library could be had; what a driver without its compiler answers. */
+static CUresult missing(const Linker *linker, LinkText *text) {
+  report_library(&linker->library, "cannot be opened", false);
+  explain(text,
+          "error   : the emulated driver links through nvJitLink %s, which was not found; get it with: "
+          "cudalink toolchain add %s",
+          linker->library.release, linker->library.release);
   return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
+}
+
+/* Whether the process ended for a reason that lies outside of what it was given. */
+static bool is_killed(const WorkerAnswer *answer) {
+  return answer->outcome == WORKER_KILLED ||
+         (answer->outcome == WORKER_DIED && answer->printed && strstr(answer->printed, "std::bad_alloc"));
 }
 
 /* What became of a call that has no answer of nvJitLink: the sentence for the log, and a code of the driver;
@@ -145,10 +172,18 @@ static CUresult missing(const Linker *linker, const WorkerAnswer *answer, LinkTe
 static CUresult explain_failure(const Linker *linker, const WorkerAnswer *answer, const char *while_, const char *name,
                                 CUresult otherwise, LinkText *text) {
   const char *problem = answer->problem ? answer->problem : "", *mark = name ? "'" : "";
-  if (answer->outcome == WORKER_NO_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (answer->outcome == WORKER_NOT_STARTED || answer->outcome == WORKER_NO_LIBRARY)
-    return missing(linker, answer, text);
   if (!name) name = "";
+  if (answer->outcome == WORKER_NO_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (answer->outcome == WORKER_NOT_STARTED)
+    return fail(text,
+                "the linker's process, '%s', cannot be started: %s; if it is missing, install pytest-cudalink again",
+                cl_config()->worker, problem);
+  if (answer->outcome == WORKER_NO_LIBRARY && *linker->library.path && !access(linker->library.path, R_OK))
+    return fail(text, "the linker's process cannot open nvJitLink %s: %s", linker->library.release, problem);
+  if (answer->outcome == WORKER_NO_LIBRARY) return missing(linker, text);
+  if (is_killed(answer))
+    return fail(text, "the linker's process %s%s, while it %s%s%s%s; the next link gets a new one", problem,
+                answer->outcome == WORKER_DIED ? " for want of memory" : "", while_, mark, name, mark);
   if (answer->outcome == WORKER_LATE)
     explain(text,
             "error   : libnvJitLink %s %s while it %s%s%s%s; the emulated driver goes on with a new link worker. "
@@ -246,8 +281,10 @@ CUresult cl_linker_add(Linker *linker, ImageKind kind, bool host_object, const v
                                                                           : CUDA_ERROR_INVALID_PTX;
     else if (code == NVJ_LTO_NOT_ENABLED) result = CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
+  bool unknown = !answer.outcome && result == CUDA_ERROR_UNKNOWN;
   lw_free_answer(&answer);
-  if (result != CUDA_ERROR_UNKNOWN) return result;
+  if (!unknown) return result;
+  cl_text_free(text);
   EventLine line;
   cl_event_begin(&line);
   cl_event_text(&line, "linker", "add", sizeof line.text);

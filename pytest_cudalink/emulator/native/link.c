@@ -97,7 +97,8 @@ static CUresult create(EventLine *line, unsigned count, const int *keys, uint64_
   LinkText text;
   Overlap found[OVERLAPS];
   result = cl_linker_open(&state->linker, &state->options, &text);
-  if (result && result != CUDA_ERROR_JIT_COMPILER_NOT_FOUND) {
+  state->failure = cl_take_linker_failure();
+  if (result && result != CUDA_ERROR_JIT_COMPILER_NOT_FOUND && !state->failure) {
     cl_text_free(&text);
     cl_free_state(state);
     return result;
@@ -210,8 +211,11 @@ static CUresult complete(State *state, void **image, size_t *size) {
     result = cl_linker_complete(state->linker, &state->image, &state->image_size, &text);
     if (result == CUDA_ERROR_INVALID_SOURCE && cl_ptx_failure)
       result = cl_ptx_failure == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+    char *failure = cl_take_linker_failure();
+    if (failure) cl_note_linker_failure(failure);
+    free(failure);
     if (result) cl_poison(state, result);
-  }
+  } else if (state->failure) cl_note_linker_failure(state->failure);
   cl_write_logs(state, &text, true);
   if (state->wall_time >= 0) cl_write_value(state, (unsigned)state->wall_time, cl_wall_time(&state->started));
   if (result) return result;

@@ -88,7 +88,7 @@ static CUresult give(State *state, ImageKind kind, bool host_object, const void 
   LinkText text = {0};
   if (state->without_code) return CUDA_ERROR_INVALID_IMAGE;
   CUresult result = cl_linker_add(state->linker, kind, host_object, data, size, name, &text);
-  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_UNKNOWN) cl_text_free(&text);
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU) cl_text_free(&text);
   cl_write_logs(state, &text, false);
   return result;
 }
@@ -396,9 +396,20 @@ static void note_refused(const State *state, CUresult result, const void *data, 
 
 CUresult cl_add_data(State *state, int type, const void *data, size_t size, const char *name, unsigned count,
                      const int *keys, void *const *values) {
-  CUresult before = state->poison;
+  CUresult before = state->poison, ptx_before = cl_ptx_failure;
+  Name *known = state->definitions;
   cl_refused_image(NULL);
   CUresult result = add_data(state, type, data, size, name, count, keys, values);
+  char *failure = cl_take_linker_failure();
+  if (failure) { /* the input was not added: it may be again */
+    state->poison = before;
+    cl_ptx_failure = ptx_before;
+    cl_forget_definitions(state, known);
+    cl_note_linker_failure(failure);
+    free(failure);
+    return CUDA_ERROR_UNKNOWN;
+  }
+  if (result && result == before && state->failure) cl_note_linker_failure(state->failure);
   char *inside = cl_take_refused_image();
   if (inside) cl_refused_image(inside);
   else if (data && result && result != before) note_refused(state, result, data, size);

@@ -176,20 +176,27 @@ void cl_log_error(State *state, const char *format, ...) {
   cl_write_logs(state, &text, false);
 }
 
-static void free_names(Name *list) {
-  while (list) {
+/* Frees the names up to one, which stays. */
+static Name *free_names(Name *list, const Name *end) {
+  while (list != end) {
     Name *next = list->next;
     free(list);
     list = next;
   }
+  return list;
+}
+
+void cl_forget_definitions(State *state, const Name *after) {
+  state->definitions = free_names(state->definitions, after);
 }
 
 void cl_free_state(State *state) {
   cl_linker_close(state->linker);
   cl_options_free(&state->options);
   cl_free_stack(&state->creator);
-  free_names(state->definitions);
-  free_names(state->inputs_named);
+  free_names(state->definitions, NULL);
+  free_names(state->inputs_named, NULL);
+  free(state->failure);
   free(state->image);
   free(state->keys);
   free(state->expected);

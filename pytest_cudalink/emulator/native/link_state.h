@@ -46,6 +46,7 @@ typedef struct State {
   bool without_code; /* a target that no compiler of this driver knows */
   unsigned inputs;
   CUresult poison; /* what every further add and complete answers */
+  char *failure;   /* of the linker itself, when the link was created; NULL: none */
   bool completed;
   void *image;
   size_t image_size;
@@ -75,6 +76,8 @@ void cl_keep_state(State *state);
 /* Takes a state out of the table, in the name of cuLinkDestroy; under the state's lock. */
 void cl_remove_state(State *state);
 void cl_free_state(State *state);
+/* Forgets the definitions that came after others. */
+void cl_forget_definitions(State *state, const Name *after);
 
 /* Every further add and complete answers this. */
 CUresult cl_poison(State *state, CUresult code);

@@ -217,7 +217,16 @@ static CUresult load(Module *module, const void *data, const JitOptions *options
   cl_refused_image(NULL);
   CUresult result = cl_copy_image(data, &copy, &size);
   if (result) return result;
+  CUresult ptx_before = cl_ptx_failure;
   result = load_copy(module, copy, size, options, text);
+  char *failure = cl_take_linker_failure();
+  if (failure) {
+    cl_ptx_failure = ptx_before;
+    cl_note_linker_failure(failure);
+    free(failure);
+    free(copy);
+    return CUDA_ERROR_UNKNOWN;
+  }
   char *inside = cl_take_refused_image();
   if (inside) cl_refused_image(inside);
   else cl_refuse_image(result, NULL, copy, size, cl_config()->arch);

@@ -78,13 +78,22 @@ void cl_condition_make(pthread_cond_t *condition) {
 
 void cl_streams_wait(pthread_cond_t *condition) { pthread_cond_wait(condition, &lock); }
 
-void cl_streams_wait_at_most(pthread_cond_t *condition, long nanoseconds) {
+struct timespec cl_streams_later(long nanoseconds) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_nsec += nanoseconds;
   until.tv_sec += until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
-  pthread_cond_timedwait(condition, &lock, &until);
+  return until;
+}
+
+void cl_streams_wait_until(pthread_cond_t *condition, const struct timespec *until) {
+  pthread_cond_timedwait(condition, &lock, until);
+}
+
+void cl_streams_wait_at_most(pthread_cond_t *condition, long nanoseconds) {
+  struct timespec until = cl_streams_later(nanoseconds);
+  cl_streams_wait_until(condition, &until);
 }
 
 /* -- what the next node depends on -- */

@@ -98,6 +98,9 @@ void cl_condition_make(pthread_cond_t *condition);
 /* Waits for a condition, without the lock meanwhile. */
 void cl_streams_wait(pthread_cond_t *condition);
 void cl_streams_wait_at_most(pthread_cond_t *condition, long nanoseconds);
+/* The same in two steps. */
+struct timespec cl_streams_later(long nanoseconds);
+void cl_streams_wait_until(pthread_cond_t *condition, const struct timespec *until);
 
 /* Under the lock: the stream of a handle, a default one too; NULL if there is none. */
 Stream *cl_stream(const void *handle);

@@ -135,11 +135,13 @@ static bool may_be_cancelled(const Waiter *waiter, int type) {
 
 void cl_waiter_rest(Waiter *waiter, pthread_cond_t *condition, long nanoseconds) {
   int type, state;
+  /* here, not in a frame that cancellation leaves behind, which ASan would go on to guard */
+  struct timespec until = cl_streams_later(nanoseconds);
   pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type);
   bool open = may_be_cancelled(waiter, type);
   pthread_cleanup_push(abandon, waiter);
   if (open) pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
-  cl_streams_wait_at_most(condition, nanoseconds);
+  cl_streams_wait_until(condition, &until);
   if (open) pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
   pthread_cleanup_pop(0);
   pthread_setcanceltype(type, &type);

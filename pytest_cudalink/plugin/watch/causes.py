@@ -42,6 +42,8 @@ _NOT_SUPPORTED: Final = re.compile(r"cudaErrorNotSupported|CUDA.*operation not s
 _REPEATED: Final = re.compile(
     r"cudaErrorNotSupported|operation not supported|not supported with this CUDA|(?i:error|code|status)\W{1,3}801\b"
 )
+#: Members of the events of refusals that are not shown as calls that are not emulated.
+_SHOWN_APART: Final = {"image", "linker failed"}
 #: The call by which the runtime asks for them.
 _ASKS: Final = "cuGetExportTable"
 _RUNTIME: Final = "the CUDA runtime"
@@ -137,13 +139,15 @@ class Causes(Check):
         from ...linker import causes
 
         for event in reversed(events):
+            if "linker failed" in event:
+                return _Found(cause=causes.linker_failed(_name(event), str(event["linker failed"])))
             if "image" not in event:
                 break
             if cause := causes.explain(_of_driver(event, self._driver)):
                 return _Found(cause=cause)
         if refused is not None and (cause := _of_nvjitlink(refused)):
             return _Found(cause=cause)
-        calls = dict.fromkeys((_name(one), _note(one)) for one in events if "image" not in one)
+        calls = dict.fromkeys((_name(one), _note(one)) for one in events if not _SHOWN_APART & one.keys())
         return _Found(tuple(calls), causes.not_emulated(*list(calls)[-1])) if calls else _NOTHING
 
     # -- the CUDA runtime, and a missing driver

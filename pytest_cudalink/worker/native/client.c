@@ -84,7 +84,7 @@ static void lost(Worker *worker, WorkerAnswer *answer, ChannelState state, unsig
   read_output(worker, answer);
   if (state == CHANNEL_NO_MEMORY) answer->outcome = WORKER_NO_MEMORY;
   else if (state == CHANNEL_LATE) fail(answer, WORKER_LATE, "did not finish within %u s", limit);
-  else fail(answer, WORKER_DIED, "ended without a word, as by SIGKILL");
+  else fail(answer, WORKER_KILLED, "ended without a word, as by SIGKILL");
   lw_end(worker);
 }
 
@@ -218,7 +218,7 @@ static bool try_call(WorkerLink *link, const Request *request, const char *name,
       exchange(link, worker, request, name, data, answer, deadline))
     look_for_fatal(worker, answer);
   lw_give_back(worker);
-  return stained && answer->outcome == WORKER_DIED;
+  return stained && (answer->outcome == WORKER_DIED || answer->outcome == WORKER_KILLED);
 }
 
 /* Performs a request of a link; without a request only opens it. A link without blame gets a second worker, and a

@@ -43,6 +43,10 @@ static int perform(const char *word, Link *link) {
   if (!strncmp(word, "fpe", 3)) raise(SIGFPE);
   if (!strncmp(word, "abort", 5)) abort();
   if (!strncmp(word, "kill", 4)) raise(SIGKILL);
+  if (!strncmp(word, "bad_alloc", 9)) {
+    fprintf(stderr, "terminate called after throwing an instance of 'std::bad_alloc'\n");
+    abort();
+  }
   if (!strncmp(word, "overflow", 8)) return overflow(NULL, 1 << 30);
   if (!strncmp(word, "exit", 4)) exit(0);
   if (!strncmp(word, "hang", 4)) pause();
