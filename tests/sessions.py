@@ -58,16 +58,18 @@ def run(command: str, folder: Path) -> str:
     """Run a command as a shell does, with this environment's programs; both of its streams."""
     bin_folder = folder / "bin"
     bin_folder.mkdir(exist_ok=True)
+    added = ("-p", "cudalink", "-p", "no:cacheprovider")
     for name, text in {
-        "cudalink": f'exec "{sys.executable}" -m pytest_cudalink.cli "$@"',
-        "pytest": f'exec "{sys.executable}" -m pytest -p cudalink -p no:cacheprovider "$@"',
-        "python": f'exec "{sys.executable}" "$@"',
-        "cc": f'exec "{COMPILER}" "$@"',
+        "cudalink": f'#!/bin/sh\nexec "{sys.executable}" -m pytest_cudalink.cli "$@"',
+        "pytest": f"#!{sys.executable}\nimport sys, pytest\nsys.exit(pytest.main([*{added}, *sys.argv[1:]]))",
+        "python": f'#!/bin/sh\nexec "{sys.executable}" "$@"',
+        "cc": f'#!/bin/sh\nexec "{COMPILER}" "$@"',
     }.items():
-        (bin_folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (bin_folder / name).write_text(f"{text}\n", encoding="utf-8")
         (bin_folder / name).chmod(0o755)
     own = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_"))}
-    return shell(command, folder, {**own, "PATH": f"{bin_folder}:{os.environ['PATH']}"})
+    printed = shell(command, folder, {**own, "PATH": f"{bin_folder}:{os.environ['PATH']}"})
+    return printed.replace(f" {' '.join(added)}", "")  # in commands that repeat a finding
 
 
 def shell(command: str, folder: Path, env: Mapping[str, str]) -> str:
@@ -137,7 +139,7 @@ def in_environment(environment: Path, command: str, folder: Path) -> str:
         "PYTEST_ADDOPTS": "-p no:cacheprovider",
         "NO_COLOR": "1",
     }
-    return shell(command, folder, env)
+    return shell(command, folder, env).replace("PYTEST_ADDOPTS='-p no:cacheprovider' ", "")
 
 
 def check_in_environments(session: str, root: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..plurals import and_more, counted
 from ..progress import progress
-from ..report.safe_text import line as safe
+from ..safe_text import line as safe
 from . import audit_device_code, audit_environment, audit_output
 from .audit_output import Answer, AuditOutput
 from .paths import any_path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..plurals import and_more, counted
 from ..progress import progress
-from ..report.safe_text import line as safe
+from ..safe_text import line as safe
 from .audit_output import Answer, AuditOutput
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..progress import progress
-from ..report.safe_text import line
+from ..safe_text import line
 from .audit_output import Answer, AuditOutput
 
 if TYPE_CHECKING:

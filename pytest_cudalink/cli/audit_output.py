@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..plurals import and_more
-from ..report.safe_text import line as safe
-from ..report.safe_text import markdown
+from ..safe_text import line as safe
+from ..safe_text import markdown
 
 __all__ = ["Answer", "AuditOutput", "configure"]
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..report.safe_text import line as safe
+from ..safe_text import line as safe
 from .completion import offer
 from .names import hint
 from .paths import wrong_file

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from ..installers import install_command
 from ..progress import progress
 from ..regular_files import open_regular
-from ..report.safe_text import line
+from ..safe_text import line
 from .names import UnknownNameError, tagged
 from .paths import input_file
 

@@ -235,7 +235,7 @@ def _run_step(
 ) -> str:
     """Run one step, record it, and return its outcome."""
     from ..report.records import CrashRecord, LibraryRecord, StartRecord, TestRecord
-    from ..report.safe_text import block
+    from ..safe_text import block
 
     writer.write(StartRecord(nodeid=step.nodeid))
     began = time.monotonic()

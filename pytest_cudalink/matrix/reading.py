@@ -22,9 +22,8 @@ from typing import Final
 
 from packaging.utils import canonicalize_name
 
-from .. import toolchains
+from .. import safe_text, toolchains
 from ..plurals import and_more
-from ..report import safe_text
 from ..versions import CudaVersion
 from . import lines
 from .cells import Cell, is_pytest

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import logging
 import subprocess
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -145,3 +147,66 @@ def worker_of(report: pytest.TestReport) -> str | None:
         gateway: Any = getattr(getattr(report, "node", None), "gateway", None)
         worker = getattr(gateway, "id", None)
     return worker
+
+
+def words_of(config: pytest.Config, arguments: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Split a command line of this run: yield the words of each option, and each argument.
+
+    Yields the ``dest`` of the option; empty for an argument.
+    """
+    known: dict[str, Any] = config._parser.optparser._option_string_actions  # noqa: SLF001
+    waiting = [*arguments]
+    while waiting:
+        word = waiting.pop(0)
+        if word == "--":
+            yield "", [word, *waiting]
+            return
+        if word.startswith("@"):  # a file with one word on each line
+            with suppress(OSError, UnicodeDecodeError):
+                waiting[:0] = (config.invocation_params.dir / word[1:]).read_text(encoding="utf-8").splitlines()
+                continue
+        name, separator, _ = word.partition("=")
+        if len(word) < 2 or word[0] != "-":
+            yield "", [word]
+        elif word in known:
+            action = known[word]
+            number = _values(action.nargs, waiting)
+            yield action.dest, [word, *waiting[:number]]
+            del waiting[:number]
+        elif separator and name in known:
+            yield known[name].dest, [word]
+        elif word[:2] in known:  # -vx, -n4
+            action = known[word[:2]]
+            alone = action.nargs == 0
+            yield action.dest, [word[:2] if alone else word]
+            waiting[:0] = [f"-{word[2:]}"] if alone else []
+        else:
+            yield name, [word]
+
+
+def _values(nargs: Any, waiting: Sequence[str]) -> int:
+    """Return how many of the next words are values of an option, as argparse counts them."""
+    if nargs is None or isinstance(nargs, int):
+        return 1 if nargs is None else nargs
+    plain = next((at for at, word in enumerate(waiting) if word.startswith("-")), len(waiting))
+    return min(plain, 1) if nargs == "?" else plain
+
+
+def finds_setup(config: pytest.Config, file: str) -> bool:
+    """Whether a run of one file of this run has its root folder and ini file, because pytest looks above the file."""
+    from _pytest.config import findpaths
+
+    option = config.option
+    given = {
+        "inifile": option.inifilename,
+        "override_ini": option.override_ini,
+        "args": [file],
+        "rootdir_cmd_arg": option.rootdir or None,
+        "invocation_dir": config.invocation_params.dir,
+    }
+    taken = inspect.signature(findpaths.determine_setup).parameters  # that of pytest 8.4 lacks one
+    try:
+        root, ini, *_ = findpaths.determine_setup(**{name: value for name, value in given.items() if name in taken})
+    except pytest.UsageError:  # a file nearer to it is not valid
+        return False
+    return (root, ini) == (config.rootpath, config.inipath)

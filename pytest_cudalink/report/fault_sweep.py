@@ -105,6 +105,7 @@ class SweepFinding:
     fault: FailedCall
     detail: str  # what was seen
     nodeid: str  # the test
+    place: str = ""  # the test's file and its names in there, as a command names it
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -196,13 +197,15 @@ def plan(
     return kept[machine - 1 :: machines], len(chosen) - len(kept)
 
 
-def judge(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str) -> list[SweepFinding]:
+def judge(
+    clean: SweptTrial, faulted: SweptTrial, fault: FailedCall, nodeid: str, place: str = ""
+) -> list[SweepFinding]:
     """Return what is wrong with a run in which one call failed; raising is right.
 
     `clean`: the run in which every call had its own answer.
-    `nodeid`: the test.
+    `nodeid`, `place`: the test.
     """
-    return [SweepFinding(kind, fault, detail, nodeid) for kind, detail in _verdicts(clean, faulted, fault)]
+    return [SweepFinding(kind, fault, detail, nodeid, place) for kind, detail in _verdicts(clean, faulted, fault)]
 
 
 def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iterator[tuple[str, str]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..safe_text import line
 from .cell_run import UNKNOWN
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
-from .safe_text import line
 from .wording import linked_on
 
 __all__ = ["Figure", "figures"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from .safe_text import block, line
+from ..safe_text import block, line
 
 if TYPE_CHECKING:
     from .matrix_report import MatrixReport
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["found_again", "lines_of", "picture_of", "title_of"]
 
 _CATEGORIES: Final = {"fault": "when a call fails", "schedule": "under a schedule"}
+#: Characters of a command, which is of no use when it is cut.
+_COMMAND: Final = 100_000
 #: Of a picture: the left edge of the bars, their width, the height of a line, and the width of all.
 _LEFT: Final = 330
 _BARS: Final = 300
@@ -43,7 +45,7 @@ def lines_of(finding: FindingRecord) -> tuple[str, ...]:
     All but the first begin with so many spaces that none can end a fence of Markdown.
     """
     first, _, rest = block(finding.text).replace("\t", "    ").partition("\n")
-    repeat = [f"    repeat: {line(finding.repeat)}"] if finding.repeat else []
+    repeat = [f"    repeat: {line(finding.repeat, _COMMAND)}"] if finding.repeat else []
     return f"what   {first}", *repeat, *(f"    {one}" for one in rest.splitlines())
 
 

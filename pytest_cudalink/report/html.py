@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..plurals import counted
+from ..safe_text import block, line
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import Comparison
 from .figures import figures
@@ -28,7 +29,6 @@ from .page_parts import (
     state_of,
     versions,
 )
-from .safe_text import block, line
 from .verdict import SYMBOLS, verdict
 from .views import NAMES, Section, cause_lines, cell_title, letters, sections
 

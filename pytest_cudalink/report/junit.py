@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree as ET
 
+from ..safe_text import block
 from .cell_run import BAD, UNKNOWN, CellRun
 from .matrix_report import MatrixReport
-from .safe_text import block
 from .views import NAMES, cause_lines
 
 __all__ = ["junit"]

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from ..safe_text import shortened
 from ..signals import ending
 from .cell_run import BAD, LETTERS, UNKNOWN, CellRun, Detail, UnsteeredLinks, library_key
 from .ends import Lines, doubts
@@ -47,7 +48,6 @@ from .records import (
     decode,
 )
 from .repeats import joined
-from .safe_text import shortened
 from .wording import backend_keys, call_in_words, ended_by, refused_last
 
 __all__ = ["merge"]

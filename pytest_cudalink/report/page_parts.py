@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..plurals import counted, listed
+from ..safe_text import line
 from .cell_run import BAD, NOT_RUN, UNKNOWN, CellRun
 from .found import found_again, lines_of, picture_of, title_of
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
 from .records import FindingRecord
-from .safe_text import line
 from .views import NAMES, Section, block_of, links_in_words, needing_gpu, skews
 
 __all__ = [

@@ -179,6 +179,7 @@ class ScheduleFailure:
     repeats: bool = True  # whether it failed again with the same seed
     number: int = 1  # under how many seeds the test fails, for this cause or another
     waits: tuple[Reliance, ...] = ()  # waits that it relies on
+    place: str = ""  # the test's file and its names in there, as a command names it
 
     @property
     def asked(self) -> Asked:

@@ -10,15 +10,15 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final, TextIO
 
+from .. import safe_text
 from ..plurals import and_more
-from . import safe_text
+from ..safe_text import line
 from .cell_run import BAD, GOOD, NOT_RUN
 from .compare import Comparison
 from .figures import figures
 from .history import History, Kind
 from .matrix_report import MatrixReport
 from .origin import Origin
-from .safe_text import line
 from .verdict import verdict
 from .views import NAMES, Section, libraries_in_short, links_in_words, section, sections, unsteered
 

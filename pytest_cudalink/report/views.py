@@ -10,12 +10,12 @@ from typing import Final
 from msgspec.structs import asdict
 
 from ..plurals import counted, listed
+from ..safe_text import line
 from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Comparison, OutcomeChange, incomplete
 from .found import found_again, lines_of, title_of
 from .matrix_report import Group, MatrixReport
 from .records import CauseRecord
-from .safe_text import line
 from .wording import (
     by_cause,
     call_in_words,

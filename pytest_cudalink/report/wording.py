@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import safe_text
 from ..plurals import counted
-from . import safe_text
 
 if TYPE_CHECKING:
     from .records import CrashRecord

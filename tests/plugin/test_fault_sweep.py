@@ -22,7 +22,7 @@ def context():
         yield
 """
 FINDING = re.compile(
-    r"^(?P<kind>\S+): (?P<function>\w+) \(call \d+\).*\n  repeat: pytest '\S+\[(?P<name>\w+)\]'.*=(?P<fault>\S+)$",
+    r"^(?P<kind>\S+): (?P<function>\w+) \(call \d+\).*\n  repeat: .*pytest '\S+\[(?P<name>\w+)\]'.*=(?P<fault>\S+)$",
     re.MULTILINE,
 )
 
@@ -57,7 +57,7 @@ def test_finding_and_repeating_it(sweep) -> None:
                 "leak: cuMemAlloc_v2 (call 5) failed with *, called at *error_paths.py:* in call <*: "
                 "a clean run frees what this one left: 1 x allocation that only the end of its context freed (64*"
             ),
-            "  repeat: pytest 'test_it.py::test[[]two_buffers[]]' --cudalink-driver=13.0 --cudalink-fault-sweep=5:2",
+            "  repeat: *pytest 'test_it.py::test[[]two_buffers[]]' *--cudalink-driver=13.0 --cudalink-fault-sweep=5:2",
         ]
     )
     again = sweep("BROKEN", ("two_buffers",), "--cudalink-fault-sweep=5:2")
@@ -153,7 +153,8 @@ def test_repeating_a_file_outside_of_the_root(pytester: pytest.Pytester, run_pyt
     )
     options = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=2:1")
     result = run_pytest(*options, f"--rootdir={root}", str(file))
-    result.stdout.fnmatch_lines([f"  repeat: pytest '{file}::test' {' '.join(options)}"])
+    words = f"-p cudalink {options[0]} --rootdir={root} {options[1]}"
+    result.stdout.fnmatch_lines([f"  repeat: *pytest 'other/test_it.py::test' {words}"])
 
 
 def test_functions_and_budget(sweep) -> None:
@@ -197,7 +198,7 @@ def test_calls_of_the_linker(pytester: pytest.Pytester, run_pytest, toolkit) -> 
                 "leak: nvJitLinkAddData (call 3) failed with NVJITLINK_ERROR_INTERNAL, called at test_calls_*.py:* in "
                 "test: a clean run frees what this one left: 1 x nvJitLink handle"
             ),
-            "  repeat: pytest '*::test' --cudalink-driver=13.0 --cudalink-fault-sweep=3:6+nvJitLink",
+            "  repeat: *pytest '*::test' -p cudalink --cudalink-driver=13.0 --cudalink-fault-sweep=3:6+nvJitLink",
         ]
     )
     again = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=3:6+nvJitLink")
@@ -252,7 +253,7 @@ def test_calls_of_the_compiler(pytester: pytest.Pytester, run_pytest, toolkit) -
         [
             "fault sweep: 14 runs of 2 tests, 5 findings",
             "leak: nvrtcCompileProgram (call 3) failed with NVRTC_ERROR_OUT_OF_MEMORY, *: 1 x NVRTC program (and in *",
-            "  repeat: pytest '*::test[[]broken[]]' --cudalink-driver=13.0 --cudalink-fault-sweep=3:1+NVRTC",
+            "  repeat: *pytest '*::test[[]broken[]]' * --cudalink-driver=13.0 --cudalink-fault-sweep=3:1+NVRTC",
         ]
     )
     found = {(one["name"], one["kind"], one["function"]) for one in findings(result)}
@@ -323,6 +324,7 @@ def test_going_on_after_an_interruption(pytester: pytest.Pytester, run_pytest, t
             "cudalink: 2 runs with a fault, 1 finding: *::test_first",
             "fault sweep: 2 runs of 1 test, 1 finding",
             "the sweep was interrupted; go on with --cudalink-fault-sweep=resume",
+            "  resume: *pytest *-p cudalink --cudalink-driver=13.0 --cudalink-fault-sweep=resume",
         ]
     )
     pytester.path.joinpath("mended").touch()

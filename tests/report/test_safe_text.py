@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_cudalink import cli
-from pytest_cudalink.report import html, junit, safe_text, text, views
+from pytest_cudalink import cli, safe_text
+from pytest_cudalink.report import html, junit, text, views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
@@ -284,3 +285,54 @@ def test_hostile_names_of_files(tmp_path, capsys) -> None:
     assert json.loads(json.dumps(merge([tmp_path]).cells[0].name)) == "\x1b[31m\n\u202e"
     assert cli.main(["report", str(tmp_path / "\x1b[31mnone")]) == 2
     assert not OBEYED.search(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("::error::x", r"\x3a:error::x"),
+        (" \u3000::Warning file=a,line=1::x", " \u3000" + r"\x3a:Warning file=a,line=1::x"),
+        ("a::error::x", "a::error::x"),
+        ("::test_it::error::", "::test_it::error::"),
+        ("::error", "::error"),
+        ("a ##[group]b ##vso[x]##teamcity[y] ##", r"a \x23#[group]b \x23#vso[x]\x23#teamcity[y] ##"),
+    ],
+)
+def test_commands_of_a_runner(given, shown) -> None:
+    """What a CI runner obeys at the beginning of a line, or anywhere, begins with an escape; a node ID stays."""
+    assert safe_text.line(given) == shown
+    assert safe_text.block(f"{given}\n\n{given}") == f"{shown}\n\n{shown}"
+
+
+@pytest.mark.parametrize(
+    ("word", "quoted"),
+    [
+        ("", "''"),
+        ("-x=a/b.py::c", "-x=a/b.py::c"),
+        ("a'; $(b) `c` \\n!", """'a'"'"'; $(b) `c` \\n!'"""),
+        ("é", "'é'"),
+        ("a\n\nb\t", """a"$(printf '\\012\\012\\142')""$(printf '\\011')\""""),
+        ("\x1b\u202e%\udcff", """"$(printf '\\033\\342\\200\\256')"%"$(printf '\\377')\""""),
+        ("a##[b]##VSO[", r"""a"$(printf '\043')"'#[b]'"$(printf '\043')"'#VSO['"""),
+    ],
+)
+def test_words_for_a_shell(word, quoted) -> None:
+    """A word is itself, or in quotes where a shell obeys it, or written by it where nobody sees it."""
+    assert safe_text.quote(word) == quoted
+    assert safe_text.line(quoted) == safe_text.block(quoted) == quoted
+
+
+@pytest.mark.parametrize("word", ["a\0b", "a\n", "\ud800"])
+def test_words_that_no_shell_can_pass(word) -> None:
+    """They are refused."""
+    with pytest.raises(ValueError, match="can"):
+        safe_text.quote(word)
+
+
+@settings(max_examples=20)
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20))
+def test_a_shell_reads_any_word(word) -> None:
+    """Whatever a word is, a shell passes it on as it was."""
+    if not word.endswith("\n"):
+        done = subprocess.run(["sh", "-c", f"printf %s {safe_text.quote(word)}"], capture_output=True, check=True)
+        assert done.stdout == word.encode()

@@ -28,7 +28,7 @@ from .processes import key
 #: Seconds for which the system may still list a thread that has ended.
 _LINGERING: Final = 0.1
 #: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
-_NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
+NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
     "basetemp": None,
     "log_file": os.devnull,
     "xmlpath": None,
@@ -61,7 +61,7 @@ _NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
 
 def restrict(config: pytest.Config, task: Task) -> None:
     """Change the options of the child: collect the tests of its task, and write no file of the whole run."""
-    for name, value in {**_NOT_FOR_CHILDREN, **task.options}.items():
+    for name, value in {**NOT_FOR_CHILDREN, **task.options}.items():
         if hasattr(config.option, name):
             setattr(config.option, name, value)
     _, separator, rest = task.nodeid.partition("::")

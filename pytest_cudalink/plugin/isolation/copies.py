@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ...safe_text import line
 from ..parts import RECORD_FILE
 from . import processes
 
@@ -30,7 +30,6 @@ class Copies:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._paths: list[str] = []
-        self._files: dict[str, str] = {}
         self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-copies-", ignore_cleanup_errors=True)
         self._server: processes.ServerProcess | None = None
         given: Any = getattr(run.config, "workerinput", None)
@@ -39,8 +38,6 @@ class Copies:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._paths = list(dict.fromkeys(str(item.path) for item in session.items))
-        # the ID of a test names no file where that is not below the root, such as with --pyargs
-        self._files = {item.nodeid: str(item.path) for item in session.items if item.nodeid.startswith("::")}
 
     def __call__(
         self, item: pytest.Item, asked: Sequence[Mapping[str, Any]]
@@ -72,17 +69,6 @@ class Copies:
     def refusal(self) -> str:
         """Why no process can run the tests; empty if one can."""
         return self._server.refusal if self._server is not None else ""
-
-    def command(self, nodeid: str, option: str) -> str:
-        """Return the command that runs one test again under an option, with what else its driver depends on."""
-        settings = self._run.settings
-        driver = f"--cudalink-driver={settings.driver.value}"
-        others = [
-            f"--cudalink-{name}={shlex.quote(setting.value)}"
-            for name, setting in (("device", settings.device), ("faults", settings.faults))
-            if setting.source == "option"
-        ]
-        return " ".join([f"pytest '{self._files.get(nodeid, '')}{nodeid}'", driver, *others, option])
 
     def record(self, **finding: Any) -> None:
         """Write what was found to the record of the run, if it has one; parameters as of `FindingRecord`."""
@@ -133,14 +119,14 @@ def show(item: pytest.Item, found: str, *, verbosity: int) -> None:
     reporter: Any = item.config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None and item.config.get_verbosity() >= verbosity:
         reporter.ensure_newline()
-        reporter.write_line(f"cudalink: {found}: {item.nodeid}")
+        reporter.write_line(line(f"cudalink: {found}: {item.nodeid}"))
 
 
 def _found(file: Path) -> dict[str, Any] | None:
     """Return what a process has written of its run."""
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
+    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
         try:
-            given: dict[str, Any] | None = json.loads(line).get("trial")
+            given: dict[str, Any] | None = json.loads(text).get("trial")
         except ValueError:
             break
         if given is not None:

@@ -103,11 +103,11 @@ def _command(
     )
     file = folder / "task"  # not a variable: the system limits the length of one
     file.write_text(json.dumps(vars(task)), encoding="utf-8")
-    command = [sys.executable, *_interpreter_options(sys.orig_argv), again.__file__, str(file)]
+    command = [sys.executable, *interpreter_options(sys.orig_argv), again.__file__, str(file)]
     return command, {**environment, "CUDALINK_ISOLATED": str(file)}
 
 
-def _interpreter_options(words: Sequence[str]) -> list[str]:
+def interpreter_options(words: Sequence[str]) -> list[str]:
     """Return the options of a command line of Python, without what makes it interactive.
 
     `words`: the command line, which begins with the interpreter.

@@ -21,6 +21,7 @@ from ..parts import COPIES, LEDGER
 from ..run import from_controller
 from ..settings import Setting
 from .copies import RunsAgain, show
+from .repeat import command, place_of
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -193,7 +194,7 @@ class Schedules(RunsAgain):
         root = str(self._run.config.rootpath)
         for one in by_kind(self._failures):
             first, *lines = one.lines(root, self._option.number)
-            repeat = self._command(one)
+            repeat = command(self._run, f"--cudalink-schedules={one.asked}", one.place)
             self.failing.append("\n".join([first, f"  repeat: {repeat}", *lines]))
             self._copies.record(
                 nodeid=one.nodeid,
@@ -203,9 +204,6 @@ class Schedules(RunsAgain):
                 repeat=repeat,
                 operations=one.operations(root),
             )
-
-    def _command(self, failure: ScheduleFailure) -> str:
-        return self._copies.command(failure.nodeid, f"--cudalink-schedules={failure.asked}")
 
     def lines(self) -> list[str]:
         """Return the lines of the summary."""
@@ -242,7 +240,9 @@ def _failure(item: pytest.Item, seed: int, trial: _Trial, clean: _Trial, **how: 
         work._replace(submitted=None, started=None, ended=None, ended_in="") for work in clean.works
     )
     kind = "unpromised" if how.get("waits") else trial.kind
-    return ScheduleFailure(item.nodeid, kind, trial.detail, seed, works=works, text=trial.text, **how)
+    return ScheduleFailure(
+        item.nodeid, kind, trial.detail, seed, works=works, text=trial.text, place=place_of(item), **how
+    )
 
 
 class _Trial:

@@ -19,6 +19,7 @@ from ...report.fault_sweep import Call, FailedCall, SweepTotals, SweptTrial, Way
 from ..parts import COPIES, LEDGER
 from ..settings import COMPILER, LINKER
 from .copies import RunsAgain, show
+from .repeat import command, place_of
 
 if TYPE_CHECKING:
     from ..records.process_end import ProcessEnd
@@ -46,7 +47,8 @@ class FaultSweep(RunsAgain):
         self._notes = _Notes(run)
         option, *self._others = self._notes.option.split("+")
         self._single, self._functions, self._ways = _read(option)
-        self._budget, self._part = _budget(run.settings.fault_budget.value)
+        # a finding is repeated whatever machine made its run
+        self._budget, self._part = (0, (1, 1)) if self._single else _budget(run.settings.fault_budget.value)
         self._baseline = run.settings.fault_baseline.value
         self._baseline_file = run.config.invocation_params.dir / self._baseline
         self._known = self._read_baseline()
@@ -103,7 +105,7 @@ class FaultSweep(RunsAgain):
             finding
             for number, fault in enumerate(chosen)
             if number in trials
-            for finding in fault_sweep.judge(clean, trials[number], fault, item.nodeid)
+            for finding in fault_sweep.judge(clean, trials[number], fault, item.nodeid, place_of(item))
         ]
         return SweepTotals(tests=1, runs=len(trials), left=left, findings=found)
 
@@ -167,10 +169,10 @@ class FaultSweep(RunsAgain):
         for finding, number in fault_sweep.new_findings(self.totals.findings, self._known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
             fault = "+".join([str(finding.fault), *self._others])  # their calls have numbers, too
-            command = self._copies.command(finding.nodeid, f"--cudalink-fault-sweep={fault}")
-            self.failing.append(f"{finding}{more}\n  repeat: {command}")
+            repeat = command(self._run, f"--cudalink-fault-sweep={fault}", finding.place)
+            self.failing.append(f"{finding}{more}\n  repeat: {repeat}")
             self._copies.record(
-                nodeid=finding.nodeid, category="fault", kind=finding.kind, text=f"{finding}{more}", repeat=command
+                nodeid=finding.nodeid, category="fault", kind=finding.kind, text=f"{finding}{more}", repeat=repeat
             )
 
     @property
@@ -188,6 +190,7 @@ class FaultSweep(RunsAgain):
         ]
         if self._interrupted and self._notes.kept:
             found.append("the sweep was interrupted; go on with --cudalink-fault-sweep=resume")
+            found.append(f"  resume: {command(self._run, '--cudalink-fault-sweep=resume')}")
         if totals.left:
             found.append(
                 f"cudalink_fault_budget={self._budget} left out {counted(totals.left, 'run')}; raise it to fail more "

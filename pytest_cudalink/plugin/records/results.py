@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from ...plurals import counted
-from ...report.safe_text import shortened
 from ...report.wording import split_link_key
+from ...safe_text import shortened
 from .. import pytest_private
 from ..conditions import run_driver
 from ..parts import LEDGER, RECORD_FILE

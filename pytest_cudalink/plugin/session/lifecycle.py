@@ -255,7 +255,7 @@ def _start_requirements(run: Run) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return the header's lines."""
-    from ...report.safe_text import line
+    from ...safe_text import line
     from .header import lines
 
     return [line(one) for one in lines(run_of(config))]

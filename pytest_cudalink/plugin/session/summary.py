@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ...plurals import and_more, counted
-from ...report.safe_text import block
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
+from ...safe_text import block
 from ..conditions import unsteered
 from ..parts import FAULT_SWEEP, FAULTS, LEDGER, REQUIRED, SCHEDULES
 from ..records.facts import VIOLATIONS

@@ -263,7 +263,7 @@ class Provenance(Check):
         if not texts:
             return
         self._found_before[place] = texts
-        from ...report.safe_text import block
+        from ...safe_text import block
 
         yield Seen(_SECTION, block("\n".join(f"cudalink: {one}" for one in texts)))
 

@@ -1,0 +1,174 @@
+"""Commands to paste: a shell runs each, from the folder of the run, and it finds the same again."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from shlex import quote
+
+import pytest
+
+from pytest_cudalink.report import read
+from pytest_cudalink.report.records import FindingRecord
+from tests.planted.expected import PLANTED
+from tests.plugin.test_schedules import EARLY
+from tests.plugin.test_schedules import HEAD as QUEUE
+
+#: A test for each bug; those fail whose project's own option, variable or ini key did not arrive.
+MODULE = """
+from tests.planted import error_paths as planted
+@pytest.fixture(autouse=True)
+def settings(request):
+    assert request.config.getoption("--mine") == request.config.getini("mine")
+
+@pytest.mark.parametrize(("name", "text"), {parameters!r})
+def test(name, text):
+    with planted.current_context():
+        planted.BROKEN[name]()
+"""
+CONFTEST = """
+def pytest_addoption(parser):
+    parser.addoption("--mine", default="")
+    parser.addini("mine", "what --mine must say", default="")
+"""
+KEPT = "disable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
+#: Parts of names of tests; most would run a command or end a word.
+TEXTS = (
+    "plain",
+    "a';touch pwned;'",
+    "$(touch pwned)`touch pwned`",
+    ' "x"  y ',
+    "-x",
+    "a[b::c]",
+    "é\u202e%s",
+    "\n#!\\n",
+    "\ud800",
+)
+#: Words of a command line, of which a run has some.
+ARGUMENTS = (
+    ("--cudalink-checks=order=fail,nvjitlink=off",),
+    ("--cudalink-checks", "lifetimes=report"),
+    ("--cudalink-device=h100:2,memory=8GiB",),
+    ("--cudalink-unsupported=skip",),
+    ("--cudalink-processes=isolated",),
+    ("--cudalink-require", "driver"),
+    ("--cudalink-faults=cuGraphCreate:900=2",),
+    ("-o", "cudalink_fault_budget=40"),
+    ("-o", "cudalink_link_timeout=50"),
+    ("-p", "no:cacheprovider"),
+    ("-pno:doctest", "-vv"),
+    ("-k", "test and not (absent)"),
+    ("-xvm", "not skip"),
+    ("--tb", "short", "-rA"),
+    ("-n1",),
+    ("--import-mode=importlib",),
+    ("-W", "ignore:-p no such:DeprecationWarning"),
+    ("--junitxml=j.xml", "--basetemp", "base"),
+    ("-c", "../other.ini"),
+    ("--rootdir=..",),
+    ("@words",),
+)
+VARIABLES = (
+    ("CUDALINK_CHECKS", "lifetimes=report"),
+    ("CUDALINK_UNSUPPORTED", "skip"),
+    ("CUDALINK_FAULT_BUDGET", "30:1/1"),
+    ("PYTEST_ADDOPTS", "-W 'ignore:a b' --durations=3"),
+    ("PYTHONHASHSEED", "1"),
+)
+KEYS = (
+    "cudalink_checks = nvjitlink=report",
+    "cudalink_unsupported = skip",
+    "addopts = --strict-markers",
+    "console_output_style = count",
+)
+
+
+def paste(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line as a shell does that finds the programs of this environment."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path}
+    return subprocess.run(["sh", "-c", line], cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+def check(one: FindingRecord, folder: Path) -> None:
+    """Paste the command of a finding: the first words of the finding come again, and no other command runs."""
+    done = paste(one.repeat, folder)
+
+    said = done.stdout + done.stderr
+    head = one.text.partition(", called at ")[0].partition(" under ")[0]
+    assert (done.returncode, head in said) == (1, True), f"{one.repeat}\n{said}"
+    assert not [*folder.parent.rglob("pwned")], one.repeat
+
+
+@pytest.fixture
+def started(pytester: pytest.Pytester, toolkit):
+    """Run the tests from a folder below the root; return what was found, and that folder."""
+
+    def go(module: str, *arguments: str, ini: str = "", **variables: str) -> tuple[list[FindingRecord], Path]:
+        folder = pytester.path / "a b$(touch pwned)"
+        (folder / "sub").mkdir(parents=True)
+        for file, text in {
+            pytester.path / "pytest.ini": f"[pytest]\n{ini}",
+            pytester.path / "other.ini": f"[pytest]\n{ini}",
+            pytester.path / "conftest.py": CONFTEST,
+            folder / "sub" / "test_it's.py": module,
+            folder / "words": "-p\ncudalink\n-k\ntest\n",
+        }.items():
+            file.write_text(text, encoding="utf-8")
+        given = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
+        words = ["-p", "cudalink", "-p", "xdist", "--cudalink-driver=13.0", "--cudalink-report=r.jsonl", *arguments]
+        done = paste(
+            " ".join([*(f"{name}={quote(value)}" for name, value in given.items()), "pytest", *map(quote, words)]),
+            folder,
+        )
+        print(done.stdout, done.stderr)
+        return read(folder / "r.jsonl").findings, folder
+
+    return go
+
+
+def module_of(parameters: list[tuple[str, str]]) -> str:
+    return QUEUE + MODULE.format(parameters=parameters)
+
+
+@pytest.mark.slow
+def test_settings_and_quotes(started) -> None:
+    """Options, variables and ini keys come again; no name of a test ends its word."""
+    found, folder = started(
+        module_of([("two_buffers", TEXTS[1])]),
+        *("--cudalink-fault-sweep=cuMemAlloc", "-k", "test", "--mine", "a $(touch pwned)", "sub"),
+        ini="mine = a $(touch pwned)\n",
+        CUDALINK_CHECKS="lifetimes=report",
+    )
+
+    (leak,) = found
+    assert leak.repeat.startswith("PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 CUDALINK_CHECKS=lifetimes=report ")
+    assert " 'sub/test_it'\"'\"'s.py::test[two_buffers-a'\"'\"';touch pwned;'\"'\"']' -p cudalink " in leak.repeat
+    assert leak.repeat.endswith(" --mine 'a $(touch pwned)' --cudalink-fault-sweep=5:2")
+    check(leak, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+def test_every_planted_finding(started, seed) -> None:
+    """Under random options, wherever they come from."""
+    rng = random.Random(seed)
+    names = sorted(PLANTED)[seed::5]
+    words = rng.sample(ARGUMENTS, 6)
+    ini = "".join(f"{key}\n" for key in rng.sample(KEYS, 2)) + rng.choice(["", KEPT])
+    late = seed % 2 == 0
+    found, folder = started(
+        module_of([*zip(names, TEXTS[seed::5] * 2, strict=False)]) + (EARLY if late else ""),
+        *(word for group in words for word in group),
+        *(("--cudalink-schedules=6:7",) if late else ()),
+        *("--cudalink-fault-sweep", "--mine", "a b", rng.choice(["sub", "sub/test_it's.py", "."])),
+        ini=f"mine = a b\ncudalink_processes = deadline=3\n{ini}",
+        **dict(rng.sample(VARIABLES, 2)),
+    )
+
+    assert {one.kind for one in found} >= {PLANTED[name] for name in names}
+    for one in {(one.nodeid, one.kind): one for one in found}.values():
+        check(one, folder)
