@@ -99,7 +99,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="WORD,…",
         help="exit with 1 for these findings: regressions, failed, crashed, incomplete, violations, hostile, "
         "mismatch, skipped-everywhere, damaged, repeats, not-run, or none (default: damaged,repeats and, with "
-        "--against, regressions, else failed,crashed,incomplete,hostile)",
+        "--against, regressions, else failed,crashed,incomplete,violations,hostile)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
 
@@ -107,10 +107,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Merge and write; return exit code 1 for findings, 2 for a file or option that cannot be used."""
     from ..matrix import CellsError
+    from ..report.compare import FAILING, FAILING_AGAINST
     from ..report.records import RecordError
 
-    default = "regressions,damaged,repeats" if options.against else "failed,crashed,incomplete,hostile,damaged,repeats"
-    given = [word.strip() for word in (options.fail_on or default).split(",")]
+    default = FAILING_AGAINST if options.against else FAILING
+    given = [word.strip() for word in options.fail_on.split(",")] if options.fail_on else default
     words = [word for word in given if word and word != "none"]
     if fault := _option_fault(options, words):
         sys.stderr.write(f"cudalink report: {fault}\n")

@@ -186,8 +186,25 @@ class CellRun:
     @property
     def is_explained(self) -> bool:
         """Whether a test, a crash or a finding shows why pytest ended with an error."""
-        found = (self.crashes, self.findings, self.violations)
+        found = (self.crashes, self.findings, self.failing_violations)
         return any(found) or any(letter in BAD for letter in self.outcomes.values())
+
+    @property
+    def failing_violations(self) -> list[ViolationRecord]:
+        """The violations that were not allowed, whatever became of their tests: one that ran again may have passed."""
+        return [one for one in self.violations if not one.allowed]
+
+    @property
+    def behind_green_tests(self) -> str:
+        """What fails the cell and no result of a test shows, with numbers; empty for nothing."""
+        bad = {test for test, letter in self.outcomes.items() if letter in BAD}
+        several = (
+            (sum(one.nodeid not in bad for one in self.crashes), "crash", "crashes"),
+            (sum(one.nodeid not in bad for one in self.failing_violations), "violation", "violations"),
+            (len(self.findings), "finding of faults and schedules", "findings of faults and schedules"),
+            (len(self.differing), "test has records that differ", "tests have records that differ"),
+        )
+        return "; ".join(counted(number, one, many) for number, one, many in several if number)
 
     @property
     def crashed(self) -> int:

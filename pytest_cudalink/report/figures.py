@@ -41,7 +41,7 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
         (len(report.partial), "fails in some cells only|fail in some cells only", True, "show=some"),
         (len(report.skipped_everywhere), "skipped in every cell", False, "show=skipped"),
         (
-            sum(len(cell.violations) for cell in report.cells),
+            sum(len(cell.failing_violations) for cell in report.cells),
             "violation|violations",
             True,
             "violations",
@@ -68,8 +68,8 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
     modules = sum(cell.unlinked_modules for cell in report.cells)
     found += _if_any(modules, "module that no seen link made|modules that no seen link made", "unsteered")
     if comparison is not None:
-        regressions = len(comparison.regressions) + len(comparison.broken)
-        where = "regressions" if comparison.regressions else "incomplete"
+        regressions = len(comparison.regressions) + len(comparison.worse) + len(comparison.broken)
+        where = "regressions" if comparison.regressions else "worse" if comparison.worse else "incomplete"
         found += [
             (regressions, "regression|regressions", True, where),
             (len(comparison.fixed), "fixed", False, "fixed"),

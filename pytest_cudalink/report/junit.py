@@ -40,19 +40,20 @@ def _without_records(name: str, why: str, *, allowed: bool) -> ET.Element:
 
 def _suite(cell: CellRun) -> ET.Element:
     counts, causes = cell.counts, cell.causes
+    why = "; ".join(filter(None, [cell.fault, cell.behind_green_tests]))
     suite = ET.Element(
         "testsuite",
         name=block(cell.name),
-        tests=str(len(cell.outcomes) + bool(cell.fault)),
+        tests=str(len(cell.outcomes) + bool(why)),
         failures=str(counts["F"]),
-        errors=str(counts["E"] + counts["C"] + counts[UNKNOWN] + bool(cell.fault)),
+        errors=str(counts["E"] + counts["C"] + counts[UNKNOWN] + bool(why)),
         skipped=str(counts["S"] + counts["U"] + counts["x"]),
         time=f"{cell.duration:.3f}",
     )
     _add_properties(suite, _properties(cell))
-    if cell.fault:
+    if why:
         case = ET.SubElement(suite, "testcase", classname=block(cell.name), name="run")
-        ET.SubElement(case, "error", message=block(cell.fault))
+        ET.SubElement(case, "error", message=block(why))
     for test, letter in cell.outcomes.items():
         file, _, name = test.partition("::")
         module = file.removesuffix(".py").replace("/", ".")

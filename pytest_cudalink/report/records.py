@@ -343,6 +343,9 @@ class ViolationRecord(_Event, kw_only=True, frozen=True):
     fix: Annotated[str, Meta(description="what to change in the program; empty where the text says it")] = ""
     process: Annotated[str, Meta(description="the process in words; empty for that of the record")] = ""
     test: Annotated[str, Meta(description="the test that started that process; empty for none")] = ""
+    allowed: Annotated[
+        bool, Meta(description="whether it fails nothing, as with --cudalink-checks=lifetimes=report")
+    ] = False
 
 
 class FindingRecord(_Event, kw_only=True, frozen=True):

@@ -32,6 +32,11 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
     counts = report.counts
     failing = [
         _some(len(comparison.regressions) if comparison is not None else 0, "regression", "regressions"),
+        _some(
+            len(comparison.worse) if comparison is not None else 0,
+            "crash, violation or finding is new",
+            "crashes, violations or findings are new",
+        ),
         _some(len(report.partial), "test fails in some cells only", "tests fail in some cells only"),
         _some(
             len(report.failing_everywhere),
@@ -44,7 +49,7 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
             "tests fail because they need a GPU",
         ),
         _some(sum(cell.crashed for cell in report.cells), "crash", "crashes"),
-        _some(sum(len(cell.violations) for cell in report.cells), "violation", "violations"),
+        _some(sum(len(cell.failing_violations) for cell in report.cells), "violation", "violations"),
         _some(
             sum(len(cell.findings) for cell in report.cells),
             "finding of faults and schedules",
@@ -56,13 +61,13 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
     failing += [
         _some(len(missing - report.allowed), "cell did not run", "cells did not run"),
         _some(len(faults), "cell is incomplete", "cells are incomplete"),
-    ]
-    lacking = [
         _some(
             sum(len(cell.differing) for cell in report.cells),
             "test has records that differ",
             "tests have records that differ",
         ),
+    ]
+    lacking = [
         _some(counts[UNKNOWN], "outcome is unknown", "outcomes are unknown"),
     ]
     bad, warn = list(filter(None, failing)), list(filter(None, lacking))

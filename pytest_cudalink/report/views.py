@@ -471,6 +471,7 @@ def _changes(report: MatrixReport, comparison: Comparison) -> list[Section]:
     head = ("test", "cell", "before", "now")
     return [
         _regressions(report, comparison),
+        section("worse", "New crashes, violations and findings", ("what", "test", "cell"), comparison.worse, "others"),
         section("fixed", "Fixed", head, rows(comparison.fixed), "tests"),
         section("now-skipped", "Now skipped", head, rows(comparison.skipped), "tests"),
         section("gone", "No longer run", head, rows(comparison.gone), "tests"),

@@ -9,10 +9,13 @@ import xml.etree.ElementTree as ET
 import pytest
 from jsonschema import Draft202012Validator
 
+from pytest_cudalink.plugin.records.ledger import Totals
+from pytest_cudalink.plugin.session import lifecycle
 from pytest_cudalink.report import Recording, Writer, read, records
 from pytest_cudalink.report.cell_run import BAD
 from pytest_cudalink.report.merge import merge
 from tests.nested import ALONE, BOTH, NO_AUTOLOAD, XDIST, with_plugins
+from tests.plugin.by_hand import begun
 
 LINK = """
 import os
@@ -445,3 +448,19 @@ def test_switched_off(run, pytester) -> None:
     result.stdout.no_fnmatch_line("*= cudalink =*")
     assert "cudalink." not in pytester.path.joinpath("junit.xml").read_text().replace("cudalink.jsonl", "")
     assert next(test for test in found.tests if test.nodeid.endswith("test_passes")).links == 3
+
+
+def test_a_violation_in_an_attempt_that_was_repeated() -> None:
+    """The run fails although the test passed then; not where violations are only reported."""
+    run, totals = begun(lifetime="fail", jitlink_contract="report"), Totals()
+    assert lifecycle._run_again(run, totals) == []
+    totals.violations_of_tests["jitlink-contract"]["c"] += 1
+    totals.violations_of_tests["order"]["z"] += 0
+    assert lifecycle._run_again(run, totals) == []
+    for check, test in (("lifetimes", "a"), ("wait", "b"), ("order", "a")):
+        totals.violations_of_tests[check][test] += 1
+    (why,) = lifecycle._run_again(run, totals)
+    assert why.startswith("The run fails because of violations in a, b, which passed when run again: ")
+    assert lifecycle._run_again(begun(lifetime="report", jitlink_contract="off"), totals)[0].startswith(
+        "The run fails because of violations in c, b, which"
+    )

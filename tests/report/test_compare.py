@@ -58,7 +58,7 @@ def reports() -> tuple[MatrixReport, MatrixReport]:
         "a",
         "FEPSPP",
         crashes=[CrashRecord()],
-        violations=[ViolationRecord(), ViolationRecord()],
+        violations=[ViolationRecord(), ViolationRecord(), ViolationRecord(allowed=True)],
         findings=[FindingRecord()],
         versions={"ctk": {"requested": "13.0", "found": "12.9", "source": "", "kind": ""}},
         differing={"c": [["P", "1"], ["F", "2"]], "e": [["P", "1"], ["F", "2"]], "f": [["P", "1"], ["F", "2"]]},
@@ -74,7 +74,7 @@ def test_what_is_wrong_with_a_report() -> None:
     """Cells without a complete run and files that cannot be read, with the reasons, and the number of each finding."""
     new, old = reports()
     comparison = compare(new, old)
-    assert (comparison.broken, comparison.unread) == (["cut", "never"], {"y": "empty"})
+    assert (comparison.broken, comparison.unread) == (["cut", "never", "lost"], {"y": "empty"})
     unfinished = new.cells[1].fault
     alone = {"x": "not JSON", "lost": "no records", "free": "no records (allowed)", "cut": unfinished}
     assert incomplete(new) == alone
@@ -96,7 +96,7 @@ def test_what_is_wrong_with_a_report() -> None:
     }
     assert findings(new, None) == found
     assert [*found] == [*FAIL_ON]
-    assert findings(new, comparison) == {**found, "regressions": 3, "incomplete": 5, "damaged": 3}
+    assert findings(new, comparison) == {**found, "regressions": 4 + 4, "incomplete": 5, "damaged": 3}
 
 
 def test_the_figures_of_a_report() -> None:
@@ -118,7 +118,7 @@ def test_the_figures_of_a_report() -> None:
         (6, "incomplete cells", True, "incomplete"),
         (3, "tests whose records differ", True, "repeats"),
         *of_links,
-        (3, "regressions", True, "regressions"),
+        (8, "regressions", True, "regressions"),
         (1, "fixed", False, "fixed"),
     ]
 
@@ -171,3 +171,30 @@ def test_a_cell_that_is_incomplete_now_is_a_regression() -> None:
     (figure,) = (one for one in figures(new, compare(new, old)) if one.text == "regression")
     assert (figure.number, figure.alarm, figure.shows) == (1, True, "incomplete")
     assert "regression" not in {one.text.rstrip("s") for one in figures(new, compare(new, new))}
+
+
+def test_what_is_new_against_an_older_report() -> None:
+    """A crash, a violation and a finding that no failing test shows; a cell that the older report does not have."""
+    broken = [ViolationRecord(nodeid="a", what="freed"), ViolationRecord(nodeid="b", check="order")]
+    now = {
+        "crashes": [CrashRecord(), CrashRecord(nodeid="b")],
+        "violations": [*broken, ViolationRecord(nodeid="a", what="seen", allowed=True)],
+        "findings": [FindingRecord(nodeid="a", category="fault", kind="leak")] * 2,
+    }
+    fault, outside = ("fault: leak", "a", "c"), ("crash", "outside tests", "c")
+    new = MatrixReport([cell("c", "PF", **now), cell("first", "P", exitstatus=3)], ["gone", "may"], allowed={"may"})
+
+    def worse(**then: object) -> list[tuple[str, str, str]]:
+        return compare(new, MatrixReport([cell("c", "PF", **then)])).worse
+
+    assert worse() == [outside, ("violation: freed", "a", "c"), fault, fault]
+    assert worse(findings=now["findings"][:1]) == [outside, ("violation: freed", "a", "c"), fault]
+    assert worse(**{**now, "crashes": []}) == [outside]
+    assert worse(**now) == []
+    assert compare(new, MatrixReport([cell("c", "FF", violations=broken)])).worse == [outside, fault, fault]
+    old = MatrixReport([cell("c", "PF")])
+    assert compare(new, old).broken == ["first", "gone"]
+    assert compare(new, MatrixReport(old.cells, ["gone", "first"])).broken == []
+    assert findings(new, compare(new, old))["regressions"] == 4 + 2
+    by_name = {one.text: (one.number, one.shows) for one in figures(new, compare(new, old))}
+    assert by_name["regressions"] == (6, "worse")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree as ET
+
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun, Detail
-from pytest_cudalink.report.compare import compare
+from pytest_cudalink.report.compare import FAILING, compare, findings
+from pytest_cudalink.report.junit import junit
 from pytest_cudalink.report.matrix_report import MatrixReport
-from pytest_cudalink.report.records import ViolationRecord
+from pytest_cudalink.report.records import CrashRecord, FindingRecord, ViolationRecord
 from pytest_cudalink.report.verdict import SYMBOLS, verdict
 
 from .samples import LAUNCH
@@ -27,6 +30,8 @@ def cell(name: str, letters: str, **fields) -> CellRun:
         ([cell("a", "FF"), cell("b", "PF")], ["c", "d"], "bad",
          "1 test fails in some cells only; 1 test fails in every cell that ran it; 2 cells did not run"),
         ([cell("a", "P", violations=[ViolationRecord(nodeid="t", text="v")])], [], "bad", "1 violation"),
+        ([cell("a", "P", violations=[ViolationRecord(nodeid="t", text="v", allowed=True)])], [], "good",
+         "no test fails: 1 test in 1 cell"),
         ([cell("a", "P", findings=[{}])], [], "bad", "1 finding of faults and schedules"),
         ([cell("a", "P", findings=[{}]), cell("b", "P", findings=[{}])], [], "bad",
          "2 findings of faults and schedules"),
@@ -41,9 +46,9 @@ def cell(name: str, letters: str, **fields) -> CellRun:
          "4 tests fail in some cells only; 2 tests fail in every cell that ran them; 2 crashes; 2 violations"),
         ([cell("a", "P", finished=False), cell("b", "??", finished=False)], [], "bad",
          "2 cells are incomplete; 2 outcomes are unknown"),
-        ([cell("a", "P", differing={"t.py::0": [["P", "1"], ["F", "2"]]})], [], "warn",
+        ([cell("a", "P", differing={"t.py::0": [["P", "1"], ["F", "2"]]})], [], "bad",
          "1 test has records that differ"),
-        ([cell("a", "PP", differing={name: [["P", "1"], ["S", "2"]] for name in ("t.py::0", "t.py::1")})], [], "warn",
+        ([cell("a", "PP", differing={name: [["P", "1"], ["S", "2"]] for name in ("t.py::0", "t.py::1")})], [], "bad",
          "2 tests have records that differ"),
         ([cell("a", "PPUS"), cell("b", "PUU")], [], "good",
          "no test fails: 2 of 4 tests ran in 2 cells; 1 needs a GPU"),
@@ -86,3 +91,42 @@ def test_several_regressions() -> None:
     old = MatrixReport([cell("a", "PPF"), cell("b", "PPF")])
     expected = "2 regressions; 2 tests fail in some cells only; 1 test fails in every cell that ran it"
     assert verdict(new, compare(new, old)).words == expected
+
+
+@pytest.mark.parametrize(
+    ("letters", "fields", "missing", "why"),
+    [
+        ("P", {}, [], None),
+        ("P", {}, ["allowed"], None),
+        ("PSUxXD", {"violations": [ViolationRecord(nodeid="t", allowed=True)]}, [], None),
+        ("PF", {}, [], ""),
+        ("PE", {}, [], ""),
+        ("PC", {"crashes": [CrashRecord(nodeid="t.py::1")]}, [], ""),
+        ("P", {}, ["gone"], ""),
+        ("P", {"exitstatus": 5}, [], "pytest ended with exit code 5: no tests were collected, or all were deselected"),
+        ("P", {"problems": ["too few links"]}, [], "too few links"),
+        ("P", {"crashes": [CrashRecord(nodeid="t.py::0"), CrashRecord()]}, [], "2 crashes"),
+        (
+            "PF",
+            {"violations": [ViolationRecord(nodeid="t.py::1"), ViolationRecord()], "problems": ["cut"]},
+            [],
+            "cut; 1 violation",
+        ),
+        ("P", {"violations": [ViolationRecord(nodeid="t.py::0")] * 2}, [], "2 violations"),
+        ("P", {"findings": [FindingRecord()]}, [], "1 finding of faults and schedules"),
+        ("P", {"findings": [FindingRecord()] * 2}, [], "2 findings of faults and schedules"),
+        ("P", {"differing": {"t.py::0": [["P", "1"], ["F", "2"]]}}, [], "1 test has records that differ"),
+        ("P", {"differing": {test: [["P", "1"], ["F", "2"]] for test in "ab"}}, [], "2 tests have records that differ"),
+    ],
+)
+def test_all_forms_have_one_verdict(letters, fields, missing, why) -> None:
+    """The exit code, the verdict in words and JUnit; what no test shows is an error of the run there."""
+    report = MatrixReport([cell("c", letters, **fields)], missing, allowed={"allowed"})
+    suites = ET.fromstring(junit(report))
+    numbers = [int(suite.get(name)) for suite in suites for name in ("failures", "errors")]
+    found = findings(report, None)
+    red = why is not None
+    assert (any(found[word] for word in FAILING), verdict(report).level == "bad", any(numbers)) == (red, red, red)
+    errors = {one.get("message") for one in suites.iterfind("./testsuite/testcase[@name='run']/error")}
+    assert errors == ({why} if why else set())
+    assert int(suites[0].get("tests")) == len(suites[0].findall("testcase"))

@@ -196,7 +196,8 @@ class RecordFile:
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
             return
-        self.writer.write(ViolationRecord(nodeid=nodeid, **{**violation._asdict(), "text": str(violation)}))
+        values = {**violation._asdict(), "text": str(violation), "allowed": self._run.settings.allows(violation.check)}
+        self.writer.write(ViolationRecord(nodeid=nodeid, **values))
 
     # -- pytest's hooks
 

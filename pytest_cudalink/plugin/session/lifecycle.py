@@ -22,6 +22,7 @@ from ..watch import provenance
 from . import blocked
 
 if TYPE_CHECKING:
+    from ..records.ledger import Totals
     from ..settings import Setting
 
 #: Files of which one exists where a real driver can have a device: Linux, WSL, Jetson.
@@ -374,10 +375,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     book.totals.add_outside(book.outside.as_json())
     required = run.get(parts.REQUIRED)
     run.failing = [*book.totals.failing, *(required.unmet if required is not None else ())]
+    if session.exitstatus == pytest.ExitCode.OK:
+        run.failing += _run_again(run, book.totals)
     again = (run.get(parts.FAULT_SWEEP), run.get(parts.SCHEDULES))
     found = any(part is not None and part.failing for part in again)
     if (run.failing or found) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _run_again(run: Run, totals: Totals) -> list[str]:
+    """Return why a run fails in which no test fails and a rule was broken: by tests that passed when run again."""
+    every = totals.violations_of_tests.items()
+    broken = dict.fromkeys(test for check, tests in every if not run.settings.allows(check) for test in +tests)
+    if not broken:
+        return []
+    from ...plurals import listed
+
+    why = f"violations in {listed([*broken])}, which passed when run again"
+    return [f"The run fails because of {why}: what is broken now and then is broken"]
 
 
 def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:
