@@ -1,4 +1,4 @@
-"""The bytes of an open file: in memory, or mapped if it is large."""
+"""The bytes of an open file: in memory, or mapped if it is large, so that little of it is in memory at once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,48 @@ from typing import IO, Final
 
 from ..elf import Buffer
 
-__all__ = ["Buffer", "buffer"]
+__all__ = ["Buffer", "buffer", "count_read"]
 
 #: Files up to this size are read into memory.
 _IN_MEMORY: Final = 16 << 20
+#: So many bytes of a mapped file stay in memory while it is searched or read.
+_WINDOW: Final = 8 << 20
+
+
+class _MappedFile(mmap.mmap):
+    """A mapped file that gives its pages back; whoever reads them again gets them from the system's cache."""
+
+    _read = 0
+
+    def find(self, sought: bytes, start: int = 0, end: int | None = None) -> int:  # type: ignore[override]
+        """Return where some bytes begin, or -1; what was searched in vain does not stay in memory."""
+        end = len(self) if end is None else min(end, len(self))
+        while end - start > _WINDOW:
+            stop = (start // _WINDOW + 1) * _WINDOW
+            place = super().find(sought, start, stop + len(sought) - 1)
+            if place >= 0:
+                self.count_read(place - start)
+                return place
+            self._forget(start // _WINDOW * _WINDOW, _WINDOW)
+            start = stop
+        return super().find(sought, start, end)
+
+    def count_read(self, size: int) -> None:
+        """Give every page back after each window that was read."""
+        self._read += size
+        if self._read >= _WINDOW:
+            self._read = 0
+            self._forget(0, len(self))
+
+    def _forget(self, start: int, size: int) -> None:
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.madvise(mmap.MADV_DONTNEED, start, size)
+
+
+def count_read(data: Buffer, size: int) -> None:
+    """Note that so many bytes were read, apart from searches, and are not needed again soon."""
+    if isinstance(data, _MappedFile):
+        data.count_read(size)
 
 
 @contextmanager
@@ -28,7 +66,7 @@ def buffer(stream: IO[bytes]) -> Iterator[Buffer]:
     if size <= _IN_MEMORY:
         yield stream.read()
         return
-    mapped = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)
+    mapped = _MappedFile(stream.fileno(), size, access=mmap.ACCESS_READ)
     try:
         yield mapped
     finally:

@@ -69,14 +69,15 @@ def read_elf(stream: IO[bytes]) -> LoadableLibrary | None:
         image = _image(content)
         if image is None:
             return None
-        symbols = list(image.symbols())
         functions = cuda_functions()
+        # of those that are defined, of which a library may have a million, no others count
+        symbols = [one for one in image.symbols() if not one.is_defined or one.name in functions]
         undefined = [one for one in symbols if not one.is_defined]
         return LoadableLibrary(
             *_names(image),
             tuple((one.name, one.file, one.version) for one in undefined),
             frozenset(one.name for one in undefined if not one.is_weak and one.name in functions),
-            frozenset(one.name for one in symbols if one.is_defined and one.name in functions),
+            frozenset(one.name for one in symbols if one.is_defined),
             frozenset(one.name for one in undefined if one.is_weak),
             _MACHINES.get(image.head.machine, ""),
         )

@@ -150,11 +150,12 @@ def _read_device_code(scan: Scan, name: str, stream: IO[bytes]) -> None:
         if not found:
             return
         images = completed(in_file(name, data, found, room=MOST_UNPACKED))
-        ltoir, jitify = nvjitlink_needs(data, images)
+        opens = any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ()))
+        ltoir, jitify = nvjitlink_needs(data if opens else b"", images)
     scan.images += images
     if ltoir is not None:
         scan.ltoir[name] = ltoir
-    if jitify is not None and any(stem_of_name(one.name) == "libnvJitLink" for one in scan.opened.get(name, ())):
+    if jitify is not None:
         scan.jitify[name] = jitify
 
 

@@ -25,7 +25,7 @@ _MOST_RATIO: Final = 100
 #: The clock is looked at once for so many members that are not read.
 _LOOKS: Final = 32
 #: A member up to this size is unpacked in memory.
-_IN_MEMORY: Final = 128 << 20
+_IN_MEMORY: Final = 16 << 20
 #: Endings of names of files of device code.
 DEVICE_CODE: Final = (".fatbin", ".ltoir", ".lto", ".cubin")
 #: Endings of names of members that are read although they are not ELF files.

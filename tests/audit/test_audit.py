@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import mmap
 import os
+import subprocess
+import sys
 import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from elftools.elf.elffile import ELFFile
@@ -360,7 +362,8 @@ def test_bytes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         with (tmp_path / "x").open("rb") as stream:
             stream.seek(2)
             with buffers.buffer(stream) as data:
-                assert (type(data), data[:]) == (kind, content)
+                assert isinstance(data, kind)
+                assert data[:] == content
     with pytest.raises(ValueError, match="closed"):
         data[:]
     with (tmp_path / "x").open("w+b") as stream:
@@ -370,6 +373,49 @@ def test_bytes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert bytes(view) == b"67890"
     with buffers.buffer(io.BytesIO(b"123456")) as data:
         assert data == b"123456"
+
+
+def test_a_mapped_file_is_searched_as_bytes_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where something lies across the border of two windows, and after pages were given back."""
+    monkeypatch.setattr(buffers, "_IN_MEMORY", 4)
+    monkeypatch.setattr(buffers, "_WINDOW", page := mmap.PAGESIZE)
+    content = bytearray(5 * page + 7)
+    for at in (0, page - 2, 2 * page, 5 * page - 1, 5 * page + 3):
+        content[at : at + 4] = b"mark"
+    (tmp_path / "file").write_bytes(content)
+    with (tmp_path / "file").open("rb") as stream, buffers.buffer(stream) as data:
+        for start in range(0, len(content), 61):
+            for end in (None, start + 3, start + 4, start + 2 * page, len(content) + 9):
+                wanted = content.find(b"mark", start, *([] if end is None else [end]))
+                assert data.find(b"mark", start, *([] if end is None else [end])) == wanted
+        buffers.count_read(data, page)
+        assert data[: len(content)] == content
+
+
+_READS: Final = """
+import sys
+from pathlib import Path
+from pytest_cudalink.audit.device_code import images
+def peak():
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").open() if line.startswith("VmHWM"))
+list(images(sys.argv[1]))  # what is imported and allocated once
+before = peak()
+assert not list(images(sys.argv[2]))
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_a_large_file_is_not_in_memory_at_once(tmp_path: Path) -> None:
+    """The memory that an audit takes does not grow with the largest file."""
+    small, large = tmp_path / "small", tmp_path / "large"
+    for path, size in ((small, 1), (large, 160 << 20)):
+        path.write_bytes(b"x" * 100)
+        os.truncate(path, size)
+    done = subprocess.run(
+        [sys.executable, "-c", _READS, str(small), str(large)], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 32 << 10  # KiB
 
 
 CUBIN = Path(__file__).parents[1] / "data/artifacts/13.0/user.cubin"

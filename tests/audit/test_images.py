@@ -199,6 +199,18 @@ def test_pieces(content: bytes, form: str | None) -> None:
     assert bool(list(scan.pieces(content, text=False))) is (form not in ("ptx", None))
 
 
+def test_windows_lose_nothing(monkeypatch) -> None:
+    """What lies across the border of two windows is found once, and what begins inside of something else is not."""
+    content = b"".join(
+        (bytes(3), fatbin_of(entry(CUBIN, NEW)), b"x", PTX, bytes(2), ltoir(), OLD, fatbin.MAGIC[:2], bytes(3), PTX)
+    )
+    whole = list(scan.pieces(content, text=True))
+    assert [one.form for one in whole] == ["fatbin", "ptx", "ltoir", "cubin", "ptx"]
+    for window in (*range(1, 70), 700, len(content) - 1, len(content)):
+        monkeypatch.setattr(scan, "_WINDOW", window)
+        assert list(scan.pieces(content, text=True)) == whole
+
+
 def test_end_of_a_cubin() -> None:
     """That of its last table; a file that begins as one is one, and so is the rest where a table ends behind it."""
     segments = NEW[:32] + struct.pack("<Q", 3000) + NEW[40:54] + struct.pack("<HH", 56, 10) + NEW[58:]

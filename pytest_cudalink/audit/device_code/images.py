@@ -16,7 +16,7 @@ from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir
 from ...tables import read_table
 from ...versions import CudaVersion, Needs
 from ..budget import AuditError, Budget
-from ..buffers import Buffer, buffer
+from ..buffers import Buffer, buffer, count_read
 from ..wheel import members_of
 from . import fatbin, scan
 from .fatbin import Kind
@@ -140,6 +140,7 @@ def in_file(
             found: Iterator[DeviceImage | UnreadImage] = _in_fatbin(name, data, piece, unpacking)
         else:
             found = iter([_loose(name, data, piece)])
+            count_read(data, piece.size)
         for one in found:
             count += 1
             if count > _MOST_IMAGES:
@@ -182,6 +183,7 @@ def _in_fatbin(name: str, data: Buffer, piece: scan.Piece, room: _Room) -> Itera
             for entry in fatbin.entries(view):
                 with entry.payload:
                     yield _of_entry(name, entry, room)
+                    count_read(data, len(entry.payload))
         except ValueError as error:
             yield UnreadImage(name, f"fatbin at byte {piece.at}: {error}")
 

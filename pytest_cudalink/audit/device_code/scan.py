@@ -15,7 +15,7 @@ from struct import Struct, error
 from typing import Final, Literal
 
 from ... import elf
-from ..buffers import Buffer
+from ..buffers import Buffer, count_read
 from . import fatbin
 
 __all__ = ["Piece", "Sections", "pieces"]
@@ -32,6 +32,7 @@ _PTX_HEAD: Final = re.compile(
     re.DOTALL,
 )
 _HEAD_SIZE: Final = 1024
+_WINDOW: Final = 4 << 20
 #: What ends PTX that lies inside of something else: a NUL, or the end of a string of Python.
 _PTX_END: Final = re.compile(rb"\0|\"\"\"|'''")
 
@@ -55,18 +56,24 @@ def pieces(data: Buffer, *, text: bool) -> Iterator[Piece]:
     }
     if text:
         readers[_PTX] = _ptx
-    following = {magic: data.find(magic) for magic in readers}
-    while found := {place: magic for magic, place in following.items() if place >= 0}:
-        place = min(found)
-        magic = found[place]
-        piece = readers[magic](data, place)
-        end = place + 1
-        if piece is not None:
-            yield piece
-            end = place + max(piece.size, 1)
-        for other, known in following.items():
-            if 0 <= known < end:
-                following[other] = data.find(other, end)
+    longest, size, end = max(map(len, readers)), len(data), 0
+    for start in range(0, size, _WINDOW):
+        # one window after another, so that a file is read once, however many things are looked for
+        stop = min(start + _WINDOW, size)
+        last = min(stop + longest - 1, size)
+        following = {magic: data.find(magic, max(start, end), last) for magic in readers}
+        while found := {place: magic for magic, place in following.items() if 0 <= place < stop}:
+            place = min(found)
+            magic = found[place]
+            piece = readers[magic](data, place)
+            end = place + 1
+            if piece is not None:
+                yield piece
+                end = place + max(piece.size, 1)
+            for other, known in following.items():
+                if 0 <= known < end:
+                    following[other] = data.find(other, end, last)
+        count_read(data, stop - start)
 
 
 def _fatbin(data: Buffer, at: int) -> Piece | None:
