@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from .. import emulator, toolchains
+from .. import emulator, scratch, toolchains
 from ..artifacts import inspect
 from ..compat.link_rules import ARCH
 from ..linker import sample
@@ -303,7 +303,7 @@ def measure(
     progress(len(result), len(wanted))
     if missing:
         with (
-            tempfile.TemporaryDirectory(prefix="cudalink-skew-") as folder,
+            tempfile.TemporaryDirectory(dir=scratch.root()) as folder,
             ThreadPoolExecutor(workers or os.cpu_count()) as pool,
         ):
             bench = _Bench(Path(folder), chains, kinds, arch)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .. import scratch
 from ..progress import progress
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _show_skew(machine: Machine, write: Callable[[str], object]) -> bool:
     _fill(
         write, "2. ", f"The kernel for a user whose driver is older: CUDA {older.version} ({release_of(older.version)})"
     )
-    with tempfile.TemporaryDirectory(prefix="cudalink-demo-") as work, progress("running a test on emulated drivers"):
+    with tempfile.TemporaryDirectory(dir=scratch.root()) as work, progress("running a test on emulated drivers"):
         done = _run_test(Path(work), older)
         passed = None if newer.lacks or newer is older else _run_test(Path(work), newer)
     write("")

@@ -18,6 +18,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from .. import scratch
+
 __all__ = ["VARIABLE", "Notes", "own", "pass_on"]
 
 VARIABLE: Final = "CUDALINK_EMULATOR_NOTES"
@@ -38,7 +40,7 @@ class Notes:
 
     def __init__(self, above: str) -> None:
         try:
-            descriptor, self.path = tempfile.mkstemp(prefix="cudalink-notes-")
+            descriptor, self.path = tempfile.mkstemp(prefix="notes-", dir=scratch.root())
             self._header = _header_of(descriptor)
         except OSError:  # no folder that can be written to, or a full one
             kept = os.memfd_create("cudalink-notes")

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypedDict
 
+from .. import scratch
 from ..compat import names
 from ..signals import ending, signal_name
 from . import hiding
@@ -181,7 +182,7 @@ def _driver(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _facts(python: str, environment: Mapping[str, str]) -> EnvironmentFacts | None:
     """Return what the environment has; None if its Python does not start."""
-    with tempfile.TemporaryDirectory() as empty:
+    with tempfile.TemporaryDirectory(dir=scratch.root()) as empty:
         try:
             done = subprocess.run(  # noqa: S603
                 [python, "-c", _FACTS], cwd=empty, env=dict(environment), capture_output=True, text=True, check=True
@@ -239,7 +240,7 @@ def _run_step(
 
     writer.write(StartRecord(nodeid=step.nodeid))
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory(dir=scratch.root()) as place:
         code, output, loads = _run(step, environment, facts, Path(place))
         duration = time.monotonic() - began
         judgement = Judgement() if loads is None else judge(loads)

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from .. import scratch
 from .execute import execute
 
 __all__ = ["PRIVATE", "main"]
@@ -54,7 +55,7 @@ class _Asked:
 
     def elsewhere(self, calls: list[Any]) -> list[Any]:
         """Return the answers to calls of another process, which inherits the file descriptors that may be inherited."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=scratch.root()) as folder:
             source, target = Path(folder, "in"), Path(folder, "out")
             source.write_text(json.dumps({**self._names, "seconds": _QUESTION, "questions": [["", calls]]}))
             command = [sys.executable, "-m", __spec__.name, str(source), str(target)]

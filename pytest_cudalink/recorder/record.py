@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from .. import scratch
 from .questions import DriverQuestion, questions, versions
 
 __all__ = ["Libraries", "RecorderError", "libraries_of", "record"]
@@ -100,7 +101,7 @@ def _ask(
     """Return the answers to questions, by name, and how a process ended that left questions out."""
     end = time.monotonic() + seconds + _GRACE
     jobs = min(_MOST_JOBS, os.cpu_count() or 1, max(len(asked), 1))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch.root()) as folder:
         several = [_Asking(libraries, asked[job::jobs], seconds, folder, str(job)) for job in range(jobs)]
         try:
             while not all(one.done() for one in several) and time.monotonic() < end:

@@ -435,7 +435,7 @@ def test_a_file_of_another_kind(on_driver, tmp_path) -> None:
 
 def test_notes(tmp_path, monkeypatch) -> None:
     """Lines are taken once, whole lines alone, also uncounted ones in a last look; a lost file is an empty one."""
-    monkeypatch.setattr(notes.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(notes.scratch, "root", lambda: tmp_path)
     mine = notes.Notes("")
     assert mine.take_counted() == mine.take() == []
     notes.pass_on(mine.path, [{"a": 1}, {"b": 2}])

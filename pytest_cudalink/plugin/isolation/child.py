@@ -269,6 +269,8 @@ class Server(Child):
                             driver.keep_driver()
                         self._config.pluginmanager.unregister(self)  # who waits reads no reports of it
                         self._write("trial", getattr(trial, asked.pop("how"))(item, driver, **asked))
+                        if (below := run_of(session.config).get(DESCENDANTS)) is not None:
+                            below.drop()
                         os._exit(0)  # the interpreter would free one object after the other
                     self._reply(pid=child)
                     running[os.pidfd_open(child)] = _Copy(number, child, time.monotonic() + request["deadline"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from ... import scratch
 from ...safe_text import line
 from ..parts import RECORD_FILE
 from . import processes
@@ -30,7 +32,7 @@ class Copies:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._paths: list[str] = []
-        self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-copies-", ignore_cleanup_errors=True)
+        self._folder = scratch.fresh("copies")
         self._server: processes.ServerProcess | None = None
         given: Any = getattr(run.config, "workerinput", None)
         workers = given["workercount"] if given else 1
@@ -55,15 +57,15 @@ class Copies:
             server = self._asked()
             if server.refusal:
                 return
-            with tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch:
-                folder, part = Path(scratch), asked[start : start + _PART]
+            with tempfile.TemporaryDirectory(dir=self._folder) as made:
+                folder, part = Path(made), asked[start : start + _PART]
                 for number, end in server.trials(item, folder, part, deadline=deadline, at_once=self._at_once):
                     yield start + number, end, _found(folder / f"reports-{number}")
 
     @property
     def folder(self) -> str:
         """The temporary folder, which is removed after the last test."""
-        return self._scratch.name
+        return str(self._folder)
 
     @property
     def refusal(self) -> str:
@@ -81,7 +83,7 @@ class Copies:
         """Return the process that has collected; another one if the last one died."""
         if self._server is None or not (self._server.alive or self._server.refusal):
             self._end_server()
-            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch.name))
+            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._folder))
             self._server = processes.ServerProcess(self._run, folder, self._paths, forks=True)
         return self._server
 
@@ -96,7 +98,7 @@ class Copies:
             return (yield)
         finally:
             self._end_server()
-            self._scratch.cleanup()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class RunsAgain(ABC):

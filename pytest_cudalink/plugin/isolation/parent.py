@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ from typing import Any, Final, cast
 
 import pytest
 
+from ... import scratch
 from ...report.wording import call_in_words, refused_last
 from .. import pytest_private
 from ..conditions import faults
@@ -48,7 +50,7 @@ class Isolation:
         self._paths: list[str] = []
         self._warm = False
         self._failure = ("", "")  # how the last process ended that never came to a test, and the test that shows it
-        self._scratch = tempfile.TemporaryDirectory(prefix="cudalink-", ignore_cleanup_errors=True)
+        self._folder = scratch.fresh("isolated")
         self._servers: dict[bool, processes.ServerProcess] = {}
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -92,8 +94,8 @@ class Isolation:
         Without such an exception the last report is always that of the teardown.
         """
         self._run.part(LEDGER)  # reads the facts on the reports
-        with tempfile.TemporaryDirectory(dir=self._scratch.name) as scratch:
-            folder = Path(scratch)
+        with tempfile.TemporaryDirectory(dir=self._folder) as made:
+            folder = Path(made)
             began = time.perf_counter()
             end = self._run_child(item, nextitem, folder)
             spent = time.perf_counter() - began
@@ -168,7 +170,7 @@ class Isolation:
         if server is None or not (server.alive or server.refusal):
             if server is not None:
                 self._end_server(server)
-            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._scratch.name))
+            folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._folder))
             paths = self._paths if forks else []
             server = self._servers[forks] = processes.ServerProcess(self._run, folder, paths, forks=forks)
         return server
@@ -198,7 +200,7 @@ class Isolation:
                 self._run.part(LEDGER).outside.problems.append(f"the process of the tests {end} after the last test")
                 self._write_crash(None, end, [], _last_lines(server.folder / "stderr"))
         self._servers = {}
-        self._scratch.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write_crash(self, nodeid: str | None, end: ProcessEnd, last: list[str], frames: list[str]) -> None:
         if (file := self._run.get(RECORD_FILE)) is not None:

@@ -51,6 +51,10 @@ class Descendants:
         """Make this process, a copy of the one that made this object, the one that notes are for."""
         self._own(self._notes.above)
 
+    def drop(self) -> None:
+        """Remove the file of a copy that ends without a word."""
+        self._notes.end()
+
     def hand_over(self) -> None:
         """Let what comes from now on go to the process above, if there is one."""
         if self._notes.above and self._driver is not None:
