@@ -83,6 +83,7 @@ class Run:
         self.task = task_of(config)  # the one test that this process was started for
         self.start = config.stash.setdefault(START, Start.now())
         self.nodeid: str | None = None  # the current test; known once `follow` was called
+        self.configured = False  # whether pytest has configured itself, and the settings are those of the whole run
         self.collected = False  # whether collection is over
         self.failing: list[str] = []  # why the run fails although no test shows it; complete at the end of the session
         self.begins_late = False  # whether a test, and nothing before, has asked: the header comes after collection

@@ -101,6 +101,42 @@ def test_children(suite, workers) -> None:
     )
 
 
+#: Each breaks the rule once in each process that loads it, before the first test begins.
+EARLY = """
+import pytest
+from state import State
+
+State(201)
+def pytest_addoption(): State(202)
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(): State(203)
+def pytest_sessionstart(): State(204)
+def pytest_report_header(): State(205)
+def pytest_collection(): State(206)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(): State(207)
+"""
+
+
+@WAYS
+def test_early(suite, pytester, workers) -> None:
+    """A violation in any hook of a conftest fails the run, is shown and recorded; a copy does not count it again."""
+    result = suite("--cudalink-report=run.jsonl", *workers, conftest=EARLY, test_good=GOOD)
+
+    result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    record = (pytester.path / "run.jsonl").read_text()
+    seen = [
+        f"option value changed, noticed by cuLinkDestroy; expected 0x1, found {number:#x}" for number in range(201, 208)
+    ]
+    shown = [result.stdout.str().count(one) for one in seen]
+    written = [sum('"event": "violation"' in line and one in line for line in record.splitlines()) for one in seen]
+    if workers == XDIST.values[0]:
+        assert (min(shown), min(written)) >= (1, 1)
+    else:
+        assert (shown, written) == ([1] * len(seen), [1] * len(seen))
+
+
 CHANGED = "link state 1: CU_JIT_LOG_VERBOSE: option value changed"
 GOOD = "def test_good(): pass\n"
 HEAD = "import atexit, os, subprocess, sys, threading, time\nimport pytest\nfrom state import State\n"
@@ -143,12 +179,14 @@ SLOW = ("sessionfinish", "terminal_summary", "cleanup", "thread", "forked_at_exi
 
 
 @pytest.mark.parametrize("late", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in LATE])
-def test_late(suite, late) -> None:
+def test_late(suite, pytester, late) -> None:
     """A violation after the plugin's last hook changes the exit code; a line names process, violation and fix."""
-    result = suite(conftest=HEAD + LATE[late], test_good=GOOD)
+    result = suite("--cudalink-report=run.jsonl", conftest=HEAD + LATE[late], test_good=GOOD)
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.stderr.str().count(CHANGED) == 1
+    violations = (pytester.path / "run.jsonl").read_text().count('"event": "violation"')
+    assert violations == (late != "python_ends")  # then no Python is left to write it
     result.stderr.fnmatch_lines(
         ["cudalink: process *(*): *. Keep the memory that cuLinkCreate was given until cuLink*"]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,7 @@ from unittest.mock import Mock, call
 
 import pytest
 
+from pytest_cudalink.emulator import notes
 from pytest_cudalink.jitlink import jitlink_contract as jitlink_native
 from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.conditions import unsteered
@@ -18,6 +20,7 @@ from pytest_cudalink.plugin.items.plan import MarkerPlan
 from pytest_cudalink.plugin.parts import (
     CURRENT_TEST,
     DEADLOCKS,
+    DESCENDANTS,
     JITLINK_CONTRACT,
     LEDGER,
     LIFETIMES,
@@ -30,10 +33,10 @@ from pytest_cudalink.plugin.records import facts
 from pytest_cudalink.plugin.records.ledger import Outside, Totals
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.settings import Setting
-from pytest_cudalink.plugin.watch import jitlink_contract, lifetimes
+from pytest_cudalink.plugin.watch import jitlink_contract
 from pytest_cudalink.plugin.watch.check import Check, Seen
 from pytest_cudalink.plugin.watch.mismatches import UnsteeredLinkWarning
-from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck
+from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck, last_look
 from pytest_cudalink.probes import libcuda
 from pytest_cudalink.report.wording import EVENTS_UNWRITTEN, UNWRITTEN
 from pytest_cudalink.violations import Violation
@@ -336,7 +339,7 @@ def driver() -> Mock:
 @pytest.fixture
 def below() -> Mock:
     """The processes below this one, which have noted nothing."""
-    return Mock(spec=["violations", "consume", "hand_over", "say"], **{"violations.return_value": ()})
+    return Mock(spec=["violations", "consume", "hand_over", "last_look", "say"], **{"violations.return_value": ()})
 
 
 def on_driver(driver: Mock, below: Mock | None = None, **settings: str) -> Run:
@@ -349,16 +352,12 @@ def on_driver(driver: Mock, below: Mock | None = None, **settings: str) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("lifetime", "worker", "calls"),
-    [
-        ("off", False, ["start_watching", "stop_watching"]),
-        ("fail", False, []),
-        ("fail", True, ["find_messenger"]),
-    ],
+    ("worker", "calls"),
+    [(False, []), (True, ["find_messenger"])],
 )
-def test_deadlocks(driver: Mock, lifetime: str, worker: bool, calls: list[str]) -> None:
-    """The check of lifetimes watches the driver for it, too; a worker of xdist has somebody to tell."""
-    run = on_driver(driver, lifetime=lifetime)
+def test_deadlocks(driver: Mock, worker: bool, calls: list[str]) -> None:
+    """A worker of xdist has somebody to tell."""
+    run = on_driver(driver)
     if worker:
         run.config.workerinput = {}
     check = run.part(DEADLOCKS)
@@ -373,12 +372,12 @@ def test_order(driver: Mock) -> None:
     run = on_driver(driver, order="report")
     check = run.part(ORDER)
     assert (check.name, check.title, check.mode) == ("order", "cudalink order", "report")
-    assert driver.mock_calls == [call.start_watching(), call.check_order(on=True)]
+    assert driver.mock_calls == [call.check_order(on=True)]
     check.begin("A")
-    assert driver.mock_calls[2:] == [call.check_order(on=True)]
+    assert driver.mock_calls[1:] == [call.check_order(on=True)]
     assert check.maker(violation(1, 1)) is None
     run.config.cleanups[-1]()
-    assert driver.mock_calls[3:] == [call.check_order(on=False), call.stop_watching()]
+    assert driver.mock_calls[2:] == [call.check_order(on=False)]
     driver.violations = (violation(1)._replace(check="order"),)
     check.collect("A")
     driver.violations = ()
@@ -389,12 +388,12 @@ def test_order(driver: Mock) -> None:
 @pytest.mark.parametrize(("mode", "fails"), [("report", False), ("fail", True), ("strict", True)])
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_lifetimes(driver: Mock, below: Mock, mode: str, fails: bool, elsewhere: bool) -> None:
-    """Violations of this process and of those below it; what is lost fails the run, and later ones the driver says."""
+    """Violations of this process and of those below it; what is lost fails the run."""
     run = on_driver(driver, below, lifetime=mode)
     run.task = object() if elsewhere else None
     check = run.part(LIFETIMES)
     assert (check.name, check.title, check.mode) == ("lifetimes", "cudalink lifetimes", mode)
-    assert driver.mock_calls == [call.start_watching()]
+    assert driver.mock_calls == []
     driver.live_states, driver.state_count = 1, 5
     assert check.leaves() is True
     driver.live_states = 2
@@ -411,8 +410,7 @@ def test_lifetimes(driver: Mock, below: Mock, mode: str, fails: bool, elsewhere:
     driver.violations, below.violations.return_value = (own,), ()
     driver.reset_mock()
     assert list(check.finish()) == []
-    ends = [call.stop_watching(), call.end_notes(quiet=elsewhere, fails=fails)]
-    assert driver.mock_calls == [call.consume((own,)), *(ends if elsewhere else [])]
+    assert driver.mock_calls == [call.consume((own,))]
     assert below.hand_over.called is elsewhere
     outside = run.part(LEDGER).outside
     assert (outside.problems, outside.notes) == ((["text 1"], []) if fails else ([], ["text 1"]))
@@ -423,9 +421,6 @@ def test_lifetimes(driver: Mock, below: Mock, mode: str, fails: bool, elsewhere:
         "2 lifetime violations could not be shown: the driver counted more than the plugin was handed; the output on "
         "stderr says why. Run with -o cudalink_events=FILE and look there"
     )
-    driver.reset_mock()
-    run.config.cleanups[-1]()
-    assert driver.mock_calls == ends
 
 
 @pytest.mark.parametrize("living", [0, 1])
@@ -485,26 +480,69 @@ def test_violations_after_the_last_report(driver: Mock, below: Mock) -> None:
     assert check.belongs_to("A", violation(1, process="child")) is False
 
 
-@pytest.mark.parametrize("says", [False, True])
-def test_the_last_look(driver: Mock, below: Mock, says: bool) -> None:
-    """What came after the session is written, and says whether it fails the run; who reports elsewhere passes it on."""
-    run = on_driver(driver, lifetime="fail")
-    assert lifetimes.last_look(run) is False
+@pytest.mark.parametrize("mode", ["report", "fail", "strict"])
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("ends", ["hands over", "ends"])
+def test_who_takes_the_violations(driver: Mock, monkeypatch, mode: str, elsewhere: bool, ends: str) -> None:
+    """The plugin, from before a check is there until the run ends or its results are handed over; then the driver."""
+    own = Mock(above="above" if elsewhere else "", path="own", at_exit=[])
+    monkeypatch.setattr(notes, "own", lambda _: own)
+    monkeypatch.setattr(os, "environ", {})
+    run = on_driver(driver, lifetime=mode)
+    run.task = object() if elsewhere else None
+    below = run.part(DESCENDANTS)
+    assert driver.mock_calls == [call.start_watching(), call.own_notes("own", own.above)]
+    driver.reset_mock()
+    if ends == "hands over":
+        below.hand_over()
+    for cleanup in run.config.cleanups:
+        cleanup()
+    handed = [call.own_notes("above", "above")] if elsewhere and ends == "hands over" else []
+    stops = [call.stop_watching(), call.end_notes(quiet=elsewhere, fails=mode != "report")]
+    assert driver.mock_calls == handed + stops
+
+
+def test_a_copy_begins_without_notes(driver: Mock, monkeypatch) -> None:
+    """What the process that was forked has noted, that process shows."""
+    own = Mock(above="", path="own", at_exit=[], **{"take_counted.return_value": [{"violation": 1}, {"call": "cuA"}]})
+    monkeypatch.setattr(notes, "own", lambda _: own)
+    monkeypatch.setattr(os, "environ", {})
+    driver.violations = (violation(1),)
+    below = on_driver(driver, lifetime="fail").part(DESCENDANTS)
+    assert len(below.violations()) == 1
+    own.take_counted.return_value = []
+    below.forked()
+    assert (below.violations(), below.refusals()) == ((), [])
+    assert driver.consume.call_args == call((violation(1),))
+
+
+def test_the_last_look(driver: Mock, below: Mock) -> None:
+    """What each check and the processes below have noted since the session ended is said, and may fail the run."""
+    run = on_driver(driver, lifetime="fail", order="report")
+    assert last_look(run) is False
     run.config.pluginmanager.register(below, "cudalink-descendants")
-    one, two = violation(1), violation(2)
-    below.violations.return_value, below.say.return_value = (two,), says
-    assert lifetimes.last_look(run) is says
-    assert below.mock_calls == [call.violations(last=True), call.consume((two,)), call.say((two,))]
+    below.last_look.return_value = below.say.return_value = False
+    assert last_look(run) is False
+    below.last_look.return_value = True
+    assert last_look(run) is True
+    below.last_look.return_value = False
     run.part(LIFETIMES)
-    driver.violations = (one,)
-    assert lifetimes.last_look(run) is says
-    assert (driver.consume.call_args, below.say.call_args) == (call((one, two)), call((one, two)))
+    run.part(DEADLOCKS)
+    run.part(ORDER)
+    late = tuple(violation(at)._replace(check=name) for at, name in enumerate(("order", "deadlock", "lifetimes")))
+    driver.violations = late
+    assert last_look(run) is False
+    said = [call.say((late[at],), fails=fails) for at, fails in ((2, True), (1, True), (0, False))]
+    assert [one for one in below.mock_calls if one[0] == "say"] == said
+    below.say.side_effect = lambda _, fails: fails
+    assert last_look(run) is True
     below.reset_mock()
     run.task = object()
-    assert lifetimes.last_look(run) is False
-    run.task, run.settings.lifetime = None, Setting("off", "ini")
-    assert lifetimes.last_look(run) is False
+    assert last_look(run) is False
     assert below.mock_calls == []
+    run.task, run.settings.lifetime, driver.violations = None, Setting("off", "ini"), ()
+    assert last_look(run) is False
+    assert not below.last_look.called
 
 
 @pytest.fixture
@@ -522,6 +560,7 @@ def test_where_the_contract_is_checked(contract: Mock, mode: str, possible: bool
     if not possible:
         monkeypatch.setattr(jitlink_native, "start", lambda: None)
     run = begun(jitlink_contract=mode)
+    jitlink_contract.watch(run)
     jitlink_contract.start(run)
     check = run.get(JITLINK_CONTRACT)
     assert (check is not None) is (possible and mode != "off")

@@ -215,12 +215,12 @@ def test_noticed():
 
 def test_not_built(run, pytester) -> None:
     """Without the native part, a run that loaded libnvJitLink says that native links are not counted."""
-    pytester.makeconftest(
-        "from pathlib import Path\n"
+    pytester.makepyfile(
+        not_built="from pathlib import Path\n"
         "from pytest_cudalink.jitlink import jitlink_calls\n"
         "jitlink_calls._OURS = Path('/no/such/library.so')\n"
     )
-    result, records = run(TWO)
+    result, records = run(TWO, "-p", "not_built")
     result.assert_outcomes(passed=3)
     result.stdout.fnmatch_lines(
         ["libnvJitLink is not watched: the plugin's native part is missing or not for this system; *"]

@@ -166,11 +166,12 @@ static void say(const char *sentence, const char *fix) {
 void cl_note_violation(const EventLine *event, const char *sentence, const char *fix) {
   pthread_mutex_lock(&notes.lock);
   Notes *file = destination();
-  bool own_end = notes.owner == getpid() && notes.ended && !notes.quiet;
+  /* the owner reads its own file once more when its process ends */
+  if (notes.owner == getpid() && notes.ended && !notes.quiet) file = &notes.below;
   uint64_t looks = file && file->header ? atomic_load(&file->header->looks) : 0;
   if (notes.violations_looks != looks) notes.violations = 0;
   notes.violations_looks = looks;
-  if (file && (own_end || (notes.violations++ < VIOLATIONS_MAX && !write_note(file, event)))) say(sentence, fix);
+  if (file && notes.violations++ < VIOLATIONS_MAX && !write_note(file, event)) say(sentence, fix);
   pthread_mutex_unlock(&notes.lock);
 }
 

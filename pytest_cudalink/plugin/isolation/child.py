@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections import deque
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -106,8 +107,10 @@ class Child:
         for item in items:
             pytest_private.rename(item, self._task.nodeid)
 
-    def pytest_collection_finish(self) -> None:
-        """Forget what the process that waits has seen, too: it has collected the same."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_finish(self) -> Generator[None]:
+        """Forget what the process that waits has seen, too, when all hooks have run: it has collected the same."""
+        yield
         run = run_of(self._config)
         if (reporter := run.get(REPORTER)) is not None:
             reporter.between()

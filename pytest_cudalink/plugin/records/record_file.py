@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +31,7 @@ from .. import pytest_private
 from ..parts import LEDGER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator
+    from collections.abc import Callable, Collection, Generator, Iterable
     from pathlib import Path
 
     from ...guardrails import Verdict
@@ -196,8 +197,18 @@ class RecordFile:
     def pytest_cudalink_violation(self, violation: Violation, nodeid: str | None) -> None:
         if self._run.is_isolated and nodeid is None:
             return
+        self.writer.write(self._violation(violation, nodeid))
+
+    def add_late(self, violations: Iterable[Violation]) -> None:
+        """Append violations since the end of the session, when the file has been closed; to a regular file only."""
+        if self.writer.path.is_file():
+            with suppress(OSError), Writer(self.writer.path) as writer:
+                for one in violations:
+                    writer.write(self._violation(one, None))
+
+    def _violation(self, violation: Violation, nodeid: str | None) -> ViolationRecord:
         values = {**violation._asdict(), "text": str(violation), "allowed": self._run.settings.allows(violation.check)}
-        self.writer.write(ViolationRecord(nodeid=nodeid, **values))
+        return ViolationRecord(nodeid=nodeid, **values)
 
     # -- pytest's hooks
 

@@ -152,10 +152,16 @@ class Results:
         """Note that pytest ends with another exit code than the end of the record has."""
         if self._code in (None, code):
             return
+        self._code = code
         from ...report.records import ExitRecord, Writer
 
         with suppress(OSError), Writer(self._writer.path) as writer:
             writer.write(ExitRecord(exitcode=code, output=[why] if why else []))
+
+    def fail_late(self, why: str) -> None:
+        """Note that the process ends with 1 where pytest ended with 0."""
+        if self._code == pytest.ExitCode.OK:
+            self.last_look(int(pytest.ExitCode.TESTS_FAILED), why)
 
     def _close(self, worker: str | None, nodeid: str, attempt: _Attempt, facts: Mapping[str, Any]) -> None:
         """Write the line of an attempt."""

@@ -61,6 +61,8 @@ def begin(config: pytest.Config, options: argparse.Namespace, *, late: bool = Fa
     config.stash[RUN] = run
     provenance.start(run)  # before a conftest opens a library
     _load_libraries(run)
+    # before this process can have native code that links
+    config.add_cleanup(jitlink_calls.postpone_until_native_code(partial(_watch_nvjitlink, run)))
     if run.settings.guard_rails.value != "off":
         from ..watch import guard
 
@@ -116,8 +118,9 @@ def pytest_configure(config: pytest.Config) -> None:
             warn(config, f"cudalink: {sentence}")
     _start_driver(run)
     backends.start(run)
-    # before this process can have native code that links
-    run.config.add_cleanup(jitlink_calls.postpone_until_native_code(partial(_watch_nvjitlink, run)))
+    run.configured = True  # a worker of xdist has the settings of its controller now
+    if run.get(parts.NATIVE_LINKS) is not None:
+        _check_jitlink_contract(run)
     if run.settings.forces_driver:
         run.part(parts.MARKED_TESTS)
     _warn_of_ignored(run, late=False)
@@ -154,6 +157,8 @@ def _serve_runtime(run: Run) -> None:
         from ...emulator import runtime
 
         run.part(parts.DESCENDANTS)
+        if run.settings.order.value != "off":
+            run.emulated.check_order(on=True)
         run.config.add_cleanup(runtime.serve(run.emulated))
 
 
@@ -177,6 +182,14 @@ def _watch_nvjitlink(run: Run) -> None:
         jitlink_calls.watch_nvrtc(faults.nvrtc_functions())  # a sweep may let its calls fail
     run.part(parts.NATIVE_LINKS)
     run.part(parts.CAUSES)
+    from ..watch import jitlink_contract
+
+    jitlink_contract.watch(run)
+    if run.configured:
+        _check_jitlink_contract(run)
+
+
+def _check_jitlink_contract(run: Run) -> None:
     from ..watch import jitlink_contract
 
     jitlink_contract.start(run)
@@ -398,10 +411,10 @@ def _run_again(run: Run, totals: Totals) -> list[str]:
 def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int | pytest.ExitCode | None:
     """Return the exit code of a run that has ended: 1 instead of 0 if a violation came after `pytest_sessionfinish`."""
     run, why = run_of(config), ""
-    if run.emulated is not None or run.is_controller:
-        from ..watch import lifetimes
+    if run.get(parts.REPORTER) is not None or run.get(parts.DESCENDANTS) is not None:
+        from ..watch import violation_check
 
-        if lifetimes.last_look(run) and code == pytest.ExitCode.OK:
+        if violation_check.last_look(run) and code == pytest.ExitCode.OK:
             code, why = pytest.ExitCode.TESTS_FAILED, "a rule was broken after the end of the session"
     file, results = run.get(parts.RECORD_FILE), run.get(parts.RESULTS)
     if file is not None and file.last_look() and code == pytest.ExitCode.OK:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...emulator import notes
+from ..parts import RECORD_FILE, RESULTS
 from ..run import from_controller
 from ..settings import restore
 
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
 
 #: Characters of a command line that a line shows.
 _COMMAND: Final = 160
+#: Violations after the end of the session that are shown; the record has all of them.
+_SAID: Final = 10
 
 
 class Descendants:
     """The notes of the processes that this one has started, and of those that they have started.
+
+    The driver hands the violations of this process to the plugin from now on: a conftest can break a rule while it is
+    imported, before there is a check.
 
     `run`: without an emulated driver, only processes that are told of `path` leave notes.
     """
@@ -32,6 +38,10 @@ class Descendants:
         self._violations: list[Violation] = []
         self._refused: list[tuple[str, dict[str, Any]]] = []
         before = os.environ.get(notes.VARIABLE)
+        if self._driver is not None:
+            self._driver.start_watching()
+            run.config.add_cleanup(self._stop)
+        self._watches = self._driver is not None
         self._own(from_controller(run.config).get("notes"))
         run.config.add_cleanup(partial(restore, {notes.VARIABLE: before}))
 
@@ -48,7 +58,13 @@ class Descendants:
         return self._notes.path
 
     def forked(self) -> None:
-        """Make this process, a copy of the one that made this object, the one that notes are for."""
+        """Make this process, a copy of the one that made this object, the one that notes are for.
+
+        What has been noted so far is that process's.
+        """
+        self._violations, self._refused = [], []
+        if self._driver is not None:
+            self._driver.consume(self._driver.violations)
         self._own(self._notes.above)
 
     def drop(self) -> None:
@@ -60,6 +76,19 @@ class Descendants:
         if self._notes.above and self._driver is not None:
             os.environ[notes.VARIABLE] = self._notes.above
             self._driver.own_notes(self._notes.above, self._notes.above)
+        self._stop()
+
+    def _stop(self) -> None:
+        """Let the driver itself report what happens from now on."""
+        if self._watches and self._driver is not None:
+            self._watches = False
+            self._driver.stop_watching()
+            self._driver.end_notes(quiet=self._run.reports_elsewhere, fails=self._fails)
+
+    @property
+    def _fails(self) -> bool:
+        """Whether a violation fails the run; without the check of lifetimes, it is a deadlock."""
+        return self._run.settings.lifetime.value != "report"
 
     def _sort(self, found: Iterable[dict[str, Any]]) -> None:
         for note in found:
@@ -96,18 +125,29 @@ class Descendants:
             notes.pass_on(self._notes.above, found)
             return
         self._sort(found)
-        if self.say(self._violations) and self._driver is not None:
+        if self.say(self._violations, fails=self._fails) and self._driver is not None:
             self._driver.fail_at_exit()
+            if (results := self._run.get(RESULTS)) is not None:
+                results.fail_late("a rule was broken when the process ended")
 
-    def say(self, violations: Iterable[Violation]) -> bool:
-        """Write violations after the end of the session to stderr; return whether they fail the run."""
-        fails = self._run.settings.lifetime.value in ("fail", "strict")
+    def last_look(self) -> bool:
+        """Say the violations of processes below since the end of the session; return whether they fail the run."""
+        found = self.violations(last=True)
+        self.consume(found)
+        return self.say(found, fails=self._fails)
+
+    def say(self, violations: Iterable[Violation], *, fails: bool) -> bool:
+        """Write violations after the end of the session to stderr and the record; return whether they fail the run."""
         found = list(violations)
         here = f"process {os.getpid()} ({' '.join(sys.orig_argv)[:_COMMAND]}): "
-        for one in found:
+        for one in found[:_SAID]:
             where = "" if one.process else here
             sys.stderr.write(
                 f"cudalink: {where}{one}. This came after pytest's last report"
                 f"{', so the exit code is not 0' if fails else ''}. {one.fix}\n"
             )
+        if found[_SAID:]:
+            sys.stderr.write(f"cudalink: {len(found) - _SAID} more after pytest's last report\n")
+        if found and (file := self._run.get(RECORD_FILE)) is not None:
+            file.add_late(found)
         return bool(found) and fails

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .violation_check import DriverCheck
@@ -17,9 +18,6 @@ class Deadlocks(DriverCheck):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run, "fail")
-        if run.settings.lifetime.value == "off":  # else the check of lifetimes watches, until it hands over
-            self.driver.start_watching()
-            run.config.add_cleanup(self.driver.stop_watching)
         if run.is_worker:
             self.driver.find_messenger()
 
@@ -31,13 +29,8 @@ class Order(DriverCheck):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run, run.settings.order.value)
-        self.driver.start_watching()
         self.driver.check_order(on=True)
-        run.config.add_cleanup(self._stop)
-
-    def _stop(self) -> None:
-        self.driver.check_order(on=False)
-        self.driver.stop_watching()
+        run.config.add_cleanup(partial(self.driver.check_order, on=False))
 
     def begin(self, nodeid: str) -> None:
         """Name a pair again that an earlier test had."""

@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from ..run import Run
 
 
+def watch(run: Run) -> None:
+    """Let every call be checked from now on, if the run wants that and this system can; `start` makes the check."""
+    mode = run.settings.jitlink_contract.value
+    if mode != "off" and (contract := jitlink_contract.start()) is not None:
+        contract.take()  # what another run in this process has left
+        contract.check(strict=mode == "strict")
+        run.config.add_cleanup(contract.stop)
+
+
 def start(run: Run) -> None:
-    """Check nvJitLink's contract from now on, if the run wants that and this system can."""
+    """Report the violations since `watch`."""
     if run.settings.jitlink_contract.value != "off" and jitlink_contract.start() is not None:
         run.part(JITLINK_CONTRACT)
 
@@ -34,9 +43,6 @@ class JitLinkContractCheck(ViolationCheck):
         self._waiting: list[Violation] = []
         self._notes: list[str] = []
         self._before = contract.handle_count
-        contract.take()  # what another run in this process has left
-        contract.check(strict=self.mode == "strict")
-        run.config.add_cleanup(contract.stop)
 
     @property
     def violations(self) -> tuple[Violation, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ...plurals import counted
-from ..parts import DESCENDANTS, LIFETIMES
+from ..parts import DESCENDANTS
 from .check import Seen
 from .violation_check import DriverCheck
 
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 _CUT: Final = 600
 
 
-def last_look(run: Run) -> bool:
-    """Write violations since the end of the session to stderr; return whether they fail the run."""
-    below, check = run.get(DESCENDANTS), run.get(LIFETIMES)
-    if below is None or run.reports_elsewhere or run.settings.lifetime.value == "off":
-        return False
-    found = (*(check.driver.violations if check is not None else ()), *below.violations(last=True))
-    if check is not None:
-        check.driver.consume(found)
-    below.consume(found)
-    return below.say(found)
-
-
 class Lifetimes(DriverCheck):
     """Reports the violations of a run on an emulated driver, in this process and in those below it."""
 
@@ -44,13 +32,6 @@ class Lifetimes(DriverCheck):
         #: Whether processes that name no test belong to the test, as its own process does.
         self._starts_all = False
         self._below = run.part(DESCENDANTS)
-        self.driver.start_watching()
-        run.config.add_cleanup(self._stop)
-
-    def _stop(self) -> None:
-        """Let the driver itself report what happens from now on."""
-        self.driver.stop_watching()
-        self.driver.end_notes(quiet=self._run.reports_elsewhere, fails=self.mode in ("fail", "strict"))
 
     @property
     def violations(self) -> tuple[Violation, ...]:
@@ -97,7 +78,6 @@ class Lifetimes(DriverCheck):
         self.collect(None)
         if self._run.reports_elsewhere:
             self._below.hand_over()  # before the results are: what comes later goes to the process that takes them
-            self._stop()
         if lost := self.driver.lost_violations:
             text = (
                 f"{counted(lost, 'lifetime violation')} could not be shown: the driver counted more than the plugin "

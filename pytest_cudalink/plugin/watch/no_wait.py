@@ -30,9 +30,6 @@ class NoWait(ViolationCheck):
         self._number = 0
         self._gave_up = False
         self._driver = run.emulated
-        if self._driver is not None:
-            self._driver.start_watching()
-            run.config.add_cleanup(self._driver.stop_watching)
 
     @contextmanager
     def forbidden(self, allowed: Collection[str] = (), streams: Collection[int] = ()) -> Iterator[None]:

@@ -7,13 +7,31 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ...plurals import counted
-from ..parts import LEDGER
+from ..parts import DEADLOCKS, DESCENDANTS, JITLINK_CONTRACT, LEDGER, LIFETIMES, ORDER
 from ..records.facts import VIOLATIONS
 from .check import Check, Phase, Seen
 
 if TYPE_CHECKING:
     from ...violations import Violation
     from ..run import Run
+
+
+def last_look(run: Run) -> bool:
+    """Say the violations of a run since the end of its session; return whether they fail it.
+
+    A process that reports elsewhere has handed over to the process above it.
+    """
+    if run.reports_elsewhere:
+        return False
+    fails = False
+    for key in (LIFETIMES, DEADLOCKS, ORDER, JITLINK_CONTRACT):
+        check: ViolationCheck | None = run.get(key)  # type: ignore[arg-type]
+        if check is not None and (found := check.violations):
+            check.consume(found)
+            fails |= run.part(DESCENDANTS).say(found, fails=check.mode != "report")
+    if (below := run.get(DESCENDANTS)) is not None and run.settings.lifetime.value != "off":
+        fails |= below.last_look()
+    return fails
 
 
 class ViolationCheck(Check):
