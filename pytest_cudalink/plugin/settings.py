@@ -106,8 +106,8 @@ def _check_schedules(value: str) -> None:
 
 def _check_required(value: str) -> None:
     words = {word.strip() for word in value.split(",")}
-    if value not in ("auto", "none") and not words <= {"driver", "faults", "links"}:
-        msg = "expected auto, none, or some of driver, faults, links, separated by commas"
+    if value not in ("auto", "none") and not words <= {"driver", "links"}:
+        msg = "expected auto, none, or some of driver, links, separated by commas"
         raise ValueError(msg)
 
 
@@ -257,7 +257,8 @@ OPTIONS: Final = (
     ),
     Option(
         "fault_baseline",
-        "fail the run only for findings of a fault sweep that are not in this file, and write it where there is none",
+        "fail the run only for findings of a fault sweep that are not in this file, which is relative to the ini file; "
+        "write it where there is none",
         metavar="FILE",
         inherited=False,
         flag="",
@@ -324,11 +325,11 @@ OPTIONS: Final = (
     ),
     Option(
         "require",
-        "fail the run unless: driver: a test ran on the driver that it requested; links: something was linked; "
-        "faults: every fault of --cudalink-faults was triggered; auto: not every test on the forced driver backend "
-        "was skipped",
+        "fail the run unless everything that it was asked for has happened, such as a fault or a sweep; driver: and a "
+        "test ran on the driver that it requested; links: and something was linked; auto: and not every test on the "
+        "forced driver backend was skipped; none only shows what did not happen",
         default="auto",
-        metavar="{auto,none,driver,faults,links}",
+        metavar="{auto,none,driver,links}",
         check=_check_required,
     ),
     Option(
@@ -473,7 +474,7 @@ class Settings:
 
     @property
     def required(self) -> frozenset[str]:
-        """What the run requires: of ``auto``, ``driver``, ``faults`` and ``links``."""
+        """What the run requires: of ``auto``, ``driver`` and ``links``."""
         words = frozenset(word.strip() for word in self.require.value.split(","))
         # a run that hides the driver expects that tests are skipped
         nothing = words == {"none"} or (words == {"auto"} and self.driver.value == "absent")

@@ -15,6 +15,7 @@ from ..versions import CudaVersion
 from .ends import WHOLE, exit_in_words
 from .origin import Origin
 from .records import (
+    AskedRecord,
     CauseRecord,
     Count,
     CrashRecord,
@@ -69,7 +70,7 @@ _A_CELL: Final = "run the test in a cell with a GPU"
 _NAMED: Final = 3
 #: The fields of two runs of a cell that add up, and those of which a later value counts or one truth is enough.
 _ADDED: Final = (
-    *("files", "duration", "unsteered", "unlinked_modules", "violations", "verdicts", "sticky", "findings"),
+    *("files", "duration", "unsteered", "unlinked_modules", "violations", "verdicts", "sticky", "findings", "asked"),
     *("crashes", "reruns", "problems", "damage", "repeated"),
 )
 _UNITED: Final = ("axes", "versions", "outcomes", "durations", "differing", "truncated", "unread")
@@ -147,6 +148,7 @@ class CellRun:
     verdicts: list[VerdictRecord] = field(default_factory=list)
     sticky: list[StickyRecord] = field(default_factory=list)
     findings: list[FindingRecord] = field(default_factory=list)
+    asked: list[AskedRecord] = field(default_factory=list)
     # as in the records, and one for each test that began and has no result
     crashes: list[CrashRecord] = field(default_factory=list)
     reruns: Count = 0

@@ -15,13 +15,16 @@ __all__ = [
     "Call",
     "FailedCall",
     "SweepFinding",
+    "SweepPlan",
     "SweepTotals",
     "SweptTrial",
     "Way",
     "baseline_lines",
+    "baseline_place",
     "gone",
     "judge",
     "merged",
+    "names_of",
     "new_findings",
     "plan",
     "read_baseline",
@@ -77,6 +80,14 @@ class FailedCall(NamedTuple):
         return f"{self.number}:{self.way}"
 
 
+class SweepPlan(NamedTuple):
+    """The runs of a test, each with the call that fails."""
+
+    chosen: list[FailedCall]
+    over_budget: list[FailedCall]  # those that the budget leaves out
+    elsewhere: list[FailedCall]  # those of the other machines
+
+
 @dataclass(frozen=True)
 class SweptTrial:
     """One run of a test."""
@@ -128,17 +139,26 @@ class SweepTotals:
 
     tests: int = 0  # how many tests were swept
     runs: int = 0  # in how many runs with a fault
-    left: int = 0  # how many runs the budget left out
+    planned: int = 0  # in how many runs each call would have failed in each way
+    left: int = 0  # how many of them the budget left out
+    elsewhere: int = 0  # how many other machines make
+    lost: dict[str, int] = field(default_factory=dict)  # number of runs that could not be made, by the reason
     unswept: dict[str, int] = field(default_factory=dict)  # number of tests that were not swept, by the reason
+    # the same of those that did not pass in their own run either
+    spared: dict[str, int] = field(default_factory=dict)
+    called: set[str] = field(default_factory=set)  # the functions that tests called and that could fail
+    tried: set[str] = field(default_factory=set)  # `baseline_place` of each call that failed
+    partly: set[str] = field(default_factory=set)  # the same of those that did not fail in every way that was planned
     findings: list[SweepFinding] = field(default_factory=list)
 
     def add(self, other: SweepTotals) -> None:
         """Add what was found in other tests."""
-        self.tests += other.tests
-        self.runs += other.runs
-        self.left += other.left
-        self.unswept = dict(Counter(self.unswept) + Counter(other.unswept))
-        self.findings += other.findings
+        for name in ("tests", "runs", "planned", "left", "elsewhere", "findings"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("lost", "unswept", "spared"):
+            setattr(self, name, dict(Counter(getattr(self, name)) + Counter(getattr(other, name))))
+        for name in ("called", "tried", "partly"):
+            setattr(self, name, getattr(self, name) | getattr(other, name))
 
 
 def site_of(stack: Sequence[str], root: str) -> str:
@@ -152,6 +172,11 @@ def site_of(stack: Sequence[str], root: str) -> str:
     return " < ".join(lines)
 
 
+def names_of(function: str) -> tuple[str, str]:
+    """Return the names that a user may write for a function: its symbol, and that without the number of its form."""
+    return function, re.sub(r"_v\d+$", "", function)
+
+
 def plan(
     calls: Sequence[Call],
     ways: Callable[[str], Sequence[Way]],
@@ -160,7 +185,7 @@ def plan(
     closed: Container[int] = (),
     budget: int = 0,
     part: tuple[int, int] = (1, 1),
-) -> tuple[list[FailedCall], int]:
+) -> SweepPlan:
     """Choose the runs of a test, those that find most first.
 
     Each function is failed first once from each place that calls it, then at its last call from there, then at every
@@ -172,14 +197,12 @@ def plan(
     `closed`: numbers of calls that do not fail.
     `budget`: most runs; 0 for any number.
     `part`: number of this machine, from 1, and of all that share the runs.
-    Returns how many runs the budget leaves out.
     """
     wanted = set(functions)
     numbered = [
         (number, call)
         for number, call in enumerate(calls, 1)
-        if number not in closed
-        and (not wanted or call.function in wanted or re.sub(r"_v\d+$", "", call.function) in wanted)
+        if number not in closed and (not wanted or not wanted.isdisjoint(names_of(call.function)))
     ]
     first = {call: number for number, call in reversed(numbered)}
     last = {call: number for number, call in numbered}
@@ -194,7 +217,8 @@ def plan(
     )
     chosen = [fault for *_, fault in ranked]
     kept, (machine, machines) = chosen[: budget or None], part
-    return kept[machine - 1 :: machines], len(chosen) - len(kept)
+    elsewhere = [fault for nth, fault in enumerate(kept) if nth % machines != machine - 1]
+    return SweepPlan(kept[machine - 1 :: machines], chosen[len(kept) :], elsewhere)
 
 
 def judge(
@@ -290,10 +314,13 @@ def merged(findings: Iterable[SweepFinding]) -> list[tuple[SweepFinding, int]]:
     return [(first[key], counts[key]) for key in sorted(counts, key=lambda key: (order.index(key[0]), key[1:]))]
 
 
+def baseline_place(call: Call) -> str:
+    """Return a call as a baseline has it: without the number of the line, which other changes move."""
+    return " ".join(f"{call.function} {re.sub(r':[0-9]+ in ', ' in ', call.site)}".split())
+
+
 def _line(finding: SweepFinding) -> str:
-    """Return a finding as a baseline has it: without the number of the line, which other changes move."""
-    kind, function, site = finding.key
-    return " ".join(f"{kind} {function} {re.sub(r':[0-9]+ in ', ' in ', site)}".split())
+    return f"{finding.kind} {baseline_place(finding.fault.call)}"
 
 
 def baseline_lines(findings: Iterable[SweepFinding]) -> list[str]:
@@ -332,6 +359,10 @@ def new_findings(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> l
     return found
 
 
-def gone(findings: Iterable[SweepFinding], baseline: Iterable[str]) -> list[str]:
-    """Return the lines of a baseline that no finding has any more, so that it can shrink."""
-    return sorted((Counter(baseline) - Counter(baseline_lines(findings))).elements())
+def gone(findings: Iterable[SweepFinding], baseline: Iterable[str], tried: Container[str]) -> list[str]:
+    """Return the lines of a baseline that no finding has any more, so that it can shrink.
+
+    `tried`: `baseline_place` of each call that has failed in every way; nothing is known of other lines.
+    """
+    lines = (Counter(baseline) - Counter(baseline_lines(findings))).elements()
+    return sorted(line for line in lines if line.partition(" ")[2] in tried)

@@ -28,6 +28,7 @@ from .matrix_report import MatrixReport
 from .origin import origin_of_run
 from .records import (
     SCHEMA,
+    AskedRecord,
     CollectedRecord,
     CrashRecord,
     EndRecord,
@@ -69,6 +70,7 @@ _KEPT: Final[Mapping[type[Event], str]] = {
     CrashRecord: "crashes",
     StickyRecord: "sticky",
     FindingRecord: "findings",
+    AskedRecord: "asked",
 }
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "OUTCOMES",
     "SCHEMA",
     "ArchRecord",
+    "AskedRecord",
     "CauseRecord",
     "CollectedRecord",
     "Count",
@@ -361,6 +362,23 @@ class FindingRecord(_Event, kw_only=True, frozen=True):
     ] = []
 
 
+class AskedRecord(_Event, kw_only=True, frozen=True):
+    """One thing that the run was asked for, and how often it happened of how often it was due."""
+
+    what: Annotated[
+        str,
+        _usually(
+            *("driver", "links", "faults", "isolation", "fault sweep", "calls", "resume", "baseline", "schedules"),
+            *("delays", "workers", "checks"),
+            description="'calls' are the runs of a fault sweep, 'delays' those under schedules",
+        ),
+    ] = ""
+    due: Count = 0
+    happened: Count = 0
+    left: Annotated[dict[str, Count], Meta(description="what did not happen, by the reason; the run fails for it")] = {}
+    allowed: Annotated[dict[str, Count], Meta(description="what did not happen and need not, by what allows that")] = {}
+
+
 class VerdictRecord(_Event, kw_only=True, frozen=True):
     """A verdict of the guard rails."""
 
@@ -470,6 +488,7 @@ Event = (
     | CrashRecord
     | StickyRecord
     | FindingRecord
+    | AskedRecord
     | EndRecord
     | ExitRecord
 )
@@ -656,6 +675,7 @@ class Recording:
     crashes: list[CrashRecord] = field(default_factory=list)
     sticky: list[StickyRecord] = field(default_factory=list)
     findings: list[FindingRecord] = field(default_factory=list)
+    asked: list[AskedRecord] = field(default_factory=list)
     end: EndRecord | None = None  # None when the run did not finish
     exit: ExitRecord | None = None  # None unless a runner saw an end that the other events do not explain
     truncated: bool = False  # whether the last line was cut
@@ -679,6 +699,7 @@ _SEVERAL: Final[Mapping[type[Event], str]] = {
     CrashRecord: "crashes",
     StickyRecord: "sticky",
     FindingRecord: "findings",
+    AskedRecord: "asked",
 }
 #: How the lines begin that say which tests a record has, and how its runs ended.
 _RUNS_AND_TESTS: Final = tuple(

@@ -54,6 +54,11 @@ class Asked(NamedTuple):
         return f"{self.number}{seed}{displaced}" + "+promised" * self.promised
 
     @property
+    def wanted(self) -> str:
+        """The numbers of the operations that may be displaced, as the option has them; empty for all."""
+        return _ranges(self.displaced or ())
+
+    @property
     def seeds(self) -> Iterator[int]:
         """The seeds, of which each is one schedule of every test."""
         first = self.seed or 0

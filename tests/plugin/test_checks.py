@@ -18,6 +18,7 @@ from pytest_cudalink.plugin import pytest_private
 from pytest_cudalink.plugin.conditions import unsteered
 from pytest_cudalink.plugin.items.plan import MarkerPlan
 from pytest_cudalink.plugin.parts import (
+    ASKED,
     CURRENT_TEST,
     DEADLOCKS,
     DESCENDANTS,
@@ -38,6 +39,7 @@ from pytest_cudalink.plugin.watch.check import Check, Seen
 from pytest_cudalink.plugin.watch.mismatches import UnsteeredLinkWarning
 from pytest_cudalink.plugin.watch.violation_check import DriverCheck, ViolationCheck, last_look
 from pytest_cudalink.probes import libcuda
+from pytest_cudalink.report.asked_for import AskedFor
 from pytest_cudalink.report.wording import EVENTS_UNWRITTEN, UNWRITTEN
 from pytest_cudalink.violations import Violation
 from tests.plugin.by_hand import PHASES, Config, Item, begun, reported
@@ -901,40 +903,43 @@ def test_whether_a_test_ran_on_the_driver(phases, driver: object, answer: str, m
     assert len(looked) == (answer != "skipped")
 
 
-SKIPPED = "The run fails because no test ran on the driver that was asked for ({} skipped); --cudalink-require=none "
+NO_TEST = (
+    "The run fails because no test ran on the driver that was asked for ({}); --cudalink-require=none allows that."
+)
+NO_LINK = "The run fails because no link was made (1: no target linked anything); --cudalink-require=none allows that."
+TWO_OF_THREE = (
+    "The run fails because 1 of 3 faults of --cudalink-faults were triggered in pytest's own processes (1: a; 1: b); "
+    "--cudalink-require=none allows that."
+)
 
 
 @pytest.mark.parametrize(
     ("require", "answers", "counts", "unmet"),
     [
-        ("none", {"skipped": 1}, {}, []),
+        ("none", {"skipped": 1}, {"faults": ["a"]}, []),
         ("links", {"skipped": 1}, {"links": 1}, []),
         ("auto", {}, {}, []),
-        ("auto", {"skipped": 2}, {"missing": 4}, [SKIPPED.format(2) + "allows that."]),
-        ("auto", {"found no driver": 1}, {"missing": 4}, [SKIPPED.format(5) + "allows that."]),
+        ("auto", {"skipped": 2}, {"missing": 4}, [NO_TEST.format("2: skipped")]),
+        ("auto", {"found no driver": 1}, {"missing": 4}, [NO_TEST.format("5: skipped")]),
         ("auto", {"skipped": 2, "ran": 1}, {}, []),
         ("driver", {"ran": 1}, {}, []),
-        ("driver", {"found no driver": 1, "skipped": 1}, {}, [
-            "The run fails because no test ran on a CUDA driver (2 tests asked for one); {}."
-        ]),
-        ("driver", {}, {}, ["The run fails because no test ran on a CUDA driver (no test asked for one); {}."]),
-        ("links", {}, {}, ["The run fails because nothing was linked; {}."]),
+        ("driver", {"ran": 1, "skipped": 1}, {}, []),
+        ("driver", {"found no driver": 1, "skipped": 1}, {}, [NO_TEST.format("1: skipped; 1: found no driver")]),
+        ("driver", {}, {}, [NO_TEST.format("1: no test asked for a CUDA driver")]),
+        ("links", {}, {}, [NO_LINK]),
         ("links", {}, {"links": 1}, []),
-        ("faults", {}, {"faults": None}, ["The run fails because no emulated driver got --cudalink-faults; {}."]),
-        ("faults", {}, {"faults": []}, []),
-        ("faults", {}, {"faults": ["a"]}, ["The run fails because 1 fault was never triggered; {}."]),
-        ("faults", {}, {"faults": ["a", "b"]}, ["The run fails because 2 faults were never triggered; {}."]),
-        ("faults", {}, {}, []),
-        ("links", {}, {"links": 1, "faults": ["a"]}, []),
+        ("auto", {}, {"faults": []}, []),
+        ("auto", {}, {"faults": ["a", "b"]}, [TWO_OF_THREE]),
+        ("links", {}, {"links": 1, "faults": ["a", "b"]}, [TWO_OF_THREE]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("properties", ["on", "off"])
 def test_what_a_run_misses(require, answers, counts, unmet, properties, monkeypatch) -> None:
-    """Each word of the option has its sentence, which a JUnit report gets where properties are on."""
+    """Whatever was asked for has its sentence, which a JUnit report gets where properties are on."""
     added = []
     monkeypatch.setattr(pytest_private, "add_suite_property", lambda *given: added.append(given))
-    run = begun(require=require, properties=properties, faults="x" if "faults" in counts else "")
-    required = run.part(REQUIRED)
+    run = begun(require=require, properties=properties)
+    run.part(REQUIRED)
     log = run.config.hook.pytest_runtest_logreport
     for answer, number in Counter({None: 3, **answers}).items():
         for _ in range(number):
@@ -942,18 +947,18 @@ def test_what_a_run_misses(require, answers, counts, unmet, properties, monkeypa
             if answer is not None:
                 report.cudalink_on_driver = answer
             log(report=report)
-    if (lines := counts.get("faults")) is not None:
-        planned = SimpleNamespace(look=lambda: planned.known.extend(lines), known=[], lines=lambda: planned.known)
-        run.config.pluginmanager.register(planned, "cudalink-faults")
+    never = dict.fromkeys(counts.get("faults", ()), 1)
+    asked = SimpleNamespace(asked=lambda: [AskedFor("faults", len(never) + 1, 1, never)])
+    run.config.pluginmanager.register(asked, "cudalink-faults")
     book = run.part(LEDGER)
     for part in (book.totals, book.outside):
         part.links.update(["a/driver"] * counts.get("links", 0))
     book.totals.missing["a CUDA driver"] = counts.get("missing", 0)
     book.outside.missing["a CUDA driver"] = "missing" in counts
     end(run)
-    source = f"--cudalink-require is {run.settings.require}"
-    assert required.unmet == [sentence.format(source) for sentence in unmet]
-    assert added == [(run.config, "cudalink.require", one) for one in required.unmet if properties == "on"]
+    account = run.part(ASKED)
+    assert account.unmet == unmet
+    assert added == [(run.config, "cudalink.require", one) for one in unmet if properties == "on"]
 
 
 def end(run: Run, status: pytest.ExitCode = pytest.ExitCode.OK) -> None:
@@ -977,6 +982,6 @@ def end(run: Run, status: pytest.ExitCode = pytest.ExitCode.OK) -> None:
 def test_runs_that_miss_nothing(change, judged: bool) -> None:
     """A run that ended early or had no test, and a process that runs tests for another."""
     run = begun(require="links")
-    required = run.part(REQUIRED)
+    run.part(REQUIRED)
     end(run, change(run) or pytest.ExitCode.OK)
-    assert bool(required.unmet) is judged
+    assert bool(run.part(ASKED).unmet) is judged

@@ -182,7 +182,7 @@ def test_the_header_says_who_set_it(run, monkeypatch) -> None:
         (
             "require",
             ["drivers", "driver,none", "auto,links", ","],
-            "expected auto, none, or some of driver, faults, links, separated by commas",
+            "expected auto, none, or some of driver, links, separated by commas",
         ),
     ],
 )

@@ -43,7 +43,7 @@ from pytest_cudalink.probes import libcuda
 libcuda.LIBRARY_NAME = "libno-such-driver.so.1"
 """
 SKIPPED = "cudalink: needs a CUDA driver (found none, and the driver backend is forced); "
-NOT_RUN = "The run fails because no test ran on the driver that was asked for ({} skipped); --cudalink-require=none *"
+NOT_RUN = "The run fails because no test ran on the driver that was asked for ({}: skipped); --cudalink-require=none *"
 
 
 @pytest.fixture
@@ -228,8 +228,8 @@ def test_required(run, more) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
-            "The run fails because no test ran on a CUDA driver (no test asked for one); --cudalink-require is *",
-            "The run fails because nothing was linked; --cudalink-require is driver,links (from option).",
+            "The run fails because no test ran on the driver that was asked for (1: no test asked for a *",
+            "The run fails because no link was made (1: no target linked anything); --cudalink-require=none allows *",
         ]
     )
 
@@ -280,7 +280,7 @@ def test_requirement_in_junit(run, pytester) -> None:
     """Pytest's JUnit report and that of ``cudalink report`` say which requirement the run did not meet."""
     result = run("def test(): pass", "--cudalink-require=links", "--junitxml=r.xml", "--cudalink-report=r.jsonl")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    sentence = "The run fails because nothing was linked; --cudalink-require is links"
+    sentence = "The run fails because no link was made (1: no target linked anything); "
     assert f'<property name="cudalink.require" value="{sentence}' in (pytester.path / "r.xml").read_text()
     record, merged = str(pytester.path / "r.jsonl"), pytester.path / "m.xml"
     assert cli.main(["report", record, "-q", f"--junit={merged}"]) == 1
@@ -296,4 +296,4 @@ def test_required_where_a_test_crashes(run) -> None:
     result.assert_outcomes(passed=2, failed=1)
     assert "The run fails because" not in result.stdout.str()
     result = run(module, *arguments, "--deselect=test_required_where_a_test_crashes.py::test_marked")
-    result.stdout.fnmatch_lines(["The run fails because nothing was linked*"])
+    result.stdout.fnmatch_lines(["The run fails because no link was made*"])

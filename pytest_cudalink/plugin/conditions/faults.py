@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..parts import FAULTS
+from ...report.asked_for import AskedFor
+from ..parts import ASKED, FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,26 +41,25 @@ def planned() -> tuple[str, ...]:
 class RunFaults:
     """A plugin object that notes which faults of the run were triggered.
 
-    `run`: in a controller of xdist, whose workers got a driver for markers, one without a driver.
+    `run`: one without an emulated driver, too: in a controller of xdist, its workers may have one.
     `triggered`: indices of the faults that a call in some process of this run has met.
     `complete`: whether every process of the run has said which it met.
     """
 
     def __init__(self, run: Run) -> None:
-        self._driver = run.emulated
-        self._faults = planned() if self._driver is not None else ()
+        self._run = run
+        self._faults: tuple[str, ...] = ()
         self.triggered: set[int] = set()
         self.complete = True
+        run.part(ASKED)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Ask the driver of this process."""
-        self.look()
-
-    def look(self) -> None:
-        """Ask the driver of this process which faults it met so far."""
-        if self._driver is not None:
-            self.triggered |= {at for at in range(len(self._faults)) if self._driver.was_triggered(at + 1)}
+        """Ask the driver of this process which faults it met: one for markers comes late."""
+        driver = self._run.emulated
+        if driver is not None:
+            self._faults = self._faults or planned()
+            self.triggered |= {at for at in range(len(self._faults)) if driver.was_triggered(at + 1)}
 
     def as_json(self) -> dict[str, Any]:
         """Return the faults, and which were triggered, for the process that adds up."""
@@ -71,12 +71,14 @@ class RunFaults:
         self.triggered.update(given["triggered"])
         self.complete = self.complete and given["complete"]
 
-    def lines(self) -> list[str]:
-        """Return a line of the summary for each fault that was never triggered."""
-        if not self.complete:
-            return []
-        return [
-            f"fault {fault} (--cudalink-faults) was never triggered in pytest's own processes"
-            for at, fault in enumerate(self._faults)
-            if at not in self.triggered
-        ]
+    def asked(self) -> list[AskedFor]:
+        """Return how many of the faults were triggered."""
+        if self._run.emulated is None and not self._faults:
+            setting = self._run.settings.faults
+            return [AskedFor("faults", 1, 0, {f"no emulated driver got {setting}": 1})]
+        never = [fault for at, fault in enumerate(self._faults) if at not in self.triggered]
+        met = len(self._faults) - len(never)
+        if self.complete or not never:
+            return [AskedFor("faults", len(self._faults), met, dict.fromkeys(never, 1))]
+        lost = {"a process ended before it said which it met": len(never)}
+        return [AskedFor("faults", len(self._faults), met, allowed=lost)]

@@ -15,6 +15,7 @@ import pytest
 
 from ... import scratch
 from ...safe_text import line
+from .. import pytest_private
 from ..parts import RECORD_FILE
 from . import processes
 
@@ -48,14 +49,14 @@ class Copies:
 
         `asked`: for each condition the name of a function of `trial` as ``how``, and its arguments after the driver.
         Yields the number of the condition, from 0, in the order in which they end. One that no process could run does
-        not come, see `refusal`.
+        not come, see `why_not`.
         Yields how its process ended.
         Yields what the function returned; None if the process ended before.
         """
         deadline = int(self._run.settings.sticky_deadline.value)
         for start in range(0, len(asked), _PART):
             server = self._asked()
-            if server.refusal:
+            if not server.alive:
                 return
             with tempfile.TemporaryDirectory(dir=self._folder) as made:
                 folder, part = Path(made), asked[start : start + _PART]
@@ -68,9 +69,10 @@ class Copies:
         return str(self._folder)
 
     @property
-    def refusal(self) -> str:
-        """Why no process can run the tests; empty if one can."""
-        return self._server.refusal if self._server is not None else ""
+    def why_not(self) -> str:
+        """Why no process could run what it was asked for last."""
+        refusal = self._server.refusal if self._server is not None else ""
+        return refusal or "the process that runs the tests again ended"
 
     def record(self, **finding: Any) -> None:
         """Write what was found to the record of the run, if it has one; parameters as of `FindingRecord`."""
@@ -102,10 +104,20 @@ class Copies:
 
 
 class RunsAgain(ABC):
-    """A plugin object that runs each test again after the test's own run, whose reports are pytest's."""
+    """A plugin object that runs each test again after the test's own run, whose reports are pytest's.
+
+    `passed`: whether the test has passed in its own run; one that has not need not pass in another.
+    """
+
+    passed = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if pytest_private.subtest_description(report) is None or report.failed:
+            self.passed = (self.passed or report.when == "setup") and report.passed and not hasattr(report, "wasxfail")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        self.passed = False
         done = yield
         if not (item.session.shouldstop or item.session.shouldfail):
             self.again(item)

@@ -25,11 +25,12 @@ from typing import Any, Final, cast
 import pytest
 
 from ... import scratch
+from ...report.asked_for import AskedFor
 from ...report.wording import call_in_words, refused_last
 from .. import pytest_private
 from ..conditions import faults
 from ..items.plan import PLAN
-from ..parts import FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER
+from ..parts import ASKED, FAULTS, LEDGER, LIFETIMES, RECORD_FILE, REPORTER
 from ..records.facts import fail
 from ..records.process_end import ProcessEnd, crash_events
 from ..run import Run
@@ -52,9 +53,14 @@ class Isolation:
         self._failure = ("", "")  # how the last process ended that never came to a test, and the test that shows it
         self._folder = scratch.fresh("isolated")
         self._servers: dict[bool, processes.ServerProcess] = {}
+        self._due: set[str] = set()  # the tests that began and were to run in another process, and those that did
+        self._done: set[str] = set()
+        self._isolated: set[str] = set()
+        run.part(ASKED)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         isolated = [item for item in session.items if self._isolates(item)]
+        self._isolated = {item.nodeid for item in isolated}
         self._warm = len(isolated) > 1
         if not self._all:
             self._paths = list(dict.fromkeys(str(item.path) for item in isolated))
@@ -64,6 +70,16 @@ class Isolation:
         self._shares = True
         self.pytest_collection_finish(session)
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "setup" and (self._shares or report.nodeid in self._isolated):
+            self._due.add(report.nodeid)
+
+    def asked(self) -> list[AskedFor]:
+        """Return how many tests ran in another process, of those that were to."""
+        here = len(self._due - self._done)
+        left = {"another plugin or a conftest ran it": here} if here else {}
+        return [AskedFor("isolation", len(self._due), len(self._due) - here, left)]
+
     def _isolates(self, item: pytest.Item) -> bool:
         plan = item.stash.get(PLAN, None)
         return self._all or (plan is not None and plan.isolate)
@@ -72,6 +88,7 @@ class Isolation:
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         if not (self._shares or self._isolates(item)):
             return None
+        self._done.add(item.nodeid)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         found, stop = self._reports(item, nextitem)
         if stop is not None:

@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from ...plurals import counted
+from ...report.asked_for import AskedFor
 from ...report.schedules import Asked, Reliance, ScheduleFailure, Work, by_kind, parse, shrink
-from ..parts import COPIES, LEDGER
+from ..parts import ASKED, COPIES, LEDGER
 from ..run import from_controller
 from ..settings import Setting
 from .copies import RunsAgain, show
@@ -32,6 +33,9 @@ _SHRUNK: Final = 3
 _SEARCH: Final = 60.0
 #: Schedules of a test that may hang: each takes as long as the deadline.
 _HANGS: Final = 2
+_HUNG: Final = f"after {_HANGS} that did not end; --cudalink-processes=deadline=SECONDS waits for less long"
+#: Why a test runs under no schedule, and need not.
+_NOTHING: Final = "nothing that they queue can be late"
 #: Operations of a run that left no list of them: a crash, for which the clean run may have had fewer.
 _SPARE: Final = 32
 
@@ -66,13 +70,16 @@ class Schedules(RunsAgain):
         self._run = run
         self._option: Asked = parse(run.settings.schedules.value)
         self._copies = run.part(COPIES)
+        run.part(ASKED)
         #: The folder in which each worker of xdist notes what it has found, because it may crash.
         self.notes: str = from_controller(run.config).get("schedules") or self._copies.folder
         self._failures: list[ScheduleFailure] = []
         self.failing: list[str] = []
         self._tests = self._runs = 0
-        self._cut = 0
-        self._left: Counter[str] = Counter()
+        self._known: set[int] = set()  # numbers of the operations of all tests
+        self._left: Counter[str] = Counter()  # number of tests that did not run under schedules, by the reason
+        self._spared: Counter[str] = Counter()  # the same of those that need not
+        self._lost: Counter[str] = Counter()  # number of schedules that were left out, by the reason
 
     # -- the runs
 
@@ -88,12 +95,14 @@ class Schedules(RunsAgain):
         promised = self._option.promised
         clean = self._trial(item, _Asked(0, (), promised=promised))
         if clean is None or clean.kind or clean.outcome != "passed":
-            why = self._copies.refusal if clean is None else f"{clean.outcome} in a process of its own"
-            self._left[clean.detail if clean is not None and not clean.outcome else why] += 1
+            why = self._copies.why_not if clean is None else f"{clean.outcome} in a process of its own"
+            left = self._left if self.passed else self._spared
+            left[clean.detail if clean is not None and not clean.outcome else why] += 1
             return
         if not clean.works:
-            self._left["nothing that they queue can be late"] += 1
+            self._spared[_NOTHING] += 1
             return
+        self._known.update(work.number for work in clean.works)
         asked = [
             _Asked(seed, self._option.displaced, promised=promised, left_out=None if promised else ())
             for seed in self._option.seeds
@@ -104,8 +113,9 @@ class Schedules(RunsAgain):
             trials[number] = trial
             hangs += trial.kind == "hang"
             if hangs == _HANGS:
-                self._cut += 1
                 break
+        if lost := len(asked) - len(trials):
+            self._lost[_HUNG if hangs == _HANGS else self._copies.why_not] += lost
         self._tests += 1
         self._runs += len(trials)
         failing = [(asked[number].seed, trial) for number, trial in sorted(trials.items()) if trial.kind]
@@ -163,18 +173,20 @@ class Schedules(RunsAgain):
         """Return everything for the process that adds up; of the failures those from a number on."""
         return {
             "failures": msgspec.to_builtins(self._failures[first:]),
-            "counts": [self._tests, self._runs, self._cut],
-            "left": dict(self._left),
+            "counts": [self._tests, self._runs],
+            "known": sorted(self._known),
+            "left": [dict(self._left), dict(self._spared), dict(self._lost)],
         }
 
     def add(self, given: Mapping[str, Any]) -> None:
         """Add what `as_json` returned in another process."""
         self._failures += msgspec.convert(given["failures"], list[ScheduleFailure])
-        tests, runs, cut = given["counts"]
+        tests, runs = given["counts"]
         self._tests += tests
-        self._cut += cut
         self._runs += runs
-        self._left.update(given["left"])
+        self._known.update(given["known"])
+        for mine, theirs in zip((self._left, self._spared, self._lost), given["left"], strict=True):
+            mine.update(theirs)
 
     def add_notes(self, worker: str) -> None:
         """Add what a worker of xdist has noted before it died."""
@@ -205,17 +217,26 @@ class Schedules(RunsAgain):
                 operations=one.operations(root),
             )
 
+    def asked(self) -> list[AskedFor]:
+        """Return how many of the tests ran under schedules, and how many of the schedules."""
+        due = self._tests + self._left.total()
+        lost = dict(self._lost)
+        if not due and self._spared[_NOTHING]:
+            lost["no test queues what can be late"] = 1
+        displaced = set(self._option.displaced or ())
+        if self._tests and displaced and displaced.isdisjoint(self._known):
+            lost[f"no test has one of the operations {self._option.wanted}"] = 1
+        return [
+            AskedFor("schedules", due + self._spared.total(), self._tests, dict(self._left), dict(self._spared)),
+            AskedFor("delays", self._runs + sum(lost.values()), self._runs, lost),
+        ]
+
     def lines(self) -> list[str]:
-        """Return the lines of the summary."""
-        ran = f"{counted(self._runs, 'run')} of {counted(self._tests, 'test')}"
-        found = [f"schedules: {ran} from seed {self._option.seed}, {counted(len(self.failing), 'failure')}"]
-        found += [f"{counted(number, 'test')} not run under schedules: {why}" for why, number in self._left.items()]
-        if self._cut:
-            found.append(
-                f"{counted(self._cut, 'test')} left out the other schedules after {_HANGS} that did not end; "
-                "--cudalink-processes=deadline=SECONDS waits for less long"
-            )
-        return [*found, *self.failing]
+        """Return the lines of the summary on the whole; `failing` has the others."""
+        due = self._tests + self._left.total()
+        tests = f"{self._tests} of {counted(due, 'test')}" if self._tests < due else counted(due, "test")
+        ran = f"{counted(self._runs, 'run')} of {tests}"
+        return [f"schedules: {ran} from seed {self._option.seed}, {counted(len(self.failing), 'failure')}"]
 
 
 class _Wait(NamedTuple):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,11 +12,14 @@ import pytest
 from ...emulator import faults
 from ...plurals import counted
 from ...report import fault_sweep
+from ...report.asked_for import AskedFor
 from ...report.fault_sweep import Call, FailedCall, SweepTotals, SweptTrial, Way
-from ..parts import COPIES, LEDGER
+from ..parts import ASKED, COPIES, LEDGER
+from ..run import from_controller
 from ..settings import COMPILER, LINKER
 from .copies import RunsAgain, show
 from .repeat import command, place_of
+from .sweep_files import Baseline, SweepNotes
 
 if TYPE_CHECKING:
     from ..records.process_end import ProcessEnd
@@ -44,48 +44,61 @@ class FaultSweep(RunsAgain):
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._notes = _Notes(run)
+        self._copies = run.part(COPIES)
+        run.part(ASKED)
+        self._baseline = Baseline(run)
+        folder = from_controller(run.config).get("fault_sweep") or ""
+        self._notes = SweepNotes(run, folder=folder, scratch=self._copies.folder)
         option, *self._others = self._notes.option.split("+")
         self._single, self._functions, self._ways = _read(option)
         # a finding is repeated whatever machine made its run
         self._budget, self._part = (0, (1, 1)) if self._single else _budget(run.settings.fault_budget.value)
-        self._baseline = run.settings.fault_baseline.value
-        self._baseline_file = run.config.invocation_params.dir / self._baseline
-        self._known = self._read_baseline()
-        self._copies = run.part(COPIES)
+        self._taken: set[str] = set()
         self._interrupted = False
         self.totals = SweepTotals()
         self.failing: list[str] = []
 
-    def _read_baseline(self) -> list[str] | None:
-        """Return the lines of the baseline; None where there is none yet."""
-        if not self._baseline or not self._baseline_file.exists():
-            return None
-        try:
-            return fault_sweep.read_baseline(self._baseline_file.read_text(encoding="utf-8"))
-        except ValueError as error:
-            msg = f"cudalink: cudalink_fault_baseline={self._baseline} cannot be read: {error}"
-            raise pytest.UsageError(msg) from None
+    @property
+    def notes(self) -> str:
+        """The folder in which each worker of xdist notes what it has found, because it may crash."""
+        return str(self._notes.folder)
+
+    # -- an interrupted sweep that goes on
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._take_over([item.nodeid for item in session.items])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._take_over(ids)
+
+    def _take_over(self, nodeids: Collection[str]) -> None:
+        """Take what the interrupted sweep has found in tests of this run; once, in the process that adds up."""
+        if self._run.is_worker:
+            return
+        for nodeid in self._notes.done.keys() & set(nodeids) - self._taken:
+            self._taken.add(nodeid)
+            self.totals.add(self._notes.done[nodeid])
 
     # -- the runs
 
     def again(self, item: pytest.Item) -> None:
         """Sweep a test, unless the interrupted run did."""
-        found = self._notes.done.get(item.nodeid)
-        if found is None:
-            found = self._sweep(item)
-            self._notes.add(item.nodeid, found)
-            if found.runs:
-                number = counted(len(fault_sweep.merged(found.findings)), "finding")
-                show(item, f"{counted(found.runs, 'run')} with a fault, {number}", verbosity=0)
+        if item.nodeid in self._notes.done:
+            return
+        found = self._sweep(item)
+        self._notes.add(item.nodeid, found)
+        if found.runs:
+            number = counted(len(fault_sweep.merged(found.findings)), "finding")
+            show(item, f"{counted(found.runs, 'run')} with a fault, {number}", verbosity=0)
         self.totals.add(found)
 
     def _sweep(self, item: pytest.Item) -> SweepTotals:
         (_, clean, stacks), *_ = [*self._trials(item, [None]), (0, None, [])]
         if clean is None or clean.outcome != "passed":
             ended = "" if clean is None else clean.outcome or clean.end
-            reason = self._copies.refusal if clean is None else f"{ended} in a process of its own"
-            return SweepTotals(unswept={reason: 1})
+            reason = self._copies.why_not if clean is None else f"{ended} in a process of its own"
+            return SweepTotals(unswept={reason: 1}) if self.passed else SweepTotals(spared={reason: 1})
         root = str(item.config.rootpath)
         calls = [
             Call(function, fault_sweep.site_of(stack or (), root))
@@ -95,11 +108,11 @@ class FaultSweep(RunsAgain):
         if functions and self._others:
             functions = [*functions, *(call.function for call in calls if _library_of(call.function) in self._others)]
         closed = {number for number, stack in enumerate(stacks, 1) if stack is None}
-        chosen, left = fault_sweep.plan(
+        if self._single:
+            closed = set(range(1, len(calls) + 1)) - {self._single} | closed
+        chosen, over, elsewhere = fault_sweep.plan(
             calls, self._ways, functions=functions, closed=closed, budget=self._budget, part=self._part
         )
-        if self._single:
-            chosen, left = [fault for fault in chosen if fault.number == self._single], 0
         trials = {number: trial for number, trial, _ in self._trials(item, chosen)}
         found = [
             finding
@@ -107,7 +120,20 @@ class FaultSweep(RunsAgain):
             if number in trials
             for finding in fault_sweep.judge(clean, trials[number], fault, item.nodeid, place_of(item))
         ]
-        return SweepTotals(tests=1, runs=len(trials), left=left, findings=found)
+        made = [fault for number, fault in enumerate(chosen) if number in trials]
+        lost = [fault for number, fault in enumerate(chosen) if number not in trials]
+        return SweepTotals(
+            tests=1,
+            runs=len(made),
+            planned=len(chosen) + len(over) + len(elsewhere),
+            left=len(over),
+            elsewhere=len(elsewhere),
+            lost={self._copies.why_not: len(lost)} if lost else {},
+            called={fault.call.function for fault in (*chosen, *over, *elsewhere)},
+            tried={fault_sweep.baseline_place(fault.call) for fault in made},
+            partly={fault_sweep.baseline_place(fault.call) for fault in (*lost, *over, *elsewhere)},
+            findings=found,
+        )
 
     def _trials(
         self, item: pytest.Item, chosen: Sequence[FailedCall | None]
@@ -144,7 +170,7 @@ class FaultSweep(RunsAgain):
 
     def add_notes(self, worker: str) -> None:
         """Add what a worker of xdist has noted in this run before it died."""
-        for nodeid, found in self._notes.of(f"{worker}.jsonl").items():
+        for nodeid, found in self._notes.of(worker).items():
             if nodeid not in self._notes.done:
                 self.totals.add(found)
 
@@ -159,14 +185,11 @@ class FaultSweep(RunsAgain):
             or exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
         )
         if not self._interrupted:
-            self._notes.clear()
+            self._notes.forget(self._taken)
         self._run.part(LEDGER)  # the run looks there for what fails it
-        if self._baseline and self._known is None and self._is_whole:
-            lines = fault_sweep.baseline_lines(self.totals.findings)
-            head = "# Known findings of --cudalink-fault-sweep: KIND FUNCTION PLACE. Remove what is mended.\n"
-            self._baseline_file.write_text(head + "".join(f"{line}\n" for line in lines), encoding="utf-8")
-            self._known = lines
-        for finding, number in fault_sweep.new_findings(self.totals.findings, self._known or ()):
+        if self._baseline.missing and self._is_whole:
+            self._baseline.write(self.totals.findings)
+        for finding, number in fault_sweep.new_findings(self.totals.findings, self._baseline.known or ()):
             more = f" (and in {counted(number - 1, 'other run')})" if number > 1 else ""
             fault = "+".join([str(finding.fault), *self._others])  # their calls have numbers, too
             repeat = command(self._run, f"--cudalink-fault-sweep={fault}", finding.place)
@@ -180,92 +203,72 @@ class FaultSweep(RunsAgain):
         """Whether this run makes all runs of its tests, so that what it did not find is not there."""
         return not (self._single or self._interrupted or self._part[1] > 1)
 
+    def asked(self) -> list[AskedFor]:
+        """Return how much of the sweep happened: its tests and runs, the sweep that goes on, and the baseline."""
+        totals = self.totals
+        due = totals.tests + sum(totals.unswept.values())
+        swept = AskedFor("fault sweep", due + sum(totals.spared.values()), totals.tests, totals.unswept, totals.spared)
+        allowed = {f"cudalink_fault_budget={self._budget}; raise it to fail more calls": totals.left}
+        allowed[f"{self._part[0]}/{self._part[1]} of cudalink_fault_budget leaves them to the others"] = (
+            totals.elsewhere
+        )
+        lost, uncalled = dict(totals.lost), self._uncalled
+        (allowed if totals.planned else lost).update(dict.fromkeys(uncalled, 1))
+        calls = AskedFor(
+            "calls",
+            totals.planned + len(uncalled),
+            totals.runs,
+            lost,
+            {why: number for why, number in allowed.items() if number},
+        )
+        found = [swept, calls]
+        if self._notes.done:
+            gone = len(self._notes.done) - len(self._taken)
+            left = {"select them again, or begin with --cudalink-fault-sweep": gone} if gone else {}
+            found.append(AskedFor("resume", len(self._notes.done), len(self._taken), left))
+        if self._baseline.unwritten:
+            found.append(AskedFor("baseline", 1, 0, {self._baseline.unwritten: 1}))
+        elif self._baseline.missing and self._part[1] > 1:
+            part = f"each of the {self._part[1]} machines finds a part; write it without :K/N"
+            found.append(AskedFor("baseline", 1, 0, allowed={part: 1}))
+        return found
+
+    @property
+    def _uncalled(self) -> list[str]:
+        """What of the option's value no test of the run called, although some were swept: names choose among calls."""
+        totals = self.totals
+        if not totals.tests:
+            return []
+        if self._single:
+            return [] if totals.planned else [f"no test makes a call {self._single} that can fail"]
+        names = {name for function in totals.called for name in fault_sweep.names_of(function)}
+        libraries = {_library_of(function) for function in totals.called}
+        missing = [name for name in self._functions if name not in names]
+        missing += [library for library in self._others if library not in libraries]
+        found = [f"no test calls {name}" for name in missing]
+        return found if found or totals.planned else ["no test makes a call that can fail"]
+
     def lines(self) -> list[str]:
-        """Return the lines of the summary."""
-        known, totals = self._known or [], self.totals
-        found = [
-            f"fault sweep: {counted(totals.runs, 'run')} of {counted(totals.tests, 'test')}, "
-            f"{counted(len(fault_sweep.merged(totals.findings)), 'finding')}"
-            + (f", {counted(len(known), 'line')} in {self._baseline}" if self._known is not None else "")
-        ]
+        """Return the lines of the summary on the whole; `failing` has the others."""
+        totals, baseline = self.totals, self._baseline
+        due = totals.tests + sum(totals.unswept.values())
+        tests = f"{totals.tests} of {counted(due, 'test')}" if totals.tests < due else counted(due, "test")
+        known = f", {counted(len(baseline.known), 'line')} in {baseline.name}" if baseline.known is not None else ""
+        number = counted(len(fault_sweep.merged(totals.findings)), "finding")
+        found = [f"fault sweep: {counted(totals.runs, 'run')} of {tests}, {number}{known}"]
+        found += filter(None, [baseline.written])
         if self._interrupted and self._notes.kept:
             found.append("the sweep was interrupted; go on with --cudalink-fault-sweep=resume")
             found.append(f"  resume: {command(self._run, '--cudalink-fault-sweep=resume')}")
-        if totals.left:
-            found.append(
-                f"cudalink_fault_budget={self._budget} left out {counted(totals.left, 'run')}; raise it to fail more "
-                "calls"
-            )
-        found += [f"{counted(number, 'test')} not swept: {why}" for why, number in totals.unswept.items()]
-        for line in fault_sweep.gone(totals.findings, known) if self._is_whole else ():
-            found.append(f"not found any more in these tests, and can leave {self._baseline}: {line}")
-        return [*found, *self.failing]
-
-
-class _Notes:
-    """What was swept, in pytest's cache, so that an interrupted sweep can go on.
-
-    `option`: the value of the option; that of the interrupted sweep for one that goes on.
-    `done`: what an interrupted sweep has found, by test.
-    `kept`: whether there are notes.
-    Raises pytest.UsageError if no sweep was interrupted that could go on.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self.option = run.settings.fault_sweep.value
-        self.done: dict[str, SweepTotals] = {}
-        repeats = self.option[:1].isdigit()
-        known: pytest.Cache | None = None if repeats else getattr(run.config, "cache", None)
-        self._folder: Path | None = None
-        with suppress(OSError):
-            self._folder = known.mkdir("cudalink-fault-sweep") if known is not None else None
-        self._file = f"{run.worker or 'main'}.jsonl"
-        if self.option == "resume":
-            self._read()
-        elif not run.is_worker:
-            self.clear()
-            self._write("option", "w", self.option)
-
-    @property
-    def kept(self) -> bool:
-        return self._folder is not None
-
-    def _read(self) -> None:
-        option = self._folder / "option" if self._folder is not None else None
-        if self._folder is None or option is None or not option.exists():
-            msg = (
-                "cudalink: --cudalink-fault-sweep=resume finds no sweep in pytest's cache that was interrupted; begin "
-                "one with --cudalink-fault-sweep"
-            )
-            raise pytest.UsageError(msg)
-        self.option = option.read_text(encoding="utf-8")
-        for file in self._folder.glob("*.jsonl"):
-            self.done |= self.of(file.name)
-
-    def of(self, name: str) -> dict[str, SweepTotals]:
-        """Return what a process has noted in its file, by test."""
-        noted = {}
-        file = self._folder / name if self._folder is not None else None
-        for line in file.read_text(encoding="utf-8").splitlines() if file is not None and file.exists() else ():
-            with suppress(ValueError):  # the end of the process cut the last one
-                nodeid, found = json.loads(line)
-                noted[nodeid] = msgspec.convert(found, SweepTotals)
-        return noted
-
-    def add(self, nodeid: str, found: SweepTotals) -> None:
-        """Note what was found in a test."""
-        self._write(self._file, "a", json.dumps([nodeid, msgspec.to_builtins(found)]) + "\n")
-
-    def _write(self, name: str, mode: str, text: str) -> None:
-        if self._folder is not None:
-            with suppress(OSError), (self._folder / name).open(mode, encoding="utf-8") as file:
-                file.write(text)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        for file in self._folder.iterdir() if self._folder is not None else ():
-            with suppress(OSError):
-                file.unlink()
+        elif self._interrupted and not self._single:
+            found.append("the sweep was interrupted, and what it has found could not be kept in pytest's cache")
+        if self._notes.damaged:
+            notes = counted(self._notes.damaged, "note")
+            found.append(f"{notes} of the interrupted sweep cannot be read; their tests were swept again")
+        if self._is_whole:
+            gone = fault_sweep.gone(totals.findings, baseline.known or (), totals.tried - totals.partly)
+            found += [f"not found any more in these tests, and can leave {baseline.name}: {line}" for line in gone]
+        return found
 
 
 def _budget(value: str) -> tuple[int, tuple[int, int]]:

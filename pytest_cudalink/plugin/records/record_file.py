@@ -15,6 +15,7 @@ from ...environment.facts import Environment
 from ...loader import last_words
 from ...report import Writer, origin
 from ...report.records import (
+    AskedRecord,
     CollectedRecord,
     FoundRecord,
     LibraryRecord,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from ...guardrails import Verdict
     from ...guardrails.provenance import Library
+    from ...report.asked_for import AskedFor
     from ...report.records import ArchRecord, VersionRecord
     from ...targets import LinkEvent, UnsteeredLink
     from ...violations import Violation
@@ -126,6 +128,11 @@ class RecordFile:
                 origin=origin.find(run.config.rootpath).record(),
             )
         )
+
+    def write_asked(self, entries: Iterable[AskedFor]) -> None:
+        """Write what the run was asked for, and how much of it happened."""
+        for entry in entries:
+            self.writer.write(AskedRecord(**entry._asdict()))
 
     def write_found(self) -> None:
         """Write what there is now that a driver was emulated for markers; a fatal signal reads its last calls, too."""

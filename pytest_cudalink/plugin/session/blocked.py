@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from ...report.asked_for import AskedFor
 from .. import parts
 from ..settings import Setting, label
 
@@ -66,6 +67,12 @@ def apply(config: pytest.Config, settings: Settings, *, isolated: bool) -> Setti
                 raise pytest.UsageError(msg)
             setattr(settings, name, Setting(idle[name], f"-p no:cudalink-{part}"))
     return settings
+
+
+def asked(config: pytest.Config) -> list[AskedFor]:
+    """Return what is off, which the user who blocks it allows."""
+    off = lines(config)
+    return [AskedFor("checks", len(off), 0, allowed=dict.fromkeys(off, 1))] if off else []
 
 
 def lines(config: pytest.Config) -> list[str]:

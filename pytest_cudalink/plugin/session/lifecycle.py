@@ -228,6 +228,8 @@ def _start_session(run: Run) -> None:
             file.write_run()
     if adds_up and run.is_controller:
         run.part(parts.LEDGER)
+    if blocked.lines(config):
+        run.part(parts.ASKED)
     _start_requirements(run)
     _start_repeated(run)
     if adds_up and run.settings.properties.value == "on" and getattr(config.option, "xmlpath", None):
@@ -265,6 +267,9 @@ def _start_requirements(run: Run) -> None:
     # by default a marker can be the first to ask for the driver, which a controller does not see
     if words - {"auto"} or (words and (run.settings.forces_driver or run.is_controller)):
         run.part(parts.REQUIRED)
+    faults = run.settings.faults
+    if faults.value and faults.source not in ("default", "ini"):  # the ini file has them for emulated drivers alone
+        run.part(parts.FAULTS)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -386,8 +391,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if book is None or run.is_worker:
         return
     book.totals.add_outside(book.outside.as_json())
-    required = run.get(parts.REQUIRED)
-    run.failing = [*book.totals.failing, *(required.unmet if required is not None else ())]
+    asked = run.get(parts.ASKED)
+    run.failing = [*book.totals.failing, *(asked.unmet if asked is not None else ())]
     if session.exitstatus == pytest.ExitCode.OK:
         run.failing += _run_again(run, book.totals)
     again = (run.get(parts.FAULT_SWEEP), run.get(parts.SCHEDULES))
@@ -428,9 +433,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the summary of a run in which something happened."""
     run = run_of(terminalreporter.config)
     guarded = run.settings.guard_rails.value != "off"
-    off = blocked.lines(run.config)
-    keys: tuple[parts.Key[Any], ...] = (parts.LEDGER, parts.FAULTS, parts.FAULT_SWEEP, parts.SCHEDULES)
-    if guarded or off or any(run.get(key) is not None for key in keys):
+    if guarded or run.get(parts.LEDGER) is not None or run.get(parts.ASKED) is not None:
         from ..watch import guard
         from . import summary
 

@@ -1,4 +1,4 @@
-"""What must have happened in a run, or it fails: ``--cudalink-require``."""
+"""The tests that asked for a driver, and the links: what ``--cudalink-require`` names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from ...plurals import counted
-from .. import pytest_private
+from ...report.asked_for import AskedFor
 from ..conditions.run_driver import A_DRIVER, FACTS
 from ..items.plan import PLAN
-from ..parts import FAULTS, LEDGER
+from ..parts import ASKED, LEDGER
 from ..records.facts import is_unsupported
 from ..watch.check import Check, Phase
 
@@ -23,10 +22,7 @@ _ANSWER: Final = "cudalink_on_driver"
 
 
 class Required(Check):
-    """The check of every process; counts the tests that asked for the driver, by whether they ran on one.
-
-    `unmet`: why the run fails; complete at the end of the session.
-    """
+    """The check of every process; counts the tests that asked for the driver, by whether they ran on one."""
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
@@ -34,8 +30,7 @@ class Required(Check):
         self._skipped = False
         self._driver: bool | None = None
         self._answers: Counter[str] = Counter()
-        self.unmet: list[str] = []
-        run.part(LEDGER)
+        run.part(ASKED)
 
     def _asks(self, item: pytest.Item) -> bool:
         plan, settings = item.stash.get(PLAN, None), self._run.settings
@@ -77,48 +72,26 @@ class Required(Check):
         if answer is not None:
             self._answers[answer] += 1
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Judge the run before pytest writes its JUnit file, whose suite gets what is missing as a property.
-
-        A run that ended early, or that had no test, misses nothing.
-        """
-        run, option = self._run, session.config.option
-        if run.reports_elsewhere or option.collectonly or option.setuponly:
-            return
-        if session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            book = run.part(LEDGER)
+    def asked(self) -> list[AskedFor]:
+        """Return how many tests ran on the driver that they asked for, and how many links were made."""
+        book, ran, found = self._run.part(LEDGER), self._answers["ran"], []
+        if "driver" in self._wanted:
+            left = {why: self._answers[why] for why in ("skipped", "found no driver") if self._answers[why]}
+            if not ran and not left:
+                left = {"no test asked for a CUDA driver": 1}
+            found.append(_unless_some(AskedFor("driver", ran + sum(left.values()), ran, left)))
+        elif "auto" in self._wanted:
+            # a module that could not be collected without a driver has no tests
+            without = book.totals.missing[A_DRIVER] + book.outside.missing[A_DRIVER]
+            skipped = self._answers["skipped"] or without
+            left = {"skipped": skipped} if skipped else {}
+            found.append(_unless_some(AskedFor("driver", ran + skipped, ran, left)))
+        if "links" in self._wanted:
             links = book.totals.links.total() + book.outside.links.total()
-            self._judge(links, book.totals.missing[A_DRIVER] + book.outside.missing[A_DRIVER])
-        if run.settings.properties.value == "on":
-            for sentence in self.unmet:
-                pytest_private.add_suite_property(session.config, "cudalink.require", sentence)
+            found.append(AskedFor("links", links or 1, links, {} if links else {"no target linked anything": 1}))
+        return found
 
-    def _judge(self, links: int, without_driver: int) -> None:
-        """Find what is missing, once all reports are counted.
 
-        `without_driver`: number of tests and modules that were skipped because they need a driver.
-        """
-        ran, source = self._answers["ran"], f"--cudalink-require is {self._run.settings.require}"
-        # a module that could not be collected without a driver has no tests
-        skipped = self._answers["skipped"] or without_driver
-        if "auto" in self._wanted and skipped and not ran:
-            self.unmet.append(
-                f"The run fails because no test ran on the driver that was asked for ({skipped} skipped); "
-                "--cudalink-require=none allows that."
-            )
-        if "driver" in self._wanted and not ran:
-            asked = self._answers.total()
-            found = f"{counted(asked, 'test')} asked for one" if asked else "no test asked for one"
-            self.unmet.append(f"The run fails because no test ran on a CUDA driver ({found}); {source}.")
-        if "links" in self._wanted and not links:
-            self.unmet.append(f"The run fails because nothing was linked; {source}.")
-        if "faults" in self._wanted and self._run.settings.faults.value:
-            planned = self._run.get(FAULTS)
-            if planned is None:
-                self.unmet.append(f"The run fails because no emulated driver got --cudalink-faults; {source}.")
-                return
-            planned.look()
-            if never := len(planned.lines()):
-                what = f"{counted(never, 'fault')} {'was' if never == 1 else 'were'} never triggered"
-                self.unmet.append(f"The run fails because {what}; {source}.")
+def _unless_some(entry: AskedFor) -> AskedFor:
+    """Return an entry that allows what is left out, such as skipped tests, if some of it happened."""
+    return entry._replace(left={}, allowed=entry.left) if entry.happened else entry

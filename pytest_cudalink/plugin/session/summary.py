@@ -13,9 +13,8 @@ from ...plurals import and_more, counted
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from ...safe_text import block
 from ..conditions import unsteered
-from ..parts import FAULT_SWEEP, FAULTS, LEDGER, REQUIRED, SCHEDULES
+from ..parts import ASKED, FAULT_SWEEP, LEDGER, SCHEDULES
 from ..records.facts import VIOLATIONS
-from . import blocked
 
 if TYPE_CHECKING:
     from ..records.ledger import Totals
@@ -33,12 +32,14 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
 
     `not_routed`: the callers that the guard rails do not see.
     """
-    book, asked = run.part(LEDGER), (run.get(FAULTS), run.get(FAULT_SWEEP), run.get(SCHEDULES))
-    _section(reporter, run, book.totals, [line for part in asked if part is not None for line in part.lines()])
+    book, again = run.part(LEDGER), [part for key in (FAULT_SWEEP, SCHEDULES) if (part := run.get(key)) is not None]
+    asked = [part for part in (*again, run.get(ASKED)) if part is not None]
+    lines = [line for part in asked for line in part.lines()]
+    _section(reporter, run, book.totals, [*lines, *(line for part in again for line in part.failing)])
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
-def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untriggered: Sequence[str]) -> None:
+def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked: Sequence[str]) -> None:
     """Show one line for each kind of thing that happened; no section when nothing did."""
     lines = []
     if reporter.verbosity >= 0:
@@ -47,13 +48,12 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, untrig
         lines += _share(reporter, totals.refused.keys())
         new = run.new_processes.items()
         lines += [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new]
-    lines += blocked.lines(run.config)
-    lines += untriggered  # however quiet the run is: what was asked for did not happen
+    lines += asked  # however quiet the run is: what was asked for may not have happened
     if failing := totals.failing:
         lines += [f"outside of tests: {text}" for text in failing]
         lines.append("The run fails because of the problems above, which happened outside any test.")
-    required = run.get(REQUIRED)
-    lines += required.unmet if required is not None else []
+    found = run.get(ASKED)
+    lines += found.unmet if found is not None else []
     if not lines:
         return
     reporter.section("cudalink")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from ..parts import DESCENDANTS, FAULT_SWEEP, FAULTS, HAND_OVER, LEDGER, SCHEDULES, Key
+from ...report.asked_for import AskedFor
+from .. import pytest_private
+from ..parts import ASKED, DESCENDANTS, FAULT_SWEEP, FAULTS, HAND_OVER, LEDGER, SCHEDULES, Key
 from ..run import Run, from_controller, is_awake, run_of
 from ..settings import Setting, Settings
 
@@ -53,8 +55,9 @@ def configure_node(node: Any, wake: Callable[[pytest.Config], object]) -> None:
             "settings": {name: tuple(setting) for name, setting in run.settings.items()},
             "withheld": run.withheld,
         }
-        if (schedules := run.get(SCHEDULES)) is not None:
-            given["schedules"] = schedules.notes
+        for name, part in (("schedules", run.get(SCHEDULES)), ("fault_sweep", run.get(FAULT_SWEEP))):
+            if part is not None:
+                given[name] = part.notes
     elif not config.pluginmanager.hasplugin(_LISTENER):
         config.pluginmanager.register(_Listener(config, wake), _LISTENER)
     node.workerinput["cudalink"] = given
@@ -94,6 +97,7 @@ class HandOver:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._down: set[str] = set()
+        self._lost: set[str] = set()  # workers that died while no test ran
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -112,6 +116,7 @@ class HandOver:
             "late_header": self._run.late_header,
             "late_facts": self._run.late_facts,
             "new_processes": dict(self._run.new_processes),
+            "asked": asked.as_json() if (asked := self._run.get(ASKED)) is not None else [],
             "parts": {key.name: part.as_json() for key in _ADDED_UP if (part := self._run.get(key)) is not None},
         }
 
@@ -131,6 +136,8 @@ class HandOver:
         given = output.get("cudalink")
         if given is None:
             faults.lose(self._run)
+            self._lost.add(node.gateway.id)
+            self._run.part(ASKED)
             for part in (self._run.get(FAULT_SWEEP), self._run.get(SCHEDULES)):
                 if part is not None:
                     part.add_notes(node.gateway.id)
@@ -143,6 +150,20 @@ class HandOver:
             self._run.late_facts = given["late_facts"]
             add_late_properties(self._run)
         self._run.part(LEDGER).totals.add_outside(given["outside"])
+        if given["asked"]:
+            self._run.part(ASKED).add(given["asked"])
         for key in _ADDED_UP:
             if key.name in given["parts"]:
                 self._run.part(key).add(given["parts"][key.name])
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, report: pytest.TestReport) -> None:
+        """Let the test that a worker died in show that."""
+        self._lost.discard(pytest_private.worker_of(report) or "")
+
+    def asked(self) -> list[AskedFor]:
+        """Return how many workers handed over what they have seen, if any did not."""
+        if not self._lost:
+            return []
+        left = {f"{name} died while no test ran": 1 for name in sorted(self._lost)}
+        return [AskedFor("workers", len(self._down), len(self._down) - len(left), left)]

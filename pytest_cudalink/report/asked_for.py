@@ -1,0 +1,129 @@
+"""What a run was asked for: how often it happened of how often it was due, and whether the run fails for it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ..plurals import counted
+
+__all__ = ["ALLOWS", "KINDS", "AskedFor", "judged", "left_out", "merged", "unmet"]
+
+#: The setting that allows everything that was left out.
+ALLOWS: Final = "--cudalink-require=none"
+_UNKNOWN: Final = "for a reason that is not known"
+
+
+class _Words(NamedTuple):
+    one: str
+    many: str
+    done: str  # of one; behind "no test"
+    all_done: str  # of several; behind "2 of 3 tests"
+    not_done: str  # empty where the reason says it
+
+
+#: What a run can be asked for, with its words.
+KINDS: Final = {
+    "driver": _Words(
+        "test", "tests", "ran on the driver that was asked for", "ran on the driver that was asked for", "not run on it"
+    ),
+    "links": _Words("link", "links", "was made", "were made", "not made"),
+    "faults": _Words(
+        "fault of --cudalink-faults",
+        "faults of --cudalink-faults",
+        "was triggered in pytest's own processes",
+        "were triggered in pytest's own processes",
+        "not triggered",
+    ),
+    "isolation": _Words(
+        "isolated test", "isolated tests", "ran in a second process", "ran in a second process", "run in this process"
+    ),
+    "fault sweep": _Words("test", "tests", "was swept", "were swept", "not swept"),
+    "calls": _Words("run with a fault", "runs with a fault", "was made", "were made", "left out"),
+    "resume": _Words(
+        "test of the interrupted sweep",
+        "tests of the interrupted sweep",
+        "was among those of this run",
+        "were among those of this run",
+        "not among those of this run",
+    ),
+    "baseline": _Words("baseline", "baselines", "was written", "were written", "not written"),
+    "schedules": _Words("test", "tests", "ran under schedules", "ran under schedules", "not run under schedules"),
+    "delays": _Words("run under a schedule", "runs under a schedule", "was made", "were made", "left out"),
+    "workers": _Words(
+        "worker of pytest-xdist",
+        "workers of pytest-xdist",
+        "handed over what it has seen",
+        "handed over what they have seen",
+        "lost",
+    ),
+    "checks": _Words("part", "parts", "is on", "are on", ""),
+}
+
+
+class AskedFor(NamedTuple):
+    """One thing that a run was asked for."""
+
+    what: str  # one of `KINDS`
+    due: int  # how often it was due
+    happened: int  # how often it happened
+    left: Mapping[str, int] = {}  # how often it did not, by the reason
+    allowed: Mapping[str, int] = {}  # how often it did not and need not, by what allows that
+
+
+def merged(entries: Iterable[AskedFor]) -> list[AskedFor]:
+    """Return one entry for each kind, in the order of `KINDS`: several processes do a part each."""
+    by_kind: dict[str, list[AskedFor]] = {}
+    for entry in entries:
+        by_kind.setdefault(entry.what, []).append(entry)
+    return [
+        AskedFor(
+            what,
+            sum(one.due for one in by_kind[what]),
+            sum(one.happened for one in by_kind[what]),
+            _sums(one.left for one in by_kind[what]),
+            _sums(one.allowed for one in by_kind[what]),
+        )
+        for what in KINDS
+        if what in by_kind
+    ]
+
+
+def _sums(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for one in counts:
+        found.update(one)
+    return dict(found)
+
+
+def judged(entry: AskedFor, *, allows: bool) -> AskedFor:
+    """Return an entry in which everything that did not happen has its reason.
+
+    `allows`: whether the user allows whatever was left out.
+    """
+    unknown = entry.due - entry.happened - sum(entry.left.values()) - sum(entry.allowed.values())
+    left = {**entry.left, **({_UNKNOWN: unknown} if unknown > 0 else {})}
+    if allows:
+        return entry._replace(left={}, allowed=_sums([entry.allowed, left]))
+    return entry._replace(left=left)
+
+
+def unmet(entry: AskedFor) -> str:
+    """Return why a run fails for an entry; empty if everything happened that was due, or was allowed not to."""
+    if not entry.left:
+        return ""
+    words = KINDS[entry.what]
+    if entry.happened:
+        what = f"{entry.happened} of {counted(entry.due, words.one, words.many)} {words.all_done}"
+    else:
+        what = f"no {words.one} {words.done}"
+    reasons = "; ".join(f"{number}: {reason}" for reason, number in entry.left.items())
+    return f"The run fails because {what} ({reasons}); {ALLOWS} allows that."
+
+
+def left_out(entry: AskedFor) -> Iterator[str]:
+    """Yield what did not happen, a line for each reason."""
+    words = KINDS[entry.what]
+    for reason, number in _sums([entry.left, entry.allowed]).items():
+        yield f"{counted(number, words.one, words.many)} {words.not_done}: {reason}" if words.not_done else reason
