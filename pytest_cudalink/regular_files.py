@@ -1,4 +1,7 @@
-"""Files that may be damaged, put there by another program, or behind a descriptor that was ours."""
+"""The door through which files of others are read: they may be pipes, devices, or larger than memory.
+
+What a user, an environment, a wheel or a record names is read by these functions alone.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ import os
 import stat
 from typing import BinaryIO
 
-__all__ = ["identity", "open_regular", "read_bounded"]
+__all__ = ["DATA", "TEXT", "identity", "is_regular", "open_regular", "read_bounded", "read_text"]
+
+#: Most bytes that are read of a file that people write, and of one that programs write or that has device code.
+TEXT = 8 << 20
+DATA = 1 << 30
 
 
 def identity(descriptor: int) -> tuple[int, int] | None:
@@ -27,8 +34,17 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: PTH123, SIM115 (a descriptor)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        raise OSError(errno.EINVAL, "a folder, a pipe or a device; expected a regular file", os.fspath(path))
     return file
+
+
+def is_regular(path: str | os.PathLike[str], most: int = TEXT) -> bool:
+    """Return whether a path is that of a regular file of at most so many bytes, which another package may then read."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 (a Path needs three times as long)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size <= most
 
 
 def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
@@ -36,6 +52,11 @@ def read_bounded(path: str | os.PathLike[str], most: int) -> bytes:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise OSError(errno.EFBIG, f"more than {most} bytes", os.fspath(path))
+            raise OSError(errno.EFBIG, f"{size:,} bytes; expected at most {most:,}", os.fspath(path))
         # not `most`, which Python allocates whole: the emulated driver has malloc fill memory, at 40 ms for 64 MiB
         return file.read(size)
+
+
+def read_text(path: str | os.PathLike[str], most: int = TEXT) -> str:
+    """Return the text of a regular file in UTF-8, with line ends as Python has them; as `read_bounded`."""
+    return read_bounded(path, most).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")

@@ -19,6 +19,7 @@ from .. import emulator, scratch, toolchains
 from ..artifacts import inspect
 from ..compat.link_rules import ARCH
 from ..linker import sample
+from ..regular_files import DATA, read_text
 from ..report import whole_file
 from ..report.mend import described, mended
 from ..report.records import RecordError
@@ -329,7 +330,7 @@ def load(path: Path) -> list[Measurement]:
     Raises RecordError if the file is neither; names the place in the file.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, DATA)
         if text.startswith("{\n"):
             rows = enumerate(json.loads(text)["measurements"])
             return [_measurement(row, f"measurements[{number}]") for number, row in rows]

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..regular_files import DATA, read_bounded
 from ..safe_text import line as safe
 from .completion import offer
 from .names import hint
@@ -180,7 +181,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
         msg = f"PRODUCER {wrong}{_near(str(path), _releases())}"
         raise _WrongWordError(msg)
     try:
-        found = inspect(path.read_bytes())
+        found = inspect(read_bounded(path, DATA))
     except (OSError, ReaderError) as error:
         msg = f"{path} cannot be read: {error}; expected {expected}"
         raise _WrongWordError(msg) from error

@@ -196,7 +196,7 @@ def _record(options: argparse.Namespace) -> int:
         else:
             with progress("asking the driver") as step:
                 recording = record(options.driver, options.seconds, step.say)
-    except RecorderError as error:
+    except (RecorderError, OSError) as error:
         sys.stderr.write(f"cudalink driver record: {error}\n")
         return 2
     other = other or grade.carried(recording)

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ..regular_files import read_text
+
 if TYPE_CHECKING:
     from ..matrix.adopt import Change
 
@@ -95,6 +97,6 @@ def _show(root: Path, change: Change) -> None:
     if change.action == "keep":
         return
     file = root / change.path
-    before = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    before = read_text(file).splitlines() if file.exists() else []
     lines = difflib.unified_diff(before, change.content.splitlines(), str(change.path), str(change.path), lineterm="")
     sys.stdout.write("".join(f"        {line}\n" for line in lines))

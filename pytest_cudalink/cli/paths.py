@@ -1,7 +1,7 @@
 """Paths on a command line, checked before the command begins: what is there, what is expected, what to do.
 
 Each function returns a type for argparse, which names the option before the message and ends with exit code 2. A path
-is looked at and not opened, because a pipe such as ``<(command)`` can be read only once.
+is looked at and not opened: `regular_files` opens it later, and refuses what has become a pipe or a device.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def wrong_file(path: Path, expected: str) -> str:
     try:
         if stat.S_ISDIR(path.stat().st_mode):
             return f"is {path}, a folder; expected {expected}"
+        if not path.is_file():
+            return f"is {path}, a pipe or a device; expected {expected}; write it to a file first"
     except OSError as error:
         return f"is {path}: {error.strerror}; expected {expected}"
     return "" if os.access(path, os.R_OK) else f"is {path}, which you may not read; expected {expected}"

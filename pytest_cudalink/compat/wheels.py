@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from ..regular_files import TEXT, is_regular
 
 if TYPE_CHECKING:
     from importlib import metadata
@@ -13,6 +17,10 @@ __all__ = ["NVJITLINK", "TILEIRAS", "all_versions", "installed_wheel", "installe
 
 #: Packages that bring nvJitLink: of CUDA 13, and of CUDA 12. Both can be installed at once.
 NVJITLINK: Final = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
+#: The files of an installed package that importlib.metadata opens for its name, version, requirements and files.
+_METADATA: Final = ("METADATA", "PKG-INFO", "requires.txt")
+_LISTS: Final = ("RECORD", "installed-files.txt", "SOURCES.txt")
+_MOST_LISTED: Final = 64 << 20
 #: The requirement that brings tileiras with ptxas and libNVVM, without a version.
 TILEIRAS: Final = "cuda-toolkit[nvcc,nvvm,tileiras]"
 
@@ -23,7 +31,9 @@ def installed_wheels(*names: str) -> Iterator[metadata.Distribution]:
 
     for name in names:
         with suppress(metadata.PackageNotFoundError):
-            yield metadata.distribution(name)
+            found = metadata.distribution(name)
+            if _can_be_read(found):
+                yield found
 
 
 def installed_wheel(*names: str) -> metadata.Distribution | None:
@@ -31,16 +41,29 @@ def installed_wheel(*names: str) -> metadata.Distribution | None:
     return next(installed_wheels(*names), None)
 
 
+def _can_be_read(one: metadata.Distribution) -> bool:
+    """Return whether the files that importlib.metadata opens are regular ones, not too large: it would wait for a pipe.
+
+    Those of a damaged or a hostile environment may be anything.
+    """
+    folder = getattr(one, "_path", None)
+    if not isinstance(folder, Path):  # in an archive
+        return True
+    bounds = {**dict.fromkeys(_METADATA, TEXT), **dict.fromkeys(_LISTS, _MOST_LISTED)}
+    files = {folder / name: most for name, most in bounds.items()} if folder.is_dir() else {folder: TEXT}
+    return all(is_regular(file, most) for file, most in files.items() if os.path.lexists(file))
+
+
 def all_versions() -> dict[str, str]:
     """Return the version of every installed package by its name; the first on ``sys.path`` counts.
 
-    One whose metadata is not UTF-8 is left out: `pytest_cudalink.audit` names the file.
+    One whose metadata is not UTF-8, or not a regular file, is left out: `pytest_cudalink.audit` names the file.
     """
     from importlib import metadata
 
     found: dict[str, str] = {}
     for one in metadata.distributions():
         with suppress(UnicodeDecodeError):
-            if name := one.metadata["Name"]:  # None where the metadata is missing
+            if _can_be_read(one) and (name := one.metadata["Name"]):  # None where the metadata is missing
                 found.setdefault(name, one.version)
     return found

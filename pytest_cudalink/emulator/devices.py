@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ..compat import names
+from ..regular_files import DATA, read_text
 from ..words import read_words
 
 __all__ = ["NO_DEVICE", "Devices", "parse_devices", "recorded"]
@@ -76,7 +77,7 @@ def _number(text: str | None) -> int:
 def recorded(file: Path) -> dict[str, Any]:
     """Return the content of a file of `cudalink driver record`. Raises ValueError if it is not such a file."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(read_text(file, DATA))
         return {"cuda": str(found["cuda"]), "driver": str(found["driver"]), "devices": list(found["devices"])}
     except OSError as error:
         msg = f"{file} cannot be read: {error.strerror}; correct the path"

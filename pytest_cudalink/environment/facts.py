@@ -11,11 +11,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 from .. import probes
+from ..compat.wheels import installed_wheel
 from ..regular_files import read_bounded
 from .requirements import EnvironmentFact
 
@@ -32,10 +32,8 @@ _NVRTC: Final = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
 
 def _installed(*names: str) -> EnvironmentFact:
     for name in names:
-        try:
-            return EnvironmentFact(metadata.version(name), source=f"metadata of {name}")
-        except metadata.PackageNotFoundError:
-            continue
+        if (found := installed_wheel(name)) is not None:
+            return EnvironmentFact(found.version, source=f"metadata of {name}")
     return EnvironmentFact(None, "absent", f"no {' or '.join(names)} is installed")
 
 

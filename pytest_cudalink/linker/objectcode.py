@@ -9,6 +9,7 @@ from typing import Self, cast
 
 from ..artifacts import Artifact, Kind, inspect
 from ..laziness import cached_property
+from ..regular_files import DATA, read_bounded
 from ..targets.events import LinkInput
 from ..versions import Needs
 
@@ -76,7 +77,7 @@ class ObjectCode:
             raise TypeError(msg)
         elif isinstance(code, str | os.PathLike):
             path = Path(code)
-            data = path.read_bytes()
+            data = read_bounded(path, DATA)
             name = name or str(path)
         else:
             msg = f"ObjectCode.from_{code_type} takes bytes or a path, got {type(code).__name__}"

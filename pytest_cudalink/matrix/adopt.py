@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from .. import toolchains
+from ..regular_files import TEXT, read_bounded
 from . import ci as pipelines
 from .keys import MAJOR
 from .project import Project, major_of_extra
@@ -145,7 +146,7 @@ def _tox_file(root: Path) -> Path | None:
 def _read(path: Path) -> str | None:
     """Return a file's text with its line ends unchanged; None without the file."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_bounded(path, TEXT).decode("utf-8")
     except FileNotFoundError:
         return None
     except UnicodeDecodeError as error:
@@ -231,7 +232,7 @@ def _imports(root: Path, module: str) -> Iterator[str]:
         if file is None:
             continue
         try:
-            body = ast.parse(file.read_bytes()).body
+            body = ast.parse(read_bounded(file, TEXT)).body
         except (SyntaxError, ValueError):
             continue
         package = parts if file.name == "__init__.py" else parts[:-1]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from packaging.version import InvalidVersion, Version
 
+from ..regular_files import read_text
 from .cells import RunKeys
 from .hiding import HIDDEN_VARIABLE, Hidden
 
@@ -110,7 +111,7 @@ def _pins(environment: Mapping[str, str], end: str) -> dict[str, str]:
     """Return the versions in a file that was written when the cell was installed, by package."""
     try:
         file = Path(environment["CUDALINK_REPORT"]).with_name(f"{environment['CUDALINK_CELL']}{end}")
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except (LookupError, OSError, ValueError):
         return {}
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))

@@ -14,6 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from ..plurals import listed
+from ..regular_files import TEXT, read_bounded
 from .cells import Cell
 from .keys import MAJOR, version_of
 from .reading import CellsError
@@ -54,7 +55,7 @@ class Project:
         """
         file = root / "pyproject.toml"
         try:
-            content = tomllib.loads(file.read_bytes().decode())
+            content = tomllib.loads(read_bounded(file, TEXT).decode())
         except FileNotFoundError:
             return cls()
         except UnicodeDecodeError as error:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import errno
 import itertools
 import math
-import os
 import re
-import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from packaging.utils import canonicalize_name
 
 from .. import safe_text, toolchains
 from ..plurals import and_more
+from ..regular_files import read_text
 from ..versions import CudaVersion
 from . import lines
 from .cells import Cell, is_pytest
@@ -105,12 +105,12 @@ def load_cells(path: Path | str) -> list[Cell]:
 
 def _content(path: Path) -> str:
     """Return the text of a file of cells; never waits for a pipe, and reads no more than a file of cells may have."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), encoding="utf-8") as stream:  # noqa: PTH123
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise CellsError([f"{path}:1: needed a regular file, found a folder, a pipe or a device"])
-        if os.fstat(stream.fileno()).st_size > _MOST_BYTES:
-            raise CellsError([f"{path}:1: needed a file of at most {_MOST_BYTES} bytes"])
-        return stream.read(_MOST_BYTES)
+    try:
+        return read_text(path, _MOST_BYTES)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EFBIG):
+            raise
+        raise CellsError([f"{path}:1: is {error.strerror}"]) from error
 
 
 @dataclass

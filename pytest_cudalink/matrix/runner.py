@@ -17,6 +17,7 @@ from typing import Final
 from packaging.requirements import Requirement
 
 from .. import toolchains
+from ..regular_files import open_regular
 from ..signals import ending, signal_name
 from .cell_facts import NEWER
 from .cells import Cell
@@ -381,8 +382,8 @@ def notes(folders: Iterable[Path]) -> dict[str, str]:
 
 
 def _beginning(file: Path) -> str:
-    with file.open(encoding="utf-8", errors="replace") as stream:
-        return " ".join(stream.read(_LONGEST_NOTE).split())
+    with open_regular(file) as stream:
+        return " ".join(stream.read(_LONGEST_NOTE).decode(errors="replace").split())
 
 
 def python_missing(cell: Cell) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
+from ..regular_files import open_regular
 from .cells import Cell
 
 __all__ = ["parse_shard", "read_durations", "spread"]
@@ -69,7 +70,7 @@ def _read(file: Path) -> tuple[str, float, float | None]:
     from ..report import records
 
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             found = records.parse(line for line in stream if line.startswith(_READ))
         if found.run is not None:
             seconds = float(found.end.duration) if found.end is not None else None

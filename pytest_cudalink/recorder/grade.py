@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..plurals import counted
+from ..regular_files import DATA, read_text
 from ..versions import CudaVersion
 from .answers import Difference, Result, compare
 from .execute import Answer
@@ -76,7 +77,7 @@ def read(path: Path) -> dict[str, Any]:
     Raises OSError if it cannot be read.
     """
     try:
-        return _current(load(path) if path.suffix == ".xz" else json.loads(path.read_text(encoding="utf-8")))
+        return _current(load(path) if path.suffix == ".xz" else json.loads(read_text(path, DATA)))
     except KeyError as error:
         reason = f"it has no {error}"
     except (ValueError, TypeError, AttributeError) as error:

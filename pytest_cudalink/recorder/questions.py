@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from ..regular_files import DATA, read_bounded
 from ..tables import read_table
 from .execute import Program
 
@@ -38,8 +39,8 @@ class DriverQuestion(NamedTuple):
 
 def load(path: Path) -> Any:
     """Return the content of a compressed file."""
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        return json.load(file)
+    unpacked = lzma.LZMADecompressor(memlimit=DATA).decompress(read_bounded(path, DATA), DATA)
+    return json.loads(unpacked)
 
 
 def save(path: Path, recording: Any) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from ..regular_files import DATA, read_bounded
 from .cell_run import (
     BAD,
     GOOD,
@@ -292,7 +293,7 @@ class MatrixReport:
         Raises RecordError if the file is not a saved report, or its format is newer.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(read_bounded(path, DATA))
             {_FORMAT: range(1, SCHEMA + 1)}[content["format"]].index(content["schema"])
             content["cells"], content["missing"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
+from ..regular_files import open_regular
 from ..safe_text import shortened
 from ..signals import ending
 from .cell_run import BAD, LETTERS, UNKNOWN, CellRun, Detail, UnsteeredLinks, library_key
@@ -322,7 +323,7 @@ def _read(path: Path) -> list[tuple[float, CellRun]]:
     """Return the runs of a file, each with the time at which it began; what is wrong with the file is in the runs."""
     reader = _File(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for reader.number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
                 if len(line) == _LONGEST:
                     reader.note(f": line {reader.number} is longer than {_LONGEST:,} bytes; the rest is not read")

@@ -786,7 +786,7 @@ def read(path: str | os.PathLike[str]) -> Recording:
     Raises OSError if the file cannot be read.
     """
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             found = parse(file)
     except RecordError as error:
         msg = f"{os.fspath(path)}: {error}"

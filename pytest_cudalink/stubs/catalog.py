@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..regular_files import read_text
+
 __all__ = ["Catalog", "CatalogError", "CatalogLibrary", "Function", "Output", "Parameter", "load_catalog"]
 
 CATALOG_FILE = Path(__file__).parents[1] / "data" / "stubs_catalog.toml"
@@ -127,7 +129,7 @@ def load_catalog(symbols: Path | None = None) -> Catalog:
             data = _merge(data, own)
         else:
             try:
-                lines = symbols.read_text(encoding="utf-8").splitlines()
+                lines = read_text(symbols).splitlines()
             except (OSError, UnicodeDecodeError) as error:
                 msg = f"{symbols}: {error}"
                 raise CatalogError(msg) from error
@@ -147,7 +149,7 @@ def load_catalog(symbols: Path | None = None) -> Catalog:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"{path}: {error}"
         raise CatalogError(msg) from error

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from importlib import metadata
 from types import ModuleType
 from typing import ClassVar, cast
 
+from ..compat.wheels import installed_wheel
 from .choice import Backend
 
 __all__ = ["Bundled", "ForcedBackendError", "StaleRecipeError", "Target", "registered"]
@@ -38,10 +38,8 @@ class Target(ABC):
         """Return the installed version of the distribution, or None."""
         if self.distribution is None:
             return None
-        try:
-            return metadata.version(self.distribution)
-        except metadata.PackageNotFoundError:
-            return None
+        found = installed_wheel(self.distribution)
+        return found.version if found is not None else None
 
     def install(self, module: ModuleType) -> None:  # noqa: B027 (a target that only forces has nothing to wrap)
         """Prepare a module that was just imported, once for each module object; wrap here what links, with `watch`.

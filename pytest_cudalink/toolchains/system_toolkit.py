@@ -10,10 +10,10 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
+from ..compat.wheels import installed_wheels
 from ..versions import CudaVersion
 from . import ToolchainError, find, installed
 
@@ -105,9 +105,7 @@ def make(
 def _sources(version: str | None) -> tuple[CudaVersion, str, list[tuple[str, Path]]]:
     """Return the release, its version in full, and the folders to take, each with the part that it is."""
     if version is None and (found := list(_of_wheels())):
-        whole = next(
-            one.version for name in ("", "-cu12") for one in metadata.distributions(name=f"nvidia-cuda-runtime{name}")
-        )
+        whole = next(one.version for one in installed_wheels("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"))
         return CudaVersion.parse(whole), whole, found
     if version is None:
         known = installed()

@@ -155,7 +155,10 @@ def test_input_file(bad: dict[str, str]) -> None:
         "circle": "is circle: Too many levels of symbolic links; expected a file of cells; write one",
         "empty": "is ''; expected a file of cells; correct the path",
     }
-    assert check("/dev/stdin") == Path("/dev/stdin")
+    with pytest.raises(
+        argparse.ArgumentTypeError, match="is /dev/null, a pipe or a device; expected a file of cells; "
+    ):
+        check("/dev/null")
 
 
 def test_input_path(bad: dict[str, str]) -> None:

@@ -203,7 +203,7 @@ def test_how_large_a_file_may_be(tmp_path) -> None:
     """The last byte counts; other bytes than those of UTF-8 are a fault, whatever the locale."""
     most = 1 << 18
     assert faults(tmp_path / "c.toml", "#" * most) == []
-    assert faults(tmp_path / "c.toml", "#" * (most + 1)) == [f"1: needed a file of at most {most} bytes"]
+    assert faults(tmp_path / "c.toml", "#" * (most + 1)) == [f"1: is {most + 1:,} bytes; expected at most {most:,}"]
     assert faults(tmp_path / "c.toml", 'x = "\ufffd"') == ["1: x: unknown key; known: defaults, cells, axes, toolkits"]
     (fault,) = faults(tmp_path / "c.toml", b"\xff\x00")
     assert fault.startswith("1: not UTF-8: ")
@@ -211,7 +211,7 @@ def test_how_large_a_file_may_be(tmp_path) -> None:
     os.mkfifo(tmp_path / "c.toml")
     with pytest.raises(CellsError) as raised:
         load_cells(tmp_path / "c.toml")
-    assert str(raised.value) == f"{tmp_path}/c.toml:1: needed a regular file, found a folder, a pipe or a device"
+    assert str(raised.value) == f"{tmp_path}/c.toml:1: is a folder, a pipe or a device; expected a regular file"
     assert str(CellsError(["a", "b"])) == "a\nb"
 
 
@@ -232,8 +232,8 @@ def test_files_that_are_none(kind: str, tmp_path) -> None:
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
-    expected = {"folder": "a folder; expected a file of cells", "sparse": "at most 262144 bytes"}
-    assert expected.get(kind, "needed a regular file") in done.stderr
+    expected = {"folder": "a folder; expected a file of cells", "sparse": "at most 262,144"}
+    assert expected.get(kind, "a pipe or a device; expected a") in done.stderr
 
 
 def test_mutated_files_give_faults(tmp_path) -> None:

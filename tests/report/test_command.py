@@ -305,8 +305,8 @@ def test_several_older_reports_are_a_history(tmp_path, capsys):
 
     out, err = capsys.readouterr()
     assert err == (
-        "cudalink report: regressions: 1 (a test that did not fail in the older report fails now, or a run that was "
-        "complete no longer is)\n"
+        "cudalink report: regressions: 1 (the older report does not have this failing test, crash, violation, finding "
+        "or incomplete cell)\n"
     )
     lines = out.splitlines()
     start = lines.index("Changes over these reports")

@@ -309,7 +309,7 @@ def test_a_saved_report_that_cannot_be_read(error, words, tmp_path, monkeypatch)
     def refuse(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr("pytest_cudalink.report.matrix_report.read_bounded", refuse)
     report = merge([saved, tmp_path])
     assert [cell.name for cell in report.cells] == ["c"]
     assert report.damaged == {str(saved): f"{saved} cannot be read: {words}"}

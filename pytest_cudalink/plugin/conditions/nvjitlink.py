@@ -6,12 +6,13 @@ import mmap
 import re
 from collections.abc import Callable
 from functools import wraps
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+
+from ...compat.wheels import installed_wheel
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -148,11 +149,8 @@ def unusable_by_cusparse(path: Path) -> str:
 
 def find_cusparse(name: str) -> Path | None:
     """Return the library of an installed cuSPARSE wheel; None if the wheel is not installed."""
-    try:
-        files = metadata.distribution(name).files or ()
-    except metadata.PackageNotFoundError:
-        return None
-    for file in files:
+    found = installed_wheel(name)
+    for file in (found.files if found is not None else None) or ():
         if re.fullmatch(r"libcusparse\.so\.\d+", file.name):
             return Path(str(file.locate()))
     return None

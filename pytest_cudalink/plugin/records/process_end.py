@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ...regular_files import DATA, open_regular, read_bounded
 from ...signals import signal_name
 
 _LAST_EVENTS: Final = 20
@@ -42,7 +43,7 @@ def crash_events(events: str | None, pid: int | None) -> list[str]:
     `pid`: the process; None for all of the file.
     """
     try:
-        lines = Path(events).read_text(encoding="utf-8", errors="replace").splitlines() if events else []
+        lines = read_bounded(events, DATA).decode(errors="replace").splitlines() if events else []
     except OSError:
         return []
     if pid is not None:
@@ -52,7 +53,7 @@ def crash_events(events: str | None, pid: int | None) -> list[str]:
 
 def has_crash(record: Path, nodeid: str | None, worker: str | None) -> bool:
     """Whether a process has written to the end of a record file that a signal ended it, in a test or outside tests."""
-    with suppress(OSError, ValueError), record.open("rb") as file:
+    with suppress(OSError, ValueError), open_regular(record) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
         crashes = [json.loads(line) for line in file if line.startswith(b'{"event": "crash"')]
         return any((one["nodeid"], one["worker"]) == (nodeid, worker) for one in crashes)

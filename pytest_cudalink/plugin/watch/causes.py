@@ -6,12 +6,12 @@ import re
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 from ...plurals import counted
+from ...regular_files import DATA, read_bounded
 from ..parts import DESCENDANTS, LEDGER
 from .check import Check, Phase, Seen
 
@@ -357,7 +357,7 @@ def _of_nvjitlink(refused: RefusedInput) -> CauseRecord | None:
     content = refused.content
     with suppress(OSError, RuntimeError):
         if refused.call == "nvJitLinkAddFile":
-            content = Path(refused.content.decode("utf-8", "surrogateescape")).read_bytes()
+            content = read_bounded(refused.content.decode("utf-8", "surrogateescape"), DATA)
         version = probes.version_of_nvjitlink(refused.library)
         if version is not None:
             return explain(Refusal(refused.call, refused.code, inspect(content), "nvjitlink", version))
