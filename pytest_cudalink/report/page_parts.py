@@ -14,7 +14,7 @@ from .found import found_again, lines_of, picture_of, title_of
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
 from .records import FindingRecord
-from .views import NAMES, Section, block_of, links_in_words, needing_gpu, skews
+from .views import NAMES, Alike, Section, alike, block_of, links_in_words, needing_gpu, skews
 
 __all__ = [
     "CELL_STATES",
@@ -104,13 +104,12 @@ def failures(report: MatrixReport, names: Mapping[str, int]) -> dict[str, list[d
 
     `names`: position of each test.
     """
-    unknown = report.unexplained
-    some = [one for one in report.partial if one.test in unknown]
-    every = [test for test in report.failing_everywhere if test in unknown]
+    some = alike(report, {one.test: one.explanation for one in report.partial})
+    every = alike(report, dict.fromkeys(report.failing_everywhere, ""))
     return {
         "causes": [_caused(report, names, one) for one in skews(report)[:_SHOWN]],
-        "some": [_failure(report, names[one.test], one.test, one.explanation) for one in some[:_SHOWN]],
-        "everywhere": [_failure(report, names[test], test, "") for test in every[:_SHOWN]],
+        "some": [_failure(report, names, one) for one in some[:_SHOWN]],
+        "everywhere": [_failure(report, names, one) for one in every[:_SHOWN]],
         "gpu": [_caused(report, names, one) for one in needing_gpu(report)[:_SHOWN]],
         "findings": [_found(report, names, one, cells) for one, cells in found_again(report)[:_SHOWN]],
     }
@@ -163,8 +162,10 @@ def _found(
     }
 
 
-def _failure(report: MatrixReport, index: int, test: str, explanation: str) -> dict[str, Any]:
-    """Return the card of a test; of its failures those whose cause is not known."""
+def _failure(report: MatrixReport, names: Mapping[str, int], group: Alike) -> dict[str, Any]:
+    """Return the card of a test, or of several that fail alike; of the failures those whose cause is not known."""
+    test = group.tests[0]
+    index = names[test]
     row = report.judged[index]
     failing = [
         cell
@@ -176,16 +177,28 @@ def _failure(report: MatrixReport, index: int, test: str, explanation: str) -> d
         line(one.reason or one.text.strip().rpartition("\n")[2]) for one in found if one and (one.reason or one.text)
     )
     ran = sum(letter != NOT_RUN for letter in row)
-    return {
+    card = {
         "index": index,
         "test": line(test),
         "badges": [badge(letter) for letter in NAMES if letter in BAD and letter in row],
-        "why": line(explanation),
+        "why": line(group.explanation),
         "messages": [{"text": text, "number": number} for text, number in reasons.most_common(_MESSAGES)],
         "more": max(0, len(reasons) - _MESSAGES),
         "has_text": any(one and one.text for one in found),
         "count": f"{len(failing)} of {counted(ran, 'cell')}",
         "cells": line(listed([cell.name for cell in failing])),
+    }
+    if len(group.tests) == 1:
+        return card
+    indexes = [names[one] for one in group.tests]
+    return card | {
+        "indexes": " ".join(map(str, indexes)),
+        "title": counted(len(indexes), "test"),
+        "block": line(group.error),
+        "picture": None,
+        "whole": False,
+        "tests": [*zip(indexes[:_SHOWN], map(line, group.tests), strict=False)],
+        "more_tests": max(0, len(indexes) - _SHOWN),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,8 +30,10 @@ from .wording import (
 __all__ = [
     "NAMES",
     "NOT_SEEN",
+    "Alike",
     "Block",
     "Section",
+    "alike",
     "block_of",
     "cause_lines",
     "cell_title",
@@ -46,6 +48,8 @@ __all__ = [
     "unsteered",
 ]
 
+#: How many tests that fail alike a row names.
+_ALIKE: Final = 3
 #: The meaning of each letter, worst first.
 NAMES: Final = {
     "C": "crashed",
@@ -198,18 +202,20 @@ def _of_tests(report: MatrixReport) -> list[Section]:
             f"Fails in some cells only{unknown}",
             ("test", "explained by", "error", "cells"),
             (
-                (one.test, one.explanation, _error(report, one.test), listed(one.cells))
-                for one in report.partial
-                if one.test in report.unexplained
+                (listed(one.tests, _ALIKE), one.explanation, one.error, listed(one.cells))
+                for one in alike(report, {one.test: one.explanation for one in report.partial})
             ),
-            "tests",
+            "errors",
         ),
         section(
             "everywhere",
             f"Fails in every cell that ran it{unknown}",
             ("test", "error"),
-            ((test, _error(report, test)) for test in report.failing_everywhere if test in report.unexplained),
-            "tests",
+            (
+                (listed(one.tests, _ALIKE), one.error)
+                for one in alike(report, dict.fromkeys(report.failing_everywhere, ""))
+            ),
+            "errors",
         ),
         _blocks(
             report,
@@ -526,6 +532,30 @@ def differing(report: MatrixReport) -> list[tuple[str, str, str]]:
         for cell in report.cells
         for test, results in cell.differing.items()
     ]
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Tests that fail in the same cells, with the same error, whose cause is not known."""
+
+    tests: tuple[str, ...]
+    explanation: str  # the axes that explain where they fail
+    error: str  # empty where pytest says none; such a test stands alone
+    cells: tuple[str, ...]
+
+
+def alike(report: MatrixReport, explanations: Mapping[str, str]) -> list[Alike]:
+    """Return those of some tests whose cause is not known, grouped by what is the same, in their order.
+
+    `explanations`: the axes that explain where a test fails, by test.
+    """
+    found: dict[tuple[str, ...], list[str]] = {}
+    for test, axes in explanations.items():
+        if test in report.unexplained:
+            error = _error(report, test)
+            cells = (cell.name for cell in report.cells if cell.outcomes.get(test) in BAD)
+            found.setdefault(("" if error else test, axes, error, *cells), []).append(test)
+    return [Alike(tuple(tests), key[1], key[2], key[3:]) for key, tests in found.items()]
 
 
 def _error(report: MatrixReport, test: str) -> str:

@@ -73,13 +73,33 @@ def test_inputs(inputs, options, paths, uv, tmp_path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-def test_no_wheels(uv, tmp_path) -> None:
-    """A pattern that matches nothing fails the step: a green one would say that wheels were audited."""
-    done = run_action(tmp_path, {"wheels": "build/*.whl\nout/*.whl"}, **uv)
-    assert done.returncode == 2
-    assert done.stdout.startswith(
-        "::error title=cudalink audit::wheels is 'build/*.whl out/*.whl', and no file matches"
-    )
+@pytest.mark.parametrize(
+    ("wheels", "said"),
+    [
+        (
+            "build/*.whl\nout/*.whl",
+            "wheels has the line 'build/*.whl', and no file matches; expected a path or a pattern",
+        ),
+        (
+            "*.whl\n\n  out/50%*.whl \n*.whl",
+            "wheels has the line 'out/50%25*.whl', and no file matches; expected a path",
+        ),
+        (" \n\n", "wheels is empty; expected a path or a pattern on each line"),
+    ],
+)
+def test_no_wheels(wheels, said, uv, tmp_path) -> None:
+    """A pattern that matches nothing fails the step: a green one would say that its wheels were audited."""
+    (tmp_path / "x.whl").touch()
+    done = run_action(tmp_path, {"wheels": wheels}, **uv)
+    assert (done.returncode, done.stdout.startswith(f"::error title=cudalink audit::{said}")) == (2, True), done.stdout
+
+
+def test_lines_of_wheels(uv, tmp_path) -> None:
+    """Space around a line does not count; a file may be named like a pattern."""
+    for name in ("a [b].whl", "c.whl", "d.whl"):
+        (tmp_path / name).touch()
+    said = run_action(tmp_path, {"wheels": "  a [b].whl\t\n\n[cd].whl\r\n"}, **uv).stdout.splitlines()
+    assert said[said.index("--format=github") + 1 :] == ["--", "a [b].whl", "c.whl", "d.whl"]
 
 
 def test_libraries_of_the_action(uv, tmp_path) -> None:

@@ -390,6 +390,34 @@ def test_cards_of_failures() -> None:
     assert [one.id for one in views.sections(refused)] == ["gpu", "cells"]
 
 
+def test_tests_that_fail_alike_are_one_card() -> None:
+    """With one error in the same cells; another error, other cells and tests without an error stand alone."""
+    outcomes = [dict.fromkeys("abcdeyz", "F"), {**dict.fromkeys("abcdez", "F"), "y": "P"}]
+    details = {**{test: Detail("no ELF", f"E {test}") for test in "abcdy"}, "e": Detail("other"), "z": Detail()}
+    report = MatrixReport(
+        [CellRun(name, outcomes=one, details=details) for name, one in zip("vw", outcomes, strict=True)]
+    )
+    cards = page(report)["failures"]
+    several, other, silent = cards["everywhere"]
+    assert (several["title"], several["block"], several["indexes"], several["more_tests"]) == (
+        *("4 tests", "no ELF", "0 1 2 3", 0),
+    )
+    assert (several["tests"], several["count"], several["has_text"]) == (
+        *([(0, "a"), (1, "b"), (2, "c"), (3, "d")], "2 of 2 cells", True),
+    )
+    assert [(one["test"], "block" in one) for one in (other, silent, *cards["some"])] == [
+        *(("e", False), ("z", False), ("y", False)),
+    ]
+    tables = {one.id: one for one in views.sections(report)}
+    assert tables["everywhere"].rows == (("a, b, c and 1 more", "no ELF"), ("e", "other"), ("z", ""))
+    assert tables["some"].rows == (("y", "no axis explains it", "no ELF", "v"),)
+    long = MatrixReport(
+        [CellRun("c", outcomes={str(n): "F" for n in range(201)}, details={str(n): Detail("x") for n in range(201)})]
+    )
+    (card,) = page(long)["failures"]["everywhere"]
+    assert (card["title"], len(card["tests"]), card["more_tests"]) == ("201 tests", 200, 1)
+
+
 def test_rows_of_tables() -> None:
     """Verdicts and errors that are alike are one, regressions without a cause are not; long lists are cut."""
 
