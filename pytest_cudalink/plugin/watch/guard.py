@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 import pytest
@@ -71,12 +70,6 @@ def for_one_test(run: Run) -> CompatibilityGuardRails:
 
 def load(config: pytest.Config, settings: Settings) -> None:
     """Let a guard wait for cuda.pathfinder before any conftest is imported."""
-    if settings.report.value:
-        # the record's own question is not a look-up of the suite; it is answered once
-        from ... import probes
-
-        with suppress(OSError):
-            probes.nvjitlink()
     config.stash[_OF_RUN] = _GuardOfRun(config, settings.guard_rails.value)
 
 
