@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import importlib.util
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -20,15 +21,20 @@ def become(file: str) -> None:
     `file`: the `Task`, as JSON.
     """
     start = json.loads(Path(file).read_text(encoding="utf-8"))["start"]
+    os.environ["CUDALINK_ISOLATED"] = file  # here, so that the system never shows it
     faulthandler.enable()  # until pytest enables it, and after that
     sys.path[:], sys.argv[:], sys.orig_argv[:] = start["path"], start["argv"], start["orig_argv"]
-    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main = types.ModuleType("__main__")
+    if start["main_name"]:
+        found = importlib.util.spec_from_file_location(start["main_name"], start["main_file"])
+        if found is not None:
+            main = importlib.util.module_from_spec(found)
+            main.__name__ = "__main__"
+    elif start["main_file"]:
+        main.__file__ = start["main_file"]
+    sys.modules["__main__"] = main
     import pytest
 
-    if start["main_name"]:
-        main.__spec__ = importlib.util.find_spec(start["main_name"])
-    if start["main_file"]:
-        main.__file__ = start["main_file"]
     sys.exit(pytest.main(start["arguments"]))
 
 

@@ -102,9 +102,9 @@ def _command(
         start={**vars(run.start), "environment": environment, "arguments": _arguments(run)},
     )
     file = folder / "task"  # not a variable: the system limits the length of one
-    file.write_text(json.dumps(vars(task)), encoding="utf-8")
+    file.write_text(json.dumps(vars(task), default=str), encoding="utf-8")
     command = [sys.executable, *interpreter_options(sys.orig_argv), again.__file__, str(file)]
-    return command, {**environment, "CUDALINK_ISOLATED": str(file)}
+    return command, environment
 
 
 def interpreter_options(words: Sequence[str]) -> list[str]:
