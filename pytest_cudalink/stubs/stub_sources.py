@@ -26,10 +26,11 @@ def _siblings() -> Any:
     """The modules of the generator and the catalog, also if this file was loaded by its path, without a package."""
     package = __package__
     if not package:
-        package = "_cudalink_stubs_sources"
-        module = ModuleType(package)
-        module.__path__ = [str(HERE)]
-        sys.modules[package] = module
+        package = "_cudalink_sources.stubs"
+        for name, folder in (("_cudalink_sources", HERE.parent), (package, HERE)):
+            module = ModuleType(name)
+            module.__path__ = [str(folder)]
+            sys.modules[name] = module
     return importlib.import_module(f"{package}.generator"), importlib.import_module(f"{package}.catalog")
 
 
