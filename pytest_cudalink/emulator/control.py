@@ -22,6 +22,7 @@ __all__ = [
     "STAYS",
     "Alive",
     "DriverControl",
+    "DriverState",
     "Injected",
     "ScheduledWork",
     "SweptCall",
@@ -73,6 +74,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudalinkSweepEnd": (_UINT,),
     "cudalinkSweptCall": (_SIZE, _UINT, _TEXT, _SIZE, _POINTER),
     "cudalinkAlive": (_SIZE, _TEXT, _SIZE),
+    "cudalinkState": (_SIZE, _TEXT, _SIZE),
     "cudalinkStartSchedule": (_INT, _NUMBER, _POINTER, _SIZE, _INT),
     "cudalinkScheduledCount": (_UINT,),
     "cudalinkScheduledWork": (_SIZE, _UINT, _POINTER, _TEXT, _SIZE),
@@ -309,6 +311,15 @@ class Alive(NamedTuple):
 
     number: int
     size: int  # bytes; 0 for objects that are no memory
+
+
+class DriverState(NamedTuple):
+    """What the calls of a program leave for later ones, besides objects."""
+
+    stack: tuple[str, ...]  # kinds of the contexts on the stack of the calling thread, outermost first
+    threads: tuple[tuple[str, ...], ...]  # the same for each other thread whose stack is not empty
+    captures: int  # captures of streams that are not over
+    mode: int  # of capture, of the calling thread
 
 
 class ScheduledWork(NamedTuple):
@@ -575,6 +586,16 @@ class DriverControl:
         self._library.cudalinkAlive(text, len(text))
         rows = (line.split(":") for line in text.value.decode().splitlines())
         return {kind: Alive(int(number), int(size)) for kind, number, size in rows}
+
+    def state(self) -> DriverState:
+        """Return what later calls depend on, without a call of the driver."""
+        text = ctypes.create_string_buffer(4096)
+        while (size := self._library.cudalinkState(text, len(text))) > len(text):
+            text = ctypes.create_string_buffer(size)
+        rows = [line.split("\t") for line in text.value.decode().splitlines()]
+        (captures, mode), *_ = [map(int, values) for kind, *values in rows if kind == "captures"]
+        (own, *_) = [tuple(names) for kind, *names in rows if kind == "stack"]
+        return DriverState(own, tuple(tuple(names) for kind, *names in rows if kind == "thread"), captures, mode)
 
     def start_schedule(self, seed: int, displaced: Sequence[int] | None = None) -> None:
         """Do queued work early, late or in between from now on, in any order that CUDA allows.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import logging
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -56,6 +58,18 @@ def drop_captured(config: pytest.Config) -> None:
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     if capture is not None:
         capture.read_global_capture()
+
+
+def own_captured(config: pytest.Config) -> None:
+    """Let a forked process write what is captured into files that no process beside it has."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    both: Any = getattr(capture, "_global_capturing", None)
+    for one in (getattr(both, "out", None), getattr(both, "err", None)):
+        if hasattr(one, "targetfd"):  # other ways of capturing write into the memory of the process
+            with tempfile.TemporaryFile(buffering=0) as file:
+                os.dup2(file.fileno(), one.tmpfile.fileno(), inheritable=False)
+                if one._state == "started":  # noqa: SLF001
+                    os.dup2(file.fileno(), one.targetfd)
 
 
 def shorten_failures(item: pytest.Item) -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "KINDS",
     "Call",
     "FailedCall",
+    "State",
     "SweepFinding",
     "SweepPlan",
     "SweepTotals",
@@ -38,6 +39,7 @@ KINDS: Final = {
     "violation": "a rule of the driver was broken",
     "later": "a later test fails",
     "leak": "something stayed alive",
+    "state": "later calls meet another state",
     "swallowed": "the test passed, and nothing noticed the error",
     "no-cause": "the test failed without naming the error",
 }
@@ -45,6 +47,10 @@ KINDS: Final = {
 _RELEASES: Final = re.compile(r"Free|Destroy|Unload|Release|Unmap|Unregister|Unbind|Close|Reset|Pop|Detach")
 #: Parts of the names of those that destroy what owns other objects, which then stay, too.
 _OWNERS: Final = re.compile(r"Ctx|Graph|Pool|Module|Library|UserObject")
+#: Functions that change the stack of a thread, and those that end a capture or change its mode.
+_OF_STACK: Final = re.compile(r"cuCtx(?:Push|Pop|Set)Current|cu(?:Green)?Ctx(?:Create|Destroy)")
+_OF_CAPTURE: Final = re.compile(r"cuStreamEndCapture|cu\w+Destroy")
+_OF_MODE: Final = "cuThreadExchangeStreamCaptureMode"
 #: Lines of a stack that tell two places apart.
 _SITE_LINES: Final = 3
 
@@ -88,6 +94,15 @@ class SweepPlan(NamedTuple):
     elsewhere: list[FailedCall]  # those of the other machines
 
 
+class State(NamedTuple):
+    """What a run leaves for later calls, besides objects; see `emulator.control.DriverState`."""
+
+    stack: tuple[str, ...] = ()
+    threads: tuple[tuple[str, ...], ...] = ()
+    captures: int = 0
+    mode: int = 0
+
+
 @dataclass(frozen=True)
 class SweptTrial:
     """One run of a test."""
@@ -98,6 +113,9 @@ class SweptTrial:
     notices: tuple[Said, ...] = ()  # what it warned of, logged and wrote
     # how many objects were alive when it was over, and their bytes, by kind
     alive: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    before: State = field(default_factory=State)
+    begun: State | None = None  # where its fixtures were set up; None if they were not
+    after: State | None = field(default_factory=State)  # None where nothing could be put back, because the error stays
     violations: tuple[str, ...] = ()  # sentences on the rules that were broken
     end: str = ""  # how its process ended, if not by itself, such as "was killed by SIGSEGV"
     hung: bool = False  # whether it was ended because it took too long
@@ -245,6 +263,8 @@ def _verdicts(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iter
         yield "later", f"the same test fails in this process afterwards, although no call of it does: {faulted.later}"
     if left := _left(clean, faulted, fault):
         yield "leak", f"a clean run frees what this one left: {left}"
+    if changed := "; ".join(_changed(clean, faulted, fault)):
+        yield "state", changed
     if len(faulted.calls) < fault.number or _is_told(clean, faulted, fault):
         return  # the call was never made, or somebody was told of the error
     if faulted.outcome == "failed" and clean.outcome != "failed":
@@ -282,11 +302,63 @@ def _left(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> str:
         if count > before
     }
     # what the failed calls themselves were to free is there, and nobody's mistake
-    failed = faulted.calls[fault.number - 1 :].count(fault.call.function) if fault.way.stays == "function" else 1
+    failed = _failed(faulted, fault)
     number = sum(count for count, _ in excess.values())
     if _RELEASES.search(fault.call.function) and (number <= failed or _OWNERS.search(fault.call.function)):
         return ""
     return ", ".join(f"{count} x {kind}" + f" ({size:,} bytes)" * (size > 0) for kind, (count, size) in excess.items())
+
+
+def _failed(faulted: SweptTrial, fault: FailedCall) -> int:
+    """Return how many calls the sweep has let fail."""
+    return faulted.calls[fault.number - 1 :].count(fault.call.function) if fault.way.stays == "function" else 1
+
+
+def _changed(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> Iterator[str]:
+    """Yield what a run left in another state than before, where a clean one does not; with the way to mend it."""
+    if clean.after is None or faulted.after is None:
+        return
+    before, begun, after, wanted = faulted.before, faulted.begun, faulted.after, clean.after
+    function = fault.call.function
+    # what the failed calls themselves were to put back is nobody's mistake, and a context that was made is a leak
+    forgiven = _failed(faulted, fault) if _OF_STACK.match(function) else 0
+    forgiven += max(0, faulted.alive.get("context", (0, 0))[0] - clean.alive.get("context", (0, 0))[0])
+    # what a fixture does, and nothing undoes, is there when the test begins
+    fixed = begun is not None and before.stack != wanted.stack == begun.stack
+    if not _is_put_back(wanted.stack if fixed else before.stack, wanted.stack, after.stack, forgiven):
+        left = f"the stack of its thread with {_contexts(after.stack)}, and a clean run with {_contexts(wanted.stack)}"
+        more = len(after.stack) - len(wanted.stack)
+        mend = "pop what was pushed" if more > 0 else "push what was popped" if more else "make the other one current"
+        yield f"it left {left}, so that later calls work in another context; {mend} where a call fails, too"
+    for one in Counter(after.threads) - Counter((*wanted.threads, *before.threads)):
+        left = f"{_contexts(one)} on the stack of a thread that has not ended"
+        yield f"it left {left}; pop what was pushed, and end the thread, where a call fails, too"
+    ends = _failed(faulted, fault) if _OF_CAPTURE.match(function) else 0
+    if (more := after.captures - max(before.captures, wanted.captures)) > ends:
+        left = "a stream that captures" if more == 1 else f"{more} streams that capture"
+        yield (
+            f"it left {left}, so that no work of it is done, and calls that a capture forbids fail; call "
+            "cuStreamEndCapture where a call fails, too"
+        )
+    if before.mode == wanted.mode != after.mode and function != _OF_MODE:
+        yield (
+            f"it left its thread with capture mode {after.mode}, and a clean run with {wanted.mode}; exchange it back "
+            "where a call fails, too"
+        )
+
+
+def _is_put_back(before: Sequence[str], wanted: Sequence[str], after: Sequence[str], forgiven: int) -> bool:
+    """Whether a stack is as it was, but for some contexts; a clean run that leaves it otherwise may end in between."""
+    if list(before) == list(wanted):
+        same = next((at for at, (one, two) in enumerate(zip(before, after, strict=False)) if one != two), None)
+        common = min(len(before), len(after)) if same is None else same
+        return max(len(before), len(after)) - common <= forgiven
+    least, most = sorted((len(before), len(wanted)))
+    return least - forgiven <= len(after) <= most + forgiven
+
+
+def _contexts(stack: Sequence[str]) -> str:
+    return " under ".join(f"a {one}" for one in stack[::-1]) or "no context"
 
 
 def _goes_on(clean: SweptTrial, faulted: SweptTrial, fault: FailedCall) -> bool:

@@ -388,6 +388,103 @@ def error_of_the_next_call(mended: bool) -> None:
         free(c_uint64(1))
 
 
+@contextmanager
+def pushed(context: c_void_p, mended: bool) -> Iterator[None]:
+    call("cuCtxPushCurrent_v2", context)
+    if mended:
+        with ExitStack() as stack:
+            stack.callback(call, "cuCtxPopCurrent_v2", None)
+            yield
+        return
+    yield
+    call("cuCtxPopCurrent_v2", None)
+
+
+@planted
+def context_that_stays_pushed(mended: bool) -> None:
+    context = c_void_p()
+    call("cuCtxGetCurrent", byref(context))
+    with pushed(context, mended):
+        call("cuCtxSynchronize")
+
+
+@planted
+def context_that_is_not_pushed_back(mended: bool) -> None:
+    context = c_void_p()
+    call("cuCtxPopCurrent_v2", byref(context))
+    with ExitStack() as stack:
+        if mended:
+            stack.callback(call, "cuCtxPushCurrent_v2", context)
+        call("cuDeviceGetAttribute", byref(c_int()), 16, 0)
+        if not mended:
+            call("cuCtxPushCurrent_v2", context)
+
+
+_captured: list[c_void_p] = []
+
+
+@planted
+def capture_that_goes_on(mended: bool) -> None:
+    if not _captured:  # as a library has both for the life of its process
+        call("cuDevicePrimaryCtxRetain", byref(c_void_p()), 0)
+        _captured.append(stream())
+    one, found = _captured[0], c_void_p()
+
+    def end() -> None:
+        try:
+            call("cuStreamEndCapture", one, byref(found))
+        except DriverError:
+            if mended:
+                call("cuStreamDestroy_v2", _captured.pop())
+            raise
+        call("cuGraphDestroy", found)
+
+    call("cuStreamBeginCapture_v2", one, 0)
+    with ExitStack() as stack:
+        if mended:
+            stack.callback(end)
+        call("cuStreamIsCapturing", one, byref(c_int()))
+        if not mended:
+            end()
+
+
+@planted
+def capture_mode_that_stays(mended: bool) -> None:
+    mode = c_int(2)
+
+    def exchange() -> None:
+        call("cuThreadExchangeStreamCaptureMode", byref(mode))
+
+    exchange()
+    with ExitStack() as stack:
+        if mended:
+            stack.callback(exchange)
+        call("cuCtxSynchronize")
+        if not mended:
+            exchange()
+
+
+@planted
+def thread_that_keeps_its_context(mended: bool) -> None:
+    def work(context: c_void_p, over: threading.Event) -> None:
+        cuda.cuCtxSetCurrent(context) if not mended else call("cuCtxSetCurrent", context)
+        begun.set()
+        over.wait(20)
+
+    context, begun, over = c_void_p(), threading.Event(), threading.Event()
+    call("cuCtxGetCurrent", byref(context))
+    thread = threading.Thread(target=work, args=(context, over), daemon=True)
+    with ExitStack() as stack:
+        if mended:
+            stack.callback(thread.join)
+            stack.callback(over.set)
+        thread.start()
+        begun.wait(5)
+        call("cuCtxSynchronize")
+        over.set()
+        thread.join()
+
+
 _busy: list[str] = []
 
 

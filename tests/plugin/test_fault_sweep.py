@@ -84,6 +84,32 @@ def test_words_of_every_run(sweep) -> None:
     mended.stdout.fnmatch_lines(["fault sweep: 2 runs of 2 tests, 0 findings"])
 
 
+def test_output_of_runs_side_by_side(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """Each run of a test has its output in its own file, which no other run reads as its own."""
+    pytester.makepyfile(
+        """
+        import ctypes, os
+        FILE = os.fstat(1).st_ino
+        cuda = ctypes.CDLL("libcuda.so.1")
+        def test():
+            with open("files", "a", encoding="utf-8") as files: files.write("same " if os.fstat(1).st_ino == FILE else "own ")
+            assert cuda.cuInit(0) == 0
+        """
+    )
+    run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "--capture=fd")
+    files = pytester.path.joinpath("files").read_text(encoding="utf-8").split()
+    assert files[0] == "same"  # of the test itself
+    assert set(files[1:]) == {"own"}
+
+
+def test_state_that_is_left(sweep) -> None:
+    """A finding says which state a run has left, and what puts it back."""
+    result = sweep("BROKEN", ("context_that_stays_pushed",), "--cudalink-fault-sweep=cuCtxSynchronize")
+    assert [(one["kind"], one["function"]) for one in findings(result)] == [("state", "cuCtxSynchronize")]
+    left = "a primary context of device 0 under a primary context of device 0, and a clean run with a primary context*"
+    result.stdout.fnmatch_lines([f"state: *: it left the stack of its thread with {left}; pop what was pushed *"])
+
+
 def test_exceptions_of_doctests_and_subtests(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """What a doctest or a subtest raises, or a doctest gets, names the cause as any exception does."""
     pytester.makepyfile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -15,6 +16,7 @@ from pytest_cudalink.report.fault_sweep import (
     KINDS,
     Call,
     FailedCall,
+    State,
     SweepFinding,
     SweepTotals,
     SweptTrial,
@@ -162,6 +164,134 @@ def test_leak_of_a_free_that_fails() -> None:
     assert kinds(owned, graph) == []
     assert kinds(failed("cuMemFree", CALLS, alive={"device memory": (2, 8)}), FREE) == ["leak"]
     assert kinds(failed("cuMemFree", CALLS, alive={"event": (1, 0), "stream": (1, 0)}), FREE) == ["leak"]
+
+
+TWO = "a context under a context under a primary context of device 0"
+P, C = "primary context of device 0", "context"
+PUSHED = (
+    "it left the stack of its thread with {}, and a clean run with {}, so that later calls work in another context; "
+    "{} where a call fails, too"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after", "name", "expected"),
+    [
+        ((), (), (P,), "cuMemAlloc_v2", PUSHED.format(f"a {P}", "no context", "pop what was pushed")),
+        ((P,), (P,), (P, C), "cuMemAlloc_v2", PUSHED.format(f"a {C} under a {P}", f"a {P}", "pop what was pushed")),
+        ((P,), (P,), (), "cuMemAlloc_v2", PUSHED.format("no context", f"a {P}", "push what was popped")),
+        ((P,), (P,), (C,), "cuInit", PUSHED.format(f"a {C}", f"a {P}", "make the other one current")),
+        ((P,), (P,), (P,), "cuMemAlloc_v2", None),
+        ((), (P,), (), "cuMemAlloc_v2", None),  # it did not come to what a clean run leaves
+        ((P,), (C,), ("other",), "cuMemAlloc_v2", None),  # nor does a clean run put anything back
+        ((), (P, P), (P,), "cuMemAlloc_v2", None),
+        ((P,), (), (P,), "cuMemAlloc_v2", None),
+        ((), (P,), (P, C), "cuMemAlloc_v2", PUSHED.format(f"a {C} under a {P}", f"a {P}", "pop what was pushed")),
+        ((P, P), (P,), (), "cuMemAlloc_v2", PUSHED.format("no context", f"a {P}", "push what was popped")),
+        ((), (), (P,), "cuCtxPopCurrent_v2", None),
+        ((), (P,), (P, P), "cuCtxPopCurrent_v2", None),
+        ((P,), (P,), (C,), "cuCtxSetCurrent", None),
+        (
+            (P,),
+            (P,),
+            (P, C, C),
+            "cuCtxDestroy_v2",
+            PUSHED.format(f"a {C} under a {C} under a {P}", f"a {P}", "pop what was pushed"),
+        ),
+        ((P, P), (P,), (), "cuCtxPushCurrent_v2", None),
+    ],
+)
+def test_stack_that_is_left(
+    before: tuple[str, ...], wanted: tuple[str, ...], after: tuple[str, ...], name: str, expected: str | None
+) -> None:
+    """A stack is to be put back where a clean run does so, but for what the failed call was to do."""
+    fault = ALLOCATE._replace(call=Call(name, ""))
+    clean = SweptTrial("passed", CALLS, before=State(before), after=State(wanted))
+    faulted = failed(name, before=State(before), after=State(after))
+    assert said(faulted, fault, clean) == ([("state", expected)] if expected else [])
+    assert said(failed(name, before=State(before), after=None), fault, clean) == []
+    assert said(faulted, fault, replace(clean, after=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("begun", "wanted", "after", "right"),
+    [
+        ((P,), (P,), (), False),
+        ((P,), (P,), (P,), True),
+        (None, (P,), (), True),  # its fixture failed
+        ((), (P,), (), True),
+        ((P,), (), (), True),
+        ((P,), (), (P,), False),
+    ],
+)
+def test_stack_that_a_fixture_leaves(
+    begun: tuple[str, ...] | None, wanted: tuple[str, ...], after: tuple[str, ...], right: bool
+) -> None:
+    """A test that begins with a context of its fixture, and ends with it, is to put it back."""
+    begun_with = State(begun) if begun is not None else None
+    faulted = failed("cuMemAlloc", before=State(), begun=begun_with, after=State(after))
+    clean = SweptTrial("passed", CALLS, after=State(wanted))
+    assert kinds(faulted, clean=clean) == ([] if right else ["state"])
+
+
+def test_state_of_calls_that_fail_again() -> None:
+    """Each call that the sweep has let fail may leave one context; one that was made and not destroyed is a leak."""
+    twice = FailedCall(1, Call("cuCtxPopCurrent_v2", ""), MEMORY._replace(stays="function"))
+    calls, after = ("cuCtxPopCurrent_v2",) * 2, State((P, P))
+    assert kinds(failed("cuCtxPopCurrent", calls, after=after), twice) == []
+    assert kinds(failed("cuCtxPopCurrent", calls[:1], after=after), twice) == ["state"]
+    leak = {"context": (1, 0)}
+    assert kinds(failed("cuMemAlloc", after=State((C,)), alive=leak)) == ["leak"]
+    assert kinds(failed("cuMemAlloc", after=State((C, C)), alive=leak)) == ["leak", "state"]
+    known = SweptTrial("passed", CALLS, alive=leak)
+    assert kinds(failed("cuMemAlloc", after=State((C,)), alive=leak), clean=known) == ["state"]
+    assert kinds(failed("cuMemAlloc", after=State((C,))), clean=known) == ["state"]
+
+
+CAPTURES = (
+    "it left {}, so that no work of it is done, and calls that a capture forbids fail; call cuStreamEndCapture where a "
+    "call fails, too"
+)
+THREAD = (
+    f"it left a {P} on the stack of a thread that has not ended; pop what was pushed, and end the thread, where a call "
+    "fails, too"
+)
+MODE = "it left its thread with capture mode 2, and a clean run with 0; exchange it back where a call fails, too"
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after", "name", "expected"),
+    [
+        (State(), State(), State(captures=1), "cuInit", CAPTURES.format("a stream that captures")),
+        (State(), State(), State(captures=2), "cuInit", CAPTURES.format("2 streams that capture")),
+        (State(), State(), State(captures=2), "cuStreamEndCapture", CAPTURES.format("2 streams that capture")),
+        (State(), State(), State(captures=1), "cuStreamEndCapture", None),
+        (State(), State(), State(captures=1), "cuStreamDestroy_v2", None),
+        (State(captures=1), State(), State(captures=1), "cuInit", None),
+        (State(), State(captures=1), State(captures=1), "cuInit", None),
+        (State(captures=1), State(captures=1), State(), "cuInit", None),
+        (State(), State(), State(mode=2), "cuInit", MODE),
+        (State(), State(mode=1), State(mode=2), "cuInit", None),
+        (State(), State(), State(mode=2), "cuThreadExchangeStreamCaptureMode", None),
+        (State(), State(), State(threads=((P,),)), "cuInit", THREAD),
+        (State(), State(threads=((P,),)), State(threads=((P,),)), "cuInit", None),
+        (State(threads=((P,),)), State(), State(threads=((P,),)), "cuInit", None),
+        (State(), State(threads=((P,),)), State(threads=((P,),) * 2), "cuInit", THREAD),
+        (State(), State(threads=((P,),)), State(), "cuInit", None),
+    ],
+)
+def test_other_state_that_is_left(before: State, wanted: State, after: State, name: str, expected: str | None) -> None:
+    """Captures, their mode, and what other threads have on their stacks count by the difference, too."""
+    fault = ALLOCATE._replace(call=Call(name, ""))
+    clean = SweptTrial("passed", CALLS, before=before, after=wanted)
+    found = said(failed(name, before=before, after=after), fault, clean)
+    assert found == ([("state", expected)] if expected else [])
+
+
+def test_several_things_that_are_left() -> None:
+    """They are one finding."""
+    ((kind, text),) = said(failed("cuMemAlloc", after=State(captures=1, mode=2)))
+    assert (kind, text) == ("state", f"{CAPTURES.format('a stream that captures')}; {MODE}")
 
 
 LATER = ("later", "the same test fails in this process afterwards, although no call of it does: boom")
@@ -336,7 +466,7 @@ def test_baseline_without_line_numbers() -> None:
 @pytest.mark.parametrize("line", ["nonsense cuInit", "leak"])
 def test_wrong_baseline(line: str) -> None:
     """A line that is no finding is named."""
-    kinds = "crash, hang, violation, later, leak, swallowed, no-cause"
+    kinds = "crash, hang, violation, later, leak, state, swallowed, no-cause"
     with pytest.raises(ValueError, match=rf"^line 2 is '{line}'; expected KIND FUNCTION PLACE, .* kinds {kinds}$"):
         read_baseline(f"# comment\n{line}")
     assert read_baseline("leak  cuInit\n") == ["leak cuInit"]

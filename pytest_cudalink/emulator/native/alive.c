@@ -1,7 +1,9 @@
 /* What is alive: the objects of the driver by kind, and their bytes, for who looks for leaks. */
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "abi.h"
+#include "capture.h"
 #include "contexts.h"
 #include "handles.h"
 #include "link_state.h"
@@ -51,10 +53,16 @@ typedef struct {
   size_t size, length;
 } Text;
 
-static void add(Text *text, const char *name, size_t count, size_t bytes) {
-  if (!count) return;
+static void write(Text *text, const char *format, ...) {
+  va_list values;
   size_t room = text->length < text->size ? text->size - text->length : 0;
-  text->length += (size_t)snprintf(room ? text->out + text->length : NULL, room, "%s:%zu:%zu\n", name, count, bytes);
+  va_start(values, format);
+  text->length += (size_t)vsnprintf(room ? text->out + text->length : NULL, room, format, values);
+  va_end(values);
+}
+
+static void add(Text *text, const char *name, size_t count, size_t bytes) {
+  if (count) write(text, "%s:%zu:%zu\n", name, count, bytes);
 }
 
 /* Writes a line for each kind of which something is alive: its name, how many there are, and their bytes, 0 for what
@@ -77,5 +85,29 @@ EXPORT size_t cudalinkAlive(char *out, size_t size) {
   size_t uses, contexts = cl_contexts_alive(&uses);
   add(&text, "context", contexts, 0);
   add(&text, "use of a primary context", uses, 0);
+  return text.length + 1;
+}
+
+static void write_stack(void *text, bool own, Context *const *list, size_t count) {
+  if (!own && !count) return;
+  write(text, own ? "stack" : "thread");
+  for (size_t at = 0; at < count; at++) {
+    const Context *context = list[at];
+    if (context->primary) write(text, "\tprimary context of device %d", context->device);
+    else write(text, context->green ? "\tgreen context" : "\tcontext");
+  }
+  write(text, "\n");
+}
+
+/* Writes what later calls depend on: a line for the calling thread's stack of contexts, outermost first, and for that
+   of each other thread that has one; one with the number of open captures and the calling thread's mode of capture.
+   Returns the size with the NUL that this takes, also where it does not fit. */
+EXPORT size_t cudalinkState(char *out, size_t size) {
+  Text text = {out, size, 0};
+  int mode;
+  size_t open = cl_captures_open(&mode);
+  if (size) *out = 0;
+  cl_each_stack(write_stack, &text);
+  write(&text, "captures\t%zu\t%d\n", open, mode);
   return text.length + 1;
 }

@@ -141,6 +141,11 @@ static CUresult guard(Sym symbol) {
 
 __attribute__((constructor)) static void stand_guard(void) { cl_call_guard = guard; }
 
+size_t cl_captures_open(int *mode) {
+  *mode = thread_mode;
+  return (size_t)atomic_load(&capture_count);
+}
+
 static CUresult exchange_mode(int *mode) {
   if (!mode) return CUDA_ERROR_INVALID_VALUE;
   int before = thread_mode;

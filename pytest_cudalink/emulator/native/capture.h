@@ -29,6 +29,8 @@ CUresult cl_refuse_captured(const void *handle, Stream **stream);
 CUresult cl_prohibited(void);
 /* A capture by its number; NULL if it is over. */
 Capture *cl_capture_numbered(uint64_t number);
+/* How many captures are not over; *mode is that of the calling thread. */
+size_t cl_captures_open(int *mode);
 /* Ends every part that a stream has in a capture. */
 void cl_capture_abandon(Stream *stream);
 

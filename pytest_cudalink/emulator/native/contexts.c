@@ -47,18 +47,38 @@ uint64_t cl_next_id(void) {
 
 __attribute__((constructor)) static void watch_forks(void) { cl_open_in_children(&lock); }
 
-static _Thread_local struct {
+/* Each thread changes its own, under the lock where another may read it. */
+typedef struct ThreadStack ThreadStack;
+struct ThreadStack {
   Context **list;
   size_t count, room;
-} stack;
+  ThreadStack *next;
+};
+static _Thread_local ThreadStack stack;
+static ThreadStack *stacks;     /* those that have a list */
 static pthread_key_t stack_key; /* frees a thread's list when the thread ends */
 
 static void drop_stack(void *list) {
+  pthread_mutex_lock(&lock);
+  ThreadStack **at = &stacks;
+  while (*at && *at != &stack) at = &(*at)->next;
+  if (*at) *at = stack.next;
+  pthread_mutex_unlock(&lock);
   free(list);
   memset(&stack, 0, sizeof stack);
 }
 
-__attribute__((constructor)) static void make_stack_key(void) { pthread_key_create(&stack_key, drop_stack); }
+/* A forked child has the forking thread alone; the lists of the others are not freed, because they were not to be
+   read. */
+static void forget_stacks(void) {
+  stacks = stack.list ? &stack : NULL;
+  stack.next = NULL;
+}
+
+__attribute__((constructor)) static void make_stack_key(void) {
+  pthread_key_create(&stack_key, drop_stack);
+  cl_forget_in_children(forget_stacks);
+}
 
 static void start_context(Context *context, CUdevice device, unsigned flags) {
   static const size_t limits[CONTEXT_LIMITS] = {1024, 0, 8 << 20, 2, 2048, 64, 0, 232448, 0, 0};
@@ -88,11 +108,16 @@ static bool is_context(const Context *context) {
 
 static Context *top(void) { return stack.count ? stack.list[stack.count - 1] : NULL; }
 
+/* Under the lock. */
 static bool push(Context *context) {
   if (stack.count == stack.room) {
     size_t room = stack.room ? 2 * stack.room : 8;
     Context **list = realloc(stack.list, room * sizeof *list);
     if (!list) return false;
+    if (!stack.list) {
+      stack.next = stacks;
+      stacks = &stack;
+    }
     stack.list = list;
     stack.room = room;
     pthread_setspecific(stack_key, list);
@@ -371,8 +396,26 @@ void cl_end_green_context(Context *context) {
   release_primary(context->device, &left);
 }
 
-bool cl_push_context(Context *context) { return push(context); }
-void cl_pop_context(void) { stack.count--; }
+bool cl_push_context(Context *context) {
+  pthread_mutex_lock(&lock);
+  bool pushed = push(context);
+  pthread_mutex_unlock(&lock);
+  return pushed;
+}
+
+void cl_pop_context(void) {
+  pthread_mutex_lock(&lock);
+  stack.count--;
+  pthread_mutex_unlock(&lock);
+}
+
+void cl_each_stack(StackVisitor *visit, void *with) {
+  pthread_mutex_lock(&lock);
+  visit(with, true, stack.list, stack.count);
+  for (const ThreadStack *one = stacks; one; one = one->next)
+    if (one != &stack) visit(with, false, one->list, one->count);
+  pthread_mutex_unlock(&lock);
+}
 
 static CUresult ctx_push_current(Context *context) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
@@ -385,7 +428,9 @@ EXPORTED(cuCtxPushCurrent_v2, (Context *context), ctx_push_current(context))
 
 static CUresult ctx_pop_current(Context **context) {
   if (!stack.count) return CUDA_ERROR_INVALID_CONTEXT;
+  pthread_mutex_lock(&lock);
   Context *popped = stack.list[--stack.count];
+  pthread_mutex_unlock(&lock);
   if (context) *context = popped;
   return CUDA_SUCCESS;
 }

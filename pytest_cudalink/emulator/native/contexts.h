@@ -63,6 +63,10 @@ void cl_end_green_context(Context *context);
 bool cl_push_context(Context *context);
 void cl_pop_context(void);
 
+/* Called with the contexts of the calling thread's stack, outermost first, then with those of other threads. */
+typedef void StackVisitor(void *with, bool own, Context *const *list, size_t count);
+void cl_each_stack(StackVisitor *visit, void *with);
+
 /* Called with each context that dies, under the lock of the contexts. */
 typedef void ContextHook(const Context *context);
 /* To be registered before main: there is no lock. */

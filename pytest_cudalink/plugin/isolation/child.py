@@ -247,6 +247,7 @@ class Server(Child):
             below.forked()
         session.items, session.testscollected = [item], 1
         pytest_private.drop_summary(session.config)
+        pytest_private.own_captured(session.config)  # several copies may run at once
         self._open(reports)
 
     def _serve_trials(self, session: pytest.Session, item: pytest.Item, request: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import gc
 import logging
 import re
 import sys
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain, islice
@@ -23,11 +24,13 @@ from ..run import run_of
 from ..settings import COMPILER, LINKER
 
 if TYPE_CHECKING:
-    from ...emulator.control import DriverControl, ScheduledWork, UnpromisedWait
+    from ...emulator.control import DriverControl, DriverState, ScheduledWork, UnpromisedWait
     from ...violations import Violation
 
 #: Libraries of NVIDIA's whose own calls of the driver fail in no run: what they do then is not the program's doing.
 _CLOSED: Final = ("libnvJitLink.so", "libnvrtc", "libnvvm.so")
+#: Seconds for which a thread that was told to end may still have its contexts.
+_LINGERING: Final = 0.5
 #: Warnings of Python and pytest, of things that nobody looks at for an error of the driver: an exception that
 #: nobody caught must name its cause like any other.
 _OF_OTHERS: Final = (
@@ -62,9 +65,10 @@ def under_fault(
     if others:
         jitlink_calls.meddle(driver.sweep_of_others, nvjitlink=LINKER in others, nvrtc=COMPILER in others)
     pytest_private.shorten_failures(item)
+    before = driver.state()
     driver.start_sweep(number, code, stays)
     try:
-        witness = _watched(item, lambda: driver.swept_stack(number))
+        witness = _watched(item, lambda: driver.swept_stack(number), driver.state)
     finally:
         driver.end_sweep()
     run_of(item.config).part(CAUSES).forget_errors()
@@ -83,6 +87,9 @@ def under_fault(
         "violations": witness.violations,
         "lasts": lasts,
         "alive": {} if lasts else _alive(driver, others),
+        "before": before,
+        "begun": witness.begun,
+        "after": None if lasts else _state(driver, before),
         "stacks": [] if number else [None if call.caller.startswith(_CLOSED) else call.stack for call in calls],
     }
     if again and not lasts:
@@ -160,18 +167,31 @@ def _caller(stack: Sequence[str]) -> str:
     return "" if frame.startswith(("libffi", "_ctypes")) else frame
 
 
+def _state(driver: DriverControl, before: DriverState) -> DriverState:
+    """Return what a run has left for later calls, once threads that are about to end have ended."""
+    until = time.monotonic() + _LINGERING
+    while len((state := driver.state()).threads) > len(before.threads) and time.monotonic() < until:
+        time.sleep(0.005)
+    return state
+
+
 def _alive(driver: DriverControl, others: Sequence[str]) -> dict[str, tuple[int, int]]:
     handles = {"nvJitLink handle": (jitlink_calls.live_handles(), 0)} if LINKER in others else {}
     programs = {"NVRTC program": (jitlink_calls.live_programs(), 0)} if COMPILER in others else {}
     return {**driver.alive(), **handles, **programs}
 
 
-def _watched(item: pytest.Item, call: Callable[[], Sequence[str]] = tuple) -> _Witness:
+def _watched(
+    item: pytest.Item,
+    call: Callable[[], Sequence[str]] = tuple,
+    state: Callable[[], DriverState | None] = lambda: None,
+) -> _Witness:
     """Run a test; return who watched it.
 
     `call`: returns the stack of the call that has failed.
+    `state`: returns the state of the driver.
     """
-    witness = _Witness(call)
+    witness = _Witness(call, state)
     item.config.pluginmanager.register(witness)
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
     item.config.pluginmanager.unregister(witness)
@@ -181,8 +201,9 @@ def _watched(item: pytest.Item, call: Callable[[], Sequence[str]] = tuple) -> _W
 class _Witness:
     """A plugin object that notes what a test raised, what it warned of and wrote, and which rules it broke."""
 
-    def __init__(self, call: Callable[[], Sequence[str]]) -> None:
-        self._call = call
+    def __init__(self, call: Callable[[], Sequence[str]], state: Callable[[], DriverState | None]) -> None:
+        self._call, self._state = call, state
+        self.begun: DriverState | None = None
         self.outcome = "passed"
         self.messages: list[Raised] = []
         self.texts: list[str] = []
@@ -200,6 +221,10 @@ class _Witness:
     def said(self) -> list[Said]:
         """Return what it warned of, logged and wrote."""
         return [*self._notices, *chain(*self._logged.values()), *map(Said, self._written.values())]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self) -> None:
+        self.begun = self._state()
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
