@@ -92,7 +92,8 @@ def test_output_of_runs_side_by_side(pytester: pytest.Pytester, run_pytest, tool
         FILE = os.fstat(1).st_ino
         cuda = ctypes.CDLL("libcuda.so.1")
         def test():
-            with open("files", "a", encoding="utf-8") as files: files.write("same " if os.fstat(1).st_ino == FILE else "own ")
+            with open("files", "a", encoding="utf-8") as files:
+                files.write("same " if os.fstat(1).st_ino == FILE else "own ")
             assert cuda.cuInit(0) == 0
         """
     )
