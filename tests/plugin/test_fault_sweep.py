@@ -507,3 +507,218 @@ def test_mended_twins(sweep) -> None:
     result = sweep("MENDED", tuple(PLANTED), "--cudalink-fault-sweep=all", "-ocudalink_fault_budget=0:1/3")
     result.assert_outcomes(passed=len(PLANTED))
     assert result.ret == 0
+
+
+THREADS = """
+import _thread, ctypes, os, queue, socket, threading, time
+cuda = ctypes.CDLL("libcuda.so.1")
+def start(rest, name):
+    threading.Thread(target=rest, name=name, daemon=True).start()
+{}
+def test(): assert cuda.cuInit(0) == 0, "cuInit"
+"""
+
+
+def test_threads_that_rest(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """Threads that plugins and conftests start keep no test from being swept, as long as they rest."""
+    pytester.makepyfile(
+        THREADS.format(
+            """
+server = socket.create_server(("127.0.0.1", 0))
+start(server.accept, "accept")
+pair = socket.socketpair()
+start(lambda: pair[0].recv(1), "recv")
+start(queue.Queue().get, "get")
+start(lambda: time.sleep(600), "sleep")
+def beat():
+    while True: time.sleep(0.001)
+start(beat, "beat")
+_thread.start_new_thread(threading.Event().wait, ())
+"""
+        )
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "-Werror")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
+
+
+def test_thread_that_runs(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A copy may lack any lock that a running thread holds: the test is not swept, and the run fails unless allowed."""
+    pytester.makepyfile(THREADS.format("def spin():\n    while True: pass\nstart(spin, 'spin')"))
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "--cudalink-report=run.jsonl")
+    assert result.ret == 1
+    why = "a thread that does not rest: 'spin'"
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 0 runs of 0 of 1 test, 0 findings",
+            f"1 test not swept: {why}",
+            f"The run fails because no test was swept (1: {why}); --cudalink-require=none allows that.",
+        ]
+    )
+    swept, calls = read(pytester.path / "run.jsonl").asked
+    assert (swept.what, swept.due, swept.happened, swept.left) == ("fault sweep", 1, 0, {why: 1})
+    assert (calls.what, calls.due) == ("calls", 0)
+    allowed = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", "--cudalink-require=none")
+    assert allowed.ret == 0
+    allowed.stdout.fnmatch_lines([f"1 test not swept: {why}"])
+
+
+#: A test with one finding.
+COUNTS = (
+    "import ctypes, os, shutil, pytest\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+    "def test_first(): cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int()))\n"
+)
+COUNT = ("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount")
+
+
+@pytest.mark.slow
+def test_worker_that_dies_at_its_end(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """What it has found is there, also without pytest's cache; what it has counted is lost, and fails the run."""
+    pytester.makepyfile(COUNTS)
+    pytester.makeconftest(
+        "import os\ndef pytest_sessionfinish(session):\n    if hasattr(session.config, 'workerinput'): os._exit(3)"
+    )
+    result = run_pytest(*COUNT, "-n1", "-p", "xdist", "-p", "no:cacheprovider", "-ocudalink_fault_baseline=known.txt")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 2 runs of 1 test, 1 finding",
+            "1 worker of pytest-xdist lost: gw0 died while no test ran",
+            "The run fails because no worker of pytest-xdist handed over what it has seen (1: gw0 died while no *",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_resumed_tests_count_once(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A worker that goes on with a sweep and dies has notes of both runs."""
+    pytester.makepyfile(
+        COUNTS + "def test_second():\n    if os.path.exists('now'): os._exit(3)\n    raise KeyboardInterrupt"
+    )
+    run_pytest(*COUNT)
+    notes = pytester.path / ".pytest_cache/d/cudalink-fault-sweep"
+    (notes / "main.jsonl").rename(notes / "gw0.jsonl")
+    with (notes / "gw0.jsonl").open("a", encoding="utf-8") as file:
+        file.write('["a test whose note is cut", {"te')
+    pytester.path.joinpath("now").touch()
+    result = run_pytest(COUNT[0], "--cudalink-fault-sweep=resume", "-n1", "-p", "xdist")
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 2 runs of 1 test, 1 finding",
+            "1 note of the interrupted sweep cannot be read; their tests were swept again",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_resuming_other_tests(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A run that does not have the tests of the interrupted sweep fails, and keeps what that has found."""
+    pytester.makepyfile(COUNTS + "def test_second(): raise KeyboardInterrupt\ndef test_third(): cuda.cuInit(0)")
+    run_pytest(*COUNT)
+    resume = (COUNT[0], "--cudalink-fault-sweep=resume")
+    result = run_pytest(*resume, "-k", "third")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["The run fails because no test of the interrupted sweep was among those of *"])
+    result.stdout.no_fnmatch_line("swallowed*")
+    result = run_pytest(*resume, "-k", "first or third")
+    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 2 tests, 1 finding", "swallowed: cuDeviceGetCount *"])
+
+
+@pytest.mark.parametrize("value", ["", "likely", "likel\n", "resume\n", None])
+def test_resuming_what_is_cut(pytester: pytest.Pytester, run_pytest, toolkit, value: str | None) -> None:
+    """A value that is damaged is one error, and what was swept stays there."""
+    pytester.makepyfile(COUNTS)
+    notes = pytester.mkdir(".pytest_cache") / "d/cudalink-fault-sweep"
+    notes.mkdir(parents=True)
+    if value is None:
+        (notes / "option").mkdir()
+    else:
+        (notes / "option").write_text(value, encoding="utf-8")
+    (notes / "main.jsonl").touch()
+    result = run_pytest(COUNT[0], "--cudalink-fault-sweep=resume")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: cudalink: --cudalink-fault-sweep=resume cannot read the value of *"])
+    assert (notes / "main.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("folder", "cannot be read: Is a directory; *"),
+        ("/dev/full", "cannot be read: not a regular file; *"),
+        ("missing/known.txt", "cannot be written: the folder is not there; *"),
+        ("latin", "cannot be read: 'utf-8' codec can't decode *"),
+        ("test_it.py/known.txt", "cannot be read: Not a directory; *"),
+    ],
+)
+def test_baseline_that_cannot_be_there(pytester: pytest.Pytester, run_pytest, toolkit, name: str, why: str) -> None:
+    """It is one error, before the first test."""
+    pytester.makepyfile(test_it=COUNTS)
+    pytester.mkdir("folder")
+    pytester.path.joinpath("latin").write_bytes(b"# caf\xe9\n")
+    result = run_pytest(*COUNT, f"-ocudalink_fault_baseline={name}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    place = f"*/{name.lstrip('/')}"
+    result.stderr.fnmatch_lines([f"ERROR: cudalink: cudalink_fault_baseline is {name} (from ini); {place} {why}"])
+
+
+def test_baseline_that_cannot_be_written_in_the_end(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """The run fails for it, and its findings are shown."""
+    pytester.makepyfile(COUNTS + "def test_second(): shutil.rmtree('there', ignore_errors=True)")
+    folder = pytester.mkdir("there")
+    result = run_pytest(*COUNT, "-ocudalink_fault_baseline=there/known.txt")
+    assert result.ret == 1
+    why = f"{folder}/known.txt: No such file or directory"
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 2 runs of 2 tests, 1 finding",
+            f"1 baseline not written: {why}",
+            "swallowed: cuDeviceGetCount *",
+            f"The run fails because no baseline was written (1: {why}); --cudalink-require=none allows that.",
+        ]
+    )
+
+
+def test_skip_after_a_failure(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A test that has failed is not skipped by what comes later."""
+    pytester.makepyfile(
+        "import ctypes, pytest\ncuda = ctypes.CDLL('libcuda.so.1')\nfailed = []\n"
+        "@pytest.fixture\ndef late():\n    yield\n    if failed: pytest.skip('late')\n"
+        "def test(late):\n    if cuda.cuInit(0): failed.append(1)\n    assert not failed, 'something'\n"
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuInit")
+    result.stdout.fnmatch_lines(["no-cause: cuInit (call 1) failed with *"])
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("999:2", "1: no test makes a call 999 that can fail"),
+        ("cuMemcpyHtoD_v2_ptds", "1: no test calls cuMemcpyHtoD_v2_ptds"),
+        ("likely", "1: no test makes a call that can fail"),
+    ],
+)
+def test_sweep_of_no_call(pytester: pytest.Pytester, run_pytest, toolkit, value: str, why: str) -> None:
+    """A sweep in which nothing can fail says what it looked for, and fails."""
+    pytester.makepyfile("import pytest\ndef test(): pass\ndef test_skips(): pytest.skip('why')")
+    result = run_pytest("--cudalink-driver=13.0", f"--cudalink-fault-sweep={value}")
+    assert result.ret == 1
+    said = f"The run fails because no run with a fault was made ({why}); --cudalink-require=none allows that."
+    result.stdout.fnmatch_lines(["fault sweep: 0 runs of 1 test, 0 findings", said])
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "code"),
+    [
+        ("def test(): pytest.skip('why')", (), 0),
+        ("@pytest.mark.xfail\ndef test(): assert 0", (), 0),
+        ("def test(): pass", ("--collect-only",), 0),
+        ("def test(): pass", ("--setup-only",), 0),
+        ("def test(): pass", ("-k", "nothing_of_this"), 5),
+    ],
+)
+def test_sweep_that_is_not_due(pytester: pytest.Pytester, run_pytest, toolkit, body, arguments, code: int) -> None:
+    """Where no test passes in its own run, nothing is missing."""
+    pytester.makepyfile(f"import pytest\n{body}")
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", *arguments)
+    assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)

@@ -13,21 +13,18 @@ import warnings
 from collections import deque
 from collections.abc import Generator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 
-from ...plurals import counted
 from ...regular_files import identity
 from .. import pytest_private
 from ..parts import DESCENDANTS, FAULTS, LEDGER, REPORTER, STICKY_GUARD
 from ..records.ledger import Outside
-from ..run import Run, Task, run_of
+from ..run import Task, run_of
+from . import fork_hazards
 from .processes import key
 
-#: Seconds for which the system may still list a thread that has ended.
-_LINGERING: Final = 0.1
 #: Values in a child for options of pytest and its plugins that select tests, or write files of the whole run.
 NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
     "basetemp": None,
@@ -218,7 +215,7 @@ class Server(Child):
             ends = guard is not None and guard.found is not None
             self._reply(status=0, ends=ends)
             return ends
-        if (hazard := _fork_hazard(run_of(item.config), keeps_driver=bool(request["trials"]))) is not None:
+        if hazard := fork_hazards.find(run_of(item.config), again=bool(request["trials"])):
             self._reply(refused=hazard)
             return False
         if request["trials"]:
@@ -263,6 +260,7 @@ class Server(Child):
             while waiting or running:
                 while waiting and len(running) < request["at_once"]:
                     number, asked = waiting.popleft()
+                    fork_hazards.wait_for_rest()
                     child = _fork()
                     if child == 0:
                         signal.signal(signal.SIGINT, before)
@@ -313,7 +311,7 @@ class _Copy(NamedTuple):
 def _fork() -> int:
     sys.stdout.flush()
     sys.stderr.flush()
-    return os.fork()
+    return fork_hazards.fork()
 
 
 def _line(requests: Any) -> str:
@@ -321,46 +319,3 @@ def _line(requests: Any) -> str:
     with suppress(KeyboardInterrupt):
         return str(requests.readline())
     return ""
-
-
-def _fork_hazard(run: Run, *, keeps_driver: bool) -> str | None:
-    """Return why a copy of this process could not run a test as a new process does; None if it can.
-
-    `keeps_driver`: whether a copy goes on with an emulated driver that is initialized.
-    """
-    own = Path("/proc/self")
-    if _count_threads() > 1:
-        _fork_once()
-        until = time.monotonic() + _LINGERING
-        while (threads := _count_threads()) > 1 and time.monotonic() < until:
-            time.sleep(0.005)
-        if threads > 1:
-            return f"collecting the tests started {counted(threads - 1, 'thread')}"
-    for descriptor in own.joinpath("fd").iterdir():
-        with suppress(OSError):
-            if str(descriptor.readlink()).startswith("/dev/nvidia"):
-                return "collecting the tests initialized the driver"
-    with suppress(OSError):  # not every kernel lists them
-        if own.joinpath("task", str(os.getpid()), "children").read_text(encoding="ascii").strip():
-            return "collecting the tests started a process that still runs"
-    present = run.emulated
-    if present is not None and not keeps_driver and any(event.get("call") == "cuInit" for event in present.events()):
-        return "collecting the tests initialized the driver"
-    return None
-
-
-def _count_threads() -> int:
-    return sum(1 for _ in Path("/proc/self/task").iterdir())
-
-
-def _fork_once() -> None:
-    """Fork a process that ends at once, so that libraries that are ready for forks end their threads before it.
-
-    OpenBLAS does, and starts them again when it is used: numpy alone would make every copy unsafe. OpenMP does not.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, for the threads
-        child = os.fork()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
