@@ -156,6 +156,31 @@ assert watch.gave_up
 """,
         [],
     ),
+    "a loop that asks a stream": (
+        """
+gates.LONGEST = 0.1
+watch = gates.ClosedGates()
+with watch.closed():
+    while cuda.cuStreamQuery_ptsz(c_void_p(2)):
+        pass
+assert watch.gave_up
+""",
+        [],
+    ),
+    "a call that is slow for another reason": (
+        """
+gates._RETURNS = 0.001
+control.attach(cuda).inject("cuMemAlloc_v2", 0, nth=0, delay=0.3)
+watch = gates.ClosedGates()
+with watch.closed():
+    while watch._number < 2:  # then the gates are closed again
+        new(cuda.cuMemAlloc_v2, c_uint64, c_size_t(64))
+        time.sleep(0.02)
+    gates._RETURNS = 60
+    ok(cuda.cuCtxSynchronize())
+""",
+        ["cuCtxSynchronize"],
+    ),
     "a capture": (
         """
 stream = new(cuda.cuStreamCreate, 0)

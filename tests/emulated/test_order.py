@@ -240,6 +240,39 @@ memory = c_uint64()
 ok(cuda.cuMemAllocAsync(byref(memory), c_size_t(64), a)); fill(memory.value, a); ok(cuda.cuMemFree_v2(memory.value))""",
 }
 
+#: How many pairs there are, where earlier accesses lie behind later ones.
+COUNTED = {
+    "a write stands for an earlier one that it covers": (
+        "fill(here, a); record(edge, a); wait(b, edge)\nfill(here, b)\nfill(here, stream())",
+        1,
+    ),
+    "a write stands for none that it does not cover": (
+        "fill(here, a, 128); record(edge, a); wait(b, edge)\nfill(here, b)\nfill(here, stream(), 128)",
+        2,
+    ),
+    "a write stands for none that it is not behind": (
+        "c = stream(); fill(here, a); fill(here, b); record(edge, b); wait(c, edge); load(back, c, here)",
+        2,
+    ),
+    "a read stands for an earlier one of its stream": (
+        "load(back, a, here); load(back + 64, a, here); fill(here, b)",
+        1,
+    ),
+    "a read stands for none of another stream": (
+        "load(back, a, here); record(edge, a); wait(b, edge)\nload(back + 64, b, here)\nfill(here, stream())",
+        2,
+    ),
+    "a read stands for no write": ("fill(here, a); load(back, a, here); load(back + 64, b, here)", 1),
+    "a value stands for no write": (
+        "fill(here, a, 4); ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(here), 1, 0)); load(back, b, here, 4)",
+        1,
+    ),
+    "a value stands for an earlier read of its stream": (
+        "load(back, a, here, 4); ok(cuda.cuStreamWriteValue32_v2(a, c_uint64(here), 1, 0)); fill(here, b, 4)",
+        1,
+    ),
+}
+
 
 @pytest.mark.parametrize("program", ORDERED.values(), ids=list(ORDERED))
 def test_ordered(check: Check, program: str) -> None:
@@ -251,6 +284,12 @@ def test_ordered(check: Check, program: str) -> None:
 def test_unordered(check: Check, program: str) -> None:
     """What they do not order is one finding, even if it was done in a good order."""
     check(f"{HEAD}{program}\nfound = pairs()\nassert len(found) == 1, found\ndriver.stop_watching()")
+
+
+@pytest.mark.parametrize(("program", "count"), COUNTED.values(), ids=list(COUNTED))
+def test_pairs_of_covered_accesses(check: Check, program: str, count: int) -> None:
+    """An access that a later one covers is forgotten where that has every conflict of it, and not elsewhere."""
+    check(f"{HEAD}{program}\nfound = pairs()\nassert len(found) == {count}, found\ndriver.stop_watching()")
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(2_000, marks=pytest.mark.slow)])

@@ -144,7 +144,7 @@ static void find_pairs(const Access *fresh) {
 /* Whether what meets an older access meets a fresh one, too, and is not ordered behind it either. */
 static bool outlasts(const Access *fresh, const Access *older) {
   if (fresh->kind == ACCESS_FREE || fresh->kind == ACCESS_ALLOCATE) return true;
-  if (fresh->kind == ACCESS_VALUE || older->op == fresh->op || !is_ordered(older, fresh->op)) return false;
+  if (!is_ordered(older, fresh->op)) return false;
   return fresh->kind == ACCESS_WRITE || (older->kind == ACCESS_READ && older->op->chain == fresh->op->chain);
 }
 

@@ -147,6 +147,15 @@ void cl_waiter_rest(Waiter *waiter, pthread_cond_t *condition, long nanoseconds)
   pthread_setcanceltype(type, &type);
 }
 
+/* How many calls wait now. */
+EXPORT unsigned cudalinkWaitingCalls(void) {
+  unsigned count = 0;
+  cl_streams_lock();
+  for (const Waiter *waiter = waiters; waiter; waiter = waiter->next) count++;
+  cl_streams_unlock(CUDA_SUCCESS);
+  return count;
+}
+
 bool cl_is_given_up(const Waiter *waiter) { return waiter->given_up != given_up; }
 void cl_went_on(void) { steps++; }
 
