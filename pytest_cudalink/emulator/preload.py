@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Final
 
 from .. import probes
 from ..loader.maps import mapped_files
-from ..probes import library_file
+from ..probes import elsewhere, library_file
 from ..versions import CudaVersion
 from . import (
     MMAP_THRESHOLD,
@@ -93,10 +92,8 @@ def emulated_driver() -> control.DriverControl | None:
 
 
 def driver_exists() -> bool:
-    """Whether this process could open a driver, real or emulated; a child process tries, so that this one does not."""
-    program = f"import ctypes, sys; sys.exit(hasattr(ctypes.CDLL({_DRIVER!r}), 'cudalinkAbsentDriver'))"
-    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, check=False)  # noqa: S603
-    return done.returncode == 0
+    """Whether this process could open a driver, real or emulated; another process tries, so that this one does not."""
+    return elsewhere.driver().exists
 
 
 def emulate_driver(emulation: Emulation) -> None:

@@ -12,14 +12,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from .. import probes
 from ..compat.wheels import installed_wheel
 from ..regular_files import read_bounded
+from ..versions import CudaVersion
 from .requirements import EnvironmentFact
 
-__all__ = ["PACKAGES", "Environment", "driver_is_emulated"]
+__all__ = ["PACKAGES", "Environment", "device_arch", "driver_exists", "driver_is_emulated", "driver_version"]
 
 #: Distributions that have a line in the records, by their name there.
 PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
@@ -47,14 +48,50 @@ def driver_is_emulated() -> bool:
         return False
 
 
+def driver_version() -> CudaVersion | None:
+    """CUDA version of the driver, real or faked, without a call in this process; None where it is unknown."""
+    from ..emulator.preload import emulation as emulation_of_process
+    from ..probes import elsewhere
+
+    faked = probes.fakes()
+    if faked.fakes_driver:
+        return faked.driver  # type: ignore[return-value] # (a fake that is not unset)
+    emulation = emulation_of_process()
+    return emulation.version if emulation is not None else elsewhere.driver().version
+
+
+def device_arch() -> str | None:
+    """Architecture of the first device that this process sees, without a call in it; None without a device."""
+    from ..emulator.preload import emulation as emulation_of_process
+    from ..probes import elsewhere
+
+    emulation = emulation_of_process()
+    if emulation is None or "CUDA_VISIBLE_DEVICES" in os.environ:
+        return elsewhere.driver(device=True).arch
+    return emulation.arch if emulation.devices.number else None
+
+
+def driver_exists() -> bool:
+    """Whether this process has or could open a driver, real or emulated; it opens none."""
+    from ..emulator import preload
+
+    return preload.emulation() is not None or preload.driver_exists()
+
+
 def _driver() -> EnvironmentFact:
-    version = probes.driver_version()
+    version = driver_version()
     value = None if version is None else str(version)
     if probes.fakes().fakes_driver:
         return EnvironmentFact(value, "faked", "fake_versions")
     if version is None:
         return EnvironmentFact(None, "absent", "libcuda.so.1")
-    return EnvironmentFact(value, "emulated" if driver_is_emulated() else "real", "cuDriverGetVersion")
+    return EnvironmentFact(value, _kind(), "cuDriverGetVersion")
+
+
+def _kind() -> Literal["real", "emulated"]:
+    from ..emulator.preload import emulation as emulation_of_process
+
+    return "real" if emulation_of_process() is None else "emulated"
 
 
 def _driver_release() -> EnvironmentFact:
@@ -119,10 +156,10 @@ def _installed_or_local(component: str, *names: str) -> EnvironmentFact:
 
 
 def _gpu() -> EnvironmentFact:
-    arch = probes.device_arch()
+    arch = device_arch()
     if arch is None:
         return EnvironmentFact(None, "absent", "cuDeviceGet")
-    return EnvironmentFact(arch, "emulated" if driver_is_emulated() else "real", "cuDeviceGetAttribute")
+    return EnvironmentFact(arch, _kind(), "cuDeviceGetAttribute")
 
 
 _ASK: Final[dict[str, Callable[[], EnvironmentFact]]] = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .. import probes
-from ..probes import libcuda
+from ..probes import elsewhere, libcuda
 from ..versions import CudaVersion
 from .items import Fact
 from .rules import branch_of
@@ -87,6 +87,16 @@ def _ask_cuda() -> Fact:
     return Fact(version, f"cuDriverGetVersion answers {number.value}")
 
 
+def _ask_elsewhere() -> Fact:
+    from ..environment.facts import driver_version
+
+    version = driver_version()
+    if version is None:
+        problem = elsewhere.driver().problem
+        return Fact(None, f"no CUDA driver: {problem}" if problem else "cuDriverGetVersion failed")
+    return Fact(version, f"cuDriverGetVersion answers {version.major * 1000 + version.minor * 10}")
+
+
 def _ask_release() -> Fact:
     try:
         return Fact(driver_release(), "nvmlSystemGetDriverVersion")
@@ -137,11 +147,13 @@ class DriverFacts:
 
     `cuda_version`: instead of asking ``cuDriverGetVersion``.
     `release_version`: instead of asking NVML.
+    `asks_elsewhere`: whether another process asks for the CUDA version, so that this one makes no call of the driver.
     """
 
     def __init__(self, cuda_version: CudaVersion | None = None, release_version: str | None = None) -> None:
         self._given_cuda = cuda_version and Fact(cuda_version, "given as driver_cuda_version")
         self._given_release = release_version and Fact(release_version, "given as driver_release_version")
+        self.asks_elsewhere = False
         self._cuda: Fact | None = None
         self._release: Fact | None = None
 
@@ -153,7 +165,7 @@ class DriverFacts:
         if faked.fakes_driver:
             return Fact(faked.driver, "faked by pytest_cudalink.probes.fake")
         if self._cuda is None:
-            self._cuda = _ask_cuda()
+            self._cuda = _ask_elsewhere() if self.asks_elsewhere else _ask_cuda()
         return self._cuda
 
     def release(self) -> Fact:

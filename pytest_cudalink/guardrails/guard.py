@@ -127,6 +127,10 @@ class CompatibilityGuardRails:
         self._cached = {name: cache(getattr(self, name)) for name in _pathfinder.LOOKUPS}
         self.__dict__.update(self._cached)
 
+    def ask_elsewhere(self) -> None:
+        """Let another process ask the driver: in this one the first call must be the program's own."""
+        self._driver.asks_elsewhere = True
+
     # -- the look-ups
 
     def load_nvidia_dynamic_lib(self, libname: str) -> LoadedDL:

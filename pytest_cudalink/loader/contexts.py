@@ -1,6 +1,6 @@
 """The contexts of this process: whether an error or work without an end has made them unusable.
 
-Nothing here loads a driver or initializes one: where no test has done that, there is nothing to ask.
+Nothing here loads a driver, or calls a real one that the program has not used: then there is nothing to ask.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import ctypes
 
-__all__ = ["HANGS", "STICKY_ERRORS", "EmulatedContexts", "RealContexts", "find"]
+__all__ = ["HANGS", "STICKY_ERRORS", "EmulatedContexts", "RealContexts", "find", "is_loaded", "is_used"]
 
 #: Errors of kernels after which every context of the process answers the same, by code. 700, 715, 716 and 719 were
 #: recorded on an H100; for the others cuda.h says that the process must end.
@@ -33,6 +34,8 @@ STICKY_ERRORS: Final = {
 HANGS: Final = -1
 
 _DRIVER: Final = "libcuda.so.1"
+#: The beginnings of the device files of a driver: of Linux, WSL and Jetson.
+_DEVICES: Final = ("/dev/nvidia", "/dev/dxg", "/dev/nvhost", "/dev/nvgpu", "/dev/nvmap")
 _NOT_READY: Final = 600
 _DISABLE_TIMING: Final = 2  # CU_EVENT_DISABLE_TIMING
 #: Seconds between two questions to a context that still works.
@@ -151,20 +154,45 @@ class RealContexts:
         return next((code for code in codes if code in STICKY_ERRORS), 0)
 
 
-def find() -> EmulatedContexts | RealContexts | None:
-    """Return the contexts of the driver that this process has loaded; None if it has none."""
+def is_used() -> bool:
+    """Whether this process has initialized a real driver, which keeps a device file open from then on; without a call.
+
+    NVML, while it is in use, keeps one open, too.
+    """
+    try:
+        descriptors = os.listdir("/proc/self/fd")  # noqa: PTH208 (asked after each test)
+    except OSError:
+        return False
+    for one in descriptors:
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{one}").startswith(_DEVICES):  # noqa: PTH115
+                return True
+    return False
+
+
+def is_loaded() -> bool:
+    """Whether this process has loaded a driver."""
     if sys.platform != "linux":
-        return None
+        return False
     # without ctypes, which a run without CUDA may never need
     import _ctypes
 
     try:
         _ctypes.dlopen(_DRIVER, os.RTLD_NOW | os.RTLD_NOLOAD)
     except OSError:
+        return False
+    return True
+
+
+def find() -> EmulatedContexts | RealContexts | None:
+    """Return the contexts of the driver that this process has loaded, and used if it is real; None if it has none."""
+    if not is_loaded():
         return None
     import ctypes
 
     library = ctypes.CDLL(_DRIVER)
     if hasattr(library, "cudalinkAbsentDriver"):
         return None
-    return EmulatedContexts(library) if hasattr(library, "cudalinkContextState") else RealContexts(library)
+    if hasattr(library, "cudalinkContextState"):
+        return EmulatedContexts(library)
+    return RealContexts(library) if is_used() else None

@@ -63,9 +63,9 @@ class Cudalink(SimpleNamespace):
     @property
     def driver(self) -> CudaVersion | None:
         """CUDA version of the driver, real or faked; None when unknown."""
-        from .. import probes
+        from ..environment.facts import driver_version
 
-        return probes.driver_version()
+        return driver_version()
 
     @property
     def nvjitlink(self) -> CudaVersion | None:
@@ -76,10 +76,12 @@ class Cudalink(SimpleNamespace):
 
     @property
     def device_arch(self) -> str | None:
-        """``"sm_90"`` of the current device, or None."""
+        """``"sm_90"`` of the current device, of the first one before this process has used the driver; or None."""
         from .. import probes
+        from ..environment.facts import device_arch
+        from ..loader import contexts
 
-        return probes.device_arch()
+        return probes.device_arch() if contexts.is_used() else device_arch()
 
 
 class EmulatedDriver:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from .._warn import warn as warn_caller
 from ..compat.wheels import NVJITLINK, installed_wheel
 from ..versions import CudaVersion
-from . import libcuda, library_file
+from . import elsewhere, libcuda, library_file
 from .library_file import DamagedLibraryError
 
 __all__ = [
@@ -342,3 +342,4 @@ def cache_clear() -> None:
     _real_driver_version.cache_clear()
     _warn_once.cache_clear()
     libcuda.library.cache_clear()
+    elsewhere.cache_clear()

@@ -17,7 +17,6 @@ from functools import wraps
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
-from .. import probes
 from .base import StaleRecipeError, Target
 from .choice import Backend
 from .events import LinkInput
@@ -78,8 +77,10 @@ class _Objects(dict[str, Any]):
 
                 return nvjitlink
             case "driver-version":
+                from ..environment.facts import driver_version
+
                 # cuda.core only compares it with the version of nvJitLink, without effect
-                return tuple(probes.driver_version() or (0, 0))
+                return tuple(driver_version() or (0, 0))
         raise KeyError(name)
 
 

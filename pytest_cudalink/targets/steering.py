@@ -378,7 +378,9 @@ def _reached_no_linker(error: BaseException | None) -> bool:
 
 
 def _driver_version() -> str | None:
-    found = probes.driver_version()
+    from ..environment.facts import driver_version
+
+    found = driver_version()
     return None if found is None else str(found)
 
 

@@ -194,19 +194,17 @@ def _may_collect(config: pytest.Config) -> bool:
 
 def _refuse_missing(settings: Settings) -> None:
     """Refuse a machine without a driver."""
-    from ...probes import libcuda
+    from ...probes import elsewhere, libcuda
 
-    try:
-        libcuda.library()
-    except (libcuda.DriverNotFoundError, OSError) as error:
-        found = str(error).removeprefix("no CUDA driver: ").partition(";")[0]
+    asked = elsewhere.driver()
+    if not asked.exists:
         msg = (
             f"cudalink: --cudalink-driver is {settings.driver}, and this process finds no driver: the dynamic loader "
-            f"was asked for {libcuda.LIBRARY_NAME} and said: {found}. Install the NVIDIA driver, start the container "
-            "with its GPUs (docker run --gpus all), or put the folder of that library into LD_LIBRARY_PATH; without a "
-            f"GPU, --cudalink-driver={_toolkit_version() or _EXAMPLE} emulates a driver"
+            f"was asked for {libcuda.LIBRARY_NAME} and said: {asked.problem}. Install the NVIDIA driver, start the "
+            "container with its GPUs (docker run --gpus all), or put the folder of that library into LD_LIBRARY_PATH; "
+            f"without a GPU, --cudalink-driver={_toolkit_version() or _EXAMPLE} emulates a driver"
         )
-        raise pytest.UsageError(msg) from error
+        raise pytest.UsageError(msg)
 
 
 def _emulate_toolkit(config: pytest.Config, settings: Settings) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def lines(run: Run) -> list[str]:
     """Return the lines of the header."""
     from ... import probes
+    from ...environment.facts import driver_version
 
     settings, fakes, cell = run.settings, probes.fakes(), run.cell
     contract, inherited = settings.jitlink_contract, run_driver.inherited(run.config)
@@ -27,9 +28,7 @@ def lines(run: Run) -> list[str]:
         f"backend {settings.backend}",
         f"policy {settings.policy}",
         _faked("nvJitLink", "nvjitlink") if fakes.fakes_nvjitlink else _nvjitlink(settings, probes.nvjitlink_wheel()),
-        _faked("driver CUDA", "driver")
-        if fakes.fakes_driver
-        else _driver(run, probes.driver_version(), inherited=inherited),
+        _faked("driver CUDA", "driver") if fakes.fakes_driver else _driver(run, driver_version(), inherited=inherited),
         *([f"guard rails {settings.guard_rails}"] if settings.guard_rails.value != "off" else []),
         *([f"nvJitLink contract {contract}"] if contract.source != "default" else []),
     ]
@@ -49,9 +48,9 @@ def lines(run: Run) -> list[str]:
 
 def driver_lines(run: Run) -> list[str]:
     """Return the lines on a driver that was emulated after the header was shown, for markers that ask for it."""
-    from ... import probes
+    from ...environment.facts import driver_version
 
-    found = _driver(run, probes.driver_version(), inherited=False)
+    found = _driver(run, driver_version(), inherited=False)
     return [
         f"cudalink: {found}, because a marker forces the driver backend",
         *_of_emulation(run, inherited=False),
@@ -161,11 +160,11 @@ def _provenance(settings: Settings) -> list[str]:
 
 def _of_worker(run: Run) -> list[str]:
     """Return the settings of link workers other than the defaults."""
-    from ... import probes
+    from ...environment.facts import driver_version
 
     settings, words = run.settings, []
     if settings.contain.value == "yes":
-        real = run.emulated is None and probes.driver_version() is not None
+        real = run.emulated is None and driver_version() is not None
         left = "; the real driver links in this process" if real else ""
         words.append(f"contain {settings.contain}{left}")
     if settings.link_timeout.source != "default":

@@ -44,12 +44,9 @@ class Required(Check):
 
     def _has_driver(self) -> bool:
         if self._driver is None:
-            from ...probes import libcuda
+            from ...environment.facts import driver_exists
 
-            try:
-                self._driver = bool(libcuda.library())
-            except (libcuda.DriverNotFoundError, OSError):
-                self._driver = False
+            self._driver = driver_exists()
         return self._driver
 
     def sections(self, phase: Phase) -> tuple[()]:

@@ -157,7 +157,7 @@ class Causes(Check):
 
         Libraries such as Warp write them to stderr, and raise others.
         """
-        from ... import probes
+        from ...environment.facts import driver_version
         from ...linker import causes
 
         words, note, output = _NOT_SUPPORTED, _NO_TABLES, ""
@@ -169,9 +169,8 @@ class Causes(Check):
         if self._driver is not None and (_telling(error, words) or words.search(output)):
             return _Found(((_RUNTIME, note),), causes.not_emulated(_RUNTIME, note))
         said = _telling(error, _INSUFFICIENT)
-        with suppress(OSError, RuntimeError):
-            if said and (version := probes.driver_version()) is not None:
-                return _Found(cause=causes.insufficient_driver(said, version))
+        if said and (version := driver_version()) is not None:
+            return _Found(cause=causes.insufficient_driver(said, version))
         return None
 
     # -- reports

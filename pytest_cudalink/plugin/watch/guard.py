@@ -98,4 +98,6 @@ def _report(run: Run, verdict: Verdict) -> None:
 def _guard(mode: str, on_verdict: Callable[[Verdict], object]) -> CompatibilityGuardRails:
     from ...guardrails import CompatibilityGuardRails
 
-    return CompatibilityGuardRails(mode=cast("Mode", mode), on_verdict=on_verdict)
+    guard = CompatibilityGuardRails(mode=cast("Mode", mode), on_verdict=on_verdict)
+    guard.ask_elsewhere()
+    return guard

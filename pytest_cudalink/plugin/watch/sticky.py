@@ -56,7 +56,7 @@ class StickyGuard(Check):
         self._deadline = int(run.settings.sticky_deadline.value)
         self._pid = os.getpid()  # a forked copy runs one test alone
         self._contexts: contexts.EmulatedContexts | contexts.RealContexts | None = None
-        self._count, self._counted = loads.counter(), -1
+        self._count, self._counted, self._is_loaded = loads.counter(), -1, False
         self._torn_down = False
         self._late_isolation = False
         self._kept: list[Any] = []  # of a process that hangs: what frees memory of the device would wait
@@ -81,10 +81,9 @@ class StickyGuard(Check):
         if self._contexts is None:
             count = self._count()
             # a machine with a driver takes as long to say that it is not loaded as a small test takes
-            if count == self._counted and loads.library() is not None:
-                return 0
-            self._counted = count
-            self._contexts = contexts.find()
+            if count != self._counted or loads.library() is None:
+                self._counted, self._is_loaded = count, contexts.is_loaded()
+            self._contexts = contexts.find() if self._is_loaded else None
             if self._contexts is None:
                 return 0
         return self._contexts.ask(self._deadline)

@@ -1,0 +1,114 @@
+"""The driver as another process finds it, for what watches this one: here the first call must be the program's own.
+
+Whoever initializes a driver changes what a process can do: its forked children cannot use CUDA any more. Even to load
+the library is visible, and an environment that is read then cannot be changed later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from ..loader.maps import mapped_files
+from ..versions import CudaVersion
+from . import libcuda
+
+__all__ = ["Asked", "cache_clear", "driver"]
+
+#: Prints what a driver answers, as JSON; the words of the loader where there is none.
+_PROGRAM: Final = """
+import ctypes, json, sys
+found = {}
+try:
+    cuda = ctypes.CDLL(sys.argv[1])
+except OSError as error:
+    found["problem"] = str(error)
+else:
+    number, device = ctypes.c_int(), ctypes.c_int()
+    def ask(name, *arguments):
+        return hasattr(cuda, name) and getattr(cuda, name)(ctypes.byref(number), *arguments) == 0
+    if hasattr(cuda, "cudalinkAbsentDriver"):
+        found["problem"] = "--cudalink-driver=absent hides it"
+    else:
+        if ask("cuDriverGetVersion"):
+            found["version"] = number.value
+        if sys.argv[2:] and cuda.cuInit(0) == 0 and cuda.cuDeviceGet(ctypes.byref(device), 0) == 0:
+            numbers = [number.value for attribute in (75, 76) if ask("cuDeviceGetAttribute", attribute, device)]
+            if len(numbers) == 2:
+                found["arch"] = "sm_{}{}".format(*numbers)
+print(json.dumps(found))
+"""
+#: Seconds until a driver counts as one that does not answer.
+_DEADLINE: Final = 60
+#: Variables of an emulated driver that another process must not have: it would add to what the run records.
+_OF_THE_RUN: Final = tuple(f"CUDALINK_EMULATOR_{name}" for name in ("EVENTS", "FAULTS", "NOTES"))
+#: Variables that decide what another process finds.
+_DECIDING: Final = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PATH")
+#: Where a loader looks besides, with the folder of conda's environments.
+_FOLDERS: Final = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", f"{sys.prefix}/lib")
+_CACHE: Final = Path("/etc/ld.so.cache")
+
+
+class Asked(NamedTuple):
+    """What a driver has answered another process."""
+
+    exists: bool
+    version: CudaVersion | None = None
+    arch: str | None = None  # architecture of the first device that the process sees; None without one, or if not asked
+    problem: str = ""  # why there is none, in words of the loader
+
+
+def driver(*, device: bool = False) -> Asked:
+    """Return what the driver answers that this process has loaded or would load; each answer is asked for once.
+
+    `device`: whether to initialize it, and ask for its device, too.
+    """
+    loaded = next((file for file in mapped_files() if file.rpartition("/")[2].startswith("libcuda.so")), "")
+    return _answer(loaded, tuple(map(os.environ.get, _DECIDING)), device)
+
+
+@cache
+def _answer(loaded: str, _deciding: tuple[str | None, ...], device: bool) -> Asked:
+    if not loaded and not _may_exist():
+        try:  # the loader itself says so, and loads nothing
+            libcuda.library()
+        except libcuda.DriverNotFoundError as error:
+            return Asked(exists=False, problem=str(error).removeprefix("no CUDA driver: ").partition(";")[0])
+        except OSError as error:
+            return Asked(exists=False, problem=str(error))
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_RUN}
+    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, loaded or libcuda.LIBRARY_NAME, *["device"] * device]
+    try:
+        done = subprocess.run(  # noqa: S603 (this Python)
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_DEADLINE
+        )
+        found = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return Asked(exists=True, problem=f"it has not answered another process for {_DEADLINE} s")
+    except (OSError, ValueError):
+        return Asked(exists=True, problem="another process that asked it died")
+    problem = found.get("problem", "")
+    version = found.get("version")
+    return Asked(not problem, version and CudaVersion.from_driver(version), found.get("arch"), problem)
+
+
+def _may_exist() -> bool:
+    """Whether a driver may be where loaders look; False is no answer yet."""
+    name = libcuda.LIBRARY_NAME
+    folders = [*filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)), *_FOLDERS]
+    if any(os.path.lexists(os.path.join(folder, name)) for folder in folders):  # noqa: PTH118 (of a variable)
+        return True
+    try:
+        return name.encode() in _CACHE.read_bytes()
+    except OSError:  # musl, where a file that is not there is no answer
+        return True
+
+
+def cache_clear() -> None:
+    """Forget every answer."""
+    _answer.cache_clear()
