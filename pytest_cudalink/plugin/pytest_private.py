@@ -100,6 +100,12 @@ def drop_summary(config: pytest.Config) -> None:
         hook._remove_plugin(implementation.plugin)  # noqa: SLF001
 
 
+def end_in_red(reporter: pytest.TerminalReporter) -> None:
+    """Show the last line in red, also where no test has failed."""
+    if hasattr(reporter, "_determine_main_color"):
+        vars(reporter)["_determine_main_color"] = lambda _unknown: "red"
+
+
 def exit_code_of_worker(node: Any) -> int | None:
     """Return how the process of an xdist worker that died has ended; None where execnet does not say."""
     process = getattr(getattr(getattr(node, "gateway", None), "_io", None), "popen", None)

@@ -60,7 +60,13 @@ def test_finding_and_repeating_it(sweep) -> None:
             "  repeat: *pytest 'test_it.py::test[[]two_buffers[]]' *--cudalink-driver=13.0 --cudalink-fault-sweep=5:2",
         ]
     )
-    again = sweep("BROKEN", ("two_buffers",), "--cudalink-fault-sweep=5:2")
+    again = sweep("BROKEN", ("two_buffers",), "--cudalink-fault-sweep=5:2", "--color=yes")
+    again.stdout.fnmatch_lines(
+        [
+            "*[[]31m*[[]1mThe run fails because of 1 finding of the fault sweep.*",
+            "*[[]31m====* *1 passed*",
+        ]
+    )
     again.stdout.fnmatch_lines(["fault sweep: 1 run of 1 test, 1 finding"])
     assert findings(again) == findings(result)
     for stays in ("5:46:device", "5:700"):

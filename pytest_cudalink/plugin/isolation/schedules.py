@@ -66,6 +66,9 @@ class Schedules(RunsAgain):
     `failing`: those that fail the run, each with the command that repeats it.
     """
 
+    #: What `failing` has, one of it and several.
+    found: Final = ("failure under schedules", "failures under schedules")
+
     def __init__(self, run: Run) -> None:
         self._run = run
         self._option: Asked = parse(run.settings.schedules.value)

@@ -42,6 +42,9 @@ class FaultSweep(RunsAgain):
     `failing`: the findings that fail the run, each with the command that repeats it.
     """
 
+    #: What `failing` has, one of it and several.
+    found: Final = ("finding of the fault sweep", "findings of the fault sweep")
+
     def __init__(self, run: Run) -> None:
         self._run = run
         self._copies = run.part(COPIES)

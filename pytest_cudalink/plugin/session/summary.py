@@ -12,6 +12,7 @@ import pytest
 from ...plurals import and_more, counted
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from ...safe_text import block
+from .. import pytest_private
 from ..conditions import unsteered
 from ..parts import ASKED, FAULT_SWEEP, LEDGER, SCHEDULES
 from ..records.facts import VIOLATIONS
@@ -35,12 +36,17 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
     book, again = run.part(LEDGER), [part for key in (FAULT_SWEEP, SCHEDULES) if (part := run.get(key)) is not None]
     asked = [part for part in (*again, run.get(ASKED)) if part is not None]
     lines = [line for part in asked for line in part.lines()]
-    _section(reporter, run, book.totals, [*lines, *(line for part in again for line in part.failing)])
+    found = [counted(len(part.failing), *part.found) for part in again if part.failing]
+    why = [f"The run fails because of {' and '.join(found)}."] if found else []
+    _section(reporter, run, book.totals, [*lines, *(line for part in again for line in part.failing)], why)
     _guard_rails(reporter, run.settings, book.totals, not_routed)
 
 
-def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked: Sequence[str]) -> None:
-    """Show one line for each kind of thing that happened; no section when nothing did."""
+def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked: Sequence[str], why: list[str]) -> None:
+    """Show one line for each kind of thing that happened; no section when nothing did.
+
+    `why`: sentences on why the run fails although no test shows it.
+    """
     lines = []
     if reporter.verbosity >= 0:
         lines += run.late_header if run.is_controller else []
@@ -51,14 +57,18 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked:
     lines += asked  # however quiet the run is: what was asked for may not have happened
     if failing := totals.failing:
         lines += [f"outside of tests: {text}" for text in failing]
-        lines.append("The run fails because of the problems above, which happened outside any test.")
+        why = ["The run fails because of the problems above, which happened outside any test.", *why]
     found = run.get(ASKED)
-    lines += found.unmet if found is not None else []
-    if not lines:
+    why += found.unmet if found is not None else []
+    if not (lines or why):
         return
     reporter.section("cudalink")
     for text in lines:
         reporter.line(block(text))
+    for text in why:
+        reporter.line(block(text), red=True, bold=True)
+    if why:
+        pytest_private.end_in_red(reporter)
 
 
 def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
