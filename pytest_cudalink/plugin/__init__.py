@@ -13,8 +13,10 @@ from typing import Any, Final
 
 import pytest
 
-from . import fixtures, hookspecs, marker, settings
-from .run import START, Start, from_controller, is_awake
+from .run import START, Start, from_controller, is_awake, own_imports
+
+with own_imports():
+    from . import fixtures, hookspecs, marker, settings
 
 #: The names under which pytest may load this module: as an entry point or with ``-p``, and from a conftest.
 _NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
@@ -120,12 +122,14 @@ def _has_hooks(config: pytest.Config) -> bool:
 
 
 def _begin(config: pytest.Config, options: argparse.Namespace) -> None:
-    from .session import lifecycle
+    with own_imports():
+        from .session import lifecycle
 
-    lifecycle.begin(config, options)
+        lifecycle.begin(config, options)
 
 
 def _begin_late(config: pytest.Config) -> None:
-    from .session import lifecycle
+    with own_imports():
+        from .session import lifecycle
 
-    lifecycle.wake(config)
+        lifecycle.wake(config)

@@ -382,6 +382,22 @@ def test_inert(run, pytester, monkeypatch, autoload, arguments) -> None:
     assert not [line for line in result.outlines if line.startswith("cudalink") or "= cudalink" in line]
 
 
+def test_pytest_rewrites_nothing_of_this_package(pytester) -> None:
+    """A plugin that an entry point brings is rewritten as a whole, which costs; a run finds its modules itself."""
+    pytester.makepyfile("""
+import sys
+def test():
+    ours = {name: type(one.__loader__).__name__ for name, one in sys.modules.items() if name[:16] == "pytest_cudalink."}
+    assert len(ours) > 40
+    rewritten = sorted(name for name, loader in ours.items() if loader == "AssertionRewritingHook")
+    assert len(rewritten) < 7, rewritten  # what is imported before anything can be done, or seldom
+    assert not any(type(one).__module__.startswith("pytest_cudalink.plugin") for one in sys.meta_path)
+    import pytest_cudalink.plurals  # a test does as ever
+""")
+    result = pytester.runpytest_subprocess("--cudalink-driver=13.0", "--cudalink-report=r.jsonl")
+    result.assert_outcomes(passed=1)
+
+
 TEST = "def test(awake): pass"
 CLASS = """
 import pytest, unittest

@@ -17,7 +17,7 @@ import pytest
 from ...jitlink import jitlink_calls
 from .. import marker, parts, settings
 from ..conditions import backends
-from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of, warn
+from ..run import RUN, Run, is_awake, is_on_emulated_driver, own_imports, run_of, task_of, warn
 from ..watch import provenance
 from . import blocked
 
@@ -108,6 +108,12 @@ def pytest_configure(config: pytest.Config) -> None:
     run = run_of(config)
     run.withheld = settings.withhold()
     config.add_cleanup(partial(os.environ.update, run.withheld))
+    with own_imports():
+        _start(run)
+
+
+def _start(run: Run) -> None:
+    config = run.config
     _start_xdist(run)
     if run.settings.schedules.value and not run.reports_elsewhere:
         from ..isolation import schedules
@@ -215,7 +221,8 @@ def _start_driver(run: Run) -> None:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Open the record file, give the suite its properties, and install the guard rails."""
-    _start_session(run_of(session.config))
+    with own_imports():
+        _start_session(run_of(session.config))
 
 
 def _start_session(run: Run) -> None:
@@ -274,10 +281,11 @@ def _start_requirements(run: Run) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return the header's lines."""
-    from ...safe_text import line
-    from .header import lines
+    with own_imports():
+        from ...safe_text import line
+        from .header import lines
 
-    return [line(one) for one in lines(run_of(config))]
+        return [line(one) for one in lines(run_of(config))]
 
 
 # -- after collection

@@ -11,6 +11,7 @@ import pytest
 
 from ...jitlink import jitlink_calls
 from ..parts import LEDGER, PROVENANCE
+from ..run import own_imports
 from .check import Check, Phase, Seen
 
 if TYPE_CHECKING:
@@ -124,7 +125,8 @@ class Provenance(Check):
 
     def _judge(self) -> None:
         """Describe the candidates, report those that are CUDA libraries, and note what is wrong with them."""
-        from ...guardrails import provenance
+        with own_imports():
+            from ...guardrails import provenance
 
         taken, self._candidates = self._candidates, []
         for found, beside, openings, nodeid, during in taken:
