@@ -11,8 +11,9 @@ import threading
 import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import starmap
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
@@ -55,6 +56,25 @@ _PYTHON = (ctypes.c_void_p * len(_API))(
     *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _API)
 )
 
+#: Blocks without waits of a task and of those that started it, innermost last; which of all such blocks are open.
+_BLOCKS: ContextVar[tuple[int, ...]] = ContextVar("cudalink_blocks", default=())
+_OPEN: Final[set[int]] = set()
+
+
+def _runs_tasks() -> bool:
+    """Whether this thread runs tasks in turn, by asyncio or trio."""
+    asyncio, trio = sys.modules.get("asyncio"), sys.modules.get("trio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:  # noqa: SLF001 (the public one raises)
+        return True
+    return trio is not None and trio.lowlevel.in_trio_run()
+
+
+@ctypes.CFUNCTYPE(ctypes.c_uint)
+def _BLOCK_OF_TASK() -> int:  # noqa: N802 (a constant: C keeps its address)
+    """Return the number of the innermost open block of the task that this thread runs; 0 without one."""
+    return next((one for one in reversed(_BLOCKS.get()) if one in _OPEN), 0)
+
+
 _INT, _UINT, _NUMBER, _SIZE = ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_size_t
 _TEXT, _POINTER = ctypes.c_char_p, ctypes.c_void_p
 #: Functions of the native library: the type of the result, and those of the arguments.
@@ -73,6 +93,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudalinkSweep": (_INT, _UINT, _INT, _INT),
     "cudalinkSweepEnd": (_UINT,),
     "cudalinkSweptCall": (_SIZE, _UINT, _TEXT, _SIZE, _POINTER),
+    "cudalinkNoWaitOfTask": (None, _UINT, _POINTER),
     "cudalinkAlive": (_SIZE, _TEXT, _SIZE),
     "cudalinkState": (_SIZE, _TEXT, _SIZE),
     "cudalinkStartSchedule": (_INT, _NUMBER, _POINTER, _SIZE, _INT),
@@ -711,6 +732,8 @@ class DriverControl:
 
         A call counts whether or not any work is pending, by ``data/emulator/waits.toml``.
 
+        A block that begins in a task of asyncio or trio is of that task, and of those that it starts.
+
         `thread`: as `threading.get_native_id` returns it; 0 for all.
         `allowed`: symbols of functions that may wait.
         Raises MemoryError if the driver has no memory for the block.
@@ -720,10 +743,15 @@ class DriverControl:
         if not number:
             msg = "no memory for a block in which no call may wait"
             raise MemoryError(msg)
+        if _runs_tasks():
+            _BLOCKS.set((*(one for one in _BLOCKS.get() if one in _OPEN), number))
+            _OPEN.add(number)
+            self._library.cudalinkNoWaitOfTask(number, _BLOCK_OF_TASK)
         try:
             yield
         finally:
             self._library.cudalinkEndNoWait(number)
+            _OPEN.discard(number)
 
     def own_notes(self, path: str, above: str) -> None:
         """Let forked processes leave notes in a file; this one's violations go to the collection, if there is one.

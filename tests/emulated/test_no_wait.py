@@ -190,6 +190,55 @@ def test_blocked(run_pytest, pytester, toolchain) -> None:
     result.stdout.fnmatch_lines(["*calls that wait fail no test that forbids it: -p no:cudalink-no-wait"])
 
 
+TASKS = f"""{HEAD}
+import asyncio
+
+def both(one, other):
+    async def main():
+        turn = asyncio.Event()
+        await asyncio.gather(one(turn), other(turn))
+    asyncio.run(main())
+
+def block(no_wait, *, waits, allow=()):
+    async def run(turn):
+        with no_wait(allow=allow):
+            turn.set()
+            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)
+            if waits:
+                free()
+    return run
+
+async def without(turn):
+    await turn.wait()
+    free()
+
+def test_other(no_wait): both(block(no_wait, waits=False), without)
+def test_own(no_wait): both(block(no_wait, waits=True), without)
+def test_allowed_elsewhere(no_wait):
+    both(block(no_wait, waits=True), block(no_wait, waits=False, allow=["cuMemFree", "cuCtxSynchronize"]))
+def test_started(no_wait):
+    async def main():
+        with no_wait():
+            await asyncio.create_task(freeing())
+    asyncio.run(main())
+async def freeing(): free()
+def test_around(no_wait):
+    with no_wait():
+        both(without_turn, without_turn)
+async def without_turn(turn): free()
+"""
+
+
+def test_tasks_of_one_thread(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A block is of the task in which it begins, and of those that it starts; one around all tasks is of all."""
+    pytester.makepyfile(TASKS)
+    result = run_pytest("--cudalink-driver=13.0")
+    result.assert_outcomes(passed=1, failed=4)
+    failed = {line.split("::")[1].split(" ")[0] for line in result.outlines if line.startswith("FAILED")}
+    assert failed == {"test_own", "test_allowed_elsewhere", "test_started", "test_around"}
+
+
 def test_wrong_markers(run_pytest, pytester) -> None:
     """A wrong value is a usage error that names the test, and the nearest function."""
     known = "write True, False or a list of driver functions that may wait, as ['cuMemFree']"

@@ -20,7 +20,8 @@ typedef struct Scope Scope;
 struct Scope {
   Scope *outer;
   unsigned number;
-  int64_t thread; /* 0: all */
+  int64_t thread;         /* 0: all */
+  unsigned (*task)(void); /* number of the block of the task that the thread now runs; NULL: it is of all its tasks */
   uint64_t named[NAMED];
   unsigned named_count;
   bool allowed[SYMBOL_COUNT];
@@ -39,10 +40,22 @@ static uint64_t site_of(Sym symbol) {
   return hash;
 }
 
+static bool is_of(const Scope *scope, int64_t thread) { return !scope->thread || scope->thread == thread; }
+
+/* The number of the block that the task has which a thread runs; 0: none. Without the lock, because Python answers. */
+static unsigned block_of_task(int64_t thread) {
+  unsigned (*task)(void) = NULL;
+  pthread_mutex_lock(&lock);
+  for (const Scope *scope = innermost; scope && !task; scope = scope->outer)
+    if (is_of(scope, thread)) task = scope->task;
+  pthread_mutex_unlock(&lock);
+  return task ? task() : 0;
+}
+
 /* Whether a call is a violation, and not yet named. Under the lock. */
-static bool is_news(Sym symbol, int64_t thread, uint64_t site) {
+static bool is_news(Sym symbol, int64_t thread, unsigned block, uint64_t site) {
   Scope *scope = innermost;
-  while (scope && scope->thread && scope->thread != thread) scope = scope->outer;
+  while (scope && (!is_of(scope, thread) || (scope->task && scope->number != block))) scope = scope->outer;
   if (!scope || scope->allowed[symbol]) return false;
   for (unsigned at = 0; at < scope->named_count && at < NAMED; at++)
     if (scope->named[at] == site) return false;
@@ -61,8 +74,10 @@ static void notice(Sym symbol, const WaitRow *row) {
       "waits for all unfinished work of all contexts",
   };
   uint64_t site = site_of(symbol);
+  int64_t thread = syscall(SYS_gettid);
+  unsigned block = block_of_task(thread);
   pthread_mutex_lock(&lock);
-  bool news = is_news(symbol, syscall(SYS_gettid), site);
+  bool news = is_news(symbol, thread, block, site);
   uint64_t number = news ? ++violation_number : 0;
   pthread_mutex_unlock(&lock);
   if (!news) return;
@@ -98,6 +113,15 @@ EXPORT unsigned cudalinkNoWait(int64_t thread, const char *const *allowed, size_
   cl_pending_keep(true); /* a call that waits by itself is on the way on which it tells */
   atomic_store(&cl_wait_watch, notice);
   return number;
+}
+
+/* Lets a block be of the task alone in which it begins, of those that the thread runs in turn. `task` returns the
+   number of the block of the task that now runs; 0: it has none. */
+EXPORT void cudalinkNoWaitOfTask(unsigned number, unsigned (*task)(void)) {
+  pthread_mutex_lock(&lock);
+  for (Scope *scope = innermost; scope; scope = scope->outer)
+    if (scope->number == number) scope->task = task;
+  pthread_mutex_unlock(&lock);
 }
 
 EXPORT void cudalinkEndNoWait(unsigned number) {
