@@ -199,17 +199,16 @@ def _record(options: argparse.Namespace) -> int:
     except (RecorderError, OSError) as error:
         sys.stderr.write(f"cudalink driver record: {error}\n")
         return 2
+    # what took minutes to ask is kept first, whatever it is compared with
+    if options.output == STDOUT:
+        sys.stdout.write(json.dumps(recording) + "\n")
+    elif options.output:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(json.dumps(recording) + "\n", encoding="utf-8")
     other = other or grade.carried(recording)
     found = grade.grade(recording, other)
     text = "\n".join(grade.lines(recording, other, found)) + "\n"
-    if options.output == STDOUT:
-        sys.stderr.write(text)
-        sys.stdout.write(json.dumps(recording) + "\n")
-    else:
-        sys.stdout.write(text)
-        if options.output:
-            options.output.parent.mkdir(parents=True, exist_ok=True)
-            options.output.write_text(json.dumps(recording) + "\n", encoding="utf-8")
+    (sys.stderr if options.output == STDOUT else sys.stdout).write(text)
     return int(bool(found.failed))
 
 

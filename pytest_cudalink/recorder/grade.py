@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from dataclasses import dataclass, field
@@ -118,7 +119,9 @@ def failure(question: DriverQuestion, answers: list[Answer]) -> str:
 def grade(recording: dict[str, Any], other: dict[str, Any]) -> Grade:
     """Return how a recorded driver answered, compared with another one."""
     result = Grade()
-    version = CudaVersion.parse(recording["cuda"]) if recording["cuda"] else None
+    version = None  # also of a driver that says a number which is not one
+    with contextlib.suppress(ValueError):
+        version = CudaVersion.parse(recording["cuda"])
     for question in questions():
         answered = recording["answers"].get(question.group)
         if answered is None:

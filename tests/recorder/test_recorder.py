@@ -26,7 +26,7 @@ STAND_IN = """
 #include <stdlib.h>
 #include <unistd.h>
 int cuInit(unsigned f) {{ {init}; return 0; }}
-int cuDriverGetVersion(int *v) {{ *v = 13000; return 0; }}
+int cuDriverGetVersion(int *v) {{ *v = {version}; return 0; }}
 int cuDeviceGetCount(int *n) {{ *n = {devices}; return 0; }}
 int cuDeviceGetName(char *s, int n, int d) {{ s[0] = 'X'; s[1] = 0; return 0; }}
 int cuDeviceTotalMem_v2(size_t *n, int d) {{ *n = 1 << 20; return 0; }}
@@ -35,8 +35,10 @@ int cuMemAlloc_v2(void *p, size_t n) {{ {allocate}; return 0; }}
 """
 
 
-def stand_in(tmp_path: Path, *, init: str = "", devices: int = 1, allocate: str = "") -> Path:
-    source = STAND_IN.format(init=init, devices=devices, allocate=allocate)
+def stand_in(
+    tmp_path: Path, *, init: str = "", devices: int = 1, allocate: str = "", version: int = 13000
+) -> Path:
+    source = STAND_IN.format(init=init, devices=devices, allocate=allocate, version=version)
     return compile_c(tmp_path / "libcuda.so.1", source)
 
 
@@ -112,6 +114,20 @@ def test_a_question_that_dies_is_an_answer(monkeypatch, tmp_path) -> None:
     graded = grade.grade(found, grade.carried(found))
     assert graded.failed == {"allocates": "cuMemAlloc_v2 ends the process with SIGABRT"}
     assert graded.passed == 1
+
+
+@pytest.mark.parametrize(("version", "shown"), [(99_999_999, "99999.99"), (-1, "-1.99"), (0, "0.0")])
+def test_a_version_that_is_not_one(monkeypatch, tmp_path, capsys, version: int, shown: str) -> None:
+    """The answers are kept and graded all the same, and the number is shown as the driver says it."""
+    asked(monkeypatch, BEGINS._replace(least_cuda="12.0"))
+    file, output = stand_in(tmp_path, version=version), tmp_path / "driver.json"
+
+    code = main(["driver", "record", f"--driver={file}", f"--output={output}"])
+
+    assert json.loads(output.read_text(encoding="utf-8"))["answers"] == {"samples": {"begins": [[0]]}}
+    shows = capsys.readouterr().out
+    assert f"(CUDA {shown}) with X" in shows
+    assert (code, "must pass: 1 of 1 sample" in shows) == (0, version != 0)
 
 
 @pytest.mark.slow
