@@ -439,23 +439,49 @@ void cl_wait_for(Work *work) {
   if (scheduler && scheduler->is_late()) cl_streams_wait_at_most(&changed, LATE_WAKE_UP);
 }
 
+/* What comes before new work of a stream, one after the other, for want of memory for the new work. */
+static Work *first_earlier;
+static bool take_earlier(Work *unused, Work *earlier) {
+  (void)unused;
+  first_earlier = earlier;
+  return !earlier;
+}
+
+static void wait_without_memory(const Stream *stream, bool alone) {
+  while (!cl_visit_earlier(stream, alone, take_earlier, NULL)) cl_wait_for(first_earlier);
+}
+
 void cl_drain(Stream *stream) {
   Work *work;
-  if (cl_is_busy(stream, false) && !cl_queue(stream, &cl_no_work, false, &work)) cl_wait_for(work);
+  if (!cl_is_busy(stream, false)) return;
+  if (cl_queue(stream, &cl_no_work, false, &work)) wait_without_memory(stream, false);
+  else cl_wait_for(work);
 }
 
 void cl_wait_for_stream(Stream *stream) {
   if (!cl_is_busy(stream, true)) return;
   Work *work = cl_work_make(&cl_no_work, stream->home);
-  if (!work || !cl_work_in_order(work, stream, true)) return;
+  if (!work || !cl_work_in_order(work, stream, true)) {
+    wait_without_memory(stream, true);
+    return;
+  }
   cl_work_start(work);
   cl_wait_for(work);
+}
+
+static Work *pending_of(const Context *context) {
+  Work *work = cl_pending;
+  while (work && context && work->context != context) work = work->behind;
+  return work;
 }
 
 void cl_wait_for_context(const Context *context) {
   if (!cl_any_pending()) return;
   Work *work = cl_work_make(&cl_no_work, NULL);
-  if (!work || !cl_work_after_context(work, context)) return;
+  if (!work || !cl_work_after_context(work, context)) {
+    for (Work *one; (one = pending_of(context));) cl_wait_for(one);
+    return;
+  }
   cl_work_start(work);
   cl_wait_for(work);
 }

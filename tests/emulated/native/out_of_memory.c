@@ -9,10 +9,12 @@
 
 #include <errno.h>
 #include <link.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 uint64_t cudalinkViolationCount(void);
 
@@ -122,6 +124,48 @@ static void violation(unsigned options) {
   EXPECT(1, cudalinkViolationCount() - before);
 }
 
+static void *open_later(void *word) {
+  usleep(10000);
+  __atomic_store_n((unsigned *)word, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+/* What waits does, without memory too, for all before it. */
+static void waits(void) {
+  CUstream stream;
+  CUdeviceptr memory;
+  unsigned *word;
+  char host[64];
+  pthread_t opener;
+  OK(cuStreamCreate(&stream, 0));
+  OK(cuMemHostAlloc((void **)&word, 64, 0));
+  OK(cuStreamQuery(CU_STREAM_LEGACY)); /* the legacy stream is made when it is first used */
+  for (int call = 0; call < 4; call++)
+    for (long number = 0; number < 3; number++) {
+      *word = 0;
+      OK(cuMemAlloc(&memory, 64));
+      OK(cuStreamWaitValue32(stream, (CUdeviceptr)word, 1, CU_STREAM_WAIT_VALUE_EQ));
+      OK(cuMemsetD8Async(memory, 1, 64, stream));
+      EXPECT(0, pthread_create(&opener, NULL, open_later, word));
+      before_failure = number;
+      every = 1;
+      CUresult result = call == 0   ? cuStreamSynchronize(stream)
+                        : call == 1 ? cuCtxSynchronize()
+                        : call == 2 ? cuMemcpyDtoH(host, memory, 64)
+                                    : cuMemFree(memory);
+      unsigned opened = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+      before_failure = -1;
+      every = 0;
+      OK(result);
+      EXPECT(1, opened);
+      EXPECT(0, pthread_join(opener, NULL));
+      EXPECT(CUDA_SUCCESS, cuStreamQuery(stream));
+      if (call != 3) OK(cuMemFree(memory));
+    }
+  OK(cuMemFreeHost(word));
+  OK(cuStreamDestroy(stream));
+}
+
 int main(void) {
   CUcontext context, own;
   CUstream stream;
@@ -164,6 +208,7 @@ int main(void) {
   WITHOUT_MEMORY(cuLibraryGetKernel(&kernel, library, "small"), );
   EXPECT(1, kernel == kernels[0]);
   OK(cuLibraryUnload(library));
+  waits();
   violation(1);
   violation(200);
   EXPECT(1, failures > 20); /* the driver's calls do come here */
