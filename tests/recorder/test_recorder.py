@@ -35,9 +35,7 @@ int cuMemAlloc_v2(void *p, size_t n) {{ {allocate}; return 0; }}
 """
 
 
-def stand_in(
-    tmp_path: Path, *, init: str = "", devices: int = 1, allocate: str = "", version: int = 13000
-) -> Path:
+def stand_in(tmp_path: Path, *, init: str = "", devices: int = 1, allocate: str = "", version: int = 13000) -> Path:
     source = STAND_IN.format(init=init, devices=devices, allocate=allocate, version=version)
     return compile_c(tmp_path / "libcuda.so.1", source)
 
