@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ..plurals import counted
 
-__all__ = ["ALLOWS", "KINDS", "AskedFor", "judged", "left_out", "merged", "unmet"]
+__all__ = ["ALLOWS", "KINDS", "AskedFor", "is_worth_a_look", "judged", "left_out", "merged", "unmet"]
 
 #: The setting that allows everything that was left out.
 ALLOWS: Final = "--cudalink-require=none"
@@ -120,6 +120,11 @@ def unmet(entry: AskedFor) -> str:
         what = f"no {words.one} {words.done}"
     reasons = "; ".join(f"{number}: {reason}" for reason, number in entry.left.items())
     return f"The run fails because {what} ({reasons}); {ALLOWS} allows that."
+
+
+def is_worth_a_look(what: str, due: int, happened: int) -> bool:
+    """Whether a report shows an entry: what it is about runs apart from the tests, or not all of it happened."""
+    return due > happened or what in ("fault sweep", "calls", "schedules", "delays", "resume")
 
 
 def left_out(entry: AskedFor) -> Iterator[str]:

@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 
 from ..plurals import counted, listed
 from ..safe_text import line
+from .asked_for import KINDS, is_worth_a_look
 from .cell_run import BAD, UNKNOWN, CellRun
 from .compare import Comparison, OutcomeChange, incomplete
 from .found import found_again, lines_of, title_of
@@ -269,6 +270,7 @@ def _of_notes(report: MatrixReport) -> list[Section]:
             "violations",
         ),
         _findings(report),
+        _asked(report),
         section(
             "sticky",
             "Left the contexts unusable",
@@ -396,6 +398,33 @@ def _findings(report: MatrixReport) -> Section:
         "These tests pass. They are wrong when a call of the driver fails, or fail when queued work happens late.",
         blocks,
     )
+
+
+def _asked(report: MatrixReport) -> Section:
+    return section(
+        "asked",
+        "Asked for",
+        ("cell", "what", "due", "happened", "left out", "left out, which is allowed"),
+        (
+            (
+                cell.name,
+                f"{one.what}: {KINDS[one.what].many}" if one.what in KINDS else one.what,
+                one.due,
+                one.happened,
+                _reasons(one.left),
+                _reasons(one.allowed),
+            )
+            for cell in report.cells
+            for one in cell.asked
+            if is_worth_a_look(one.what, one.due, one.happened)
+        ),
+        "conditions",
+        note="A run fails for what was left out and is not allowed to be.",
+    )
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return "; ".join(f"{number}: {reason}" for reason, number in counts.items())
 
 
 def unsteered(report: MatrixReport, *, forced_only: bool = False) -> Section:

@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cudalink.report.asked_for import KINDS, AskedFor, judged, left_out, merged, unmet
+from pytest_cudalink.report import views
+from pytest_cudalink.report.asked_for import KINDS, AskedFor, is_worth_a_look, judged, left_out, merged, unmet
+from pytest_cudalink.report.cell_run import CellRun
+from pytest_cudalink.report.matrix_report import MatrixReport
+from pytest_cudalink.report.records import AskedRecord
 
 reasons = st.dictionaries(st.sampled_from(("a", "b", "c")), st.integers(1, 5))
 entries = st.builds(
@@ -95,3 +99,25 @@ def test_words_of_each_kind() -> None:
         assert f"1 of 2 {words.many} {words.all_done}" in unmet(AskedFor(what, 2, 1, {"x": 1}))
         assert f"no {words.one} {words.done} (" in unmet(AskedFor(what, 1, 0, {"x": 1}))
         assert all(words[:4])
+
+
+def test_what_a_report_shows() -> None:
+    """It shows what runs apart from the tests, and whatever did not happen, also of a kind that a newer version has."""
+    assert [what for what in KINDS if is_worth_a_look(what, 1, 1)] == [
+        "fault sweep",
+        "calls",
+        "resume",
+        "schedules",
+        "delays",
+    ]
+    assert all(is_worth_a_look(what, 2, 1) for what in (*KINDS, "new"))
+    asked = [
+        AskedRecord(what="driver", due=2, happened=2),
+        AskedRecord(what="fault sweep", due=3, happened=1, left={"x": 1}, allowed={"y": 1, "z": 2}),
+        AskedRecord(what="new", due=1),
+    ]
+    (shown,) = (one for one in views.sections(MatrixReport([CellRun("a", asked=asked)])) if one.id == "asked")
+    assert shown.rows == (
+        ("a", "fault sweep: tests", 3, 1, "1: x", "1: y; 2: z"),
+        ("a", "new", 1, 0, "", ""),
+    )
