@@ -109,6 +109,35 @@ def test_output_of_runs_side_by_side(pytester: pytest.Pytester, run_pytest, tool
     assert set(files[1:]) == {"own"}
 
 
+TWINS = """
+import pytest
+
+class Item(pytest.Item):
+    def runtest(self): assert self.right
+
+class File(pytest.File):
+    def collect(self):
+        for right in (True, False):
+            item = Item.from_parent(self, name="same")
+            item.right = right
+            yield item
+
+def pytest_collect_file(file_path, parent):
+    return File.from_parent(parent, path=file_path) if file_path.suffix == ".items" else None
+"""
+
+
+def test_items_of_one_name(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """No process runs one test in the place of another that has its name; the reason is shown."""
+    pytester.makeconftest(TWINS)
+    pytester.makefile(".items", "")
+    swept = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep")
+    swept.stdout.fnmatch_lines(["*2 tests*: several tests have its name: another process finds a test by its name; *"])
+    isolated = run_pytest("--cudalink-driver=13.0", "--cudalink-processes=isolated")
+    assert isolated.ret != pytest.ExitCode.OK
+    assert "2 tests are called test_items_of_one_name.items::same; expected one: " in str(isolated.stdout)
+
+
 def test_state_that_is_left(sweep) -> None:
     """A finding says which state a run has left, and what puts it back."""
     result = sweep("BROKEN", ("context_that_stays_pushed",), "--cudalink-fault-sweep=cuCtxSynchronize")

@@ -56,6 +56,8 @@ NOT_FOR_CHILDREN: Final[dict[str, Any]] = {
     "usepdb": False,
 }
 
+_ALIKE: Final = "another process finds a test by its name; give each item of the file another one"
+
 
 def restrict(config: pytest.Config, task: Task) -> None:
     """Change the options of the child: collect the tests of its task, and write no file of the whole run."""
@@ -101,6 +103,9 @@ class Child:
         """
         rest = self._task.nodeid.partition("::")[2]
         items[:] = [item for item in items if item.nodeid.partition("::")[2] == rest]
+        if len(items) > 1:
+            msg = f"cudalink: {len(items)} tests are called {self._task.nodeid}; expected one: {_ALIKE}"
+            raise pytest.UsageError(msg)
         for item in items:
             pytest_private.rename(item, self._task.nodeid)
 
@@ -173,6 +178,7 @@ class Server(Child):
     def __init__(self, config: pytest.Config, task: Task) -> None:
         super().__init__(config, task)
         self._items: dict[str, pytest.Item] = {}
+        self._alike: set[str] = set()
         for pipe in task.pipes:
             os.set_inheritable(pipe, False)  # noqa: FBT003 (the parameter has no name)
 
@@ -180,7 +186,8 @@ class Server(Child):
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Know the tests by what their node IDs have in common with the parent's."""
         for item in items:
-            self._items.setdefault(key(item), item)
+            if self._items.setdefault(key(item), item) is not item:
+                self._alike.add(key(item))
 
     def _reply(self, **answer: Any) -> None:
         os.write(self._task.pipes[1], f"{json.dumps(answer)}\n".encode())
@@ -203,6 +210,9 @@ class Server(Child):
         item = self._items.get(request["key"])
         if item is None:
             self._reply(refused="it has not collected the test")
+            return False
+        if request["key"] in self._alike:
+            self._reply(refused=f"several tests have its name: {_ALIKE}")
             return False
         pytest_private.rename(item, request["nodeid"])
         if not request["fork"]:
