@@ -10,7 +10,10 @@ import sys
 from collections.abc import Container, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
+
+from ..safe_text import block
+from .saying import complain
 
 __all__ = ["COMMANDS", "GROUPS", "main", "make_parser", "module_of"]
 
@@ -75,9 +78,17 @@ def module_of(command: str) -> str:
     return f"{__name__}.{command.replace('-', '_')}"
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors repeat no argument that a terminal would obey."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process, as any parser."""
+        super().error(block(message))
+
+
 def make_parser(wanted: Container[str] = COMMANDS) -> argparse.ArgumentParser:
     """Return the parser of the command; only the subcommands that are wanted are imported and have their options."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="cudalink",
         description="Test CUDA JIT-link code against every driver and toolkit pair.",
         epilog=_commands(),
@@ -132,13 +143,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         from .names import missing_verb
 
         if words := missing_verb(options):
-            sys.stderr.write(f"cudalink {given[0]}: {words}\n")
+            complain(f"cudalink {given[0]}: {words}")
             return 2
     _warn_of_variables()
     try:
         return int(options.run(options))
     except KeyboardInterrupt:
-        sys.stderr.write("cudalink: interrupted\n")
+        complain("cudalink: interrupted")
         return _INTERRUPTED
 
 
@@ -182,7 +193,8 @@ def _warn_of_variables() -> None:
     if given:
         from ..compat.variables import unread_variables
 
-        sys.stderr.writelines(f"cudalink: {sentence}\n" for sentence in unread_variables(given))
+        for sentence in unread_variables(given):
+            complain(f"cudalink: {sentence}")
 
 
 def _version() -> str:
@@ -211,5 +223,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno == errno.EPIPE:
             os.dup2(nowhere, sys.stderr.fileno())
             return _BROKEN_PIPE
-        sys.stderr.write(f"cudalink: cannot write: {error}\n")
+        complain(f"cudalink: cannot write: {error}")
         return 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,6 +13,7 @@ from ..safe_text import line as safe
 from . import audit_device_code, audit_environment, audit_output
 from .audit_output import Answer, AuditOutput
 from .paths import any_path
+from .saying import complain
 
 if TYPE_CHECKING:
     from ..audit import Audit, AuditFinding, Dependency, Need
@@ -58,14 +58,14 @@ def run(options: argparse.Namespace) -> int:
 
     wrong = misfit(options)
     if wrong:
-        sys.stderr.write(f"cudalink audit: {safe(wrong)}\n")
+        complain(f"cudalink audit: {safe(wrong)}")
         return 2
     if options.environment is not None:
         return audit_environment.run(options)
     if audit_device_code.asked(options):
         return audit_device_code.run(options)
     if not options.paths and not options.from_index:
-        sys.stderr.write("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment\n")
+        complain("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment")
         return 2
     required = [major.strip() for major in (options.require or "").split(",") if major.strip()]
     code, output = 0, AuditOutput(options.format)

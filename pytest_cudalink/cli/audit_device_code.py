@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +10,7 @@ from ..plurals import and_more, counted
 from ..progress import progress
 from ..safe_text import line as safe
 from .audit_output import Answer, AuditOutput
+from .saying import complain
 
 if TYPE_CHECKING:
     from ..audit.device_code import DeviceCode, DeviceImage, ImageGroup
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     from ..worker import WorkerError
 
     if not options.paths:
-        sys.stderr.write("cudalink audit: device code is that of files; give a wheel, a folder or a library\n")
+        complain("cudalink audit: device code is that of files; give a wheel, a folder or a library")
         return 2
     try:
         gpus = [architecture_of(name) for name in _split(options.gpu)]
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         drivers = drivers_in(options.driver or ">=525")
         toolchain = assembler(options.toolchain) if options.assemble else None
     except (ToolchainError, ValueError) as error:
-        sys.stderr.write(f"cudalink audit: {safe(error)}\n")
+        complain(f"cudalink audit: {safe(error)}")
         return 2
     rows = gpus or list(dict.fromkeys([*ROWS, *required]))
     code, output = 0, AuditOutput(options.format)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..progress import progress
 from ..safe_text import line
 from .audit_output import Answer, AuditOutput
+from .saying import complain
 
 if TYPE_CHECKING:
     from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
@@ -35,12 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Audit the environment of ``options.environment`` and report; returns the exit code."""
     if options.paths:
-        sys.stderr.write(
-            f"cudalink audit: --environment takes one environment; give {line(options.paths[0])} in another command\n"
+        complain(
+            f"cudalink audit: --environment takes one environment; give {line(options.paths[0])} in another command"
         )
         return 2
     if not options.environment:
-        sys.stderr.write("cudalink audit: --environment is empty; expected a prefix; leave it out for this one\n")
+        complain("cudalink audit: --environment is empty; expected a prefix; leave it out for this one")
         return 2
     from ..audit.environment import AuditError, audit_environment
 

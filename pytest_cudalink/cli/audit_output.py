@@ -14,6 +14,7 @@ from typing import Any, Final
 from ..plurals import and_more
 from ..safe_text import line as safe
 from ..safe_text import markdown
+from .saying import complain
 
 __all__ = ["Answer", "AuditOutput", "configure"]
 
@@ -64,8 +65,10 @@ class AuditOutput:
 
     def fail(self, error: object) -> None:
         """Print to stderr why there is no answer."""
-        said = f"cudalink audit: {safe(error)}"
-        sys.stderr.write(f"{_command('error', 'cudalink audit', safe(error)) if self._form == 'github' else said}\n")
+        if self._form == "github":
+            sys.stderr.write(f"{_command('error', 'cudalink audit', str(error))}\n")
+        else:
+            complain(f"cudalink audit: {safe(error)}")
 
     def end(self, *, single: bool = False) -> None:
         """Print JSON: a list, or the single answer. Append the job summary."""
@@ -86,7 +89,7 @@ def _commands(answer: Answer) -> list[str]:
     verdict, *lines = map(safe, answer.lines)
     return [
         f"::group::{_escaped(verdict)}",
-        *(_inert(line) for line in lines),
+        *lines,
         "::endgroup::",
         *(_command("error", title, text, answer.path) for title, text in answer.errors),
         *(_command("notice", title, text, answer.path) for title, text in answer.notes),
@@ -100,12 +103,6 @@ def _command(level: str, title: str, text: str, path: str = "") -> str:
 
 def _escaped(text: str, more: str = "") -> str:
     return "".join(_ESCAPED[char] if char in f"%\r\n{more}" else char for char in text)
-
-
-def _inert(line: str) -> str:
-    """A line that the runner shows; it would obey a name in a wheel such as ``::stop-commands::x.so``."""
-    line = line.replace("##[", "#\\x23[")
-    return line.replace("::", ":\\x3a", 1) if line.lstrip().startswith("::") else line
 
 
 def _summary(answers: Sequence[Answer]) -> str:

@@ -16,6 +16,7 @@ from ..safe_text import line as safe
 from .completion import offer
 from .names import hint
 from .paths import wrong_file
+from .saying import complain, say
 
 if TYPE_CHECKING:
     from ..can_link import Measurement
@@ -101,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         code = _code(options)
         consumers = _read_consumers(options.consumer, code.kind)
     except _WrongWordError as error:
-        sys.stderr.write(f"cudalink can-link: {safe(str(error))}\n")
+        complain(f"cudalink can-link: {safe(str(error))}")
         return 2
     atlas = load()
     replies = [reply(atlas, one) for one in questions(code.release, consumers, code.kind, code.arch)]
@@ -302,7 +303,7 @@ def _measure(options: argparse.Namespace) -> int:
             asked = {(one.step, kind) for kind in kinds for one in questions(release, read, kind, "")}
         toolchains.check_cache()  # before the journal in it is opened
         if producers is None and not toolchains.installed():
-            sys.stderr.write("cudalink can-link: no toolchains are installed; run: cudalink toolchain add 12.9 13.0\n")
+            complain("cudalink can-link: no toolchains are installed; run: cudalink toolchain add 12.9 13.0")
             return 2
         with progress("measuring links") as step:
             measured = measuring.measure(
@@ -315,7 +316,7 @@ def _measure(options: argparse.Namespace) -> int:
                 arch=options.arch or ARCH,
             )
     except (_WrongWordError, toolchains.ToolchainError, emulator.EmulatorError, RecordError, OSError) as error:
-        sys.stderr.write(f"cudalink can-link: {safe(str(error))}\n")
+        complain(f"cudalink can-link: {safe(str(error))}")
         return 2
     if options.json:
         found = [{"rule": one.rule, "unsafe": one.unsafe, "text": str(one)} for one in measuring.findings(measured)]
@@ -339,12 +340,12 @@ def _print(measured: list[Measurement]) -> None:
 
     for section in measuring.sections(measured):
         widths = [max(len(str(row[at])) for row in (section.head, *section.rows)) for at in range(len(section.head))]
-        sys.stdout.write(f"\n{section.title}\n")
+        say(f"\n{section.title}")
         if section.note:
-            sys.stdout.write(f"{section.note}\n")
+            say(section.note)
         for row in (section.head, *section.rows):
             line = "  ".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True))
-            sys.stdout.write(f"{line.rstrip()}\n")
+            say(line.rstrip())
     found = measuring.findings(measured)
     unsafe = sum(one.unsafe for one in found)
     sys.stdout.write(f"\n{counted(len(measured), 'answer')}; ")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from .. import scratch
 from ..progress import progress
+from .saying import complain
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
@@ -57,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
         except CompileError:
             raise
         except RuntimeError as error:
-            sys.stderr.write(f"cudalink demo: {error}\n")
+            complain(f"cudalink demo: {error}")
             return 2
         return report(options.arch, options.backend, kernel=kernel)
     except ValueError as error:
-        sys.stderr.write(f"cudalink demo: {error}\n")
+        complain(f"cudalink demo: {error}")
         return 2
 
 

@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..plurals import and_more, counted
+from ..safe_text import BLOCK_LIMIT
+from ..safe_text import line as safe
+from .saying import complain
 
 if TYPE_CHECKING:
     from ..guardrails.doctor import DoctorReport, FindingCause, PredictedLink
@@ -62,13 +65,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         report = doctor.examine(options.ctk_version)
     except (ValueError, RuntimeError) as error:
-        sys.stderr.write(f"cudalink doctor: {error}\n")
+        complain(f"cudalink doctor: {error}")
         return 2
     if options.json:
         sys.stdout.write(json.dumps(report.as_json(), indent=1) + "\n")
         return report.exit_code
     coloured = _in_colour()
-    for text, colour in page(report, verbose=options.verbose):
+    for shown, colour in page(report, verbose=options.verbose):
+        text = safe(shown, BLOCK_LIMIT)
         sys.stdout.write(f"{_painted(text, colour) if coloured else text}\n")
     return report.exit_code
 

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ..compat import names
 from ..plurals import counted
 from ..progress import progress
+from ..safe_text import BLOCK_LIMIT, line
 from ..words import read_words
 from .completion import offer
 from .names import add_verbs
 from .paths import STDOUT, any_path, output_file, wrong_file
+from .saying import complain, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -130,7 +132,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return {"run": _run, "record": _record, "info": _info}[options.verb](options)
     except EmulatorError as error:
-        sys.stderr.write(f"cudalink driver: {error}\n")
+        complain(f"cudalink driver: {error}")
         return 2
 
 
@@ -141,11 +143,11 @@ def _run(options: argparse.Namespace) -> int:
 
     command = options.command[1:] if options.command[:1] == ["--"] else options.command
     if not command:
-        sys.stderr.write("cudalink driver run: no program given; write it after --, such as: -- python script.py\n")
+        complain("cudalink driver run: no program given; write it after --, such as: -- python script.py")
         return 2
     program = shutil.which(command[0])
     if program is None:
-        sys.stderr.write(f"cudalink driver run: there is no program {command[0]!r} on the PATH; correct its name\n")
+        complain(f"cudalink driver run: there is no program {command[0]!r} on the PATH; correct its name")
         return 2
     inside = emulator.from_environment(os.environ)
     emulation = emulator.emulation_for(
@@ -157,7 +159,7 @@ def _run(options: argparse.Namespace) -> int:
         faults=options.faults,
     )
     if emulation.lacks and options.toolchains == "never":
-        sys.stderr.write(f"cudalink driver run: {emulation.missing}; links will answer 221 until then\n")
+        complain(f"cudalink driver run: {emulation.missing}; links will answer 221 until then")
     elif emulation.lacks:
         emulation = _whole(emulation, options.toolchains)
     sys.stdout.flush()
@@ -167,7 +169,7 @@ def _run(options: argparse.Namespace) -> int:
     except OSError as error:
         no_interpreter = error.errno in (errno.ENOEXEC, errno.ENOENT)
         hint = "; a script needs an existing interpreter, in its first line or before it" if no_interpreter else ""
-        sys.stderr.write(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}\n")
+        complain(f"cudalink driver run: {program} cannot be run: {error.strerror}{hint}")
         code = 2
     finally:
         noted = written.end()
@@ -187,7 +189,7 @@ def _record(options: argparse.Namespace) -> int:
     for name, expected in {"driver": "a library", "against": "a recording", "answers": "a recording"}.items():
         path = getattr(options, name)
         if path and (wrong := wrong_file(path, expected)):
-            sys.stderr.write(f"cudalink driver record: --{name} {wrong}; correct the path\n")
+            complain(f"cudalink driver record: --{name} {wrong}; correct the path")
             return 2
     try:
         other = grade.read(options.against) if options.against else None
@@ -197,7 +199,7 @@ def _record(options: argparse.Namespace) -> int:
             with progress("asking the driver") as step:
                 recording = record(options.driver, options.seconds, step.say)
     except (RecorderError, OSError) as error:
-        sys.stderr.write(f"cudalink driver record: {error}\n")
+        complain(f"cudalink driver record: {error}")
         return 2
     # what took minutes to ask is kept first, whatever it is compared with
     if options.output == STDOUT:
@@ -207,7 +209,7 @@ def _record(options: argparse.Namespace) -> int:
         options.output.write_text(json.dumps(recording) + "\n", encoding="utf-8")
     other = other or grade.carried(recording)
     found = grade.grade(recording, other)
-    text = "\n".join(grade.lines(recording, other, found)) + "\n"
+    text = "".join(f"{line(one, BLOCK_LIMIT)}\n" for one in grade.lines(recording, other, found))
     (sys.stderr if options.output == STDOUT else sys.stdout).write(text)
     return int(bool(found.failed))
 
@@ -219,9 +221,9 @@ def _show_refusals(noted: Iterable[Mapping[str, Any]]) -> None:
     """
     first = {note["call"]: note for note in reversed(list(noted)) if note.get("unsupported")}
     for function, note in reversed(first.items()):
-        sys.stderr.write(
+        complain(
             f"cudalink driver run: process {note['pid']} ({note['command']}): {function} was refused with "
-            f"CUDA_ERROR_NOT_SUPPORTED (801): {note['note']}. Run this program on a real driver.\n"
+            f"CUDA_ERROR_NOT_SUPPORTED (801): {note['note']}. Run this program on a real driver."
         )
 
 
@@ -231,9 +233,9 @@ def _show_violations(noted: Iterable[Mapping[str, Any]]) -> bool:
 
     found = [violation_of(note) for note in noted if "violation" in note]
     for one in found[:_SHOWN]:
-        sys.stderr.write(f"cudalink driver run: {one}. {one.fix}\n")
+        complain(f"cudalink driver run: {one}. {one.fix}")
     if len(found) > _SHOWN:
-        sys.stderr.write(f"cudalink driver run: and {counted(len(found) - _SHOWN, 'more violation')}\n")
+        complain(f"cudalink driver run: and {counted(len(found) - _SHOWN, 'more violation')}")
     return bool(found)
 
 
@@ -269,8 +271,8 @@ def _whole(emulation: Emulation, mode: str) -> Emulation:
         msg = f"--toolchains is cached, and {emulation.missing}"
         raise emulator.EmulatorError(msg)
     try:
-        for fetched in provide(emulation.lacks, lambda text: sys.stderr.write(f"cudalink driver run: {text} ...\n")):
-            sys.stderr.write(f"cudalink driver run: {fetched}\n")
+        for fetched in provide(emulation.lacks, lambda text: complain(f"cudalink driver run: {text} ...")):
+            complain(f"cudalink driver run: {fetched}")
     except ToolchainError as error:
         msg = f"{error}. With --toolchains never the program starts without it, and its links answer 221"
         raise emulator.EmulatorError(msg) from error
@@ -281,7 +283,7 @@ def _info(options: argparse.Namespace) -> int:
     try:
         facts = _facts()
     except OSError as error:  # a libcuda.so.1 that is not a library
-        sys.stderr.write(f"cudalink driver info: the driver of this machine cannot be opened: {error}\n")
+        complain(f"cudalink driver info: the driver of this machine cannot be opened: {error}")
         return 2
     if options.json:
         sys.stdout.write(json.dumps(facts, indent=1) + "\n")
@@ -290,13 +292,11 @@ def _info(options: argparse.Namespace) -> int:
     if driver["version"] is None:
         sys.stdout.write("driver: none\n")
     else:
-        sys.stdout.write(
-            f"driver: CUDA {driver['version']}, {driver['kind']}, {driver['arch'] or 'no device'}, {driver['file']}\n"
-        )
+        say(f"driver: CUDA {driver['version']}, {driver['kind']}, {driver['arch'] or 'no device'}, {driver['file']}")
     sys.stdout.write(f"can be emulated: CUDA {emulator['versions'][0]} to {emulator['versions'][-1]}, ")
-    sys.stdout.write(f"{', '.join(emulator['architectures'])}\n")
+    say(f"{', '.join(emulator['architectures'])}")
     ready = ", ".join(emulator["ready"]) or "none; run cudalink toolchain add VERSION"
-    sys.stdout.write(f"with an nvJitLink here to link through: {ready}\n")
+    say(f"with an nvJitLink here to link through: {ready}")
     return 0
 
 

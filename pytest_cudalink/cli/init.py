@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..regular_files import read_text
+from .saying import complain, say
 
 if TYPE_CHECKING:
     from ..matrix.adopt import Change
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
         changes = plan_changes(root, options.runner, options.ci)
         return _carry_out(root, changes, options)
     except (CellsError, OSError) as error:
-        sys.stderr.write(f"cudalink init: {error}\n")
+        complain(f"cudalink init: {error}")
         return 2
 
 
@@ -52,7 +53,7 @@ def _carry_out(root: Path, changes: Iterable[Change], options: argparse.Namespac
     left = []
     for change in changes:
         word = _word(change, options)
-        sys.stdout.write(f"{word:<8}{change.path}\n")
+        say(f"{word:<8}{change.path}")
         if options.dry_run:
             _show(root, change)
         elif word in ("write", "append", "replace"):
@@ -61,13 +62,13 @@ def _carry_out(root: Path, changes: Iterable[Change], options: argparse.Namespac
         if word == "leave":
             left.append(change)
         if change.advice:
-            sys.stdout.write("".join(f"        {line}\n" for line in change.advice.splitlines()))
+            say("".join(f"        {line}\n" for line in change.advice.splitlines()), end="")
     if left:
         names = ", ".join(str(change.path) for change in left)
-        sys.stderr.write(f"cudalink init: left unchanged: {names}; look with --dry-run, replace with --force\n")
+        complain(f"cudalink init: left unchanged: {names}; look with --dry-run, replace with --force")
     elif not options.dry_run:
         _warn(root)
-        sys.stdout.write("next: cudalink matrix list\n")
+        say("next: cudalink matrix list")
     return 1 if left else 0
 
 
@@ -78,14 +79,14 @@ def _warn(root: Path) -> None:
     from ..matrix.runner import CELLS
 
     for text in warnings(load_cells(root / CELLS), root):
-        sys.stdout.write(f"{CELLS}: warning: {text}\n")
+        say(f"{CELLS}: warning: {text}")
 
 
 def _word(change: Change, options: argparse.Namespace) -> str:
     if change.action != "replace" or options.force or options.dry_run:
         return change.action
     if sys.stdin.isatty():
-        sys.stdout.write(f"{change.path} exists and differs. Replace it? [y/N] ")
+        say(f"{change.path} exists and differs. Replace it? [y/N] ", end="")
         sys.stdout.flush()
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return "replace"
@@ -99,4 +100,4 @@ def _show(root: Path, change: Change) -> None:
     file = root / change.path
     before = read_text(file).splitlines() if file.exists() else []
     lines = difflib.unified_diff(before, change.content.splitlines(), str(change.path), str(change.path), lineterm="")
-    sys.stdout.write("".join(f"        {line}\n" for line in lines))
+    say("".join(f"        {line}\n" for line in lines), end="")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from .completion import offer
 from .names import UnknownNameError, add_verbs, hint, tagged
 from .paths import any_path, input_path, wrong_file
+from .saying import complain, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,15 +99,15 @@ def run(options: argparse.Namespace) -> int:
     try:
         return verbs[options.verb](options, file)
     except CellsError as error:
-        sys.stderr.write(f"{error}\ncudalink matrix: {counted(len(error.faults), 'error')} in {file}\n")
+        complain(f"{error}\ncudalink matrix: {counted(len(error.faults), 'error')} in {file}")
         return 1
     except OSError as error:
         wrong = wrong_file(file, "a file of cells") or f"is {file}, which cannot be read: {error.strerror}"
         remedy = "`cudalink init` writes one" if isinstance(error, FileNotFoundError) else "name another with --file"
-        sys.stderr.write(f"cudalink matrix: the file of cells {wrong}; {remedy}\n")
+        complain(f"cudalink matrix: the file of cells {wrong}; {remedy}")
         return 2
     except UnknownNameError as error:
-        sys.stderr.write(f"cudalink matrix: {error}\n")
+        complain(f"cudalink matrix: {error}")
         return 2
 
 
@@ -140,14 +141,12 @@ def _check(options: argparse.Namespace, file: Path) -> int:
         return 0
     found = load_cells(file)
     if not found:
-        sys.stderr.write(
-            f"cudalink matrix: {file} has no cells; add [cells.NAME], or let `cudalink init` write a file\n"
-        )
+        complain(f"cudalink matrix: {file} has no cells; add [cells.NAME], or let `cudalink init` write a file")
         return 1
     doubts = warnings(found, Path())
-    sys.stdout.write("".join(f"{file}: warning: {text}\n" for text in doubts))
+    say("".join(f"{file}: warning: {text}\n" for text in doubts), end="")
     more = f", {counted(len(doubts), 'warning')}" if doubts else ""
-    sys.stdout.write(f"{file}: {counted(len(found), 'cell')}, no errors{more}\n")
+    say(f"{file}: {counted(len(found), 'cell')}, no errors{more}")
     return 0
 
 
@@ -163,7 +162,7 @@ def _list(options: argparse.Namespace, file: Path) -> int:
     described = max((len(cell.description) for cell in found), default=0)
     for cell in found:
         line = f"{cell.name:<{width}}  {cell.description:<{described}}  {' '.join(cell.tags)}"
-        sys.stdout.write(line.rstrip() + "\n")
+        say(line.rstrip())
     return 0
 
 
@@ -187,7 +186,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     if options.json:
         sys.stdout.write(json.dumps(content, indent=1) + "\n")
         return 0
-    sys.stdout.write(f"{cell.name}: {cell.description} ({file}, line {cell.line})\n")
+    say(f"{cell.name}: {cell.description} ({file}, line {cell.line})")
     sections: dict[str, list[str]] = {
         "values": [f"{key} = {_toml(value)}" for key, value in values.items()],
         "tags": list(cell.tags),
@@ -197,7 +196,7 @@ def _show(options: argparse.Namespace, file: Path) -> int:
     }
     for title, lines in sections.items():
         if lines:
-            sys.stdout.write(f"\n{title}\n" + "".join(f"  {line}\n" for line in lines))
+            say(f"\n{title}\n" + "".join(f"  {line}\n" for line in lines), end="")
     return 0
 
 

@@ -21,6 +21,7 @@ from ..regular_files import open_regular
 from ..safe_text import line
 from .names import UnknownNameError, tagged
 from .paths import input_file
+from .saying import complain
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
@@ -114,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     given = [word.strip() for word in options.fail_on.split(",")] if options.fail_on else default
     words = [word for word in given if word and word != "none"]
     if fault := _option_fault(options, words):
-        sys.stderr.write(f"cudalink report: {fault}\n")
+        complain(f"cudalink report: {fault}")
         return 2
     if options.open and options.html is None:
         options.html = _PAGE
@@ -123,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
         comparison, changes = _compared(report, options.against)
         extra = _skew(options.skew) if options.skew else []
     except (RecordError, CellsError, UnknownNameError, OSError) as error:
-        sys.stderr.write(f"cudalink report: {line(error)}\n")
+        complain(f"cudalink report: {line(error)}")
         return 2
     written = _write(options, report, comparison, extra, changes)
     found = _print_findings(report, comparison, words)
@@ -208,7 +209,7 @@ def _merged(options: argparse.Namespace) -> MatrixReport:
         raise RecordError(msg) from error
     if options.cells and (strange := report.keep({cell.name for cell in every})):
         text = f"left out, because {options.cells} has no such cell: {', '.join(strange)}"
-        sys.stderr.write(f"cudalink report: {line(text)}\n")
+        complain(f"cudalink report: {line(text)}")
     report.allowed = _matching([cell.name for cell in every], options.allow_missing)
     tests = {cell.name: [*paths(cell.tests, Path())] for cell in every}
     report.plan = Plan({cell.name: cell.axes for cell in every}, tests)
@@ -224,9 +225,9 @@ def _print_findings(report: MatrixReport, comparison: Comparison | None, words: 
     found = {word: number for word, number in findings(report, comparison).items() if word in words and number}
     named = {"damaged": damage(report, comparison), "repeats": [": ".join(one) for one in differing(report)]}
     for word, number in found.items():
-        sys.stderr.write(f"cudalink report: {word}: {number} ({FAIL_ON[word]})\n")
+        complain(f"cudalink report: {word}: {number} ({FAIL_ON[word]})")
         for text in named.get(word, ())[:_NAMED]:
-            sys.stderr.write(f"  {line(text)}\n")
+            complain(f"  {line(text)}")
     return bool(found)
 
 
@@ -315,7 +316,7 @@ def _write(
     if not options.quiet:
         text.terminal(report, comparison, extra, sys.stderr if _on_stdout(options) else None, changes)
     for problem in problems:
-        sys.stderr.write(f"cudalink report: {line(problem)}\n")
+        complain(f"cudalink report: {line(problem)}")
     return not problems
 
 
@@ -324,7 +325,7 @@ def _open(page: Path) -> bool:
     if webbrowser.open(page.resolve().as_uri()):
         return True
     text = f"--open finds no browser; the page is {page}; open it yourself, or name a browser: BROWSER=firefox"
-    sys.stderr.write(f"cudalink report: {line(text)}\n")
+    complain(f"cudalink report: {line(text)}")
     return False
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ..progress import progress
 from .names import add_verbs
 from .paths import input_file, output_folder
+from .saying import complain, say
 
 __all__ = ["DESCRIPTION", "configure", "run"]
 
@@ -54,7 +55,7 @@ class _PrintCMakeDir(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         from ..stubs import cmake_dir
 
-        sys.stdout.write(f"{cmake_dir()}\n")
+        say(f"{cmake_dir()}")
         parser.exit()
 
 
@@ -74,9 +75,9 @@ def run(options: argparse.Namespace) -> int:
             case _:
                 lines = _describe(options)
     except (CatalogError, CompilerError, GeneratorError, StubNotFoundError, OSError) as error:
-        sys.stderr.write(f"cudalink stubs: {error}\n")
+        complain(f"cudalink stubs: {error}")
         return 2
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    say("".join(f"{line}\n" for line in lines), end="")
     return 0
 
 

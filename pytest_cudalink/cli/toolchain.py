@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Final
 
 from ..progress import progress
 from .completion import offer
 from .names import add_verbs
+from .saying import complain, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,9 +68,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         lines = verbs[options.verb](options)
     except toolchains.ToolchainError as error:
-        sys.stderr.write(f"cudalink toolchain: {error}\n")
+        complain(f"cudalink toolchain: {error}")
         return 1
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    say("".join(f"{line}\n" for line in lines), end="")
     return 0
 
 

@@ -264,9 +264,9 @@ def _run_step(
             longrepr="" if outcome == "passed" else shown,
         )
     )
-    sys.stdout.write(f"{step.nodeid.replace('::', ' ', 1)}: {outcome}\n")
+    sys.stdout.write(block(f"{step.nodeid.replace('::', ' ', 1)}: {outcome}\n"))
     sys.stdout.write("".join(block(f"cudalink: {text}\n") for text in judgement.notes))
-    sys.stdout.write("" if outcome == "passed" else text)
+    sys.stdout.write("" if outcome == "passed" else block(text, len(text)))
     sys.stdout.flush()
     return outcome
 

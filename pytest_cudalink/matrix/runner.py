@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 
 from .. import toolchains
 from ..regular_files import open_regular
+from ..safe_text import line as safe
 from ..signals import ending, signal_name
 from .cell_facts import NEWER
 from .cells import Cell
@@ -469,7 +470,7 @@ def conclude(cell: Cell, root: Path, code: int, said: str) -> str:
 
     path = _record(cell, root)
     name, how = signal_name(code), ending(code)
-    lines = [line for line in _ESCAPES.sub("", said).splitlines() if line.strip(" ^~")][-_LAST_LINES:]
+    lines = [safe(line) for line in _ESCAPES.sub("", said).splitlines() if line.strip(" ^~")][-_LAST_LINES:]
     if not path.exists():
         note(cell, root, ": ".join(filter(None, [f"{cell.program} {how}", " | ".join(lines)])))
         return ""

@@ -584,8 +584,10 @@ def _resolve(option: Option, config: pytest.Config, given: str | list[str] | Non
         try:
             now = _settings_of(option, Setting(text, source))
         except ValueError as error:
+            from ..safe_text import block
+
             msg = f"cudalink: {option.flag or option.ini} is {text!r} (from {source}); {error}"
-            raise pytest.UsageError(msg) from None
+            raise pytest.UsageError(block(msg)) from None
         found = {name: found.get(name, one) if one.source != source else one for name, one in now.items()}
     return found
 

@@ -95,6 +95,8 @@ def _current(found: dict[str, Any]) -> dict[str, Any]:
         several[group] = {name: answers for name, answers in told if found["samples"][name] == versions().get(name)}
     for name in ("cuda", "driver", "devices", "seconds", "ended"):
         found[name]
+    if found["cuda"]:
+        CudaVersion.parse(found["cuda"])
     return found
 
 

@@ -422,10 +422,12 @@ SAID = [
 
 def test_a_plain_program_says_what_was_refused(on_driver, driver_run) -> None:
     """A line on stderr names each function that a real driver would perform, once, also for `cudalink driver run`."""
-    alone = on_driver("13.0", "-c", REFUSED_TWICE)
-    started = driver_run("sh", "-c", '"$0" -c "$1" && "$0" -c "$1"', sys.executable, REFUSED_TWICE)
+    nasty = "\x1b[31m\r\n::error::x"
+    alone = on_driver("13.0", "-c", REFUSED_TWICE, nasty)
+    started = driver_run("sh", "-c", '"$0" -c "$1" "$2" && "$0" -c "$1"', sys.executable, REFUSED_TWICE, nasty)
     for done in (alone, started):
         assert done.returncode == 0, done.stderr
+        assert "\x1b" not in done.stderr
         assert [line.partition("): ")[2] for line in done.stderr.splitlines()] == SAID
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from pytest_cudalink.report import read
+from tests.emulated.test_lifetimes import STATE
 from tests.report.samples import OBEYED
 
 MODULE = r"""
@@ -82,3 +84,43 @@ def test_ten_megabytes_in_a_failure(pytester: pytest.Pytester, run_pytest) -> No
     for text in (test.reason, test.longrepr):
         assert 3_950 < len(text) <= 4_000
         assert text.endswith(" more characters)")
+
+
+CHILD = r"""
+import subprocess, sys
+NASTY = "\x1b[31m\x9b2J\r\n::error::owned\u202e"
+
+def test_refused():
+    code = "import ctypes; d = ctypes.CDLL('libcuda.so.1'); d.cuInit(0); d.cuCheckpointProcessLock(1, None)"
+    subprocess.run([sys.executable, "-c", code, NASTY])
+    raise RuntimeError("libcuda.so")
+
+def test_broken():
+    code = "import sys; sys.path.append('.'); import state; state.State()"
+    subprocess.run([sys.executable, "-c", code, NASTY])
+"""
+
+
+@pytest.mark.slow
+def test_processes_of_tests(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """Command lines of processes, in the sections of a test and in the summary."""
+    pytester.makepyfile(CHILD, state=STATE)
+    result = run_pytest("--cudalink-driver=13.0", "--tb=short", "--show-capture=no", "-rfE")
+
+    said = str(result.stdout) + str(result.stderr)
+    assert result.ret == 1
+    assert "owned" in said
+    assert not OBEYED.search(said), ascii(said)
+    assert not [line for line in said.splitlines() if line.lstrip().startswith("::error")]
+
+
+def test_option_of_a_recording(pytester: pytest.Pytester, run_pytest) -> None:
+    """An error of a value names what it found in a file."""
+    device = {"arch": "sm_\x1b[31m\n::error::owned", "name": "x", "memory": 1, "attributes": {}}
+    content = {"cuda": "13.0", "driver": "", "devices": [device]}
+    pytester.path.joinpath("bad.json").write_text(json.dumps(content), encoding="utf-8")
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-device=bad.json")
+
+    said = str(result.stderr)
+    assert (result.ret, "sm_\\x1b[31m" in said, "\x1b" in said) == (pytest.ExitCode.USAGE_ERROR, True, False)
+    assert not [line for line in result.errlines if line.startswith("::error")]

@@ -266,7 +266,7 @@ CUresult cl_not_a_context(EventLine *line, Sym symbol, const void *given, const 
            "%s, introduced in %d.%d, was given the context %p, which is not one; a caller of %s must not be given this "
            "form, with which a real driver crashes",
            called->name, called->since / 1000, called->since % 1000 / 10, given, first);
-  if (!atomic_exchange(&said[symbol], true)) fprintf(stderr, "cudalink: %s\n", note);
+  if (!atomic_exchange(&said[symbol], true)) cl_say("cudalink: %s\n", note);
   return cl_noted(line, CUDA_ERROR_INVALID_CONTEXT, note);
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,21 @@
 #ifdef SILENT_CONFIG
 #define REPORT(...) (void)snprintf(NULL, 0, __VA_ARGS__)
 #else
-#define REPORT(...) (void)fprintf(stderr, __VA_ARGS__)
+#define REPORT(...) cl_say(__VA_ARGS__)
+#endif
+
+#ifndef SILENT_CONFIG
+void cl_say(const char *format, ...) {
+  char text[2048];
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (length < 0) return;
+  for (unsigned char *c = (unsigned char *)text; *c; c++)
+    if ((*c < 0x20 && (*c != '\n' || c[1])) || *c > 0x7e) *c = '?';
+  fputs(text, stderr);
+}
 #endif
 
 static Config config;

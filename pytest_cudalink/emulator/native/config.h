@@ -31,4 +31,8 @@ enum { DEVICES_MAX = LIMIT_DEVICES };
 
 const Config *cl_config(void);
 
+/* Writes a line to stderr. What a terminal or the log of a CI job would obey is a question mark: names of functions,
+   paths and command lines come from the program. */
+void cl_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

@@ -28,7 +28,7 @@ static CUresult init(EventLine *line, unsigned flags) {
   snprintf(note, sizeof note, "CUDA_VISIBLE_DEVICES is '%.64s', which %s; expected numbers from 0 to %d, or UUIDs",
            text ? text : "", twice ? "names a device twice" : "begins with no device that is there",
            cl_config()->devices - 1);
-  if (!atomic_exchange(&said, true)) fprintf(stderr, "cudalink: %s: cuInit returns %d\n", note, result);
+  if (!atomic_exchange(&said, true)) cl_say("cudalink: %s: cuInit returns %d\n", note, result);
   return cl_noted(line, result, note);
 }
 EXPORTED_ANY_TIME(cuInit, (unsigned flags), init(line, flags))

@@ -171,8 +171,8 @@ static void close_event(char *line, size_t length) {
 static void lose_event(const char *what, const char *path, int error) {
   if (!events.lost++) {
     events.lost_error = error;
-    fprintf(stderr, "cudalink: CUDALINK_EMULATOR_EVENTS: cannot %s %s: %s\n", what, path,
-            error ? strerror(error) : "an event was cut");
+    cl_say("cudalink: CUDALINK_EMULATOR_EVENTS: cannot %s %s: %s\n", what, path,
+           error ? strerror(error) : "an event was cut");
   }
 }
 

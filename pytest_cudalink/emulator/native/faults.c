@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "config.h"
 #include "locks.h"
 #include "sticky.h"
 
@@ -59,7 +60,7 @@ static unsigned add_fault(const char *function, unsigned nth, int code, unsigned
 static void read_faults(void) {
   const char *text = getenv("CUDALINK_EMULATOR_FAULTS");
   char *copy = text ? strdup(text) : NULL, *rest = copy, *entry;
-  if (text && !copy) fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: no memory for its value, which is ignored\n");
+  if (text && !copy) cl_say("cudalink: CUDALINK_EMULATOR_FAULTS: no memory for its value, which is ignored\n");
   while ((entry = strsep(&rest, ";"))) {
     char name[128];
     unsigned nth = 0, delay = 0;
@@ -68,9 +69,9 @@ static void read_faults(void) {
     else if (sscanf(entry, "jit=%d", &code) == 1) atomic_store(&faults.jit, code);
     else if (sscanf(entry, "%127[^:]:%u=%d@%u", name, &nth, &code, &delay) >= 3) {
       if (!add_fault(name, nth, code, delay))
-        fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: no function %s, or too many faults\n", name);
+        cl_say("cudalink: CUDALINK_EMULATOR_FAULTS: no function %s, or too many faults\n", name);
     } else if (*entry)
-      fprintf(stderr, "cudalink: CUDALINK_EMULATOR_FAULTS: cannot read '%s'; expected FUNCTION:NTH=CODE[@MS]\n", entry);
+      cl_say("cudalink: CUDALINK_EMULATOR_FAULTS: cannot read '%s'; expected FUNCTION:NTH=CODE[@MS]\n", entry);
   }
   free(copy);
 }

@@ -142,7 +142,7 @@ static void be_guilty(void) {
 /* Runs after the exit handlers of the program. */
 __attribute__((destructor)) static void end(void) {
   if (notes.guilty != getpid() || !notes.exits) return; /* without an exit this library is only closed */
-  fputs(notes.late, stderr);
+  cl_say("%s", notes.late);
   if (!notes.fails || notes.status) return;
   fflush(NULL);
   _exit(1);
@@ -160,7 +160,7 @@ static void say(const char *sentence, const char *fix) {
   snprintf(text, sizeof text, "cudalink: process %d (%s): lifetime violation%s: %s. %s %s\n", (int)getpid(), command,
            later ? " after pytest's last report" : "", sentence, fix, end);
   if (later) memcpy(notes.late, text, sizeof text);
-  else fputs(text, stderr);
+  else cl_say("%s", text);
 }
 
 void cl_note_violation(const EventLine *event, const char *sentence, const char *fix) {
@@ -178,8 +178,7 @@ void cl_note_violation(const EventLine *event, const char *sentence, const char 
 static void say_refusal(const char *function, const char *why) {
   char command[COMMAND_ROOM];
   read_command(command);
-  fprintf(
-      stderr,
+  cl_say(
       "cudalink: process %d (%s): %s was refused with CUDA_ERROR_NOT_SUPPORTED (801): %s. Run this program on a real "
       "driver.\n",
       (int)getpid(), command, function, why);

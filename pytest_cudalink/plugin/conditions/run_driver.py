@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from ...safe_text import block
 from ..run import is_on_emulated_driver, run_of, warn
 from ..settings import OF_EMULATION, label, restore
 
@@ -154,7 +155,7 @@ def _usage_errors(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (emulator.EmulatorError, preload.LoadedTooLateError) as error:
-        msg = f"cudalink: --cudalink-driver is {settings.driver}: {error}"
+        msg = block(f"cudalink: --cudalink-driver is {settings.driver}: {error}")
         raise pytest.UsageError(msg) from error
 
 
@@ -252,7 +253,7 @@ def _whole(config: pytest.Config, settings: Settings, emulation: Emulation) -> E
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{block(text)}\n")
     sys.stderr.flush()
 
 

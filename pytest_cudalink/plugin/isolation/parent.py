@@ -27,6 +27,7 @@ import pytest
 from ... import scratch
 from ...report.asked_for import AskedFor
 from ...report.wording import call_in_words, refused_last
+from ...safe_text import block
 from .. import pytest_private
 from ..conditions import faults
 from ..items.plan import PLAN
@@ -133,7 +134,7 @@ class Isolation:
                 last = crash_events(str(folder / "events"), None)
                 call = refused_last(last) if crashed and not complete else None
                 skips = call is not None and self._run.settings.unsupported.value == "skip"
-                story = _story(end, last, folder, started=bool(found))
+                story = block(_story(end, last, folder, started=bool(found)))
                 if shown:
                     story = f"cudalink: the process of this test {end}, as that of {shown} did"
                 if crashed and not skips:

@@ -28,6 +28,7 @@ from ...report.records import (
     tests_to_keep,
 )
 from ...report.wording import UNWRITTEN
+from ...safe_text import block
 from .. import pytest_private
 from ..parts import LEDGER
 
@@ -169,7 +170,7 @@ class RecordFile:
         """Write to stderr that the end of the run is what was lost, after the summary; return whether that is so."""
         if not self._lost or self._is_said or self._run.reports_elsewhere:
             return False
-        sys.stderr.write(f"{self._lost}\n")
+        sys.stderr.write(f"{block(self._lost)}\n")
         return True
 
     def _write(self, kind: Any, what: object, **more: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 
+from ...safe_text import block, line
 from ..parts import LEDGER, REPORTER
 from ..records.facts import fail_with, skip_unsupported
 
@@ -25,6 +26,11 @@ class Seen(NamedTuple):
     verdict: Literal["fail", "warn", "report", "skip"] = "fail"
     message: str = ""  # the failure, the warning outside of tests, or the reason of the skip; by default the text
     category: type[Warning] = pytest.PytestWarning
+
+
+def _shown(seen: Seen) -> Seen:
+    """Return what is safe to show: a check has texts of processes, libraries and kernels."""
+    return seen._replace(title=line(seen.title), text=block(seen.text), message=block(seen.message))
 
 
 class Phase:
@@ -124,7 +130,7 @@ class Reporter:
 
     def show(self, item: pytest.Item, report: pytest.TestReport, found: Iterable[Seen]) -> None:
         """Show what was seen under the report of a test, and let it count."""
-        for seen in found:
+        for seen in map(_shown, found):
             match seen.verdict:
                 case "fail":
                     fail_with(report, item, seen.title, seen.text, seen.message)
@@ -137,12 +143,12 @@ class Reporter:
                     report.sections.append((seen.title, seen.text))
                 case "skip":
                     report.sections.append((seen.title, seen.text))
-                    path, line, _ = item.reportinfo()
-                    skip_unsupported(report, (str(path), (line or 0) + 1, f"Skipped: {seen.message}"))
+                    path, number, _ = item.reportinfo()
+                    skip_unsupported(report, (str(path), (number or 0) + 1, f"Skipped: {seen.message}"))
 
     def show_outside(self, found: Iterable[Seen]) -> None:
         """Keep what was seen outside of tests for the summary, or warn of it."""
-        for seen in found:
+        for seen in map(_shown, found):
             outside = self._run.part(LEDGER).outside
             if seen.verdict == "report":
                 outside.notes.append(seen.text)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ...emulator import notes
+from ...safe_text import line
 from ..parts import RECORD_FILE, RESULTS
 from ..run import from_controller
 from ..settings import restore
@@ -142,10 +143,9 @@ class Descendants:
         here = f"process {os.getpid()} ({' '.join(sys.orig_argv)[:_COMMAND]}): "
         for one in found[:_SAID]:
             where = "" if one.process else here
-            sys.stderr.write(
-                f"cudalink: {where}{one}. This came after pytest's last report"
-                f"{', so the exit code is not 0' if fails else ''}. {one.fix}\n"
-            )
+            consequence = ", so the exit code is not 0" if fails else ""
+            said = line(f"cudalink: {where}{one}. This came after pytest's last report{consequence}. {one.fix}")
+            sys.stderr.write(f"{said}\n")
         if found[_SAID:]:
             sys.stderr.write(f"cudalink: {len(found) - _SAID} more after pytest's last report\n")
         if found and (file := self._run.get(RECORD_FILE)) is not None:
