@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -41,6 +40,9 @@ else:
             numbers = [number.value for attribute in (75, 76) if ask("cuDeviceGetAttribute", attribute, device)]
             if len(numbers) == 2:
                 found["arch"] = "sm_{}{}".format(*numbers)
+        with open("/proc/self/maps", errors="surrogateescape") as maps:
+            paths = (line.rstrip("\\n").partition("/")[1:] for line in maps if "/libcuda.so" in line)
+            found["file"] = "".join(next(paths, ()))
 print(json.dumps(found))
 """
 #: Seconds until a driver counts as one that does not answer.
@@ -63,24 +65,35 @@ class Asked(NamedTuple):
     problem: str = ""  # why there is none, in words of the loader
 
 
+#: By the file that is loaded, what decides, and whether the device was asked.
+_answers: Final[dict[tuple[str, tuple[str | None, ...], bool], Asked]] = {}
+
+
 def driver(*, device: bool = False) -> Asked:
     """Return what the driver answers that this process has loaded or would load; each answer is asked for once.
 
     `device`: whether to initialize it, and ask for its device, too.
     """
     loaded = next((file for file in mapped_files() if file.rpartition("/")[2].startswith("libcuda.so")), "")
-    return _answer(loaded, tuple(map(os.environ.get, _DECIDING)), device)
+    deciding = tuple(map(os.environ.get, _DECIDING))
+    for known in (device, True):
+        if (answer := _answers.get((loaded, deciding, known))) is not None:
+            return answer
+    answer, file = _ask(loaded, device=device)
+    for one in (loaded, file):  # the program may load that file next
+        _answers[one, deciding, device] = answer
+    return answer
 
 
-@cache
-def _answer(loaded: str, _deciding: tuple[str | None, ...], device: bool) -> Asked:
+def _ask(loaded: str, *, device: bool) -> tuple[Asked, str]:
+    """Return what a driver answers, and its file."""
     if not loaded and not _may_exist():
         try:  # the loader itself says so, and loads nothing
             libcuda.library()
         except libcuda.DriverNotFoundError as error:
-            return Asked(exists=False, problem=str(error).removeprefix("no CUDA driver: ").partition(";")[0])
+            return Asked(exists=False, problem=str(error).removeprefix("no CUDA driver: ").partition(";")[0]), ""
         except OSError as error:
-            return Asked(exists=False, problem=str(error))
+            return Asked(exists=False, problem=str(error)), ""
     environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_RUN}
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, loaded or libcuda.LIBRARY_NAME, *["device"] * device]
     try:
@@ -89,12 +102,13 @@ def _answer(loaded: str, _deciding: tuple[str | None, ...], device: bool) -> Ask
         )
         found = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return Asked(exists=True, problem=f"it has not answered another process for {_DEADLINE} s")
+        return Asked(exists=True, problem=f"it has not answered another process for {_DEADLINE} s"), loaded
     except (OSError, ValueError):
-        return Asked(exists=True, problem="another process that asked it died")
+        return Asked(exists=True, problem="another process that asked it died"), loaded
     problem = found.get("problem", "")
     version = found.get("version")
-    return Asked(not problem, version and CudaVersion.from_driver(version), found.get("arch"), problem)
+    answer = Asked(not problem, version and CudaVersion.from_driver(version), found.get("arch"), problem)
+    return answer, found.get("file", loaded)
 
 
 def _may_exist() -> bool:
@@ -111,4 +125,4 @@ def _may_exist() -> bool:
 
 def cache_clear() -> None:
     """Forget every answer."""
-    _answer.cache_clear()
+    _answers.clear()

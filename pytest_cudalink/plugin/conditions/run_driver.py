@@ -197,7 +197,7 @@ def _refuse_missing(settings: Settings) -> None:
     """Refuse a machine without a driver."""
     from ...probes import elsewhere, libcuda
 
-    asked = elsewhere.driver()
+    asked = elsewhere.driver(device=bool(settings.report.value))  # all that the run will ask
     if not asked.exists:
         msg = (
             f"cudalink: --cudalink-driver is {settings.driver}, and this process finds no driver: the dynamic loader "

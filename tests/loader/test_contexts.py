@@ -1,0 +1,42 @@
+"""Whether a process has used a real driver, which is known without a call of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+
+from pytest_cudalink.loader import contexts
+
+
+def test_a_device_file_that_is_open(monkeypatch, tmp_path) -> None:
+    """A driver that is initialized keeps one open; a system that does not list open files says no."""
+    monkeypatch.setattr(contexts, "_DEVICES", (str(tmp_path / "nvidia"),))
+    assert not contexts.is_used()
+    with (tmp_path / "nvidia-uvm").open("w"):
+        assert contexts.is_used()
+        monkeypatch.setattr(contexts.os, "listdir", Mock(side_effect=OSError))
+        assert not contexts.is_used()
+
+
+@pytest.mark.parametrize(
+    ("functions", "used", "expected"),
+    [
+        (["cudalinkAbsentDriver"], True, None),
+        (["cudalinkContextState"], False, contexts.EmulatedContexts),
+        (["cuCtxGetCurrent"], False, None),
+        (["cuCtxGetCurrent"], True, contexts.RealContexts),
+    ],
+)
+def test_what_can_be_asked(monkeypatch, functions: list[str], used: bool, expected: type | None) -> None:
+    """A real driver once it is used, and an emulated one."""
+    library = SimpleNamespace(**dict.fromkeys([*functions, "cuStreamQuery", "cuEventQuery"], Mock()))
+    library.cuCtxSetCurrent = library.cuEventDestroy_v2 = Mock()
+    monkeypatch.setattr("ctypes.CDLL", lambda _: library)
+    monkeypatch.setattr(contexts, "is_loaded", lambda: True)
+    monkeypatch.setattr(contexts, "is_used", lambda: used)
+    found = contexts.find()
+    assert found is None if expected is None else isinstance(found, expected)
+    monkeypatch.setattr(contexts, "is_loaded", lambda: False)
+    assert contexts.find() is None

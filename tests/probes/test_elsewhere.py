@@ -1,0 +1,127 @@
+"""The driver as another process finds it: what it answers, and that this process loads nothing."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from pytest_cudalink.emulator import emulation_for
+from pytest_cudalink.loader.maps import mapped_files
+from pytest_cudalink.probes import elsewhere
+from pytest_cudalink.probes.elsewhere import Asked
+from tests.compiled import compile_c
+
+ANSWERS = r"""
+static int initialized;
+int cuDriverGetVersion(int *version) { *version = 12040; return 0; }
+int cuInit(unsigned flags) { initialized = 1; return 0; }
+int cuDeviceGet(int *device, int number) { *device = number + 7; return initialized ? 0 : 3; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  *value = attribute == 75 ? 9 : 0;
+  return device == 7 ? 0 : 101;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """Nothing was asked before, nor afterwards; no emulated driver of this run is found."""
+    monkeypatch.setattr(elsewhere, "mapped_files", list)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    elsewhere.cache_clear()
+    yield
+    elsewhere.cache_clear()
+
+
+@pytest.fixture
+def driver(tmp_path, monkeypatch):
+    """Put a driver with this source where processes that start now find it; returns its file."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    return lambda source: compile_c(tmp_path / "libcuda.so.1", source)
+
+
+def test_a_driver_answers_another_process(driver, monkeypatch) -> None:
+    """Version and device, each asked for once, also when this process has loaded the same file; it loads nothing."""
+    file = driver(ANSWERS)
+    asked = []
+    run = subprocess.run
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: asked.append(words) or run(*words, **more))
+    assert elsewhere.driver() == elsewhere.driver() == Asked(exists=True, version=(12, 4))
+    whole = elsewhere.driver(device=True)
+    assert whole == Asked(exists=True, version=(12, 4), arch="sm_90")
+    monkeypatch.setattr(elsewhere, "mapped_files", lambda: [str(file)])
+    assert elsewhere.driver(device=True) == whole
+    assert len(asked) == 2
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert elsewhere.driver(device=True) == elsewhere.driver() == whole
+    assert len(asked) == 3
+    assert str(file) not in mapped_files()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("int cuInit(unsigned flags) { return 100; }\n", Asked(exists=True)),
+        (ANSWERS.replace("return 0; }\nint cuInit", "return 35; }\nint cuInit"), Asked(exists=True, arch="sm_90")),
+        (ANSWERS.replace("device == 7", "attribute == 75"), Asked(exists=True, version=(12, 4))),
+        ("int cudalinkAbsentDriver;\n", Asked(exists=False, problem="--cudalink-driver=absent hides it")),
+        (
+            "#include <stdlib.h>\n__attribute__((constructor)) static void die(void) { abort(); }\n",
+            Asked(exists=True, problem="another process that asked it died"),
+        ),
+    ],
+    ids=["no device", "no version", "half a device", "hidden", "dies"],
+)
+def test_what_a_driver_does_not_answer(driver, source: str, expected: Asked) -> None:
+    """It stays unknown; a driver that dies ends the other process alone."""
+    driver(source)
+    assert elsewhere.driver(device=True) == expected
+
+
+def test_no_driver(tmp_path, monkeypatch) -> None:
+    """The words of the loader, for a file that is damaged or missing; where none can be, no process is started."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    file = tmp_path / "libcuda.so.1"
+    file.write_bytes(b"no library")
+    found = elsewhere.driver()
+    assert (found.exists, found.version) == (False, None)
+    assert "libcuda.so.1" in found.problem
+    file.unlink()
+    elsewhere.cache_clear()
+    monkeypatch.setattr(elsewhere, "_may_exist", lambda: True)
+    assert "libcuda.so.1: cannot open shared object file" in elsewhere.driver().problem
+
+
+def test_a_driver_that_does_not_answer(driver, monkeypatch) -> None:
+    """It counts as one whose facts are unknown."""
+    driver("#include <unistd.h>\nint cuDriverGetVersion(int *version) { sleep(60); return 0; }\n")
+    monkeypatch.setattr(elsewhere, "_DEADLINE", 0.01)
+    assert elsewhere.driver() == Asked(exists=True, problem="it has not answered another process for 0.01 s")
+
+
+def test_where_a_driver_may_be(tmp_path, monkeypatch) -> None:
+    """In a folder that loaders search, or in the loader's cache; a system without that cache says nothing."""
+    monkeypatch.setattr(elsewhere, "_FOLDERS", ())
+    monkeypatch.setattr(elsewhere, "_CACHE", tmp_path / "cache")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    assert elsewhere._may_exist()
+    (tmp_path / "cache").write_bytes(b"libc.so.6")
+    assert not elsewhere._may_exist()
+    monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}")
+    assert not elsewhere._may_exist()
+    (tmp_path / "libcuda.so.1").symlink_to("nothing")
+    assert elsewhere._may_exist()
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    (tmp_path / "cache").write_bytes(b"libcuda.so.1")
+    assert elsewhere._may_exist()
+
+
+def test_an_emulated_driver_is_asked_without_the_run(tmp_path, monkeypatch) -> None:
+    """Another process neither adds to its events nor meets its faults."""
+    events = tmp_path / "events"
+    emulation = emulation_for("12.9", events=events, faults="cuInit:1=100")
+    for name, value in emulation.environment().items():
+        monkeypatch.setenv(name, value)
+    assert elsewhere.driver(device=True) == Asked(exists=True, version=(12, 9), arch="sm_90")
+    assert events.read_text() == ""
