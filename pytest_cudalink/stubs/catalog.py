@@ -6,19 +6,16 @@ before anything is installed.
 
 from __future__ import annotations
 
-import errno
 import re
-import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
+
+from ..regular_files import read_text
 
 __all__ = ["Catalog", "CatalogError", "CatalogLibrary", "Function", "Output", "Parameter", "load_catalog"]
-
-#: Most bytes of a file of names or prototypes.
-_MOST: Final = 8 << 20
 
 CATALOG_FILE = Path(__file__).parents[1] / "data" / "stubs_catalog.toml"
 
@@ -132,7 +129,7 @@ def load_catalog(symbols: Path | None = None) -> Catalog:
             data = _merge(data, own)
         else:
             try:
-                lines = _text(symbols).splitlines()
+                lines = read_text(symbols).splitlines()
             except (OSError, UnicodeDecodeError) as error:
                 msg = f"{symbols}: {error}"
                 raise CatalogError(msg) from error
@@ -150,19 +147,9 @@ def load_catalog(symbols: Path | None = None) -> Catalog:
         raise CatalogError(msg) from error
 
 
-def _text(path: Path) -> str:
-    """Return the text of a file; not by `regular_files`, which the build of a wheel does not have here."""
-    about = path.stat()
-    if not stat.S_ISREG(about.st_mode):
-        raise OSError(errno.EINVAL, "a folder, a pipe or a device; expected a regular file", str(path))
-    if about.st_size > _MOST:
-        raise OSError(errno.EFBIG, f"more than {_MOST:,} bytes", str(path))
-    return path.read_text(encoding="utf-8")
-
-
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(_text(path))
+        return tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         msg = f"{path}: {error}"
         raise CatalogError(msg) from error
