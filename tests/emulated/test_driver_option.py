@@ -475,8 +475,11 @@ def test_faults_that_no_call_met(run, pytester, mode) -> None:
     ]
 
 
-def test_faults_that_are_allowed_to_be_unmet(run, pytester) -> None:
-    """A run passes where the user allows that, or all were met, and fails where no driver got them."""
+def test_faults_that_are_allowed_to_be_unmet(run, pytester, monkeypatch) -> None:
+    """A run passes where the user allows that, where a test has started it, and where all were met.
+
+    It fails where no driver got them.
+    """
     pytester.makepyfile(FAULTS_MET)
     result = run("-q", "--cudalink-driver=13.0", f"{MET};cuLinkComplete:50=2@1", "--cudalink-require=none")
     assert result.ret == 0
@@ -487,6 +490,12 @@ def test_faults_that_are_allowed_to_be_unmet(run, pytester) -> None:
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     why = "1: no emulated driver got cuInit:1=2 (from option)"
     assert never_triggered(result)[1:] == [NEVER.format("no fault of --cudalink-faults was", why)]
+    monkeypatch.setenv("CUDALINK_FAULTS", "cuLinkComplete:50=2@1")  # of the run whose test this is
+    result = run("-q", "--cudalink-driver=13.0", "-k", "nothing")
+    assert (result.ret, never_triggered(result)) == (
+        0,
+        ["1 fault of --cudalink-faults not triggered: cuLinkComplete:50=2@1"],
+    )
 
 
 @pytest.mark.parametrize("mode", [ALONE, XDIST])
