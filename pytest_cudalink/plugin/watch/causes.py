@@ -140,7 +140,7 @@ class Causes(Check):
 
         for event in reversed(events):
             if "linker failed" in event:
-                return _Found(cause=causes.linker_failed(_name(event), str(event["linker failed"])))
+                return _Found(cause=causes.linker_failed(_in_header(event), str(event["linker failed"])))
             if "image" not in event:
                 break
             if cause := causes.explain(_of_driver(event, self._driver)):
@@ -321,6 +321,11 @@ def _name(event: dict[str, Any]) -> str:
     return _RUNTIME if event["call"] == _ASKS else str(event["call"])
 
 
+def _in_header(event: dict[str, Any]) -> str:
+    """Return the name that a function has in cuda.h."""
+    return re.sub(r"_v\d+$", "", str(event["call"]))
+
+
 def _note(event: dict[str, Any]) -> str:
     """Return why a call was refused, with the process that a test has started for it."""
     note = _NO_TABLES if event["call"] == _ASKS else str(event.get("note", ""))
@@ -334,7 +339,7 @@ def _of_driver(event: dict[str, Any], control: DriverControl | None) -> Any:
     from ...versions import CudaVersion
 
     assert control is not None
-    call = re.sub(r"_v\d+$", "", str(event["call"]))
+    call = _in_header(event)
     version = CudaVersion.from_driver(event["version"]) if "version" in event else control.version
     return Refusal(
         call=call,
