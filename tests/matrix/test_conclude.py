@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
 from pytest_cudalink.cli import main
 from pytest_cudalink.matrix import load_cells
-from pytest_cudalink.report import read
+from pytest_cudalink.report import Writer, read
+from pytest_cudalink.report.records import CollectedRecord, EndRecord, RunRecord, TestRecord
 
 nox = pytest.importorskip("nox")
 
@@ -135,3 +137,20 @@ def test_nox_is_interrupted(pytester, cell, capfd) -> None:
     code, text = report(pytester.path, capfd)
     assert code == 1
     assert "one   no records: its run began, and nothing says how it ended\n" in text
+
+
+def test_a_limit_of_coverage(pytester, cell, capfd) -> None:
+    """The cell is red with exit code and last lines if its record has no failing test; else the test says it."""
+    path = pytester.path / ".cudalink" / "one.jsonl"
+    assert path == Path(cell.environment(pytester.path / our_nox.runner.RECORDS)["CUDALINK_REPORT"])
+    for outcome, red in (("passed", True), ("failed", False)):
+        with Writer(path, anew=True) as writer:
+            writer.write(RunRecord(time=1.0, cell="one"))
+            writer.write(CollectedRecord(tests={"t.py": ["t"]}))
+            writer.write(TestRecord(nodeid="t.py::t", outcome=outcome))
+            writer.write(EndRecord(exitstatus=1, counts={outcome: 1}))
+        said = "1 passed\n\x1b[31mFAIL Required test coverage of 99% not reached\x1b[0m\n"
+        assert our_nox.runner.conclude(cell, pytester.path, 1, said) == ""
+        code, text = report(pytester.path, capfd)
+        assert code == 1
+        assert ("exit code 1: 1 passed | FAIL Required test coverage of 99% not reached" in text) == red
