@@ -778,6 +778,8 @@ class DriverControl:
     @property
     def violations(self) -> tuple[Violation, ...]:
         """The violations collected since `start_watching`, without those taken by `consume`."""
+        if not self._violations:
+            return ()  # each check asks in each phase
         with self._lock:
             return tuple(self._violations)
 

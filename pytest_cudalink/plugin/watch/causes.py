@@ -309,6 +309,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _as_called(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the events without those of the runtime that a Python function of it asked, to answer as it does."""
+    if not events:
+        return []
     calls = ["", *(str(event["call"]) for event in events), ""]
     beside = [
         before.startswith("cuda") or after.startswith("cuda") for before, after in zip(calls, calls[2:], strict=False)

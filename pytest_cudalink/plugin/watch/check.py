@@ -86,22 +86,28 @@ class Reporter:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._checks: list[Check] = []
+        #: By method: the checks that have their own, so that a phase asks no check in vain.
+        self._asked: dict[str, list[Check]] = {name: [] for name in ("between", "begin", "leaves", "look", "sections")}
         run.follow()  # registered first, so that a test has not begun yet where a check is asked before it
 
     def pytest_plugin_registered(self, plugin: object) -> None:
         """Take up a check; one that ``-p no:`` blocks is never registered."""
         if isinstance(plugin, Check):
             self._checks.append(plugin)
+            for name, checks in self._asked.items():
+                if getattr(type(plugin), name) is not getattr(Check, name):
+                    checks.append(plugin)
 
     def between(self) -> None:
         """Show what was seen since the last phase, outside of tests."""
-        for check in self._checks:
-            self.show_outside(check.between())
+        for check in self._asked["between"]:
+            if found := check.between():
+                self.show_outside(found)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.between()
-        for check in self._checks:
+        for check in self._asked["begin"]:
             check.begin(nodeid)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -110,7 +116,7 @@ class Reporter:
         try:
             return (yield)
         finally:
-            if any(check.leaves() for check in self._checks):
+            if any(check.leaves() for check in self._asked["leaves"]):
                 getattr(item, "funcargs", {}).clear()  # the values of fixtures would live until the next test
                 gc.collect()
 
@@ -119,11 +125,12 @@ class Reporter:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         phase = Phase(item, call)
-        for check in self._checks:
+        for check in self._asked["look"]:
             check.look(phase)
         phase.report = report = yield
-        for check in self._checks:
-            self.show(item, report, check.sections(phase))
+        for check in self._asked["sections"]:
+            if found := check.sections(phase):
+                self.show(item, report, found)
         if call.when == "teardown" and (book := self._run.get(LEDGER)) is not None:
             book.put_on(report)  # it did so before the checks had the report
         return report

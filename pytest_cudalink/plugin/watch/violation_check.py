@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from ...plurals import counted
@@ -116,7 +116,7 @@ class ViolationCheck(Check):
     def look(self, phase: Phase) -> None:
         self.collect(phase.nodeid)
 
-    def sections(self, phase: Phase) -> Iterator[Seen]:
+    def sections(self, phase: Phase) -> Iterable[Seen]:
         return self._sections(phase.nodeid, f"during this test's {phase.when}")
 
     def _sections(self, nodeid: str, when: str) -> Iterator[Seen]:
@@ -137,7 +137,11 @@ class DriverCheck(ViolationCheck):
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        return tuple(one for one in self.driver.violations if one.check == self.name)
+        found = self.driver.violations
+        return tuple(one for one in found if one.check == self.name) if found else ()
 
     def consume(self, violations: tuple[Violation, ...]) -> None:
         self.driver.consume(violations)
+
+    def sections(self, phase: Phase) -> Iterable[Seen]:
+        return super().sections(phase) if self._new else ()
