@@ -100,7 +100,7 @@ def came_of(stack: Sequence[str], traceback: Sequence[Frame]) -> bool:
         for depth, frame in enumerate(raised):
             if (frame.file, frame.function) != (call.file, call.function):
                 continue
-            called = calls[at + 1 : at + 2]
+            called = calls[at + 1 :]
             if called and raised[depth + 1 :] and not _holds(raised[depth + 1], called[0]):
                 return False  # another run of the function
             return depth == 0 or _holds(frame, call) or (at == 0 and bool(called))

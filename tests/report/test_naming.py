@@ -48,6 +48,7 @@ def named(text: str, error: Error, *, by_call: bool = False) -> bool:
         (CONTEXT, "RuntimeError: invalid device context"),
         (LINK, "nvJitLinkError: ERROR_INTERNAL (6)"),
         (LINK, "nvJitLinkError: 6"),
+        (LINK, "RuntimeError: ERROR_INTERNAL"),
         (COMPILATION, "RuntimeError: NVRTC_ERROR_COMPILATION"),
         (COMPILATION, "RuntimeError: nvrtc error: compilation"),
     ],
@@ -82,6 +83,8 @@ def test_names_of_an_error(error: Error, text: str) -> None:
         (VALUE, "CalledProcessError: Command 'nvcc' returned non-zero exit status 1."),
         (VALUE, "RuntimeError: CUDA sample: exit code 1"),
         (VALUE, "assert 0 == 1"),
+        (VALUE, "MemoryError"),
+        (Error("cuInit", 7, "CUDA_ERROR_ODD", ""), "RuntimeError: CUDA is gone"),
         (VALUE, "RuntimeError: cuMemFree_v2 failed with error 1"),
         (CONTEXT, "ValueError: invalid context"),
         (COMPILATION, "RuntimeError: error in compilation"),
@@ -192,6 +195,18 @@ CALL = ("t.py:3 in call", "t.py:10 in test")
             [("t.py", 12, 12, "test"), ("/lib/asyncio/events.py", 2, 2, "_run")],
             True,
         ),
+        (CALL, [("t.py", 5, 5, "call")], True),
+        (CALL, [("t.py", 5, 5, "call"), ("t.py", 10, 10, "other")], False),
+        (
+            (*CALL, "t.py:20 in main"),
+            [("s.py", 9, 9, "run"), ("t.py", 11, 11, "test"), ("t.py", 20, 20, "main")],
+            False,
+        ),
+        (
+            ("t.py:10 in test", "t.py:20 in main"),
+            [("t.py", 11, 11, "test"), ("/lib/asyncio/events.py", 2, 2, "_run"), ("t.py", 20, 20, "main")],
+            True,
+        ),
         ((), [("t.py", 5, 5, "call")], False),
         (("libcuda.so.1+0x5",), [("t.py", 5, 5, "call")], False),
         (CALL, [], False),
@@ -200,6 +215,20 @@ CALL = ("t.py:3 in call", "t.py:10 in test")
 def test_where_an_exception_came_from(stack: tuple[str, ...], traceback: list[tuple], right: bool) -> None:
     """It came out of a call if the function or the statement that made it raised it, in the same run of both."""
     assert came_of(stack, [Frame(*one) for one in traceback]) is right
+
+
+def test_exception_of_another_call() -> None:
+    """An exception that names another call which has failed names no error of this one."""
+    text = "DriverError: cuMemFree_v2: CUDA_ERROR_OUT_OF_MEMORY"
+    assert not tells(MEMORY, [Raised(text)], others=["cuMemFree_v2"])
+    assert tells(MEMORY, [Raised(text)], others=["cuMemFreeHost"])
+    assert tells(MEMORY, [Raised(text), Raised("DriverError: cuMemAlloc")], others=["cuMemFree_v2"])
+
+
+def test_defaults() -> None:
+    """What is said is no alarm, and what is raised came from anywhere, unless somebody knows better."""
+    assert Raised("a") == Raised("a", by_call=False)
+    assert Said("a") == Said("a", alarm=False)
 
 
 def test_difference_to_a_clean_run() -> None:
@@ -220,6 +249,8 @@ def test_difference_to_a_clean_run() -> None:
         ("it says 0", "it says 2", False),
         ("cuMemAlloc gave 0", "cuMemAlloc gave 20", False),
         ("", "cuMemAlloc failed", True),
+        ("it took 0", "a CUDA buffer of 2", False),
+        ("", "cuMemFree failed after cuMemAlloc", True),
         ("CUDA error 2", "CUDA error 2", False),
         ("CUDA error 2", "CUDA error 2\nCUDA error 2", True),
         ("", "cuMemFree: CUDA_ERROR_OUT_OF_MEMORY", False),
