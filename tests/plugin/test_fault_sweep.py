@@ -757,3 +757,21 @@ def test_sweep_that_is_not_due(pytester: pytest.Pytester, run_pytest, toolkit, b
     pytester.makepyfile(f"import pytest\n{body}")
     result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep", *arguments)
     assert (result.ret, "The run fails" in str(result.stdout)) == (code, False)
+
+
+def test_ids_that_differ_between_processes(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A test that a second process does not find is not swept, and fails the run; the next one is swept."""
+    pytester.makepyfile(
+        "import ctypes, os, pytest\n@pytest.mark.parametrize('pid', [os.getpid()])\ndef test_other(pid): pass\n"
+        "def test(): assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 0, 'cuInit'"
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep")
+    assert result.ret == 1
+    why = "a second process has not collected the test, or under another ID"
+    result.stdout.fnmatch_lines(
+        [
+            "fault sweep: 2 runs of 1 of 2 tests, 0 findings",
+            f"1 test not swept: {why}",
+            f"The run fails because 1 of 2 tests were swept (1: {why}); --cudalink-require=none allows that.",
+        ]
+    )

@@ -209,7 +209,7 @@ class Server(Child):
         """Run one test; True in the copy of this process that has run it, and where no other test can run."""
         item = self._items.get(request["key"])
         if item is None:
-            self._reply(refused="it has not collected the test")
+            self._reply(refused="a second process has not collected the test, or under another ID")
             return False
         if request["key"] in self._alike:
             self._reply(refused=f"several tests have its name: {_ALIKE}")
