@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -44,6 +46,8 @@ _LAST_OF_12: Final = max(release for release in DRIVER_RELEASES if release.major
 PERTURB_BYTE: Final = 0xA5
 MMAP_THRESHOLD: Final = 3072 * 1024
 TRIM_THRESHOLD: Final = 1 << 30
+#: Numbers from here on are branches of drivers, and not versions of CUDA.
+_FIRST_BRANCH: Final = 100
 _VARIABLES: Final = (
     *("VERSION", "RELEASE", "ARCH", "DEVICE", "DEVICES", "DEVICE_MEMORY", "PROFILE"),
     *("NVJITLINK", "NVJITLINK_OLD", "EVENTS", "FAULTS", "LIFETIME"),
@@ -194,14 +198,9 @@ def emulation_for(
             raise EmulatorError(str(error), "version") from error
         device, version, release = device or version, told["cuda"], release or told["driver"] or None
     try:
-        wanted = CudaVersion.parse(version) if isinstance(version, str) else version
+        wanted = _version_of(version)
     except ValueError as error:
         raise EmulatorError(str(error), "version") from error
-    if wanted not in supported_versions():
-        known = supported_versions()
-        newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
-        msg = f"CUDA {wanted} cannot be emulated; supported: {known[0]} to {known[-1]}; choose one of these{newer}"
-        raise EmulatorError(msg, "version")
     try:
         devices = parse_devices(device)
     except ValueError as error:
@@ -229,6 +228,29 @@ def emulation_for(
         faults=faults,
     )
     return completed(emulation)
+
+
+def _version_of(given: str | CudaVersion) -> CudaVersion:
+    """Return the version that is meant; a ValueError says why none is, and what to write."""
+    text, known = str(given).strip(), supported_versions()
+    wanted = CudaVersion.parse(text)
+    if wanted.major >= _FIRST_BRANCH:
+        of_branch = [str(one) for one in known if release_of(one).startswith(f"{wanted.major}.")]
+        meant = f", which came with CUDA {' and '.join(of_branch)}" if of_branch else ""
+        msg = f"{text!r} is a branch of drivers{meant}; write a version of CUDA, such as {(of_branch or ['13.0'])[-1]}"
+        raise ValueError(msg)
+    if text.count(".") > 1:
+        msg = f"{text!r} has three numbers, and drivers of one CUDA release answer alike; write {wanted}"
+        raise ValueError(msg)
+    if wanted not in known:
+        newer = ", or upgrade pytest-cudalink" if wanted > known[-1] else ""
+        ranges = [known]
+        if known[0] < wanted < known[-1]:  # as 12.10, which one range seems to have
+            ranges = [tuple(ones) for _, ones in groupby(known, attrgetter("major"))]
+        supported = ", ".join(f"{one[0]} to {one[-1]}" for one in ranges)
+        msg = f"CUDA {wanted} cannot be emulated; supported: {supported}; choose one of these{newer}"
+        raise ValueError(msg)
+    return wanted
 
 
 def _release(release: str | None, version: CudaVersion) -> str:

@@ -211,6 +211,10 @@ KNOWN = "cannot be emulated; supported: 12.0 to 13.5; choose one of these"
     [
         ("14.0", f"CUDA 14.0 {KNOWN}, or upgrade pytest-cudalink"),
         ("11.8", f"CUDA 11.8 {KNOWN}"),
+        ("12.10", "CUDA 12.10 cannot be emulated; supported: 12.0 to 12.9, 13.0 to 13.5; choose one of these"),
+        ("575", "'575' is a branch of drivers, which came with CUDA 12.9; write a version of CUDA, such as 12.9"),
+        ("999.1", "'999.1' is a branch of drivers; write a version of CUDA, such as 13.0"),
+        ("12.9.1", "'12.9.1' has three numbers, and drivers of one CUDA release answer alike; write 12.9"),
         ("banana", "'banana' is not a CUDA version; write MAJOR.MINOR, such as '13.0'"),
     ],
 )

@@ -173,7 +173,7 @@ def test_the_report_comes_whatever_happens(site, tmp_path) -> None:
         return said
 
     said = nox("-s", "report")
-    assert re.search(r"bad\s+pytest ended with exit status 2", said)
+    assert re.search(r"bad\s+pytest ended with exit code 2", said)
     assert re.search(r"unmade\s+no records", said)
     assert "lacks a dependency group of the cell unmade; needed nope" in said
     assert "incomplete: 3" in said

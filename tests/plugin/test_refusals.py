@@ -78,6 +78,15 @@ def test_a_failure_names_the_refused_function(run, toolkit) -> None:
     assert tests["test_launch"].cause["kind"] == "not_emulated"
 
 
+def test_a_quiet_run_counts_them(run, toolkit) -> None:
+    """One line says how many tests were refused a call, and which."""
+    result, _ = run(LAUNCH, "-q")
+
+    line = "1 test failed because the emulated driver refused a call: cuLaunchKernel is not emulated: 1"
+    assert line in result.outlines
+    result.stdout.no_fnmatch_line("*needs a GPU")
+
+
 def test_skip_has_one_reason(run, toolkit, pytester: pytest.Pytester) -> None:
     """With skip the test is skipped with the reason that every such test has; records and JUnit have it, too."""
     result, tests = run(LAUNCH, "--cudalink-unsupported=skip", "--junitxml=junit.xml")

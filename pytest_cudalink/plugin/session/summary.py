@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ...plurals import and_more, counted
+from ...plurals import and_more, counted, listed
 from ...report.wording import by_cause, linked_on, share, split_link_key, status, without_driver
 from ...safe_text import block
 from .. import pytest_private
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..settings import Settings
 
 _SHOWN = 20
+#: Functions in the one line of a quiet run.
+_FEW = 3
 #: pytest's categories of results that are of a whole test.
 _OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _RELEASE = re.compile(r"\bCUDA (\d+)\.(\d+)")
@@ -54,6 +56,9 @@ def _section(reporter: pytest.TerminalReporter, run: Run, totals: Totals, asked:
         lines += _share(reporter, totals.refused.keys())
         new = run.new_processes.items()
         lines += [f"{counted(number, 'test')} started a new process each: {why}" for why, number in new]
+    elif refused := _refused(totals, run.settings):
+        first, *functions = map(str.strip, refused)
+        lines.append(f"{first} {listed(functions, _FEW)}")
     lines += asked  # however quiet the run is: what was asked for may not have happened
     if failing := totals.failing:
         lines += [f"outside of tests: {text}" for text in failing]
@@ -93,17 +98,25 @@ def _lines(totals: Totals, settings: Settings, *, verbose: bool) -> list[str]:
         lines.append(f"{counted(count, 'test')} failed as documented ({requirement} not met): {raises}")
         if verbose:
             lines += [f"  {nodeid}" for nodeid, *rest in totals.documented if tuple(rest) == (requirement, raises)]
-    if number := len(totals.refused):
-        mode = settings.unsupported.value
-        verb = {"fail": "failed", "skip": "was skipped" if number == 1 else "were skipped"}[mode]
-        lines.append(f"{counted(number, 'test')} {verb} because the emulated driver refused a call:")
-        functions = Counter(function for refused in totals.refused.values() for function in refused)
-        lines += [f"  {function} is not emulated: {count}" for function, count in functions.most_common()]
+    lines += _refused(totals, settings)
     lines += dict.fromkeys(totals.of_processes)
     lines += map(_left, totals.sticky)
     for missing, count in sorted(totals.missing.items()):
         lines.append(f"{counted(count, 'test was skipped: it needs', 'tests were skipped: they need')} {missing}")
     return lines
+
+
+def _refused(totals: Totals, settings: Settings) -> list[str]:
+    """Return how many tests the emulated driver refused a call, and a line for each function."""
+    number = len(totals.refused)
+    if not number:
+        return []
+    verb = {"fail": "failed", "skip": "was skipped" if number == 1 else "were skipped"}[settings.unsupported.value]
+    functions = Counter(function for refused in totals.refused.values() for function in refused)
+    return [
+        f"{counted(number, 'test')} {verb} because the emulated driver refused a call:",
+        *(f"  {function} is not emulated: {count}" for function, count in functions.most_common()),
+    ]
 
 
 def _share(reporter: pytest.TerminalReporter, refused: Collection[str]) -> list[str]:
