@@ -217,6 +217,30 @@ def test_it(i): pass
     assert result.parseoutcomes()["errors"] <= 2
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], []),
+        (["python"], []),
+        (["python", "-m", "pytest", "-x"], []),
+        (["python", "bin/pytest", "-W", "error"], []),
+        (["python", "-BEm", "pytest"], ["-BE"]),
+        (["python", "-Wonce", "-W", "error::A", "-X", "dev", "-Xutf8=0", "-c", "pass"], None),
+        (["python", "-BW", "error", "run.py"], ["-B", "-Werror"]),
+        (["python", "-uix", "run.py"], ["-u"]),
+        (["python", "-i", "run.py"], []),
+        (["python", "--check-hash-based-pycs", "always", "-P", "-"], ["--check-hash-based-pycs", "always", "-P"]),
+        (["python", "-", "-B"], []),
+        (["python", "-IS", "-mpytest", "-B"], ["-IS"]),
+        (["python", "-W"], ["-W"]),
+    ],
+)
+def test_options_of_python(words: list[str], expected: list[str] | None) -> None:
+    """The options of the first Python are those of the second one, but for what waits for input or skips a line."""
+    whole = ["-Wonce", "-Werror::A", "-Xdev", "-Xutf8=0"]
+    assert processes.interpreter_options(words) == (whole if expected is None else expected)
+
+
 #: What a process can tell of how it was started; conftest and plugin change it, as those of many projects do.
 OBSERVED = """
 import json, os, sys

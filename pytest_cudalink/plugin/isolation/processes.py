@@ -118,9 +118,10 @@ def interpreter_options(words: Sequence[str]) -> list[str]:
         if word == "--check-hash-based-pycs":
             found += [word, next(rest, "default")]
             continue
-        if not re.match("-[^-]", word):
+        match = re.fullmatch("-(?=[^-])([^cmWX]*)([cmWX]?)(.*)", word, re.DOTALL)
+        if match is None:
             break  # the script, or one that comes from stdin
-        switches, last, value = re.match("-([^cmWX]*)([cmWX]?)(.*)", word, re.DOTALL).groups()
+        switches, last, value = match.groups()
         found += [f"-{kept}" for kept in [re.sub("[ix]", "", switches)] if kept]
         if last in ("c", "m"):
             break
