@@ -1,0 +1,46 @@
+"""A run that is watched is the run that was written: what a test can tell stands in one table of the manual."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.plugin.transparency import runs
+
+ROWS = runs.rows(runs.TABLE.read_text(encoding="utf-8"))
+
+
+def test_the_table_can_be_read() -> None:
+    """Each row has programs that exist, options that a set has, and a reason."""
+    text = (runs.HERE / "programs.py").read_text(encoding="utf-8")
+    programs = {name.removeprefix("driver_") for row in ROWS for name in row.programs if "(" not in name}
+    assert [name for name in programs if f"\ndef {name}(" not in text and name != "files_left_behind"] == []
+    options = {option for row in ROWS for option in row.options}
+    every = {option for driver in ("emulated", "real") for options in runs.sets(driver) for option in options}
+    assert options <= every
+    assert all(row.why for row in ROWS)
+
+
+def test_every_option_is_in_a_set() -> None:
+    """No option of the plugin that can change a process is left out."""
+    every = {option for driver in ("emulated", "real") for options in runs.sets(driver) for option in options}
+    assert every == {*runs.WAYS, *runs.OTHERS}
+
+
+@pytest.mark.slow
+def test_what_differs_stands_in_the_table(tmp_path: Path) -> None:
+    """The programs answer the same under every set of options, but for the rows of the table, which still differ."""
+    result = runs.results(tmp_path, "emulated")
+    new = [str(one) for one in result.differences if not any(row.holds(one) for row in ROWS)]
+    assert new == [], str(result)
+    gone = [
+        (program, option)
+        for row in ROWS
+        for program in row.programs
+        for option in row.options
+        if option != "--cudalink-driver=real"
+        and not any(one.program == program and option in one.options for one in result.differences)
+    ]
+    assert gone == [], "the table has rows that no longer differ; remove them"
+    assert result.programs >= 60
