@@ -90,6 +90,21 @@ def test_words_of_every_run(sweep) -> None:
     mended.stdout.fnmatch_lines(["fault sweep: 2 runs of 2 tests, 0 findings"])
 
 
+def test_record_that_the_test_clears(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
+    """A warning that a clean run does not log notices an error, although the test drops it from caplog."""
+    pytester.makepyfile(
+        """
+        import ctypes, logging
+        cuda = ctypes.CDLL("libcuda.so.1")
+        def test(caplog):
+            if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(ctypes.c_int())): logging.warning("go on without")
+            caplog.clear()
+        """
+    )
+    result = run_pytest("--cudalink-driver=13.0", "--cudalink-fault-sweep=cuDeviceGetCount")
+    result.stdout.fnmatch_lines(["fault sweep: 2 runs of 1 test, 0 findings"])
+
+
 def test_output_of_runs_side_by_side(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
     """Each run of a test has its output in its own file, which no other run reads as its own."""
     pytester.makepyfile(

@@ -42,6 +42,9 @@ _OF_OTHERS: Final = (
 )
 #: What numpy warns of where the numbers are wrong, such as those that no copy has brought.
 _NO_ALARM: Final = re.compile(r"^(?:divide by zero|overflow|underflow|invalid value) encountered|^Mean of empty slice")
+#: Titles of what was logged, and a line of a record that a test has cleared, in pytest's own format.
+_LOG: Final = ("log setup", "log call", "log teardown")
+_ALARM: Final = re.compile(r"(?:WARNING|ERROR|CRITICAL) +(?!asyncio:)")
 
 
 def prepare() -> None:
@@ -220,7 +223,12 @@ class _Witness:
 
     def said(self) -> list[Said]:
         """Return what it warned of, logged and wrote."""
-        return [*self._notices, *chain(*self._logged.values()), *map(Said, self._written.values())]
+        written = [
+            Said(line, title.endswith(_LOG) and _ALARM.match(line) is not None)
+            for title, text in self._written.items()
+            for line in text.splitlines()
+        ]
+        return [*self._notices, *chain(*self._logged.values()), *written]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self) -> None:
