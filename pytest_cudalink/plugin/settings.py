@@ -463,7 +463,7 @@ class Settings:
 
     def allows(self, check: str) -> bool:
         """Return whether the violations of a check fail nothing, because the run only reports them."""
-        modes = {"jitlink-contract": self.jitlink_contract, "wait": None}
+        modes = {"jitlink-contract": self.jitlink_contract, "order": self.order, "wait": None, "deadlock": None}
         mode = modes.get(check, self.lifetime)
         return mode is not None and mode.value == "report"
 

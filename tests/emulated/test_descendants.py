@@ -137,6 +137,14 @@ def test_early(suite, pytester, workers) -> None:
         assert (shown, written) == ([1] * len(seen), [1] * len(seen))
 
 
+def test_a_run_that_only_shows(suite) -> None:
+    """A conftest that breaks the rule fails it, too, although pytest ignores how its session ends."""
+    result = suite("--fixtures", conftest="from state import State\nState(201)", test_good=GOOD)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "found 0xc9" in result.stdout.str()
+
+
 CHANGED = "link state 1: CU_JIT_LOG_VERBOSE: option value changed"
 GOOD = "def test_good(): pass\n"
 HEAD = "import atexit, os, subprocess, sys, threading, time\nimport pytest\nfrom state import State\n"

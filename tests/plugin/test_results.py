@@ -464,3 +464,21 @@ def test_a_violation_in_an_attempt_that_was_repeated() -> None:
     assert lifecycle._run_again(begun(lifetime="report", jitlink_contract="off"), totals)[0].startswith(
         "The run fails because of violations in c, b, which"
     )
+
+
+@pytest.mark.parametrize(
+    ("check", "setting"),
+    [
+        ("lifetimes", "lifetime"),
+        ("order", "order"),
+        ("jitlink-contract", "jitlink_contract"),
+        ("deadlock", ""),
+        ("wait", ""),
+    ],
+)
+def test_which_violations_fail_nothing(check: str, setting: str) -> None:
+    """Those of a check whose own mode is `report`; a deadlock and a hidden wait always fail."""
+    names = ("lifetime", "order", "jitlink_contract")
+    assert begun(**dict.fromkeys(names, "report")).settings.allows(check) is bool(setting)
+    others = {name: "report" for name in names if name != setting}
+    assert begun(**others, **({setting: "fail"} if setting else {})).settings.allows(check) is False

@@ -429,6 +429,9 @@ def last_look(config: pytest.Config, code: int | pytest.ExitCode | None) -> int 
 
         if violation_check.last_look(run) and code == pytest.ExitCode.OK:
             code, why = pytest.ExitCode.TESTS_FAILED, "a rule was broken after the end of the session"
+    shows = any(getattr(config.option, name, False) for name in ("showfixtures", "show_fixtures_per_test"))
+    if run.failing and shows and code == pytest.ExitCode.OK:
+        code = pytest.ExitCode.TESTS_FAILED  # pytest returns 0 whatever the session has
     file, results = run.get(parts.RECORD_FILE), run.get(parts.RESULTS)
     if file is not None and file.last_look() and code == pytest.ExitCode.OK:
         code = pytest.ExitCode.TESTS_FAILED
