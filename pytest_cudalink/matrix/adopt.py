@@ -24,6 +24,8 @@ from .runner import CELLS, RECORDS, newest
 __all__ = ["CI", "RUNNERS", "Change", "plan_changes"]
 
 RUNNERS: Final = ("nox", "tox")
+#: Name of the session that merges the records, where the project has a session report.
+_OTHER_REPORT: Final = "cudalink-report"
 CI: Final = ("github", "gitlab", "none")
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The extra or the dependency group that tests need, the likeliest name first.
@@ -120,8 +122,18 @@ def _runner(root: Path, runner: str) -> Change:
         if "pytest_cudalink.matrix.nox" in present:
             return Change(path, present, "keep")
         # at the end: the sessions of the project come first in its lists
-        more = '\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\nsessions("matrices/cells.toml")\n'
-        return Change(path, _added(present.rstrip(), f"\n{more}"), "append")
+        taken = "report" in _nox_sessions(present)
+        given, advice = "", ""
+        if taken:
+            given = f', report="{_OTHER_REPORT}"'
+            advice = (
+                f"this noxfile has a session report; `nox -s {_OTHER_REPORT}` runs the cells and merges their records"
+            )
+        more = (
+            "\nfrom pytest_cudalink.matrix.nox import sessions  # noqa: E402\n\n"
+            f'sessions("matrices/cells.toml"{given})\n'
+        )
+        return Change(path, _added(present.rstrip(), f"\n{more}"), "append", advice)
     file = _tox_file(root) or Path("tox.toml")
     present = _read(root / file)
     if present is None:
@@ -133,6 +145,22 @@ def _runner(root: Path, runner: str) -> Change:
     }[file.name]
     asked = re.search(r"requires\s*=[^=]*pytest[-_]cudalink", present)
     return Change(file, present, "keep", "" if asked else f"put this into {file}, or add to what is there:\n{where}")
+
+
+def _nox_sessions(text: str) -> set[str]:
+    """Return the names of the sessions that a noxfile defines by decorators; none of one that cannot be parsed."""
+    try:
+        functions = [one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.FunctionDef)]
+    except (SyntaxError, ValueError):
+        return set()
+    found = set()
+    for function in functions:
+        for decorator in function.decorator_list:
+            if "session" in ast.unparse(decorator):
+                given = decorator.keywords if isinstance(decorator, ast.Call) else []
+                named = [one.value.value for one in given if one.arg == "name" and isinstance(one.value, ast.Constant)]
+                found.add(str(next(iter(named), function.name)))
+    return found
 
 
 def _tox_file(root: Path) -> Path | None:

@@ -386,6 +386,25 @@ def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advic
     assert change.advice == (ADVICE.format(name, advice) if advice else "")
 
 
+@pytest.mark.parametrize(
+    ("session", "taken"),
+    [
+        ("@nox.session\ndef report(session): ...\n", True),
+        ('@session(python="3.12", name="report")\ndef make(session): ...\n', True),
+        ('@nox.session(name="other")\ndef report(session): ...\n', False),
+        ("def report(session): ...\n", False),
+        ("def report(:\n", False),
+    ],
+)
+def test_init_beside_a_session_report(tmp_path, session, taken) -> None:
+    """The session that merges the records gets another name, and the user hears it."""
+    (tmp_path / "noxfile.py").write_text(f"import nox\n{session}", encoding="utf-8")
+    (change,) = (one for one in adopt.plan_changes(tmp_path, ci="none") if str(one.path) == "noxfile.py")
+    given = ', report="cudalink-report"' if taken else ""
+    assert change.content.endswith(f'\nsessions("matrices/cells.toml"{given})\n')
+    assert ("`nox -s cudalink-report` runs the cells" in change.advice) is taken
+
+
 INDEX = {"cuda-core": "cuda-core==1.2.0", "cuda-core<1.2.0": "cuda-core==1.1.0"}
 
 

@@ -139,6 +139,11 @@ def test_the_report_judges(project, defined, monkeypatch, arguments, variable, a
     [
         (None, "r", "cudalink: No such file or directory: cells.toml; `cudalink init` writes one"),
         ("[cell]", "r", "cells.toml:1: cell: unknown key; did you mean 'cells'?"),
+        (
+            "[cells.a]",
+            "lint",
+            "the session 'lint' of the noxfile has the name of the one that merges the records; choose",
+        ),
         ("[cells.lint]", "r", "cells.toml: the cell 'lint' has the name of another session of the noxfile; rename"),
         ("[cells.a]\n[cells.r]", "r", "cells.toml: the cell 'r' has the name of another session of the noxfile; re"),
     ],
