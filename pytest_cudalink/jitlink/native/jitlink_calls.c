@@ -109,10 +109,13 @@ EXPORT int cudalinkTakeRefusedInput(RefusedInput *about, void *out, size_t room)
   return found;
 }
 
+static int opening; /* how many calls of dlopen with a path are under way */
+
 /* The links of the parent are the parent's. */
 static void forget_in_child(void) {
   for (int at = 0; at < PLACES; at++) places[at].count = 0;
   elsewhere = waiting = 0;
+  opening = 0;            /* (a thread that the child lacks may have been there) */
   refusal.content = NULL; /* (its memory may be half freed) */
 }
 
@@ -273,9 +276,10 @@ static struct {
   int looks;
 } known[KNOWN];
 static unsigned long long adds, subs;
-static bool later;  /* something was left for the next look */
-static int refused; /* LOOK_REFUSED until that was answered */
-static bool loaded; /* a library may have been loaded since the last look */
+static bool later;      /* something was left for the next look */
+static int refused;     /* LOOK_REFUSED until that was answered */
+static bool loaded;     /* a library may have been loaded since the last look */
+static int late_before; /* LOOK_LATE if a library was found before another one was opened, until that was answered */
 
 static int *looks_at(uintptr_t base) {
   static int overflow;
@@ -382,7 +386,7 @@ EXPORT void cudalinkWatchNvrtc(const char *const *functions) {
 
 EXPORT int cudalinkLook(void) {
   if (__atomic_load_n(&loaded, __ATOMIC_RELAXED)) look(); /* no function was looked up since: nothing was missed */
-  int late = look();
+  int late = look() | __atomic_exchange_n(&late_before, 0, __ATOMIC_RELAXED);
   if (late & LOOK_LATE) cl_contract_missed_calls();
   int answer = late | __atomic_exchange_n(&refused, 0, __ATOMIC_RELAXED);
   if (__atomic_load_n(&refusal.content, __ATOMIC_ACQUIRE)) answer |= LOOK_INPUT;
@@ -394,12 +398,17 @@ EXPORT int cudalinkLook(void) {
 /* The loader searches a plain name, and replaces "$ORIGIN", for the object that calls dlopen: it must stay the caller.
  */
 static void *watched_dlopen(const char *path, int mode) {
+  /* what is there before anything was opened was loaded unnoticed; a constructor opens while its library is loaded */
+  if (!__atomic_load_n(&opening, __ATOMIC_RELAXED) && !__atomic_load_n(&loaded, __ATOMIC_RELAXED))
+    __atomic_fetch_or(&late_before, look() & LOOK_LATE, __ATOMIC_RELAXED);
   if (!path || !strchr(path, '/') || strchr(path, '$')) {
     __atomic_store_n(&loaded, true, __ATOMIC_RELAXED);
     TAIL_CALL return dlopen(path, mode);
   }
+  __atomic_fetch_add(&opening, 1, __ATOMIC_RELAXED);
   void *library = dlopen(path, mode);
   look();
+  __atomic_fetch_sub(&opening, 1, __ATOMIC_RELAXED);
   return library;
 }
 
