@@ -51,6 +51,8 @@ _API = (
     "Py_IncRef",
     "Py_DecRef",
     "PyGILState_Check",
+    "PyImport_ImportModule",
+    "PyObject_CallMethod",
 )
 _PYTHON = (ctypes.c_void_p * len(_API))(
     *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _API)

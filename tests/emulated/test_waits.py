@@ -284,6 +284,8 @@ signal.signal(signal.SIGALRM, lambda *_: None)
 assert who_of(pinned()) == ""
 assert who_in_thread() == "a signal handler"
 signal.signal(signal.SIGALRM, signal.SIG_DFL)
+signal.signal(signal.SIGINT, lambda *_: None)
+assert who_in_thread() == "a signal handler"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 assert who_in_thread() == ""
 """,

@@ -141,14 +141,13 @@ void cl_note_linker_failure(const char *failure) {
 }
 
 /* Explains a failure of the linker itself, and keeps it for the call. */
-PRINTF(2, 3) static CUresult fail(LinkText *text, const char *format, ...) {
+PRINTF(2, 3) static void fail(LinkText *text, const char *format, ...) {
   va_list list;
   free(linker_failure);
   va_start(list, format);
   if (vasprintf(&linker_failure, format, list) < 0) linker_failure = NULL;
   va_end(list);
   if (linker_failure) explain(text, "error   : %s", linker_failure);
-  return CUDA_ERROR_UNKNOWN;
 }
 
 /* No library could be had; what a driver without its compiler answers. */
@@ -174,16 +173,19 @@ static CUresult explain_failure(const Linker *linker, const WorkerAnswer *answer
   const char *problem = answer->problem ? answer->problem : "", *mark = name ? "'" : "";
   if (!name) name = "";
   if (answer->outcome == WORKER_NO_MEMORY) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (answer->outcome == WORKER_NOT_STARTED)
-    return fail(text,
-                "the linker's process, '%s', cannot be started: %s; if it is missing, install pytest-cudalink again",
-                cl_config()->worker, problem);
-  if (answer->outcome == WORKER_NO_LIBRARY && *linker->library.path && !access(linker->library.path, R_OK))
-    return fail(text, "the linker's process cannot open nvJitLink %s: %s", linker->library.release, problem);
-  if (answer->outcome == WORKER_NO_LIBRARY) return missing(linker, text);
-  if (is_killed(answer))
-    return fail(text, "the linker's process %s%s, while it %s%s%s%s; the next link gets a new one", problem,
-                answer->outcome == WORKER_DIED ? " for want of memory" : "", while_, mark, name, mark);
+  if (answer->outcome == WORKER_NO_LIBRARY && (!*linker->library.path || access(linker->library.path, R_OK)))
+    return missing(linker, text);
+  if (answer->outcome == WORKER_NOT_STARTED || answer->outcome == WORKER_NO_LIBRARY || is_killed(answer)) {
+    if (answer->outcome == WORKER_NOT_STARTED)
+      fail(text, "the linker's process, '%s', cannot be started: %s; if it is missing, install pytest-cudalink again",
+           cl_config()->worker, problem);
+    else if (answer->outcome == WORKER_NO_LIBRARY)
+      fail(text, "the linker's process cannot open nvJitLink %s: %s", linker->library.release, problem);
+    else
+      fail(text, "the linker's process %s%s, while it %s%s%s%s; the next link gets a new one", problem,
+           answer->outcome == WORKER_DIED ? " for want of memory" : "", while_, mark, name, mark);
+    return CUDA_ERROR_UNKNOWN;
+  }
   if (answer->outcome == WORKER_LATE)
     explain(text,
             "error   : libnvJitLink %s %s while it %s%s%s%s; the emulated driver goes on with a new link worker. "

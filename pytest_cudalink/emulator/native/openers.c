@@ -69,7 +69,7 @@ static bool opens_nothing(int number) {
   }
 }
 
-bool cl_signal_may_come(bool main_waits) {
+bool cl_signal_may_come(bool main_waits, bool interrupts) {
   Mapping python = {0, 0, false};
   uintptr_t known = (uintptr_t)PyErr_CheckSignals;
   if (known && !find_mapping(known, &python)) python.end = 0;
@@ -80,7 +80,7 @@ bool cl_signal_may_come(bool main_waits) {
     uintptr_t handler = (uintptr_t)action.sa_handler;
     bool of_python = handler >= python.start && handler < python.end;
     /* every Python handles SIGINT, to raise KeyboardInterrupt */
-    if (!of_python || (!main_waits && number != SIGINT)) return true;
+    if (!of_python || (!main_waits && (interrupts || number != SIGINT))) return true;
   }
   return false;
 }

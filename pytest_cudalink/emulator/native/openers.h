@@ -12,8 +12,8 @@ bool cl_read_task(pid_t thread, const char *name, char *text, size_t size);
 /* Whether other processes may map what is at an address of the host. */
 bool cl_is_shared(uintptr_t address);
 /* Whether a signal may come whose handler does something; `main_waits`: the main thread, in which alone Python calls
-   its handlers, is in a call of the driver. */
-bool cl_signal_may_come(bool main_waits);
+   its handlers, is in a call of the driver; `interrupts`: Python's handler of SIGINT is the program's. */
+bool cl_signal_may_come(bool main_waits, bool interrupts);
 /* Whether a debugger has this process. */
 bool cl_is_traced(void);
 

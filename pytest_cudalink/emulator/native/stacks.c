@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,6 +31,8 @@ typedef struct {
   void (*keep)(void *object);
   void (*drop)(void *object);
   int (*holds)(void);
+  void *(*import)(const char *name);
+  void *(*call)(void *object, const char *method, const char *format, ...);
 } Python;
 
 static _Atomic(const Python *) python;
@@ -94,6 +97,24 @@ static char *python_lines(void) {
 bool cl_holds_python(void) {
   const Python *api = atomic_load(&python);
   return api && api->thread_state() && api->holds();
+}
+
+bool cl_python_catches_interrupts(void) {
+  const Python *api = atomic_load(&python);
+  if (!api || !api->thread_state()) return false;
+  int held = api->ensure();
+  void *type, *value, *trace;
+  api->fetch(&type, &value, &trace);
+  void *module = api->import("_signal");
+  void *handler = module ? api->call(module, "getsignal", "i", SIGINT) : NULL;
+  void *usual = module ? api->attribute(module, "default_int_handler") : NULL;
+  bool catches = handler && handler != usual;
+  if (usual) api->drop(usual);
+  if (handler) api->drop(handler);
+  if (module) api->drop(module);
+  api->restore(type, value, trace);
+  api->release(held);
+  return catches;
 }
 
 void cl_note_stack(Stack *stack) {

@@ -21,6 +21,8 @@ typedef struct {
 void cl_note_stack(Stack *stack);
 /* Whether this thread holds Python's lock, as far as is known. */
 bool cl_holds_python(void);
+/* Whether Python's handler of SIGINT is not the one that raises KeyboardInterrupt. Never under a lock, either. */
+bool cl_python_catches_interrupts(void);
 void cl_free_stack(Stack *stack);
 /* Adds bytes to a hash, which begins with 0. */
 uint64_t cl_hash(uint64_t hash, const void *bytes, size_t count);

@@ -268,9 +268,11 @@ static bool everybody_waits(void) {
   return all;
 }
 
+static bool interrupts; /* Python's handler of SIGINT is the program's: asked before a deadlock is named */
+
 /* What may go on although everybody waits; NULL: nothing. */
 static const char *who_may_go_on(void) {
-  if (cl_signal_may_come(waits_here(getpid()))) return "a signal handler";
+  if (cl_signal_may_come(waits_here(getpid()), interrupts)) return "a signal handler";
   if (may_be_opened_outside()) return "another process";
   return cl_is_traced() ? "a debugger" : NULL;
 }
@@ -292,8 +294,8 @@ static int describe(const Waiter *waiter, char *text, size_t size) {
 }
 
 /* Notes who waits for what, without the lock; the other threads go on waiting meanwhile, so that their stacks can be
-   seen. `instead`: what might have gone on, and did not; NULL: nothing. */
-static void name(const char *instead) {
+   seen. `instead`: what might have gone on, and did not; NULL: nothing. False if something may go on after all. */
+static bool name(const char *instead) {
   static uint64_t number;
   char what[320] = "", fix[320];
   size_t length = 0;
@@ -313,8 +315,14 @@ static void name(const char *instead) {
     snprintf(fix, sizeof fix, "Let the host function wait for nothing that the thread in %s has or does.", call);
   else snprintf(fix, sizeof fix, "Let a thread that waits for none of these end what %s waits for.", call);
   uint64_t at = ++number;
+  bool asks = !instead && !waits_here(getpid());
   naming = true;
   cl_streams_unlock(CUDA_SUCCESS);
+  if (asks && cl_python_catches_interrupts()) {
+    cl_streams_lock();
+    naming = false;
+    return !(interrupts = true);
+  }
   Stack here;
   cl_note_stack(&here);
   cl_note_violation_of(&(Violation){
@@ -331,6 +339,7 @@ static void name(const char *instead) {
   cl_free_stack(&here);
   cl_report_violations();
   cl_streams_lock();
+  return true;
 }
 
 static void give_up(void) {
@@ -368,6 +377,7 @@ void cl_look_for_deadlock(void) {
   if (steps != seen) {
     seen = steps;
     looks = stuck = 0;
+    interrupts = false;
     return;
   }
   bool all = everybody_waits();
@@ -375,8 +385,10 @@ void cl_look_for_deadlock(void) {
   looks++;
   stuck = instead ? 0 : stuck + 1;
   if (stuck < STUCK_LOOKS && !(looks > last_look && (all || anybody_at_gate()))) return;
-  looks = stuck = 0;
+  stuck = 0;
   unsigned before = given_up;
-  if (!naming) name(instead); /* else whoever names it waits for Python's lock, which one of the waiting threads has */
+  /* else whoever names it waits for Python's lock, which one of the waiting threads has */
+  if (!naming && !name(instead)) return;
+  looks = 0;
   if (given_up == before) give_up();
 }
