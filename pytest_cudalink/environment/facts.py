@@ -112,13 +112,19 @@ def _driver_release() -> EnvironmentFact:
 
 
 def _nvjitlink() -> EnvironmentFact:
-    """Ask the wheel, unless the library is loaded: loading it takes 50 MB, tests see it, and guard rails judge it."""
+    """Ask the wheel, or another process, unless the library is loaded: tests see that, and guard rails judge it."""
     from ..emulator.preload import loaded_file
+    from ..probes import elsewhere
 
     if not loaded_file("libnvJitLink.so"):
         wheel = probes.unloaded_nvjitlink()
         if wheel is not None:
             return EnvironmentFact(str(wheel.found), source=f"metadata of the wheel with {wheel.path}")
+        if not (probes.fakes().fakes_nvjitlink or probes.hiders) and (asked := elsewhere.nvjitlink()) is not None:
+            found, file, obstacle = asked
+            if obstacle:
+                return EnvironmentFact(None, "absent", obstacle)
+            return EnvironmentFact(found, source=f"nvJitLinkVersion of {file}")
     try:
         version = probes.nvjitlink_version(warn=False)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""The driver as another process finds it, for what watches this one: here the first call must be the program's own.
+"""Driver and nvJitLink as another process finds them, for what watches this one: the first call must be its own.
 
 Whoever initializes a driver changes what a process can do: its forked children cannot use CUDA any more. Even to load
 the library is visible, and an environment that is read then cannot be changed later.
@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,7 +18,7 @@ from ..loader.maps import mapped_files
 from ..versions import CudaVersion
 from . import libcuda
 
-__all__ = ["Asked", "cache_clear", "driver"]
+__all__ = ["Asked", "cache_clear", "driver", "nvjitlink"]
 
 #: Prints what a driver answers, as JSON; the words of the loader where there is none.
 _PROGRAM: Final = """
@@ -44,6 +45,14 @@ else:
             paths = (line.rstrip("\\n").partition("/")[1:] for line in maps if "/libcuda.so" in line)
             found["file"] = "".join(next(paths, ()))
 print(json.dumps(found))
+"""
+#: Prints version, file and obstacle of the nvJitLink that is found with a search path of modules, as JSON.
+_NVJITLINK: Final = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from pytest_cudalink import probes
+one = probes.nvjitlink()
+print(json.dumps([str(one.found or ""), one.path or "", one.obstacle]))
 """
 #: Seconds until a driver counts as one that does not answer.
 _DEADLINE: Final = 60
@@ -111,6 +120,28 @@ def _ask(loaded: str, *, device: bool) -> tuple[Asked, str]:
     return answer, found.get("file", loaded)
 
 
+@cache
+def nvjitlink() -> tuple[str, str, str] | None:
+    """Return version, file and obstacle of the nvJitLink that another process finds; each is empty without it.
+
+    None if the other process could not say.
+    """
+    path = json.dumps([*map(str, sys.path)])
+    try:
+        done = subprocess.run(  # noqa: S603 (this Python)
+            [sys.executable, "-I", "-c", _NVJITLINK, path],
+            env={name: value for name, value in os.environ.items() if name not in _OF_THE_RUN},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_DEADLINE,
+        )
+        version, file, obstacle = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return version, file, obstacle
+
+
 def _may_exist() -> bool:
     """Whether a driver may be where loaders look; False is no answer yet."""
     name = libcuda.LIBRARY_NAME
@@ -126,3 +157,4 @@ def _may_exist() -> bool:
 def cache_clear() -> None:
     """Forget every answer."""
     _answers.clear()
+    nvjitlink.cache_clear()

@@ -85,15 +85,26 @@ print(found.value, "metadata" in found.source, bool(loaded_file("libnvJitLink.so
     [
         pytest.param("", True, False, id="a wheel"),
         pytest.param("probes.nvjitlink()", False, True, id="a loaded library"),
-        pytest.param("probes.installed_wheel = lambda *_: None", False, True, id="without a wheel"),
-        pytest.param("probes.FIRST_USABLE_NVJITLINK = probes.CudaVersion(99, 0)", False, True, id="an old one"),
+        pytest.param("probes.installed_wheel = lambda *_: None", False, False, id="without a wheel"),
+        pytest.param(
+            "probes.installed_wheel = lambda *_: None; probes.elsewhere.nvjitlink = lambda: None",
+            False,
+            True,
+            id="a process that could not say",
+        ),
+        pytest.param(
+            "probes.installed_wheel = lambda *_: None; probes.elsewhere.nvjitlink = lambda: ('', '', 'too old')",
+            False,
+            False,
+            id="an old one",
+        ),
     ],
 )
-def test_nvjitlink_is_loaded_only_where_its_metadata_do_not_suffice(toolkit, first, by_metadata, loaded) -> None:
+def test_nvjitlink_is_loaded_elsewhere(toolkit, first, by_metadata, loaded) -> None:
     """The tests of a run find the process as it was, and a record still has the release."""
     command = [sys.executable, "-c", _ASKED.format(first=first)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    version = None if "99" in first else toolkit
+    version = None if "too old" in first else toolkit
     assert done.stdout.split() == [str(version), str(by_metadata), str(loaded), str(loaded)]
 
 
