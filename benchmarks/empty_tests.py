@@ -17,6 +17,7 @@ from pytest_runs import EMPTY, Pytest, add_empty_plugin
 
 LIMIT = 1.01
 LINKER_LIMIT = 1.02
+DRIVER_LIMIT = 1.35
 TESTS = 1000
 ROUNDS = 31
 
@@ -55,13 +56,20 @@ def main() -> int:
         folder = Path(name)
         add_empty_plugin(folder / "plugin")
         plain = suite(folder, "plain", "".join(f"def test_{number}(): pass\n" for number in range(TESTS)))
-        times = measure.rounds({"empty": plain("-q", *EMPTY), "ours": plain("-q", "-p", "cudalink")}, options.rounds)
+        release = ".".join((probes.nvjitlink_wheel() or "13.0").split(".")[:2])
+        cases = {
+            "empty": EMPTY,
+            "ours": ("-p", "cudalink"),
+            "driver": ("-p", "cudalink", f"--cudalink-driver={release}"),
+        }
+        times = measure.rounds({name: plain("-q", *words) for name, words in cases.items()}, options.rounds)
         table = f"{TESTS} empty tests, processor time"
         report.row(table, "with an empty plugin", times["empty"])
         report.row(table, "with this plugin", times["ours"], times["empty"])
+        report.row(table, "with an emulated driver", times["driver"], times["empty"])
         report.limit_ratio(f"{TESTS} empty tests", times["ours"], times["empty"], LIMIT)
+        report.limit_ratio(f"{TESTS} empty tests, emulated driver", times["driver"], times["empty"], DRIVER_LIMIT)
 
-        release = ".".join((probes.nvjitlink_wheel() or "13.0").split(".")[:2])
         beside = suite(folder, "linker", OPEN_LINKER)
         runs = {
             mode: beside("-q", "-p", "cudalink", f"--cudalink-driver={release}", f"--cudalink-checks=lifetimes={mode}")

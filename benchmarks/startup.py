@@ -7,6 +7,9 @@ are installed. ``pytest --version`` ends before plugins are loaded, so that the 
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -32,6 +35,14 @@ NEIGHBOURS = {
     "pytest-html": "html",
 }
 CORES = 2
+#: What both environments of `as_users_run` have.
+WITH = ("packaging", "cuda-pathfinder", "msgspec", "platformdirs")
+ROOT = Path(__file__).parents[1]
+#: Instructions of one empty test as users run it, divided by those without the plugin.
+UNUSED_LIMIT = 1.10
+DRIVER_LIMIT = 1.35
+#: Processor time of ``cudalink can-link`` divided by that of ``cudalink --help``.
+CAN_LINK_LIMIT = 3.0
 
 
 def starts(report: measure.Report, rounds: int, folder: Path) -> None:
@@ -77,12 +88,14 @@ def one_test(report: measure.Report, rounds: int, folder: Path) -> None:
     release = ".".join((probes.nvjitlink_wheel() or "13.0").split(".")[:2])
     driver = f"--cudalink-driver={release}"
     forced, rails = "--force-backend=driver", "--cudalink-guard-rails=best_effort"
+    record = f"--cudalink-report={folder / 'record'}"
     cases = {
         "with an empty plugin": (EMPTY, None),
         "with this plugin": (PLUGIN, None),
         driver: ((*PLUGIN, driver), 40.0),
         f"and {forced}": ((*PLUGIN, driver, forced), 60.0),
         f"and {rails}": ((*PLUGIN, driver, forced, rails), 60.0),
+        "--cudalink-report": ((*PLUGIN, record), 100.0),
     }
     times = measure.rounds({name: pytest(*arguments) for name, (arguments, _) in cases.items()}, rounds)
     for name in cases:
@@ -90,6 +103,61 @@ def one_test(report: measure.Report, rounds: int, folder: Path) -> None:
     for name, (_, limit) in cases.items():
         if limit is not None:
             report.limit_difference(f"one test, {name}", times[name], times["with an empty plugin"], limit)
+
+
+def as_users_run(report: measure.Report, folder: Path) -> None:
+    """Count the instructions of one empty test: from a wheel, found by its entry point, with warm bytecode."""
+    if shutil.which("valgrind") is None:
+        print("without valgrind, the instructions of a run from a wheel are not counted")
+        return
+    tests, wheels = folder / "users", folder / "wheels"
+    tests.mkdir()
+    (tests / "test_one.py").write_text("def test_one(): pass\n", encoding="utf-8")
+    subprocess.run(["uv", "build", "-q", "--wheel", "-o", wheels, ROOT], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    same = [f"pytest=={metadata.version('pytest')}", *WITH]
+    pythons = {}
+    for name, packages in (("without", same), ("with", [*same, str(wheel)])):
+        subprocess.run(["uv", "venv", "-q", "--python", sys.executable, folder / name], check=True)
+        pythons[name] = str(folder / name / "bin" / "python")
+        subprocess.run(["uv", "pip", "install", "-q", "--python", pythons[name], *packages], check=True)
+    passed = {name: value for name, value in os.environ.items() if not name.startswith(("CUDALINK_", "PYTEST_"))}
+    environment = {**passed, "PYTHONHASHSEED": "0", "TMPDIR": str(folder / "users")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    counted = {}
+    for name, python, *more in (
+        ("without", pythons["without"]),
+        ("unused", pythons["with"]),
+        ("driver", pythons["with"], "--cudalink-driver=13.0"),
+    ):
+        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more, "."]
+        for tool in ((), (), ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")):
+            words = [*tool, *command]
+            done = subprocess.run(words, cwd=tests, env=environment, capture_output=True, text=True, check=True)
+        counted[name] = int(re.findall(r"Collected : (\d+)", done.stderr)[0])
+        report.fact(
+            f"instructions {name}", counted[name], f"  {name:10}{counted[name] / 1e6:10.0f} million instructions"
+        )
+    for name, limit in (("unused", UNUSED_LIMIT), ("driver", DRIVER_LIMIT)):
+        report.limit(f"one empty test as users run it, {name}, instructions", counted[name] / counted["without"], limit)
+
+
+def commands(report: measure.Report, rounds: int) -> None:
+    """Compare a command that answers from tables with the shortest one."""
+    cases = {"--help": ("--help",), "can-link": ("can-link", "12.4", "nvjitlink-13.2", "ltoir")}
+
+    def prepare(words: tuple[str, ...]) -> measure.Prepare:
+        def run() -> measure.Seconds:
+            process = subprocess.Popen([sys.executable, "-m", "pytest_cudalink.cli", *words], stdout=subprocess.DEVNULL)
+            _, _, usage = os.wait4(process.pid, 0)
+            return measure.Seconds(usage.ru_utime + usage.ru_stime)
+
+        return lambda: run
+
+    times = measure.rounds({name: prepare(words) for name, words in cases.items()}, rounds)
+    for name, seconds in times.items():
+        report.row("cudalink, processor time", name, seconds)
+    report.limit_ratio("cudalink can-link to --help", times["can-link"], times["--help"], CAN_LINK_LIMIT)
 
 
 def main() -> int:
@@ -102,6 +170,8 @@ def main() -> int:
         starts(report, options.rounds, folder)
         neighbours(report, options.rounds, folder)
         one_test(report, options.rounds, folder)
+        as_users_run(report, folder)
+    commands(report, options.rounds)
     probe = "import sys, pytest_cudalink.plugin; print(*[n for n in sys.modules if n.split('.')[0] == 'cuda'])"
     loaded = subprocess.run([sys.executable, "-c", probe], check=True, capture_output=True, text=True).stdout.split()
     report.limit("CUDA modules loaded by importing the plugin", len(loaded), 0)
