@@ -284,8 +284,10 @@ def test_producer_and_linker(run, toolkit, release, mixed) -> None:
 
 def test_the_plugin_itself_may_look(run, pytester: pytest.Pytester) -> None:
     """A library that only this plugin opened, to record its version, fails nothing; a link with it does."""
-    # as where nvJitLink is not from a wheel, whose metadata have the version
-    pytester.makeconftest("from pytest_cudalink import probes\nprobes.unloaded_nvjitlink = lambda: None")
+    # as where neither the metadata of a wheel nor another process has the version
+    pytester.makeconftest(
+        "from pytest_cudalink import probes\nprobes.unloaded_nvjitlink = probes.elsewhere.nvjitlink = lambda: None"
+    )
     expected = "--cudalink-provenance=/nowhere"
     result, found = run("def test(): pass", expected)
     assert result.ret == 0
