@@ -56,11 +56,11 @@ def pieces(data: Buffer, *, text: bool) -> Iterator[Piece]:
     }
     if text:
         readers[_PTX] = _ptx
-    longest, size, end = max(map(len, readers)), len(data), 0
-    for start in range(0, size, _WINDOW):
+    longest, end = max(map(len, readers)), 0
+    for start in range(0, len(data), _WINDOW):
         # one window after another, so that a file is read once, however many things are looked for
-        stop = min(start + _WINDOW, size)
-        last = min(stop + longest - 1, size)
+        stop = start + _WINDOW
+        last = stop + longest - 1
         following = {magic: data.find(magic, max(start, end), last) for magic in readers}
         while found := {place: magic for magic, place in following.items() if 0 <= place < stop}:
             place = min(found)
@@ -73,7 +73,7 @@ def pieces(data: Buffer, *, text: bool) -> Iterator[Piece]:
             for other, known in following.items():
                 if 0 <= known < end:
                     following[other] = data.find(other, end, last)
-        count_read(data, stop - start)
+        count_read(data, _WINDOW)
 
 
 def _fatbin(data: Buffer, at: int) -> Piece | None:
