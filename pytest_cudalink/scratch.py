@@ -53,13 +53,14 @@ def fresh(name: str) -> Path:
 def _make() -> Path:
     parent = tempfile.gettempdir()
     _sweep(parent)
+    prefix = f"cudalink-{os.getpid()}-{_start_of(os.getpid())}-"
     for _ in range(_ATTEMPTS):
-        made = Path(tempfile.mkdtemp(prefix=f"cudalink-{os.getpid()}-{_start_of(os.getpid())}-", dir=parent))
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         _hold(made)
         if made.is_dir():  # another container has not taken it for one that was left
             atexit.register(partial(_end, made, os.getpid()))
-            break
-    return made
+            return made
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
 
 
 def _end(made: Path, owner: int) -> None:

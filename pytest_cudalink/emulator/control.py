@@ -71,10 +71,13 @@ def _runs_tasks() -> bool:
     return trio is not None and trio.lowlevel.in_trio_run()
 
 
-@ctypes.CFUNCTYPE(ctypes.c_uint)
-def _BLOCK_OF_TASK() -> int:  # noqa: N802 (a constant: C keeps its address)
+def _block_of_task() -> int:
     """Return the number of the innermost open block of the task that this thread runs; 0 without one."""
     return next((one for one in reversed(_BLOCKS.get()) if one in _OPEN), 0)
+
+
+#: Kept for as long as the process: C has its address.
+_BLOCK_OF_TASK: Final = ctypes.CFUNCTYPE(ctypes.c_uint)(_block_of_task)
 
 
 _INT, _UINT, _NUMBER, _SIZE = ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ctypes.c_size_t

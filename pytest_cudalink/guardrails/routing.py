@@ -242,7 +242,7 @@ def _describe(name: str, referrer: object) -> str:
 
 def _described_module(module: types.ModuleType) -> str:
     """Describe a module whose function was not exchanged."""
-    names = types.ModuleType.__dict__["__dict__"].__get__(module)  # of a subclass, too, without its code
+    names = vars(types.ModuleType)["__dict__"].__get__(module)  # of a subclass, too, without its code
     kind = type(module)
     why = "which is not in sys.modules" if kind is types.ModuleType else f"of the class {kind.__qualname__}"
     return f"the module {names.get('__name__')}, {why}"

@@ -64,7 +64,8 @@ def own_captured(config: pytest.Config) -> None:
     """Let a forked process write what is captured into files that no process beside it has."""
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     both: Any = getattr(capture, "_global_capturing", None)
-    for one in (getattr(both, "out", None), getattr(both, "err", None)):
+    streams: tuple[Any, ...] = (getattr(both, "out", None), getattr(both, "err", None))
+    for one in streams:
         if hasattr(one, "targetfd"):  # other ways of capturing write into the memory of the process
             with tempfile.TemporaryFile(buffering=0) as file:
                 os.dup2(file.fileno(), one.tmpfile.fileno(), inheritable=False)

@@ -410,7 +410,7 @@ def replace_everywhere(old: object, new: object) -> None:
         # its attributes may run code: of a module that is imported lazily, of an object that claims to be a module
         if not issubclass(type(module), ModuleType):
             continue
-        names = ModuleType.__dict__["__dict__"].__get__(module)
+        names = vars(ModuleType)["__dict__"].__get__(module)
         for name, value in list(names.items()):
             if value is old:
                 names[name] = new

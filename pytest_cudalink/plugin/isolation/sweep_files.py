@@ -37,7 +37,8 @@ class Baseline:
 
     def __init__(self, run: Run) -> None:
         setting = run.settings.fault_baseline
-        self.name, self.known = setting.value, None if run.reports_elsewhere or not setting.value else []
+        self.name = setting.value
+        self.known: list[str] | None = None if run.reports_elsewhere or not setting.value else []
         self.written = self.unwritten = ""
         ini = run.config.inipath
         folder = ini.parent if ini is not None and setting.source == "ini" else run.config.invocation_params.dir

@@ -35,7 +35,7 @@ def show(reporter: pytest.TerminalReporter, run: Run, not_routed: Sequence[str])
 
     `not_routed`: the callers that the guard rails do not see.
     """
-    book, again = run.part(LEDGER), [part for key in (FAULT_SWEEP, SCHEDULES) if (part := run.get(key)) is not None]
+    book, again = run.part(LEDGER), [part for part in (run.get(FAULT_SWEEP), run.get(SCHEDULES)) if part is not None]
     asked = [part for part in (*again, run.get(ASKED)) if part is not None]
     lines = [line for part in asked for line in part.lines()]
     found = [counted(len(part.failing), *part.found) for part in again if part.failing]

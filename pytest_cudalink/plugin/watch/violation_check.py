@@ -24,8 +24,10 @@ def last_look(run: Run) -> bool:
     if run.reports_elsewhere:
         return False
     fails = False
-    for key in (LIFETIMES, DEADLOCKS, ORDER, JITLINK_CONTRACT):
-        check: ViolationCheck | None = run.get(key)  # type: ignore[arg-type]
+    checks: tuple[ViolationCheck | None, ...] = (
+        *(run.get(LIFETIMES), run.get(DEADLOCKS), run.get(ORDER), run.get(JITLINK_CONTRACT)),
+    )
+    for check in checks:
         if check is not None and (found := check.violations):
             check.consume(found)
             fails |= run.part(DESCENDANTS).say(found, fails=check.mode != "report")
