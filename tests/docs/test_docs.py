@@ -117,11 +117,12 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("command", commands())
 def test_commands_work(command: str, toolkit, pytester, run_pytest) -> None:
-    """Every command of ours that a page shows succeeds."""
+    """Every command of ours that a page shows does what the page says."""
     shutil.copy(EXAMPLES / "link" / "test_link.py", pytester.path)
     program, *words = shlex.split(command)
     if program == "pytest":
-        assert run_pytest(*words).ret == 0
+        # no call of these tests triggers the faults of two functions, and the run is red for that
+        assert run_pytest(*words).ret == int("cuLinkAddData" in command)
     else:
         done = python("-m", "pytest_cudalink.cli", *words, cwd=pytester.path)
         assert done.returncode == 0, done.stdout + done.stderr

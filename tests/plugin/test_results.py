@@ -452,7 +452,7 @@ def test_switched_off(run, pytester) -> None:
 
 def test_a_violation_in_an_attempt_that_was_repeated() -> None:
     """The run fails although the test passed then; not where violations are only reported."""
-    run, totals = begun(lifetime="fail", jitlink_contract="report"), Totals()
+    run, totals = begun(lifetime="fail", order="fail", jitlink_contract="report"), Totals()
     assert lifecycle._run_again(run, totals) == []
     totals.violations_of_tests["jitlink-contract"]["c"] += 1
     totals.violations_of_tests["order"]["z"] += 0
@@ -461,7 +461,7 @@ def test_a_violation_in_an_attempt_that_was_repeated() -> None:
         totals.violations_of_tests[check][test] += 1
     (why,) = lifecycle._run_again(run, totals)
     assert why.startswith("The run fails because of violations in a, b, which passed when run again: ")
-    assert lifecycle._run_again(begun(lifetime="report", jitlink_contract="off"), totals)[0].startswith(
+    assert lifecycle._run_again(begun(lifetime="report", order="report", jitlink_contract="off"), totals)[0].startswith(
         "The run fails because of violations in c, b, which"
     )
 
