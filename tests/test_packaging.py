@@ -220,6 +220,7 @@ def test_release_workflow() -> None:
     jobs = workflow["jobs"]
     assert {name: job["permissions"] for name, job in jobs.items()} == {
         "build": {"contents": "read"},
+        "gate": {"contents": "read"},
         "try": {"id-token": "write"},
         "publish": {"id-token": "write"},
         "announce": {"contents": "write"},

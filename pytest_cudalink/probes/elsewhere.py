@@ -18,7 +18,7 @@ from ..loader.maps import mapped_files
 from ..versions import CudaVersion
 from . import libcuda
 
-__all__ = ["Asked", "cache_clear", "driver", "nvjitlink"]
+__all__ = ["ForeignAnswer", "cache_clear", "driver", "nvjitlink"]
 
 #: Prints what a driver answers, as JSON; the words of the loader where there is none.
 _PROGRAM: Final = """
@@ -65,7 +65,7 @@ _FOLDERS: Final = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", f"{sys.prefix}/li
 _CACHE: Final = Path("/etc/ld.so.cache")
 
 
-class Asked(NamedTuple):
+class ForeignAnswer(NamedTuple):
     """What a driver has answered another process."""
 
     exists: bool
@@ -75,10 +75,10 @@ class Asked(NamedTuple):
 
 
 #: By the file that is loaded, what decides, and whether the device was asked.
-_answers: Final[dict[tuple[str, tuple[str | None, ...], bool], Asked]] = {}
+_answers: Final[dict[tuple[str, tuple[str | None, ...], bool], ForeignAnswer]] = {}
 
 
-def driver(*, device: bool = False) -> Asked:
+def driver(*, device: bool = False) -> ForeignAnswer:
     """Return what the driver answers that this process has loaded or would load; each answer is asked for once.
 
     `device`: whether to initialize it, and ask for its device, too.
@@ -94,15 +94,15 @@ def driver(*, device: bool = False) -> Asked:
     return answer
 
 
-def _ask(loaded: str, *, device: bool) -> tuple[Asked, str]:
+def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
     """Return what a driver answers, and its file."""
     if not loaded and not _may_exist():
         try:  # the loader itself says so, and loads nothing
             libcuda.library()
         except libcuda.DriverNotFoundError as error:
-            return Asked(exists=False, problem=str(error).removeprefix("no CUDA driver: ").partition(";")[0]), ""
+            return ForeignAnswer(exists=False, problem=str(error).removeprefix("no CUDA driver: ").partition(";")[0]), ""
         except OSError as error:
-            return Asked(exists=False, problem=str(error)), ""
+            return ForeignAnswer(exists=False, problem=str(error)), ""
     environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_RUN}
     command = [sys.executable, "-I", "-S", "-c", _PROGRAM, loaded or libcuda.LIBRARY_NAME, *["device"] * device]
     try:
@@ -111,12 +111,12 @@ def _ask(loaded: str, *, device: bool) -> tuple[Asked, str]:
         )
         found = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
-        return Asked(exists=True, problem=f"it has not answered another process for {_DEADLINE} s"), loaded
+        return ForeignAnswer(exists=True, problem=f"it has not answered another process for {_DEADLINE} s"), loaded
     except (OSError, ValueError):
-        return Asked(exists=True, problem="another process that asked it died"), loaded
+        return ForeignAnswer(exists=True, problem="another process that asked it died"), loaded
     problem = found.get("problem", "")
     version = found.get("version")
-    answer = Asked(not problem, version and CudaVersion.from_driver(version), found.get("arch"), problem)
+    answer = ForeignAnswer(not problem, version and CudaVersion.from_driver(version), found.get("arch"), problem)
     return answer, found.get("file", loaded)
 
 

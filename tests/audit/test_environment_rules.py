@@ -834,8 +834,10 @@ def test_records_that_cannot_be_read(tmp_path: Path) -> None:
     number = f"'1{'0' * 79}'"
     assert texts[0] == f"version is {number}, build is {number}; expected texts"[:200]
     assert texts[1:4] == [
-        "Is a directory", "not a regular file", "name is ''; expected lower-case letters, digits, '.', '_' and '-'",
-    ]  # fmt: skip
+        "Is a directory",
+        "a folder, a pipe or a device; expected a regular file",
+        "name is ''; expected lower-case letters, digits, '.', '_' and '-'",
+    ]
 
 
 X = CondaPackage(Installed("x", "12.9.1", "conda", ""), "h0_0", 3, ())

@@ -133,7 +133,7 @@ def test_packages() -> None:
 
 def test_what_keys_are_for() -> None:
     """What they are by default, which can be axes, which add to the defaults, and which cells have them."""
-    words = {"kind": "test", "ctk": "none", "source": "wheels", "install": "editable"}
+    words = {"kind": "test", "ctk": "none", "source": "wheels", "install": "editable", "guard-rails": "off"}
     words |= dict.fromkeys(["driver", "nvjitlink", "backend"], "auto")
     assert {name: key.default for name, key in KEYS.items() if key.default} == words
     axes = {"python", "ctk", "source", "driver", "nvjitlink", "backend", "policy", "arch", "resolution", "provenance"}
@@ -141,7 +141,7 @@ def test_what_keys_are_for() -> None:
     assert {name for name, key in KEYS.items() if key.adds} == {"packages", "env", "tags"}
     assert {name for name, key in KEYS.items() if key.versions} == {"packages"}
     only = {"test": "ctk source local install extras groups packages tests", "bare": "imports command"}
-    only["pytest"] = "nvjitlink backend policy"
+    only["pytest"] = "nvjitlink backend policy guard-rails"
     assert {name: key.only for name, key in KEYS.items() if key.only} == {
         name: kind for kind, words in only.items() for name in words.split()
     }

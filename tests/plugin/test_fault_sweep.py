@@ -695,7 +695,7 @@ def test_resuming_what_is_cut(pytester: pytest.Pytester, run_pytest, toolkit, va
     ("name", "why"),
     [
         ("folder", "cannot be read: Is a directory; *"),
-        ("/dev/full", "cannot be read: not a regular file; *"),
+        ("/dev/full", "cannot be read: a folder, a pipe or a device; expected a regular file; *"),
         ("missing/known.txt", "cannot be written: the folder is not there; *"),
         ("latin", "cannot be read: 'utf-8' codec can't decode *"),
         ("test_it.py/known.txt", "cannot be read: Not a directory; *"),

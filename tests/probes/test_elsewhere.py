@@ -9,7 +9,7 @@ import pytest
 from pytest_cudalink.emulator import emulation_for
 from pytest_cudalink.loader.maps import mapped_files
 from pytest_cudalink.probes import elsewhere
-from pytest_cudalink.probes.elsewhere import Asked
+from pytest_cudalink.probes.elsewhere import ForeignAnswer
 from tests.compiled import compile_c
 
 ANSWERS = r"""
@@ -47,9 +47,9 @@ def test_a_driver_answers_another_process(driver, monkeypatch) -> None:
     asked = []
     run = subprocess.run
     monkeypatch.setattr(subprocess, "run", lambda *words, **more: asked.append(words) or run(*words, **more))
-    assert elsewhere.driver() == elsewhere.driver() == Asked(exists=True, version=(12, 4))
+    assert elsewhere.driver() == elsewhere.driver() == ForeignAnswer(exists=True, version=(12, 4))
     whole = elsewhere.driver(device=True)
-    assert whole == Asked(exists=True, version=(12, 4), arch="sm_90")
+    assert whole == ForeignAnswer(exists=True, version=(12, 4), arch="sm_90")
     monkeypatch.setattr(elsewhere, "mapped_files", lambda: [str(file)])
     assert elsewhere.driver(device=True) == whole
     assert len(asked) == 2
@@ -62,18 +62,21 @@ def test_a_driver_answers_another_process(driver, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ("int cuInit(unsigned flags) { return 100; }\n", Asked(exists=True)),
-        (ANSWERS.replace("return 0; }\nint cuInit", "return 35; }\nint cuInit"), Asked(exists=True, arch="sm_90")),
-        (ANSWERS.replace("device == 7", "attribute == 75"), Asked(exists=True, version=(12, 4))),
-        ("int cudalinkAbsentDriver;\n", Asked(exists=False, problem="--cudalink-driver=absent hides it")),
+        ("int cuInit(unsigned flags) { return 100; }\n", ForeignAnswer(exists=True)),
+        (
+            ANSWERS.replace("return 0; }\nint cuInit", "return 35; }\nint cuInit"),
+            ForeignAnswer(exists=True, arch="sm_90"),
+        ),
+        (ANSWERS.replace("device == 7", "attribute == 75"), ForeignAnswer(exists=True, version=(12, 4))),
+        ("int cudalinkAbsentDriver;\n", ForeignAnswer(exists=False, problem="--cudalink-driver=absent hides it")),
         (
             "#include <stdlib.h>\n__attribute__((constructor)) static void die(void) { abort(); }\n",
-            Asked(exists=True, problem="another process that asked it died"),
+            ForeignAnswer(exists=True, problem="another process that asked it died"),
         ),
     ],
     ids=["no device", "no version", "half a device", "hidden", "dies"],
 )
-def test_what_a_driver_does_not_answer(driver, source: str, expected: Asked) -> None:
+def test_what_a_driver_does_not_answer(driver, source: str, expected: ForeignAnswer) -> None:
     """It stays unknown; a driver that dies ends the other process alone."""
     driver(source)
     assert elsewhere.driver(device=True) == expected
@@ -97,7 +100,7 @@ def test_a_driver_that_does_not_answer(driver, monkeypatch) -> None:
     """It counts as one whose facts are unknown."""
     driver("#include <unistd.h>\nint cuDriverGetVersion(int *version) { sleep(60); return 0; }\n")
     monkeypatch.setattr(elsewhere, "_DEADLINE", 0.01)
-    assert elsewhere.driver() == Asked(exists=True, problem="it has not answered another process for 0.01 s")
+    assert elsewhere.driver() == ForeignAnswer(exists=True, problem="it has not answered another process for 0.01 s")
 
 
 def test_where_a_driver_may_be(tmp_path, monkeypatch) -> None:
@@ -123,5 +126,5 @@ def test_an_emulated_driver_is_asked_without_the_run(tmp_path, monkeypatch) -> N
     emulation = emulation_for("12.9", events=events, faults="cuInit:1=100")
     for name, value in emulation.environment().items():
         monkeypatch.setenv(name, value)
-    assert elsewhere.driver(device=True) == Asked(exists=True, version=(12, 9), arch="sm_90")
+    assert elsewhere.driver(device=True) == ForeignAnswer(exists=True, version=(12, 9), arch="sm_90")
     assert events.read_text() == ""
