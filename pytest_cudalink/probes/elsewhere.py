@@ -100,7 +100,8 @@ def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
         try:  # the loader itself says so, and loads nothing
             libcuda.library()
         except libcuda.DriverNotFoundError as error:
-            return ForeignAnswer(exists=False, problem=str(error).removeprefix("no CUDA driver: ").partition(";")[0]), ""
+            problem = str(error).removeprefix("no CUDA driver: ").partition(";")[0]
+            return ForeignAnswer(exists=False, problem=problem), ""
         except OSError as error:
             return ForeignAnswer(exists=False, problem=str(error)), ""
     environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_RUN}
