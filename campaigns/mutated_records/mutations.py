@@ -15,6 +15,7 @@ from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.records import (
     OUTCOMES,
     CrashRecord,
+    EndRecord,
     Event,
     LinkRecord,
     StartRecord,
@@ -57,7 +58,8 @@ def _test(number: int, outcome: str) -> list[Event]:
 
 
 def _record() -> list[dict[str, Any]]:
-    run, *others, end = samples.EVENTS
+    run, *others = samples.EVENTS
+    (end,) = (one for one in others if isinstance(one, EndRecord))
     tests = [event for number, outcome in enumerate((*OUTCOMES, "passed")) for event in _test(number, outcome)]
     noted = [one for one in others if isinstance(one, UnsteeredRecord | ViolationRecord | VerdictRecord | CrashRecord)]
     return [

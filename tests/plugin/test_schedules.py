@@ -220,7 +220,7 @@ def test_hang(run) -> None:
     result = run(test, "--cudalink-schedules=200:7", "--cudalink-processes=deadline=2")
     result.stdout.fnmatch_lines(
         [
-            "1 test left out the other schedules after 2 that did not end; --cudalink-processes=deadline=SECONDS *",
+            "198 runs under a schedule left out: after 2 that did not end; --cudalink-processes=deadline=SECONDS *",
             "hang: test_it.py::test_early under 2 of * schedules: the process was stopped: it did not end within 2 *",
         ]
     )
