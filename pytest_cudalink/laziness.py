@@ -31,13 +31,15 @@ def names_of(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     `modules`: by module, as in an import of the package: the names that the package offers of it, with spaces between.
     """
     places = {name: module for module, names in modules.items() for name in names.split()}
+    offers = sys.modules[package]
+    offers.__dir__ = lambda: sorted({*vars(offers), *places})  # type: ignore[method-assign] # PEP 562; autodoc asks it
 
     def find(name: str) -> Any:
         if name not in places:
             msg = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(msg)
         found = getattr(import_module(places[name], package), name)
-        setattr(sys.modules[package], name, found)
+        setattr(offers, name, found)
         return found
 
     return find

@@ -42,7 +42,7 @@ def test_names_are_those_that_type_checkers_see(package):
 
     assert given == _seen_by_type_checkers(package)
     module = import_module(package)
-    assert {name for _, name in given} <= {*module.__all__}
+    assert {name for _, name in given} <= {*module.__all__} <= {*dir(module)}
     for name in module.__all__:
         assert getattr(module, name) is not None
 
