@@ -84,6 +84,10 @@ def test_error_of_another_call() -> None:
     assert kinds(failed(text, CALLS, failing=(2, 3), lasts=True)) == []
     lost = ALLOCATE._replace(way=LOST)
     assert kinds(failed(text.replace("OUT_OF_MEMORY", "DEVICE_UNAVAILABLE"), CALLS, failing=(2, 3)), lost) == []
+    assert kinds(failed("cuMemsetD8_v2 returned 46", CALLS), lost) == []
+    assert kinds(failed("cuMemsetD8_v2 returned 2", CALLS)) == ["no-cause"]
+    another_way = ("cuInit", "cuMemsetD8_v2")  # the call of this number is the one that the sweep let fail
+    assert kinds(failed(text, another_way, failing=(2,))) == []
     again = ("cuInit", "cuMemAlloc_v2", "cuMemAlloc_v2")
     assert kinds(failed("DriverError: cuMemAlloc_v2 failed", again, failing=(2, 3))) == []
 
@@ -318,7 +322,7 @@ BROKEN = SweptTrial("passed", CALLS, violations=("a", "b"), later="boom")
         (BROKEN, SweptTrial("passed", CALLS, violations=("a", "b")), [LATER, SWALLOWED]),
         (BROKEN, SweptTrial("passed", CALLS, later="too"), [("violation", "a"), SWALLOWED]),
         (
-            failed("\n KeyError: 2 \n at a.py"),
+            failed("\n \n KeyError: 2 \n at a.py"),
             CLEAN,
             [("no-cause", "the test failed without naming the error: KeyError: 2")],
         ),
@@ -352,6 +356,8 @@ def test_words_of_a_verdict(faulted: SweptTrial, clean: SweptTrial, expected: li
 def test_finding_as_a_line(fault: FailedCall, called: str) -> None:
     """A finding names kind, call, number, code and place."""
     (found,) = judge(CLEAN, CLEAN, fault, "test")
+    (placed,) = judge(CLEAN, CLEAN, fault, "test", "own.py::test")
+    assert (found.place, placed.place, SweepFinding("leak", fault, "", "").place) == ("", "own.py::test", "")
     assert str(found) == f"swallowed: cuMemAlloc_v2 (call 2) failed with {called}: {SWALLOWED[1]}"
     assert (str(ALLOCATE), str(ALLOCATE._replace(way=LOST))) == ("2:2", "2:46:device")
 

@@ -390,8 +390,8 @@ def test_cards_of_failures() -> None:
     assert [one.id for one in views.sections(refused)] == ["gpu", "cells"]
 
 
-def test_tests_that_fail_alike_are_one_card() -> None:
-    """With one error in the same cells; another error, other cells and tests without an error stand alone."""
+def test_cards_of_tests_that_fail_alike() -> None:
+    """With one error in the same cells they are one; another error, other cells and tests without one stand alone."""
     outcomes = [dict.fromkeys("abcdeyz", "F"), {**dict.fromkeys("abcdez", "F"), "y": "P"}]
     details = {**{test: Detail("no ELF", f"E {test}") for test in "abcdy"}, "e": Detail("other"), "z": Detail()}
     report = MatrixReport(
@@ -405,6 +405,7 @@ def test_tests_that_fail_alike_are_one_card() -> None:
     assert (several["tests"], several["count"], several["has_text"]) == (
         *([(0, "a"), (1, "b"), (2, "c"), (3, "d")], "2 of 2 cells", True),
     )
+    assert (several["picture"], several["whole"]) == (None, False)
     assert [(one["test"], "block" in one) for one in (other, silent, *cards["some"])] == [
         *(("e", False), ("z", False), ("y", False)),
     ]

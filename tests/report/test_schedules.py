@@ -78,6 +78,7 @@ def test_option() -> None:
     assert parse("200") == Asked(200)
     assert parse("1:7@3,5-6,4") == Asked(1, 7, (3, 4, 5, 6))
     assert str(Asked(1, 7, (1, 2, 4, 5, 6))) == "1:7@1,2,4-6"
+    assert (Asked(1, 7, (1, 2, 4, 5, 6)).wanted, Asked(20).wanted) == ("1,2,4-6", "")
     assert parse("1:7@100000,5") == Asked(1, 7, (5, 100000))
     assert (parse("20+promised"), str(Asked(20))) == (Asked(20, promised=True), "20")
     assert (list(Asked(3, LIMIT_SEED - 1).seeds), list(Asked(1).seeds)) == ([LIMIT_SEED - 1, 0, 1], [0])
@@ -291,7 +292,7 @@ def test_words_of_what_does_not_repeat() -> None:
     failure = replace(FAILURE, repeats=False)
     assert failure.asked == Asked(1, 7)
     assert any("passed when it ran under seed 7 again" in line for line in failure.lines("", 1))
-    assert FAILURE.asked == Asked(1, 7, (3,))
+    assert (FAILURE.asked, FAILURE.place) == (Asked(1, 7, (3,)), "")
     alone = replace(FAILURE, displaced=())
     assert (alone.asked, alone.lines("", 1)[1:]) == (Asked(1, 7), ["  >   assert x", "  E   old"])
 
