@@ -9,7 +9,7 @@ import pytest
 from pytest_cudalink.report import views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
-from pytest_cudalink.report.records import CrashRecord, RecordError
+from pytest_cudalink.report.records import CrashRecord, FindingRecord, RecordError, ViolationRecord
 
 from .samples import LAUNCH, SKEW
 
@@ -137,6 +137,8 @@ def test_what_joined_runs_keep() -> None:
         assert (one.hidden, one.unread) == ("/opt", True)
     assert CellRun("c").joined(CellRun("c")).exitstatus is None
     assert CellRun("c").joined(CellRun("c", exitstatus=1)).exitstatus == 1
+    killed, failed = CellRun("c", exitstatus=-9), CellRun("c", exitstatus=1)  # a failed test does not hide a signal
+    assert killed.joined(failed).exitstatus == failed.joined(killed).exitstatus == -9
 
 
 def test_a_package_that_no_cell_has() -> None:
@@ -393,6 +395,38 @@ def test_crashes_and_what_they_lose() -> None:
     assert (cell.crashed, cell.lost) == (2, [])
     cell.finished = False
     assert cell.lost == ["e"]
+
+
+def test_what_fails_a_cell_whose_tests_are_green() -> None:
+    """What no red test shows is counted by kind; what was allowed, and what belongs to a red test, is not."""
+    crashes = [CrashRecord(nodeid=test) for test in "abbbFEC"]
+    violations = [ViolationRecord(nodeid="a", allowed=True), *(ViolationRecord(nodeid=test) for test in "aaF")]
+    run = cell("c", {"a": "P", "b": "S", "F": "F", "E": "E", "C": "C"}, crashes=crashes, violations=violations)
+    assert run.behind_green_tests == "4 crashes; 2 violations"
+    run.crashes, run.violations = crashes[:1], violations[:2]
+    run.findings, run.differing = [FindingRecord()], {"b": []}
+    each = ["1 crash", "1 violation", "1 finding of faults and schedules", "1 test has records that differ"]
+    assert run.behind_green_tests == "; ".join(each)
+    several = cell("c", {}, findings=[FindingRecord()] * 2, differing={"a": [], "b": []})
+    assert several.behind_green_tests == "2 findings of faults and schedules; 2 tests have records that differ"
+    assert not cell("c", {"a": "F"}, crashes=[CrashRecord(nodeid="a")], violations=violations[:1]).behind_green_tests
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "others", "explained"),
+    [
+        ("", {}, False),
+        ("PS", {}, False),
+        ("PF", {}, True),
+        ("P", {"crashes": [CrashRecord()]}, True),
+        ("P", {"findings": [FindingRecord()]}, True),
+        ("P", {"violations": [ViolationRecord()]}, True),
+        ("P", {"violations": [ViolationRecord(allowed=True)]}, False),
+    ],
+)
+def test_what_shows_why_a_run_is_red(outcomes, others, explained) -> None:
+    """A bad result does, and so does each fault that can be behind green tests, unless it was allowed."""
+    assert cell("c", dict(zip(outcomes, outcomes, strict=True)), **others).is_explained is explained
 
 
 def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
