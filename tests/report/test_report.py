@@ -412,6 +412,8 @@ def test_cards_of_tests_that_fail_alike() -> None:
     tables = {one.id: one for one in views.sections(report)}
     assert tables["everywhere"].rows == (("a, b, c and 1 more", "no ELF"), ("e", "other"), ("z", ""))
     assert tables["some"].rows == (("y", "no axis explains it", "no ELF", "v"),)
+    silent = MatrixReport([CellRun("c", outcomes=dict.fromkeys("st", "F"))])
+    assert [one.tests for one in views.alike(silent, dict.fromkeys("st", ""))] == [("s",), ("t",)]
     long = MatrixReport(
         [CellRun("c", outcomes={str(n): "F" for n in range(201)}, details={str(n): Detail("x") for n in range(201)})]
     )

@@ -21,6 +21,7 @@ from pytest_cudalink.report.history import History, HistoryChange, Step
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.records import (
+    AskedRecord,
     CrashRecord,
     FindingRecord,
     LibraryRecord,
@@ -130,6 +131,13 @@ def report() -> MatrixReport:
         unlinked_modules=1,
         unsteered=[UnsteeredLinks("numba", "cuLinkComplete", "n.py:3", "driver")],
         findings=[fault, late],
+        asked=[
+            AskedRecord(what="driver", due=2, happened=2),
+            AskedRecord(
+                what="fault sweep", due=9, happened=3, left={"too slow": 1}, allowed={"no call": 3, "fails": 2}
+            ),
+            AskedRecord(what="of a later version", due=1),
+        ],
         versions={"nvjitlink": {"requested": None, "found": "13.0", "kind": "real", "source": "wheel"}},
         libraries=[
             LibraryRecord(name="libcudart", soname="libcudart.so.13", path="/w/rt", place="wheels", owner="rt 13.0")
@@ -183,6 +191,7 @@ def comparison() -> Comparison:
         [OutcomeChange(f"{TEST}x", "new", "x", ".")],
         ["died"],
         {"z": "not JSON"},
+        [("violation: array freed", f"{TEST}s1", "old"), ("crash", "outside tests", "died")],
     )
 
 
