@@ -294,6 +294,56 @@ def test_a_run_that_ends_before_its_session(run, records) -> None:
     assert type(end.exitstatus) is int
 
 
+@pytest.mark.parametrize(
+    ("status", "fails", "code"),
+    [(0, False, 0), (0, True, 3), (1, True, 3), (2, True, 2), (7, True, 7)],
+)
+def test_a_plugin_that_fails_after_the_session(run, records, status: int, fails: bool, code: int) -> None:
+    """It ends pytest with an internal error, unless the session had ended early, which says more."""
+    if fails:
+        try:
+            int("no number")
+        except ValueError:
+            finish(run, status)
+    else:
+        finish(run, status)
+    assert [end.exitstatus for end in records.of(EndRecord)] == [code]
+
+
+def test_a_run_without_calls_of_tests(run, records) -> None:
+    """It fails nothing and says why it proves nothing; its tests replace those of an earlier run."""
+    dropped: list[set[str]] = []
+    run.config.pluginmanager.get_plugin("cudalink-record-file").drop_earlier = dropped.append
+    run.config.option.setuponly = True
+    log(run, "setup")
+    log(run, "teardown")
+    finish(run)
+    (end,) = records.of(EndRecord)
+    assert [one[:16] for one in end.failing] == ["no test ran, onl"]
+    assert dropped == [{"A"}]
+
+
+@pytest.mark.parametrize(
+    ("status", "calls", "written"),
+    [
+        (None, [("last_look", 1, "why"), ("fail_late", "why")], []),
+        (0, [("last_look", 0, "why")], []),
+        (0, [("last_look", 5, "why"), ("last_look", 5, "again"), ("fail_late", "why")], [(5, ["why"])]),
+        (0, [("last_look", 5, "")], [(5, [])]),
+        (0, [("fail_late", "why"), ("fail_late", "again")], [(1, ["why"])]),
+        (7, [("fail_late", "why")], []),
+    ],
+)
+def test_an_exit_code_that_changes_after_the_end(run, records, status, calls, written) -> None:
+    """It is written once, with its reason; a failure that comes late changes only an exit code of 0."""
+    if status is not None:
+        finish(run, status)
+    for name, *given in calls:
+        getattr(run.part(RESULTS), name)(*given)
+    lines = [json.loads(one) for one in records.path.read_text().splitlines()]
+    assert [(one["exitcode"], one.get("output", [])) for one in lines if "exitcode" in one] == written
+
+
 # -- workers that die
 
 

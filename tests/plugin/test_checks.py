@@ -123,12 +123,17 @@ def watched(**seen: Seen) -> tuple[Run, Saw]:
 def test_when_checks_are_asked() -> None:
     """Between tests, as a test begins, before and after the report of a phase, and at the end."""
     run, check = watched()
+    idle, phase_methods = Check(run), ("between", "begin", "leaves", "look", "sections")
+    assert [[*idle.between()], idle.leaves(), [*idle.sections(Mock())], [*idle.finish()]] == [[], False, [], []]
+    vars(idle).update((name, in_vain := Mock()) for name in phase_methods)  # its class has none of its own
+    run.config.pluginmanager.register(idle)
     assert run.get(CURRENT_TEST) is not None
     assert run.config.hook.pytest_runtest_logstart(nodeid="A", location=("f.py", 0, "A")) == []
     error = ValueError()
     assert [reported(run, when, error=error if when == "call" else None).when for when in PHASES] == [*PHASES]
     run.part(REPORTER).finish()
     assert check.asked == ["between", "A", None, "setup", error, "call", None, "teardown", "between", "finish"]
+    assert not in_vain.called
     assert run.get(LEDGER) is None
 
 
@@ -137,6 +142,7 @@ def test_what_a_test_leaves_is_destroyed(left: bool) -> None:
     """Only where a check says that there is something: collecting all garbage takes long."""
     run, check = watched()
     check.left = left
+    run.config.pluginmanager.register(Saw(run))  # nothing is left as far as another check knows
     item, garbage = Item(), Item()
     item.funcargs = {"garbage": garbage}
     garbage.itself, gone = garbage, weakref.ref(garbage)
@@ -178,6 +184,14 @@ def test_a_test_without_a_line() -> None:
     """A test that does not know its line is skipped in the first."""
     run, _ = watched(call=Seen("T", "text", "skip", "why"))
     assert reported(run, "call").longrepr == ("f.py", 1, "Skipped: why")
+
+
+def test_what_a_check_shows_is_safe() -> None:
+    """No title, text or message reaches a terminal with its escape sequences."""
+    run, _ = watched(call=Seen("T\x1b[1m", "text\x1b[1m", "skip", "why\x1b[1m"))
+    report = reported(run, "call")
+    ((title, text),) = report.sections
+    assert [one for one in (title, text, report.longrepr[2]) if "\x1b" in one] == []
 
 
 def test_how_a_report_fails() -> None:
@@ -257,6 +271,8 @@ def test_a_check_of_the_driver_takes_its_own_violations() -> None:
     assert (check.driver, check.mode, check.violations, check.handle_count) == (driver, "fail", (own,), 0)
     check.consume((own,))
     assert taken == [(own,)]
+    run.config.pluginmanager.register(check)
+    assert reported(run, "call").longrepr.endswith("during this test's call:\ntext 2")
     run._emulated = None
     with pytest.raises(AssertionError):
         OfOrder(run, "fail")
@@ -322,6 +338,7 @@ def test_violations_that_no_report_shows() -> None:
     check.pending = [violation(1)]
     check.collect("A")
     check.begin("B")
+    assert [*check.between()] == []
     assert (check.mode, reported(run, "call").outcome) == ("fail", "passed")
     check.pending = [violation(2), violation(3)]
     assert reported(run, "call").longrepr == (
@@ -536,6 +553,7 @@ def test_the_last_look(driver: Mock, below: Mock) -> None:
     assert last_look(run) is False
     said = [call.say((late[at],), fails=fails) for at, fails in ((2, True), (1, True), (0, False))]
     assert [one for one in below.mock_calls if one[0] == "say"] == said
+    assert driver.consume.mock_calls == [call((late[at],)) for at in (2, 1, 0)]
     below.say.side_effect = lambda _, fails: fails
     assert last_look(run) is True
     below.reset_mock()
@@ -573,6 +591,8 @@ def test_where_the_contract_is_checked(contract: Mock, mode: str, possible: bool
         assert (check.name, check.handle, check.mode) == ("jitlink-contract", "handle", mode)
         assert contract.mock_calls == [call.take(), call.check(strict=mode == "strict")]
         assert run.config.cleanups[-1] == contract.stop
+    else:
+        assert contract.mock_calls == []
 
 
 @pytest.mark.parametrize("mode", ["report", "fail"])

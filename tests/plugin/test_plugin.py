@@ -14,6 +14,7 @@ from pytest_cudalink.compat.names import POLICIES
 from pytest_cudalink.plugin import parts, settings
 from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
 from pytest_cudalink.plugin.session import blocked
+from pytest_cudalink.report.asked_for import AskedFor
 from tests.nested import ALONE, ISOLATED, XDIST
 
 FORCED = """
@@ -284,6 +285,8 @@ def test_a_blocked_part_is_off(part) -> None:
     config = blocking(part)
     default = getattr(resolved({}, {}), name).value
     assert blocked.lines(config) == [f"{what}: -p no:cudalink-{part}"]
+    allowed = dict.fromkeys(blocked.lines(config), 1)
+    assert (blocked.asked(config), blocked.asked(blocking())) == ([AskedFor("checks", 1, 0, allowed=allowed)], [])
     for source, one in (("ini", value), ("option", value), ("environment X", value)):
         with pytest.raises(pytest.UsageError) as caught:
             blocked.apply(config, given(source, **{name: one}), isolated=False)
