@@ -220,7 +220,7 @@ class _Reading:
     def finish(self) -> None:
         """Find the tests that have no result, and what the end of the run says that they do not."""
         cell = self.cell
-        if not (cell.damage or cell.unread):  # lines that cannot be read are not counted
+        if not cell.damage:  # lines that cannot be read are not counted
             cell.problems += self._doubts()
         if not cell.finished:
             if self.began:  # until the last event, at least

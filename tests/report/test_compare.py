@@ -192,6 +192,8 @@ def test_what_is_new_against_an_older_report() -> None:
     assert worse(**{**now, "crashes": []}) == [outside]
     assert worse(**now) == []
     assert compare(new, MatrixReport([cell("c", "FF", violations=broken)])).worse == [outside, fault, fault]
+    (unnamed,) = compare(MatrixReport([cell("c", "PP", violations=broken[1:])]), MatrixReport([cell("c", "PP")])).worse
+    assert unnamed == ("violation: order", "b", "c")  # one without a name goes by its check
     old = MatrixReport([cell("c", "PF")])
     assert compare(new, old).broken == ["first", "gone"]
     assert compare(new, MatrixReport(old.cells, ["gone", "first"])).broken == []

@@ -106,9 +106,12 @@ def test_doubts(lines_of_run, explained, said) -> None:
     assert [one.removeprefix("the record has ") if " ends," in one else one for one in found] == said
 
 
-def test_a_file_that_failed_was_not_collected() -> None:
+def test_a_file_that_failed_was_not_collected(tmp_path) -> None:
     """It stands in the record like a test of its name."""
     assert doubts(run(1, collected=[CollectedRecord(tests={"t.py": ["a"]})]), {A}, explained=True) == []
+    end = {**WHOLE, "exitstatus": 1, "counts": {"passed": 1, "error": 1}}
+    cell = one(lines(tmp_path / "c.jsonl", RUN, COLLECTED, START, result(), result("f.py", "error"), end))
+    assert (cell.outcomes["f.py"], cell.problems) == ("E", [])
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,12 @@ def link(backend: str, outcome: str = "ok") -> dict:
             [result(), {**END, "exitstatus": 1, "failing": ["too few links"]}],
             {"problems": ["too few links"], "fault": "too few links"},
         ),
+        # the end of the process is a problem, with what it wrote, and explains an exit code
+        ([result(), END, {"event": "exit", "exitcode": -9}], {"problems": ["the process was killed by SIGKILL"]}),
+        (
+            [result(), {**END, "exitstatus": 1}, {"event": "exit", "exitcode": 1, "output": ["a", "b"]}],
+            {"problems": ["the process ended with exit code 1: a | b"]},
+        ),
         # a null and an empty text are one
         (
             [LIBRARY, {**LIBRARY, "owner": None}, END],

@@ -85,6 +85,20 @@ def test_regressions_come_first() -> None:
     assert verdict(new, compare(new, old)).words == "1 regression; 1 test fails in every cell that ran it"
 
 
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (1, "1 crash, violation or finding is new; 1 violation"),
+        (2, "2 crashes, violations or findings are new; 2 violations"),
+    ],
+)
+def test_what_is_new_behind_green_tests(number, words) -> None:
+    """It comes before the totals, and only what the older report does not have counts."""
+    new = MatrixReport([cell("a", "P", violations=[ViolationRecord(nodeid="t.py::0")] * number)])
+    assert verdict(new, compare(new, MatrixReport([cell("a", "P")]))).words == words
+    assert verdict(new, compare(new, new)).words == words.partition("; ")[2]
+
+
 def test_several_regressions() -> None:
     """They stand before every other failure."""
     new = MatrixReport([cell("a", "FFF"), cell("b", "PPF")])
