@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -397,6 +398,7 @@ def test_a_closed_descriptor_is_not_written_to(tmp_path) -> None:
     assert reused is not None
     program = os.open(log, os.O_RDWR)
     os.dup2(program, reused)
+    writer.drop_before(0)
     writer.write(EndRecord(exitstatus=0))
     writer.write(EndRecord(exitstatus=0))
     (error,) = errors
@@ -408,13 +410,19 @@ def test_a_closed_descriptor_is_not_written_to(tmp_path) -> None:
     assert log.read_text() == "more" + "the program's\n"[4:]
 
 
+def _open_files() -> int:
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
 def test_a_record_has_one_run_at_a_time(tmp_path, monkeypatch) -> None:
     """A second one is refused until the first has closed the file, whatever children it leaves; a worker is not."""
     path = tmp_path / "r.jsonl"
     first = Writer(path, anew=True)
     first.write(RUN)
-    with pytest.raises(BlockingIOError):
+    opened = _open_files()
+    with pytest.raises(BlockingIOError) as refused:
         Writer(path, anew=True)
+    assert (_open_files(), refused.type) == (opened, BlockingIOError)
     with Writer(path) as worker:
         worker.write(START)
     assert len(path.read_bytes().splitlines()) == 2
@@ -438,9 +446,66 @@ def test_a_record_has_one_run_at_a_time(tmp_path, monkeypatch) -> None:
     third.close()
     assert path.stat().st_size
     assert third not in records._locking
+    fourth = Writer(path, anew=True)
+    shared = os.dup(fourth._opened[0])  # as a child that C code has forked has it
+    fourth.close()
+    Writer(path, anew=True).close()
+    os.close(shared)
     monkeypatch.setattr("fcntl.flock", mock.Mock(side_effect=OSError(errno.ENOLCK, "no locks")))
     with Writer(path, anew=True), Writer(path, anew=True):
         assert path.stat().st_size == 0
+    monkeypatch.setattr(records, "fcntl", None)  # Windows
+    with Writer(path, anew=True), Writer(path, anew=True) as last:
+        last.write(RUN)
+    assert read(path).run.cell == RUN.cell
+    with Writer("/dev/null", anew=True) as writer:
+        writer.write(RUN)
+
+
+def _holds_in_a_child(check: Callable[[], bool]) -> bool:
+    if (child := os.fork()) == 0:  # pragma: no cover
+        try:
+            os._exit(not check())
+        finally:
+            os._exit(2)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_what_a_forked_child_has_of_a_record(tmp_path, monkeypatch) -> None:
+    """It can append, has no lock and no further descriptor, and keeps what the program has put at our number."""
+    path, log = tmp_path / "r.jsonl", tmp_path / "log"
+    log.write_bytes(b"the program's")
+    writer = Writer(path, anew=True)
+    (number,) = writer._opened
+    writer.write(RUN)
+    opened = _open_files()
+
+    def appends() -> bool:
+        alike = _open_files() == opened and not os.get_inheritable(number)
+        writer.write(START)
+        return alike and not records._locking
+
+    assert _holds_in_a_child(appends)
+    writer.write(EndRecord(exitstatus=0))
+    found = read(path)
+    assert (len(found.starts), found.end is not None) == (1, True)
+
+    # without /proc it shares the lock, which is the run's
+    monkeypatch.setattr("os.open", mock.Mock(side_effect=OSError(errno.ENOENT, "no /proc")))
+    assert _holds_in_a_child(lambda: writer.close() is None)
+    monkeypatch.undo()
+    with pytest.raises(BlockingIOError):
+        Writer(path, anew=True)
+
+    content = path.read_bytes()
+    for program in (log, path):
+        os.dup2(theirs := os.open(program, os.O_RDONLY), number)
+        os.close(theirs)
+        expected = program.read_bytes()
+        assert _holds_in_a_child(lambda expected=expected: os.read(number, 1 << 20) == expected)
+        writer.close()  # our descriptor is gone, which closes nothing of theirs
+    os.close(number)
+    assert path.read_bytes() == content
 
 
 def test_what_another_run_leaves(tmp_path) -> None:
@@ -460,6 +525,7 @@ def test_what_another_run_leaves(tmp_path) -> None:
     assert kept(RUN, START, end, green=True) == {nodeid}
     assert kept(RUN, start := StartRecord(nodeid="s"), replace(TEST, nodeid="t")) == {start.nodeid, "t"}
     assert kept(RUN, records.CollectedRecord(tests={"f": ["a"], "g": [""]}), EndRecord(exitstatus=1)) == {"f::a", "g"}
+    assert records.CollectedRecord(tests={"f": ["a", "b"], "g": [""]}).nodeids == ["f::a", "f::b", "g"]
     assert kept(RUN, end, RUN) == set()
     assert kept(RUN, end, records.ExitRecord(exitcode=1)) == set()
     assert kept(RUN, end, records.CrashRecord()) == set()
@@ -469,6 +535,11 @@ def test_what_another_run_leaves(tmp_path) -> None:
         writer.drop_before(size)
         writer.write(end)
     writer.drop_before(1)
+    (number,) = writer._opened
+    os.dup2(program := os.open(path, os.O_RDWR), number)
+    writer.drop_before(1)  # nor does it where the program has the file at our number
+    for descriptor in {program, number}:
+        os.close(descriptor)
     assert [type(records.decode(line)[0]) for line in path.read_bytes().splitlines()] == [StartRecord, EndRecord]
     path.write_text("notes of the user\n" * 3)
     assert records.tests_to_keep(path, green=True) is None
