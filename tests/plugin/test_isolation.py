@@ -209,7 +209,7 @@ if elsewhere(): raise RuntimeError('not here')
 @pytest.mark.parametrize("i", range(9))
 def test_it(i): pass
 """,
-        f"--cudalink-processes={mode}",
+        *(f"--cudalink-processes={mode}", "-rN"),  # where CI is set, pytest's short summary has whole texts
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["!*cudalink: two processes in a row ended with exit code 4 *test_it*; no further*"])
