@@ -12,7 +12,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..loader.maps import mapped_files
 from ..versions import CudaVersion
@@ -104,13 +104,8 @@ def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
             return ForeignAnswer(exists=False, problem=problem), ""
         except OSError as error:
             return ForeignAnswer(exists=False, problem=str(error)), ""
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_THE_RUN}
-    command = [sys.executable, "-I", "-S", "-c", _PROGRAM, loaded or libcuda.LIBRARY_NAME, *["device"] * device]
     try:
-        done = subprocess.run(  # noqa: S603 (this Python)
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_DEADLINE
-        )
-        found = json.loads(done.stdout)
+        found = _run("-S", "-c", _PROGRAM, loaded or libcuda.LIBRARY_NAME, *["device"] * device)
     except subprocess.TimeoutExpired:
         return ForeignAnswer(exists=True, problem=f"it has not answered another process for {_DEADLINE} s"), loaded
     except (OSError, ValueError):
@@ -121,23 +116,30 @@ def _ask(loaded: str, *, device: bool) -> tuple[ForeignAnswer, str]:
     return answer, found.get("file", loaded)
 
 
+def _run(*arguments: str) -> Any:
+    """Return what another Python prints, read as JSON.
+
+    Raises OSError or ValueError if it does not come so far, and subprocess.TimeoutExpired.
+    """
+    done = subprocess.run(  # noqa: S603 (this Python)
+        [sys.executable, "-I", *arguments],
+        env={name: value for name, value in os.environ.items() if name not in _OF_THE_RUN},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=_DEADLINE,
+    )
+    return json.loads(done.stdout)
+
+
 @cache
 def nvjitlink() -> tuple[str, str, str] | None:
     """Return version, file and obstacle of the nvJitLink that another process finds; each is empty without it.
 
     None if the other process could not say.
     """
-    path = json.dumps([*map(str, sys.path)])
     try:
-        done = subprocess.run(  # noqa: S603 (this Python)
-            [sys.executable, "-I", "-c", _NVJITLINK, path],
-            env={name: value for name, value in os.environ.items() if name not in _OF_THE_RUN},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=_DEADLINE,
-        )
-        version, file, obstacle = json.loads(done.stdout)
+        version, file, obstacle = _run("-c", _NVJITLINK, json.dumps([*map(str, sys.path)]))
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
     return version, file, obstacle

@@ -188,8 +188,12 @@ class CellRun:
     @property
     def is_explained(self) -> bool:
         """Whether a test, a crash or a finding shows why pytest ended with an error."""
-        found = (self.crashes, self.findings, self.failing_violations)
-        return any(found) or any(letter in BAD for letter in self.outcomes.values())
+        return any((self.crashes, self.findings, self.failing_violations, self.failing_tests))
+
+    @property
+    def failing_tests(self) -> set[str]:
+        """The tests that failed or crashed."""
+        return {test for test, letter in self.outcomes.items() if letter in BAD}
 
     @property
     def failing_violations(self) -> list[ViolationRecord]:
@@ -199,7 +203,7 @@ class CellRun:
     @property
     def behind_green_tests(self) -> str:
         """What fails the cell and no result of a test shows, with numbers; empty for nothing."""
-        bad = {test for test, letter in self.outcomes.items() if letter in BAD}
+        bad = self.failing_tests
         several = (
             (sum(one.nodeid not in bad for one in self.crashes), "crash", "crashes"),
             (sum(one.nodeid not in bad for one in self.failing_violations), "violation", "violations"),

@@ -69,6 +69,11 @@ class Comparison:
     # crashes, violations and findings that the older report does not have: what, test and cell
     worse: list[tuple[str, str, str]] = field(default_factory=list)
 
+    @property
+    def regression_count(self) -> int:
+        """Number of things that fail now and did not in the older report: tests, what no test shows, and cells."""
+        return len(self.regressions) + len(self.worse) + len(self.broken)
+
 
 def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
     """Return the differences by test and cell; a cell that only one report has counts as not run in the other."""
@@ -99,7 +104,7 @@ def _findings(report: MatrixReport, *, hidden: bool) -> Counter[tuple[str, str, 
     """Return what, test and cell of crashes, violations and findings; or only of those that no test's failure shows."""
     found: Counter[tuple[str, str, str]] = Counter()
     for cell in report.cells:
-        bad = {test for test, letter in cell.outcomes.items() if letter in BAD}
+        bad = cell.failing_tests
         every = [
             *(("crash", one.nodeid) for one in cell.crashes),
             *((f"violation: {one.what or one.check}", one.nodeid) for one in cell.failing_violations),
@@ -130,9 +135,7 @@ def findings(report: MatrixReport, comparison: Comparison | None) -> dict[str, i
     """Return the number of findings of each kind of `FAIL_ON`."""
     counts = report.counts
     return {
-        "regressions": len(comparison.regressions) + len(comparison.worse) + len(comparison.broken)
-        if comparison
-        else 0,
+        "regressions": comparison.regression_count if comparison else 0,
         "failed": counts["F"] + counts["E"],
         "crashed": sum(cell.crashed for cell in report.cells),
         "incomplete": len(incomplete(report, comparison).keys() - (report.allowed & {*report.missing})),

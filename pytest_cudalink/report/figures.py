@@ -68,10 +68,9 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
     modules = sum(cell.unlinked_modules for cell in report.cells)
     found += _if_any(modules, "module that no seen link made|modules that no seen link made", "unsteered")
     if comparison is not None:
-        regressions = len(comparison.regressions) + len(comparison.worse) + len(comparison.broken)
         where = "regressions" if comparison.regressions else "worse" if comparison.worse else "incomplete"
         found += [
-            (regressions, "regression|regressions", True, where),
+            (comparison.regression_count, "regression|regressions", True, where),
             (len(comparison.fixed), "fixed", False, "fixed"),
         ]
     return [
