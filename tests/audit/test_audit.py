@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import mmap
 import os
+import re
 import subprocess
 import sys
 import time
@@ -373,6 +374,24 @@ def test_bytes_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert bytes(view) == b"67890"
     with buffers.buffer(io.BytesIO(b"123456")) as data:
         assert data == b"123456"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/smaps")
+@pytest.mark.parametrize("how", ["searched", "read"])
+def test_what_was_read_of_a_mapped_file_leaves_memory(tmp_path: Path, monkeypatch, how: str) -> None:
+    """Of a file of 24 windows, at most two stay in memory."""
+    monkeypatch.setattr(buffers, "_IN_MEMORY", 4)
+    monkeypatch.setattr(buffers, "_WINDOW", window := 64 * mmap.PAGESIZE)
+    (tmp_path / "file").write_bytes(bytes(24 * window))
+    with (tmp_path / "file").open("rb") as stream, buffers.buffer(stream) as data:
+        if how == "searched":
+            assert data.find(b"mark") == -1
+        else:
+            for start in range(0, len(data), window):
+                assert not any(data[start : start + window])
+                buffers.count_read(data, window)
+        mapping = Path("/proc/self/smaps").read_text().partition(str(tmp_path / "file"))[2]
+    assert int(re.search(r"Rss: *(\d+) kB", mapping)[1]) * 1024 <= 2 * window
 
 
 def test_a_mapped_file_is_searched_as_bytes_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

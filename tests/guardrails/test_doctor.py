@@ -71,7 +71,7 @@ def test_doctor_of_this_environment(toolkit) -> None:
 
 
 class Machine(System):
-    """A machine with these items and copies, and a device of this architecture."""
+    """A machine with these items, copies and cuda-bindings, and a device of this architecture."""
 
     audit = EnvironmentAudit("/prefix", "3.12", 0, (), (), (), 0, 0.0)
     installed: Mapping[str, str] = MappingProxyType({})
@@ -104,6 +104,9 @@ class Machine(System):
 
     def program(self, name: str) -> str | None:
         return f"/usr/bin/{name}" if name in self.programs else None
+
+    def has_bindings(self) -> bool:
+        return True
 
 
 def made(
