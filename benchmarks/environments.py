@@ -21,8 +21,6 @@ sys.path[:0] = [str(Path(__file__).parent), str(ROOT)]
 
 import measure  # noqa: E402 (the checkout may not be installed)
 
-__all__ = ["main"]
-
 CELL = "ctk-13.0"
 ROUNDS = 5
 PIP, UV, OURS = "python -m venv, pip install", "uv venv, uv pip install", f"nox -s {CELL}"

@@ -18,8 +18,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import measure
 
-__all__ = ["main"]
-
 ROUNDS = 5
 #: A thread keeps the process that collects from being forked.
 _NEW = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"

@@ -41,21 +41,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "Report",
-    "Seconds",
-    "Summary",
-    "arguments",
-    "device",
-    "difference",
-    "environment",
-    "fitted_exponent",
-    "markdown",
-    "parser",
-    "ratio",
-    "rounds",
-]
-
 #: Folder of the JSON files, under the current directory.
 FOLDER = Path(".cudalink/bench")
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from measure import Prepare, Seconds
 
-__all__ = ["CALL", "EMPTY", "Pytest", "add_distributions", "add_empty_plugin", "one_file"]
-
 #: Loads the empty plugin. Pytest searches all distributions for the name given to ``-p``, whichever plugin has it.
 EMPTY = ("-p", "empty")
 #: Head of a test that calls the driver, and raises where a call fails.

@@ -22,8 +22,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import measure
 
-__all__ = ["main"]
-
 SIZES = {"10 cells of 1,000 tests": (10, 1000), "100 cells of 5,000 tests": (100, 5000)}
 MERGE_LIMIT, OPEN_LIMIT = 10.0, 2.0
 OURS = "cudalink report --html"

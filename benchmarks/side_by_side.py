@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DATA", "Comparison", "blocks", "comparisons", "main", "time_text"]
-
 BENCHMARKS = Path(__file__).parent
 DATA = BENCHMARKS.parent / "docs" / "explanation" / "side-by-side.json"
 #: What ``measure`` runs, the most telling first: name of the figures, benchmark, arguments, variables.

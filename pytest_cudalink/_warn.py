@@ -6,8 +6,6 @@ import os
 import sys
 import warnings
 
-__all__ = ["warn"]
-
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")  # noqa: PTH118, PTH120 (compared with names of files)
 
 

@@ -10,33 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     import mmap
 
-__all__ = [
-    "DT_NEEDED",
-    "DT_RPATH",
-    "DT_RUNPATH",
-    "DT_SONAME",
-    "DT_STRSZ",
-    "DT_STRTAB",
-    "DT_SYMTAB",
-    "HEADER",
-    "MAGIC",
-    "PT_DYNAMIC",
-    "PT_LOAD",
-    "SEGMENT",
-    "SYMBOL",
-    "TAG",
-    "Buffer",
-    "ElfError",
-    "ElfHeader",
-    "ElfImage",
-    "SectionHeader",
-    "SegmentHeader",
-    "Symbol",
-    "read_header",
-    "read_sections",
-    "section_names",
-]
-
 Buffer: TypeAlias = "bytes | mmap.mmap"
 
 #: What such a file begins with; the first four bytes begin every ELF file.

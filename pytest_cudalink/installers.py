@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-__all__ = ["Installer", "install_command", "installer_here"]
-
 
 class Installer(NamedTuple):
     """What installs packages into an environment."""

@@ -9,8 +9,6 @@ from contextlib import nullcontext
 from importlib import import_module
 from typing import Any, TypeVar
 
-__all__ = ["cached_property", "names_of"]
-
 T = TypeVar("T")
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["and_more", "counted", "listed", "plural"]
-
 
 def plural(number: int, one: str, many: str | None = None) -> str:
     """Return the form of a word that suits a number; by default the plural ends in ``s``."""

@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
-__all__ = ["DELAY", "Progress", "is_shown", "progress"]
-
 #: Seconds before anything is drawn; a command that is done by then says nothing.
 DELAY: Final = 2.0
 _INTERVAL: Final = 0.2

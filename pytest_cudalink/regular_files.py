@@ -10,8 +10,6 @@ import os
 import stat
 from typing import BinaryIO
 
-__all__ = ["DATA", "TEXT", "identity", "is_regular", "open_regular", "read_bounded", "read_text"]
-
 #: Most bytes that are read of a file that people write, and of one that programs write or that has device code.
 TEXT = 8 << 20
 DATA = 1 << 30

@@ -10,8 +10,6 @@ import re
 import shlex
 from typing import Final
 
-__all__ = ["block", "line", "markdown", "quote", "shortened"]
-
 #: Characters of one value in a table, and of a failure's text.
 LINE_LIMIT: Final = 2_000
 BLOCK_LIMIT: Final = 20_000

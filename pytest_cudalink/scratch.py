@@ -23,8 +23,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["fresh", "root"]
-
 #: Process and start of the process, in ticks since the system started.
 _NAME: Final = re.compile(r"cudalink-(\d{1,10})-(\d{1,20})-\w+", re.ASCII)
 #: The lowest descriptor of a lock: programs count on those below (own_file.h has the same).

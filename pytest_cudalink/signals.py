@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ["ending", "signal_name"]
-
 
 def signal_name(exit_code: int) -> str | None:
     """Return the name of the signal that ended a process, such as ``"SIGSEGV"``; None if no signal with a name did.

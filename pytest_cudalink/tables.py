@@ -6,8 +6,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["matrices_dir", "read_matrix", "read_table"]
-
 _PACKAGE = Path(__file__).parent
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
-__all__ = ["form", "read_words"]
-
 
 def read_words(text: str, known: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return the value of each key that a text names.

@@ -20,8 +20,6 @@ sys.path.insert(0, str(ROOT))
 
 from pytest_cudalink.matrix import adopt, ci, load_cells  # noqa: E402 (from the checkout: lint does not build it)
 
-__all__ = ["main", "shown"]
-
 PROJECTS = {
     "bare": "",
     "newest": '[project]\nname = "a"\nversion = "1"\nrequires-python = ">=3.13"\n',

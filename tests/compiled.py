@@ -12,8 +12,6 @@ from pathlib import Path
 from pytest_cudalink.linker import ObjectCode, sample
 from pytest_cudalink.native.compiler import find_compiler
 
-__all__ = ["compile_c", "compiled_sample", "keep_in"]
-
 _kept: Path | None = None
 
 

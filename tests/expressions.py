@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Payload", "expressions", "fill", "truth"]
-
 ROOT = Path(__file__).parents[1]
 _IN_TEXT = re.compile(r"\$\{\{((?:(?!\}\}).)*)\}\}", re.DOTALL)
 _TOKEN = re.compile(

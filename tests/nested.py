@@ -26,8 +26,6 @@ from typing import Self
 import pytest
 from _pytest.config import default_plugins
 
-__all__ = ["ALONE", "BOTH", "ISOLATED", "NO_AUTOLOAD", "XDIST", "Forks", "NestedPytest", "with_plugins"]
-
 #: Arguments of a nested run, for ``parametrize``. Runs that start processes cost several times as much: variants.
 ALONE = pytest.param((), id="alone")
 XDIST = pytest.param(("-n2",), id="xdist", marks=pytest.mark.slow)

@@ -14,25 +14,6 @@ from pathlib import Path
 from pytest_cudalink import emulator
 from pytest_cudalink.versions import CudaVersion
 
-__all__ = [
-    "COMPILER",
-    "ENVIRONMENT",
-    "ENVIRONMENTS",
-    "WRITTEN_FOR",
-    "as_written",
-    "blocks",
-    "check",
-    "check_in_environments",
-    "copy_of",
-    "environment_blocks",
-    "environment_steps",
-    "in_environment",
-    "matches",
-    "run",
-    "shell",
-    "steps",
-]
-
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 #: The toolkit whose output the pages show.
 WRITTEN_FOR = CudaVersion(13, 0)

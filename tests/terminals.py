@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-__all__ = ["OnTerminal", "on_terminal"]
-
 _PATIENCE = 60.0
 
 

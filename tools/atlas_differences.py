@@ -24,8 +24,6 @@ from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.probes import FIRST_USABLE_NVJITLINK
 from pytest_cudalink.versions import CudaVersion
 
-__all__ = ["Contradiction", "Disagreement", "Reason", "contradictions", "disagreements", "reasons", "reproducer"]
-
 _STEPS: Final = ("nvjitlink", "driver", "load", "real-driver", "real-load")
 _WHERE: Final[dict[str, Callable[[CudaVersion, CudaVersion], bool]]] = {
     "any": lambda _made, _read: True,

@@ -25,8 +25,6 @@ from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.linker import sample
 from tools.make_atlas import WORKER, answers_of, code_name, units_of
 
-__all__ = ["main", "prepare", "run"]
-
 ARCH: Final = "sm_90"
 _EACH: Final = 64
 #: The three steps, each with the step of the worker that it begins with.

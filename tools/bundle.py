@@ -38,8 +38,6 @@ from pytest_cudalink.toolchains import ToolchainError, packages, releases_table
 from pytest_cudalink.versions import CudaVersion
 from tools.unbundle import FORMAT, MANIFEST, VOLUMES, sha256
 
-__all__ = ["MIB", "Bundle", "Wanted", "default_platform", "default_python", "main", "make", "requirements"]
-
 _ROOT: Final = Path(__file__).parents[1]
 MIB: Final = 1 << 20
 _UNITS: Final = {"KiB": 1 << 10, "MiB": MIB, "GiB": 1 << 30}

@@ -25,8 +25,6 @@ from pytest_cudalink.recorder import answers, questions
 from pytest_cudalink.recorder.asking import PRIVATE
 from pytest_cudalink.recorder.images import TEXTS
 
-__all__ = ["main"]
-
 #: A pair that fewer programs show is chance.
 _LEAST = 2
 

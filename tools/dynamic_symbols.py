@@ -20,8 +20,6 @@ from elftools.elf.gnuversions import GNUVerDefSection
 
 from pytest_cudalink.elf import SYMBOL, read_header
 
-__all__ = ["Exports", "of_beginning", "of_file"]
-
 _VERSION = struct.Struct("<HHHHIII")
 _UNDEFINED = 0
 _LOCAL = 0

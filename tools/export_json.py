@@ -24,8 +24,6 @@ from pytest_cudalink.compat.releases import DRIVER_BRANCH_FLOOR, DRIVER_RELEASES
 from pytest_cudalink.tables import matrices_dir, read_table
 from pytest_cudalink.versions import CudaVersion
 
-__all__ = ["FORMAT", "data", "main", "schema"]
-
 #: Number of the format; a change that breaks readers raises it.
 FORMAT: Final = 1
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"

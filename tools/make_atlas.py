@@ -41,27 +41,6 @@ from pytest_cudalink.signals import signal_name
 from pytest_cudalink.tables import matrices_dir, read_table
 from pytest_cudalink.versions import CudaVersion
 
-__all__ = [
-    "ARCHITECTURES",
-    "FILE",
-    "NOT_ASKED",
-    "NO_BYTECODE",
-    "WORKER",
-    "Question",
-    "compile_tile",
-    "content_of",
-    "differences",
-    "emulator_differences",
-    "fetch",
-    "fetch_tileiras",
-    "main",
-    "measure",
-    "text_of",
-    "unasked",
-    "units_of",
-    "with_real",
-]
-
 #: Performs the steps of the atlas, in batches.
 WORKER: Final = Path(__file__).with_name("atlas_worker.py")
 #: The architectures of each kind.

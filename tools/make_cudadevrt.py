@@ -16,8 +16,6 @@ from typing import Any
 
 from pytest_cudalink.toolchains import Toolchain
 
-__all__ = ["ARCHITECTURES", "link", "write"]
-
 TABLE = Path(__file__).resolve().parent.parent / "pytest_cudalink/data/cudadevrt.toml"
 #: The newest that every nvJitLink has, and one that CUDA 13 no longer has. The archive has code of each.
 ARCHITECTURES = ("sm_90", "sm_80")

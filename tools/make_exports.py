@@ -41,8 +41,6 @@ from pytest_cudalink.versions import CudaVersion
 
 from .dynamic_symbols import Exports, of_beginning, of_file
 
-__all__ = ["LIBRARIES", "main", "make"]
-
 _METAPACKAGE: Final = "cuda-toolkit"
 
 

@@ -16,8 +16,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-__all__ = ["main"]
-
 OUT = Path(__file__).parent.parent / "pytest_cudalink/data/emulator/nvml_names.toml"
 
 #: Parameters of functions that the library exports and no header declares.

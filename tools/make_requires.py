@@ -21,8 +21,6 @@ from pytest_cudalink.compat.package_index import default_index, files_of
 
 from .make_toolkit_extras import metadata_of
 
-__all__ = ["main", "required", "written"]
-
 _DATA = Path(__file__).parent.parent / "pytest_cudalink" / "data"
 _TARGET = _DATA / "requires.toml"
 _EXTRAS = _DATA / "toolkit_extras.toml"

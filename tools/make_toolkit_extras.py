@@ -20,8 +20,6 @@ from packaging.utils import canonicalize_name
 
 from pytest_cudalink.compat.package_index import IndexedFile, RangeFile, default_index, files_of
 
-__all__ = ["main", "metadata_of", "table_of", "written"]
-
 _TARGET = Path(__file__).parent.parent / "pytest_cudalink/data/toolkit_extras.toml"
 
 

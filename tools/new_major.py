@@ -22,8 +22,6 @@ from pytest_cudalink.compat.releases import PTX_ISA
 
 from .nvrtc_facts import Facts
 
-__all__ = ["QUESTIONS", "broken", "main", "places"]
-
 ROOT: Final = Path(__file__).parent.parent
 #: What is asked of a release, in the words of the answer that a person needs; each is an expression that raises, or is
 #: false, where the release is not known. RELEASE is a CudaVersion, TEXT is its number.

@@ -23,8 +23,6 @@ from pytest_cudalink import toolchains
 from pytest_cudalink.toolchains import Toolchain
 from pytest_cudalink.versions import CudaVersion
 
-__all__ = ["PARTS", "main"]
-
 ROOT: Final = Path(__file__).parent.parent
 DATA: Final = ROOT / "pytest_cudalink" / "data"
 #: Files whose comments name the newest release that they were read off.

@@ -15,22 +15,6 @@ from nox.command import CommandFailed
 
 from pytest_cudalink.matrix import load_cells
 
-__all__ = [
-    "BASE",
-    "CELLS",
-    "PARALLEL",
-    "RELEASES",
-    "ROOT",
-    "define_rows",
-    "environment",
-    "install",
-    "own_wheel",
-    "requirements",
-    "run_each",
-    "run_or_skip",
-    "without_bindings",
-]
-
 ROOT = Path(__file__).parents[1]
 PROJECT = nox.project.load_toml(ROOT / "pyproject.toml")
 CELLS = {cell.name: cell for cell in load_cells(ROOT / "matrices" / "cells.toml")}

@@ -8,8 +8,6 @@ from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Facts", "facts_of"]
-
 _SOURCE = b'extern "C" __global__ void kernel(float *out) { *out = 1; }'
 
 

@@ -25,8 +25,6 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-__all__ = ["FORMAT", "MANIFEST", "VOLUMES", "BundleError", "check", "install", "main", "sha256", "unpack"]
-
 FORMAT = 1
 MANIFEST = "manifest.json"
 #: Describes the volumes of a bundle that was split.

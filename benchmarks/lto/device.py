@@ -11,8 +11,6 @@ from typing import Any
 from .kernels import BLOCK, Problem
 from .libraries import Linked, Refused
 
-__all__ = ["Clocks", "Device", "Launches", "Module"]
-
 #: CUDA numbers of the kinds for cuLinkAddData; LTO-IR is CU_JIT_INPUT_NVVM, which CUDA 12 deprecated.
 DRIVER_TYPES = {"cubin": 0, "ptx": 1, "whole-ptx": 1, "lto": 5}
 #: CUjit_option: info and error log with their sizes.

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KERNELS", "Kernel", "Problem", "single_source"]
-
 HERE = Path(__file__).parent
 BLOCK = 256
 #: Blocks of the reduction: eight for each of the 132 multiprocessors of an H100 and an H200.

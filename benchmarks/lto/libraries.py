@@ -9,8 +9,6 @@ from ctypes import byref, c_char_p, c_size_t, c_uint32, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ARCH", "COMPILES", "LINKS", "Linked", "Refused", "compile_unit", "link", "nvrtc", "opened", "version"]
-
 ARCH = "sm_90"
 #: CUDA's numbers of the kinds, for nvJitLinkAddData.
 NVJITLINK_TYPES = {"cubin": 1, "ptx": 2, "lto": 3}

@@ -10,8 +10,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-__all__ = ["calls_left", "nvdisasm", "read"]
-
 #: Code that the compiler itself adds for rare operands, such as a division by a denormal; not a function of a unit.
 SLOW_PATH = re.compile(r"__internal_|__cuda_sm\d+_")
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")

@@ -33,8 +33,6 @@ from pytest_cudalink.report.records import ViolationRecord
 from .mutations import SAMPLES, Subject
 from .ways import Outcome, Way, driver
 
-__all__ = ["EDGES"]
-
 _PR_SET_PDEATHSIG: Final = 1
 Use = Callable[[Subject, bytes], Outcome]
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["SAMPLES", "Subject", "damaged", "mutated", "subjects"]
-
 SAMPLES: Final = Path(__file__).parents[2] / "tests" / "data" / "artifacts"
 #: The releases whose samples nvJitLink 13.0 links.
 _RELEASES: Final = ("12.9", "13.0")

@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from .mutations import Subject
 
-__all__ = ["IMAGES", "Outcome", "Way", "driver"]
-
 
 class Outcome(enum.IntEnum):
     """What became of one damaged image, or of one round; the last three are failures of a campaign."""

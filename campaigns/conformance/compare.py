@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RECORDED", "Difference", "differences", "explained", "reasons"]
-
 RECORDED = Path(__file__).parent / "recorded" / "driver-580.159.04.json"
 
 Row = dict[str, Any]

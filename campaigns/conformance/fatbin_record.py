@@ -19,8 +19,6 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CASES", "ENVIRONMENTS", "fatbin", "names_of", "record"]
-
 ENTRIES = Path(__file__).parents[2] / "tests" / "data" / "fatbin-entries"
 CASES_FILE = Path(__file__).with_name("fatbins.txt")
 HEADER_SIZE_AT, ISA_AT, ARCH_AT, FLAGS_AT = 4, 24, 28, 40

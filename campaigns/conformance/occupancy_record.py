@@ -21,8 +21,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Kernel", "kernels", "ptx", "questions", "record"]
-
 #: CUfunction_attribute: max threads, shared, const, local, registers, max dynamic shared, carve-out, cluster must be
 #: set, cluster width, non-portable cluster size allowed.
 FUNCTION_ATTRIBUTES = (0, 1, 2, 3, 4, 8, 9, 10, 11, 14)

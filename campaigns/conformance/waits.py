@@ -23,20 +23,6 @@ from typing import Any, Final
 from campaigns.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTIONS, save
 from pytest_cudalink.emulator import waits
 
-__all__ = [
-    "PARTS",
-    "RECORDED",
-    "Row",
-    "Tally",
-    "answers",
-    "compare",
-    "is_held_back",
-    "load",
-    "main",
-    "rows",
-    "said",
-]
-
 RECORDED: Final = Path(__file__).parent / "recorded"
 PARTS: Final = ("known", "held back")
 _MEMORY: Final = ("pageable", "pinned", "managed", "device")

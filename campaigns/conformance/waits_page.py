@@ -10,8 +10,6 @@ from campaigns.conformance import waits
 from campaigns.hardware.waits import GROUPS, MOST, OWN_GATE, QUESTIONS, Question, copy
 from pytest_cudalink.emulator.waits import Wait, table
 
-__all__ = ["blocks"]
-
 #: The device whose answers are shown where the others' are not told apart.
 H100 = "NVIDIA H100 80GB HBM3"
 #: Where most of what is promised stands.

@@ -20,21 +20,6 @@ from packaging.version import Version
 
 from tests import sessions
 
-__all__ = [
-    "DATA",
-    "EXAMPLES",
-    "Cells",
-    "Finding",
-    "Issue",
-    "Runs",
-    "as_of",
-    "blocks",
-    "environments",
-    "main",
-    "read",
-    "text_to_send",
-]
-
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "docs" / "findings" / "findings.toml"
 EXAMPLES = ROOT / "docs" / "examples" / "findings"

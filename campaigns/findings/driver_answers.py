@@ -18,8 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["QUESTIONS", "main"]
-
 SAMPLES = Path(__file__).parents[2] / "tests" / "data" / "artifacts"
 CUBIN, PTX, FATBIN, NVVM = 0, 1, 2, 5
 INFO, INFO_SIZE, ERROR, ERROR_SIZE, TARGET = 3, 4, 5, 6, 9

@@ -21,19 +21,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-__all__ = [
-    "DRIVERS",
-    "RESULTS",
-    "Environment",
-    "Run",
-    "blocks",
-    "environments",
-    "judged",
-    "kept",
-    "runs",
-    "verdict",
-]
-
 ROOT: Final = Path(__file__).parent.parent.parent
 LIBRARIES: Final = Path(__file__).with_name("libraries.toml")
 EXAMPLES: Final = ROOT / "docs" / "examples" / "findings" / "libraries"

@@ -18,8 +18,6 @@ from packaging.version import Version
 from campaigns.findings import catalog
 from tests import sessions
 
-__all__ = ["main", "printed_by"]
-
 
 def printed_by(finding: catalog.Finding, packages: tuple[str, ...], release: str, wheel: str | None) -> str:
     """What the reproducer prints in a new environment with a release."""

@@ -21,8 +21,6 @@ from campaigns.hardware.facts import driver_found, machine_facts
 from campaigns.hardware.runner import run_stage
 from campaigns.hardware.stages import STAGES
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Run stages, write the results, and return the exit code."""

@@ -8,8 +8,6 @@ from campaigns.hardware.result import Result
 from pytest_cudalink.cli.doctor import page
 from pytest_cudalink.guardrails import doctor
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Print the result: the environment must be coherent, and the driver the one of this machine."""

@@ -18,8 +18,6 @@ from pytest_cudalink import probes
 from pytest_cudalink.environment.facts import driver_is_emulated
 from pytest_cudalink.guardrails.driver import driver_release
 
-__all__ = ["machine_facts"]
-
 ROOT = Path(__file__).parents[2]
 _QUESTIONS = {
     "sm clock": "clocks.sm",

@@ -18,8 +18,6 @@ from collections.abc import Callable
 from ctypes import addressof, byref, c_float, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
-__all__ = ["main"]
-
 NON_BLOCKING = 1
 SIZE = 1 << 20
 LEGACY, PER_THREAD = None, c_void_p(2)

@@ -11,8 +11,6 @@ import sys
 
 from pytest_cudalink.tables import read_table
 
-__all__ = ["main"]
-
 #: Functions that end the process, reset it or wait for something outside.
 LEFT_OUT = ("cuProfiler", "cuCheckpoint", "cuCoredump", "cuEGL", "cuGL", "cuVDPAU", "cuInit", "cuDevicePrimaryCtxReset")
 

@@ -15,8 +15,6 @@ from tests.planted import hidden_waits
 from tests.planted.error_paths import call
 from tests.planted.expected_waits import WAITS
 
-__all__ = ["main"]
-
 
 def _watched(function: Callable[[hidden_waits.Hot], None], costs: list[float]) -> list[gates.FoundWait]:
     """Return what a function waits for in its hot path; note the milliseconds that the gates cost."""

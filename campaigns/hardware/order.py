@@ -27,8 +27,6 @@ from typing import Any
 
 from pytest_cudalink.emulator import control
 
-__all__ = ["Judge", "main", "problems_of"]
-
 #: Streams: two blocking ones, two others, the legacy one, and the default ones of two threads.
 STREAMS = ("a", "b", "m", "n", "legacy", "own", "own2")
 NON_BLOCKING = ("m", "n")

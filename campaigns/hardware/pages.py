@@ -16,8 +16,6 @@ from typing import Any
 from campaigns.hardware.stages import STAGES
 from pytest_cudalink.plurals import counted
 
-__all__ = ["FOLDER", "blocks", "check", "completed", "file_name", "listing", "main", "merged", "page", "recorded"]
-
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "hardware"
 _WORDS = {"passed": "Passed", "failed": "**Failed**", "not run": "**Not run**"}

@@ -30,8 +30,6 @@ from pytest_cudalink import emulator, probes
 from pytest_cudalink.guardrails.driver import driver_release
 from tests.emulated import test_fatbins, test_occupancy
 
-__all__ = ["main"]
-
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "campaigns" / "conformance" / "recorded"
 #: Differences that a page lists; the rest is counted.

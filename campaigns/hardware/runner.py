@@ -17,8 +17,6 @@ from typing import Any
 from campaigns.hardware.result import Result
 from campaigns.hardware.stages import Stage
 
-__all__ = ["run_stage"]
-
 ROOT = Path(__file__).parents[2]
 #: Characters of a failure's text, and of the output of a stage that broke.
 _MOST = 1200

@@ -10,8 +10,6 @@ from pytest_cudalink.environment.facts import driver_is_emulated
 from pytest_cudalink.linker import sample
 from pytest_cudalink.targets.choice import Backend
 
-__all__ = ["dispatch", "main", "numbers"]
-
 #: Kinds of input and backends that can link them; None lets the table choose.
 WAYS: tuple[tuple[str, Backend | None], ...] = (
     *(("ptx", None), ("ptx", "driver"), ("ptx", "nvjitlink")),

@@ -21,8 +21,6 @@ from pathlib import Path
 from campaigns.hardware.result import Result
 from pytest_cudalink.environment.facts import driver_is_emulated
 
-__all__ = ["BLOCKS", "CASES", "STEPS", "expected", "main", "touched"]
-
 BLOCKS = ("keys", "values", "info log", "error log")
 STEPS = ("create", "add", "complete", "destroy")
 #: What each link logs. The first input is the sample's kernel.

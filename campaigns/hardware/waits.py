@@ -28,8 +28,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main"]
-
 #: A call that has not returned after these seconds waits; one that holds others up gets the second time to begin.
 LIMIT, BEGINS = 0.15, 0.03
 #: A call that takes longer by itself, as those that make contexts do, gets so many times the time of its first.

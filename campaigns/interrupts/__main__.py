@@ -25,8 +25,6 @@ from typing import Any
 
 from pytest_cudalink import emulator
 
-__all__ = ["allowed", "main", "walked"]
-
 ROOT = Path(__file__).parents[2]
 ALLOWED = Path(__file__).parent / "allowed.txt"
 #: Whether `ALLOWED` is for this Python: others give the bytecodes at the end of a block another line, or none.

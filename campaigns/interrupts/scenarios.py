@@ -39,8 +39,6 @@ from pytest_cudalink.toolchains import folders
 
 from .walk import Walk
 
-__all__ = ["CONTAINED", "SCENARIOS", "begin", "link_in_block", "look", "next_link", "version", "walk_of"]
-
 OPTIONS = LinkerOptions(arch="sm_90")
 CONTAINED = LinkerOptions(arch="sm_90", contain=True)
 

@@ -12,8 +12,6 @@ from functools import partial
 from .scenarios import CONTAINED, begin, link_in_block, look, next_link
 from .walk import Interrupt
 
-__all__ = ["disturb"]
-
 
 def _raise(_number: int, _frame: object) -> None:
     raise Interrupt

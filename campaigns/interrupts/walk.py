@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 
 import pytest_cudalink
 
-__all__ = ["Interrupt", "Place", "Walk"]
-
 _PACKAGE = str(Path(pytest_cudalink.__file__).parent)
 #: Files whose bytecodes are walked; the blocks of the package's ``with`` statements run in contextlib's.
 _WALKED = (_PACKAGE, str(contextlib.__file__))

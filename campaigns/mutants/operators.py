@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Mutant", "mutants"]
-
 _TEXT_METHODS = ("strip", "lower", "removeprefix", "removesuffix")
 _OTHER_FUNCTION = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list"}
 #: Each comparison: the same with its bound moved, where it has one, and its opposite.

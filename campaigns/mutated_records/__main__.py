@@ -31,8 +31,6 @@ from campaigns.mutated_records.mutations import RECORDS, mutated
 from pytest_cudalink import cli
 from tests.report.samples import OBEYED
 
-__all__ = ["campaign", "try_batch"]
-
 #: Inputs of one report; a multiple of ten, as the last digit of an input's number decides on its kind.
 BATCH: Final = 100
 _SOUND: Final = "the-sound-cell"

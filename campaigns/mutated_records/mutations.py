@@ -26,8 +26,6 @@ from pytest_cudalink.report.records import (
 )
 from tests.report import samples
 
-__all__ = ["CELLS", "RECORDS", "SAVED", "SKEW", "mutated"]
-
 
 def _test(number: int, outcome: str) -> list[Event]:
     nodeid = f"tests/test_{number % 3}.py::test[{number}]"

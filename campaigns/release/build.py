@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-__all__ = ["MACHINES", "build_all", "commit_time", "differences", "target"]
-
 #: Machines of the wheels, as uname names them.
 MACHINES = ("x86_64", "aarch64")
 #: The oldest glibc of the wheels.

@@ -7,8 +7,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["missing", "unpack"]
-
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from .build import MACHINES, target
 
-__all__ = ["QEMU", "Failure", "bare_environment", "c_programs", "find_python", "other_machine", "run"]
-
 HERE = Path(__file__).parent
 SMOKE = HERE / "smoke.py"
 PTX = HERE.parents[1] / "tests" / "data" / "artifacts" / "13.0" / "main.ptx"

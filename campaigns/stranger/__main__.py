@@ -24,8 +24,6 @@ from pathlib import Path
 
 from .path import CACHES, Failure, Home, Step, steps
 
-__all__ = ["ANSWERS", "answers", "build", "main", "missed", "table"]
-
 ROOT = Path(__file__).parent.parent.parent
 #: Seconds for the whole path without caches, and for the part of it that no network decides.
 LIMIT, OURS = 600, 300

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from tests import sessions
 
-__all__ = ["CACHES", "Failure", "Home", "Step", "steps"]
-
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 FIRST, MATRIX = DOCS / "tutorials" / "first-red-test.md", DOCS / "tutorials" / "matrix.md"

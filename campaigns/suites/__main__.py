@@ -27,8 +27,6 @@ from .definitions import Suite, suites
 from .expectations import EXPECTED, read_expected, write_expected
 from .results import FileResult, TestResult, grouped, table
 
-__all__ = ["main"]
-
 _END_OF_OUTPUT = 2_000
 #: Bytes that the process of a file may have: half of the machine.
 MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

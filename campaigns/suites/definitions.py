@@ -11,8 +11,6 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DEFINITIONS", "Suite", "suites"]
-
 DEFINITIONS = Path(__file__).with_name("suites.toml")
 PLUGINS = Path(__file__).with_name("plugins")
 

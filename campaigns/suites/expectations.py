@@ -11,8 +11,6 @@ from typing import Any
 
 from .results import COLUMNS, FileResult
 
-__all__ = ["EXPECTED", "UNKNOWN", "Row", "read_expected", "read_rows", "write_expected"]
-
 EXPECTED = Path(__file__).with_name("expected.toml")
 #: In place of a commit that no file has: runs before 2026-11-23 did not write theirs.
 UNKNOWN = "not kept"

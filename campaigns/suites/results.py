@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["COLUMNS", "FileResult", "TestResult", "cause_of", "counts_of", "grouped", "share", "table"]
-
 #: The columns of the table; "launch" counts those of "unsupported" that launch a kernel.
 COLUMNS = ("passed", "failed", "error", "skipped", "unsupported", "crashed", "launch")
 #: Tests that no emulated driver can let pass: these functions run kernels.

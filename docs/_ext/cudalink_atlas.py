@@ -18,8 +18,6 @@ from pytest_cudalink.compat.link_rules import found_words
 from pytest_cudalink.plurals import counted
 from tools.atlas_differences import contradictions, disagreements
 
-__all__ = ["letters", "setup"]
-
 #: The steps in the order of the pages: what the heading says, what the columns are, and how a cell is asked for again.
 STEPS = {
     "nvjitlink": ("nvJitLink links it", "nvJitLink", "nvjitlink"),

@@ -13,8 +13,6 @@ from typing import Literal, Union, get_origin
 
 from sphinx.application import Sphinx
 
-__all__ = ["setup", "split"]
-
 #: A line of a docstring's last paragraph that says something of parameters, of the result, or of an error.
 _ENTRY = re.compile(r"(`\w+`(?:, `\w+`)*): (.+)|(Returns|Yields|Warns) (.+)|Raises ([\w.]+(?:, [\w.]+)*) (.+)")
 

@@ -15,8 +15,6 @@ from pytest_cudalink.artifacts import reader_sources
 from pytest_cudalink.emulator import driver_sources
 from pytest_cudalink.jitlink import jitlink_sources
 
-__all__ = ["blocks"]
-
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pytest_cudalink"
 #: Tables of C: the folder of its files, and their floors.

@@ -20,8 +20,6 @@ from pytest_cudalink.cli import COMMANDS, module_of
 from pytest_cudalink.plugin import fixtures, hookspecs, marker, settings
 from pytest_cudalink.tables import read_table
 
-__all__ = ["arguments", "command_parsers", "fixture_functions", "hook_functions", "setup", "variables"]
-
 
 def marked(text: str) -> nodes.paragraph:
     """A paragraph in which the parts between backticks are literals."""

@@ -9,8 +9,6 @@ from typing import Final
 
 from .reader_sources import LIBRARY
 
-__all__ = ["ReaderError", "reader"]
-
 _FILE: Final = Path(__file__).parent / "lib" / LIBRARY
 #: Bytes for the records of an image: almost always enough, so that one call is.
 _SMALL, _LARGE, _SMALL_IMAGE = 4096, 131072, 65536

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FLOORS", "LIBRARY", "NATIVE", "libraries", "sources"]
-
 LIBRARY = "libcudalink-artifacts.so"
 NATIVE = Path(__file__).parent / "native"
 

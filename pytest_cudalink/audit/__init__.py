@@ -13,10 +13,10 @@ from ..laziness import names_of
 
 if TYPE_CHECKING:
     from .audited import Audit, Dependency, FileAudit, audit, audit_on_index
+    from .budget import AuditError
     from .findings import AuditFinding
     from .libraries import MAJORS
     from .needs import Need
-    from .wheel import AuditError
 else:
     __getattr__ = names_of(
         __name__,
@@ -25,7 +25,7 @@ else:
             ".findings": "AuditFinding",
             ".libraries": "MAJORS",
             ".needs": "Need",
-            ".wheel": "AuditError",
+            ".budget": "AuditError",
         },
     )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..compat.gpus import drivers_in
 from ..plurals import counted, listed, plural
+from .budget import AuditError
 from .declared import Declared, judge_needs, package_brought, read_requirements, requirements_for
 from .device_code.verdicts import ROWS, DeviceCode, grouped
 from .findings import AuditFinding
@@ -19,9 +20,6 @@ from .loader import loaded_by
 from .needs import Need, needs_of_scan
 from .scan import Scan, hinted_major, scan_archive, scan_path, wheel_major
 from .targets import InstallTarget, targets_of
-from .wheel import AuditError
-
-__all__ = ["Audit", "Dependency", "FileAudit", "audit", "audit_on_index"]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ import math
 import time
 from typing import Final
 
-__all__ = ["AuditError", "Budget"]
-
 #: The largest wheels of PyPI have 20,000 members, become 5 times larger, and take two minutes.
 MOST_ENTRIES: Final = 100_000
 LEAST_BYTES: Final = 1 << 30

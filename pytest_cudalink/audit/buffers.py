@@ -11,8 +11,6 @@ from typing import IO, Final
 
 from ..elf import Buffer
 
-__all__ = ["Buffer", "buffer", "count_read"]
-
 #: Files up to this size are read into memory.
 _IN_MEMORY: Final = 16 << 20
 #: So many bytes of a mapped file stay in memory while it is searched or read.

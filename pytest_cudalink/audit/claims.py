@@ -20,8 +20,6 @@ from .conda import CondaPackage, Rules
 from .installed import Installed, Place, Unreadable
 from .targets import InstallTarget, targets_of
 
-__all__ = ["Claim", "conda_claims", "declared_claims", "is_cuda_distribution"]
-
 #: Most bytes of the WHEEL file of a distribution.
 _MOST_WHEEL: Final = 1 << 16
 _CUDA: Final = re.compile(r"\s*(?:nvidia|cuda)[-_.]", re.IGNORECASE)

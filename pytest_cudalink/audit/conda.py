@@ -18,17 +18,6 @@ from typing import Any, Final
 from ..regular_files import read_bounded
 from .installed import Installed, Unreadable, is_library
 
-__all__ = [
-    "CondaPackage",
-    "Rules",
-    "cuda_specs",
-    "is_cuda_package",
-    "name_of",
-    "read_packages",
-    "rules",
-    "virtual_driver",
-]
-
 #: Most bytes that are read of a record; the longest known lists 40,000 files in 12 MB.
 _MOST_RECORD: Final = 64 << 20
 _NAME: Final = re.compile(r"[a-z0-9_][a-z0-9._-]{0,200}", re.ASCII)

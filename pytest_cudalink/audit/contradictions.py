@@ -15,8 +15,6 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-__all__ = ["accepts", "common_version", "highest_version", "parse_requirement", "versions_around"]
-
 #: Whether a specifier accepts a version.
 Accepts = Callable[[str, str], bool]
 

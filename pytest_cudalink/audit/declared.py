@@ -32,8 +32,6 @@ from .findings import AuditFinding
 from .needs import Need
 from .targets import InstallTarget, targets_of
 
-__all__ = ["Declared", "Lack", "find_lack", "judge_needs", "package_brought", "read_requirements", "requirements_for"]
-
 _TOOLKIT: Final = "cuda-toolkit"
 #: A version that every later release stays below.
 _LATER: Final = Version("9999")

@@ -24,6 +24,7 @@ from ..plurals import and_more, counted
 from ..regular_files import open_regular
 from ..versions import CudaVersion
 from . import conda, contradictions
+from .budget import AuditError
 from .buffers import buffer
 from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
@@ -35,7 +36,6 @@ from .loadable import read_dynamic
 from .needs import Need, needs_of_scan
 from .providers import Provider, Providers, is_numbered
 from .scan import MOST_UNPACKED, Scan, nvjitlink_needs
-from .wheel import AuditError
 
 __all__ = ["AuditError", "Claim", "EnvironmentAudit", "EnvironmentFinding", "Installed", "audit_environment"]
 

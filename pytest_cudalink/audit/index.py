@@ -12,9 +12,7 @@ from packaging.tags import sys_tags
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from ..compat.package_index import IndexedFile, PackageIndexError, RangeFile, default_index, files_of
-from .wheel import AuditError
-
-__all__ = ["chosen_wheel", "metadata_on_index", "open_on_index"]
+from .budget import AuditError
 
 _SHOWN: Final = 5
 _BUFFER: Final = 1 << 20

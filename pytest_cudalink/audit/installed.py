@@ -22,7 +22,7 @@ from typing import Final
 from packaging.utils import canonicalize_name
 
 from ..regular_files import read_bounded
-from .wheel import AuditError
+from .budget import AuditError
 
 __all__ = ["Installed", "Place", "Unreadable", "find_place", "is_library", "read_distributions"]
 

@@ -9,17 +9,6 @@ from typing import Final, NamedTuple
 
 from ..tables import read_table
 
-__all__ = [
-    "MAJORS",
-    "cuda_functions",
-    "is_system",
-    "is_unversioned_symbol",
-    "majors_of",
-    "soname_of_dll",
-    "sought_part",
-    "stem_of",
-]
-
 #: The CUDA majors that are distinguished, and a machine without any CUDA library.
 MAJORS: Final = ("11", "12", "13", "none")
 

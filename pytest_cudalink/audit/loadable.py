@@ -13,6 +13,7 @@ from ..elf import (
     DT_RUNPATH,
     DT_SONAME,
     MAGIC,
+    Buffer,
     ElfError,
     ElfImage,
     read_header,
@@ -20,10 +21,8 @@ from ..elf import (
     section_names,
 )
 from ..regular_files import open_regular
-from .buffers import Buffer, buffer
+from .buffers import buffer
 from .libraries import cuda_functions, majors_of
-
-__all__ = ["LoadableLibrary", "data_ranges", "is_elf", "read_dynamic", "read_elf"]
 
 #: Sections of constant data that hold device code or tables of the loader, and no strings.
 _NO_STRINGS: Final = frozenset(

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 
 from .loadable import LoadableLibrary
 
-__all__ = ["loaded_by", "resolve"]
-
 
 def resolve(
     elves: Mapping[str, LoadableLibrary], spend: Callable[[], object] = lambda: None

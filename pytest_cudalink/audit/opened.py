@@ -13,8 +13,6 @@ from typing import IO, Any, Final, NamedTuple
 
 from .libraries import majors_of, soname_of_dll
 
-__all__ = ["OpenedLibrary", "SourceError", "names_in_data", "names_in_source", "stem_of_name"]
-
 #: Functions that open a library by its file name, and those of cuda.pathfinder, which take the name without "lib".
 _BY_FILE: Final = frozenset({"CDLL", "PyDLL", "OleDLL", "WinDLL", "LoadLibrary", "LoadLibraryEx", "dlopen"})
 _BY_NAME: Final = frozenset({"load_nvidia_dynamic_lib", "load_nvidia_dynamic_library"})

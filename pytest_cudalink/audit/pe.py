@@ -10,8 +10,6 @@ from .buffers import buffer
 from .libraries import cuda_functions
 from .loadable import LoadableLibrary
 
-__all__ = ["is_pe", "pe_data_ranges", "read_pe"]
-
 _SUFFIXES: Final = (".dll", ".pyd")
 #: Numbers of the directories of exports, imports and delayed imports (PE format, optional header).
 _TABLES: Final = (0, 1, 13)

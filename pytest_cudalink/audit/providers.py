@@ -28,8 +28,6 @@ from .installed import Installed
 from .libraries import majors_of, stem_of
 from .loadable import read_dynamic
 
-__all__ = ["Provider", "Providers", "is_numbered", "release_of"]
-
 #: Libraries whose packages, wheels and conda's, have versions that begin with the CUDA release.
 _NUMBERED: Final = frozenset({"libcudart", "libnvJitLink", "libnvrtc", "libnvfatbin", "libnvvm", "libcupti"})
 _FULL_VERSION: Final = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)*)$")

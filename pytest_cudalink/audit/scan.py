@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Final, Literal
 
+from ..elf import Buffer
 from ..versions import CudaVersion, Needs
 from .budget import AuditError, Budget
-from .buffers import Buffer, buffer
+from .buffers import buffer
 from .device_code.images import DeviceImage, UnreadImage, in_file
 from .device_code.scan import pieces
 from .findings import AuditFinding
@@ -21,18 +22,6 @@ from .loader import resolve
 from .opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 from .pe import is_pe, pe_data_ranges, read_pe
 from .wheel import DEVICE_CODE, Members, members_of, members_of_archive
-
-__all__ = [
-    "MOST_UNPACKED",
-    "Scan",
-    "completed",
-    "file_majors",
-    "hinted_major",
-    "nvjitlink_needs",
-    "scan_archive",
-    "scan_path",
-    "wheel_major",
-]
 
 _METADATA: Final = re.compile(r"(?:^|/)[^/]+\.(?:dist-info|egg-info)/(?:METADATA|PKG-INFO)$")
 #: cu12, cuda12x, cu121 and cuda-13.0, but not the version in numba_cuda-12.0.

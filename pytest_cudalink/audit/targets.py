@@ -11,8 +11,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-__all__ = ["InstallTarget", "targets_of"]
-
 #: The minor versions of Python that a wheel without an exact one may be installed on.
 _MINORS: Final = range(9, 16)
 _INTERPRETER: Final = re.compile(r"(cp|pp|py)3(\d*)")

@@ -16,8 +16,6 @@ from typing import IO, Final
 from .budget import AuditError, Budget
 from .loadable import is_elf
 
-__all__ = ["DEVICE_CODE", "AuditError", "Members", "members_of", "members_of_archive"]
-
 #: A member above this size must not be more than so many times larger than it is packed; that of cuBLAS is 2 times.
 _MOST_UNPACKED: Final = 64 << 20
 _MOST_RATIO: Final = 100

@@ -29,24 +29,6 @@ from ..tables import read_matrix
 from ..versions import CudaVersion
 from . import rules
 
-__all__ = [
-    "ALL_KINDS",
-    "KINDS",
-    "LIBRARY_OF",
-    "NO_KERNEL",
-    "STEPS",
-    "Finding",
-    "Measurement",
-    "findings",
-    "load",
-    "measure",
-    "package_hash",
-    "run_job",
-    "sections",
-    "table",
-    "wrong_image",
-]
-
 #: What is measured by default: the kinds of relocatable code.
 KINDS: Final = ("ptx", "ltoir", "cubin")
 ALL_KINDS: Final = (*KINDS, "linked-cubin")

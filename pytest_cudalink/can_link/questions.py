@@ -15,8 +15,6 @@ from ..installers import install_command
 from ..versions import CudaVersion
 from .rules import Prediction, predictions
 
-__all__ = ["LIBRARIES", "Consumer", "Question", "Reply", "questions", "reply"]
-
 #: The libraries that read code, with their names in sentences.
 LIBRARIES: Final = {"nvjitlink": "nvJitLink", "driver": "the driver of CUDA", "tileiras": "tileiras"}
 _NAMES: Final = {

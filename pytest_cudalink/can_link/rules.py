@@ -19,8 +19,6 @@ from ..linker.dispatch import Decision, explain, policies
 from ..probes import FIRST_USABLE_NVJITLINK
 from ..versions import CudaVersion
 
-__all__ = ["Prediction", "predictions"]
-
 
 @dataclass(frozen=True)
 class Prediction:

@@ -18,8 +18,6 @@ from .saying import complain
 if TYPE_CHECKING:
     from ..audit import Audit, AuditFinding, Dependency, Need
 
-__all__ = ["DESCRIPTION", "configure", "misfit", "run"]
-
 #: RPATHs that differ, and notes of one kind, that are shown.
 _MOST_RPATHS: Final = 3
 _MOST_NOTES: Final = 3

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..audit.device_code.assemble import Assembled
     from ..versions import CudaVersion
 
-__all__ = ["asked", "configure", "misfit", "run", "served"]
-
 #: Most lines of nvJitLink's log, and most files of a group, that are shown.
 _MOST_LINES: Final = 6
 _MOST_PATHS: Final = 4

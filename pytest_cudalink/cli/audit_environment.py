@@ -14,8 +14,6 @@ from .saying import complain
 if TYPE_CHECKING:
     from ..audit.environment import Claim, EnvironmentAudit, EnvironmentFinding
 
-__all__ = ["configure", "run"]
-
 #: Requirements that are listed under one finding.
 _MOST_NEEDS: Final = 6
 

@@ -16,8 +16,6 @@ from ..safe_text import line as safe
 from ..safe_text import markdown
 from .saying import complain
 
-__all__ = ["Answer", "AuditOutput", "configure"]
-
 _FORMS: Final = ("text", "json", "github")
 #: Findings of one answer in the job summary; GitHub refuses a summary of more than 1 MiB.
 _MOST_SUMMARIZED: Final = 50

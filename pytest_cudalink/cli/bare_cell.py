@@ -18,8 +18,6 @@ from ..loader.loads import Opening
 from ..matrix import bare
 from ..matrix.cells import RunKeys
 
-__all__ = ["judge", "run"]
-
 _VARIABLE: Final = "CUDALINK_PROVENANCE"
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..compat.atlas import Atlas
     from ..versions import CudaVersion
 
-__all__ = ["DESCRIPTION", "configure", "run"]
-
 DESCRIPTION: Final = (
     "Answer whether one CUDA release links code that another release made, from the atlas, which has measurements of "
     "every pair of releases. Show the library's answer, NVIDIA's documentation, the expectation of the linker, the "

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-__all__ = ["DESCRIPTION", "complete", "configure", "offer", "run"]
-
 DESCRIPTION: Final = (
     "Print the code with which a shell completes the commands, options, cells, tags and releases. For bash, add to "
     '~/.bashrc: eval "$(cudalink completion bash)"; for zsh the same with zsh, in ~/.zshrc after compinit; for fish: '

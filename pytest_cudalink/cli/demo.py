@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..targets.choice import Backend
     from ..versions import CudaVersion
 
-__all__ = ["DESCRIPTION", "configure", "report", "run"]
-
 DESCRIPTION: Final = (
     "Compile two CUDA C++ units with NVRTC, link them as PTX and as LTO-IR, and prove the results: from the images, "
     "and on a GPU by running the kernel. Then show how and why the code fails for a user whose driver has an older "

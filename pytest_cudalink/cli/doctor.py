@@ -19,8 +19,6 @@ from .saying import complain
 if TYPE_CHECKING:
     from ..guardrails.doctor import DoctorReport, FindingCause, PredictedLink
 
-__all__ = ["DESCRIPTION", "configure", "page", "run"]
-
 DESCRIPTION: Final = (
     "Check whether the CUDA parts of this environment fit together and fit the driver, and show how to repair them. "
     "The verdict comes first, then one line for each cause. A machine without a driver is coherent if its toolkit is "

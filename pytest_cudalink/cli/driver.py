@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from ..emulator import Emulation
 
-__all__ = ["DESCRIPTION", "configure", "run"]
-
 DESCRIPTION: Final = (
     "Run a program on an emulated CUDA driver, or show the driver of this machine. The emulated driver has a CUDA "
     "version of your choice, links for real and needs no GPU; it does not execute kernels."

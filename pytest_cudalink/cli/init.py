@@ -15,8 +15,6 @@ from .saying import complain, say
 if TYPE_CHECKING:
     from ..matrix.adopt import Change
 
-__all__ = ["DESCRIPTION", "configure", "run"]
-
 DESCRIPTION: Final = (
     "Add a matrix to the project in this folder: matrices/cells.toml, a noxfile or tox.toml, and the CI's workflow. "
     "Existing files are replaced only if you confirm it."

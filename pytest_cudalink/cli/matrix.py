@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ..matrix import Cell
 
-__all__ = ["DESCRIPTION", "configure", "run"]
-
 DESCRIPTION: Final = (
     "Check, list and show the cells of a project. A cell is one environment, in which the tests run once; nox, tox, "
     "GitHub and GitLab read the same file of cells."

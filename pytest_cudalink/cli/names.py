@@ -13,8 +13,6 @@ from ..plurals import listed
 if TYPE_CHECKING:
     from ..matrix import Cell
 
-__all__ = ["UnknownNameError", "add_verbs", "hint", "missing_verb", "tagged"]
-
 #: More names than this are not listed; a command shows them all.
 _MOST: Final = 20
 

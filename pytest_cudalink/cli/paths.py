@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ["STDOUT", "any_path", "input_file", "input_path", "output_file", "output_folder", "wrong_file"]
-
 #: Stands for stdout where a file to write is expected.
 STDOUT: Final = Path("-")
 

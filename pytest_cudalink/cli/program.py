@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-__all__ = ["end_like", "run_program"]
-
 #: Signals that the command passes on.
 _PASSED_ON: Final = frozenset(
     (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)

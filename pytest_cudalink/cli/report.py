@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..report.matrix_report import MatrixReport
     from ..report.views import Section
 
-__all__ = ["DESCRIPTION", "configure", "run"]
-
 #: The options that name a file to write.
 _FORMS: Final = ("save", "html", "junit", "markdown")
 #: How many damaged files and differing tests are named with a finding.

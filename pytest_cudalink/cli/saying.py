@@ -7,8 +7,6 @@ from typing import Final
 
 from ..safe_text import block
 
-__all__ = ["complain", "say"]
-
 #: Characters that no text has: nothing is cut.
 _ALL: Final = sys.maxsize
 

@@ -12,8 +12,6 @@ from .names import add_verbs
 from .paths import input_file, output_folder
 from .saying import complain, say
 
-__all__ = ["DESCRIPTION", "configure", "run"]
-
 DESCRIPTION: Final = (
     "Build lazy-loading CUDA stubs, and show which libraries they find. A wheel that links them instead of libcuda, "
     "libcudart and libnvrtc runs with CUDA 11, 12 and 13, and imports without CUDA."

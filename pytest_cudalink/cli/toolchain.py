@@ -13,8 +13,6 @@ from .saying import complain, say
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["DESCRIPTION", "configure", "run"]
-
 DESCRIPTION: Final = (
     "Fetch nvJitLink, NVRTC, cudart and headers of any CUDA release from 12.0 on, from NVIDIA's wheels into a cache: "
     "$CUDALINK_CACHE, or the user's cache folder. Hashes are checked, and several runners can use the cache at once."

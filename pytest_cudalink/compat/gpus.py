@@ -14,8 +14,6 @@ from ..versions import CudaVersion
 from .architectures import ARCHITECTURES, parse_architecture
 from .releases import DRIVER_RELEASES
 
-__all__ = ["architecture_of", "driver_branch", "driver_named", "drivers_in", "gpus"]
-
 #: What is said with a name and distinguishes nothing.
 _MAKER: Final = re.compile(r"nvidia|geforce|tesla|quadro|[^a-z0-9]")
 _COMPARED: Final[dict[str, Callable[[CudaVersion, CudaVersion], bool]]] = {

@@ -5,38 +5,6 @@ Imports nothing else of the project, because the start of every pytest reads it.
 
 from typing import Literal
 
-__all__ = [
-    "ARCHITECTURES",
-    "BACKENDS",
-    "BACKEND_CHOICES",
-    "CHECK_MODES",
-    "DEFAULT_ARCHITECTURE",
-    "DEFAULT_POLICY",
-    "DRIVER_BRANCH_FLOOR",
-    "DRIVER_WORDS",
-    "EMULATED_ARCHITECTURES",
-    "EMULATED_DEVICES",
-    "FAMILY_SUFFIX_SINCE",
-    "GUARD_RAIL_MODES",
-    "LIMIT_DELAY",
-    "LIMIT_DEVICES",
-    "LIMIT_EVENTS_KEPT",
-    "LIMIT_EVENT_SIZE",
-    "LIMIT_FAULTS",
-    "LIMIT_GATE_SECONDS",
-    "LIMIT_LEAST_DEVICE_MEMORY",
-    "LIMIT_LINK_SECONDS",
-    "LIMIT_LINK_TIMEOUT",
-    "LIMIT_SWEPT_CALLS",
-    "MARKER_BACKENDS",
-    "NVJITLINK_WORDS",
-    "POLICIES",
-    "RELEASES",
-    "TOOLCHAIN_MODES",
-    "VARIABLES",
-    "GuardRailMode",
-]
-
 BACKENDS: tuple[str, ...] = ("driver", "nvjitlink")
 MARKER_BACKENDS: tuple[str, ...] = ("driver", "nvjitlink", "each")
 BACKEND_CHOICES: tuple[str, ...] = ("auto", "driver", "nvjitlink", "each")

@@ -22,8 +22,6 @@ from typing import IO, Any, Final
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-__all__ = ["IndexedFile", "PackageIndexError", "RangeFile", "default_index", "files_of"]
-
 _ACCEPT: Final = "application/vnd.pypi.simple.v1+json"
 _ATTEMPTS: Final = 4
 _TIMEOUT: Final = 60.0

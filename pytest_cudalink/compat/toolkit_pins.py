@@ -16,8 +16,6 @@ from packaging.version import InvalidVersion, Version
 from ..tables import read_table
 from ..versions import CudaVersion
 
-__all__ = ["Pin", "brought_by", "is_open", "pin_of", "pinned_versions"]
-
 _LINE: Final = re.compile(r"([a-z0-9-]+)(?:==|<\d+,>=)([\d.]+?)(?:\.\*)?")
 
 

@@ -7,8 +7,6 @@ from collections.abc import Collection, Iterable
 
 from ..tables import read_table
 
-__all__ = ["known_variables", "unread_variables"]
-
 _PREFIX = "CUDALINK_"
 
 

@@ -13,8 +13,6 @@ from ..regular_files import TEXT, is_regular
 if TYPE_CHECKING:
     from importlib import metadata
 
-__all__ = ["NVJITLINK", "TILEIRAS", "all_versions", "installed_wheel", "installed_wheels"]
-
 #: Packages that bring nvJitLink: of CUDA 13, and of CUDA 12. Both can be installed at once.
 NVJITLINK: Final = ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")
 #: The files of an installed package that importlib.metadata opens for its name, version, requirements and files.

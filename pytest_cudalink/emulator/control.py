@@ -19,20 +19,6 @@ from ..compat.names import LIMIT_EVENT_SIZE, LIMIT_FAULTS
 from ..versions import CudaVersion
 from ..violations import Violation
 
-__all__ = [
-    "STAYS",
-    "Alive",
-    "DriverControl",
-    "DriverState",
-    "Injected",
-    "ScheduledWork",
-    "SweptCall",
-    "UnpromisedWait",
-    "attach",
-    "telling_frames",
-    "violation_of",
-]
-
 _HOOK = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 #: Functions of Python's C API that the driver needs to note which lines of Python called it, in the order of the C.

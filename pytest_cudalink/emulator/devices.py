@@ -12,8 +12,6 @@ from ..compat import names
 from ..regular_files import DATA, read_text
 from ..words import read_words
 
-__all__ = ["NO_DEVICE", "Devices", "parse_devices", "recorded"]
-
 #: How a driver without a device is written.
 NO_DEVICE: Final = "none"
 _WORDS: Final = {"": ("DEVICE[:NUMBER]",), "memory": ("SIZE",)}

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["FLOORS", "generate", "libraries"]
-
 _HERE = Path(__file__).parent
 _NATIVE = _HERE / "native"
 _DATA = _HERE.parent / "data" / "emulator"

@@ -11,21 +11,6 @@ from ..compat.names import LIMIT_DELAY, LIMIT_FAULTS
 from ..tables import read_table
 from ..versions import CudaVersion
 
-__all__ = [
-    "OF_STATE",
-    "Fault",
-    "code_of",
-    "listed_codes",
-    "name_of",
-    "nvrtc_errors",
-    "nvrtc_functions",
-    "parse",
-    "presets",
-    "symbol_of",
-    "text_of",
-    "words_of",
-]
-
 #: Faults that are no calls: the device is lost, the compiler is missing.
 OF_STATE = ("lost", "jit")
 _FORM = "FUNCTION:NTH=CODE[@MILLISECONDS], lost=CODE, jit=CODE or the name of a preset"

@@ -12,8 +12,6 @@ from ..tables import read_table
 from ..violations import Violation
 from .waits import DOCUMENTED, Wait, base_of, table
 
-__all__ = ["allowed_symbols", "sentences_of_row", "violation_of_wait"]
-
 #: What a call waits for, by `Wait.waits_for`.
 _WORDS: Final = {
     "own": "the work of its stream",

@@ -20,8 +20,6 @@ from typing import Any, Final
 
 from .. import scratch
 
-__all__ = ["VARIABLE", "Notes", "own", "pass_on"]
-
 VARIABLE: Final = "CUDALINK_EMULATOR_NOTES"
 _HEADER_SIZE: Final = 4096
 #: Bytes 16 to 31, by which the driver knows such a file.

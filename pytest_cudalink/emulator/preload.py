@@ -29,18 +29,6 @@ from . import (
     prepended,
 )
 
-__all__ = [
-    "LoadedTooLateError",
-    "absent_driver",
-    "driver_exists",
-    "emulate_driver",
-    "emulated_driver",
-    "emulation",
-    "found_none_before",
-    "loaded_file",
-    "preload_nvjitlink",
-]
-
 _DRIVER: Final = "libcuda.so.1"
 #: Libraries of an emulated or absent driver, in the order in which they are loaded.
 _DRIVER_LIBRARIES: Final = (_DRIVER, "libcuda.so", "libnvidia-ml.so.1")

@@ -8,8 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from ..tables import read_table
 
-__all__ = ["DOCUMENTED", "Wait", "WaitTable", "base_of", "table"]
-
 #: Where most promises stand.
 DOCUMENTED: Final = 'CUDA Driver API 13.0, "API synchronization behavior"'
 

@@ -20,8 +20,6 @@ from ..regular_files import read_bounded
 from ..versions import CudaVersion
 from .requirements import EnvironmentFact
 
-__all__ = ["PACKAGES", "Environment", "device_arch", "driver_exists", "driver_is_emulated", "driver_version"]
-
 #: Distributions that have a line in the records, by their name there.
 PACKAGES: Final = ("cuda-bindings", "cuda-core", "numba-cuda", "cuda-pathfinder", "cupy-cuda13x", "warp-lang")
 

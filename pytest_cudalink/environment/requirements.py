@@ -15,8 +15,6 @@ from ..compat.architectures import ARCHITECTURES, known_architectures
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
-__all__ = ["NAMES", "EnvironmentFact", "Raises", "Requirement", "parse", "unmet"]
-
 #: The requirements that the marker takes, in the order in which they are checked: the cheapest first.
 NAMES: Final = ("ctk", "nvjitlink", "driver", "gpu", "arch")
 

@@ -25,29 +25,6 @@ from ..loader import maps
 from .items import ALREADY_LOADED, ItemKind, PackagedWith
 from .relations import packaged_with
 
-__all__ = [
-    "LOOKUPS",
-    "PRIVATE_PREFIX",
-    "ResolutionError",
-    "Resolved",
-    "cache_clear",
-    "dependencies",
-    "find_early",
-    "find_in_child",
-    "first_for_loader",
-    "header_file",
-    "library_names",
-    "originals",
-    "packaging",
-    "plain",
-    "private_part",
-    "program_names",
-    "resolve",
-    "run_child",
-    "sonames",
-    "stems",
-]
-
 #: The public functions that the guard rails stand in for.
 LOOKUPS: Final = (
     "load_nvidia_dynamic_lib",

@@ -33,17 +33,6 @@ from ..regular_files import open_regular, read_bounded
 from ..versions import CudaVersion
 from .items import Fact
 
-__all__ = [
-    "LoadedLibrary",
-    "Wheel",
-    "attribute",
-    "cache_clear",
-    "distributions",
-    "loaded_libraries",
-    "owner",
-    "requirements",
-]
-
 _DEFINE: Final = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+CUDA_VERSION[ \t]+(\d{4,6})\b", re.MULTILINE)
 #: Comments, also one that is cut off; and texts, in which nothing is a comment.
 _COMMENT: Final = re.compile(rb"""/\*.*?(?:\*/|\Z)|//[^\n]*|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL)

@@ -13,8 +13,6 @@ from ..versions import CudaVersion
 from .items import Fact
 from .rules import branch_of
 
-__all__ = ["DriverFacts", "NvmlError", "driver_release", "parse_cuda_version", "parse_release"]
-
 _NVML = "nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1"
 _RELEASE_SIZE = 80  # NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
 

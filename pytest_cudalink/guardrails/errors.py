@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from .items import Verdict
 
-__all__ = [
-    "CompatibilityCheckError",
-    "CompatibilityInsufficientMetadataError",
-    "CompatibilityWarning",
-    "DriverCtkCompatibilityError",
-    "error_of",
-]
-
 
 class CompatibilityCheckError(RuntimeError):
     """Refused items: they do not fit each other, the driver, or the requested release.

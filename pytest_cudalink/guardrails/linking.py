@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..versions import CudaVersion
     from .guard import CompatibilityGuardRails
 
-__all__ = ["check_input"]
-
 
 def check_input(
     guard: CompatibilityGuardRails, name: str, artifact: Artifact, nvjitlink: CudaVersion

@@ -19,21 +19,6 @@ from ..audit import libraries
 from ..loader.loads import LoadedObject, Opening
 from ..versions import CudaVersion
 
-__all__ = [
-    "ONE_COPY",
-    "Home",
-    "Library",
-    "Place",
-    "clash",
-    "describe",
-    "foreign",
-    "is_from",
-    "mixed_majors",
-    "shown",
-    "together",
-    "used_by",
-]
-
 Place = Literal["wheels", "conda", "system", "driver", "emulated", "toolchains"]
 #: Places that can be expected, in words.
 _EXPECTED: Final = {"wheels": "a wheel of this environment", "conda": "the conda prefix", "system": "the system"}

@@ -9,14 +9,6 @@ from typing import Any
 from ..tables import read_matrix
 from .items import Item, ItemKind, PackagedWith
 
-__all__ = [
-    "archive_and_linker",
-    "component_table",
-    "libraries_by_name",
-    "packaged_with",
-    "shared_groups",
-]
-
 
 @cache
 def component_table() -> dict[str, Any]:

@@ -23,8 +23,6 @@ from .items import ALREADY_LOADED, Item
 from .relations import component_table
 from .repair import UNKNOWN, extra_of, make_way, published_releases, repair, worth
 
-__all__ = ["Trial", "trials", "worded"]
-
 #: nvJitLink and its headers, in small letters: cuda-toolkit bounds it from below only, as newer ones read what older
 #: releases write.
 _LINKER: Final = "nvjitlink"

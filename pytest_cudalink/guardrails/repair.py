@@ -12,8 +12,6 @@ from ..versions import CudaVersion
 from .items import ALREADY_LOADED, Item
 from .relations import component_table
 
-__all__ = ["UNKNOWN", "by_hand", "extra_of", "make_way", "published_releases", "repair", "worth"]
-
 #: Stands for the release of an item without one: older than all.
 UNKNOWN: Final = CudaVersion(0, 0)
 

@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from ..artifacts import Artifact
     from ..versions import CudaVersion
 
-__all__ = [
-    "Routing",
-    "declare_pipeline",
-    "install",
-    "installed",
-    "present",
-    "process_wide_guard_rails",
-    "route",
-    "uninstall",
-    "unroute",
-]
-
 
 @dataclass(frozen=True)
 class Routing:

@@ -18,20 +18,6 @@ from typing import Any, Final, NamedTuple
 
 from ..loader.imports import postpone
 
-__all__ = [
-    "Look",
-    "RefusedInput",
-    "cover",
-    "live_handles",
-    "live_programs",
-    "look",
-    "meddle",
-    "postpone_until_native_code",
-    "start",
-    "take_refused_input",
-    "watch_nvrtc",
-]
-
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-jitlink-calls.so"
 _CALLS, _LATE, _REFUSED, _IMPOSSIBLE, _INPUT = 1, 2, 4, 8, 16  # native/jitlink_calls.h
 _PATH_SIZE: Final = 4096

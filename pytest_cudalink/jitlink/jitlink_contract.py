@@ -16,8 +16,6 @@ from typing import Any, Final
 from ..violations import Violation
 from . import jitlink_calls
 
-__all__ = ["RULES", "JitLinkContract", "start"]
-
 #: The functions, in the order of `JitLinkFunction` in native/jitlink_contract.h.
 _FUNCTIONS: Final = tuple(
     f"nvJitLink{name}"

@@ -24,8 +24,6 @@ from .errors import LinkError, skew_sentence
 from .objectcode import ObjectCode
 from .options import DriverOption, LinkerOptions
 
-__all__ = ["Linker"]
-
 #: The options of a linker that names none.
 _DEFAULT_OPTIONS = LinkerOptions()
 

@@ -25,8 +25,6 @@ from .errors import LinkError
 if TYPE_CHECKING:
     from ..report.records import CauseRecord
 
-__all__ = ["Refusal", "explain", "insufficient_driver", "not_emulated", "of_link_error"]
-
 _NAMES: Final = {"ptx": "PTX", "ltoir": "LTO-IR", atlas.TILE: "Tile IR"}
 #: CUDA_ERROR_JIT_COMPILER_NOT_FOUND.
 _NO_COMPILER: Final = 221

@@ -7,8 +7,6 @@ from typing import Any
 from ..artifacts import Artifact
 from ..versions import CudaVersion, Needs, skew_remedy
 
-__all__ = ["CompileError", "LinkError", "VersionSkewError", "skew_sentence"]
-
 
 class CompileError(RuntimeError):
     """NVRTC refused a program.

@@ -15,15 +15,6 @@ from ..targets.choice import Backend, BackendChoice
 from ..targets.steering import current
 from .dispatch import DEFAULT_POLICY, policy_named
 
-__all__ = [
-    "default_policy",
-    "forced",
-    "forced_backend",
-    "from_environment",
-    "set_by_hand",
-    "set_default_policy",
-]
-
 _forced: BackendChoice | None = None
 _policy: str | None = None
 

@@ -11,17 +11,6 @@ from ..versions import CudaVersion, Needs
 from .errors import LinkError, VersionSkewError, skew_sentence
 from .objectcode import ObjectCode
 
-__all__ = [
-    "InputCheck",
-    "Inputs",
-    "added_checks",
-    "newer_leaves",
-    "refuse_by_added_checks",
-    "refuse_duplicates",
-    "refuse_images",
-    "refuse_newer",
-]
-
 #: The inputs of a link with their names in messages.
 Inputs = Sequence[tuple[str, ObjectCode]]
 

@@ -13,8 +13,6 @@ from ..regular_files import DATA, read_bounded
 from ..targets.events import LinkInput
 from ..versions import Needs
 
-__all__ = ["InputFacts", "ObjectCode"]
-
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 

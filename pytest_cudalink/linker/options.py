@@ -15,8 +15,6 @@ from ..targets.choice import Backend
 from ..versions import CudaVersion
 from .dispatch import policy_named
 
-__all__ = ["DriverOption", "LinkerOptions", "ProgramOptions"]
-
 _T = TypeVar("_T")
 Names = str | Sequence[str] | None
 #: Warnings to issue: (text, category).

@@ -12,8 +12,6 @@ from .errors import CompileError
 from .objectcode import ObjectCode
 from .options import ProgramOptions, names_of
 
-__all__ = ["Program"]
-
 _GETTERS = {"ptx": "PTX", "cubin": "CUBIN", "ltoir": "LTOIR"}
 
 

@@ -23,25 +23,6 @@ from ..versions import CudaVersion
 if TYPE_CHECKING:
     from . import ObjectCode
 
-__all__ = [
-    "KERNEL",
-    "MAIN_SOURCE",
-    "MODES",
-    "SKEW_ARCH",
-    "SKEW_TEST",
-    "USER_SOURCE",
-    "WHOLE_SOURCE",
-    "Machine",
-    "Outcome",
-    "compile_kernel",
-    "compile_modules",
-    "describe_machine",
-    "launch",
-    "link_and_prove",
-    "link_sample",
-    "prove",
-]
-
 #: The ways of linking the sample.
 MODES = ("ptx", "ltoir")
 

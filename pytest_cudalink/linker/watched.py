@@ -20,8 +20,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["WatchedLibrary", "library"]
-
 _OURS = Path(__file__).parent / "lib" / "libcudalink-watched.so"
 _PRINTED_FATAL = 1 << 16  # native/watched.h
 

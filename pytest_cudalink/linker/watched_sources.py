@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["libraries"]
-
 _NATIVE = Path(__file__).parent / "native"
 #: C that several parts are compiled with.
 _SHARED = Path(__file__).parent.parent / "native"

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import ctypes
 
-__all__ = ["HANGS", "STICKY_ERRORS", "EmulatedContexts", "RealContexts", "find", "is_loaded", "is_used"]
-
 #: Errors of kernels after which every context of the process answers the same, by code. 700, 715, 716 and 719 were
 #: recorded on an H100; for the others cuda.h says that the process must end.
 STICKY_ERRORS: Final = {

@@ -18,8 +18,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LONGEST", "ClosedGates", "FoundWait", "NoGatesError", "call_of", "thread_stack"]
-
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-gates.so"
 _DRIVER: Final = "libcuda.so.1"
 #: Libraries in which the driver waits, with those that take the frames.

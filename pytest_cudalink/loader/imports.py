@@ -14,8 +14,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["STEERED", "ImportWatch", "postpone", "start_postponed"]
-
 #: Modules whose import starts a postponed steering: those of the targets that come with the plugin, and those that
 #: report versions or link. A constant, so that start-up imports neither targets nor seams; a test compares them.
 STEERED = (

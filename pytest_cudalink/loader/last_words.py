@@ -15,8 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from ..regular_files import identity
 
-__all__ = ["current_test", "emulated_driver", "watch"]
-
 #: As `OWN_FILES_FROM` of native/own_file.h.
 _FIRST_DESCRIPTOR: Final = 200
 _LIBRARY: Final = Path(__file__).parent / "lib" / "libcudalink-last-words.so"

@@ -16,8 +16,6 @@ from typing import Final, NamedTuple
 
 from .loads import LoadedObject, Opening
 
-__all__ = ["Listing", "LoadedImage", "listing", "parse"]
-
 _LINE: Final = re.compile(r" *(\d+):\t(.*)", re.DOTALL)
 _FILE: Final = re.compile(
     r"file=(?P<name>.+) \[\d+\];  "

@@ -13,15 +13,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NamedTuple, cast
 
-__all__ = [
-    "LoadedObject",
-    "Opening",
-    "counter",
-    "library",
-    "loaded_objects",
-    "watch_openings",
-]
-
 _OURS: Final = Path(__file__).parent / "lib" / "libcudalink-loads.so"
 _SIZE: Final = 1 << 16
 _PACKAGE: Final = str(Path(__file__).parent.parent) + os.sep

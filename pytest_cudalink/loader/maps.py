@@ -5,8 +5,6 @@ It needs nothing but the standard library: a child process runs this file withou
 
 from __future__ import annotations
 
-__all__ = ["mapped_files"]
-
 
 def mapped_files(maps: str = "/proc/self/maps") -> list[str]:
     """Paths of the files in a process's memory map, each once, by address; empty where the system has no such map."""

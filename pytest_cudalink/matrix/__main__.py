@@ -11,7 +11,5 @@ import sys
 from . import hiding
 from .cells import RunKeys
 
-__all__: list[str] = []
-
 if __name__ == "__main__":
     sys.exit(hiding.start(sys.argv[1:], RunKeys.read(os.environ).hidden))

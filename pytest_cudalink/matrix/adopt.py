@@ -21,8 +21,6 @@ from .project import Project, major_of_extra
 from .reading import CellsError
 from .runner import CELLS, RECORDS, newest
 
-__all__ = ["CI", "RUNNERS", "Change", "plan_changes"]
-
 RUNNERS: Final = ("nox", "tox")
 #: Name of the session that merges the records, where the project has a session report.
 _OTHER_REPORT: Final = "cudalink-report"

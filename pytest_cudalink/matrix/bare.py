@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ..report import Writer
     from ..report.records import VersionRecord
 
-__all__ = ["Judgement", "Loads", "run"]
-
 _LONGEST: Final = 4000
 #: Variables by which a program finds a toolkit or code that the environment does not have.
 _OUTSIDE: Final = (

@@ -18,8 +18,6 @@ from .hiding import HIDDEN_VARIABLE, Hidden
 if TYPE_CHECKING:
     from ..report.records import VersionRecord
 
-__all__ = ["NEWER", "CellFacts", "cell_facts"]
-
 #: Ends the name of the file, next to the record, with the releases that the project gets without the cell's toolkit.
 NEWER: Final = ".newer.txt"
 

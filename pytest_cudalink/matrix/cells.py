@@ -14,8 +14,6 @@ from .. import toolchains
 from ..compat import names
 from .keys import KEYS, CellValues, version_of
 
-__all__ = ["IMPLIED_TAGS", "KEYS_VARIABLE", "Cell", "RunKeys", "is_pytest", "select"]
-
 #: Tags that follow from the values of a cell; valid in a selection even if no cell has them.
 IMPLIED_TAGS = ("skew", "cross-major", "forced", "gpu", "bare")
 #: The variable that tells a run the keys of its cell that are not settings of the plugin, as JSON.

@@ -16,17 +16,6 @@ from .reading import CellsError
 from .runner import CELLS, RECORDS
 from .shards import spread
 
-__all__ = [
-    "CELLS_VARIABLE",
-    "MOST_JOBS",
-    "RUN",
-    "RUNNER_PACKAGES",
-    "default_python",
-    "github_matrix",
-    "gitlab_image",
-    "gitlab_pipeline",
-]
-
 #: How each runner runs cells in CI, and the variable that names them, separated by commas.
 RUN: Final = {"nox": "nox", "tox": "tox run"}
 CELLS_VARIABLE: Final = {"nox": "NOXSESSION", "tox": "TOXENV"}

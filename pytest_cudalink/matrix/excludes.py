@@ -11,8 +11,6 @@ from ..compat.architectures import known_architectures
 from .cells import Cell
 from .keys import version_of
 
-__all__ = ["REASONS", "REASONS_WITH"]
-
 
 def _no_wheels(cell: Cell) -> bool:
     versions = (version_of(value) for value in (cell.ctk, cell.values.nvjitlink))

@@ -25,17 +25,6 @@ from typing import Final, Literal, Self
 
 from ..plurals import listed
 
-__all__ = [
-    "HIDDEN_VARIABLE",
-    "USUAL_PLACES",
-    "Hidden",
-    "HidingError",
-    "hide",
-    "is_hidden_by",
-    "start",
-    "without_places",
-]
-
 #: The variable in which a run finds what was hidden, as JSON.
 HIDDEN_VARIABLE: Final = "CUDALINK_HIDDEN"
 #: Libraries of a toolkit, as far as the names of their files tell.

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__: list[str] = []
-
 
 def _follow(file: str) -> None:
     def hook(event: str, arguments: tuple[object, ...]) -> None:

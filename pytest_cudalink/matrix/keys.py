@@ -20,25 +20,6 @@ from ..compat import names
 from ..emulator import supported_versions
 from ..versions import CudaVersion
 
-__all__ = [
-    "KEYS",
-    "LATEST",
-    "LOWEST",
-    "MAJOR",
-    "NAME_PATTERN",
-    "PACKAGE_PATTERN",
-    "REQUIREMENTS",
-    "VERSION",
-    "CellKey",
-    "CellValues",
-    "Value",
-    "distribution",
-    "package_fault",
-    "package_requirement",
-    "release_fault",
-    "version_of",
-]
-
 LATEST: Final = "latest"
 #: The oldest version of a package that the project's requirements allow.
 LOWEST: Final = "lowest"

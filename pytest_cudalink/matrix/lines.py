@@ -7,8 +7,6 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any, Final
 
-__all__ = ["Path", "line_of", "lines"]
-
 #: Keys from the top of the file; the elements of arrays of tables count from 0.
 Path = tuple[str | int, ...]
 #: What the last line of a value of several lines has.

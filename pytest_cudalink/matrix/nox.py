@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import nox
     from nox.command import CommandFailed
 
-__all__ = ["run_cell", "sessions"]
-
 #: Set to the time when the report session is requested. The report then decides pass or fail, so a failing cell must
 #: not stop nox, and a record that is older is that of another run.
 _JUDGED: Final = "CUDALINK_MATRIX_JUDGE"

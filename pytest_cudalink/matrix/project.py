@@ -19,8 +19,6 @@ from .cells import Cell
 from .keys import MAJOR, version_of
 from .reading import CellsError
 
-__all__ = ["CellRequirement", "Project", "major_of_extra", "requirements", "warnings"]
-
 #: Names of extras that bring one major release of CUDA.
 _OF_MAJOR: Final = re.compile(r"(?:cu|cuda|ctk)-?(\d\d)x?")
 #: How many cells a warning names.

@@ -46,8 +46,6 @@ from .keys import (
     version_of,
 )
 
-__all__ = ["CellsError", "load_cells"]
-
 #: Most bytes of a file of cells; the longest that is known has 20 KB.
 _MOST_BYTES: Final = 1 << 18
 #: Most cells of a table of axes: more than any CI runs, and few enough to be listed.

@@ -26,34 +26,6 @@ from .keys import LATEST, LOWEST, distribution, package_requirement
 from .project import Project, requirements, warnings
 from .reading import CellsError
 
-__all__ = [
-    "CELLS",
-    "RECORDS",
-    "arguments",
-    "begin",
-    "cells_file",
-    "choose_versions",
-    "chosen_file",
-    "command",
-    "conclude",
-    "constraints",
-    "copied",
-    "environment",
-    "forget_older",
-    "is_explained",
-    "newest",
-    "note",
-    "note_newer",
-    "notes",
-    "paths",
-    "plugin_missing",
-    "plugin_requirement",
-    "prepare",
-    "project_requirement",
-    "python_missing",
-    "resolve",
-]
-
 #: Packages that are parts of a toolkit, or have its version.
 _OF_TOOLKIT: Final = re.compile(r"nvidia-|cuda-(bindings|python|toolkit)==")
 #: Where a project keeps its cells, relative to its root.

@@ -8,8 +8,6 @@ from typing import Final
 from .excludes import REASONS, REASONS_WITH
 from .keys import KEYS, NAME_PATTERN, PACKAGE_PATTERN, CellKey, Value
 
-__all__ = ["schema"]
-
 _Schema = Mapping[str, object]
 _TEXT: Final[_Schema] = {"type": "string"}
 

@@ -12,8 +12,6 @@ from typing import Final
 from ..regular_files import open_regular
 from .cells import Cell
 
-__all__ = ["parse_shard", "read_durations", "spread"]
-
 #: How the lines begin that are parsed; the rest is most of a file.
 _READ: Final = (b'{"event": "run"', b'{"event": "end"')
 _SHARD = re.compile(r"([1-9]\d{0,4})/([1-9]\d{0,4})")

@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from tox.session.state import State
     from tox.tox_env.api import ToxEnv
 
-__all__ = [
-    "tox_add_core_config",
-    "tox_add_env_config",
-    "tox_after_run_commands",
-    "tox_before_run_commands",
-    "tox_env_teardown",
-    "tox_extend_envs",
-    "tox_on_install",
-]
-
 _LOG = logging.getLogger(__name__)
 #: How a project runs its tests: for these, the settings that all environments share take precedence over the cell.
 _SHARED_FIRST = ("commands", "package", "extras", "dependency_groups", "pass_env")

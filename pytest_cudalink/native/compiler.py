@@ -21,19 +21,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "CompilerError",
-    "Executable",
-    "SharedLibrary",
-    "build",
-    "find_compiler",
-    "is_current",
-    "mark_current",
-    "reproducible_flags",
-    "wheel_platform",
-    "zig_for",
-]
-
 _FLAGS = (
     "-std=gnu11",
     "-O2",

@@ -18,8 +18,6 @@ from ..loader.maps import mapped_files
 from ..versions import CudaVersion
 from . import libcuda
 
-__all__ = ["ForeignAnswer", "cache_clear", "driver", "nvjitlink"]
-
 #: Prints what a driver answers, as JSON; the words of the loader where there is none.
 _PROGRAM: Final = """
 import ctypes, json, sys

@@ -8,8 +8,6 @@ import os
 import sys
 from functools import cache
 
-__all__ = ["LIBRARY_NAME", "DriverError", "DriverNotFoundError", "call", "error_name", "library"]
-
 #: Name under which the dynamic loader finds the driver.
 LIBRARY_NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 

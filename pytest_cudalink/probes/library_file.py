@@ -27,8 +27,6 @@ from ..elf import (
     read_header,
 )
 
-__all__ = ["DamagedLibraryError", "check", "damage"]
-
 _MOST_PROGRAM_HEADERS: Final = 64  # the largest library of CUDA has 12
 _MOST_DYNAMIC: Final = 1 << 16  # bytes; the largest of CUDA has 700
 

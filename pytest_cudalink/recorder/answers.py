@@ -11,8 +11,6 @@ from typing import Any, Final
 from ..tables import read_table
 from .execute import WAITED, Answer, Program
 
-__all__ = ["CONTEXT_CHANGING", "ENDS", "LAUNCHES", "Difference", "Result", "compare", "references"]
-
 _NOT_READY: Final = 600
 _FUNCTIONS: Final = {name: words.split() for name, words in read_table("recorder/functions.toml").items()}
 CONTEXT_CHANGING: Final = frozenset(_FUNCTIONS["changes_context"])

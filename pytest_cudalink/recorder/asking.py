@@ -19,8 +19,6 @@ from typing import Any, Final
 from .. import scratch
 from .execute import execute
 
-__all__ = ["PRIVATE", "main"]
-
 #: Seconds of one question.
 _QUESTION: Final = 20
 #: Attributes that tell one machine from another: where the device is on the PCI bus, and next to which memory.

@@ -56,8 +56,6 @@ from typing import Any
 from ..tables import read_table
 from .images import image
 
-__all__ = ["Answer", "Program", "execute", "layouts", "run"]
-
 Program = list[list[Any]]
 Answer = list[Any] | None
 

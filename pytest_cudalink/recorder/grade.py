@@ -17,8 +17,6 @@ from .execute import Answer
 from .questions import RECORDED, DriverQuestion, load, questions, versions
 from .record import RecorderError
 
-__all__ = ["Grade", "carried", "failure", "grade", "lines", "read"]
-
 #: Functions whose differences are shown.
 _SHOWN: Final = 12
 

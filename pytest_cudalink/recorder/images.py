@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["KERNELS", "TEXTS", "image"]
-
 _PROGRAM: Final = """.version 8.0
 .target sm_70
 .address_size 64

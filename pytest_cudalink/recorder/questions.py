@@ -13,8 +13,6 @@ from ..regular_files import DATA, read_bounded
 from ..tables import read_table
 from .execute import Program
 
-__all__ = ["GROUPS", "PROGRAMS", "RECORDED", "DriverQuestion", "load", "questions", "save", "versions"]
-
 _DATA: Final = Path(__file__).parents[1] / "data" / "recorder"
 #: Programs, each a list of seed, theme and calls; `tools/choose_questions.py` writes them and the recordings.
 PROGRAMS: Final = _DATA / "programs.json.xz"

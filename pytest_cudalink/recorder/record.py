@@ -19,8 +19,6 @@ from typing import Any, Final, NamedTuple
 from .. import scratch
 from .questions import DriverQuestion, questions, versions
 
-__all__ = ["Libraries", "RecorderError", "libraries_of", "record"]
-
 _CUDA, _NVML = "libcuda.so.1", "libnvidia-ml.so.1"
 #: Seconds for the description, and for questions at work when the time is over.
 _DESCRIPTION, _GRACE = 60, 25

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from ..plurals import counted
 
-__all__ = ["ALLOWS", "KINDS", "AskedFor", "is_worth_a_look", "judged", "left_out", "merged", "unmet"]
-
 #: The setting that allows everything that was left out.
 ALLOWS: Final = "--cudalink-require=none"
 _UNKNOWN: Final = "for a reason that is not known"

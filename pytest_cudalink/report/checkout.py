@@ -11,8 +11,6 @@ from typing import Final
 
 from ..regular_files import read_bounded
 
-__all__ = ["BRANCHES", "commit_and_branch", "commit_or_none", "has_changes"]
-
 #: How the name of a branch begins in git's files.
 BRANCHES: Final = "refs/heads/"
 _FILE_SIZE: Final = 1 << 20

@@ -10,8 +10,6 @@ from typing import Final
 from ..plurals import counted
 from .records import CollectedRecord, EndRecord
 
-__all__ = ["WHOLE", "Lines", "doubts", "exit_in_words"]
-
 #: pytest's exit codes (pytest.ExitCode) after which every selected test has run; a record may lack it.
 WHOLE: Final = (None, 0, 1)
 _CODES: Final = {

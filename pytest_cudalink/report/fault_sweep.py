@@ -10,28 +10,6 @@ from typing import Final, NamedTuple
 
 from .naming import Error, Raised, Said, new, tells
 
-__all__ = [
-    "KINDS",
-    "Call",
-    "FailedCall",
-    "State",
-    "SweepFinding",
-    "SweepPlan",
-    "SweepTotals",
-    "SweptTrial",
-    "Way",
-    "baseline_lines",
-    "baseline_place",
-    "gone",
-    "judge",
-    "merged",
-    "names_of",
-    "new_findings",
-    "plan",
-    "read_baseline",
-    "site_of",
-]
-
 #: Kinds of findings, worst first, each with what the test or its code did.
 KINDS: Final = {
     "crash": "the process died",

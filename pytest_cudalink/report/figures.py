@@ -10,8 +10,6 @@ from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
 from .wording import linked_on
 
-__all__ = ["Figure", "figures"]
-
 
 @dataclass(frozen=True)
 class Figure:

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from .matrix_report import MatrixReport
     from .records import FindingRecord
 
-__all__ = ["found_again", "lines_of", "picture_of", "title_of"]
-
 _CATEGORIES: Final = {"fault": "when a call fails", "schedule": "under a schedule"}
 #: Characters of a command, which is of no use when it is cut.
 _COMMAND: Final = 100_000

@@ -11,8 +11,6 @@ from .cell_run import BAD, GOOD, NOT_RUN
 from .matrix_report import MatrixReport
 from .origin import Origin
 
-__all__ = ["KINDS", "History", "HistoryChange", "Kind", "Step", "history", "in_order"]
-
 Kind = Literal["new", "fixed", "flaky", "still"]
 
 #: The meaning of each kind, in the order in which they are shown.

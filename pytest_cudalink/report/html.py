@@ -32,8 +32,6 @@ from .page_parts import (
 from .verdict import SYMBOLS, verdict
 from .views import NAMES, Section, cause_lines, cell_title, letters, sections
 
-__all__ = ["render"]
-
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
 #: Sections below the grid, in this order.

@@ -10,8 +10,6 @@ from .cell_run import BAD, UNKNOWN, CellRun
 from .matrix_report import MatrixReport
 from .views import NAMES, cause_lines
 
-__all__ = ["junit"]
-
 _ELEMENTS = {"F": "failure", "E": "error", "C": "error", "?": "error", "S": "skipped", "U": "skipped", "x": "skipped"}
 
 

@@ -24,8 +24,6 @@ from typing import (
 import msgspec
 from msgspec import Meta
 
-__all__ = ["described", "mended"]
-
 _T = TypeVar("_T")
 _NOUNS: Final[Mapping[Any, str]] = {
     str: "a text",

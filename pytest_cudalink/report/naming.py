@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["Error", "Frame", "Raised", "Said", "came_of", "new", "tells"]
-
 #: The names, behind cudaError, of codes that the runtime calls otherwise than the driver (driver_types.h).
 _RUNTIME_NAMES: Final = {
     2: "MemoryAllocation",

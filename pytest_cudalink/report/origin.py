@@ -19,17 +19,6 @@ from .checkout import BRANCHES, commit_and_branch, commit_or_none, has_changes
 if TYPE_CHECKING:
     from .records import OriginRecord, RunRecord
 
-__all__ = [
-    "Origin",
-    "declared_name",
-    "differing",
-    "find",
-    "merged",
-    "moment",
-    "origin_of_run",
-    "shown_origin",
-]
-
 
 @dataclass(frozen=True)
 class Origin:

@@ -16,19 +16,6 @@ from .origin import Origin
 from .records import FindingRecord
 from .views import NAMES, Alike, Section, alike, block_of, links_in_words, needing_gpu, skews
 
-__all__ = [
-    "CELL_STATES",
-    "badge",
-    "cells",
-    "colour",
-    "css",
-    "facts",
-    "failures",
-    "kept_columns",
-    "state_of",
-    "versions",
-]
-
 #: The states of a cell that no test's result shows, by letter.
 CELL_STATES: Final = {
     "I": "did not run or did not finish",

@@ -9,8 +9,6 @@ from typing import Final
 from .cell_run import CellRun
 from .explain import AXES, SETTINGS, axis_names
 
-__all__ = ["Plan"]
-
 #: What a cell asks for where the machine or the package index decides which value it gets.
 _OPEN: Final = ("", "auto", "latest", "real", "yes")
 

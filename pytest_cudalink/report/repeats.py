@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from .cell_run import CellRun
 
-__all__ = ["joined"]
-
 
 def joined(runs: Sequence[CellRun]) -> CellRun:
     """Return the records of one cell as one run; tests that several of them have are counted, or named if they differ.

@@ -14,8 +14,6 @@ from .fault_sweep import site_of
 if TYPE_CHECKING:
     from .records import OperationRecord
 
-__all__ = ["KINDS", "LIMIT_SEED", "Asked", "ScheduleFailure", "Work", "by_kind", "parse", "rows", "shrink"]
-
 #: Kinds of failures, worst first, each with what the test or its code did.
 KINDS: Final = {
     "crash": "the process died",

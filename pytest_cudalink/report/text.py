@@ -22,8 +22,6 @@ from .origin import Origin
 from .verdict import verdict
 from .views import NAMES, Section, libraries_in_short, links_in_words, section, sections, unsteered
 
-__all__ = ["headline", "markdown", "plain", "terminal"]
-
 #: Columns of the lines that are sentences; tables are as wide as their texts.
 _WIDTH: Final = 80
 #: Characters of a commit that are shown.

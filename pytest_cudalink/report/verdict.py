@@ -11,8 +11,6 @@ from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
 from .wording import share
 
-__all__ = ["SYMBOLS", "Level", "ReportVerdict", "verdict"]
-
 Level = Literal["good", "warn", "bad"]
 
 #: A sign for each level, so that nothing depends on colour alone.

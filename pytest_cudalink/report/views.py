@@ -28,27 +28,6 @@ from .wording import (
     without_driver,
 )
 
-__all__ = [
-    "NAMES",
-    "NOT_SEEN",
-    "Alike",
-    "Block",
-    "Section",
-    "alike",
-    "block_of",
-    "cause_lines",
-    "cell_title",
-    "differing",
-    "letters",
-    "libraries_in_short",
-    "links_in_words",
-    "needing_gpu",
-    "section",
-    "sections",
-    "skews",
-    "unsteered",
-]
-
 #: How many tests that fail alike a row names.
 _ALIKE: Final = 3
 #: The meaning of each letter, worst first.

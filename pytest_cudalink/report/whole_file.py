@@ -8,8 +8,6 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["write"]
-
 
 def write(path: Path, text: str) -> None:
     """Write a text as UTF-8; a regular file has it all or stays as it was.

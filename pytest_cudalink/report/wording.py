@@ -13,25 +13,6 @@ from ..plurals import counted
 if TYPE_CHECKING:
     from .records import CrashRecord
 
-__all__ = [
-    "EVENTS_UNWRITTEN",
-    "UNWRITTEN",
-    "backend_keys",
-    "by_cause",
-    "call_in_words",
-    "ended_by",
-    "explanation",
-    "link_key",
-    "linked_on",
-    "not_emulated",
-    "refused_last",
-    "share",
-    "split_link_key",
-    "status",
-    "unsteered_on",
-    "without_driver",
-]
-
 #: How the problem of a record file that cannot be written begins; the processes of a run have it in common.
 UNWRITTEN: Final = "the record cannot be written"
 #: The same for the events of an emulated driver.

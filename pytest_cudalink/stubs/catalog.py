@@ -15,8 +15,6 @@ from typing import Any
 
 from ..regular_files import read_text
 
-__all__ = ["Catalog", "CatalogError", "CatalogLibrary", "Function", "Output", "Parameter", "load_catalog"]
-
 CATALOG_FILE = Path(__file__).parents[1] / "data" / "stubs_catalog.toml"
 
 _PROTOTYPE = re.compile(r"^(?P<result>[\w\s*]+?)(?P<name>\w+)\s*\((?P<parameters>.*)\)\s*;?$", re.DOTALL)

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from .catalog import Catalog, CatalogLibrary, Function
 
-__all__ = ["DEFAULT_PREFIX", "GeneratorError", "Stub", "generate"]
-
 DEFAULT_PREFIX = "stub"
 
 _NATIVE = Path(__file__).with_name("native")

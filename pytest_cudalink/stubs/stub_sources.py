@@ -14,8 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["build_stubs", "libraries"]
-
 HERE = Path(__file__).parent
 
 #: In addition to the flags of every library of the project: the stubs need as little as possible of their machine.

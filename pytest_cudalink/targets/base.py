@@ -10,8 +10,6 @@ from typing import ClassVar, cast
 from ..compat.wheels import installed_wheel
 from .choice import Backend
 
-__all__ = ["Bundled", "ForcedBackendError", "StaleRecipeError", "Target", "registered"]
-
 
 class StaleRecipeError(RuntimeError):
     """A library no longer has the switch that a recipe sets: a newer release has moved it."""

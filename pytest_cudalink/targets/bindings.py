@@ -15,8 +15,6 @@ from .. import probes
 from ..versions import CudaVersion
 from . import link_seams
 
-__all__ = ["SEAMS"]
-
 _VERSION_SYMBOL: Final = "__nvJitLinkVersion"
 
 

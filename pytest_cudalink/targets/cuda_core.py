@@ -24,8 +24,6 @@ from .recipes import Recipe, recipe_for
 from .steering import Watch, as_backend, current, replace_everywhere
 from .unsteered import is_covered, seen
 
-__all__ = ["CudaCore"]
-
 _NAME: Final = "cuda.core"
 _PACKAGE: Final = "cuda-core"
 #: The names of a module are global: two threads must not make linkers of two backends at once.

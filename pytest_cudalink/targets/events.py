@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from ..laziness import cached_property
 
-__all__ = ["LinkEvent", "LinkInput", "outcome"]
-
 
 @dataclass(frozen=True)
 class LinkInput:

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from .unsteered import UnsteeredLink, caller, covered, is_covered, report, seen
 
-__all__ = ["SEAMS"]
-
 #: Set on a wrapper, so that a module that takes the function over from another one is left as it is.
 _WRAPPED: Final = "_cudalink_seen"
 

@@ -16,8 +16,6 @@ from .choice import Backend
 from .recipes import recipe_for
 from .steering import as_backend, current, on_behalf_of, replace_everywhere
 
-__all__ = ["NumbaCuda", "NumbaCudaMlir"]
-
 
 class NumbaCuda(Target):
     """``numba.cuda``: its links count for it, not cuda.core; ``_have_nvjitlink`` returns what is forced or faked."""

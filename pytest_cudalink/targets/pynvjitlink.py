@@ -16,8 +16,6 @@ from .events import LinkInput
 from .recipes import recipe_for
 from .steering import Watch
 
-__all__ = ["Pynvjitlink"]
-
 _NAME: Final = "pynvjitlink"
 _PACKAGE: Final = "pynvjitlink-cu12"
 #: The linker's methods that complete a link.

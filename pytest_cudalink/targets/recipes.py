@@ -11,8 +11,6 @@ from typing import Any
 from .base import StaleRecipeError
 from .choice import Backend
 
-__all__ = ["Recipe", "recipe_for", "recipes"]
-
 _LITERALS: dict[str, object] = {"none": None, "true": True, "false": False}
 
 

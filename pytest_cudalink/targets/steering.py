@@ -23,8 +23,6 @@ from .choice import Backend, BackendChoice
 from .events import LinkEvent, LinkInput
 from .unsteered import UnsteeredLink, covered, listeners
 
-__all__ = ["Steering", "Watch", "current", "linking_for", "on_behalf_of", "watch"]
-
 #: Asked before a target is forced and before it links: (target, choice, inputs) to the choice that counts.
 Decide = Callable[[str, BackendChoice, tuple[LinkInput, ...] | None], BackendChoice]
 

@@ -17,8 +17,6 @@ from ..jitlink import jitlink_calls
 from ..loader.imports import start_postponed
 from .events import outcome
 
-__all__ = ["UnsteeredLink", "caller", "covered", "is_covered", "listeners", "report", "seen"]
-
 
 class _Thread(threading.local):
     """What one thread does. No context variable: free-threaded Python hands those down to new threads.

@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-__all__ = ["Downloads", "run_and_tell", "talkative"]
-
 _MIB: Final = 1 << 20
 #: uv: ``Downloading nvidia-nvjitlink (38.8MiB)``, later `` Downloaded nvidia-nvjitlink``.
 _UV_BEGINS: Final = re.compile(r"\s*Downloading (?P<name>\S+) \((?P<size>[\d.]+)\s*(?P<unit>[KMG]i?B)\)")

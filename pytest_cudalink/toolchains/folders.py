@@ -18,19 +18,6 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 
-__all__ = [
-    "ToolchainError",
-    "UntrustedError",
-    "check_entry",
-    "check_folder",
-    "check_parents",
-    "is_locked",
-    "locked",
-    "make_folder",
-    "own_only",
-    "read_regular",
-]
-
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 

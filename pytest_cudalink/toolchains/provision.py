@@ -15,8 +15,6 @@ from ..versions import CudaVersion
 from . import DOWNLOADS, Toolchain, ToolchainError, _installer, _lock_file, add, cache_root, find, folder
 from .folders import is_locked
 
-__all__ = ["Fetched", "provide"]
-
 #: Variables that name the package index, by the program that reads them, the first that counts first.
 _INDEX: Final = {"uv": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"), "pip": ("PIP_INDEX_URL",)}
 _MB: Final = 1_000_000

@@ -17,8 +17,6 @@ from ..compat.wheels import installed_wheels
 from ..versions import CudaVersion
 from . import ToolchainError, find, installed
 
-__all__ = ["SystemLayout", "SystemToolkit", "make"]
-
 #: How a toolkit is laid out: by NVIDIA's installer, with everything below ``targets``, or by conda.
 SystemLayout = Literal["lib64", "targets", "conda"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CLIENT_LIBRARY", "PROGRAM", "libraries"]
-
 _NATIVE = Path(__file__).parent / "native"
 #: Has `library_file.h`, the check of a library before it is loaded.
 _CHECK = Path(__file__).parent.parent / "stubs" / "native"

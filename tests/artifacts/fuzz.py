@@ -20,8 +20,6 @@ from pathlib import Path
 
 from pytest_cudalink.artifacts import reader_sources
 
-__all__ = ["MISSING", "build_fuzzer", "main", "missing", "unpack"]
-
 HERE = Path(__file__).parent
 SAMPLES = HERE.parent / "data" / "artifacts"
 CORPUS = HERE / "native" / "corpus.zip"

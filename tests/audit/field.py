@@ -11,8 +11,6 @@ from pathlib import Path
 from pytest_cudalink.audit import Audit, audit_on_index
 from pytest_cudalink.cli.audit_device_code import served
 
-__all__ = ["PAGE", "WHEELS", "row", "table"]
-
 PAGE = Path(__file__).parents[2] / "docs/how-to/audit-a-wheel.md"
 WHEELS: list[str] = tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))["field"]["wheels"]
 

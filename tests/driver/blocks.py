@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 
-__all__ = ["GuardedBlock"]
-
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROT_NONE = 0
 

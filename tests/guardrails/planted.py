@@ -20,8 +20,6 @@ from pytest_cudalink.guardrails.system import Copy, DriverFile, System
 from pytest_cudalink.installers import Installer
 from pytest_cudalink.tables import read_table
 
-__all__ = ["Environment", "toolkit_versions"]
-
 #: The wheels of CUDA 12 and 13, by their names without prefix, and the parts of the toolkit in them.
 _PARTS: Final[Mapping[int, Mapping[str, Sequence[tuple[ItemKind, str, str]]]]] = {
     12: {

@@ -12,8 +12,6 @@ from pytest_cudalink.plugin.items.plan import PLAN, MarkerPlan
 from pytest_cudalink.plugin.run import Run
 from pytest_cudalink.plugin.settings import Setting, Settings
 
-__all__ = ["PHASES", "Config", "Item", "begun", "reported"]
-
 PHASES = ("setup", "call", "teardown")
 
 

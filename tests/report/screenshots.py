@@ -12,8 +12,6 @@ from pytest_cudalink.report import html
 from . import chromium
 from .samples import matrix
 
-__all__ = ["IMAGES", "OPEN", "SIZES", "main", "take"]
-
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 #: Width and height of each picture, and the part that it begins with.
 SIZES = {

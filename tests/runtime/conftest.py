@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-__all__ = ("run",)
-
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, run_pytest, toolkit, request) -> Callable[..., pytest.RunResult]:

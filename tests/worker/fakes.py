@@ -8,8 +8,6 @@ from pathlib import Path
 
 from tests.compiled import compile_c
 
-__all__ = ["build", "eventually", "holders"]
-
 
 def build(folder: Path) -> Path:
     """Compile the library into a folder, and return its path."""

@@ -7,8 +7,6 @@ from pathlib import Path
 
 # ruff: noqa: E501, SIM905 (a theme is a line, and names are words)
 
-__all__ = ["FUNCTIONS", "KINDS", "MAKERS", "THEMES", "WAITING", "WORDS", "Function"]
-
 #: Kinds of handles, and the letter of those that are small numbers.
 KINDS = {
     "ctx": "", "stream": "", "event": "", "mod": "", "lib": "", "fun": "", "ker": "", "link": "",

@@ -32,21 +32,6 @@ from pytest_cudalink.recorder.execute import WAITED, Answer, Program, execute
 from .images import image
 from .record import load, seeds_of
 
-__all__ = [
-    "PARTS",
-    "RECORDED",
-    "Difference",
-    "Result",
-    "Tally",
-    "compare",
-    "main",
-    "part_of",
-    "profile",
-    "replay",
-    "shape",
-    "tally",
-]
-
 RECORDED = Path(__file__).parent / "recorded"
 
 

@@ -14,8 +14,6 @@ from pytest_cudalink.recorder.execute import Program
 from . import arguments
 from .api import FUNCTIONS, KINDS, MAKERS, THEMES, WAITING, WORDS, Function
 
-__all__ = ["Generator", "Handle", "generate"]
-
 T = TypeVar("T")
 
 #: Pinned memory of a program about order: gates from 0 on, words from 1024 on, counters from 4096 on.

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from pytest_cudalink.recorder import images
 
-__all__ = ["IMAGES", "image"]
-
 ARTIFACTS = Path(__file__).parents[3] / "tests" / "data" / "artifacts"
 
 _FILES = {

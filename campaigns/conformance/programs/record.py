@@ -25,8 +25,6 @@ from pytest_cudalink.recorder.questions import save
 from .generate import generate
 from .images import image
 
-__all__ = ["load", "main", "record", "save", "seeds_of"]
-
 
 def seeds_of(text: str) -> list[int]:
     """Seeds of ``A:B``, several of them joined by a comma."""

@@ -22,8 +22,6 @@ from ...worker import WorkerAnswer, WorkerLink
 from .images import DeviceImage, images
 from .rule import serves, what_happens
 
-__all__ = ["Assembled", "assemble", "assembler"]
-
 _CUBIN: Final = 0
 _UNDEFINED: Final = "undefined reference"
 _Outcome = Literal["assembled", "incomplete", "failed", "crashed", "unfinished", "not tried"]

@@ -11,8 +11,6 @@ from io import BytesIO
 from struct import Struct
 from typing import Any, Final, Literal
 
-__all__ = ["HEADER_SIZE", "MAGIC", "MOST_UNPACKED", "Entry", "Kind", "entries", "fatbin_size", "unpacked"]
-
 Kind = Literal["ptx", "cubin", "ltoir", "tileir"]
 
 MAGIC: Final = b"\x50\xed\x55\xba"

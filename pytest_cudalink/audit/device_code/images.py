@@ -13,15 +13,14 @@ from typing import Final
 
 from ...artifacts import inspect
 from ...compat.releases import LATEST_KNOWN, NVVM_IR, PTX_ISA, needs_for_nvvm_ir, needs_for_ptx_isa
+from ...elf import Buffer
 from ...tables import read_table
 from ...versions import CudaVersion, Needs
 from ..budget import AuditError, Budget
-from ..buffers import Buffer, buffer, count_read
+from ..buffers import buffer, count_read
 from ..wheel import members_of
 from . import fatbin, scan
 from .fatbin import Kind
-
-__all__ = ["RELOCATABLE", "DeviceImage", "UnreadImage", "found_in", "images", "in_file"]
 
 #: Files in which PTX would be an example, or the input of a compiler.
 _DOCUMENTS: Final = frozenset(

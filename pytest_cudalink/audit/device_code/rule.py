@@ -14,8 +14,6 @@ from ...tables import read_table
 from ...versions import CudaVersion
 from .images import DeviceImage
 
-__all__ = ["DriverAnswer", "DriverOutcome", "serves", "what_happens"]
-
 
 class DriverOutcome(StrEnum):
     """What happens to device code, from good to bad; `UNDRIVEN` is not a fault of the code."""

@@ -15,10 +15,9 @@ from struct import Struct, error
 from typing import Final, Literal
 
 from ... import elf
-from ..buffers import Buffer, count_read
+from ...elf import Buffer
+from ..buffers import count_read
 from . import fatbin
-
-__all__ = ["Piece", "Sections", "pieces"]
 
 _LTOIR: Final = b"\xed\x43\x4e\x7f\x01"
 _TILEIR: Final = b"\x7fTileIR\0"

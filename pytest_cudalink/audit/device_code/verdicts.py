@@ -15,8 +15,6 @@ from ...versions import CudaVersion
 from .images import RELOCATABLE, DeviceImage, UnreadImage, found_in
 from .rule import DriverAnswer, DriverOutcome, what_happens
 
-__all__ = ["ROWS", "DeviceCode", "ImageGroup", "device_code", "grouped", "plain"]
-
 #: The architectures of data centres and desktops, which are shown where no GPU is asked for.
 ROWS: Final = ("sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", "sm_121")
 

@@ -6,8 +6,6 @@ import ctypes
 import numbers
 from typing import Any
 
-__all__ = ["address_of"]
-
 
 class _Buffer(ctypes.Structure):
     """Py_buffer, as Python's stable ABI has it."""

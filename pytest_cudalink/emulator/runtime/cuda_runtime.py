@@ -18,8 +18,6 @@ from ...tables import read_table
 from .addresses import address_of
 from .cuda_runtime_arrays import Arrays
 
-__all__ = ["Runtime"]
-
 _SUCCESS, _INVALID_VALUE, _NOT_INITIALIZED, _INVALID_DEVICE = 0, 1, 3, 101
 _NOT_READY, _NOT_SUPPORTED, _UNKNOWN = 600, 801, 999
 _GREEN_WITH_STREAM, _NON_BLOCKING = 1, 1  # CU_GREEN_CTX_DEFAULT_STREAM, CU_STREAM_NON_BLOCKING

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from .addresses import address_of
 
-__all__ = ["Arrays"]
-
 _INVALID_VALUE, _INVALID_CHANNELS, _NOT_SUPPORTED = 1, 20, 801
 _CHANNELS: Final = (1, 2, 4)
 #: The structure of a resource that is one handle, by the number of its type; the handle's name in the runtime and here.

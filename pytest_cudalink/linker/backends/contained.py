@@ -9,8 +9,6 @@ from ...worker import TIMEOUT, WorkerAnswer, WorkerLink, load_client
 from ..errors import LinkError
 from .nvjitlink import FETCHED, INPUT_TYPES, NvJitLinkErrors
 
-__all__ = ["ContainedState"]
-
 _TARGETS = tuple(FETCHED)
 
 

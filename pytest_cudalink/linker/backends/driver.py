@@ -21,8 +21,6 @@ from ..errors import LinkError
 from ..options import DriverOption
 from .state import LinkState
 
-__all__ = ["LOG_SIZE", "DriverLinkState", "MappedBlock", "OptionBlock"]
-
 #: Bytes of each log buffer.
 LOG_SIZE = 16 * 1024
 

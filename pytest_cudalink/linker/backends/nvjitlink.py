@@ -12,8 +12,6 @@ from ..errors import LinkError
 from ..watched import WatchedLibrary, library
 from .state import LinkState
 
-__all__ = ["FETCHED", "INPUT_TYPES", "NvJitLinkErrors", "NvJitLinkState", "can_fetch_ltoir"]
-
 # nvJitLinkInputType of nvJitLink.h
 INPUT_TYPES = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4, "object": 5, "library": 6}
 _MODULE = "cuda.bindings.nvjitlink"

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 from ..errors import LinkError
 
-__all__ = ["LinkState"]
-
 
 class LinkState(ABC):
     """One handle of a linking library, used by one thread at a time.

@@ -9,8 +9,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-__all__ = ["main"]
-
 SOURCE = 'extern "C" __global__ void scale(float *p, float by) { p[threadIdx.x] *= by; }\n'
 CODE = ("compute_80,code=[sm_80,compute_80]", "compute_90a,code=[sm_90a,lto_90a]", "compute_100f,code=sm_100f")
 

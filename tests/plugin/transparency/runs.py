@@ -18,8 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Difference", "Result", "Row", "results", "rows", "sets"]
-
 HERE = Path(__file__).parent
 TABLE = HERE.parents[2] / "docs" / "limitations.md"
 #: What a run may have: the words on pytest's command line that are the plugin's.
