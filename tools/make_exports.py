@@ -35,11 +35,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from pytest_cudalink.compat.exports import DATA
-from pytest_cudalink.compat.package_index import IndexedFile, PackageIndexError, RangeFile, default_index, files_of
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
 
 from .dynamic_symbols import Exports, of_beginning, of_file
+from .package_index import IndexedFile, PackageIndexError, RangeFile, default_index, files_of, metadata_of
 
 _METAPACKAGE: Final = "cuda-toolkit"
 
@@ -87,9 +87,7 @@ def _requirements(index: str) -> _Required:
         release = CudaVersion(file.version.major, file.version.minor)
         if file.version.is_prerelease or release < min(PTX_ISA):
             continue
-        with RangeFile(file) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
-            (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-            lines = archive.read(name).decode().splitlines()
+        lines = metadata_of(file).decode().splitlines()
         packages = found.setdefault(release, {})
         for line in lines:
             if line.startswith("Requires-Dist:"):

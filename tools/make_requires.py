@@ -17,9 +17,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pytest_cudalink.compat.package_index import default_index, files_of
-
-from .make_toolkit_extras import metadata_of
+from .package_index import default_index, files_of, metadata_of
 
 _DATA = Path(__file__).parent.parent / "pytest_cudalink" / "data"
 _TARGET = _DATA / "requires.toml"

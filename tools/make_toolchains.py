@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_cudalink.compat.package_index import default_index, files_of
+from .package_index import default_index, files_of
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "pytest_cudalink" / "data" / "toolchains.toml"

@@ -7,10 +7,8 @@ the index. The doctor takes a wheel's release from the file.
 from __future__ import annotations
 
 import argparse
-import io
 import sys
 import tomllib
-import zipfile
 from collections.abc import Mapping, Sequence
 from email import message_from_bytes
 from pathlib import Path
@@ -18,7 +16,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pytest_cudalink.compat.package_index import IndexedFile, RangeFile, default_index, files_of
+from .package_index import default_index, files_of, metadata_of
 
 _TARGET = Path(__file__).parent.parent / "pytest_cudalink/data/toolkit_extras.toml"
 
@@ -58,13 +56,6 @@ def read_index() -> dict[str, dict[str, list[str]]]:
             continue
         table[str(file.version)] = table_of(metadata_of(file))
     return table
-
-
-def metadata_of(file: IndexedFile) -> bytes:
-    """The METADATA of a wheel on the index; a few kilobytes of it are transferred."""
-    with RangeFile(file) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
-        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
-        return archive.read(name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..laziness import names_of
 
 if TYPE_CHECKING:
-    from .audited import Audit, Dependency, FileAudit, audit, audit_on_index
+    from .audited import Audit, Dependency, FileAudit, audit
     from .budget import AuditError
     from .findings import AuditFinding
     from .libraries import MAJORS
@@ -21,7 +21,7 @@ else:
     __getattr__ = names_of(
         __name__,
         {
-            ".audited": "Audit Dependency FileAudit audit audit_on_index",
+            ".audited": "Audit Dependency FileAudit audit",
             ".findings": "AuditFinding",
             ".libraries": "MAJORS",
             ".needs": "Need",
@@ -38,5 +38,4 @@ __all__ = [
     "FileAudit",
     "Need",
     "audit",
-    "audit_on_index",
 ]

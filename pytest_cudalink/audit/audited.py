@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from email import message_from_bytes
 from pathlib import Path
@@ -18,7 +18,7 @@ from .libraries import MAJORS, cuda_functions, is_system, is_unversioned_symbol,
 from .loadable import LoadableLibrary
 from .loader import loaded_by
 from .needs import Need, needs_of_scan
-from .scan import Scan, hinted_major, scan_archive, scan_path, wheel_major
+from .scan import Scan, hinted_major, scan_path, wheel_major
 from .targets import InstallTarget, targets_of
 
 
@@ -124,26 +124,11 @@ def audit(path: str | Path) -> Audit:
     Raises AuditError if the path does not exist, is not a wheel, folder or library, or is a folder in which nothing can
     be audited.
     """
-    return _audit(scan_path(path))
+    return audit_scan(scan_path(path))
 
 
-def audit_on_index(wanted: str, index: str | None = None, tell: Callable[[str], object] | None = None) -> Audit:
-    """Audit a wheel of a package index; of the wheel, only what is read is transferred, and nothing is installed.
-
-    `wanted`: a requirement such as ``"libcudf-cu12==26.2.1"``, of which the newest wheel for this machine is taken; or
-    the file name of a wheel, for any machine.
-    `index`: address of a package index; the default is that of uv or pip.
-    `tell`: called with a short text after each part that is transferred.
-    Raises AuditError if the index has no such wheel, or it cannot be read.
-    """
-    from .index import open_on_index
-
-    name, file = open_on_index(wanted, index, tell)
-    with file:
-        return _audit(scan_archive(name, file))
-
-
-def _audit(scan: Scan) -> Audit:
+def audit_scan(scan: Scan) -> Audit:
+    """Audit what was read. Raises AuditError if there is nothing that can be audited."""
     pure = not (scan.elves or scan.opened or scan.ltoir or scan.findings)
     if pure and not (scan.path.endswith(".whl") and _own_metadata(scan)):
         msg = f"{scan.path}: has no library, nothing that opens CUDA and no METADATA; give a wheel, or a folder of one"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..plurals import and_more, counted
@@ -33,15 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("paths", nargs="*", type=any_path, metavar="WHEEL|SO|DIR", help="audit these files and folders")
     parser.add_argument(
-        "--from-index",
-        action="append",
-        default=[],
-        metavar="REQUIREMENT|WHEEL",
-        help="audit a wheel of the package index, such as cuda-cccl==1.2.1 or the file name of a wheel for another "
-        "machine; only the parts that are read are transferred",
-    )
-    parser.add_argument("--index", metavar="URL", help="read from this package index (default: that of uv or pip)")
-    parser.add_argument(
         "--require", metavar="MAJORS", help="fail unless the wheel loads with these CUDA majors: 12,13, say, or none"
     )
     parser.add_argument("--symbols", action="store_true", help="show every file, undefined symbol and note")
@@ -52,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Audit each path; returns the worst exit code."""
-    from ..audit import AuditError, audit, audit_on_index
+    from ..audit import AuditError, audit
 
     wrong = misfit(options)
     if wrong:
@@ -62,22 +52,21 @@ def run(options: argparse.Namespace) -> int:
         return audit_environment.run(options)
     if audit_device_code.asked(options):
         return audit_device_code.run(options)
-    if not options.paths and not options.from_index:
-        complain("cudalink audit: give a wheel, a folder or a library, or --from-index, or --environment")
+    if not options.paths:
+        complain("cudalink audit: give a wheel, a folder or a library, or --environment")
         return 2
     required = [major.strip() for major in (options.require or "").split(",") if major.strip()]
     code, output = 0, AuditOutput(options.format)
-    wanted: Path | str
-    for wanted in (*options.paths, *options.from_index):
+    for path in options.paths:
         try:
-            with progress(f"auditing {wanted.name if isinstance(wanted, Path) else wanted}") as step:
-                found = audit(wanted) if isinstance(wanted, Path) else audit_on_index(wanted, options.index, step.say)
+            with progress(f"auditing {path.name}"):
+                found = audit(path)
             lacking = found.lacking(required)
         except (AuditError, OSError) as error:
             output.fail(error)
             code = 2
             continue
-        answer = _answer(found, lacking, symbols=options.symbols, local=isinstance(wanted, Path))
+        answer = _answer(found, lacking, symbols=options.symbols)
         output.add(answer)
         if answer.errors:
             code = max(code, 1)
@@ -87,8 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 def misfit(options: argparse.Namespace) -> str:
     """The sentence about an option that nothing would be done with; empty if there is none."""
-    libraries = {"--from-index": options.from_index, "--index": options.index, "--symbols": options.symbols or None}
-    libraries |= {"--require": options.require}
+    libraries = {"--symbols": options.symbols, "--require": options.require}
     if options.environment is not None:
         device = "an option of device code" if audit_device_code.asked(options) else None
         given = next((name for name, value in libraries.items() if value), device)
@@ -98,14 +86,12 @@ def misfit(options: argparse.Namespace) -> str:
         given = next((name for name, value in libraries.items() if value), None)
         if given:
             return f"{given} is given with an option of device code; expected one of them; give it in another command"
-    if options.index is not None and not options.from_index:
-        return "--index is given without --from-index; expected both; give --from-index REQUIREMENT"
     if options.require is not None and not options.require.strip(", "):
         return f"--require is {options.require!r}; expected majors such as 12,13; leave it out to require none"
     return audit_device_code.misfit(options)
 
 
-def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool, local: bool) -> Answer:
+def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool) -> Answer:
     findings = [(one, (f"{one.kind}: {one.path}", one.text)) for one in found.findings]
     required = []
     for major, libraries in lacking.items():
@@ -118,7 +104,7 @@ def _answer(found: Audit, lacking: dict[str, tuple[str, ...]], *, symbols: bool,
         *_findings(found.findings, most=len(found.findings) if symbols else _MOST_NOTES),
         *(f"  {title}: {text}" for title, text in required),
     ]
-    return Answer(found.path if local else "", lines, {**found.to_json(), "lacking": lacking}, errors, notes)
+    return Answer(found.path, lines, {**found.to_json(), "lacking": lacking}, errors, notes)
 
 
 def _findings(findings: Sequence[AuditFinding], most: int) -> Iterator[str]:

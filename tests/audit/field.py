@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_cudalink.audit import Audit, audit_on_index
+from pytest_cudalink.audit import Audit
+from pytest_cudalink.audit.audited import audit_scan
+from pytest_cudalink.audit.scan import scan_archive
 from pytest_cudalink.cli.audit_device_code import served
+from tools.package_index import RangeFile, wheel_named
 
 PAGE = Path(__file__).parents[2] / "docs/how-to/audit-a-wheel.md"
 WHEELS: list[str] = tomllib.loads(Path(__file__).with_name("published.toml").read_text("utf-8"))["field"]["wheels"]
+
+
+def audit_on_index(name: str) -> Audit:
+    """Audit a wheel of the package index; only the members that are read are transferred."""
+    with io.BufferedReader(RangeFile(wheel_named(name)), 1 << 20) as file:
+        return audit_scan(scan_archive(name, file))
 
 
 def row(found: Audit) -> str:

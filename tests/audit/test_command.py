@@ -64,14 +64,11 @@ def test_paths_are_shown_as_text(tmp_path, capsys) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--gpu", "L4", "--from-index", "x==1"], "--from-index is given with an option of device code"),
         (["--device-code", "--require", "12"], "--require is given with an option of device code"),
         (["--device-code", "--symbols"], "--symbols is given with an option of device code"),
         (["--environment=/x", "--require", "12"], "--require is given with --environment"),
-        (["--environment=/x", "--from-index", "x==1"], "--from-index is given with --environment"),
         (["--environment=/x", "--gpu", "L4"], "an option of device code is given with --environment"),
         (["--environment", ""], "--environment is empty"),
-        (["--index", "http://x"], "--index is given without --from-index"),
         (["--toolchain", "13.0"], "--toolchain is given without --assemble"),
         (["--require", ""], "--require is ''"),
         (["--require", " ,"], "--require is ' ,'"),

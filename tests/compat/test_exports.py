@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from pytest_cudalink import toolchains
 from pytest_cudalink.compat import exports
-from pytest_cudalink.compat.package_index import IndexedFile, Version
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
 from tools import dynamic_symbols, make_exports
+from tools.package_index import IndexedFile, Version
 
 ROOT = Path(__file__).parents[2]
 SONAME = "libcuda.so.1"

@@ -14,12 +14,12 @@ import pytest
 from packaging.version import Version
 
 from pytest_cudalink import emulator, toolchains
-from pytest_cudalink.compat.package_index import IndexedFile
 from pytest_cudalink.plugin.conditions import run_driver
 from pytest_cudalink.toolchains import ToolchainError, provision
 from pytest_cudalink.versions import CudaVersion
 from tests.nested import NO_AUTOLOAD, with_plugins
 from tools import make_toolchains
+from tools.package_index import IndexedFile
 
 pytestmark = pytest.mark.xdist_group("toolchains")  # one worker: the cache is filled once
 

@@ -1,6 +1,6 @@
 """Files of a package index, read in parts: the JSON form of the simple API (PEP 691), and wheels by HTTP ranges.
 
-Used by ``tools/make_exports.py``, which wants a few kilobytes of each wheel of half a gigabyte.
+`tools.make_exports` wants a few kilobytes of each wheel of half a gigabyte.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+import zipfile
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
@@ -105,16 +105,35 @@ def files_of(index: str, project: str) -> list[IndexedFile]:
     return sorted(found, key=lambda file: (file.version, file.name))
 
 
+def wheel_named(name: str) -> IndexedFile:
+    """Return the wheel of the default index that has a file name.
+
+    Raises PackageIndexError if the index has no such wheel.
+    """
+    project = parse_wheel_filename(name)[0]
+    for file in files_of(default_index(), project):
+        if file.name == name:
+            return file
+    msg = f"{default_index()} has no {name}"
+    raise PackageIndexError(msg)
+
+
+def metadata_of(file: IndexedFile) -> bytes:
+    """Return the METADATA of a wheel on the index; a few kilobytes of it are transferred."""
+    with RangeFile(file) as raw, zipfile.ZipFile(io.BufferedReader(raw)) as archive:
+        (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
+        return archive.read(name)
+
+
 class RangeFile(io.RawIOBase):
     """A file of the index that is read in parts, as needed; whole, and its hash checked, if the server has no ranges.
 
     `file`: what to read.
-    `tell`: called with a short text after each part.
     `fetched`: bytes that were transferred.
     """
 
-    def __init__(self, file: IndexedFile, tell: Callable[[str], object] | None = None) -> None:
-        self.file, self._tell = file, tell
+    def __init__(self, file: IndexedFile) -> None:
+        self.file = file
         self.fetched = 0
         self._position = 0
         self._start: int
@@ -166,8 +185,6 @@ class RangeFile(io.RawIOBase):
         asked = f"bytes={start}" if start < 0 else f"bytes={start}-{start + self._chunk - 1}"
         response, data = _read(self.file.url, {"Range": asked, "Accept-Encoding": "identity"})
         self.fetched += len(data)
-        if self._tell is not None:
-            self._tell(f"{self.fetched / (1 << 20):.1f} MiB transferred")
         if response.status == http.client.OK:
             return self._keep(data)
         place, _, total = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("/")

@@ -1,0 +1,95 @@
+"""The makers of the tables of cuda-toolkit and of requirements, and the wheels of a package index."""
+
+from __future__ import annotations
+
+import threading
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compat.test_make_exports import Index
+from tools import make_requires, make_toolkit_extras, package_index
+from tools.package_index import PackageIndexError, metadata_of, wheel_named
+
+
+@pytest.fixture
+def index(monkeypatch) -> Iterator[Index]:
+    """An index on this machine."""
+    monkeypatch.setattr(package_index, "BACKOFF", 0.0)
+    made = Index()
+    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+def test_wheel_by_its_name(index, monkeypatch) -> None:
+    """A wheel of any machine is found by its file name, and an error names the one that the index lacks."""
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
+    for machine in ("aarch64", "sparc"):
+        index.add("x-cu12", "3.0", {"x_cu12-3.0.dist-info/METADATA": machine.encode()}, machine)
+    name = "x_cu12-3.0-py3-none-manylinux2014_sparc.whl"
+    assert metadata_of(wheel_named(name)) == b"sparc"
+    with pytest.raises(PackageIndexError, match=f"^{index.url} has no x_cu12-4.0-py3-none-any.whl$"):
+        wheel_named("x_cu12-4.0-py3-none-any.whl")
+
+
+def test_making_the_table_of_extras(index, tmp_path, monkeypatch, capsys) -> None:
+    """The command reads each version of cuda-toolkit from 12 on, without pre-releases."""
+    for version in ("11.8.0", "12.9.1", "13.4.0rc1", "13.4.1"):
+        line = f"Requires-Dist: nvidia-nvjitlink=={version}.*; extra == 'nvjitlink'"
+        metadata = f"Metadata-Version: 2.1\nName: cuda-toolkit\nVersion: {version}\n{line}\n\n".encode()
+        index.add("cuda-toolkit", version, {f"cuda_toolkit-{version}.dist-info/METADATA": metadata})
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
+    monkeypatch.setattr(make_toolkit_extras, "_TARGET", tmp_path / "extras.toml")
+    assert make_toolkit_extras.main([]) == 0
+    assert "2 versions of cuda-toolkit" in capsys.readouterr().out
+    assert tomllib.loads((tmp_path / "extras.toml").read_text(encoding="utf-8")) == {
+        "versions": {
+            "12.9.1": {"nvjitlink": ["nvidia-nvjitlink==12.9.1.*"]},
+            "13.4.1": {"nvjitlink": ["nvidia-nvjitlink==13.4.1.*"]},
+        }
+    }
+    assert make_toolkit_extras.main(["--check"]) == 0
+    index.add("cuda-toolkit", "13.6.0", {"cuda_toolkit-13.6.0.dist-info/METADATA": metadata})
+    before = (tmp_path / "extras.toml").read_bytes()
+    assert make_toolkit_extras.main(["--check"]) == 1
+    assert "cuda-toolkit 13.6.0 is not as in the index" in capsys.readouterr().err
+    assert (tmp_path / "extras.toml").read_bytes() == before
+
+
+def test_making_the_table_of_requirements(index, tmp_path, monkeypatch, capsys) -> None:
+    """The command reads the newest wheel of each package that is not for Windows, yanked or a pre-release."""
+
+    def add(version: str, *requires: str) -> dict:
+        lines = [f"Requires-Dist: {one}" for one in requires]
+        text = "\n".join(["Metadata-Version: 2.1", "Name: nvidia-cublas", f"Version: {version}", *lines, "", ""])
+        return index.add("nvidia-cublas", version, {f"nvidia_cublas-{version}.dist-info/METADATA": text.encode()})
+
+    add("13.0", "nvidia-old")
+    add("13.1", "Nvidia_B", "nvidia-a>=1", "nvidia-cuda-nvrtc", "numpy", "nvidia-c; extra == 'all'")
+    add("13.2rc1", "nvidia-early")
+    add("13.2", "nvidia-yanked")["yanked"] = True
+    add("13.3", "nvidia-windows")["filename"] = "nvidia_cublas-13.3-py3-none-win_amd64.whl"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index.url)
+    monkeypatch.setattr(make_requires, "packages", lambda: ["nvidia-cublas"])
+    monkeypatch.setattr(make_requires, "_TARGET", tmp_path / "requires.toml")
+    assert make_requires.main([]) == 0
+    assert capsys.readouterr().out.endswith("requires.toml: 1 packages\n")
+    assert tomllib.loads((tmp_path / "requires.toml").read_text(encoding="utf-8")) == {
+        "nvidia-cublas": ["nvidia-a", "nvidia-b"]
+    }
+    assert make_requires.main(["--check"]) == 0
+    add("13.4", "nvidia-new")
+    assert make_requires.main(["--check"]) == 1
+    assert "requires.toml: nvidia-cublas requires ['nvidia-new'] by the index" in capsys.readouterr().err
+
+
+def test_the_table_of_requirements_is_a_made_one() -> None:
+    """Its text is what the command writes; packages of every cuda-toolkit are looked at."""
+    text = make_requires._TARGET.read_text(encoding="utf-8")
+    assert make_requires.written(tomllib.loads(text)) == text
+    assert {*tomllib.loads(text), "nvidia-nvjitlink-cu12"} <= set(make_requires.packages())
