@@ -44,11 +44,9 @@ def costs(found: dict[str, Any], cells: int = CELLS) -> list[tuple[str, ...]]:
     for state, seconds in (("empty cache", cold), ("full cache", warm)):
         alone = cells * math.ceil((seconds + start) / 60)
         grouped = jobs * math.ceil((each * warm + (seconds - warm) + start) / 60)
-        exact = cells * (seconds + start) / 60
         rows += [
             (f"GitHub, a job for each cell, {state}", f"{alone:,}", _dollars(alone * prices["github_linux_2_minute"])),
             (f"GitHub, {jobs} jobs, {state}", f"{grouped:,}", _dollars(grouped * prices["github_linux_2_minute"])),
-            (f"GitLab, a job for each cell, {state}", f"{exact:,.0f}", _dollars(exact * prices["gitlab_minute"])),
         ]
         for cores in (8, 32):
             own = (cells * warm + (seconds - warm) * found["assumed"]["distinct_environments"]) / 60 / cores

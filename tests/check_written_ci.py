@@ -1,14 +1,13 @@
 """Asserts that what ``cudalink init`` writes for a CI passes the linters of workflows. Run by ``nox -s lint``.
 
 zizmor looks for what is unsafe, actionlint for what cannot work, and check-jsonschema compares with the schemas of
-GitHub and GitLab. Whatever the project, its runner and its Python are: one finding fails. With ``--write``, write the
-files that the how-to pages show instead (``nox -s generate``).
+GitHub. Whatever the project, its runner and its Python are: one finding fails. With ``--write``, write the
+file that the how-to page shows instead (``nox -s generate``).
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from pytest_cudalink.matrix import adopt, ci, load_cells  # noqa: E402 (from the checkout: lint does not build it)
+from pytest_cudalink.matrix import adopt  # noqa: E402 (from the checkout: lint does not build it)
 
 PROJECTS = {
     "bare": "",
@@ -27,55 +26,45 @@ PROJECTS = {
     "oldest": '[project]\nname = "c"\nversion = "1"\nrequires-python = "<3.12"\n[dependency-groups]\ntest = []\n',
 }
 ZIZMOR = ("zizmor", "--offline", "--no-progress", "-q", "--persona=pedantic")
-SCHEMA = ("check-jsonschema", "-q", "--builtin-schema")
 
 
-def write(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Write the files of every project, runner and CI; return the workflows of GitHub and the pipelines of GitLab."""
-    github, gitlab = [], []
-    for name, runner, where in itertools.product(PROJECTS, adopt.RUNNERS, ("github", "gitlab")):
-        root = folder / f"{name}-{runner}-{where}"
+def write(folder: Path) -> list[Path]:
+    """Write the files of every project and runner; return the workflows."""
+    written = []
+    for name, runner in itertools.product(PROJECTS, adopt.RUNNERS):
+        root = folder / f"{name}-{runner}"
         root.mkdir()
         (root / "pyproject.toml").write_text(PROJECTS[name], encoding="utf-8")
-        for change in adopt.plan_changes(root, runner, where):
+        for change in adopt.plan_changes(root, runner):
             (root / change.path).parent.mkdir(parents=True, exist_ok=True)
             (root / change.path).write_text(change.content, encoding="utf-8")
-        if where == "github":
-            workflows = root / ".github" / "workflows"
-            shutil.copy(ROOT / "docs" / "examples" / "github" / "nightly.yml", workflows)  # calls the other
-            github += [workflows / "cudalink.yml", workflows / "nightly.yml"]
-            continue
-        child = root / "child.yml"
-        cells = load_cells(root / "matrices" / "cells.toml")
-        child.write_text(json.dumps(ci.gitlab_pipeline(cells, runner, root=root, gpu_runner="gpu")), encoding="utf-8")
-        gitlab += [root / ".gitlab-ci.yml", root / ".gitlab" / "cudalink.yml", child]
-    return github, gitlab
+        workflows = root / ".github" / "workflows"
+        shutil.copy(ROOT / "docs" / "examples" / "github" / "nightly.yml", workflows)  # calls the other
+        written += [workflows / "cudalink.yml", workflows / "nightly.yml"]
+    return written
 
 
-def shown() -> dict[Path, str]:
-    """Return the files that the how-to pages show, with what ``init`` writes into the pages' example projects."""
+def shown() -> tuple[Path, str]:
+    """Return the file that the how-to page shows, with what ``init`` writes into the page's example project."""
     examples = ROOT / "docs" / "examples"
-    return {
-        examples / "written" / f"{where}.yml": change.content
-        for where in ("github", "gitlab")
-        for change in adopt.plan_changes(examples / where, "nox", where)
-        if change.path.name == "cudalink.yml"
-    }
+    (change,) = (
+        change for change in adopt.plan_changes(examples / "github", "nox") if change.path.name == "cudalink.yml"
+    )
+    return examples / "written" / "github.yml", change.content
 
 
 def main() -> int:
     """Return 1 if a linter has a finding, which it prints."""
     if "--write" in sys.argv:
-        for path, content in shown().items():
-            path.write_text(content, encoding="utf-8")
+        path, content = shown()
+        path.write_text(content, encoding="utf-8")
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        github, gitlab = write(Path(folder))
+        workflows = list(map(str, write(Path(folder))))
         commands = (
-            [*ZIZMOR, *map(str, github)],
-            ["actionlint", *map(str, github)],
-            [*SCHEMA, "vendor.github-workflows", *map(str, github)],
-            [*SCHEMA, "vendor.gitlab-ci", *map(str, gitlab)],
+            [*ZIZMOR, *workflows],
+            ["actionlint", *workflows],
+            ["check-jsonschema", "-q", "--builtin-schema", "vendor.github-workflows", *workflows],
         )
         codes = [subprocess.run(command, check=False).returncode for command in commands]
     return 1 if any(codes) else 0

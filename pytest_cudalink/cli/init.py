@@ -25,9 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("--runner", choices=("nox", "tox"), help="run cells with it (default: the project's, else nox)")
     parser.add_argument(
-        "--ci",
-        choices=("github", "gitlab", "none"),
-        help="write files for this CI (default: the project's, else github)",
+        "--ci", choices=("github", "none"), default="github", help="write the workflow of this CI (default: github)"
     )
     parser.add_argument("--dry-run", action="store_true", help="show the changes, and write nothing")
     parser.add_argument("--force", action="store_true", help="replace files that differ without asking")

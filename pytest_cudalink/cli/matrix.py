@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..matrix import Cell
 
 DESCRIPTION: Final = (
-    "Check, list and show the cells of a project. A cell is one environment, in which the tests run once; nox, tox, "
-    "GitHub and GitLab read the same file of cells."
+    "Check, list and show the cells of a project. A cell is one environment, in which the tests run once; nox, tox "
+    "and GitHub read the same file of cells."
 )
 
 
@@ -35,9 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = verbs.add_parser("show", help="show everything about one cell")
     offer(show.add_argument("cell", metavar="CELL"), _known_cells)
     github = verbs.add_parser("github", help="print the matrix of a GitHub workflow, for fromJSON")
-    gitlab = verbs.add_parser("gitlab", help="print the child pipeline of GitLab")
-    gitlab.add_argument("--runner", choices=("nox", "tox"), default="nox", help="choose the program that runs cells")
-    for verb in (listing, github, gitlab):
+    for verb in (listing, github):
         verb.add_argument(
             "--records",
             type=input_path("a record file or a folder of record files", "run the cells first, or correct the path"),
@@ -56,13 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "--tags", default="", metavar="TAG,…", help="take only cells with one of these tags; !TAG leaves out cells"
         )
         offer(tags, _known_tags)
-    for verb in (github, gitlab):
-        verb.add_argument(
-            "--gpu-runner",
-            default="",
-            metavar="LABEL,…",
-            help="run cells with gpu = true and no runs-on on a machine with these labels",
-        )
+    github.add_argument(
+        "--gpu-runner",
+        default="",
+        metavar="LABEL,…",
+        help="run cells with gpu = true and no runs-on on a machine with these labels",
+    )
     github.add_argument(
         "--jobs",
         type=int,
@@ -72,7 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     for verb in (listing, show):
         verb.add_argument("--json", action="store_true", help="print JSON")
-    for verb in (check, listing, show, github, gitlab):
+    for verb in (check, listing, show, github):
         verb.add_argument(
             "--file",
             type=any_path,
@@ -91,7 +88,6 @@ def run(options: argparse.Namespace) -> int:
         "list": _list,
         "show": _show,
         "github": _github,
-        "gitlab": _gitlab,
     }
     file = _file(options)
     try:
@@ -214,15 +210,6 @@ def _toml(value: object) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _gitlab(options: argparse.Namespace, file: Path) -> int:
-    from ..matrix.ci import gitlab_pipeline
-
-    cells = _some(options, file, none=True)
-    pipeline = gitlab_pipeline(cells, options.runner, file, options.tags, gpu_runner=options.gpu_runner)
-    sys.stdout.write(json.dumps(pipeline, indent=1) + "\n")
-    return 0
 
 
 def _some(options: argparse.Namespace, file: Path, *, none: bool = False) -> list[Cell]:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from .. import toolchains
 from ..regular_files import TEXT, read_bounded
-from . import ci as pipelines
+from .ci import CELLS_VARIABLE, RUN, RUNNER_PACKAGES, default_python
 from .keys import MAJOR
 from .project import Project, major_of_extra
 from .reading import CellsError
@@ -24,7 +24,6 @@ from .runner import CELLS, RECORDS, newest
 RUNNERS: Final = ("nox", "tox")
 #: Name of the session that merges the records, where the project has a session report.
 _OTHER_REPORT: Final = "cudalink-report"
-CI: Final = ("github", "gitlab", "none")
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The extra or the dependency group that tests need, the likeliest name first.
 _TESTS: Final = ("test", "tests", "dev")
@@ -50,23 +49,19 @@ class Change:
     advice: str = ""  # for a file that is not replaced: lines that the user must add
 
 
-def plan_changes(root: Path, runner: str | None = None, ci: str | None = None) -> list[Change]:
+def plan_changes(root: Path, runner: str | None = None, ci: str = "github") -> list[Change]:
     """Return the changes by which a project adopts the matrix; writes nothing.
 
     `root`: the project.
     `runner`: ``"nox"`` or ``"tox"``; default tox if the project has it and no noxfile.
-    `ci`: ``"github"``, ``"gitlab"`` or ``"none"``; default the one that the project has, else GitHub.
+    `ci`: ``"github"`` or ``"none"``.
     Raises CellsError if a file of the project cannot be read.
     """
     has_tox = _tox_file(root) is not None
     runner = runner or ("tox" if has_tox and not (root / "noxfile.py").exists() else "nox")
-    ci = ci or ("gitlab" if (root / ".gitlab-ci.yml").exists() and not (root / ".github").exists() else "github")
     changes = [_file(root, CELLS, _cells(root)), _runner(root, runner)]
     if ci == "github":
-        changes.append(_file(root, Path(".github", "workflows", "cudalink.yml"), _pipeline(root, "github.yml", runner)))
-    elif ci == "gitlab":
-        changes.append(_file(root, Path(".gitlab", "cudalink.yml"), _pipeline(root, "gitlab.yml", runner)))
-        changes += _included(root)
+        changes.append(_file(root, Path(".github", "workflows", "cudalink.yml"), _workflow(root, runner)))
     # what each runner makes, whichever of the two this project has
     changes.append(_lines(root, Path(".gitignore"), [".nox/", ".tox/", f"{RECORDS}/"]))
     return changes
@@ -76,17 +71,15 @@ def _template(name: str) -> str:
     return (_TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _pipeline(root: Path, name: str, runner: str) -> str:
-    """Return a template of a CI with the runner and the Python of the project."""
-    python = pipelines.default_python(root)
+def _workflow(root: Path, runner: str) -> str:
+    """Return the workflow with the runner and the Python of the project."""
     words = {
         "RUNNER": runner,
-        "RUN": f"{pipelines.RUNNER_PACKAGES[runner]}{pipelines.RUN[runner]}",
-        "PYTHON": python,
-        "IMAGE": pipelines.gitlab_image(python),
+        "RUN": f"{RUNNER_PACKAGES[runner]}{RUN[runner]}",
+        "PYTHON": default_python(root),
     }
     # only in quotes can a key of YAML begin with @
-    text = _template(name).replace('"@VARIABLE@"', pipelines.CELLS_VARIABLE[runner])
+    text = _template("github.yml").replace('"@VARIABLE@"', CELLS_VARIABLE[runner])
     for word, value in words.items():
         text = text.replace(f"@{word}@", value)
     return text
@@ -182,16 +175,6 @@ def _read(path: Path) -> str | None:
 def _added(present: str, text: str) -> str:
     """Return a text with more appended, in the line ends that it has."""
     return present + (text.replace("\n", "\r\n") if "\r\n" in present else text)
-
-
-def _included(root: Path) -> list[Change]:
-    path = Path(".gitlab-ci.yml")
-    line = "include: [{ local: .gitlab/cudalink.yml }]"
-    present = _read(root / path)
-    if present is None:
-        return [Change(path, f"{line}\n", "write")]
-    advice = "" if ".gitlab/cudalink.yml" in present else f"put this into {path}, or add to what is there:\n{line}"
-    return [Change(path, present, "keep", advice)]
 
 
 def _cells(root: Path) -> str:

@@ -1,8 +1,7 @@
-"""The matrix of a GitHub workflow, the child pipeline of GitLab, and the Python of their cells."""
+"""The matrix of a GitHub workflow, and the Python of its cells."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,6 @@ from ..plurals import counted
 from .cells import Cell
 from .project import Project
 from .reading import CellsError
-from .runner import CELLS, RECORDS
 from .shards import spread
 
 #: How each runner runs cells in CI, and the variable that names them, separated by commas.
@@ -28,15 +26,6 @@ _MINORS: Final = (12, *range(13, 31), 11)
 #: A patch release that is newer than every real one.
 _NEWEST_PATCH: Final = 999
 _PATCHES: Final = range(50, -1, -1)
-#: The image of GitLab's jobs, with uv, git and a Python; a release of uv, because its other tags move.
-_IMAGE: Final = "ghcr.io/astral-sh/uv:0.9.26-python{}-bookworm"
-#: Keys of a pipeline that are not jobs (GitLab CI/CD YAML syntax reference), and our own job.
-_GITLAB_WORDS: Final = frozenset(
-    (
-        *("default", "include", "stages", "variables", "workflow", "image", "services", "cache", "before_script"),
-        *("after_script", "pages", "spec", "true", "false", "nil", "cudalink-report"),
-    )
-)
 
 
 def default_python(root: Path) -> str:
@@ -124,63 +113,3 @@ def _row(group: list[Cell], pythons: Mapping[str, str], gpu_runner: str) -> dict
         "description": cell.description if len(group) == 1 else counted(len(group), "cell"),
         "toolchains": "-".join(dict.fromkeys(release for one in group for release, _ in one.toolchains)),
     }
-
-
-def gitlab_image(python: str) -> str:
-    """Return the image that has a Python of the same minor version, whatever the patch release or build."""
-    return _IMAGE.format(".".join(python.rstrip("t").split(".")[:2]))
-
-
-def gitlab_pipeline(
-    cells: Iterable[Cell], runner: str, file: Path = CELLS, tags: str = "", *, root: Path = Path(), gpu_runner: str = ""
-) -> dict[str, object]:
-    """Return the child pipeline of GitLab: a job for each cell, and the report. JSON is YAML.
-
-    GitLab fails a pipeline without jobs, or with jobs of the stage ``.post`` alone: without a cell, one job says so.
-
-    `runner`: ``"nox"`` or ``"tox"``.
-    `file`: the file of cells, relative to the project.
-    `tags`: tags that selected the cells; the report names the selected cells that have no records.
-    `root`: the project.
-    `gpu_runner`: as for `github_matrix`; GitLab calls the labels tags.
-    Raises CellsError if a cell has a name that GitLab reserves, or no Python fits the project.
-    """
-    cells = list(cells)
-    pythons = _pythons(cells, root)
-    records = {"when": "always", "paths": [str(RECORDS)], "expire_in": "1 week"}
-    # a default in the shell, because the project's variable may be empty
-    plugin = '"${CUDALINK_REQUIREMENT:-pytest-cudalink}"'
-    jobs: dict[str, object] = {}
-    for cell in cells:
-        if cell.name in _GITLAB_WORDS:
-            raise CellsError([f"{file}:{cell.line}: {cell.name}: GitLab reserves this name; rename the cell"])
-        python = pythons[cell.name]
-        job: dict[str, object] = {
-            "image": gitlab_image(python),
-            "variables": {CELLS_VARIABLE[runner]: cell.name, "UV_PYTHON": python},
-            "script": [f"uvx --with {plugin} {RUNNER_PACKAGES[runner]}{RUN[runner]}"],
-            "artifacts": records,
-            "cache": {"key": "cudalink", "paths": [".cache/pytest-cudalink", ".cache/uv"]},
-        }
-        if labels := _labels(cell, gpu_runner):
-            job["tags"] = labels
-        jobs[cell.name] = job
-    # quoted: both come from variables that anyone who may start a pipeline can set
-    cells_option = f"--cells {shlex.quote(file.as_posix())}" + (f" --tags {shlex.quote(tags)}" if tags else "")
-    merging = f"cudalink report {RECORDS} {cells_option} --html cudalink.html --junit cudalink.xml"
-    report = {
-        "image": gitlab_image(next(iter(pythons.values()), "") or default_python(root)),
-        "stage": ".post",
-        "when": "always",
-        "script": [f"uvx --with rich --with jinja2 --from {plugin} {merging}"],
-        "artifacts": {
-            "when": "always",
-            "paths": ["cudalink.html"],
-            "reports": {"junit": "cudalink.xml"},
-        },
-    }
-    if not cells:
-        words = f"no cell of {file.as_posix()} is left" + (f" by the tags {tags}" if tags else "")
-        report = {"image": report["image"], "script": [f"echo {shlex.quote(words)}"]}
-    variables = {"XDG_CACHE_HOME": "$CI_PROJECT_DIR/.cache", "UV_CACHE_DIR": "$CI_PROJECT_DIR/.cache/uv"}
-    return {"variables": variables, **jobs, "cudalink-report": report}

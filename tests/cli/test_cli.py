@@ -17,7 +17,7 @@ FULL = Path("/dev/full")
 #: A way to call each command that prints something and changes nothing.
 CALLS = (
     *("toolchain list", "matrix list", "matrix check", "matrix check --schema", "matrix show ctk-13.0"),
-    *("matrix github", "matrix gitlab", "doctor", "driver info", "can-link 13.0 12.9 ptx"),
+    *("matrix github", "doctor", "driver info", "can-link 13.0 12.9 ptx"),
     *("can-link 13.0 13.0 ptx --measure", "audit --help", "completion bash"),
     *("report --help", "--help", "--version", "stubs list", "demo", "init --help"),
 )

@@ -75,7 +75,7 @@ def test_bash(place: Path) -> None:
     expected = {
         "cudalink ": {*COMMANDS},
         "cudalink ma": {"matrix"},
-        "cudalink matrix ": {"check", "github", "gitlab", "list", "show"},
+        "cudalink matrix ": {"check", "github", "list", "show"},
         "cudalink matrix list --ta": {"--tags"},
         "cudalink matrix list --tags n": {"nightly"},
         "cudalink matrix show ": {"first", "second"},

@@ -50,7 +50,7 @@ def test_help_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("command", "missing"),
     [
-        ("matrix", "VERB is missing; expected check, list, show, github, gitlab"),
+        ("matrix", "VERB is missing; expected check, list, show, github"),
         ("driver", "VERB is missing; expected run, record, info"),
         ("toolchain", "VERB is missing; expected add, list, remove, path"),
         ("stubs", "ACTION is missing; expected build, generate, list, describe"),

@@ -40,7 +40,7 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
     ("driver run", "--events"): {"file"},
     ("driver record", "--output"): {"file"},
     # read only with --shard; a file that is no record is passed over
-    **{(f"matrix {verb}", "--records"): {"folder", "file"} for verb in ("list", "github", "gitlab")},
+    **{(f"matrix {verb}", "--records"): {"folder", "file"} for verb in ("list", "github")},
 }
 #: Written, and made with their folders.
 _WRITTEN: Final = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -262,83 +261,54 @@ def test_github_workflow(runner, tmp_path) -> None:
                 assert step["with"]["persist-credentials"] is False
 
 
-@pytest.mark.parametrize("ci", ["github", "gitlab"])
 @pytest.mark.parametrize(("requires", "python"), [(">=3.13", "3.13"), ("<3.12", "3.11"), (">=3.9", "3.12")])
-def test_written_pipelines_take_a_python_that_the_project_allows(ci, requires, python, tmp_path) -> None:
+def test_a_written_workflow_takes_a_python_that_the_project_allows(requires, python, tmp_path) -> None:
     """Also in the jobs that run no cell; a Python of another release stands nowhere."""
     (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "p"\nrequires-python = "{requires}"\n')
-    name = {"github": "github/workflows/cudalink.yml", "gitlab": "gitlab/cudalink.yml"}[ci]
-    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path, "nox", ci)}
-    assert set(re.findall(r"(?:\b|python)(3\.\d+)\b", changes[f".{name}"].content)) == {python}
+    changes = {change.path.name: change for change in adopt.plan_changes(tmp_path, "nox")}
+    assert set(re.findall(r"\b3\.\d+\b", changes["cudalink.yml"].content)) == {python}
 
 
 @pytest.mark.parametrize("runner", adopt.RUNNERS)
 def test_another_build_of_the_plugin_is_explained(runner, tmp_path) -> None:
-    """In what configures the runner, and in the pipelines: the variable, and what it may say."""
-    for ci in ("github", "gitlab"):
-        changes = {change.path.name: change for change in adopt.plan_changes(tmp_path, runner, ci)}
-        for name in ("cudalink.yml", {"nox": "noxfile.py", "tox": "tox.toml"}[runner]):
-            assert "CUDALINK_REQUIREMENT" in changes[name].content
-            assert "the path of a wheel" in changes[name].content
-        assert "CUDALINK_GPU_RUNNER" in changes["cudalink.yml"].content
+    """In what configures the runner, and in the workflow: the variable, and what it may say."""
+    changes = {change.path.name: change for change in adopt.plan_changes(tmp_path, runner)}
+    for name in ("cudalink.yml", {"nox": "noxfile.py", "tox": "tox.toml"}[runner]):
+        assert "CUDALINK_REQUIREMENT" in changes[name].content
+        assert "the path of a wheel" in changes[name].content
+    assert "CUDALINK_GPU_RUNNER" in changes["cudalink.yml"].content
 
 
-@pytest.mark.parametrize("ci", ["github", "gitlab"])
-def test_cells_that_init_writes_are_chosen(ci, tmp_path, monkeypatch, capsys) -> None:
-    """No cell has the tag of the night, which the pipelines leave out; a run for that tag alone is still refused."""
-    changes = {change.path.name: change.content for change in adopt.plan_changes(tmp_path, "nox", ci)}
+def test_cells_that_init_writes_are_chosen(tmp_path, monkeypatch, capsys) -> None:
+    """No cell has the tag of the night, which the workflow leaves out; a run for that tag alone is still refused."""
+    changes = {change.path.name: change.content for change in adopt.plan_changes(tmp_path, "nox")}
     monkeypatch.chdir(tmp_path)
     Path("cells.toml").write_text(changes["cells.toml"], encoding="utf-8")
-    assert cli.main(["matrix", ci, "--file", "cells.toml", "--tags", "!nightly,!gpu"]) == 0
+    assert cli.main(["matrix", "github", "--file", "cells.toml", "--tags", "!nightly,!gpu"]) == 0
     assert "ctk-13.0" in capsys.readouterr().out
-    assert cli.main(["matrix", ci, "--file", "cells.toml", "--tags", "nightly"]) == 2
+    assert cli.main(["matrix", "github", "--file", "cells.toml", "--tags", "nightly"]) == 2
     assert "no cell of cells.toml has the tags 'nightly'" in capsys.readouterr().err
-
-
-def test_gitlab(tmp_path, capsys, monkeypatch) -> None:
-    """The child pipeline has a job for each cell, and a report that runs whatever happened."""
-    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path, "nox", "gitlab")}
-    assert yaml.safe_load(changes[".gitlab-ci.yml"].content) == {"include": [{"local": ".gitlab/cudalink.yml"}]}
-    parent = yaml.safe_load(changes[".gitlab/cudalink.yml"].content)
-    assert parent["cudalink"]["trigger"]["include"] == [{"artifact": "cudalink-cells.yml", "job": "cudalink-cells"}]
-    file = tmp_path / "cells.toml"
-    file.write_text(changes["matrices/cells.toml"].content)
-    assert cli.main(["matrix", "gitlab", "--file", str(file), "--tags", "skew"]) == 0
-    pipeline = json.loads(capsys.readouterr().out)
-    names = {cell.name for cell in load_cells(file) if "skew" in cell.tags}
-    assert set(pipeline) - {"variables"} == {*names, "cudalink-report"}
-    assert f"--cells {file} --tags skew" in pipeline["cudalink-report"]["script"][0]
-    assert cli.main(["matrix", "gitlab", "--file", str(file), "--tags", "skwe"]) == 2
-    assert "has the tag 'skwe'; did you mean skew?" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("runner", adopt.RUNNERS)
-def test_gitlab_runs_what_the_project_has(tmp_path, runner) -> None:
-    """The pipeline that the parent makes runs cells by the runner that the project adopted."""
-    changes = {str(change.path): change for change in adopt.plan_changes(tmp_path, runner, "gitlab")}
-    assert f"matrix gitlab --runner {runner} --tags" in changes[".gitlab/cudalink.yml"].content
 
 
 OF_NOX, OF_TOX = {"noxfile.py": "write"}, {"tox.toml": "write"}
 OF_GITHUB = {".github/workflows/cudalink.yml": "write"}
-OF_GITLAB = {".gitlab/cudalink.yml": "write", ".gitlab-ci.yml": "write"}
 
 
 @pytest.mark.parametrize(
     ("present", "words", "actions"),
     [
         ((), (), OF_NOX | OF_GITHUB),
-        ((), ("tox", "gitlab"), OF_TOX | OF_GITLAB),
+        ((), ("tox",), OF_TOX | OF_GITHUB),
         ((), ("nox", "none"), OF_NOX),
         (("pyproject.toml",), ("tox", "none"), OF_TOX),
         (("pyproject.toml", "noxfile.py"), (), {"noxfile.py": "append"} | OF_GITHUB),
         (("tox.ini", "noxfile.py"), (), {"noxfile.py": "append"} | OF_GITHUB),
-        (("tox.ini", ".gitlab-ci.yml"), (), OF_GITLAB | {"tox.ini": "keep", ".gitlab-ci.yml": "keep"}),
-        (("tox.toml", ".gitlab-ci.yml", ".github"), (), {"tox.toml": "keep"} | OF_GITHUB),
+        (("tox.ini",), (), {"tox.ini": "keep"} | OF_GITHUB),
+        (("tox.toml", ".github"), (), {"tox.toml": "keep"} | OF_GITHUB),
     ],
 )
 def test_what_a_project_has_decides(tmp_path, present, words, actions) -> None:
-    """The runner and the CI, unless they are named; what is there is kept or added to."""
+    """The runner, unless it is named; what is there is kept or added to."""
     for name in present:
         (tmp_path / name).mkdir() if name == ".github" else (tmp_path / name).touch()
     changes = {str(change.path): change.action for change in adopt.plan_changes(tmp_path, *words)}
@@ -358,8 +328,6 @@ ADVICE = "put this into {}, or add to what is there:\n{}"
         ("tox.toml", "", None, REQUIRES),
         ("tox.toml", 'requires = [\n"tox", "pytest_cudalink[tox]"]\n', None, ""),
         ("pyproject.toml", '[tool.tox]\nenv_list = ["py"]\n', None, f"[tool.tox]\n{REQUIRES}"),
-        (".gitlab-ci.yml", "stages: [test]\n", None, "include: [{ local: .gitlab/cudalink.yml }]"),
-        (".gitlab-ci.yml", "include: .gitlab/cudalink.yml\n", None, ""),
         (".gitignore", "*.pyc", "*.pyc\n.nox/\n.tox/\n.cudalink/\n", ""),
         (".gitignore", "*.pyc\r\n.tox/\r\n", "*.pyc\r\n.tox/\r\n.nox/\r\n.cudalink/\r\n", ""),
         (".gitignore", "", ".nox/\n.tox/\n.cudalink/\n", ""),
@@ -379,8 +347,7 @@ ADVICE = "put this into {}, or add to what is there:\n{}"
 def test_init_in_projects_of_other_shapes(tmp_path, name, before, content, advice) -> None:
     """What configures the project's own runs gets advice, lists are appended to, and line ends stay as they are."""
     (tmp_path / name).write_bytes(before.encode())
-    ci = "gitlab" if "gitlab" in name else "none"
-    (change,) = (one for one in adopt.plan_changes(tmp_path, ci=ci) if str(one.path) == name)
+    (change,) = (one for one in adopt.plan_changes(tmp_path, ci="none") if str(one.path) == name)
     assert change.action == ("keep" if content is None else "append")
     assert change.content == (before if content is None else content)
     assert change.advice == (ADVICE.format(name, advice) if advice else "")

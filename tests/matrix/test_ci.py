@@ -1,4 +1,4 @@
-"""The matrix of a workflow and the child pipeline: the Python and the machine of each cell."""
+"""The matrix of a workflow: the Python and the machine of each cell."""
 
 from __future__ import annotations
 
@@ -128,9 +128,6 @@ def test_machines(tmp_path, capsys) -> None:
         "own": ["mine"],
     }
     assert rows(tmp_path, "--gpu-runner", "", capsys=capsys)["g"]["runs-on"] == ["ubuntu-latest"]
-    assert cli.main(["matrix", "gitlab", "--file", str(tmp_path / "cells.toml"), "--gpu-runner", "gpu"]) == 0
-    pipeline = json.loads(capsys.readouterr().out)
-    assert [pipeline[name].get("tags") for name in ("a", "g", "own")] == [None, ["gpu"], ["mine"]]
 
 
 def test_pythons_of_cells(tmp_path, capsys, monkeypatch) -> None:
@@ -140,13 +137,6 @@ def test_pythons_of_cells(tmp_path, capsys, monkeypatch) -> None:
     file.write_text('[cells.a]\n[cells.b]\npython = "3.14t"\n')
     (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.13"\n')
     assert {name: row["python"] for name, row in rows(tmp_path, capsys=capsys).items()} == {"a": "3.13", "b": "3.14t"}
-    pipeline = ci.gitlab_pipeline(load_cells(file), "nox", file)
-    assert {name: pipeline[name]["variables"]["UV_PYTHON"] for name in ("a", "b")} == {"a": "3.13", "b": "3.14t"}
-    assert [re.findall(r"python[\d.t]+", pipeline[name]["image"]) for name in ("a", "b", "cudalink-report")] == [
-        ["python3.13"],
-        ["python3.14"],
-        ["python3.13"],
-    ]
     (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = "<3.11"\n')
     assert cli.main(["matrix", "github", "--file", str(file)]) == 1
     assert "pyproject.toml: requires-python is '<3.11'; expected a range with Python 3.11" in capsys.readouterr().err
@@ -210,52 +200,3 @@ def test_too_few_jobs(tmp_path) -> None:
     made = ci.github_matrix(cells, tmp_path, "gpu", 5, {"a": 1, "b": 1, "c": 1, "d": 9})["include"]
     assert [row["cell"] for row in made] == ["d", "a,b,c", "g", "own"]
     assert ci.github_matrix(cells, tmp_path)["include"][4]["runs-on"] == ["ubuntu-latest"]
-
-
-def test_a_whole_pipeline(tmp_path) -> None:
-    """A job for each cell with its Python and the records, and the report of all; what users give is quoted."""
-    (tmp_path / "cells.toml").write_text(CELLS.replace("3.11", "3.13t"))
-    cells = load_cells(tmp_path / "cells.toml")
-    plugin = '"${CUDALINK_REQUIREMENT:-pytest-cudalink}"'
-    untagged = ci.gitlab_pipeline(cells, "nox", root=tmp_path)
-    assert "tags" not in untagged["g"]
-    assert "--cells matrices/cells.toml --html" in untagged["cudalink-report"]["script"][0]
-    job = {
-        "image": ci.gitlab_image("3.13"),
-        "variables": {"TOXENV": "a", "UV_PYTHON": "3.13t"},
-        "script": [f"uvx --with {plugin} --with tox-uv tox run"],
-        "artifacts": {"when": "always", "paths": [".cudalink"], "expire_in": "1 week"},
-        "cache": {"key": "cudalink", "paths": [".cache/pytest-cudalink", ".cache/uv"]},
-    }
-    options = "--cells 'my cells.toml' --tags 'a b' --html cudalink.html --junit cudalink.xml"
-    report = {
-        "image": ci.gitlab_image("3.13"),
-        "stage": ".post",
-        "when": "always",
-        "script": [f"uvx --with rich --with jinja2 --from {plugin} cudalink report .cudalink {options}"],
-        "artifacts": {"when": "always", "paths": ["cudalink.html"], "reports": {"junit": "cudalink.xml"}},
-    }
-    assert ci.gitlab_pipeline(cells[:1], "tox", Path("my cells.toml"), "a b", root=tmp_path) == {
-        "variables": {"XDG_CACHE_HOME": "$CI_PROJECT_DIR/.cache", "UV_CACHE_DIR": "$CI_PROJECT_DIR/.cache/uv"},
-        "a": job,
-        "cudalink-report": report,
-    }
-    (tmp_path / "pyproject.toml").write_text('[project]\nrequires-python = ">=3.14"\n')
-    # a pipeline whose jobs are all of the stage .post does not start
-    image = ci.gitlab_image("3.14")
-    for tags, words in (
-        ("", "echo 'no cell of c.toml is left'"),
-        ("!a'", "echo 'no cell of c.toml is left by the tags !a'\"'\"''"),
-    ):
-        without = ci.gitlab_pipeline([], "nox", Path("c.toml"), tags, root=tmp_path)
-        assert without["cudalink-report"] == {"image": image, "script": [words]}
-    (tmp_path / "cells.toml").write_text("[cells.pages]\n")
-    with pytest.raises(CellsError, match=r"^x.toml:1: pages: GitLab reserves this name; rename the cell$"):
-        ci.gitlab_pipeline(load_cells(tmp_path / "cells.toml"), "nox", Path("x.toml"), root=tmp_path)
-
-
-@pytest.mark.parametrize("python", ["3.12", "3.12.4", "3.14t"])
-def test_images_stay_the_same(python: str) -> None:
-    """The image names a release of uv: its tags without one move."""
-    minor = python[:4].replace(".", r"\.")
-    assert re.fullmatch(rf"ghcr\.io/astral-sh/uv:\d+\.\d+\.\d+-python{minor}-bookworm", ci.gitlab_image(python))

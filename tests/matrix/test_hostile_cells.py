@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import CellsError, adopt, ci, load_cells
+from pytest_cudalink.matrix import CellsError, load_cells
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +61,7 @@ def test_dots_in_strings_are_no_key(tmp_path) -> None:
     assert faults(tmp_path / "c.toml", text) == []
 
 
-@pytest.mark.parametrize("verb", ["check", "list", "github", "gitlab"])
+@pytest.mark.parametrize("verb", ["check", "list", "github"])
 def test_a_place_with_escapes(verb: str, tmp_path, capsys) -> None:
     """A key is shown, and not obeyed by the terminal or taken for another line of the log."""
     file = tmp_path / "c.toml"
@@ -267,7 +267,7 @@ def test_mutated_files_give_faults(tmp_path) -> None:
     assert read
 
 
-@pytest.mark.parametrize("verb", ["list", "github", "gitlab"])
+@pytest.mark.parametrize("verb", ["list", "github"])
 @pytest.mark.parametrize("tags", ["nope", "skew,nope", "!nope"])
 def test_unknown_tags(verb: str, tags: str, tmp_path, capsys) -> None:
     """A tag that no cell has is an error with the known ones; tags that follow from values are always known."""
@@ -278,30 +278,3 @@ def test_unknown_tags(verb: str, tags: str, tmp_path, capsys) -> None:
     assert cli.main(["matrix", verb, "--file", str(path), "--tags", "!gpu"]) == 0
     assert '"a"' in (out := capsys.readouterr().out) or out.startswith("a ")
     assert cli.main(["matrix", verb, "--file", str(path), "--tags", "gpu"]) == 2
-
-
-@pytest.mark.parametrize("name", ["a b.toml", "a;touch x.toml", "$(touch x).toml", "a'b.toml", 'a"b.toml', "`x`.toml"])
-def test_gitlab_quotes_what_variables_say(name: str, tmp_path) -> None:
-    """The pipeline's lines, run by sh, pass the file of ``$CUDALINK_CELLS`` and the tags on as they are."""
-    path = tmp_path / name
-    path.write_text("[cells.a]\n")
-    tags = "!x'; touch y; '"
-    for runner in adopt.RUNNERS:
-        pipeline = json.loads(json.dumps(ci.gitlab_pipeline(load_cells(path), runner, path, tags)))
-        (tmp_path / "uvx").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
-        (tmp_path / "uvx").chmod(0o755)
-        before = {one.name for one in tmp_path.iterdir()}
-        for job in (pipeline["a"], pipeline["cudalink-report"]):
-            environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", **job.get("variables", {})}
-            (line,) = job["script"]
-            done = subprocess.run(
-                ["/bin/sh", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-            )
-            given = done.stdout.splitlines()
-            if job is pipeline["a"]:
-                assert job["variables"][ci.CELLS_VARIABLE[runner]] == "a"
-                assert given[-len(ci.RUN[runner].split()) :] == ci.RUN[runner].split()
-            else:
-                assert given[given.index("--cells") + 1] == str(path)
-                assert given[given.index("--tags") + 1] == tags
-        assert {one.name for one in tmp_path.iterdir()} == before
