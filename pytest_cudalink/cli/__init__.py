@@ -40,9 +40,6 @@ GROUPS: Final = {
         "audit": "show the CUDA, GPUs and drivers that a wheel or environment needs",
         "stubs": "build lazy-loading CUDA stubs, and show the libraries they find",
     },
-    "this command": {
-        "completion": "print the code that makes a shell complete cudalink commands",
-    },
 }
 #: Help line of every subcommand.
 COMMANDS: Final = {name: line for group in GROUPS.values() for name, line in group.items()}

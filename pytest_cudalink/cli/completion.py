@@ -1,4 +1,4 @@
-"""``cudalink completion``: complete the command in a shell, with argcomplete.
+"""Words that a shell offers for the command: argcomplete's hook, and the values of options.
 
 argcomplete asks the program at each TAB. A script that is made once, as shtab makes one, could not know the cells of a
 project, its tags and the toolchains in the cache, which are what is worth completing.
@@ -7,35 +7,8 @@ project, its tags and the toolchains in the cache, which are what is worth compl
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Final
-
-DESCRIPTION: Final = (
-    "Print the code with which a shell completes the commands, options, cells, tags and releases. For bash, add to "
-    '~/.bashrc: eval "$(cudalink completion bash)"; for zsh the same with zsh, in ~/.zshrc after compinit; for fish: '
-    "cudalink completion fish > ~/.config/fish/completions/cudalink.fish"
-)
-_MISSING: Final = "cudalink completion: argcomplete is not installed; expected it next to pytest-cudalink; run: {}\n"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the argument."""
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="choose the shell that reads the output")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Print the code of a shell; return exit code 2 without argcomplete."""
-    try:
-        from argcomplete.shell_integration import shellcode
-    except ImportError:
-        from ..installers import install_command
-
-        sys.stderr.write(_MISSING.format(install_command("'pytest-cudalink[completion]'")))
-        return 2
-    # the code for bash is that for zsh, too
-    sys.stdout.write(shellcode(["cudalink"], shell="bash" if options.shell == "zsh" else options.shell) + "\n")
-    return 0
+from typing import Any
 
 
 def complete(parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.cli import COMMANDS, main
-from pytest_cudalink.installers import install_command
 
 #: A folder with a `cudalink` that runs this Python, first on the PATH.
 _COMMAND = f"""#!/bin/sh
@@ -18,7 +16,7 @@ exec {sys.executable} -m pytest_cudalink.cli "$@"
 """
 #: What bash does at TAB: the function that is registered for the command, with the words of the line.
 _ASK = """
-eval "$(cudalink completion bash)" || exit 3
+eval "$(register-python-argcomplete cudalink)" || exit 3
 name=$(complete -p cudalink | sed 's/.*-F \\([^ ]*\\).*/\\1/')
 compopt() { :; }
 for COMP_LINE in "$@"; do
@@ -50,7 +48,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "matrices").mkdir()
     (tmp_path / "matrices" / "cells.toml").write_text(_CELLS)
     (tmp_path / "cache").mkdir()
-    monkeypatch.setenv("PATH", str(command.parent), prepend=":")
+    monkeypatch.setenv("PATH", f"{command.parent}:{Path(sys.executable).parent}", prepend=":")
     monkeypatch.setenv("CUDALINK_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("CUDALINK_CELLS", raising=False)
     return tmp_path
@@ -83,7 +81,6 @@ def test_bash(place: Path) -> None:
         "cudalink driver run --version 12.": {f"12.{minor}" for minor in range(10)},
         "cudalink can-link 12.4 nvjitlink-12.": {f"nvjitlink-12.{minor}" for minor in (*range(7), 8, 9)},
         "cudalink can-link 12.4 this fatbin-": {"fatbin-ptx", "fatbin-cubin", "fatbin-ltoir"},
-        "cudalink completion ": {"bash", "zsh", "fish"},
         "cudalink matrix --nothing": set(),
     }
 
@@ -100,31 +97,9 @@ def test_nothing_is_offered_for_broken_cells(place: Path) -> None:
     assert _completed(place, line) == {line: set()}
 
 
-@pytest.mark.parametrize(("shell", "check"), [("bash", ["-n"]), ("zsh", ["-n"]), ("fish", ["--no-execute"])])
-def test_code_is_that_of_the_shell(
-    shell: str, check: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each shell parses its code, where it is installed; that of zsh is also that of bash."""
-    assert main(["completion", shell]) == 0
-    code = capsys.readouterr().out
-    assert "cudalink" in code
-    assert ("compdef" in code) == (shell != "fish")
-    if program := shutil.which(shell):
-        file = tmp_path / "code"
-        file.write_text(code)
-        assert subprocess.run([program, *check, file], check=False).returncode == 0
-
-
-def test_without_argcomplete(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command names what to install; a shell that asks gets no words and no error."""
-    for name in ("argcomplete", "argcomplete.shell_integration"):
-        monkeypatch.setitem(sys.modules, name, None)
-
-    assert main(["completion", "bash"]) == 2
-    assert capsys.readouterr().err == (
-        "cudalink completion: argcomplete is not installed; expected it next to pytest-cudalink; run: "
-        + install_command("'pytest-cudalink[completion]'")
-        + "\n"
-    )
+def test_without_argcomplete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that asks gets no words and no error."""
+    monkeypatch.setitem(sys.modules, "argcomplete", None)
     monkeypatch.setenv("_ARGCOMPLETE", "1")
+
     assert main([]) == 0

@@ -103,9 +103,7 @@ def check_command(line: str) -> None:
         words = words[1:]
     if words[:3] == ["python", "-m", "pytest"]:
         words = words[2:]
-    for inner in re.findall(r"\$\((cudalink [^()]*)\)", line):  # eval "$(cudalink completion bash)"
-        check_ours(line, shlex.split(inner))
-    if not words or words[0] == "eval":
+    if not words:
         return
     if words[0] == "cudalink":
         check_ours(line, words)
