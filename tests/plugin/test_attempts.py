@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import execnet
 import pytest
 
 from pytest_cudalink.environment import facts
@@ -347,11 +349,20 @@ def test_an_exit_code_that_changes_after_the_end(run, records, status, calls, wr
 # -- workers that die
 
 
-def worker(name: str = "gw0", code: int | None = -9, pid: int = 5) -> SimpleNamespace:
-    """A worker of xdist, as its controller knows it after its end."""
-    process = SimpleNamespace(wait=lambda _: code) if code is not None else None
-    gateway = SimpleNamespace(id=name, _io=SimpleNamespace(popen=process))
-    return SimpleNamespace(gateway=gateway, workerinfo={"pid": pid})
+HOW = {"gw0": "os.kill(os.getpid(), 9)", "gw1": "os._exit(3)"}
+
+
+@pytest.fixture(scope="module")
+def died() -> Iterator[dict[str, SimpleNamespace]]:
+    """Two workers of xdist as its controller knows them after their end: real gateways, by name."""
+    group, workers = execnet.Group(), {}
+    for name, how in HOW.items():
+        gateway = group.makegateway(f"popen//id={name}")
+        channel = gateway.remote_exec(f"import os; channel.send(os.getpid()); channel.receive(); {how}")
+        workers[name] = SimpleNamespace(gateway=gateway, workerinfo={"pid": channel.receive()})
+        channel.send("now")
+    yield workers
+    group.terminate(timeout=1)
 
 
 def down(run: Run, node: object, error: str | None = "Not properly terminated") -> None:
@@ -360,36 +371,40 @@ def down(run: Run, node: object, error: str | None = "Not properly terminated") 
 
 
 @pytest.fixture
-def events(tmp_path, monkeypatch) -> list[str]:
-    """What the emulated drivers of two workers have written; gives the lines of worker 5."""
-    lines = [json.dumps({"pid": pid, "n": n}, separators=(",", ":")) for pid, n in ((5, 1), (6, 1), (5, 2))]
+def events(tmp_path, monkeypatch, died) -> list[str]:
+    """What the emulated drivers of two processes have written; gives the lines of the worker gw0."""
+    pids = died["gw0"].workerinfo["pid"], 1, died["gw0"].workerinfo["pid"]
+    lines = [json.dumps({"pid": pid, "n": n}, separators=(",", ":")) for n, pid in enumerate(pids)]
     path = tmp_path / "events.jsonl"
     path.write_text("".join(f"{line}\n" for line in lines))
     monkeypatch.setenv("CUDALINK_EMULATOR_EVENTS", str(path))
     return [lines[0], lines[2]]
 
 
+UNKNOWN = SimpleNamespace(gateway=SimpleNamespace(id="gw2"), workerinfo={"pid": 7})
+
+
 @pytest.mark.parametrize(
-    ("code", "how"),
-    [(-9, {"signal": "SIGKILL"}), (3, {"exitcode": 3}), (0, {"exitcode": 0}), (None, {})],
+    ("name", "how"), [("gw0", {"signal": "SIGKILL"}), ("gw1", {"exitcode": 3}), ("gw2", {})], ids=["9", "3", "unknown"]
 )
-def test_a_worker_that_dies_in_a_test(run, records, events, code: int | None, how: dict) -> None:
+def test_a_worker_that_dies_in_a_test(run, records, died, events, name: str, how: dict) -> None:
     """The test has crashed; how the process ended, and the last calls of its driver, are told once."""
-    node = worker(code=code)
+    node = died.get(name, UNKNOWN)
     log(run, "setup", node=node)
     down(run, node)
-    log(run, "???", "failed", "worker 'gw0' crashed", node=node)
+    log(run, "???", "failed", "worker crashed", node=node)
     finish(run)
     test, crash, _ = records.written
-    assert (test.worker, test.outcome, test.reason) == ("gw0", "crashed", "worker 'gw0' crashed")
-    assert crash == CrashRecord(nodeid="A", worker="gw0", last_events=events, **how)
+    assert (test.worker, test.outcome, test.reason) == (name, "crashed", "worker crashed")
+    last = events if name == "gw0" else []
+    assert crash == CrashRecord(nodeid="A", worker=name, last_events=last, **how)
 
 
-def test_workers_that_die_outside_of_tests(run, records, events) -> None:
+def test_workers_that_die_outside_of_tests(run, records, died, events) -> None:
     """Each is told at the end of the session; a worker that ended in order is not."""
-    down(run, worker())
-    down(run, worker("gw1", 3, pid=7))
-    down(run, worker("gw2"), None)
+    down(run, died["gw0"])
+    down(run, died["gw1"])
+    down(run, UNKNOWN, None)
     finish(run)
     assert records.written[:-1] == [
         CrashRecord(worker="gw0", signal="SIGKILL", last_events=events),
@@ -397,12 +412,12 @@ def test_workers_that_die_outside_of_tests(run, records, events) -> None:
     ]
 
 
-def test_a_crash_that_is_told_already(run, records, monkeypatch) -> None:
+def test_a_crash_that_is_told_already(run, records, died, monkeypatch) -> None:
     """A signal let the process write how it ended; a report without a worker, or events, is told as it is."""
     monkeypatch.delenv("CUDALINK_EMULATOR_EVENTS", raising=False)
     written = {"event": "crash", "nodeid": "A", "worker": "gw0"}
     records.path.write_text(f"{json.dumps(written)}\n")
-    log(run, "???", "failed", "died", node=worker())
+    log(run, "???", "failed", "died", node=died["gw0"])
     assert records.of(CrashRecord) == []
     log(run, "???", "failed", "died", nodeid="B")
     assert records.of(CrashRecord) == [CrashRecord(nodeid="B")]

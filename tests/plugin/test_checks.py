@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import weakref
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock, call
@@ -920,9 +919,6 @@ def test_whether_a_test_ran_on_the_driver(phases, driver: bool, answer: str, mon
     assert len(looked) == (answer != "skipped")
 
 
-NO_TEST = (
-    "The run fails because no test ran on the driver that was asked for ({}); --cudalink-require=none allows that."
-)
 NO_LINK = "The run fails because no link was made (1: no target linked anything); --cudalink-require=none allows that."
 TWO_OF_THREE = (
     "The run fails because 1 of 3 faults of --cudalink-faults were triggered in pytest's own processes (1: a; 1: b); "
@@ -930,52 +926,64 @@ TWO_OF_THREE = (
 )
 
 
+def ask(run: Run, answers: dict[str, int], links: int = 0, missing: int = 0) -> None:
+    """Let tests be reported that ran on a driver or did not, some that asked for none, and what the ledger has."""
+    for answer, number in {"": 3, **answers}.items():
+        for _ in range(number):
+            report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, "teardown")
+            if answer:
+                report.cudalink_on_driver = answer
+            run.config.hook.pytest_runtest_logreport(report=report)
+    book = run.part(LEDGER)
+    book.outside.links.update(["a/driver"] * (links // 2))
+    book.totals.links.update(["a/driver"] * (links - links // 2))
+    book.totals.missing["a CUDA driver"] = missing
+    book.outside.missing["a CUDA driver"] = int(bool(missing))
+
+
 @pytest.mark.parametrize(
-    ("require", "answers", "counts", "unmet"),
+    ("require", "given", "asked"),
     [
-        ("none", {"skipped": 1}, {"faults": ["a"]}, []),
-        ("links", {"skipped": 1}, {"links": 1}, []),
-        ("auto", {}, {}, []),
-        ("auto", {"skipped": 2}, {"missing": 4}, [NO_TEST.format("2: skipped")]),
-        ("auto", {"found no driver": 1}, {"missing": 4}, [NO_TEST.format("5: skipped")]),
-        ("auto", {"skipped": 2, "ran": 1}, {}, []),
-        ("driver", {"ran": 1}, {}, []),
-        ("driver", {"ran": 1, "skipped": 1}, {}, []),
-        ("driver", {"found no driver": 1, "skipped": 1}, {}, [NO_TEST.format("1: skipped; 1: found no driver")]),
-        ("driver", {}, {}, [NO_TEST.format("1: no test asked for a CUDA driver")]),
-        ("links", {}, {}, [NO_LINK]),
-        ("links", {}, {"links": 1}, []),
-        ("auto", {}, {"faults": []}, []),
-        ("auto", {}, {"faults": ["a", "b"]}, [TWO_OF_THREE]),
-        ("links", {}, {"links": 1, "faults": ["a", "b"]}, [TWO_OF_THREE]),
+        ("none", {"answers": {"skipped": 1}}, []),
+        ("auto", {"answers": {}}, [AskedFor("driver", 0, 0)]),
+        ("auto", {"answers": {"skipped": 2}, "missing": 4}, [AskedFor("driver", 2, 0, {"skipped": 2})]),
+        ("auto", {"answers": {"found no driver": 1}, "missing": 4}, [AskedFor("driver", 5, 0, {"skipped": 5})]),
+        ("auto", {"answers": {"skipped": 2, "ran": 1}}, [AskedFor("driver", 3, 1, {}, {"skipped": 2})]),
+        ("driver", {"answers": {"ran": 2}}, [AskedFor("driver", 2, 2)]),
+        ("driver", {"answers": {"ran": 1, "skipped": 2}}, [AskedFor("driver", 3, 1, {}, {"skipped": 2})]),
+        (
+            "driver",
+            {"answers": {"found no driver": 1, "skipped": 1}},
+            [AskedFor("driver", 2, 0, {"skipped": 1, "found no driver": 1})],
+        ),
+        ("driver", {"answers": {}}, [AskedFor("driver", 1, 0, {"no test asked for a CUDA driver": 1})]),
+        ("links", {"answers": {"skipped": 1}}, [AskedFor("links", 1, 0, {"no target linked anything": 1})]),
+        ("links", {"answers": {}, "links": 3}, [AskedFor("links", 3, 3)]),
+        ("driver,links", {"answers": {"ran": 1}, "links": 2}, [AskedFor("driver", 1, 1), AskedFor("links", 2, 2)]),
     ],
-)  # fmt: skip
+)
+def test_what_a_run_asks_for(require: str, given, asked: list[AskedFor]) -> None:
+    """How many tests ran on the driver that they asked for, how many links were made, and what allows the rest."""
+    run = begun(require=require)
+    part = run.part(REQUIRED)
+    ask(run, **given)
+    assert part.asked() == asked
+
+
 @pytest.mark.parametrize("properties", ["on", "off"])
-def test_what_a_run_misses(require, answers, counts, unmet, properties, monkeypatch) -> None:
+def test_what_a_run_misses(properties: str, monkeypatch) -> None:
     """Whatever was asked for has its sentence, which a JUnit report gets where properties are on."""
     added = []
     monkeypatch.setattr(pytest_private, "add_suite_property", lambda *given: added.append(given))
-    run = begun(require=require, properties=properties)
+    run = begun(require="links", properties=properties)
     run.part(REQUIRED)
-    log = run.config.hook.pytest_runtest_logreport
-    for answer, number in Counter({None: 3, **answers}).items():
-        for _ in range(number):
-            report = pytest.TestReport("A", ("f.py", 0, "A"), {}, "passed", None, "teardown")
-            if answer is not None:
-                report.cudalink_on_driver = answer
-            log(report=report)
-    never = dict.fromkeys(counts.get("faults", ()), 1)
-    asked = SimpleNamespace(asked=lambda: [AskedFor("faults", len(never) + 1, 1, never)])
-    run.config.pluginmanager.register(asked, "cudalink-faults")
-    book = run.part(LEDGER)
-    for part in (book.totals, book.outside):
-        part.links.update(["a/driver"] * counts.get("links", 0))
-    book.totals.missing["a CUDA driver"] = counts.get("missing", 0)
-    book.outside.missing["a CUDA driver"] = "missing" in counts
+    ask(run, {})
+    faults = AskedFor("faults", 3, 1, {"a": 1, "b": 1})
+    run.config.pluginmanager.register(SimpleNamespace(asked=lambda: [faults]), "cudalink-faults")
     end(run)
-    account = run.part(ASKED)
-    assert account.unmet == unmet
-    assert added == [(run.config, "cudalink.require", one) for one in unmet if properties == "on"]
+    assert {*run.part(ASKED).unmet} == {NO_LINK, TWO_OF_THREE}
+    assert {one for _, _, one in added} == ({NO_LINK, TWO_OF_THREE} if properties == "on" else set())
+    assert {given[:2] for given in added} <= {(run.config, "cudalink.require")}
 
 
 def end(run: Run, status: pytest.ExitCode = pytest.ExitCode.OK) -> None:

@@ -13,10 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_cudalink import cli
-from pytest_cudalink.matrix import runner
-from pytest_cudalink.report import Writer, read
 from pytest_cudalink.report.merge import merge
-from pytest_cudalink.report.records import EndRecord, RunRecord, StartRecord
 from tests.nested import NO_AUTOLOAD, with_plugins
 
 slow = pytest.mark.slow
@@ -84,7 +81,8 @@ def fails_on_crash(pytester: pytest.Pytester) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in {"segfault", "teardown", "killed"} else slow) for name in DEATHS]
+    "name",
+    ["segfault", "teardown", "killed", *(pytest.param(name, marks=slow) for name in ("abort_in_a_thread", "exit_0"))],
 )
 def test_plain(run, pytester, name) -> None:
     """The record has the signal and the frames where a handler can run, and says why not elsewhere."""
@@ -191,7 +189,6 @@ def test_2(shared): pass
     assert pytester.path.joinpath("said").read_text().split() == ["up", "down"]
 
 
-AT_EXIT = f"{HEAD}def test_last(): atexit.register(os.abort)\n"
 MODES = {
     "plain": (),
     "isolated": ("--cudalink-processes=isolated",),
@@ -200,25 +197,25 @@ MODES = {
 }
 
 
+@pytest.mark.parametrize("mode", ["plain", *(pytest.param(mode, marks=slow) for mode in ("xdist", "shared"))])
+def test_at_interpreter_exit(run, pytester, mode) -> None:
+    """A process that dies after its last test is a crash outside tests; `test_isolation` has one with a single test."""
+    ended = run(f"{HEAD}def test_last(): atexit.register(os.abort)\n", *MODES[mode])
+    (crash,) = ended.cell.crashes
+    assert (crash.signal, crash.nodeid) == ("SIGABRT", None)
+    assert fails_on_crash(pytester)
+    assert ended.result.ret != 0 or mode == "xdist"  # xdist has what it needs from the worker
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("how", "mode"),
     [
-        pytest.param(words, id=mode, marks=[] if mode in {"plain", "isolated"} else slow)
-        for mode, words in MODES.items()
+        ("os.abort()", "plain"),
+        ("os._exit(0)", "plain"),
+        pytest.param("os._exit(0)", "isolated", marks=slow),
+        pytest.param("os.abort()", "xdist", marks=slow),
     ],
 )
-def test_at_interpreter_exit(run, pytester, arguments) -> None:
-    """A process that dies after its last test is a crash: of the test that was alone in it, else outside tests."""
-    ended = run(AT_EXIT, *arguments)
-    (crash,) = ended.cell.crashes
-    assert crash.signal == "SIGABRT"
-    assert crash.nodeid == ("test_it.py::test_last" if arguments == MODES["isolated"] else None)
-    assert fails_on_crash(pytester)
-    assert ended.result.ret != 0 or arguments == MODES["xdist"]  # xdist has what it needs from the worker
-
-
-@pytest.mark.parametrize("mode", ["plain", *(pytest.param(mode, marks=slow) for mode in ("isolated", "xdist"))])
-@pytest.mark.parametrize("how", ["os.abort()", "os._exit(0)"])
 def test_while_collecting(run, pytester, how, mode) -> None:
     """A process that dies before its first test is a crash outside tests."""
     ended = run(
@@ -230,13 +227,9 @@ def test_while_collecting(run, pytester, how, mode) -> None:
     assert fails_on_crash(pytester)
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["assert False", *(pytest.param(how, marks=slow) for how in ("raise KeyboardInterrupt", "pytest.exit('no')"))],
-)
-def test_a_run_that_stops_early(run, pytester, how) -> None:
-    """What -x or an interruption leaves out is not lost in a crash, and not green either."""
-    ended = run(f"{HEAD}def test_stops(): {how}{AFTER}def test_later(): pass\n", "-x")
+def test_a_run_that_stops_early(run, pytester) -> None:
+    """What -x leaves out is not lost in a crash, and not green either."""
+    ended = run(f"{HEAD}def test_stops(): assert False{AFTER}def test_later(): pass\n", "-x")
     assert ended.cell.lost == []
     assert "test_it.py::test_later" in ended.cell.without_result
     assert re.search(r"\d tests not run$", ended.cell.fault)
@@ -320,37 +313,6 @@ def test_a_crash_of_a_forked_process_is_not_the_run(run) -> None:
     assert ended.cell.crashes == []
 
 
-@pytest.mark.parametrize(
-    ("code", "how"), [(-9, "was killed by SIGKILL"), (139, "was killed by SIGSEGV"), (0, "ended with exit code 0")]
-)
-def test_the_runner_of_a_cell_knows_the_end(tmp_path, code, how) -> None:
-    """A record without an end gets the exit status that only the parent of pytest knows."""
-    path = tmp_path / ".cudalink" / "c.jsonl"
-    cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)}, name="c", runs_pytest=True)
-    with Writer(path) as writer:
-        writer.write(RunRecord(cell="c"))
-        writer.write(StartRecord(nodeid="t.py::t"))
-    words = runner.conclude(cell, tmp_path, code, "")
-    assert words.startswith(f"pytest {how} (t.py::t); run with --cudalink-processes=isolated or restarted, so that")
-    runner.conclude(cell, tmp_path, code, "")  # a second word on the same
-    (crash,) = read(path).crashes
-    assert (crash.nodeid, crash.signal or crash.exitcode) == ("t.py::t", how.split()[-1] if code else 0)
-    assert merge([path]).cells[0].outcomes == {"t.py::t": "C"}
-
-
-def test_the_runner_believes_a_record_that_ended(tmp_path) -> None:
-    """An exit code that pytest wrote itself is no crash; another one is."""
-    path = tmp_path / ".cudalink" / "c.jsonl"
-    cell = SimpleNamespace(environment=lambda _: {"CUDALINK_REPORT": str(path)}, name="c", runs_pytest=True)
-    with Writer(path) as writer:
-        writer.write(RunRecord(cell="c"))
-        writer.write(EndRecord(exitstatus=1, duration=1.0))
-    assert runner.conclude(cell, tmp_path, 1, "") == ""
-    assert read(path).crashes == []
-    assert "was killed by SIGABRT (after the last test)" in runner.conclude(cell, tmp_path, -6, "")
-    assert [crash.signal for crash in read(path).crashes] == ["SIGABRT"]
-
-
 # -- processes that have collected
 
 
@@ -432,7 +394,6 @@ def test_workers_say_why_a_copy_is_not_safe(run) -> None:
 
 STOPS = {
     "exit": ("pytest.exit('enough', returncode=7)", 7, "*Exit: enough*"),
-    "exit_plain": ("pytest.exit('enough')", pytest.ExitCode.INTERRUPTED, "*Exit: enough*"),
     "interrupt": ("raise KeyboardInterrupt", pytest.ExitCode.INTERRUPTED, "*KeyboardInterrupt*"),
 }
 
@@ -440,10 +401,10 @@ STOPS = {
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        pytest.param(name, mode, marks=[] if mode == "plain" or (name, mode) == ("exit", "shared") else slow)
-        for name in STOPS
-        for mode in ("plain", "isolated", "shared", "new process")
-        if mode in ("plain", "isolated") or name == "exit"  # the code of a plain exit is the default of the other
+        ("exit", "plain"),
+        ("exit", "shared"),
+        *(pytest.param("exit", mode, marks=slow) for mode in ("isolated", "new process")),
+        pytest.param("interrupt", "isolated", marks=slow),
     ],
 )
 def test_a_test_that_ends_the_run(run, name, mode) -> None:

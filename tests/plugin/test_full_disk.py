@@ -17,9 +17,9 @@ import pytest
 
 from pytest_cudalink import cli
 from pytest_cudalink.report.merge import merge
-from tests.nested import ALONE, ISOLATED, NO_AUTOLOAD, XDIST, with_plugins
+from tests.nested import ALONE, BOTH, NO_AUTOLOAD, with_plugins
 
-MODES = pytest.mark.parametrize("mode", [ALONE, XDIST, ISOLATED])
+MODES = pytest.mark.parametrize("mode", [ALONE, BOTH])
 MODULE = """
 import pytest
 @pytest.mark.parametrize("n", range({count}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import records
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH
 
 LOOKS_UP = """
 import cuda.pathfinder as pf
@@ -160,13 +160,6 @@ def test_fixture(run, toolkit, mode) -> None:
     result.stdout.fnmatch_lines(["mode *: 4 compatible"])
 
 
-def test_workers_send_their_verdicts(run) -> None:
-    """With xdist the summary has the verdicts of workers."""
-    result = run(LOOKS_UP, "--cudalink-guard-rails=strict", "--cudalink-driver=13.2", "-n1")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["mode strict (from option): 1 compatible"])
-
-
 def test_who_is_not_routed_is_named(run, pytester, monkeypatch) -> None:
     """What kept the old function before the run began is in the summary."""
     pytester.makepyfile(early="import cuda.pathfinder as pf\ndef find(name, by=pf.find_static_lib): return by(name)\n")
@@ -207,7 +200,7 @@ def test_nested_runs(run) -> None:
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_verdicts_are_recorded(run, pytester, arguments: list[str]) -> None:
     """Each verdict is a line of the record file, under its test, from whichever process; the summary has it once."""
     module = LOOKS_UP + "\nimport cuda.pathfinder\ncuda.pathfinder.find_static_lib('cudadevrt')\n"

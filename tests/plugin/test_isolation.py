@@ -301,9 +301,7 @@ def test_second_processes_are_started_as_the_first(pytester, monkeypatch, form: 
         found = json.loads(file.read_text().replace(f"processes={mode}", "processes=MODE"))
         return {**found.pop("environment"), **found}
 
-    expected = observed("shared")
-    for mode in ("isolated", "restarted"):
-        assert observed(mode) == expected
+    assert observed("isolated") == observed("shared")
 
 
 def test_test_that_starts_pytest(run, pytester, monkeypatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pytest_cudalink import probes
 from pytest_cudalink.native import compiler
 from pytest_cudalink.report import Recording, read
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH
 
 #: An extension module that calls libnvJitLink itself, written without Python's headers, which a machine may lack.
 SOURCE = """
@@ -174,7 +174,7 @@ def test_forks():
     assert counts(records) == {("test_forks", VIA): 1}
 
 
-@pytest.mark.parametrize("arguments", [XDIST, pytest.param(("--cudalink-processes=isolated",), id="isolated")])
+@pytest.mark.parametrize("arguments", [BOTH])
 def test_other_processes_hand_over(run, arguments) -> None:
     """The workers of xdist, and the processes of isolated tests, count for the run."""
     result, records = run(TWO, *arguments)
@@ -268,10 +268,7 @@ def test_ptx(cuda):
     result.stdout.no_fnmatch_line("*that no seen link made*")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [ALONE, XDIST, ISOLATED, pytest.param(("--cudalink-processes=restarted",), id="shared", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_modules_without_a_seen_link(run, toolkit, pytester, arguments) -> None:
     """Modules that no seen link made are counted, each content once; they fail nothing, even where one is forced."""
     module = """

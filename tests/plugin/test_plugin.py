@@ -15,7 +15,7 @@ from pytest_cudalink.plugin import parts, settings
 from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
 from pytest_cudalink.plugin.session import blocked
 from pytest_cudalink.report.asked_for import AskedFor
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH, XDIST
 
 FORCED = """
 import pytest
@@ -317,7 +317,7 @@ def test_a_part_that_others_need(part) -> None:
     )
 
 
-@pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("workers", [ALONE, BOTH])
 def test_header_and_summary_say_what_is_off(run, workers) -> None:
     """However quiet a run is, its summary names what was blocked; without it nothing is said."""
     words = [f"-pno:cudalink-{part}" for part in OFF]

@@ -69,11 +69,7 @@ def test_after(memory, n): pass
 
 DRIVER = "--cudalink-driver=13.0"
 PLAIN, SHARED, WORKERS = (), ("--cudalink-processes=restarted",), ("-n2",)
-MODES = [
-    pytest.param(PLAIN, id="plain"),
-    pytest.param(SHARED, id="shared", marks=pytest.mark.slow),
-    pytest.param(WORKERS, id="workers", marks=pytest.mark.slow),
-]
+SLOW_WORKERS = pytest.param(WORKERS, id="workers", marks=pytest.mark.slow)
 
 
 @pytest.fixture
@@ -122,7 +118,7 @@ def test_off(run) -> None:
     assert "left the contexts" not in text(result)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [pytest.param(PLAIN, id="plain"), SLOW_WORKERS])
 def test_stop(run, mode) -> None:
     """The run stops after the test, with one sentence."""
     result = run(LITTLE.format(body="goes_wrong()"), "--cudalink-processes=sticky=stop", *mode)
@@ -134,10 +130,9 @@ def test_stop(run, mode) -> None:
     result.stdout.fnmatch_lines([f"*{sentence}"])
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_work_that_does_not_end(run, mode) -> None:
+def test_work_that_does_not_end(run) -> None:
     """A test whose work goes on beyond the deadline fails; the process that waits for it is not used any more."""
-    result = run(LITTLE.format(body="never_ends()"), "--cudalink-processes=deadline=1", *mode)
+    result = run(LITTLE.format(body="never_ends()"), "--cudalink-processes=deadline=1")
     result.assert_outcomes(failed=1, passed=4)
     expected = (
         "cudalink: work on the device that this test left did not end within 1 s after its call "
@@ -251,7 +246,10 @@ def test_it(): pass
     assert "outside of tests: collecting the tests left the contexts of the process with CUDA_ERROR" in text(result)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(PLAIN, id="plain"), pytest.param(SHARED, id="shared", marks=pytest.mark.slow), SLOW_WORKERS],
+)
 def test_results(run, pytester: pytest.Pytester, mode) -> None:
     """Each culprit fails by name, once; the others pass; records, JUnit report and exit code are those of one run."""
     files = ("--cudalink-report=run.jsonl", "--junitxml=run.xml", "--durations=3")

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.compiled import compile_c
+from tests.nested import BOTH
 
 #: Functions of a driver that answers nothing else; each call leaves a line with its name and process in $CALLS.
 FAKE = r"""
@@ -93,23 +94,20 @@ MACHINE = """
 from pytest_cudalink.plugin.session import lifecycle
 lifecycle._DEVICE_FILES = ("/dev/null",)
 """
-OBSERVERS = {
-    "nothing": (),
-    "report": ("--cudalink-report=run.jsonl",),
-    "junit": ("--junitxml=run.xml",),
-    "guard rails": ("--cudalink-guard-rails=strict",),
-    "provenance": ("--cudalink-provenance=wheels",),
-    "require": ("--cudalink-require=driver",),
-    "verbose": ("-vv", "-rA"),
-    "quiet": ("-q",),
-    "unsupported": ("--cudalink-unsupported=skip",),
-    "backend": ("--force-backend=driver",),
-    "nvjitlink": ("--force-backend=nvjitlink",),
-    "contain": ("-o", "cudalink_contain=yes"),
-    "checks": ("--cudalink-checks=nvjitlink=strict",),
-}
-ALL = tuple(option for name, options in OBSERVERS.items() for option in options if name not in ("quiet", "nvjitlink"))
-PROCESSES = {"isolated": ("--cudalink-processes=isolated",), "xdist": ("-n1",)}
+#: Every option that lets the plugin look or ask.
+ALL = (
+    "--cudalink-report=run.jsonl",
+    "--junitxml=run.xml",
+    "--cudalink-guard-rails=strict",
+    "--cudalink-provenance=wheels",
+    "--cudalink-require=driver",
+    "-vv",
+    "-rA",
+    "--cudalink-unsupported=skip",
+    "--force-backend=driver",
+    "-ocudalink_contain=yes",
+    "--cudalink-checks=nvjitlink=strict",
+)
 
 
 @pytest.fixture
@@ -126,8 +124,9 @@ def real(pytester: pytest.Pytester, run_pytest, monkeypatch):
     "options",
     [
         pytest.param(ALL, id="all"),
-        *(pytest.param(one, id=name, marks=pytest.mark.slow) for name, one in OBSERVERS.items()),
-        *(pytest.param((*ALL, *one), id=name, marks=pytest.mark.slow) for name, one in PROCESSES.items()),
+        pytest.param((), id="nothing", marks=pytest.mark.slow),
+        pytest.param(("-q", "--force-backend=nvjitlink"), id="what is not in all", marks=pytest.mark.slow),
+        pytest.param((*ALL, *BOTH.values[0]), id="both", marks=pytest.mark.slow),
     ],
 )
 def test_a_real_driver(real, pytester, options: tuple[str, ...]) -> None:
@@ -160,22 +159,16 @@ def test_first():
     os.waitpid(child, 0)
     assert os.read(read, 9) == b"0"
 """
-#: Options that need an emulated driver.
-EMULATING = {
-    "order": ("--cudalink-checks=order=fail",),
-    "events": ("-o", "cudalink_events=events"),
-    "device": ("--cudalink-device=sm_86:2",),
-    "fault": ("--cudalink-faults=cuInit:9=100",),
-}
+#: Options that need an emulated driver; events alone, as the check of order is on with it.
+EMULATING = ("--cudalink-checks=order=fail", "--cudalink-device=sm_86:2", "--cudalink-faults=cuInit:9=100")
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param((*ALL, *EMULATING["order"]), id="all"),
-        *(
-            pytest.param(one, id=name, marks=pytest.mark.slow)
-            for name, one in (OBSERVERS | EMULATING | {"isolated": PROCESSES["isolated"]}).items()
+        pytest.param((*ALL, *EMULATING), id="all"),
+        pytest.param(
+            ("-ocudalink_events=events", "--cudalink-processes=isolated"), id="events", marks=pytest.mark.slow
         ),
     ],
 )

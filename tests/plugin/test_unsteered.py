@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import read
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH, XDIST
 
 #: A library that calls the linkers itself, as many do.
 LIBRARY = """
@@ -178,7 +178,6 @@ FORCED = {
     "option": (BY_OPTION, ["--force-backend=driver"], {"failed": 5, "errors": 1}),
     "test": (BY_TEST, [], {"failed": 3, "passed": 1}),
     "each by option": (EACH, ["--force-backend=each"], {"failed": 1, "passed": 1}),
-    "isolated": (BY_OPTION, ["--force-backend=driver", "--cudalink-processes=isolated"], {"failed": 5, "errors": 1}),
     "isolated workers": (
         BY_OPTION,
         ["--force-backend=driver", "--cudalink-processes=isolated", "-n2"],
@@ -294,7 +293,7 @@ def test_a_function_that_was_kept_before_is_seen_below_python(run, pytester) -> 
 # -- outside of tests
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_outside_of_tests(run, arguments) -> None:
     """A link while a module is collected fails the run, once, and no test."""
     result = run("library.on_nvjitlink()\ndef test(): pass", "--force-backend=driver", *arguments)
@@ -319,12 +318,10 @@ def test_warn(run) -> None:
     result.assert_outcomes(failed=1)
 
 
-@pytest.mark.parametrize(
-    "more", ["--cudalink-processes=isolated", pytest.param("--cudalink-processes=restarted", marks=pytest.mark.slow)]
-)
-def test_warn_from_another_process(run, more) -> None:
+def test_warn_from_another_process(run) -> None:
     """The warning of a test that runs elsewhere keeps its category, although this process has not imported it."""
-    result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", "--cudalink-unsteered=warn", more)
+    options = ("--force-backend=driver", "--cudalink-unsteered=warn", "--cudalink-processes=isolated")
+    result = run("def test(): library.on_nvjitlink()", *options)
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines([f"*UnsteeredLinkWarning: {WRONG}"])
 

@@ -29,7 +29,7 @@ class Required(Check):
         self._wanted = run.settings.required
         self._skipped = False
         self._driver: bool | None = None
-        self._answers: Counter[str] = Counter()
+        self._answers: Counter[str | None] = Counter()  # None: of the other reports
         run.part(ASKED)
 
     def _asks(self, item: pytest.Item) -> bool:
@@ -65,9 +65,7 @@ class Required(Check):
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count the test, wherever it ran."""
-        answer: str | None = getattr(report, _ANSWER, None)
-        if answer is not None:
-            self._answers[answer] += 1
+        self._answers[getattr(report, _ANSWER, None)] += 1
 
     def asked(self) -> list[AskedFor]:
         """Return how many tests ran on the driver that they asked for, and how many links were made."""
