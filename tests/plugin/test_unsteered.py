@@ -58,53 +58,6 @@ def run(pytester: pytest.Pytester, run_pytest, samples, toolkit):
 # -- counted
 
 
-def test_counted_where_nothing_is_forced(run, pytester) -> None:
-    """Summary and records name what linked, however many inputs a link had; nothing fails."""
-    module = """
-def test_first(): library.on_nvjitlink()
-def test_second():
-    library.on_nvjitlink()
-    library.on_nvjitlink()
-    assert library.on_driver() == 0
-"""
-    result = run(module, "--cudalink-report=run.jsonl", "--junitxml=junit.xml")
-
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(
-        [
-            "1 link in your code (cuda.bindings.driver): 1 on the driver",
-            "3 links in your code (cuda.bindings.nvjitlink): 3 on nvJitLink",
-        ]
-    )
-    found = read(pytester.path / "run.jsonl")
-    assert [test.unsteered for test in found.tests] == [1, 3]
-    assert {test.links for test in found.tests} == {0}
-    keys = ("nodeid", "via", "call", "where", "backend", "result", "forced")
-    where = f"library.py:{LINE}"
-    assert [tuple(getattr(link, key) for key in keys) for link in found.unsteered[:1]] == [
-        ("test_it.py::test_first", "cuda.bindings.nvjitlink", "nvJitLinkComplete", where, "nvjitlink", "ok", None)
-    ]
-    assert [link.call for link in found.unsteered] == [*["nvJitLinkComplete"] * 3, "cuLinkComplete"]
-    assert "cuda.bindings.nvjitlink/nvjitlink/free=1" in (pytester.path / "junit.xml").read_text()
-
-
-def test_refused_links_are_links(run, pytester) -> None:
-    """A link that the linker refuses counts, with its error; a call that reaches no linker does not."""
-    module = """
-from cuda.bindings import driver, nvjitlink
-def test():
-    with pytest.raises(nvjitlink.nvJitLinkError): library.on_nvjitlink(library.CODES[:1])
-    assert library.on_driver(library.CODES[:1]) != 0
-    with pytest.raises(TypeError): nvjitlink.complete("no handle")
-    with pytest.raises(TypeError): driver.cuLinkComplete("no state")
-"""
-    run(module, "--cudalink-report=run.jsonl", "--cudalink-unsupported=fail").assert_outcomes(passed=1)
-    results = [(link.call, link.result) for link in read(pytester.path / "run.jsonl").unsteered]
-    assert [call for call, _ in results] == ["nvJitLinkComplete", "cuLinkComplete"]
-    assert results[0][1].startswith("nvJitLinkError: ERROR_")
-    assert results[1][1].startswith("CUresult: CUDA_ERROR_")
-
-
 OWN = """
 from pytest_cudalink.targets import Target, watch
 class Own(Target):
@@ -119,34 +72,117 @@ class Own(Target):
 def pytest_cudalink_targets(config): return [Own()]
 """
 
+#: As in cuda-bindings 13.5.
+SECOND = """
+import sys
+__name__ = "cuda.bindings._v2.driver"
+sys.modules[__name__] = sys.modules["second"]
 
-@pytest.fixture
-def _own_target(pytester) -> None:
-    """A library that links through the first one, and the plugin with its target."""
-    pytester.makepyfile(own="import library\ndef link(): library.on_nvjitlink()\n", plugin_of_own=OWN)
+class DriverError(Exception): pass
 
+def link_complete(state):
+    if state == 0: raise DriverError("CUDA_ERROR_INVALID_HANDLE: no state")
+    if state is None: raise TypeError(state)
+    return b"image"
+"""
 
-@pytest.mark.usefixtures("_own_target")
-def test_links_of_targets_are_not_counted_twice(run) -> None:
-    """A link that a target makes through the bindings is one of the target alone, as is one of the bundled linker."""
-    module = """
+#: It takes the name of the module in numba-cuda, which may be installed here.
+NUMBA = """
+import sys
+__name__ = "numba.cuda.cudadrv.driver"
+sys.modules[__name__] = sys.modules["old_numba"]
+
+class CtypesLinker:
+    def complete(self):
+        from cuda.bindings import driver
+        try: return driver.cuLinkComplete(driver.CUlinkState())  # counts with this link
+        except Exception: return b"cubin"
+"""
+
+FREE = """
+import subprocess, sys
 import own
+from cuda.bindings import driver, nvjitlink
 from pytest_cudalink.linker import ObjectCode
-def test(linker_factory):
+
+def test_once(): library.on_nvjitlink()
+def test_numba(): assert sys.modules["old_numba"].CtypesLinker().complete()
+def test_three():
+    library.on_nvjitlink()
+    library.on_nvjitlink()
+    assert library.on_driver() == 0
+def test_refused():
+    with pytest.raises(nvjitlink.nvJitLinkError): library.on_nvjitlink(library.CODES[:1])
+    assert library.on_driver(library.CODES[:1]) != 0
+def test_without_a_linker():
+    with pytest.raises(TypeError): nvjitlink.complete("no handle")
+    with pytest.raises(TypeError): driver.cuLinkComplete("no state")
+def test_second():
+    second = sys.modules["second"]
+    assert second.link_complete(1)
+    with pytest.raises(second.DriverError): second.link_complete(0)
+    with pytest.raises(TypeError): second.link_complete(None)
+def test_targets(linker_factory):
     own.link()
     linker_factory(*[ObjectCode.from_ptx(code) for code in library.CODES]).link("cubin")
+def test_process(): subprocess.run([sys.executable, "-c", "import library; library.on_nvjitlink()"], check=True)
 """
-    result = run(module, "-p", "plugin_of_own", "--force-backend=nvjitlink")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["own: 1 link (1 on nvJitLink)"])
-    result.stdout.no_fnmatch_line("*in your code*")
+
+
+def test_counted_where_nothing_is_forced(run, pytester) -> None:
+    """Summary and records name what linked, whichever names the bindings have; nothing fails.
+
+    A link that the linker refuses counts, with its error; a call that reaches no linker does not, nor does what a
+    target links, which counts as its own, or a process that a test starts, which has no plugin: the page on targets
+    says so.
+    """
+    pytester.makepyfile(
+        second=SECOND, old_numba=NUMBA, plugin_of_own=OWN, own="import library\nlink = library.on_nvjitlink"
+    )
+    plugins = [word for name in ("second", "old_numba", "plugin_of_own") for word in ("-p", name)]
+    result = run(FREE, *plugins, "--cudalink-report=run.jsonl", "--junitxml=junit.xml", "--cudalink-unsupported=fail")
+
+    result.assert_outcomes(passed=8)
+    result.stdout.fnmatch_lines_random(
+        [
+            "own: 1 link (1 on nvJitLink)",
+            "2 links in your code (cuda.bindings._v2.driver): 2 on the driver",
+            "2 links in your code (cuda.bindings.driver): 2 on the driver",
+            "4 links in your code (cuda.bindings.nvjitlink): 4 on nvJitLink",
+            "1 link in your code (numba.cuda.cudadrv.driver): 1 on the driver",
+        ]
+    )
+    found = read(pytester.path / "run.jsonl")
+    counts = {test.nodeid.partition("::")[2]: (test.unsteered, test.links) for test in found.tests if test.unsteered}
+    numbers = {"test_once": 1, "test_numba": 1, "test_three": 3, "test_refused": 2, "test_second": 2}
+    assert counts == {name: (number, 0) for name, number in numbers.items()}
+    of_targets = [link.target for link in found.links]
+    assert of_targets == ["own", "bundled"]
+    first, numba, *rest = found.unsteered
+    keys = ("nodeid", "via", "call", "where", "backend", "result", "forced")
+    assert [getattr(first, key) for key in keys] == [
+        *("test_it.py::test_once", "cuda.bindings.nvjitlink", "nvJitLinkComplete", f"library.py:{LINE}"),
+        *("nvjitlink", "ok", None),
+    ]
+    assert numba.where == "test_it.py:10"  # the code that uses numba
+    results = [(link.call, link.result.partition("ERROR_")[0]) for link in rest]
+    assert results == [
+        *[("nvJitLinkComplete", "ok")] * 2,
+        ("cuLinkComplete", "ok"),
+        ("nvJitLinkComplete", "nvJitLinkError: "),
+        ("cuLinkComplete", "CUresult: CUDA_"),
+        ("cuLinkComplete", "ok"),
+        ("cuLinkComplete", "DriverError: CUDA_"),
+    ]
+    assert "cuda.bindings.nvjitlink/nvjitlink/free=1" in (pytester.path / "junit.xml").read_text()
 
 
 # -- failed where a backend is forced
 
 
-BY_OPTION = """
+FORCED = """
 import threading
+import early, kept
 def test_plain(): library.on_nvjitlink()
 def test_factory(linker_factory): library.on_nvjitlink()
 @pytest.mark.xfail
@@ -163,7 +199,77 @@ def test_thread():
     one = threading.Thread(target=library.on_nvjitlink)
     one.start()
     one.join()
+def test_early(): early.on_nvjitlink()
+def test_kept(): kept.on_nvjitlink()
+def test_as_forced(): assert library.on_driver() == 0
 """
+
+
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
+def test_forced_and_linked_elsewhere(run, pytester, arguments) -> None:
+    """The test fails, however it ends, and says which call in which line did it and what to do.
+
+    So it is with a function that a plugin took out of the bindings before this plugin was loaded, and with one that it
+    keeps in a list, which is seen where it calls the library. A link that ran on the forced backend anyway fails
+    nothing.
+    """
+    early = LIBRARY.replace("nvjitlink.complete(", "complete(") + "from cuda.bindings.nvjitlink import complete\n"
+    kept = LIBRARY.replace("nvjitlink.complete(", "KEPT[0](") + "KEPT = [nvjitlink.complete]\n"
+    pytester.makepyfile(early=early, kept=kept)
+    result = run(FORCED, "--force-backend=driver", "-p", "early", "-p", "kept", *arguments)
+
+    result.assert_outcomes(failed=7, errors=1, passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([WRONG] * 6)
+    result.stdout.fnmatch_lines(
+        ["*Write a target *(see the page Targets of the documentation)*--cudalink-unsteered=allow*"] * 8
+    )
+    result.stdout.fnmatch_lines(["*but early.py:* linked on nvJitLink: nvJitLinkComplete of cuda.bindings.nvjitlink*"])
+    result.stdout.fnmatch_lines(["*linked on nvJitLink: nvJitLinkComplete of libnvJitLink, called by *nvjitlink*.so*"])
+    head = "cudalink: not forced: code that calls a linker itself (unsteered fail); a test in which it links *fails"
+    result.stdout.fnmatch_lines(["cudalink: forced to driver: bundled*", head])
+    result.stdout.fnmatch_lines(
+        [
+            "1 link in your code was not steered (cuda.bindings.driver): 1 on the driver (as forced)",
+            "7 links in your code were not steered (cuda.bindings.nvjitlink): 7 on nvJitLink (not as forced)",
+        ]
+    )
+
+
+def test_the_driver_where_nvjitlink_is_forced(run, pytester) -> None:
+    """The other way around, and in the old module of cuda-python; the hook is called in the process that linked.
+
+    Up to cuda-python 12.5 ``cuda.cuda`` is a module that does not come from ``cuda.bindings.driver``. What a plugin
+    took before this one was loaded, and keeps in a list, cannot be replaced; the page says so.
+    """
+    pytester.makepyfile(
+        **{
+            "cuda/cuda": "def cuLinkComplete(state): return 0, 1, 2\n",
+            "early": LIBRARY.replace("driver.cuLinkComplete(", "KEPT[0](") + "KEPT = [driver.cuLinkComplete]\n",
+        }
+    )
+    pytester.makeconftest(
+        "def pytest_cudalink_unsteered(link, nodeid): print('seen:', link, link.backend, link.forced, nodeid)"
+    )
+    module = """import cuda.cuda, early
+def test_driver(): library.on_driver()
+def test_old(): assert cuda.cuda.cuLinkComplete(None) == (0, 1, 2)
+def test_kept(): assert early.on_driver() == 0
+def test_as_forced(): library.on_nvjitlink()
+"""
+    result = run(module, "--force-backend=nvjitlink", "-p", "early", "-s")
+    result.assert_outcomes(failed=2, passed=2)
+    result.stdout.fnmatch_lines(
+        [
+            f"*seen: nvJitLinkComplete of cuda.bindings.nvjitlink, in library.py:{LINE} nvjitlink nvjitlink *::test_*",
+            "*forced to nvjitlink by *library.py:* linked on the driver: cuLinkComplete of *",
+            "*but test_it.py:5 linked on the driver: cuLinkComplete of cuda.cuda, which no target *",
+            "1 link in your code was not steered (cuda.bindings.nvjitlink): 1 on nvJitLink (as forced)",
+        ]
+    )
+    assert result.stdout.str().count("seen: ") == 3
+
+
 BY_TEST = """
 @pytest.mark.cudalink(backend="driver")
 def test_marker(): library.on_nvjitlink()
@@ -172,122 +278,26 @@ def test_each(): library.on_nvjitlink()
 def test_fixture(force_backend):
     force_backend("driver")
     library.on_nvjitlink()
+def test_free(): library.on_nvjitlink()
 """
-EACH = "def test_each(linker_factory): library.on_nvjitlink()"
-FORCED = {
-    "option": (BY_OPTION, ["--force-backend=driver"], {"failed": 5, "errors": 1}),
-    "test": (BY_TEST, [], {"failed": 3, "passed": 1}),
-    "each by option": (EACH, ["--force-backend=each"], {"failed": 1, "passed": 1}),
-    "isolated workers": (
-        BY_OPTION,
-        ["--force-backend=driver", "--cudalink-processes=isolated", "-n2"],
-        {"failed": 5, "errors": 1},
-    ),
-}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.slow] if case == "isolated workers" else []) for case in FORCED],
-)
-def test_forced_and_linked_elsewhere(run, case) -> None:
-    """Whoever forced the backend: the test fails, and says which call in which line did it and what to do."""
-    module, arguments, outcomes = FORCED[case]
-    result = run(module, *arguments)
-
-    result.assert_outcomes(**outcomes)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    failed = sum(outcomes.values()) - outcomes.get("passed", 0)
-    result.stdout.fnmatch_lines([WRONG] * failed)
-    result.stdout.fnmatch_lines(
-        ["*Write a target *(see the page Targets of the documentation)*--cudalink-unsteered=allow*"] * failed
-    )
-    if case == "option":
-        head = "cudalink: not forced: code that calls a linker itself (unsteered fail); a test in which it links *fails"
-        result.stdout.fnmatch_lines(["cudalink: forced to driver: bundled*", head])
-    also = " 1 on nvJitLink (as forced)," if "passed" in outcomes else ""
-    number = sum(outcomes.values())
-    summary = f"{number} links in your code were not steered (cuda.bindings.nvjitlink):{also} "
-    assert f"{summary}{failed} on nvJitLink (not as forced)" in result.stdout.str()
-
-
-def test_the_driver_where_nvjitlink_is_forced(run) -> None:
-    """The other way around."""
-    result = run("def test(): library.on_driver()", "--force-backend=nvjitlink")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*forced to nvjitlink by *library.py:* linked on the driver: cuLinkComplete of *"])
-
-
-@pytest.mark.parametrize(("backend", "call"), [("driver", "on_driver"), ("nvjitlink", "on_nvjitlink")])
-def test_linked_as_forced(run, backend, call) -> None:
-    """A link that ran on the forced backend anyway fails nothing; the summary says so."""
-    result = run(f"def test(): library.{call}()", f"--force-backend={backend}")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines([f"1 link in your code was not steered (cuda.bindings.{backend}): 1 on * (as forced)"])
-
-
-def test_other_targets_than_the_forced_ones(run) -> None:
-    """Where only some targets are to be forced, other code links as it likes."""
-    result = run("def test(): library.on_nvjitlink()", "--force-backend=driver", "--cudalink-target=bundled")
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["1 link in your code (cuda.bindings.nvjitlink): 1 on nvJitLink"])
-
-
-@pytest.mark.parametrize("option", [(), ("--force-backend=driver",), ("--force-backend=nvjitlink",)])
-def test_other_targets_than_the_forced_ones_and_a_test_that_names_a_backend(run, option) -> None:
-    """The backend of a test holds for all its links, whatever targets the run forces."""
-    result = run(BY_TEST, *option, "--cudalink-target=bundled")
-    result.assert_outcomes(failed=3, passed=1)
+@pytest.mark.parametrize("option", [(), ("--force-backend=driver", "--cudalink-target=bundled")])
+def test_a_test_that_names_a_backend(run, option) -> None:
+    """Its backend holds for all its links, whatever targets the run forces; other code than those links as it likes."""
+    result = run(BY_TEST, *option)
+    result.assert_outcomes(failed=3, passed=2)
     result.stdout.fnmatch_lines([WRONG] * 3)
+    said = "1 on nvJitLink (as forced), 1 on nvJitLink, 3 on nvJitLink (not as forced)"
+    result.stdout.fnmatch_lines([f"5 links in your code were not steered (cuda.bindings.nvjitlink): {said}"])
 
 
 def test_each_backend_of_some_targets(run) -> None:
     """What ``--force-backend=each`` forces is the run's choice: other code than the targets links as it likes."""
-    module = "@pytest.mark.cudalink\ndef test(): library.on_nvjitlink()"
-    run(module, "--force-backend=each").assert_outcomes(passed=1, failed=1)
-    run(module, "--force-backend=each", "--cudalink-target=bundled").assert_outcomes(passed=2)
-
-
-def test_imported_by_name_before(run, pytester) -> None:
-    """A function that a plugin took out of the bindings before this plugin was loaded is seen, too."""
-    pytester.makepyfile(
-        early=LIBRARY.replace("nvjitlink.complete(", "complete(") + "from cuda.bindings.nvjitlink import complete\n"
-    )
-    result = run("import early\ndef test(): early.on_nvjitlink()", "--force-backend=driver", "-p", "early")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*but early.py:* linked on nvJitLink: nvJitLinkComplete of cuda.bindings.nvjitlink*"])
-
-
-# -- what cannot be seen
-
-
-def test_links_of_other_processes_are_not_seen(run) -> None:
-    """A process that a test starts has its own bindings, without the plugin; the page on targets says so."""
-    module = """
-import subprocess, sys
-def test(): subprocess.run([sys.executable, "-c", "import library; library.on_nvjitlink()"], check=True)
-"""
-    result = run(module, "--force-backend=driver")
-    result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("*in your code*")
-
-
-def test_a_function_that_was_kept_before_is_not_seen(run, pytester) -> None:
-    """What a plugin took before this one was loaded, and keeps in a list, cannot be replaced; the page says so."""
-    early = LIBRARY.replace("driver.cuLinkComplete(", "KEPT[0](") + "KEPT = [driver.cuLinkComplete]\n"
-    pytester.makepyfile(early=early)
-    result = run("import early\ndef test(): assert early.on_driver() == 0", "--force-backend=nvjitlink", "-p", "early")
-    result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("*in your code*")
-
-
-def test_a_function_that_was_kept_before_is_seen_below_python(run, pytester) -> None:
-    """The same function of nvJitLink is seen where it calls the library."""
-    early = LIBRARY.replace("nvjitlink.complete(", "KEPT[0](") + "KEPT = [nvjitlink.complete]\n"
-    pytester.makepyfile(early=early)
-    result = run("import early\ndef test(): early.on_nvjitlink()", "--force-backend=driver", "-p", "early")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*linked on nvJitLink: nvJitLinkComplete of libnvJitLink, called by *nvjitlink*.so*"])
+    module = "@pytest.mark.cudalink\ndef test_marked(): library.on_nvjitlink()\n"
+    module += "def test_factory(linker_factory): library.on_nvjitlink()"
+    run(module, "--force-backend=each").assert_outcomes(passed=2, failed=2)
+    run(module, "--force-backend=each", "--cudalink-target=bundled").assert_outcomes(passed=4)
 
 
 # -- outside of tests
@@ -307,23 +317,17 @@ def test_outside_of_tests(run, arguments) -> None:
 
 
 def test_warn(run) -> None:
-    """The warning is at the test; a run that makes errors of warnings fails the test."""
-    module = "def test(): library.on_nvjitlink()"
-    result = run(module, "--force-backend=driver", "--cudalink-unsteered=warn")
+    """The warning is at the test, and keeps its category from another process, although this one has not imported it.
+
+    A run that makes errors of warnings fails the test.
+    """
+    options = ("--force-backend=driver", "--cudalink-unsteered=warn")
+    result = run("def test(): library.on_nvjitlink()", *options, "--cudalink-processes=isolated")
     result.assert_outcomes(passed=1, warnings=1)
     result.stdout.fnmatch_lines(["test_it.py::test", f"*UnsteeredLinkWarning: {WRONG}"])
     result.stdout.fnmatch_lines(["1 link in your code was not steered *(not as forced)"])
     category = "error::pytest_cudalink.plugin.watch.mismatches.UnsteeredLinkWarning"
-    result = run(module, "--force-backend=driver", "--cudalink-unsteered=warn", "-W", category)
-    result.assert_outcomes(failed=1)
-
-
-def test_warn_from_another_process(run) -> None:
-    """The warning of a test that runs elsewhere keeps its category, although this process has not imported it."""
-    options = ("--force-backend=driver", "--cudalink-unsteered=warn", "--cudalink-processes=isolated")
-    result = run("def test(): library.on_nvjitlink()", *options)
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines([f"*UnsteeredLinkWarning: {WRONG}"])
+    run("def test(): library.on_nvjitlink()", *options, "-W", category).assert_outcomes(failed=1)
 
 
 def test_allow(run) -> None:
@@ -335,91 +339,6 @@ def test_allow(run) -> None:
     )
     assert said in result.stdout.lines
     result.stdout.fnmatch_lines(["1 link in your code was not steered *: 1 on nvJitLink (not as forced)"])
-
-
-def test_hook(run, pytester) -> None:
-    """The hook is called with each link, in the process that linked."""
-    pytester.makeconftest(
-        "def pytest_cudalink_unsteered(link, nodeid): print('seen:', link, link.backend, link.forced, nodeid)"
-    )
-    result = run("def test(): library.on_nvjitlink()", "--force-backend=nvjitlink", "-s")
-    result.stdout.fnmatch_lines(
-        [f"*seen: nvJitLinkComplete of cuda.bindings.nvjitlink, in library.py:{LINE} nvjitlink nvjitlink *::test"]
-    )
-
-
-# -- other names of the bindings
-
-
-def test_the_old_module_of_cuda_python(run, pytester) -> None:
-    """Up to cuda-python 12.5 ``cuda.cuda`` is a module that does not come from ``cuda.bindings.driver``."""
-    folder = pytester.path / "cuda"
-    folder.mkdir()
-    folder.joinpath("cuda.py").write_text("def cuLinkComplete(state): return 0, 1, 2\n")
-    pytester.syspathinsert()
-    module = "import cuda.cuda\ndef test(): assert cuda.cuda.cuLinkComplete(None) == (0, 1, 2)"
-    result = run(module, "--force-backend=nvjitlink")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*but test_it.py:4 linked on the driver: cuLinkComplete of cuda.cuda, which no target *"]
-    )
-
-
-#: As in cuda-bindings 13.5.
-SECOND = """
-import sys
-__name__ = "cuda.bindings._v2.driver"
-sys.modules[__name__] = sys.modules["second"]
-
-class DriverError(Exception): pass
-
-def link_complete(state):
-    if state == 0: raise DriverError("CUDA_ERROR_INVALID_HANDLE: no state")
-    if state is None: raise TypeError(state)
-    return b"image"
-"""
-
-
-def test_the_second_driver_module_of_cuda_bindings(run, pytester) -> None:
-    """Its function counts under its own name; an error that is not the driver's is no link."""
-    pytester.makepyfile(second=SECOND)
-    module = """
-import sys
-def test():
-    second = sys.modules["second"]
-    assert second.link_complete(1)
-    with pytest.raises(second.DriverError): second.link_complete(0)
-    with pytest.raises(TypeError): second.link_complete(None)
-"""
-    result = run(module, "-p", "second", "--cudalink-report=run.jsonl")
-    result.assert_outcomes(passed=1)
-    found = [(link.call, link.result) for link in read(pytester.path / "run.jsonl").unsteered]
-    assert found == [("cuLinkComplete", "ok"), ("cuLinkComplete", "DriverError: CUDA_ERROR_INVALID_HANDLE")]
-    result.stdout.fnmatch_lines(["2 links in your code (cuda.bindings._v2.driver): 2 on the driver"])
-
-
-#: It takes the name of the module in numba-cuda, which may be installed here.
-NUMBA = """
-import sys
-__name__ = "numba.cuda.cudadrv.driver"
-sys.modules[__name__] = sys.modules["old_numba"]
-
-class CtypesLinker:
-    def complete(self):
-        from cuda.bindings import driver
-        try: return driver.cuLinkComplete(driver.CUlinkState())  # counts with this link
-        except Exception: return b"cubin"
-"""
-
-
-def test_the_linkers_of_older_numba(run, pytester) -> None:
-    """The linker of numba that loads libcuda itself is seen, once; the line is that of the code that uses numba."""
-    pytester.makepyfile(old_numba=NUMBA)
-    module = "import sys\ndef test(): assert sys.modules['old_numba'].CtypesLinker().complete()"
-    result = run(module, "-p", "old_numba", "--cudalink-report=run.jsonl")
-    result.assert_outcomes(passed=1)
-    assert [link.where for link in read(pytester.path / "run.jsonl").unsteered] == ["test_it.py:4"]
-    result.stdout.fnmatch_lines(["1 link in your code (numba.cuda.cudadrv.driver): 1 on the driver"])
 
 
 # -- what cannot be steered
@@ -474,26 +393,28 @@ def test_a_stale_recipe_that_a_test_swallows(pytester, run_pytest, where) -> Non
 
 BROKEN = """
 from pytest_cudalink.targets import Target
-class Broken(Target):
-    name, modules = "broken", ("own",)
-    def {method}(self, module, *backend): module.no_such_switch
-    {other}
-def pytest_cudalink_targets(config): return [Broken()]
+class Installs(Target):
+    name, modules = "installs", ("one",)
+    def install(self, module): module.no_such_switch
+    def force(self, module, backend): pass
+class Forces(Target):
+    name, modules = "forces", ("another",)
+    def force(self, module, backend): module.no_such_switch
+def pytest_cudalink_targets(config): return [Installs(), Forces()]
 """
 
 
-@pytest.mark.usefixtures("_own_target")
-@pytest.mark.parametrize("method", ["install", "force"])
-def test_a_target_with_another_error_that_is_swallowed(run, pytester, method) -> None:
+def test_a_target_with_another_error_that_is_swallowed(run, pytester) -> None:
     """A target that cannot force its library, for whatever reason, fails the test that imports the library."""
-    other = "def force(self, module, backend): pass" if method == "install" else ""
-    pytester.makepyfile(broken=BROKEN.format(method=method, other=other))
-    module = "def test():\n    try: import own\n    except Exception: pass\ndef test_other(): pass"
-    result = run(module, "--force-backend=driver", "-p", "broken")
-    result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(
-        ["cudalink cannot steer broken: its target raised AttributeError: *", "broken is not watched: *no_such_switch*"]
+    pytester.makepyfile(broken=BROKEN, one="", another="")
+    module = "".join(
+        f"def test_{name}():\n    try: import {name}\n    except Exception: pass\n" for name in ("one", "another", "os")
     )
+    result = run(module, "--force-backend=driver", "-p", "broken")
+    result.assert_outcomes(failed=2, passed=1)
+    for name in ("installs", "forces"):
+        result.stdout.fnmatch_lines([f"cudalink cannot steer {name}: its target raised AttributeError: *"])
+        result.stdout.fnmatch_lines([f"{name} is not watched: *no_such_switch*"])
 
 
 @pytest.mark.usefixtures("stale")
