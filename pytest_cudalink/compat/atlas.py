@@ -205,4 +205,4 @@ def atlas_of(content: Mapping[str, Any]) -> Atlas:
 @cache
 def load() -> Atlas:
     """Return the atlas that this package ships; the file is opened at the first call."""
-    return atlas_of(json.loads((matrices_dir() / "atlas.json").read_text(encoding="utf-8")))
+    return atlas_of(json.loads((matrices_dir() / "atlas.json").read_bytes()))

@@ -31,5 +31,5 @@ def unread_variables(environment: Iterable[str]) -> list[str]:
 
 
 def _hint(name: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, sorted(names), 1, cutoff=0.8)
+    near = difflib.get_close_matches(name, names, 1, cutoff=0.8)
     return f"; did you mean {near[0]}?" if near else ""

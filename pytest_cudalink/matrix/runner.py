@@ -177,7 +177,7 @@ def note_newer(cell: Cell, root: Path) -> None:
 
 def _write(file: Path, text: str) -> None:
     file.parent.mkdir(exist_ok=True)
-    file.write_text(text, encoding="utf-8")
+    file.write_bytes(text.encode())
 
 
 def _compile(cell: Cell, root: Path, requirements: Sequence[str], *options: str) -> list[str]:

@@ -177,7 +177,7 @@ def _template() -> Any:
     """Return the compiled template of the page."""
     import jinja2
 
-    text = (Path(__file__).parent / "page.html.jinja").read_text(encoding="utf-8")
+    text = (Path(__file__).parent / "page.html.jinja").read_bytes().decode()
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(text)
 

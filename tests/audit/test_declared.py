@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from pytest_cudalink.audit import audit
+from pytest_cudalink.audit import audit, declared
 from pytest_cudalink.audit.declared import (
     Declared,
     find_lack,
@@ -513,3 +513,59 @@ def test_table_of_extras() -> None:
         '[versions."13.2.2"]',
         'nvjitlink = ["nvidia-nvjitlink<14,>=13.2.86"]',
     ]
+
+
+@pytest.fixture
+def toolkits(monkeypatch):
+    """A function that replaces the tables of cuda-toolkit's extras and of what packages require."""
+
+    def clear() -> None:
+        declared._toolkit_extras.cache_clear()
+        declared._extra_of.cache_clear()
+
+    def replaced(versions: dict[str, dict[str, list[str]]], requires: dict[str, list[str]]) -> None:
+        tables = {"toolkit_extras.toml": {"versions": versions}, "requires.toml": requires}
+        monkeypatch.setattr(declared, "read_table", tables.__getitem__)
+        clear()
+
+    yield replaced
+    clear()
+
+
+WHEEL, OTHER = "nvidia-nvjitlink-cu12", "nvidia-nvvm-cu12"
+
+
+def test_an_extra_that_brings_another_package_too(toolkits) -> None:
+    """It is still the one to write, and only the package's bounds say whether it brings an old version."""
+    extra = {"linker": [f"{WHEEL}==12.9.86", f"{OTHER}==12.8.93"]}
+    toolkits({"12.9.0": extra, "12.9.1": extra}, {})
+    answer = requirements_for([need(wheel="12.9.86")])
+    assert [lines[1] for lines in answer.values()] == ["cuda-toolkit[linker]>=12.9,<13"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "requires", "found"),
+    [
+        ({"12.9.0": {}, "12.9.1": {"nvjitlink": [WHEEL]}}, {}, []),
+        ({"12.9.0": {"nvjitlink": [WHEEL]}, "12.9.1": {"nvjitlink": []}}, {}, ["undeclared"]),
+        ({"12.9.1": {"nvjitlink": [OTHER]}}, {OTHER: ["a"], "a": [OTHER, WHEEL]}, []),
+    ],
+)
+def test_a_toolkit_later_than_the_table(toolkits, versions, requires, found) -> None:
+    """It brings what the newest known one of its major brings, also by packages that require each other."""
+    toolkits(versions, requires)
+    assert [kind for kind, _ in kinds([need()], "cuda-toolkit[nvjitlink]==12.99.*")] == found
+
+
+@pytest.mark.parametrize(
+    ("wheels", "below", "end"),
+    [({"12.8": "1.0", "12.9": "2.0"}, None, "3"), ({"12.8": "9.0", "12.9": "10.0"}, "12.8", "9.0")],
+)
+def test_the_end_of_a_suggestion(monkeypatch, wheels, below, end) -> None:
+    """After the newest major of the package, or at its first version without a function, as numbers compare."""
+    monkeypatch.setattr(
+        exports, "wheel_versions", lambda _, release: (wheels[str(release)],) if str(release) in wheels else ()
+    )
+    asked = need(floor=None, below=CudaVersion.parse(below) if below else None)
+    ((suggestion, _),) = requirements_for([asked]).values()
+    assert suggestion.partition("<")[2] == end

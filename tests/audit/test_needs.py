@@ -16,6 +16,7 @@ from pytest_cudalink.audit.needs import Need, needs_of, needs_of_scan
 from pytest_cudalink.audit.opened import OpenedLibrary, SourceError, names_in_data, names_in_source, stem_of_name
 from pytest_cudalink.audit.scan import Scan
 from pytest_cudalink.cli import main
+from pytest_cudalink.compat import exports
 from pytest_cudalink.versions import CudaVersion, Needs
 from tests.stubs.conftest import compile_c
 
@@ -396,6 +397,15 @@ def test_which_symbols_count() -> None:
     )
     linked, symbols = needs_of_scan(Scan("", elves={"a.so": newest}))
     assert (symbols.floor, symbols.wheel, linked.demanded, symbols.demanded) == ((13, 2), "12.2.0.1", False, False)
+
+
+def test_the_newest_of_several_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As versions compare, not as texts do."""
+    wheels = {"cusolverDnXpolar_bufferSize": "12.10.0", "cusolverDnXpolar": "12.9.0"}
+    monkeypatch.setattr(exports, "first_wheel", lambda _stem, _major, symbol: wheels[symbol])
+    library = elf("libcusolver.so.12", wants=" ".join(wheels), of="libcusolver.so.12")
+    _, symbols = needs_of_scan(Scan("", elves={"a.so": library}))
+    assert symbols.wheel == "12.10.0"
 
 
 def test_libraries_that_contradict_each_other() -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink import toolchains
+from pytest_cudalink.audit.providers import is_numbered
 from pytest_cudalink.compat import exports
 from pytest_cudalink.compat.releases import PTX_ISA
 from pytest_cudalink.versions import CudaVersion
@@ -189,6 +190,23 @@ def test_first_wheel() -> None:
     assert exports.first_wheel("libcusolver", 12, "cusolverDnXgeev") == "11.7.1.2"
     assert exports.first_wheel("libcuda", 13, "cuInit") is None
     assert exports.since("libcudart", 13, "cudaMalloc@libcudart.so.13") == CudaVersion(13, 0)
+
+
+def test_versions_of_wheels_follow_the_releases() -> None:
+    """Of each major of each library, oldest first: by number."""
+    for stem in exports.libraries():
+        for major in exports.distributions(stem):
+            wheels = [one for release in exports.releases(stem, major) for one in exports.wheel_versions(stem, release)]
+            assert wheels == sorted(wheels, key=Version), (stem, major)
+
+
+def test_no_update_brings_a_function_to_a_library_that_is_numbered_as_cuda_is() -> None:
+    """So the release of CUDA is a floor that says all."""
+    for stem in filter(is_numbered, exports.libraries()):
+        for major in exports.distributions(stem):
+            oldest = {exports.wheel_versions(stem, release)[0] for release in exports.releases(stem, major)}
+            symbols = {name for release in exports.releases(stem, major) for name in exports.symbols(stem, release)}
+            assert {exports.first_wheel(stem, major, name) for name in symbols} <= oldest, (stem, major)
 
 
 def test_unknown_library() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cudalink.artifacts import inspect
-from pytest_cudalink.compat import atlas
+from pytest_cudalink.compat import atlas, releases
 from pytest_cudalink.compat.link_rules import RELATIONS, contents_of, evidence, expected, found_words, header_needs
 from pytest_cudalink.versions import CudaVersion, Needs
 
@@ -124,3 +124,13 @@ def test_a_link_opens_no_atlas() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["compatible False", "incompatible True"]
+
+
+def test_two_releases_that_write_one_nvvm_ir(monkeypatch) -> None:
+    """Then LTO-IR of the later one asks for the earlier one."""
+    first, second = (13, 7), (13, 8)
+    for release in (first, second):
+        monkeypatch.setitem(releases.NVVM_IR, CudaVersion(*release), (99, 1))
+    assert header_needs(CudaVersion(*second), "ltoir") == header_needs(CudaVersion(*first), "ltoir")
+    assert header_needs(CudaVersion(*second), "ltoir").version == first
+    assert header_needs(CudaVersion(*second), "cubin").version == second

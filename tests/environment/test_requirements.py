@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_cudalink.environment import requirements
 from pytest_cudalink.environment.requirements import NAMES, EnvironmentFact, Raises, Requirement, parse, unmet
 from pytest_cudalink.linker import LinkError
 
@@ -281,3 +282,12 @@ def test_a_name_as_attribute() -> None:
     error.name = "CUDA_ERROR_INVALID_PTX"  # type: ignore[attr-defined]
     assert Raises("CUDA_ERROR_INVALID_PTX").matches(error)
     assert not Raises("CUDA_ERROR_INVALID").matches(error)
+
+
+def test_an_architecture_below_the_newest_is_unknown(monkeypatch) -> None:
+    """Only one above every known architecture can be a device that is not known yet."""
+    newest = requirements.ARCHITECTURES[-1]
+    table = (*requirements.ARCHITECTURES[:-1], newest._replace(number=newest.number + 5))
+    monkeypatch.setattr(requirements, "ARCHITECTURES", table)
+    with pytest.raises(ValueError, match=rf"arch='sm_{newest.number + 1}' is unknown"):
+        parse({"arch": f"sm_{newest.number + 1}"})

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_cudalink.compat.releases import LATEST_KNOWN
+from pytest_cudalink.guardrails import repair as repair_rules
 from pytest_cudalink.guardrails.items import ALREADY_LOADED, Item
 from pytest_cudalink.guardrails.repair import by_hand, published_releases, repair, worth
 from pytest_cudalink.versions import CudaVersion
@@ -144,3 +145,9 @@ def test_published_releases_are_in_order() -> None:
     assert published == sorted(published)
     assert (published[0], published[-1]) == (CudaVersion(11, 8), LATEST_KNOWN)
     assert CudaVersion(12, 7) not in published
+
+
+def test_wheels_of_an_earlier_major_are_none_of_this_one(monkeypatch) -> None:
+    """Where a major has no wheels yet, no release of it can be installed."""
+    monkeypatch.setattr(repair_rules, "published_releases", lambda: (CudaVersion(11, 8), CudaVersion(13, 0)))
+    assert repair([item("nvrtc", "13.0")], CudaVersion(12, 9), at_most=True) == ""

@@ -16,6 +16,7 @@ from pytest_cudalink import cli, toolchains
 from pytest_cudalink.matrix import adopt, load_cells
 from pytest_cudalink.matrix.ci import CELLS_VARIABLE
 from pytest_cudalink.report.merge import merge
+from pytest_cudalink.versions import CudaVersion
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -432,6 +433,12 @@ def test_the_first_cells(tmp_path, monkeypatch, pyproject, folders, answers, exp
     assert [line for line in absent if line in written] == []
     (newest, *_) = (line for line in written if line.startswith('[cells."ctk-13.0-nvjitlink-'))
     assert newest == f'[cells."ctk-13.0-nvjitlink-{max(toolchains.releases())}"]'
+
+
+def test_the_first_cells_beside_a_later_major(tmp_path, monkeypatch) -> None:
+    """Their toolkit and driver are of CUDA 13, so their nvJitLink is, too."""
+    monkeypatch.setattr(toolchains, "releases", lambda: [CudaVersion(13, 0), CudaVersion(13, 4), CudaVersion(14, 0)])
+    assert '[cells."ctk-13.0-nvjitlink-13.4"]' in adopt.plan_changes(tmp_path)[0].content
 
 
 @pytest.mark.parametrize(

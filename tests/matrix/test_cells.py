@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import time
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -141,6 +142,22 @@ AXES = '[axes.x]\nctk = ["13.0", "13.2"]\ndriver = ["12.9", "13.0", "13.2"]\n[[a
 def test_excludes_that_hold(exclude, left, cells) -> None:
     """What is excluded for a reason that holds is left out."""
     assert len(cells(AXES + exclude)) == left
+
+
+@pytest.mark.parametrize("zone", ["UTC-14", "UTC+12"])
+def test_a_date_passes_everywhere_at_once(cells, monkeypatch, zone: str) -> None:
+    """At the end of its day in UTC, wherever the machine is; at any time one of the two has another date."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        today = dt.datetime.now(tz=dt.UTC).date()
+        known = f'{AXES}driver = "12.9"\nbecause = "known-issue"\nissue = "1"\nuntil = '
+        assert len(cells(f"{known}{today}")) == 4
+        (fault,) = cells(f"{known}{today - dt.timedelta(days=1)}")
+        assert "has passed" in fault
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(

@@ -288,6 +288,19 @@ def test_a_terminal_shows_what_is_read_and_a_pipe_does_not(records, tmp_path):
     assert (piped.returncode, piped.stderr, "reading" in piped.stdout) == (0, "", False)
 
 
+def test_a_locale_without_utf_8(tmp_path):
+    """Every form is written all the same: as files of UTF-8, and on the terminal in what it can show."""
+    write(tmp_path, "one", {"b[é€]": "failed"})
+    forms = {name: tmp_path / name for name in ("html", "markdown", "save")}
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "pytest_cudalink.cli", "report", str(tmp_path)]
+    command += [f"--{name}={file}" for name, file in forms.items()]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "b[\\xe9\\u20ac]" in done.stdout
+    assert "é" in forms["html"].read_text(encoding="utf-8")
+
+
 def saved(folder, name, outcomes, day):
     started = f"2026-11-{day:02}T00:00:00Z" if day else None
     file = folder / f"{name}.json"
