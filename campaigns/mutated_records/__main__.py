@@ -23,7 +23,6 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree as ET
 
 import pytest_cudalink.report.merge
 import pytest_cudalink.report.text  # noqa: F401
@@ -34,7 +33,7 @@ from tests.report.samples import OBEYED
 #: Inputs of one report; a multiple of ten, as the last digit of an input's number decides on its kind.
 BATCH: Final = 100
 _SOUND: Final = "the-sound-cell"
-_FORMS: Final = ("html", "junit", "markdown")
+_FORMS: Final = ("html", "markdown")
 _SUFFIXES: Final = {"record": ".jsonl", "saved": ".json", "cells": ".toml", "skew": ".skew"}
 
 
@@ -129,7 +128,6 @@ def _report(folder: Path, saved: list[Path], records: list[Path]) -> Counter[str
     for path in written.values():
         content = path.read_text(encoding="utf-8")
         assert not OBEYED.search(content), (path.name, OBEYED.search(content))
-    ET.parse(written["junit"])
     assert written["html"].read_text(encoding="utf-8").count("<script") == 2
 
     report = json.loads(kept.read_bytes(), parse_constant=_refuse)

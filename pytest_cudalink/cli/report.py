@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..report.views import Section
 
 #: The options that name a file to write.
-_FORMS: Final = ("save", "html", "junit", "markdown")
+_FORMS: Final = ("save", "html", "markdown")
 #: How many damaged files and differing tests are named with a finding.
 _NAMED: Final = 5
 #: Where the cells of a project leave their records.
@@ -44,9 +44,9 @@ _ENTRIES: Final = 200
 _RECORD: Final = b'{"event": '
 
 DESCRIPTION: Final = (
-    "Merge the records of all cells into one report: on the terminal, and as HTML, Markdown and JUnit. In a GitHub "
-    "job the Markdown also goes to the job's summary. FILE can be - for stdout; the text then goes to stderr. Exit "
-    "code 1: there is a finding of a kind that --fail-on names."
+    "Merge the records of all cells into one report: on the terminal, and as HTML and Markdown. In a GitHub job the "
+    "Markdown also goes to the job's summary. FILE can be - for stdout; the text then goes to stderr. Exit code 1: "
+    "there is a finding of a kind that --fail-on names."
 )
 
 
@@ -62,7 +62,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--html", type=Path, metavar="FILE", help="write one self-contained page")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write GitHub's Markdown")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, a suite for each cell")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the merged report, to compare with later")
     parser.add_argument(
         "--against",
@@ -277,7 +276,7 @@ def _write(
     changes: History | None,
 ) -> bool:
     """Write every form that is asked for; return whether all were written. One that fails keeps no other back."""
-    from ..report import html, junit, text, whole_file
+    from ..report import html, text, whole_file
 
     @cache
     def markdown() -> str:
@@ -286,7 +285,6 @@ def _write(
     forms: dict[str, Callable[[], str]] = {
         "save": report.as_json,
         "html": lambda: html.render(report, comparison, extra, history=changes),
-        "junit": lambda: junit.junit(report),
         "markdown": markdown,
     }
     problems: list[str] = []

@@ -201,18 +201,6 @@ class CellRun:
         return [one for one in self.violations if not one.allowed]
 
     @property
-    def behind_green_tests(self) -> str:
-        """What fails the cell and no result of a test shows, with numbers; empty for nothing."""
-        bad = self.failing_tests
-        several = (
-            (sum(one.nodeid not in bad for one in self.crashes), "crash", "crashes"),
-            (sum(one.nodeid not in bad for one in self.failing_violations), "violation", "violations"),
-            (len(self.findings), "finding of faults and schedules", "findings of faults and schedules"),
-            (len(self.differing), "test has records that differ", "tests have records that differ"),
-        )
-        return "; ".join(counted(number, one, many) for number, one, many in several if number)
-
-    @property
     def crashed(self) -> int:
         """Number of crashed tests, and of crashes that no test's result shows: outside tests, or of one run again."""
         shown = {test for test, letter in self.outcomes.items() if letter == "C"}

@@ -36,7 +36,7 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
     ("report", "paths"): {"folder"},
     ("report", "--against"): {"folder"},
     # an existing file is written again
-    **{("report", name): {"file"} for name in ("--html", "--junit", "--markdown", "--save")},
+    **{("report", name): {"file"} for name in ("--html", "--markdown", "--save")},
     ("driver run", "--events"): {"file"},
     ("driver record", "--output"): {"file"},
     # read only with --shard; a file that is no record is passed over
@@ -46,7 +46,6 @@ _GOOD: Final[dict[tuple[str, str], set[str]]] = {
 _WRITTEN: Final = {
     "--events",
     "--html",
-    "--junit",
     "--markdown",
     "--save",
     "--output",

@@ -96,10 +96,10 @@ def run_without(names, *arguments, cwd):
 def test_a_pipe_gets_the_same_text_without_rich(records, tmp_path):
     """Neither colours nor widths depend on what is installed."""
     whole = run_without((), "records", cwd=tmp_path)
-    forms = [f"--{name}={name}" for name in ("markdown", "junit", "save")]
+    forms = [f"--{name}={name}" for name in ("markdown", "save")]
     bare = run_without(("rich", "jinja2"), "records", *forms, cwd=tmp_path)
 
-    assert all((tmp_path / name).stat().st_size > 100 for name in ("markdown", "junit", "save"))
+    assert all((tmp_path / name).stat().st_size > 100 for name in ("markdown", "save"))
     assert (bare.returncode, bare.stderr) == (whole.returncode, whole.stderr)
     assert bare.stdout == whole.stdout == text.plain(merge([records]))
     assert not OBEYED.search(bare.stdout)
@@ -121,7 +121,7 @@ def test_a_terminal_without_rich_gets_the_plain_text(records, tmp_path):
         ("--fail-on=regressions", "--fail-on regressions needs an older report: --against OLD"),
         ("--tags=skew", "--tags needs a file of cells: --cells FILE"),
         ("--allow-missing=one", "--allow-missing needs a file of cells: --cells FILE"),
-        ("--html=- --junit=-", "--html and --junit are both -, stdout; expected at most one; name a file"),
+        ("--html=- --markdown=-", "--html and --markdown are both -, stdout; expected at most one; name a file"),
         ("--open --html=-", "--open shows a file, and --html is -, stdout; name a file, or leave --html out"),
         # a misspelt tag expects no cell, so that a report of nothing would be green
         ("--cells=c.toml --tags=nihgtly", "no cell of c.toml has the tag 'nihgtly'; did you mean nightly?"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import sys
-from xml.etree import ElementTree as ET
 
 import pytest
 
-from pytest_cudalink.report import junit, text
+from pytest_cudalink.report import text
 from pytest_cudalink.report.cell_run import CellRun
 from pytest_cudalink.report.history import History, HistoryChange, Step
 from pytest_cudalink.report.matrix_report import MatrixReport
@@ -23,14 +22,6 @@ FORMS = forms.forms()
 def test_the_forms(name: str) -> None:
     """After a change of words, ``python -m tests.report.forms`` writes the files, whose difference is then read."""
     assert FORMS[name] == (forms.FOLDER / name).read_text(encoding="utf-8")
-
-
-def test_a_form_of_a_cell_without_faults() -> None:
-    """JUnit has its tests alone."""
-    good = MatrixReport([CellRun("a", outcomes={"t.py::t": "P"}, finished=True)])
-    assert [(one.get("classname"), one.get("name")) for one in ET.fromstring(junit.junit(good)).iter("testcase")] == [
-        ("a.t", "t")
-    ]
 
 
 def test_where_there_are_no_colours(monkeypatch, capsys) -> None:

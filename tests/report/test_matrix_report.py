@@ -397,21 +397,6 @@ def test_crashes_and_what_they_lose() -> None:
     assert cell.lost == ["e"]
 
 
-def test_what_fails_a_cell_whose_tests_are_green() -> None:
-    """What no red test shows is counted by kind; what was allowed, and what belongs to a red test, is not."""
-    crashes = [CrashRecord(nodeid=test) for test in "abbbFEC"]
-    violations = [ViolationRecord(nodeid="a", allowed=True), *(ViolationRecord(nodeid=test) for test in "aaF")]
-    run = cell("c", {"a": "P", "b": "S", "F": "F", "E": "E", "C": "C"}, crashes=crashes, violations=violations)
-    assert run.behind_green_tests == "4 crashes; 2 violations"
-    run.crashes, run.violations = crashes[:1], violations[:2]
-    run.findings, run.differing = [FindingRecord()], {"b": []}
-    each = ["1 crash", "1 violation", "1 finding of faults and schedules", "1 test has records that differ"]
-    assert run.behind_green_tests == "; ".join(each)
-    several = cell("c", {}, findings=[FindingRecord()] * 2, differing={"a": [], "b": []})
-    assert several.behind_green_tests == "2 findings of faults and schedules; 2 tests have records that differ"
-    assert not cell("c", {"a": "F"}, crashes=[CrashRecord(nodeid="a")], violations=violations[:1]).behind_green_tests
-
-
 @pytest.mark.parametrize(
     ("outcomes", "others", "explained"),
     [

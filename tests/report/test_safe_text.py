@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_cudalink import cli, safe_text
-from pytest_cudalink.report import html, junit, text, views
+from pytest_cudalink.report import html, text, views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import compare
 from pytest_cudalink.report.matrix_report import MatrixReport
@@ -147,18 +147,11 @@ def check_forms(report: MatrixReport, folder: Path) -> None:
         "plain": text.plain(report, comparison),
         "markdown": text.markdown(report, comparison),
         "html": html.render(report, comparison),
-        "junit": junit.junit(report),
         "json": report.as_json(),
     }
     for name, content in written.items():
         assert not OBEYED.search(content), (name, OBEYED.search(content))
         assert content.encode("utf-8")
-    suites = ET.fromstring(written["junit"])
-    assert len(suites) == len(report.cells) + len(report.missing) + len(report.damaged)
-    for suite in suites:
-        assert int(suite.get("tests")) == len(suite.findall("testcase"))
-        for count, element in (("errors", "error"), ("failures", "failure"), ("skipped", "skipped")):
-            assert int(suite.get(count)) == len(suite.findall(f"testcase/{element}"))
     page, plain = Page(written["html"]), Page(html.render(hostile_report("a"), comparison))
     assert page.tags.count("script") == 2
     assert page.names <= plain.names
@@ -246,7 +239,7 @@ def test_ten_megabytes(tmp_path) -> None:
     nasty = "\x1b\u202e<" * 3_500_000
     failed = result(f"t.py::{nasty}", "failed", reason=nasty, longrepr=nasty)
     file = lines(tmp_path / "c.jsonl", {**RUN, "cell": nasty}, failed, {"event": "violation", "text": nasty}, END)
-    forms = {name: tmp_path / name for name in ("html", "junit", "markdown")}
+    forms = {name: tmp_path / name for name in ("html", "markdown")}
     assert cli.main(["report", str(file), "-q", *(f"--{name}={path}" for name, path in forms.items())]) == 1
     for path in forms.values():
         assert 500 < path.stat().st_size < 1_000_000
@@ -257,7 +250,7 @@ def test_the_report_of_a_lone_surrogate(tmp_path, capsys) -> None:
     r"""``raise AssertionError("\ud800")`` is a failure like any other, in every form."""
     failed = result("t.py::x", "failed", reason="AssertionError: \ud800", longrepr="E \ud800")
     file = lines(tmp_path / "c.jsonl", RUN, failed, {**END, "exitstatus": 1})
-    forms = {name: tmp_path / name for name in ("html", "junit", "markdown", "save")}
+    forms = {name: tmp_path / name for name in ("html", "markdown", "save")}
     forms["save"] = tmp_path / "save.json"
     assert cli.main(["report", str(file), *(f"--{name}={path}" for name, path in forms.items())]) == 1
     assert "AssertionError: \\ud800" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from pytest_cudalink.report import whole_file
 
 from .samples import write
 
-FORMS = ("html", "junit", "markdown", "save")
+FORMS = ("html", "markdown", "save")
 
 
 def test_a_file_is_replaced(tmp_path) -> None:
@@ -114,7 +114,7 @@ def test_stdout_that_is_full(tmp_path) -> None:
     """One line, and exit code 1."""
     write(tmp_path, "c", {"a": "passed"})
     with Path("/dev/full").open("w") as full:
-        for arguments in ((), ("--junit=-",)):
+        for arguments in ((), ("--markdown=-",)):
             done = subprocess.run(
                 [sys.executable, "-m", "pytest_cudalink.cli", "report", tmp_path, *arguments],
                 stdout=full,

@@ -14,7 +14,7 @@ from unittest import mock
 
 from rich.table import Table
 
-from pytest_cudalink.report import html, junit, text
+from pytest_cudalink.report import html, text
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.compare import Comparison, OutcomeChange
 from pytest_cudalink.report.history import History, HistoryChange, Step
@@ -269,7 +269,6 @@ def forms() -> dict[str, str]:
     return {
         "plain.txt": text.plain(*whole, history()),
         "summary.md": text.markdown(*whole, history()),
-        "junit.xml": junit.junit(report()),
         "page.txt": "\n".join(_lines(shown)) + "\n",
         "terminal.txt": "\n".join(printed(*whole, None, history())) + "\n",
     }
