@@ -122,36 +122,6 @@ def test_modes(run) -> None:
     result.stdout.no_fnmatch_line("*violation*")
 
 
-def test_strict_recognizes_every_copy(run) -> None:
-    """A new handle does not get the address of a destroyed one."""
-    module = "def test_it():\n    handles = [link() for _ in range(4)]\n    assert len(set(handles)) == 4\n"
-
-    run(module, "--cudalink-checks=nvjitlink=strict").assert_outcomes(passed=1)
-    run(module).assert_outcomes(failed=1)
-
-
-NAME = """
-def test_it():
-    link()  # loads the library
-    name = ctypes.create_string_buffer(b"before")
-    library = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libnvJitLink" in line))
-    handle = ctypes.c_void_p(nvjitlink.create(1, OPTIONS))
-    assert library.nvJitLinkAddData(handle, 2, PTX, len(PTX), name) == 0
-    name.value = b"after"
-    assert library.nvJitLinkComplete(handle) == 0
-    library.nvJitLinkDestroy(ctypes.byref(handle))
-"""
-
-
-def test_names(run) -> None:
-    """A name that changes before the link is complete fails a strict run only."""
-    run(NAME).assert_outcomes(passed=1)
-
-    result = run(NAME, "--cudalink-checks=nvjitlink=strict")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*: the name of an input freed or changed*'before'*"])
-
-
 def test_handles_left_behind(run) -> None:
     """A handle that a test does not destroy is noted, and fails nothing."""
     result = run("def test_leaves(): nvjitlink.create(1, OPTIONS)\ndef test_sound(): link()\n")
@@ -214,7 +184,6 @@ def test_other_processes(run, arguments) -> None:
 
 
 SOUND = """
-import threading
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 BAD = PTX.replace(b".visible", b".extern .func missing;\\n.visible").replace(b"ret;", b"call missing; ret;")
 
@@ -223,7 +192,6 @@ def bundled(*codes, **options):
     return Linker(*inputs, options=LinkerOptions(arch="sm_90", **options), backend="nvjitlink").link("cubin")
 
 def test_bindings(): link()
-def test_bindings_again(): link(); link()
 def test_bindings_refuse():
     handle = nvjitlink.create(1, OPTIONS)
     nvjitlink.add_data(handle, nvjitlink.InputType.PTX, BAD, len(BAD), "k")
@@ -231,17 +199,8 @@ def test_bindings_refuse():
     nvjitlink.get_error_log(handle, bytearray(nvjitlink.get_error_log_size(handle)))
     nvjitlink.destroy(handle)
 def test_bundled(): bundled(PTX)
-def test_bundled_two(): bundled(PTX, PTX.replace(b" k(", b" l("))
 def test_bundled_refuses():
     with pytest.raises(Exception, match="missing"): bundled(BAD)
-def test_bundled_threads():
-    threads = [threading.Thread(target=bundled, args=(PTX,)) for _ in range(8)]
-    for one in threads: one.start()
-    for one in threads: one.join()
-def test_fork():
-    pid = os.fork()
-    if not pid: os._exit(not link())
-    assert os.waitpid(pid, 0)[1] == 0
 @pytest.fixture(scope="module")
 def shared():
     handle = nvjitlink.create(1, OPTIONS)
@@ -253,8 +212,8 @@ def test_shared_again(shared): nvjitlink.complete(shared)
 
 
 def test_sound_links(run) -> None:
-    """Ten sound ways to link break nothing, and nothing is said about them."""
+    """Sound ways to link break nothing, and nothing is said about them; tests/jitlink has others."""
     result = run(SOUND)
 
-    result.assert_outcomes(passed=10)
+    result.assert_outcomes(passed=6)
     result.stdout.no_fnmatch_line("*violation*")

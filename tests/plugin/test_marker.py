@@ -31,20 +31,23 @@ REASONS = {
 }
 
 
-def test_skip_reasons(run) -> None:
-    """Every skip reads the same: what is needed, what was found. Where all holds, the test is as any other."""
-    met = "driver='13', nvjitlink='>=12.3', arch='>=8.0', gpu=False, ctk='>=12'"
-    skipped = (f"@pytest.mark.cudalink({one})\ndef test_{i}(): raise AssertionError" for i, one in enumerate(REASONS))
-    result = run("\n".join([f"@pytest.mark.cudalink({met})\ndef test(): pass", *skipped]))
-    result.assert_outcomes(passed=1, skipped=len(REASONS))
-    for number, reason in enumerate(REASONS.values()):
-        result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_skip_reasons.py:{5 + 2 * number}: {reason}"])
+NEAREST = """
+pytestmark = pytest.mark.cudalink(driver=">=13.2")
 
+def test_of_module(): pass
 
-def test_documented_failure_anywhere(run) -> None:
-    """In a fixture, in a test of unittest's, as any exception that ends a test; and pytest's own words still count."""
-    result = run(
-        """
+@pytest.mark.cudalink(driver=None)
+def test_lifted(): pass
+
+@pytest.mark.cudalink(driver=">=13.0", otherwise="xfail")
+class TestGroup:
+    def test_of_class(self): pass
+    @pytest.mark.cudalink(driver=">=14")
+    def test_of_both(self): raise RuntimeError
+    @pytest.mark.cudalink(driver=None)
+    def test_lifted_under_otherwise(self): pass
+"""
+DOCUMENTED = """
 import unittest
 pytestmark = pytest.mark.cudalink(driver='>=13.2', otherwise=Raises("CUDA_ERROR_X", SystemExit))
 
@@ -81,10 +84,25 @@ def test_broken_fixture(broken): pass
 class TestOther(unittest.TestCase):
     def test_passes(self): pass
     def test_other(self): raise RuntimeError("something else")
-""",
-        "-rfE",
-    )
-    result.assert_outcomes(passed=5, xfailed=1, skipped=1, errors=1, failed=2)
+"""
+
+
+def test_reasons_and_documented_failures(run, pytester) -> None:
+    """Every skip reads the same: what is needed, what was found. Where all holds, the test is as any other.
+
+    A class or module asks for something, and a test changes one word of it. A failure as documented counts in a
+    fixture, in a test of unittest's, as any exception that ends a test; and pytest's own words still count.
+    """
+    met = "driver='13', nvjitlink='>=12.3', arch='>=8.0', gpu=False, ctk='>=12'"
+    skipped = (f"@pytest.mark.cudalink({one})\ndef test_{i}(): raise AssertionError" for i, one in enumerate(REASONS))
+    head = "import pytest\nfrom pytest_cudalink import Raises\n"
+    pytester.makepyfile(test_nearest=head + NEAREST, test_documented=head + DOCUMENTED)
+    result = run("\n".join([f"@pytest.mark.cudalink({met})\ndef test(): pass", *skipped]), "-rsfE")
+
+    skips, passes = len(REASONS) + 1, 1 + 3
+    result.assert_outcomes(passed=passes + 5, skipped=skips + 1, xfailed=1 + 1, errors=1, failed=2)
+    for number, reason in enumerate(REASONS.values()):
+        result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_reasons_and_*.py:{5 + 2 * number}: {reason}"])
     result.stdout.fnmatch_lines(
         [
             "5 tests failed as documented (driver >= 13.2 not met): CUDA_ERROR_X or SystemExit",
@@ -93,29 +111,6 @@ class TestOther(unittest.TestCase):
             "ERROR *::test_broken_fixture - RuntimeError*",
         ]
     )
-
-
-def test_nearest_marker_counts_for_each_keyword(run) -> None:
-    """A class or module asks for something, a test changes one word of it."""
-    result = run(
-        """
-pytestmark = pytest.mark.cudalink(driver=">=13.2")
-
-def test_of_module(): pass
-
-@pytest.mark.cudalink(driver=None)
-def test_lifted(): pass
-
-@pytest.mark.cudalink(driver=">=13.0", otherwise="xfail")
-class TestGroup:
-    def test_of_class(self): pass
-    @pytest.mark.cudalink(driver=">=14")
-    def test_of_both(self): raise RuntimeError
-    @pytest.mark.cudalink(driver=None)
-    def test_lifted_under_otherwise(self): pass
-"""
-    )
-    result.assert_outcomes(skipped=1, passed=3, xfailed=1)
 
 
 FAULTS = {
@@ -186,11 +181,15 @@ def sample(pytester, samples) -> None:
 
 
 @pytest.mark.usefixtures("sample", "toolkit")
-def test_backend_of_one_test(run) -> None:
-    """``backend=`` forces one test, also its fixtures, and is undone after it."""
+def test_backends_of_tests(run) -> None:
+    """``backend=`` forces one test, also its fixtures, and is undone after it.
+
+    ``backend="each"`` runs a test on both, in one process; other parameters stay.
+    """
     result = run(
         LINKS
         + """
+import os
 @pytest.fixture
 def early(): return link()
 
@@ -200,18 +199,7 @@ def test_driver(early, cudalink_backend):
 
 def test_after(cudalink_backend):
     assert (link(), cudalink_backend) == ("nvjitlink", None)
-"""
-    )
-    result.assert_outcomes(passed=2)
 
-
-@pytest.mark.usefixtures("sample", "toolkit")
-def test_backend_each(run) -> None:
-    """``backend="each"`` runs a test on both, in one process; other parameters stay."""
-    result = run(
-        LINKS
-        + """
-import os
 @pytest.mark.cudalink(backend="each")
 @pytest.mark.parametrize("i", [1, 2])
 def test_both(i, cudalink_backend, record_property):
@@ -222,15 +210,13 @@ def test_both(i, cudalink_backend, record_property):
 class TestGroup:
     def test_method(self):
         assert link() in ("driver", "nvjitlink")
-
-def test_plain(): pass
 """,
         "-v",
     )
-    result.assert_outcomes(passed=7)
-    for name in ("test_both[[]driver-1[]]", "test_both[[]nvjitlink-2[]]", "*test_method[[]driver[]]", "test_plain"):
+    result.assert_outcomes(passed=8)
+    for name in ("test_both[[]driver-1[]]", "test_both[[]nvjitlink-2[]]", "*test_method[[]driver[]]"):
         result.stdout.fnmatch_lines([f"*::{name} PASSED*"])
-    result.stdout.fnmatch_lines(["bundled: 6 links (3 on the driver, 3 on nvJitLink)"])
+    result.stdout.fnmatch_lines(["bundled: 9 links (5 on the driver, 4 on nvJitLink)"])
 
 
 @pytest.mark.usefixtures("sample", "toolkit")

@@ -157,23 +157,6 @@ def test_all():
     assert Counter(link.target for link in records.links) == {"bundled": 21}
 
 
-def test_a_child_counts_for_itself(run) -> None:
-    """What a forked child links is not counted for the test of the parent."""
-    module = """
-def test_forks():
-    native = ctypes.CDLL(EXTENSION)
-    native.link_now()
-    child = os.fork()
-    if not child:
-        native.link_now()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-"""
-    result, records = run(module)
-    result.assert_outcomes(passed=1)
-    assert counts(records) == {("test_forks", VIA): 1}
-
-
 @pytest.mark.parametrize("arguments", [BOTH])
 def test_other_processes_hand_over(run, arguments) -> None:
     """The workers of xdist, and the processes of isolated tests, count for the run."""

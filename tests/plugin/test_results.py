@@ -252,13 +252,6 @@ def test_interrupted(run, how) -> None:
     assert found.end.counts == {"passed": 1}
 
 
-def test_exit_status_of_others(run, pytester) -> None:
-    """The record has the exit status that other plugins made of it."""
-    pytester.makeconftest("def pytest_sessionfinish(session): session.exitstatus = 7\n")
-    result, found = run("def test_one(): assert False\n")
-    assert (result.ret, found.end.exitstatus) == (7, 7)
-
-
 LATE = "@pytest.hookimpl(wrapper=True, tryfirst=True)\ndef "
 
 

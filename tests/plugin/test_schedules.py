@@ -302,15 +302,6 @@ def test_planted_bugs(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
 
 
 @pytest.mark.slow
-def test_mended_twins(pytester: pytest.Pytester, run_pytest, toolkit) -> None:
-    """No mended twin of a planted bug fails under any schedule."""
-    pytester.makepyfile(test_it=PLANTED.format(root=str(ROOT), module="order_bugs", twins="MENDED"))
-    result = run_pytest("--cudalink-driver=13.0", "--cudalink-schedules=8:7")
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["schedules: 160 runs of 20 tests from seed 7, 0 failures"])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("twins", ["BROKEN", "MENDED"])
 def test_planted_reliances(pytester: pytest.Pytester, run_pytest, toolkit, twins: str) -> None:
     """Each program that relies on an undocumented wait passes with it, and is found with its call; its twin never."""
