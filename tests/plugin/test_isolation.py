@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from pytest_cudalink.report import read
 from tests.nested import ALONE, NO_AUTOLOAD, XDIST, with_plugins
 
 MODULE = """
-import ctypes, os, sys, time
+import atexit, ctypes, os, sys, time
 import pytest
 from pytest_cudalink.linker import Linker, LinkerOptions, ObjectCode
 
@@ -90,6 +91,20 @@ def dies(): os.kill(os.getpid(), 9)
 @isolated
 def test_killed_in_setup(dies): pass
 
+@pytest.fixture
+def dies_late():
+    yield
+    os.abort()
+
+@isolated
+def test_teardown(dies_late): pass
+@isolated
+def test_at_exit(): atexit.register(os.abort)
+@isolated
+def test_subtests(subtests):
+    with subtests.test(): pass
+    os.abort()
+
 def test_after():
     assert not elsewhere()
     link()
@@ -98,9 +113,14 @@ def test_after():
 
 @pytest.mark.parametrize("arguments", [ALONE, XDIST])
 def test_crashes_are_contained(run, pytester, arguments) -> None:
-    """Signals and exits fail their own test; every other outcome and its output are as they would be."""
-    result = run(CRASHES, "-v", "-rA", "--junitxml=junit.xml", *arguments)
-    result.assert_outcomes(passed=4, failed=3, errors=1, skipped=1, xfailed=1)
+    """Signals and exits fail their own test; every other outcome and its output are as they would be.
+
+    A process that dies in the teardown, or when all is reported, is an error of its test.
+    """
+    result = run(CRASHES, "-v", "-rA", "--junitxml=junit.xml", *arguments, plugins=("subtests",))
+    result.assert_outcomes(passed=6, failed=4, errors=3, skipped=1, xfailed=1)
+    for name in ("teardown", "at_exit"):
+        result.stdout.fnmatch_lines([f"*ERROR at teardown of test_{name}*", "*was killed by SIGABRT"])
     result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGSEGV"])
     result.stdout.fnmatch_lines(["last calls of the driver:", "  cuLinkComplete answered 0"])
     result.stdout.fnmatch_lines(["*Fatal Python error: Segmentation fault*"])
@@ -120,38 +140,24 @@ def test_crashes_are_contained(run, pytester, arguments) -> None:
         "test_skips": "skipped",
         "test_xfails": "xfailed",
         "test_killed_in_setup": "crashed",
+        "test_teardown": "crashed",
+        "test_at_exit": "crashed",
+        "test_subtests": "crashed",
         "test_after": "passed",
     }
-    assert len(found.tests) == len(found.starts) == 10
+    assert len(found.tests) == len(found.starts) == 13
     crashes = {crash.nodeid.rpartition("::")[2]: (crash.signal, crash.exitcode) for crash in found.crashes}
     assert crashes == {
         "test_segfault": ("SIGSEGV", None),
         "test_exit": (None, 7),
         "test_killed_in_setup": ("SIGKILL", None),
+        **dict.fromkeys(("test_teardown", "test_at_exit", "test_subtests"), ("SIGABRT", None)),
     }
     assert len(found.links) == 4
     assert {test.nodeid.rpartition("::")[2]: test.links for test in found.tests}["test_passes[1]"] == 1
     assert found.end is not None
-    assert 'tests="10"' in pytester.path.joinpath("junit.xml").read_text()
-
-
-def test_all(run) -> None:
-    """``--cudalink-processes=isolated`` isolates every test, in classes and sub-folders too."""
-    result = run(
-        """
-class TestGroup:
-    @pytest.mark.parametrize("name", ["a::b", "c"])
-    def test_method(self, name): assert elsewhere()
-
-def test_function(): assert elsewhere()
-def test_crash(): os.abort()
-""",
-        "--cudalink-processes=isolated",
-        "-k",
-        "test",
-    )
-    result.assert_outcomes(passed=3, failed=1)
-    result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGABRT"])
+    cases = ET.parse(pytester.path / "junit.xml").iter("testcase")
+    assert len({case.get("name") for case in cases}) == 13
 
 
 BETWEEN = """
@@ -191,18 +197,12 @@ def test_fixtures_of_wider_scope(run, pytester) -> None:
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_isolated*", "E*RuntimeError: no tear-down"])
 
 
-def test_child_that_cannot_start(run, pytester) -> None:
-    """A process that does not get as far as the test says why."""
-    result = run("if elsewhere(): raise RuntimeError('not here')\n@isolated\ndef test_it(): pass\n")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["cudalink: the process of this test ended with exit code *", "*RuntimeError: not here*"]
-    )
-
-
 @pytest.mark.parametrize("mode", ["isolated", pytest.param("restarted", marks=pytest.mark.slow)])
 def test_starts_that_fail_alike(run, mode: str) -> None:
-    """Where two processes in a row fail in the same way to start, the run ends, and shows the error once."""
+    """A process that does not get as far as the test says why; where two in a row fail alike, the run ends.
+
+    The error is shown once.
+    """
     result = run(
         """
 if elsewhere(): raise RuntimeError('not here')
@@ -212,6 +212,7 @@ def test_it(i): pass
         *(f"--cudalink-processes={mode}", "-rN"),  # where CI is set, pytest's short summary has whole texts
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["cudalink: the process of this test ended with exit code 4"])
     result.stdout.fnmatch_lines(["!*cudalink: two processes in a row ended with exit code 4 *test_it*; no further*"])
     assert result.stdout.str().count("E   RuntimeError: not here") == 1
     assert result.parseoutcomes()["errors"] <= 2
@@ -388,46 +389,29 @@ def test_after(): assert not elsewhere()
         os.kill(int(pytester.path.joinpath("pid").read_text()), 0)
 
 
-def test_crash_after_the_call(run, pytester) -> None:
-    """A process that dies in the teardown, or when all is reported, is an error of its test."""
-    result = run(
-        """
-import atexit
+def test_all_outside_of_the_rootdir(run, pytester) -> None:
+    """``--cudalink-processes=isolated`` isolates every test, in classes and sub-folders too.
 
-@pytest.fixture
-def dies():
-    yield
-    os.abort()
-
-@isolated
-def test_teardown(dies): pass
-@isolated
-def test_exit(): atexit.register(os.abort)
-@isolated
-def test_subtests(subtests):
-    with subtests.test(): pass
-    os.abort()
-""",
-        plugins=("subtests",),
-    )
-    result.stdout.fnmatch_lines(["*ERROR at teardown of test_teardown*", "*was killed by SIGABRT"])
-    result.stdout.fnmatch_lines(["*ERROR at teardown of test_exit*", "*was killed by SIGABRT"])
-    result.assert_outcomes(passed=2, errors=2, failed=1)
-    found = read(pytester.path / "run.jsonl")
-    assert [test.outcome for test in found.tests] == ["crashed"] * 3
-    assert [crash.signal for crash in found.crashes] == ["SIGABRT"] * 3
-
-
-def test_outside_of_the_rootdir(run, pytester) -> None:
-    """Tests are found where they are, and keep their names, also beside the folder that their names start from."""
+    They are found where they are, and keep their names, also beside the folder that their names start from.
+    """
     pytester.mkdir("settings").joinpath("pytest.ini").write_text("[pytest]\n")
     pytester.mkdir("cases")
-    arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-processes=isolated")
-    result = run("def test_links(): link()", *arguments, file="cases/test_there.py")
-    result.assert_outcomes(passed=1)
+    arguments = ("-c", "settings/pytest.ini", "cases", "--cudalink-processes=isolated", "-k", "test")
+    module = """
+class TestGroup:
+    @pytest.mark.parametrize("name", ["a::b", "c"])
+    def test_method(self, name): assert elsewhere()
+
+def test_links(): link()
+def test_crash(): os.abort()
+"""
+    result = run(module, *arguments, file="cases/test_there.py")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["cudalink: the process of this test was killed by SIGABRT"])
     found = read(pytester.path / "run.jsonl")
     assert {test.nodeid for test in found.tests} == {start.nodeid for start in found.starts}
-    assert {link.nodeid for link in found.links} == {test.nodeid for test in found.tests}
+    (link,) = found.links
+    assert link.nodeid in {test.nodeid for test in found.tests}
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from pytest_cudalink.plugin import parts, settings
 from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
 from pytest_cudalink.plugin.session import blocked
 from pytest_cudalink.report.asked_for import AskedFor
-from tests.nested import ALONE, BOTH, XDIST
+from tests.nested import ALONE, BOTH
 
 FORCED = """
 import pytest
@@ -371,8 +371,10 @@ def test(text, request):
 """
 
 
-@pytest.mark.parametrize("autoload", [True, False])
-@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+@pytest.mark.parametrize(
+    ("autoload", "arguments"),
+    [(True, ()), (False, ()), pytest.param(True, ("-n2",), marks=pytest.mark.slow)],
+)
 def test_inert(run, pytester, monkeypatch, autoload, arguments) -> None:
     """A run that asks for nothing gets options, the marker and fixtures, and no line of output."""
     if autoload:
@@ -606,16 +608,5 @@ def test_nested_run_keeps_the_outer_choice(run) -> None:
             assert forcing.forced().backend == "nvjitlink"
         """,
         "--force-backend=nvjitlink",
-    )
-    result.assert_outcomes(passed=1)
-
-
-def test_xdist_workers_are_forced_too(run) -> None:
-    """Options reach the workers."""
-    result = run(
-        FORCED.format(backend="nvjitlink", policy="released"),
-        "-n1",
-        "--force-backend=nvjitlink",
-        "-ocudalink_policy=released",
     )
     result.assert_outcomes(passed=1)

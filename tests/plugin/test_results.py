@@ -14,7 +14,7 @@ from pytest_cudalink.plugin.session import lifecycle
 from pytest_cudalink.report import Recording, Writer, read, records
 from pytest_cudalink.report.cell_run import BAD
 from pytest_cudalink.report.merge import merge
-from tests.nested import ALONE, BOTH, NO_AUTOLOAD, XDIST, with_plugins
+from tests.nested import ALONE, NO_AUTOLOAD, with_plugins
 from tests.plugin.by_hand import begun
 
 LINK = """
@@ -158,9 +158,14 @@ def test_every_outcome(run, pytester, arguments) -> None:
     assert by_test["test_fails"] == {}
 
 
-def test_environment(run, toolkit, monkeypatch) -> None:
-    """The first line says what was asked for, what was found, and where; without anything to sum up, nothing is."""
+def test_environment(run, toolkit, pytester, monkeypatch) -> None:
+    """The first line says what was asked for, what was found, and where; without anything to sum up, nothing is.
+
+    A file is begun anew; one that is a link to another is written through, not replaced.
+    """
     monkeypatch.setenv("CUDALINK_CELL", "a-cell")
+    pytester.path.joinpath("elsewhere.jsonl").write_text("old\n")
+    pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")
     result, found = run("def test(): pass\n", "--cudalink-device=sm_80")
     result.stdout.no_fnmatch_line("*= cudalink =*")
 
@@ -181,16 +186,9 @@ def test_environment(run, toolkit, monkeypatch) -> None:
     assert "libnvJitLink" in environment.versions["nvjitlink"]["source"]
     assert environment.versions["warp-lang"]["kind"] == "absent"
     assert environment.arch == {"requested": "sm_80", "found": "sm_80"}
-
-
-def test_link_stays_a_link(run, pytester) -> None:
-    """A file is begun anew; one that is a link to another is written through, not replaced."""
-    pytester.path.joinpath("elsewhere.jsonl").write_text("old\n")
-    pytester.path.joinpath("run.jsonl").symlink_to("elsewhere.jsonl")
-    run("def test(): pass\n")
     assert pytester.path.joinpath("run.jsonl").is_symlink()
-    assert "old" not in pytester.path.joinpath("elsewhere.jsonl").read_text().splitlines()
     assert outcomes(read(pytester.path / "elsewhere.jsonl")) == {"test": ["passed"]}
+    assert "old" not in pytester.path.joinpath("elsewhere.jsonl").read_text().splitlines()
 
 
 @pytest.mark.slow
@@ -241,12 +239,9 @@ def test_after(): link('nvjitlink')
     assert [link.nodeid.rpartition("::")[2] for link in found.links] == ["test_before", "test_crash", "test_after"]
 
 
-@pytest.mark.parametrize(
-    "how", ["raise KeyboardInterrupt", pytest.param("pytest.exit('enough')", marks=pytest.mark.slow)]
-)
-def test_interrupted(run, how) -> None:
+def test_interrupted(run) -> None:
     """A test that the end of the run cut has no outcome: it has begun, and is named as unfinished."""
-    _, found = run(f"def test_before(): pass\ndef test_cut(): {how}\ndef test_after(): pass\n")
+    _, found = run("def test_before(): pass\ndef test_cut(): raise KeyboardInterrupt\ndef test_after(): pass\n")
     assert outcomes(found) == {"test_before": ["passed"]}
     assert [start.nodeid.rpartition("::")[2] for start in found.unfinished] == ["test_cut"]
     assert found.end.counts == {"passed": 1}
@@ -284,10 +279,9 @@ def test_whatever_ends_a_run_late(run, pytester, conftest, test, code, fault) ->
     assert not set(cell.counts) & BAD
 
 
-@pytest.mark.parametrize("option", ["--setup-only", "--setup-plan", "--collect-only"])
-def test_nothing_but_set_up(run, pytester, option) -> None:
+def test_nothing_but_set_up(run, pytester) -> None:
     """Tests that did not run are not reported as passed."""
-    assert run("def test_one(): assert False\n", option)[0].ret == 0
+    assert run("def test_one(): assert False\n", "--setup-only")[0].ret == 0
     assert "no test ran" in merge([pytester.path / "run.jsonl"]).cells[0].fault
 
 
@@ -327,35 +321,38 @@ def test_the_record_of_a_run_that_goes_on(run, pytester, run_pytest) -> None:
     assert read(pytester.path / "run.jsonl").run.run == "1"
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST])
-def test_files_that_are_not_collected(run, pytester, arguments) -> None:
-    """A file that cannot be imported, or is skipped as a whole, stands in the records with the reason."""
+@pytest.mark.parametrize("arguments", [ALONE, pytest.param(("-n1",), id="xdist", marks=pytest.mark.slow)])
+def test_files_subtests_and_links_outside_of_tests(run, pytester, arguments) -> None:
+    """A file that cannot be imported, or is skipped as a whole, stands in the records with the reason.
+
+    Subtests are listed with their test, which they fail; they are called the same in every process. What a module
+    links at its import belongs to no test, and is counted all the same; a worker hands it over.
+    """
     pytester.makepyfile(
         test_broken="import nothing_of_this_name", test_left='import pytest; pytest.importorskip("nope")'
     )
-    _, found = run("def test_one(): pass", *arguments)
-    said = {test.nodeid: (test.outcome, test.reason) for test in found.tests if "::" not in test.nodeid}
-    assert said["test_broken.py"] == ("error", "ModuleNotFoundError: No module named 'nothing_of_this_name'")
-    assert said["test_left.py"] == ("skipped", "could not import 'nope': No module named 'nope'")
-
-
-@pytest.mark.parametrize("arguments", [ALONE, BOTH])
-def test_subtests(run, arguments) -> None:
-    """Subtests are listed with their test, which they fail; they are called the same in every process."""
     module = """
+link("driver")
+
 def test_group(subtests):
     for i in range(2):
         with subtests.test("part", i=i, name="it's"):
             assert i != 1
 """
-    _, found = run(module, *arguments, plugins=("subtests",))
-    (test,) = found.tests
-    assert test.outcome == "failed"
-    assert "subtest" in test.reason
+    options = ("--continue-on-collection-errors", *arguments)
+    result, found = run(module, *options, plugins=("subtests",))
+    *files, test = sorted(found.tests, key=lambda one: "::" in one.nodeid)
+    assert {one.nodeid: (one.outcome, one.reason) for one in files} == {
+        "test_broken.py": ("error", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+        "test_left.py": ("skipped", "could not import 'nope': No module named 'nope'"),
+    }
+    assert (test.outcome, test.links, "subtest" in test.reason) == ("failed", 0, True)
     assert test.subtests == [
         {"description": "part i=0 name=it's", "outcome": "passed"},
         {"description": "part i=1 name=it's", "outcome": "failed"},
     ]
+    assert [link.nodeid for link in found.links] == [None]
+    result.stdout.fnmatch_lines(["bundled: 1 link (1 on the driver)"])
 
 
 @pytest.mark.apart
@@ -394,15 +391,6 @@ def test_crashes_once():
     assert [(test.worker, test.attempt) for test in found.tests] == expected
     assert outcomes(found) == {"test_crashes_once": ["crashed", "passed"]}
     assert found.unfinished == []
-
-
-@pytest.mark.parametrize("arguments", [ALONE, pytest.param(("-n1",), id="xdist", marks=pytest.mark.slow)])
-def test_links_outside_of_tests(run, arguments) -> None:
-    """What a module links at its import belongs to no test, and is counted all the same; a worker hands it over."""
-    result, found = run("link('driver')\ndef test(): pass\n", *arguments)
-    assert [link.nodeid for link in found.links] == [None]
-    assert found.tests[0].links == 0
-    result.stdout.fnmatch_lines(["bundled: 1 link (1 on the driver)"])
 
 
 def test_library_imported_in_a_test(pytester, run_pytest, samples, toolkit) -> None:
