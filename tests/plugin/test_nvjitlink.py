@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cudalink import toolchains
 from pytest_cudalink.plugin.conditions import nvjitlink
-from tests.nested import ALONE, XDIST
+from tests.nested import ALONE, BOTH
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +60,7 @@ def test_soname():
 """
 
 
-@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+@pytest.mark.parametrize("arguments", [ALONE, BOTH])
 def test_real_one_of_another_release(run, fetched, toolkit, arguments) -> None:
     """The process links with the nvJitLink of the cache, whoever opens it and by whatever name."""
     release = fetched("13.2" if str(toolkit) != "13.2" else "13.3")
