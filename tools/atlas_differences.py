@@ -14,9 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from pytest_cudalink.can_link.measuring import ALL_KINDS
 from pytest_cudalink.can_link.rules import Prediction, predictions
-from pytest_cudalink.compat.architectures import known_architectures
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer, Grid
 from pytest_cudalink.compat.documented import Statement, statements
 from pytest_cudalink.compat.link_rules import contents_of
@@ -99,9 +97,7 @@ def disagreements(atlas: Atlas) -> tuple[Disagreement, ...]:
             for cells in found.values():
                 answer = atlas.ask(*cells[0], grid.kind, grid.step, grid.arch)
                 assert answer is not None
-                # `cudalink can-link --measure` shows a pair of releases that both compile for the architecture
-                shown = next((pair for pair in cells if all(_knows(one, grid.arch) for one in pair)), cells[0])
-                command = reproducer(*shown, grid.kind, grid.step, grid.arch)
+                command = reproducer(*cells[0], grid.kind, grid.step, grid.arch)
                 result.append(Disagreement(statement, grid, tuple(cells), answer, command))
     return tuple(result)
 
@@ -112,19 +108,12 @@ def _contradicts(status: str, *, works: bool) -> bool:
     return status != "works" if works else status in ("works", "wrong")
 
 
-def _knows(release: str, arch: str) -> bool:
-    return arch in known_architectures(CudaVersion.parse(release))
-
-
 def reproducer(producer: str, consumer: str, kind: str, step: str, arch: str) -> str:
     """Return the command that measures one pair."""
     if step.startswith("real"):
         return "python -m tools.atlas_on_gpu run atlas.tar.xz --out real.json"
-    if kind not in ALL_KINDS:  # only that session has what makes the others
-        releases = " ".join(dict.fromkeys((producer, consumer)))
-        return f"nox -s atlas -- {releases} --kind {kind} --arch {arch} --show"
-    library = "nvjitlink" if step == "nvjitlink" else "driver"
-    return f"cudalink can-link {producer} {library}-{consumer} {kind} --arch {arch} --measure"
+    releases = " ".join(dict.fromkeys((producer, consumer)))
+    return f"nox -s atlas -- {releases} --kind {kind} --arch {arch} --show"
 
 
 @dataclass(frozen=True)

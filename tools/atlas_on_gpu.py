@@ -19,11 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_cudalink.can_link.measuring import NO_KERNEL, run_job
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.linker import sample
-from tools.make_atlas import WORKER, answers_of, code_name, units_of
+from tools.make_atlas import NO_KERNEL, answers_of, code_name, run_job, units_of
 
 ARCH: Final = "sm_90"
 _EACH: Final = 64
@@ -130,7 +129,7 @@ def _batch(folder: Path, jobs: Mapping[int, dict[str, Any]]) -> dict[int, dict[s
     listed.write_text(json.dumps(list(jobs.values())), encoding="utf-8")
     # compiled code that the driver keeps on disk would answer instead of its compiler
     environment = {"CUDA_CACHE_DISABLE": "1"}
-    said = run_job({"step": "batch", "library": "", "jobs": str(listed), "each": _EACH}, environment, WORKER)
+    said = run_job({"step": "batch", "library": "", "jobs": str(listed), "each": _EACH}, environment)
     if not said["ok"]:
         msg = f"the batch ended: {said}"
         raise RuntimeError(msg)

@@ -1,7 +1,8 @@
-"""The steps of `pytest_cudalink.can_link.worker` that only the atlas takes: what other libraries make, runs, batches.
+"""The steps of the atlas in a separate process: compile, link, load, what other libraries make, runs, batches.
 
-Run as a file, with the job as JSON in the only argument; prints the answer as JSON. A batch loads the library once and
-answers in forked children.
+Run as a file, with the job as JSON in the only argument; prints the answer as JSON. Imports only the standard library
+and loads only the libraries that the job names: a crash costs one answer, and no two releases share a process. A batch
+loads the library once and answers in forked children.
 """
 
 from __future__ import annotations
@@ -9,28 +10,168 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import runpy
 import signal
+import sys
 import traceback
-from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-#: By its path, because the package would bring other libraries into the process.
-_WORKER = runpy.run_path(str(Path(__file__).parents[1] / "pytest_cudalink" / "can_link" / "worker.py"))
-_Failure, _open_driver = _WORKER["Failure"], _WORKER["open_driver"]
+_NVJITLINK_INPUTS = {"cubin": 1, "ptx": 2, "ltoir": 3, "fatbin": 4}  # nvJitLinkInputType
+_DRIVER_INPUTS = {"cubin": 0, "ptx": 1, "fatbin": 2, "ltoir": 5}  # CUjitInputType; 5 is CU_JIT_INPUT_NVVM
+_ERROR_LOG_BUFFER, _ERROR_LOG_BUFFER_SIZE = 5, 6  # CUjit_option
+_LOG_SIZE = 8192
 _SECONDS = 60  # that one job of a batch may take
+#: Options of NVRTC for each kind, after the architecture, and what the functions that get the result are called.
+_COMPILE = {
+    "ptx": (["-rdc=true"], "PTX"),
+    "cubin": (["-rdc=true"], "CUBIN"),
+    "ltoir": (["-rdc=true", "-dlto"], "LTOIR"),
+    "linked-cubin": ([], "CUBIN"),
+}
+
+
+class Failure(Exception):  # noqa: N818 (an answer, not an error)
+    """A library returned an error; has the code and the log."""
+
+    def __init__(self, call: str, code: int, log: str = "") -> None:
+        super().__init__(call)
+        self.answer: dict[str, Any] = {"ok": False, "call": call, "code": code, "log": " ".join(log.split())[:300]}
+
+
+def _input_type(kind: str, types: dict[str, int]) -> int:
+    return types["fatbin" if kind.startswith("fatbin") else kind.rpartition("-")[2]]
+
+
+def _compile(nvrtc: Any, source: str, unit: str, arch: str, kind: str) -> bytes:
+    """Return one unit as one kind."""
+    program, size = c_void_p(), c_size_t()
+
+    def call(function: str, *arguments: Any) -> None:
+        if code := getattr(nvrtc, function)(*arguments):
+            raise Failure(function, code)
+
+    options, getter = _COMPILE[kind]
+    words = [f"-arch={arch.replace('sm', 'compute') if kind == 'ptx' else arch}", *options]
+    call("nvrtcCreateProgram", byref(program), source.encode(), unit.encode(), 0, None, None)
+    call("nvrtcCompileProgram", program, len(words), (c_char_p * len(words))(*(word.encode() for word in words)))
+    call(f"nvrtcGet{getter}Size", program, byref(size))
+    code = ctypes.create_string_buffer(size.value)
+    call(f"nvrtcGet{getter}", program, code)
+    call("nvrtcDestroyProgram", byref(program))
+    return code.raw[: size.value]
+
+
+def compile_units(job: dict[str, Any]) -> dict[str, Any]:
+    """Compile every unit to the kinds of the job with one NVRTC."""
+    # the library of 13.0 has no RUNPATH, and would not find its own built-ins
+    for builtins in Path(job["library"]).parent.glob("libnvrtc-builtins.so.*"):
+        ctypes.CDLL(str(builtins))
+    nvrtc = ctypes.CDLL(job["library"])
+    for kind in job["kinds"]:
+        for unit, source in job["units"].items():
+            code = _compile(nvrtc, source, unit, job["arch"], kind)
+            Path(job["folder"], f"{unit}.{kind}").write_bytes(code)
+    return {"ok": True}
+
+
+def link_nvjitlink(job: dict[str, Any]) -> dict[str, Any]:
+    """Link with one nvJitLink; 12.0 to 12.2 have the names with a suffix only. A job may ask for more than a cubin."""
+    library = ctypes.CDLL(job["library"])
+    handle, size = c_void_p(), c_size_t()
+
+    def function(name: str) -> Any:
+        plain = getattr(library, f"nvJitLink{name}", None)
+        return plain or getattr(library, f"__nvJitLink{name}_{job['suffix']}")
+
+    def call(name: str, *arguments: Any) -> None:
+        if code := function(name)(*arguments):
+            log = ""
+            if handle.value and not function("GetErrorLogSize")(handle, byref(size)) and size.value:
+                text = ctypes.create_string_buffer(size.value)
+                function("GetErrorLog")(handle, text)
+                log = text.value.decode(errors="replace")
+            raise Failure(f"nvJitLink{name}", code, log)
+
+    words = [f"-arch={job['arch']}", *(["-lto"] if job["kind"].endswith("ltoir") else []), *job.get("options", ())]
+    call("Create", byref(handle), c_uint(len(words)), (c_char_p * len(words))(*(word.encode() for word in words)))
+    # nvJitLink keeps pointers to names, and 12.0 and 12.1 to cubins, until it completes
+    inputs = [(Path(path).read_bytes(), Path(path).name.encode()) for path in job["inputs"]]
+    for data, name in inputs:
+        kind = _input_type(job["kind"], _NVJITLINK_INPUTS)
+        call("AddData", handle, kind, data, c_size_t(len(data)), name)
+    call("Complete", handle)
+    result = job.get("result", "Cubin")
+    call(f"GetLinked{result}Size", handle, byref(size))
+    image = ctypes.create_string_buffer(size.value)
+    call(f"GetLinked{result}", handle, image)
+    function("Destroy")(byref(handle))
+    Path(job["image"]).write_bytes(image.raw[: size.value])
+    return {"ok": True}
+
+
+@cache
+def open_driver() -> Any:
+    """Return the driver of this process, with a current context."""
+    library = ctypes.CDLL("libcuda.so.1")
+    device, context = c_int(), c_void_p()
+    for name, arguments in (
+        ("cuInit", (0,)),
+        ("cuDeviceGet", (byref(device), 0)),
+        ("cuDevicePrimaryCtxRetain", (byref(context), device)),
+        ("cuCtxPushCurrent_v2", (context,)),
+    ):
+        if code := getattr(library, name)(*arguments):
+            raise Failure(name, code)
+    return library
+
+
+def link_driver(job: dict[str, Any]) -> dict[str, Any]:
+    """Link with cuLink*."""
+    library = open_driver()
+    log = ctypes.create_string_buffer(_LOG_SIZE)
+    state, image, size = c_void_p(), c_void_p(), c_size_t()
+    options = (c_int * 2)(_ERROR_LOG_BUFFER, _ERROR_LOG_BUFFER_SIZE)
+    values = (c_void_p * 2)(ctypes.addressof(log), _LOG_SIZE)
+
+    def call(name: str, *arguments: Any) -> None:
+        if code := getattr(library, name)(*arguments):
+            raise Failure(name, code, log.value.decode(errors="replace"))
+
+    call("cuLinkCreate_v2", 2, options, values, byref(state))
+    inputs = [(Path(path).read_bytes(), Path(path).name.encode()) for path in job["inputs"]]
+    for data, name in inputs:
+        kind = _input_type(job["kind"], _DRIVER_INPUTS)
+        call("cuLinkAddData_v2", state, kind, data, c_size_t(len(data)), name, 0, None, None)
+    call("cuLinkComplete", state, byref(image), byref(size))
+    Path(job["image"]).write_bytes(ctypes.string_at(image, size.value))
+    call("cuLinkDestroy", state)
+    return {"ok": True}
+
+
+def load(job: dict[str, Any]) -> dict[str, Any]:
+    """Load a linked image as a module, and find its kernel."""
+    library = open_driver()
+    module, kernel = c_void_p(), c_void_p()
+    image = Path(job["image"]).read_bytes()
+    if code := library.cuModuleLoadData(byref(module), c_char_p(image)):
+        raise Failure("cuModuleLoadData", code)
+    library.cuModuleGetFunction.argtypes = [POINTER(c_void_p), c_void_p, c_char_p]
+    if code := library.cuModuleGetFunction(byref(kernel), module, job["kernel"].encode()):
+        raise Failure("cuModuleGetFunction", code)
+    return {"ok": True}
 
 
 def make_fatbins(job: dict[str, Any]) -> dict[str, Any]:
     """Put what was compiled into fatbins, one entry each, with one nvFatbin."""
     if not Path(job["folder"], f"{job['units'][0]}.ptx").exists():
-        raise _Failure("nvrtcCompileProgram", 0, "nothing was compiled")
+        raise Failure("nvrtcCompileProgram", 0, "nothing was compiled")
     library = ctypes.CDLL(job["library"])
 
     def call(name: str, *arguments: Any) -> None:
         if code := getattr(library, name)(*arguments):
-            raise _Failure(name, code)
+            raise Failure(name, code)
 
     arch = job["arch"].removeprefix("sm_").encode()
     for kind, function, options in (
@@ -64,21 +205,20 @@ def merge(job: dict[str, Any]) -> dict[str, Any]:
     source, result = _MERGED[job["kind"]]
     inputs = [str(Path(job["folder"], f"{unit}.{source}")) for unit in ("main", "user")]
     if not Path(inputs[0]).exists():
-        raise _Failure("nvrtcCompileProgram", 0, "nothing was compiled")
+        raise Failure("nvrtcCompileProgram", 0, "nothing was compiled")
     if result == "LTOIR" and not hasattr(ctypes.CDLL(job["library"]), "nvJitLinkGetLinkedLTOIR"):
-        raise _Failure("nvJitLinkGetLinkedLTOIR", 0, "the library does not have it")
+        raise Failure("nvJitLinkGetLinkedLTOIR", 0, "the library does not have it")
     image = str(Path(job["folder"], f"merged.{job['kind']}"))
-    done: dict[str, Any] = _WORKER["link_nvjitlink"](
+    return link_nvjitlink(
         {**job, "kind": source, "inputs": inputs, "options": ["-r"], "result": result, "image": image}
     )
-    return done
 
 
 def compile_with_nvvm(job: dict[str, Any]) -> dict[str, Any]:
     """Compile the unit ``user`` with libNVVM, and put NVRTC's LTO-IR of ``main`` next to it."""
     folder = Path(job["folder"])
     if not (folder / "main.ltoir").exists():
-        raise _Failure("nvrtcCompileProgram", 0, "nothing was compiled")
+        raise Failure("nvrtcCompileProgram", 0, "nothing was compiled")
     nvvm = ctypes.CDLL(job["library"])
     program, size = c_void_p(), c_size_t()
     text = job["text"].encode()
@@ -86,7 +226,7 @@ def compile_with_nvvm(job: dict[str, Any]) -> dict[str, Any]:
 
     def call(name: str, *arguments: Any) -> None:
         if code := getattr(nvvm, name)(*arguments):
-            raise _Failure(name, code)
+            raise Failure(name, code)
 
     call("nvvmCreateProgram", byref(program))
     call("nvvmAddModuleToProgram", program, text, c_size_t(len(text)), b"user")
@@ -102,7 +242,7 @@ def compile_with_nvvm(job: dict[str, Any]) -> dict[str, Any]:
 
 def run(job: dict[str, Any]) -> dict[str, Any]:
     """Load an image, run its kernel on the numbers of one file, and write the results to another."""
-    library = _open_driver()
+    library = open_driver()
     given = Path(job["numbers"]).read_bytes()
     got = ctypes.create_string_buffer(b"\xff" * len(given), len(given))  # NaN
     module, kernel = c_void_p(), c_void_p()
@@ -126,7 +266,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     )
     for name, *arguments in calls:
         if code := getattr(library, name)(*arguments):
-            raise _Failure(name, code)
+            raise Failure(name, code)
     Path(job["results"]).write_bytes(got.raw)
     return {"ok": True}
 
@@ -176,7 +316,7 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any]
     try:
         answer = _STEPS[job["step"]](job)
-    except _Failure as failure:
+    except Failure as failure:
         answer = failure.answer
     except Exception:  # noqa: BLE001 (it is shown by the process that asked)
         return {"ok": False, "fault": traceback.format_exc()}
@@ -184,7 +324,10 @@ def _answer(job: dict[str, Any]) -> dict[str, Any]:
 
 
 _STEPS = {
-    **_WORKER["STEPS"],
+    "compile": compile_units,
+    "nvjitlink": link_nvjitlink,
+    "driver": link_driver,
+    "load": load,
     "fatbins": make_fatbins,
     "nvvm": compile_with_nvvm,
     "merge": merge,
@@ -193,5 +336,15 @@ _STEPS = {
 }
 
 
+def main() -> None:
+    """Perform the step of the job in the only argument, and print its answer."""
+    job = json.loads(sys.argv[1])
+    try:
+        found = _STEPS[job["step"]](job)
+    except Failure as failure:
+        found = failure.answer
+    sys.stdout.write("\n" + json.dumps(found) + "\n")
+
+
 if __name__ == "__main__":
-    _WORKER["answer"](_STEPS)
+    main()

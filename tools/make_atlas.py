@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_cudalink import emulator, toolchains
-from pytest_cudalink.can_link.measuring import run_job, wrong_image
+from pytest_cudalink.artifacts import inspect
 from pytest_cudalink.compat import atlas, exports
 from pytest_cudalink.compat.atlas import Atlas, AtlasAnswer
 from pytest_cudalink.compat.names import EMULATED_ARCHITECTURES
@@ -42,7 +42,7 @@ from pytest_cudalink.tables import matrices_dir, read_table
 from pytest_cudalink.versions import CudaVersion
 
 #: Performs the steps of the atlas, in batches.
-WORKER: Final = Path(__file__).with_name("atlas_worker.py")
+_WORKER: Final = Path(__file__).with_name("atlas_worker.py")
 #: The architectures of each kind.
 _MOST: Final = ("sm_75", "sm_90", "sm_90a", "sm_100", "sm_120")
 _MORE: Final = ("sm_100f", "sm_103", "sm_110", "sm_121")
@@ -67,6 +67,8 @@ _WORKS: Final = AtlasAnswer("works")
 _NOT_LINKED: Final = AtlasAnswer("not-made", text="nvJitLink does not link it")
 #: What only a GPU can say, and none has said.
 NOT_ASKED: Final = AtlasAnswer("not-made", text="no GPU was asked yet")
+#: A link that succeeded, and linked nothing.
+NO_KERNEL: Final = "the image does not have the kernel"
 #: What only a newer cuda-tile can write.
 NO_BYTECODE: Final = AtlasAnswer("not-made", text="no sample of this bytecode")
 #: What ``--short`` measures: releases that the tests need anyway, and kinds that need no other library.
@@ -134,6 +136,32 @@ Answers = dict[Question, AtlasAnswer]
 
 
 # --- measuring
+
+
+def run_job(job: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the worker's answer to one job, which runs in a separate process."""
+    command = [sys.executable, "-S", str(_WORKER), json.dumps(job)]
+    full = {**os.environ, **environment} if environment else None
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=full, errors="replace")
+    if done.returncode:
+        ended = signal_name(done.returncode) or f"exit code {done.returncode}"
+        said = done.stderr.strip().splitlines()[-1:] or [""]
+        return {"ok": False, "call": ended, "code": done.returncode, "log": said[0][:300]}
+    # libraries print to stdout as well; the answer is the last line
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def wrong_image(path: Path, arch: str, kernel: str = sample.KERNEL) -> str:
+    """Return what is wrong with a linked image of the sample, or of another kernel; empty if nothing is."""
+    found = inspect(path.read_bytes())
+    if kernel not in found.kernels:
+        return NO_KERNEL
+    if found.undefined:
+        return f"the image needs {', '.join(found.undefined)}"
+    if found.arch is None or found.arch.rstrip("af") != arch.rstrip("af"):
+        return f"the image is for {found.arch}"
+    return ""
 
 
 def measure(
@@ -323,7 +351,7 @@ class _Bench:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".json") as file:
             json.dump(jobs, file)
             file.flush()
-            said = run_job({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment, WORKER)
+            said = run_job({"step": "batch", "library": library, "jobs": file.name, "each": each}, environment)
         if not said["ok"]:
             msg = f"a batch of {library or 'jobs'} ended: {said}"
             raise RuntimeError(msg)

@@ -14,11 +14,10 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 from unittest.mock import patch
 
 from pytest_cudalink import probes, toolchains, worker
-from pytest_cudalink.can_link import measuring
 from pytest_cudalink.emulator import preload
 from pytest_cudalink.emulator.control import DriverControl
 from pytest_cudalink.guardrails import routing
@@ -494,22 +493,6 @@ def begin_report() -> None:
     (_FOLDER / "report.html").write_text("an old report")
 
 
-def write_journal() -> None:
-    """Add a measurement to the journal of ``cudalink can-link --measure``."""
-    measuring._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
-
-
-def check_journal() -> None:
-    """Every earlier measurement can be read."""
-    assert measuring.load(_FOLDER / "journal.jsonl")[:1] == [_MEASUREMENT]
-
-
-def begin_journal() -> None:
-    """Put a journal of one measurement there."""
-    (_FOLDER / "journal.jsonl").unlink(missing_ok=True)
-    measuring._append(_FOLDER / "journal.jsonl", _MEASUREMENT)
-
-
 def hold_lock() -> None:
     """Hold a lock of the cache."""
     with folders.locked(_FOLDER, "walk.lock"):
@@ -568,9 +551,6 @@ def check_toolchain() -> None:
         toolchains.remove("13.0")
 
 
-_MEASUREMENT: Final = measuring.Measurement("13.0", "13.0", "ptx", "nvjitlink", ok=True, answer="", packages=())
-
-
 # -- all of them
 
 _Parts = tuple[Callable[[], object], Callable[[], object], Callable[[], object]]
@@ -617,7 +597,6 @@ SCENARIOS: dict[str, _Parts] = {
     "guard": _on("nvjitlink", guard),
     "records": (write_records, check_records, _nothing),
     "report": (write_report, check_report, begin_report),
-    "skew-journal": (write_journal, check_journal, begin_journal),
     "lock": (hold_lock, check_lock, _nothing),
     "preload": (load_before, partial(next_link, "nvjitlink"), _nothing),
     "cover": (cover, check_cover, _nothing),

@@ -34,7 +34,7 @@ from tests.report.samples import OBEYED
 BATCH: Final = 100
 _SOUND: Final = "the-sound-cell"
 _FORMS: Final = ("html", "markdown")
-_SUFFIXES: Final = {"record": ".jsonl", "saved": ".json", "cells": ".toml", "skew": ".skew"}
+_SUFFIXES: Final = {"record": ".jsonl", "saved": ".json", "cells": ".toml"}
 
 
 def _command(*arguments: str) -> tuple[int, str]:
@@ -46,7 +46,7 @@ def _command(*arguments: str) -> tuple[int, str]:
 
 
 def try_inputs(seed: int, numbers: Sequence[int]) -> Counter[str]:
-    """Use the inputs: in one report, and one command for each file of cells or measured links; return the counts.
+    """Use the inputs: in one report, and one command for each file of cells; return the counts.
 
     Raises Exception whatever a command raises, and AssertionError for an answer that is wrong.
     """
@@ -64,8 +64,6 @@ def try_inputs(seed: int, numbers: Sequence[int]) -> Counter[str]:
             path.write_bytes(data)
             if kind == "cells":
                 counts[f"files of cells: exit code {_check(path)}"] += 1
-            elif kind == "skew":
-                counts[f"measured links: exit code {_include(folder / 'sound.jsonl', path)}"] += 1
             else:
                 (saved if kind == "saved" else records).append(path)
         if saved or records:
@@ -90,19 +88,6 @@ def _one_process() -> Iterator[None]:
         yield
     finally:
         module._PARALLEL_FROM = found
-
-
-def _include(sound: Path, path: Path) -> int:
-    """Show measurements with a report of a sound record; return the exit code: 2 if they cannot be used."""
-    written = [path.with_suffix(f".{name}") for name in _FORMS]
-    arguments = [f"--{one.suffix[1:]}={one}" for one in written]
-    with _without_rich():
-        code, text = _command("report", str(sound), "--fail-on=none", f"--skew={path}", *arguments)
-    assert code in (0, 2), text
-    for content in (text, *(one.read_text(encoding="utf-8") for one in written if code == 0)):
-        assert not OBEYED.search(content), OBEYED.search(content)
-    assert code == 0 or str(path) in text, text
-    return code
 
 
 @contextlib.contextmanager
@@ -164,8 +149,8 @@ def try_batch(seed: int, numbers: Sequence[int]) -> tuple[Counter[str], list[str
     counts: Counter[str] = Counter()
     found: list[tuple[int, str]] = []
     together = ""
-    alone = [number for number in numbers if number % 10 in (7, 9)]
-    others = [number for number in numbers if number % 10 not in (7, 9)]
+    alone = [number for number in numbers if number % 10 == 9]
+    others = [number for number in numbers if number % 10 != 9]
     try:
         counts += try_inputs(seed, others)
         others = []

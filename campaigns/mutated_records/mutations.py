@@ -106,29 +106,6 @@ SAVED: Final = (
 )
 #: A sound file of cells.
 CELLS: Final = ((Path(__file__).parents[2] / "matrices" / "cells.toml").read_bytes(),)
-_MEASURED: Final = [
-    {
-        "producer": producer,
-        "consumer": consumer,
-        "kind": kind,
-        "step": step,
-        "ok": producer <= consumer,
-        "answer": "" if producer <= consumer else "cuLinkComplete: 222",
-        "packages": ["nvidia-nvjitlink==13.0.88"],
-        "predicted": {"artifact": True, "policy strict-major": False},
-        "build": "0" * 16,
-    }
-    for producer in ("12.9", "13.0")
-    for consumer in ("12.9", "13.0")
-    for kind in ("ptx", "cubin")
-    for step in ("nvjitlink", "driver", "load")
-]
-#: Sound measurements of ``cudalink can-link --measure``: its journal, and the output of ``--json``.
-SKEW: Final = (
-    _lines(_MEASURED),
-    json.dumps({"measurements": _MEASURED[:6], "findings": []}, indent=1).encode() + b"\n",
-)
-
 #: Values that stand where another type or range belongs.
 _VALUES: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, 1, -1, 7, 2**31, 2**63, 2**64, -(2**70), 10**400, 0.5, -0.0, 1e308),
@@ -264,18 +241,13 @@ def _mutate_events(data: bytes, pick: random.Random) -> bytes:
     return b"".join(lines)
 
 
-def _mutate_saved(data: bytes, pick: random.Random, indent: int | None = None) -> bytes:
+def _mutate_saved(data: bytes, pick: random.Random) -> bytes:
     try:
         content = json.loads(data)
         _mutate_value(content, pick)
-        return json.dumps(content, indent=indent).encode()
+        return json.dumps(content).encode()
     except (ValueError, IndexError, RecursionError):
         return data
-
-
-def _mutate_skew(data: bytes, pick: random.Random) -> bytes:
-    """Change a value of the journal, or of the output of ``--json``, which is recognized by its indentation."""
-    return _mutate_saved(data, pick, 1) if data.startswith(b"{\n") else _mutate_events(data, pick)
 
 
 def _mutate_toml(data: bytes, pick: random.Random) -> bytes:
@@ -305,11 +277,10 @@ _MUTATIONS: Final[dict[str, tuple[_Mutation, ...]]] = {
     "record": (_mutate_bytes, _mutate_lines, _mutate_events, _mutate_events, _mutate_events),
     "saved": (_mutate_bytes, _mutate_saved, _mutate_saved, _mutate_saved),
     "cells": (_mutate_bytes, _mutate_lines, _mutate_toml, _mutate_toml),
-    "skew": (_mutate_bytes, _mutate_lines, _mutate_skew, _mutate_skew, _mutate_skew),
 }
-_SUBJECTS: Final = {"record": RECORDS, "saved": SAVED, "cells": CELLS, "skew": SKEW}
+_SUBJECTS: Final = {"record": RECORDS, "saved": SAVED, "cells": CELLS}
 #: By the last digit of an input's number; "record" otherwise.
-_KINDS: Final = {7: "skew", 8: "saved", 9: "cells"}
+_KINDS: Final = {8: "saved", 9: "cells"}
 
 
 def mutated(seed: int, number: int) -> tuple[str, bytes]:

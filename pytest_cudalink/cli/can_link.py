@@ -16,10 +16,9 @@ from ..safe_text import line as safe
 from .completion import offer
 from .names import hint
 from .paths import wrong_file
-from .saying import complain, say
+from .saying import complain
 
 if TYPE_CHECKING:
-    from ..can_link import Measurement
     from ..can_link.questions import Consumer, Reply
     from ..compat.atlas import Atlas
     from ..versions import CudaVersion
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = (
     "Answer whether one CUDA release links code that another release made, from the atlas, which has measurements of "
     "every pair of releases. Show the library's answer, NVIDIA's documentation, the expectation of the linker, the "
-    "guard rails and the policies, and what to do instead. With --measure, link a small sample with the installed "
-    "toolchains (`cudalink toolchain add …`) and emulated drivers, and compare the results with these expectations. "
+    "guard rails and the policies, and what to do instead. "
     "Exit code 0: every consumer takes the code; 1: a consumer does not; 2: a consumer is not known."
 )
 _PREFIX: Final = "nvrtc-"
@@ -79,14 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     offer(kind, lambda _: _kinds())
     arch = parser.add_argument("--arch", metavar="ARCH", help="link for this GPU (default: the file's, or sm_90)")
     offer(arch, lambda _: _archs())
-    parser.add_argument(
-        "--measure",
-        action="store_true",
-        help="link now, and keep the results in the cache; without PRODUCER and CONSUMER, link every installed pair",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON, which `cudalink report --skew` can include after --measure"
-    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -94,8 +85,6 @@ def run(options: argparse.Namespace) -> int:
     from ..can_link.questions import questions, reply
     from ..compat.atlas import load
 
-    if options.measure:
-        return _measure(options)
     try:
         code = _code(options)
         consumers = _read_consumers(options.consumer, code.kind)
@@ -121,9 +110,9 @@ def _check_words(options: argparse.Namespace, kinds: Iterable[str]) -> None:
     """Raise an error if words are missing, or KIND or --arch is not known."""
     from ..compat.architectures import parse_architecture
 
-    if options.consumer is None and not (options.measure and options.producer is None):
+    if options.consumer is None:
         missing = "CONSUMER is" if options.producer else "PRODUCER and CONSUMER are"
-        msg = f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir, or --measure alone"
+        msg = f"{missing} missing; expected words such as 12.4 nvjitlink-13.2 ltoir"
         raise _WrongWordError(msg)
     if options.kind is not None and options.kind not in kinds:
         msg = f"KIND is {options.kind!r}; expected {', '.join(kinds)}{_near(options.kind, kinds)}"
@@ -206,7 +195,7 @@ def _of_file(path: Path, kind: str | None, arch: str | None) -> _Code:
     return _Code(release, own, arch or named, f"{path}: {leaf.describe()}{parts}; asked as {own} of CUDA {release}")
 
 
-def _read_consumers(text: str, kind: str = "") -> tuple[Consumer, ...]:
+def _read_consumers(text: str, kind: str) -> tuple[Consumer, ...]:
     from ..can_link.questions import LIBRARIES, Consumer
     from ..compat.atlas import TILE
 
@@ -276,79 +265,6 @@ def _archs() -> list[str]:
     from ..compat.atlas import load
 
     return list(dict.fromkeys(grid.arch for grid in load().grids))
-
-
-# --- measuring
-
-
-def _measure(options: argparse.Namespace) -> int:
-    """Link with the installed toolchains; return exit code 1 if a given consumer does not take the code."""
-    from .. import emulator, toolchains
-    from ..can_link import measuring
-    from ..can_link.questions import questions
-    from ..compat.link_rules import ARCH
-    from ..progress import progress
-    from ..report.records import RecordError
-
-    try:
-        _check_words(options, measuring.ALL_KINDS)
-        producers, consumers, steps, asked = None, None, measuring.STEPS, set()
-        kinds = (options.kind,) if options.kind else measuring.KINDS
-        if options.producer is not None:
-            release, read = _measured_release(options.producer), _read_consumers(options.consumer)
-            producers, consumers = [str(release)], list(dict.fromkeys(str(one.release) for one in read))
-            steps = tuple(step for step in steps if measuring.LIBRARY_OF[step] in {one.library for one in read})
-            asked = {(one.step, kind) for kind in kinds for one in questions(release, read, kind, "")}
-        toolchains.check_cache()  # before the journal in it is opened
-        if producers is None and not toolchains.installed():
-            complain("cudalink can-link: no toolchains are installed; run: cudalink toolchain add 12.9 13.0")
-            return 2
-        with progress("measuring links") as step:
-            measured = measuring.measure(
-                producers,
-                toolchains.cache_root() / "links.jsonl",
-                step.set,
-                consumers=consumers,
-                kinds=kinds,
-                steps=steps,
-                arch=options.arch or ARCH,
-            )
-    except (_WrongWordError, toolchains.ToolchainError, emulator.EmulatorError, RecordError, OSError) as error:
-        complain(f"cudalink can-link: {safe(str(error))}")
-        return 2
-    if options.json:
-        found = [{"rule": one.rule, "unsafe": one.unsafe, "text": str(one)} for one in measuring.findings(measured)]
-        content = {"measurements": [asdict(one) for one in measured], "findings": found}
-        sys.stdout.write(json.dumps(content, indent=1) + "\n")
-    else:
-        _print(measured)
-    return int(any((one.step, one.kind) in asked and not one.ok for one in measured))
-
-
-def _measured_release(text: str) -> CudaVersion:
-    if not _is_release(text.removeprefix(_PREFIX)):
-        msg = f"PRODUCER is {text!r}; --measure compiles its own sample; expected a CUDA release such as 12.4"
-        raise _WrongWordError(msg)
-    return _release(text.removeprefix(_PREFIX), "PRODUCER")
-
-
-def _print(measured: list[Measurement]) -> None:
-    from ..can_link import measuring
-    from ..plurals import counted
-
-    for section in measuring.sections(measured):
-        widths = [max(len(str(row[at])) for row in (section.head, *section.rows)) for at in range(len(section.head))]
-        say(f"\n{section.title}")
-        if section.note:
-            say(section.note)
-        for row in (section.head, *section.rows):
-            line = "  ".join(f"{value!s:<{width}}" for value, width in zip(row, widths, strict=True))
-            say(line.rstrip())
-    found = measuring.findings(measured)
-    unsafe = sum(one.unsafe for one in found)
-    sys.stdout.write(f"\n{counted(len(measured), 'answer')}; ")
-    sys.stdout.write(f"{counted(unsafe, 'rule allows', 'rules allow')} a link that fails, ")
-    sys.stdout.write(f"{counted(len(found) - unsafe, 'rule rejects', 'rules reject')} a link that works\n")
 
 
 # --- output

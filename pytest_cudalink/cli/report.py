@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ..report.compare import Comparison
     from ..report.history import History
     from ..report.matrix_report import MatrixReport
-    from ..report.views import Section
 
 #: The options that name a file to write.
 _FORMS: Final = ("save", "html", "markdown")
@@ -87,12 +86,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="only list these cells if they have no records, as names or patterns such as '*-python-*' (see --cells)",
     )
     parser.add_argument(
-        "--skew",
-        type=input_file("output of `cudalink can-link --measure --json`"),
-        metavar="FILE",
-        help="include the output of `cudalink can-link --measure --json`",
-    )
-    parser.add_argument(
         "--fail-on",
         metavar="WORD,…",
         help="exit with 1 for these findings: regressions, failed, crashed, incomplete, violations, hostile, "
@@ -119,11 +112,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         report = _merged(options)
         comparison, changes = _compared(report, options.against)
-        extra = _skew(options.skew) if options.skew else []
     except (RecordError, CellsError, UnknownNameError, OSError) as error:
         complain(f"cudalink report: {line(error)}")
         return 2
-    written = _write(options, report, comparison, extra, changes)
+    written = _write(options, report, comparison, changes)
     found = _print_findings(report, comparison, words)
     opened = not (options.open and written) or _open(options.html)
     return 2 if not (written and opened) else 1 if found else 0
@@ -272,7 +264,6 @@ def _write(
     options: argparse.Namespace,
     report: MatrixReport,
     comparison: Comparison | None,
-    extra: Sequence[Section],
     changes: History | None,
 ) -> bool:
     """Write every form that is asked for; return whether all were written. One that fails keeps no other back."""
@@ -280,11 +271,11 @@ def _write(
 
     @cache
     def markdown() -> str:
-        return text.markdown(report, comparison, extra, changes)
+        return text.markdown(report, comparison, changes)
 
     forms: dict[str, Callable[[], str]] = {
         "save": report.as_json,
-        "html": lambda: html.render(report, comparison, extra, history=changes),
+        "html": lambda: html.render(report, comparison, changes),
         "markdown": markdown,
     }
     problems: list[str] = []
@@ -310,7 +301,7 @@ def _write(
     if _on_stdout(options):
         _print_form(on_stdout)
     if not options.quiet:
-        text.terminal(report, comparison, extra, sys.stderr if _on_stdout(options) else None, changes)
+        text.terminal(report, comparison, sys.stderr if _on_stdout(options) else None, changes)
     for problem in problems:
         complain(f"cudalink report: {line(problem)}")
     return not problems
@@ -348,9 +339,3 @@ def _write_summary(markdown: Callable[[], str]) -> list[str]:
     except OSError as error:
         return [f"GITHUB_STEP_SUMMARY is {path}; it cannot be written: {error.strerror or error}"]
     return []
-
-
-def _skew(path: Path) -> list[Section]:
-    from ..can_link import measuring
-
-    return measuring.sections(measuring.load(path))

@@ -35,7 +35,7 @@ from .views import NAMES, Section, cause_lines, cell_title, letters, sections
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
 #: Sections below the grid, in this order.
-_LATER: Final = {"cells": 1, "versions": 2, "libraries": 3, "slowest": 4, "skew": 5}
+_LATER: Final = {"cells": 1, "versions": 2, "libraries": 3, "slowest": 4}
 #: Tables with at most so many columns share a line with another one on a wide window.
 _SMALL: Final = 3
 #: Sections that need the whole width.
@@ -47,12 +47,10 @@ _CHANGES: Final = 100
 def render(
     report: MatrixReport,
     comparison: Comparison | None = None,
-    extra: Sequence[Section] = (),
     history: History | None = None,
 ) -> str:
     """Return the report as the text of one HTML page.
 
-    `extra`: further tables, such as the measured compatibility of `pytest_cudalink.can_link`.
     `history`: the changes over several reports; the last is `report`.
     Raises ModuleNotFoundError if jinja2 is missing; ``pip install 'pytest-cudalink[report]'``.
     """
@@ -84,7 +82,7 @@ def render(
                 for one in figures(report, comparison)
                 if one.number
             ],
-            sections=_placed([*found, *extra], {"test": names, "cell": columns}),
+            sections=_placed(found, {"test": names, "cell": columns}),
             failures=failures(report, names),
             cells=cells(report),
             versions=versions(report),

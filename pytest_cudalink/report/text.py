@@ -66,14 +66,13 @@ def _subject(report: MatrixReport) -> str:
 def markdown(
     report: MatrixReport,
     comparison: Comparison | None = None,
-    extra: Sequence[Section] = (),
     history: History | None = None,
 ) -> str:
     """Return the report as GitHub's Markdown, no longer than the limit of a job summary."""
     counts = [f"**{one.number}** {safe_text.markdown(one.text)}" for one in figures(report, comparison)]
     parts = ["## Compatibility matrix", f"**{safe_text.markdown(headline(report, comparison))}**"]
     parts += [*_facts(report.origin), " · ".join(counts)]
-    for one in [*_histories(history), *sections(report, comparison), *extra]:
+    for one in [*_histories(history), *sections(report, comparison)]:
         lines = [f"### {safe_text.markdown(one.title)}", ""]
         if one.note:
             lines += [one.note, ""]
@@ -107,14 +106,13 @@ def _facts(origin: Origin) -> list[str]:
 def terminal(
     report: MatrixReport,
     comparison: Comparison | None = None,
-    extra: Sequence[Section] = (),
     file: TextIO | None = None,
     history: History | None = None,
 ) -> None:
     """Print the report: with rich and on a terminal with colours, otherwise as `plain` returns it."""
     console = _console(file)
     if console is None:
-        (file or sys.stdout).write(plain(report, comparison, extra, history))
+        (file or sys.stdout).write(plain(report, comparison, history))
         return
     from rich.text import Text
 
@@ -124,7 +122,7 @@ def terminal(
     ]
     console.print(Text(", ").join(counts))
     console.print(_grid(report))
-    for one in [*_histories(history), *_brief(report, comparison), *extra]:
+    for one in [*_histories(history), *_brief(report, comparison)]:
         console.print()
         if one.blocks:
             title, *lines = _block_lines(one)
@@ -148,7 +146,6 @@ def _console(file: TextIO | None) -> Any:
 def plain(
     report: MatrixReport,
     comparison: Comparison | None = None,
-    extra: Sequence[Section] = (),
     history: History | None = None,
 ) -> str:
     """Return the report as plain text: columns under each other, each row on one line."""
@@ -166,7 +163,7 @@ def plain(
         for counts in [cell.counts]
     ]
     parts.append(_columns(["cell", *(NAMES[letter] for letter in shown), "links", "seconds"], rows))
-    for one in [*_histories(history), *_brief(report, comparison), *extra]:
+    for one in [*_histories(history), *_brief(report, comparison)]:
         if one.blocks:
             parts += ["", *_block_lines(one)]
         else:

@@ -34,7 +34,6 @@ COMMANDS = {
     "older": (("report", "{good}", "--against", "{file}.json"), "{file}.json"),
     "older record": (("report", "{good}", "--against", "{file}.jsonl"), "{file}.jsonl"),
     "cells of a report": (("report", "{good}", "--cells", "{file}"), "{file}"),
-    "skew": (("report", "{good}", "--skew", "{file}"), "{file}"),
     "cells": (("matrix", "check", "--file", "{file}"), "{file}"),
     "durations": (
         ("matrix", "github", "--file", "{cells}", "--shard", "1/2", "--durations", "{file}.jsonl"),

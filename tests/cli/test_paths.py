@@ -89,7 +89,6 @@ def test_all_are_found() -> None:
         "matrix list --file",
         "report paths",
         "report --cells",
-        "report --skew",
         "stubs build --output",
         "stubs list --symbols",
     }

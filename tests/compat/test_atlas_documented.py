@@ -78,9 +78,8 @@ def test_known_disagreements() -> None:
     assert ("nvjitlink-newer-input", "cubin", "13.0 to 13.5 into 12.5 to 12.9") in runs
     assert any(text.startswith("only-relocatable-code-links: documented that it is refused, wrong") for text in texts)
     commands = {one.reproducer for one in found}
-    assert "cudalink can-link 12.0 nvjitlink-13.0 ltoir --arch sm_90 --measure" in commands
-    # 12.6 does not compile for it
-    assert "cudalink can-link 12.8 nvjitlink-12.8 linked-cubin --arch sm_100 --measure" in commands
+    assert "nox -s atlas -- 12.0 13.0 --kind ltoir --arch sm_90 --show" in commands
+    assert "nox -s atlas -- 12.8 12.6 --kind linked-cubin --arch sm_100 --show" in commands
     assert all(one.predicted == bool(one.statement.predicts(*one.cells[-1])) for one in found)
 
 

@@ -29,9 +29,11 @@ def test_where_there_are_no_colours(monkeypatch, capsys) -> None:
     terminal, pipe, report = io.StringIO(), io.StringIO(), forms.report()
     terminal.isatty = lambda: True
     long = [section("many", "Many", ("a",), [("x",)] * 205, "pairs")]
-    for stream in (terminal, pipe):
-        text.terminal(report, extra=long, file=stream)
-    assert (pipe.getvalue(), "\x1b[1m" in terminal.getvalue()) == (text.plain(report, extra=long), True)
+    with monkeypatch.context() as patch:
+        patch.setattr(text, "sections", lambda *_: long)
+        for stream in (terminal, pipe):
+            text.terminal(report, file=stream)
+        assert (pipe.getvalue(), "\x1b[1m" in terminal.getvalue()) == (text.plain(report), True)
     assert "… and 185 more pairs" in terminal.getvalue()  # its number has no colour of its own
     plain = text.plain(report)
     monkeypatch.setitem(sys.modules, "rich", None)
@@ -46,7 +48,21 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
     empty, wide = MatrixReport([]), "x" * 70
     long = [section("many", "Many", ("a", "b"), [(wide, str(number)) for number in range(205)], "pairs")]
     shown = ["Many", f"{'a':60}  b", *(f"{wide}  {number}" for number in range(20)), "… and 185 more pairs"]
-    assert text.plain(empty, extra=long).splitlines()[-23:] == shown
+    sections = text.sections
+    monkeypatch.setattr(text, "sections", lambda *given: [*sections(*given), *long])
+    assert text.plain(empty).splitlines()[-23:] == shown
+    assert [*forms.printed(empty)][-1] == "… and 185 more pairs {} {'style': 'dim'}"
+    whole = text.markdown(empty)
+    assert whole.endswith(f"\n| {wide} | 199 |\n\n… and 5 more pairs.\n")
+    size = len(whole.encode()) - 7  # without what joins the parts
+    with monkeypatch.context() as patch:
+        patch.setattr(text, "_MARKDOWN_SIZE", size)
+        assert text.markdown(empty) == whole
+        patch.setattr(text, "_MARKDOWN_SIZE", size - 1)
+        long *= 2
+        cut = "… the rest is too long for a summary; see the HTML page.\n"
+        assert text.markdown(empty) == f"{whole.partition('### Many')[0]}{cut}"
+    monkeypatch.setattr(text, "sections", sections)
     plain = text.plain(MatrixReport([CellRun("a", finished=True, origins=[Origin("a-" * 50)])])).splitlines()
     assert (plain[0], text.plain(empty).splitlines()[2]) == (f"{'a-' * 50}:", "cell  links  seconds")
     reports = tuple(Step(str(number), Origin(), {}) for number in range(25))
@@ -55,14 +71,5 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
     assert {"… and 5 more reports", "… and 1 more changes"} <= {*plain}
     assert "Changes over these reports" not in text.plain(empty, history=History(reports, ()))
     assert "oldest first" not in text.plain(empty, history=History(reports[:2], changes))  # the comparison says it all
-    assert [*forms.printed(empty, None, long)][-1] == "… and 185 more pairs {} {'style': 'dim'}"
     good = MatrixReport([CellRun("a", outcomes={"t": "P"}, finished=True), CellRun("b")])
     assert "  cell {} (left, fold): a {}; b {bold}" in [*forms.printed(good)]
-    whole = text.markdown(empty, extra=long)
-    assert whole.endswith(f"\n| {wide} | 199 |\n\n… and 5 more pairs.\n")
-    size = len(whole.encode()) - 7  # without what joins the parts
-    monkeypatch.setattr(text, "_MARKDOWN_SIZE", size)
-    assert text.markdown(empty, extra=long) == whole
-    monkeypatch.setattr(text, "_MARKDOWN_SIZE", size - 1)
-    cut = "… the rest is too long for a summary; see the HTML page.\n"
-    assert text.markdown(empty, extra=[*long, *long]) == f"{whole.partition('### Many')[0]}{cut}"

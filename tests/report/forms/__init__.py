@@ -29,13 +29,10 @@ from pytest_cudalink.report.records import (
     VerdictRecord,
     ViolationRecord,
 )
-from pytest_cudalink.report.views import Section, section
 from tests.report.samples import LAUNCH, ORIGIN, SKEW
 
 FOLDER = Path(__file__).parent
 TEST = "tests/test_a.py::"
-ROWS = [("ptx\x1b <9.0>", "yes"), ("", "no")]
-EXTRA = section("measured", "Measured", ("input", "linked"), ROWS, "pairs", note="By us.")
 
 
 def operation(number: int, queued: int, ready: int, done: int | None, *, late: bool = False) -> dict[str, Any]:
@@ -264,11 +261,11 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
 
 def forms() -> dict[str, str]:
     """Every form by the name of its file."""
-    whole: tuple[MatrixReport, Comparison, tuple[Section, ...]] = report(), comparison(), (EXTRA,)
-    shown = page(*whole, history=history())
+    whole = report(), comparison(), history()
+    shown = page(*whole)
     return {
-        "plain.txt": text.plain(*whole, history()),
-        "summary.md": text.markdown(*whole, history()),
+        "plain.txt": text.plain(*whole),
+        "summary.md": text.markdown(*whole),
         "page.txt": "\n".join(_lines(shown)) + "\n",
-        "terminal.txt": "\n".join(printed(*whole, None, history())) + "\n",
+        "terminal.txt": "\n".join(printed(*whole[:2], None, whole[2])) + "\n",
     }

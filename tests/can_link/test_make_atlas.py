@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cudalink import cli, emulator, toolchains
-from pytest_cudalink.can_link import measuring
+from pytest_cudalink import emulator, toolchains
 from pytest_cudalink.compat import atlas
 from pytest_cudalink.compat.atlas import AtlasAnswer
 from pytest_cudalink.tables import matrices_dir
 from tools import atlas_differences, atlas_on_gpu, make_atlas
 from tools.make_atlas import Question
 
-pytestmark = pytest.mark.xdist_group("skew")  # one worker: measured once
+pytestmark = pytest.mark.xdist_group("atlas")  # one worker: measured once
 
 RELEASES = ["12.9", "13.0"]
 KINDS = ["ptx", "ltoir", "cubin", "linked-cubin"]
@@ -52,10 +51,9 @@ def test_what_is_measured(fresh) -> None:
     assert wrong == AtlasAnswer("wrong", text="the image does not have the kernel")
     assert answers[Question("driver", "linked-cubin", "sm_90", "13.0", "13.0")].code == 209
     assert answers[Question("load", "linked-cubin", "sm_90", "12.9", "13.0")].works
-    assert not measuring.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_90")
-    assert (
-        measuring.wrong_image(folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx", "sm_75") == "the image is for sm_90"
-    )
+    image = folder / "nvjitlink" / "13.0" / "sm_90" / "12.9.ptx"
+    assert not make_atlas.wrong_image(image, "sm_90")
+    assert make_atlas.wrong_image(image, "sm_75") == "the image is for sm_90"
 
 
 def test_what_tileiras_says(tmp_path) -> None:
@@ -110,7 +108,7 @@ def test_a_crash_is_one_answer(tmp_path) -> None:
     for each in (1, 3, 4):
         (tmp_path / "jobs").write_text(json.dumps(jobs))
         job_of_all = {"step": "batch", "library": library, "jobs": str(tmp_path / "jobs"), "each": each}
-        said = measuring.run_job(job_of_all, worker=make_atlas.WORKER)
+        said = make_atlas.run_job(job_of_all)
         first, crashed, second, last = said["answers"]
         assert first == second == {"ok": True}
         assert crashed == last == {"ok": False, "crashed": True, "call": "SIGSEGV", "code": -11, "log": ""}
@@ -161,18 +159,21 @@ def test_short_writes_nothing(capsys) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ltoir", "cubin"])
 def test_reproducers(kind, capsys) -> None:
-    """The command of a disagreement with the documentation shows it."""
+    """The session of a disagreement with the documentation shows it."""
     found = atlas_differences.disagreements(atlas.load())
     names = {"ltoir": "nvjitlink-ltoir-across-majors", "cubin": "nvjitlink-newer-input"}
     one = next(one for one in found if (one.statement.name, one.grid.kind) == (names[kind], kind))
-    program, *words = one.reproducer.split()
-    assert program == "cudalink"
-    for release in words[1:3]:
-        toolchains.add(release.rpartition("-")[2])
-    assert cli.main([*words, "--json"]) == int(not one.answer.works)
-    (link,) = json.loads(capsys.readouterr().out)["measurements"]
-    assert link["ok"] is one.answer.works is not one.predicted
-    assert link["arch"] == one.grid.arch
+    session, _, words = one.reproducer.partition(" -- ")
+    assert session == "nox -s atlas"
+    assert make_atlas.main(words.split()) == 0
+    (said,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith(str(_question(one))))
+    assert said.endswith(f": {one.answer}")
+    assert one.answer.works is not one.predicted
+
+
+def _question(one: atlas_differences.Disagreement) -> Question:
+    """The question of the first pair."""
+    return Question(one.grid.step, one.grid.kind, one.grid.arch, *one.cells[0])
 
 
 def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
@@ -187,8 +188,8 @@ def test_what_a_gpu_answers_is_added(fresh, tmp_path, monkeypatch) -> None:
         assert {"questions.json", "inputs/12.9/sm_90/main.ptx"} <= set(archive.getnames())
 
     environment = emulator.emulation_for("13.0", lifetime="off").environment()
-    run = measuring.run_job
-    monkeypatch.setattr(atlas_on_gpu, "run_job", lambda job, given, worker: run(job, {**environment, **given}, worker))
+    run = make_atlas.run_job
+    monkeypatch.setattr(atlas_on_gpu, "run_job", lambda job, given: run(job, {**environment, **given}))
     machine = {"driver": "580.1", "cuda": "13.0", "device": "one", "date": "2026-11-22", "command": "run"}
     monkeypatch.setattr(atlas_on_gpu, "_machine", lambda: machine)
     (tmp_path / "work").mkdir()
