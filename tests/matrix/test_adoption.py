@@ -20,6 +20,8 @@ from pytest_cudalink.versions import CudaVersion
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+#: What is asked of the package index, and its answers.
+INDEX = {"cuda-core": "cuda-core==1.2.0", "cuda-core<1.2.0": "cuda-core==1.1.0"}
 
 
 def run(*command: str, cwd: Path, code: int | None = 0, **env: str) -> str:
@@ -75,7 +77,7 @@ def project(tmp_path, monkeypatch, capsys) -> Path:
     folder = tmp_path / "scale"
     shutil.copytree(DOCS / "tutorials" / "project", folder, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(adopt, "_previous_release", lambda _: "1.1.0")  # it would ask the package index
+    monkeypatch.setattr(adopt, "newest", INDEX.__getitem__)
     assert cli.main(["init", "--runner", "nox", "--ci", "github"]) == 0
     assert "write   matrices/cells.toml" in capsys.readouterr().out
     return folder
@@ -371,9 +373,6 @@ def test_init_beside_a_session_report(tmp_path, session, taken) -> None:
     given = ', report="cudalink-report"' if taken else ""
     assert change.content.endswith(f'\nsessions("matrices/cells.toml"{given})\n')
     assert ("`nox -s cudalink-report` runs the cells" in change.advice) is taken
-
-
-INDEX = {"cuda-core": "cuda-core==1.2.0", "cuda-core<1.2.0": "cuda-core==1.1.0"}
 
 
 OLDEST = "# the oldest release of each direct requirement of the project; each needs a lower bound"

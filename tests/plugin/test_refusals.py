@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report import read
+from tests.emulated.test_lifetimes import STATE
 from tests.nested import ALONE, BOTH
 
 MODULE = """
@@ -294,18 +295,12 @@ def test_reruns(run, mode, outcome) -> None:
     assert ("refused a call" in result.stdout.str()) == (mode == "skip")
 
 
-VIOLATION = """
-from pytest_cudalink.emulator.control import violation_of
-
-def test_both():
-    driver._violations.append(violation_of({"violation": 1, "state": 1, "option": "optionValues"}))
-    fail()
-"""
-
-
-def test_a_violation_is_not_skipped(run) -> None:
+def test_a_violation_is_not_skipped(run, pytester) -> None:
     """A lifetime violation fails the test although a call was refused, too."""
-    result, _ = run(VIOLATION, "--cudalink-unsupported=skip")
+    pytester.makepyfile(state=STATE)
+    result, _ = run(
+        "def test_both():\n    import state\n    state.State()\n    fail()\n", "--cudalink-unsupported=skip"
+    )
 
     result.assert_outcomes(failed=1)
 
