@@ -142,12 +142,9 @@ def test_usage_errors(run) -> None:
             )
 
 
-@pytest.mark.parametrize(
-    "arguments", [("-n2",), pytest.param(("-n1", "--dist=each"), marks=pytest.mark.slow)], ids=["xdist", "dist=each"]
-)
-def test_usage_error_in_a_worker(run, arguments) -> None:
+def test_usage_error_in_a_worker(run) -> None:
     """Under xdist, too, it is one usage error that names the test, and no test runs."""
-    result = run("@pytest.mark.cudalink(driver='x')\ndef test_marked(): pass\ndef test_other(): pass\n", *arguments)
+    result = run("@pytest.mark.cudalink(driver='x')\ndef test_marked(): pass\ndef test_other(): pass\n", "-n2")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         ["ERROR: *.py::test_marked: @pytest.mark.cudalink driver='x' is not a version specifier;*"]
