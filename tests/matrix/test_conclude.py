@@ -130,15 +130,6 @@ def test_nox_before_the_first_test(pytester, run, cell, capfd) -> None:
     assert report(pytester.path, capfd)[0] == 0
 
 
-def test_nox_is_interrupted(pytester, cell, capfd) -> None:
-    """A run whose end nobody saw is red, too."""
-    with pytest.raises(KeyboardInterrupt):
-        our_nox.run_cell(Asked(install=KeyboardInterrupt()), cell, pytester.path)
-    code, text = report(pytester.path, capfd)
-    assert code == 1
-    assert "one   no records: its run began, and nothing says how it ended\n" in text
-
-
 def test_a_limit_of_coverage(pytester, cell, capfd) -> None:
     """The cell is red with exit code and last lines if its record has no failing test; else the test says it."""
     path = pytester.path / ".cudalink" / "one.jsonl"

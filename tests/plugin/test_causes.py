@@ -268,22 +268,3 @@ def test_a_missing_driver_where_nothing_asks(pytester: pytest.Pytester, run_pyte
     fix = f"fix    run with --cudalink-driver={toolkit}, which emulates one"
     assert result.stdout.lines.count(fix) == 5
     result.stdout.no_fnmatch_line("cudalink: *")
-
-
-RERUN = """
-tries = []
-def test_later(cuda):
-    tries.append(1)
-    if len(tries) < 2:
-        load(cuda, image("13.0/main.ptx"))
-"""
-
-
-@pytest.mark.apart
-def test_a_test_that_passes_when_it_is_run_again(run, pytester: pytest.Pytester, toolkit) -> None:
-    """The attempt that failed has the cause, and the one that passed has none."""
-    pytest.importorskip("pytest_rerunfailures")
-    run(DRIVER + RERUN, "--reruns=1", plugins=("rerunfailures",))
-
-    attempts = read(pytester.path / "run.jsonl").tests
-    assert [(one.outcome, one.cause is not None) for one in attempts] == [("rerun", True), ("passed", False)]

@@ -273,7 +273,6 @@ def test_a_test_that_is_run_again(run) -> None:
 # -- the CUDA runtime
 
 SAYS = "cudaErrorNotSupported: operation not supported"
-ASKED = "CUDA_ERROR_NOT_SUPPORTED (801): the CUDA runtime"
 
 
 @pytest.mark.parametrize(

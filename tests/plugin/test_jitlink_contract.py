@@ -85,43 +85,6 @@ def test_outside_of_tests(run, arguments) -> None:
     assert result.stdout.str().count("outside of tests: ") == 1
 
 
-def test_threads(run) -> None:
-    """A violation in a thread fails the test that runs then; the thread is named as long as it runs."""
-    module = """
-import threading
-go_on = threading.Event()
-def test_ended():
-    thread = threading.Thread(target=use_destroyed)
-    thread.start(), thread.join()
-def work():
-    use_destroyed()
-    done.set(), go_on.wait(60)
-done = threading.Event()
-def test_running():
-    thread = threading.Thread(target=work, name="a-worker", daemon=True)
-    thread.start(), done.wait(60)
-def test_next(): go_on.set()
-"""
-    result = run(module)
-
-    result.assert_outcomes(passed=1, failed=2)
-    result.stdout.fnmatch_lines(["  *, in a thread that has ended", "  *, in thread a-worker"])
-
-
-def test_modes(run) -> None:
-    """`warn` shows the violation and fails nothing; `off` does not check."""
-    result = run(BOTH, "--cudalink-checks=nvjitlink=report", "-rP")
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(
-        ["cudalink: *, nvJitLink contract report (from option)", "*cudalink nvJitLink contract*", WHAT]
-    )
-
-    # the library itself answers for memory that it has freed: what was there once
-    result = run("def test_it(): nvjitlink.get_error_log_size(link())", "--cudalink-checks=nvjitlink=off")
-    result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("*violation*")
-
-
 def test_handles_left_behind(run) -> None:
     """A handle that a test does not destroy is noted, and fails nothing."""
     result = run("def test_leaves(): nvjitlink.create(1, OPTIONS)\ndef test_sound(): link()\n")

@@ -88,26 +88,6 @@ def test_a_quiet_run_counts_them(run, toolkit) -> None:
     result.stdout.no_fnmatch_line("*needs a GPU")
 
 
-def test_skip_has_one_reason(run, toolkit, pytester: pytest.Pytester) -> None:
-    """With skip the test is skipped with the reason that every such test has; records and JUnit have it, too."""
-    result, tests = run(LAUNCH, "--cudalink-unsupported=skip", "--junitxml=junit.xml")
-
-    result.assert_outcomes(skipped=1)
-    assert result.ret == 0
-    reason = REASON.format("cuLaunchKernel is")
-    result.stdout.fnmatch_lines(
-        [
-            "1 test was skipped because the emulated driver refused a call:",
-            "  cuLaunchKernel is not emulated: 1",
-            f"SKIPPED [[]1[]] test_skip_has_one_reason.py:*: {reason}",
-        ]
-    )
-    assert (tests["test_launch"].outcome, tests["test_launch"].reason) == ("unsupported", reason)
-    text = (pytester.path / "junit.xml").read_text()
-    assert '<property name="cudalink.refused" value="cuLaunchKernel"' in text
-    assert reason in text
-
-
 MIXED = """
 import unittest
 class TestUnittest(unittest.TestCase):
@@ -166,9 +146,12 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("arguments", [ALONE, BOTH])
-def test_only_failures_of_the_phase_are_skipped(run, arguments) -> None:
-    """What passes, is skipped, expected, injected, or fails in another phase than the refused call, stays as it is."""
-    result, tests = run(MIXED, "--cudalink-unsupported=skip", *arguments)
+def test_only_failures_of_the_phase_are_skipped(run, pytester, arguments) -> None:
+    """What passes, is skipped, expected, injected, or fails in another phase than the refused call, stays as it is.
+
+    A test is skipped with the reason that every such test has; records and JUnit have it, too.
+    """
+    result, tests = run(MIXED, "--cudalink-unsupported=skip", "--junitxml=junit.xml", *arguments)
 
     found = {name: (test.outcome, test.reason) for name, test in tests.items()}
     assert {name: (outcome, reason.strip()) for name, (outcome, reason) in found.items()} == EXPECTED
@@ -176,6 +159,11 @@ def test_only_failures_of_the_phase_are_skipped(run, arguments) -> None:
     counted = dict(line.strip().split(" is not emulated: ") for line in result.outlines if line.startswith("  cu"))
     assert counted == {"cuBroken": "2", "cuFirst": "2", "cuSecond": "1", "cuLate": "1"}
     assert "6 of 12 tests ran; 5 need a GPU" in result.outlines
+    reason = REASON.format("cuFirst, cuSecond are")
+    result.stdout.fnmatch_lines([f"SKIPPED [[]1[]] test_only_failures_*.py:*: {reason}"])
+    text = (pytester.path / "junit.xml").read_text()
+    assert '<property name="cudalink.refused" value="cuFirst cuSecond"' in text
+    assert reason in text
 
 
 RUNTIME = """
@@ -273,26 +261,6 @@ def test_subtests(run) -> None:
     assert tests["test_some"].outcome == "unsupported"
     assert [one["outcome"] for one in tests["test_some"].subtests] == ["unsupported", "passed"]
     assert tests["test_bad"].outcome == "failed"
-
-
-RERUNS = """
-tries = []
-def test_later():
-    tries.append(1)
-    if len(tries) < 2:
-        fail()
-"""
-
-
-@pytest.mark.parametrize(("mode", "outcome"), [("fail", "passed"), ("skip", "unsupported")])
-@pytest.mark.apart
-def test_reruns(run, mode, outcome) -> None:
-    """A test that passes when it is run again is not counted; one that is skipped is not run again."""
-    pytest.importorskip("pytest_rerunfailures")
-    result, tests = run(RERUNS, f"--cudalink-unsupported={mode}", "--reruns=2", plugins=("rerunfailures",))
-
-    assert tests["test_later"].outcome == outcome
-    assert ("refused a call" in result.stdout.str()) == (mode == "skip")
 
 
 def test_a_violation_is_not_skipped(run, pytester) -> None:

@@ -109,15 +109,6 @@ def pytest_collection_modifyitems(config, items):
     result.stdout.fnmatch_lines(["PASSED *::test_after?0*one*"])
 
 
-def test_off(run) -> None:
-    """Without the guard every later test fails, which is what the guard is for."""
-    result = run(SUITE.format(body="goes_wrong()"), "--cudalink-processes=sticky=off")
-    outcomes = result.parseoutcomes()
-    assert outcomes["passed"] == 3
-    assert outcomes["errors"] > 7
-    assert "left the contexts" not in text(result)
-
-
 @pytest.mark.parametrize("mode", [pytest.param(PLAIN, id="plain"), SLOW_WORKERS])
 def test_stop(run, mode) -> None:
     """The run stops after the test, with one sentence."""
