@@ -138,32 +138,24 @@ def test_elsewhere(run, pytester, arguments) -> None:
         assert bool(found[name].frames) == (ended_by in NOTED), name
 
 
-@pytest.mark.parametrize(
-    "deaths", [("segfault", "exit_0"), pytest.param(sorted({*DEATHS} - {"abort_in_a_thread"}), marks=slow)], ids=len
-)
-def test_rerun_after_crash(run, pytester, deaths) -> None:
+def test_rerun_after_crash(run, pytester) -> None:
     """One process runs the tests until one of them crashes it, and another one the rest."""
-    names = {name: DEATHS[name] for name in deaths}
-    module = HEAD + "PIDS = set()\n"
-    module += "@pytest.fixture(scope='session')\ndef shared(): return os.getpid()\n"
-    for name, (code, _) in names.items():
+    module = HEAD + "@pytest.fixture(scope='session')\ndef shared(): return os.getpid()\n"
+    for name in ("segfault", "exit_0"):
         module += f"def test_1_{name}(shared): assert shared == os.getpid()\n"
-        module += code.replace("test_dies", f"test_{name}") + "\n"
+        module += DEATHS[name][0].replace("test_dies", f"test_{name}") + "\n"
         module += f"def test_2_{name}(shared): open('pids', 'a').write(f'{{os.getpid()}} {{shared}}\\n')\n"
         module += f"def test_3_{name}(shared): open('pids', 'a').write(f'{{os.getpid()}} {{shared}}\\n')\n"
     ended = run(module, "--cudalink-processes=restarted")
 
-    assert ended.cell.counts == {"P": 1 + 3 * len(names), "C": len(names)}
+    assert ended.cell.counts == {"P": 7, "C": 2}
     assert not ended.cell.without_result
     assert fails_on_crash(pytester)
-    assert {crash.nodeid.rpartition("::test_")[2]: crash.signal for crash in ended.cell.crashes} == {
-        name: end for name, (_, end) in names.items()
-    }
+    crashes = {crash.nodeid.rpartition("::test_")[2]: crash.signal for crash in ended.cell.crashes}
+    assert crashes == {"segfault": "SIGSEGV", "exit_0": None}
     # the tests between two crashes share a process and its fixtures
-    pids = pytester.path.joinpath("pids").read_text().split()
-    assert len(pids) == 4 * len(names)
-    assert all(len(set(pids[at : at + 4])) == 1 for at in range(0, len(pids), 4))
-    assert len(set(pids)) == len(names)
+    first, second = (set(pytester.path.joinpath("pids").read_text().split()[at : at + 4]) for at in (0, 4))
+    assert (len(first), len(second), len(first | second)) == (1, 1, 2)
 
 
 @pytest.mark.slow

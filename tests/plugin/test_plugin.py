@@ -15,7 +15,7 @@ from pytest_cudalink.plugin import parts, settings
 from pytest_cudalink.plugin.items.missing_driver import MISSING_DRIVER
 from pytest_cudalink.plugin.session import blocked
 from pytest_cudalink.report.asked_for import AskedFor
-from tests.nested import ALONE, BOTH
+from tests.nested import ALONE, BOTH, XDIST
 
 FORCED = """
 import pytest
@@ -371,18 +371,12 @@ def test(text, request):
 """
 
 
-@pytest.mark.parametrize(
-    ("autoload", "arguments"),
-    [(True, ()), (False, ()), pytest.param(True, ("-n2",), marks=pytest.mark.slow)],
-)
-def test_inert(run, pytester, monkeypatch, autoload, arguments) -> None:
+@pytest.mark.parametrize("arguments", [ALONE, XDIST])
+def test_inert(pytester, monkeypatch, arguments) -> None:
     """A run that asks for nothing gets options, the marker and fixtures, and no line of output."""
-    if autoload:
-        monkeypatch.delenv("CUDALINK_REQUIRE_TOOLKIT", raising=False)
-        pytester.makepyfile(FINDS)
-        result = pytester.runpytest_subprocess("-v", "--strict-markers", *arguments)
-    else:
-        result = run(FINDS, "-v", "--strict-markers", *arguments)
+    monkeypatch.delenv("CUDALINK_REQUIRE_TOOLKIT", raising=False)
+    pytester.makepyfile(FINDS)
+    result = pytester.runpytest_subprocess("-v", "--strict-markers", *arguments)
     result.assert_outcomes(passed=1)
     assert not [line for line in result.outlines if line.startswith("cudalink") or "= cudalink" in line]
 

@@ -14,7 +14,7 @@ from pytest_cudalink.plugin.session import lifecycle
 from pytest_cudalink.report import Recording, Writer, read, records
 from pytest_cudalink.report.cell_run import BAD
 from pytest_cudalink.report.merge import merge
-from tests.nested import ALONE, NO_AUTOLOAD, with_plugins
+from tests.nested import ALONE
 from tests.plugin.by_hand import begun
 
 LINK = """
@@ -189,31 +189,6 @@ def test_environment(run, toolkit, pytester, monkeypatch) -> None:
     assert pytester.path.joinpath("run.jsonl").is_symlink()
     assert outcomes(read(pytester.path / "elsewhere.jsonl")) == {"test": ["passed"]}
     assert "old" not in pytester.path.joinpath("elsewhere.jsonl").read_text().splitlines()
-
-
-@pytest.mark.slow
-def test_pytest_in_a_test(run, pytester, monkeypatch) -> None:
-    """What a test starts does not write into the file of the run; afterwards the environment is as it was."""
-    monkeypatch.setenv("CUDALINK_REPORT", "run.jsonl")
-    pytester.makepyfile(inner="def test_inner(): pass\n")
-    pytester.makepyfile(
-        """
-import subprocess, sys
-def test_nested(): subprocess.run([sys.executable, "-m", "pytest", "-p", "cudalink", "inner.py"], check=True)
-"""
-    )
-    for name, value in NO_AUTOLOAD.items():
-        monkeypatch.setenv(name, value)
-    script = (
-        f"import os, pytest; code = pytest.main({with_plugins('-n1')}); "
-        "raise SystemExit(code or 'CUDALINK_REPORT' not in os.environ)"
-    )
-    result = pytester.run(sys.executable, "-c", script)
-    assert result.ret == 0
-    found = read(pytester.path / "run.jsonl")
-    assert outcomes(found) == {"test_nested": ["passed"]}
-    assert [start.worker for start in found.starts] == ["gw0"]
-    assert found.run.settings["report"] == {"value": "run.jsonl", "source": "environment CUDALINK_REPORT"}
 
 
 def test_crashed_worker(run, pytester) -> None:
