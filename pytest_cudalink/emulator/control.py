@@ -9,7 +9,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import starmap
@@ -83,11 +83,12 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cudalinkFaultMet": (_INT, _UINT, _INT),
     "cudalinkSweep": (_INT, _UINT, _INT, _INT),
     "cudalinkSweepEnd": (_UINT,),
-    "cudalinkSweptCall": (_SIZE, _UINT, _TEXT, _SIZE, _POINTER),
+    "cudalinkSweptCalls": (_SIZE, _TEXT, _SIZE),
+    "cudalinkSweptStack": (_SIZE, _UINT, _TEXT, _SIZE),
     "cudalinkNoWaitOfTask": (None, _UINT, _POINTER),
     "cudalinkAlive": (_SIZE, _TEXT, _SIZE),
     "cudalinkState": (_SIZE, _TEXT, _SIZE),
-    "cudalinkStartSchedule": (_INT, _NUMBER, _POINTER, _SIZE, _INT),
+    "cudalinkStartSchedule": (_INT, _NUMBER, _POINTER, _SIZE, _INT, _INT),
     "cudalinkScheduledCount": (_UINT,),
     "cudalinkScheduledWork": (_SIZE, _UINT, _POINTER, _TEXT, _SIZE),
     "cudalinkLeaveOutWaits": (_INT, _POINTER, _SIZE, _INT),
@@ -575,22 +576,34 @@ class DriverControl:
             self._library.cudalinkSetPython(None)
         return count
 
-    def swept_calls(self) -> list[SweptCall]:
-        """Return the calls that a sweep counted, in their order; the first 16,384 are kept."""
+    def swept_calls(self, *, stacks: bool = True) -> list[SweptCall]:
+        """Return the calls that a sweep counted, in their order; the first 16,384 are kept.
+
+        `stacks`: whether to read the stacks, of which a run in which a call fails has one: see `swept_stack`.
+        """
         found: list[SweptCall] = []
-        text, failed = ctypes.create_string_buffer(_STACK_SIZE), ctypes.c_int()
-        while self._library.cudalinkSweptCall(len(found) + 1, text, _STACK_SIZE, ctypes.byref(failed)):
-            function, *lines = _lines(text)
+        text = ctypes.create_string_buffer(_STACK_SIZE)
+        for number, line in enumerate(self._text(self._library.cudalinkSweptCalls).splitlines(), 1):
+            noted = stacks and self._library.cudalinkSweptStack(number, text, _STACK_SIZE)
+            lines = _lines(text) if noted else []
             objects = [line[1:].partition("+")[0] for line in lines if line.startswith("n")]
             caller = next((name for name in objects if not name.startswith("libcuda.so")), "")
-            found.append(SweptCall(function, bool(failed.value), tuple(_telling(lines)), caller))
+            found.append(SweptCall(line[1:], line[0] == "!", tuple(_telling(lines)), caller))
         return found
 
     def swept_stack(self, number: int) -> tuple[str, ...]:
         """Return the lines that led to the call that a sweep has let fail, innermost first; empty for another call."""
         text = ctypes.create_string_buffer(_STACK_SIZE)
-        found = self._library.cudalinkSweptCall(number, text, _STACK_SIZE, ctypes.byref(ctypes.c_int()))
-        return tuple(_telling(_lines(text)[1:])) if found else ()
+        found = self._library.cudalinkSweptStack(number, text, _STACK_SIZE)
+        return tuple(_telling(_lines(text))) if found else ()
+
+    @staticmethod
+    def _text(write: Callable[[ctypes.Array[ctypes.c_char], int], int]) -> str:
+        """Return what a function of the library writes, as often as its text does not fit."""
+        text = ctypes.create_string_buffer(4096)
+        while (size := write(text, len(text))) > len(text):
+            text = ctypes.create_string_buffer(size)
+        return text.value.decode()
 
     def alive(self) -> dict[str, Alive]:
         """Return what is alive in the driver, by kind; a kind of which nothing is alive is not there."""
@@ -601,15 +614,12 @@ class DriverControl:
 
     def state(self) -> DriverState:
         """Return what later calls depend on, without a call of the driver."""
-        text = ctypes.create_string_buffer(4096)
-        while (size := self._library.cudalinkState(text, len(text))) > len(text):
-            text = ctypes.create_string_buffer(size)
-        rows = [line.split("\t") for line in text.value.decode().splitlines()]
+        rows = [line.split("\t") for line in self._text(self._library.cudalinkState).splitlines()]
         (captures, mode), *_ = [map(int, values) for kind, *values in rows if kind == "captures"]
         (own, *_) = [tuple(names) for kind, *names in rows if kind == "stack"]
         return DriverState(own, tuple(tuple(names) for kind, *names in rows if kind == "thread"), captures, mode)
 
-    def start_schedule(self, seed: int, displaced: Sequence[int] | None = None) -> None:
+    def start_schedule(self, seed: int, displaced: Sequence[int] | None = None, *, stacks: bool = True) -> None:
         """Do queued work early, late or in between from now on, in any order that CUDA allows.
 
         The same program has the same schedule for the same seed. A schedule that runs already ends.
@@ -617,6 +627,7 @@ class DriverControl:
         `seed`: from 0 to 2**64 - 1.
         `displaced`: numbers of the work that may stay pending; all other work is done as soon as it may be. Without it,
         all may.
+        `stacks`: whether the stack of each submission is noted, which costs more than the submission.
         Raises ValueError if `seed` or a number is out of range.
         """
         if not 0 <= seed < 2**64:
@@ -628,7 +639,7 @@ class DriverControl:
             raise ValueError(msg)
         self._library.cudalinkSetPython(_PYTHON)
         array = (ctypes.c_uint32 * len(numbers))(*numbers)
-        if self._library.cudalinkStartSchedule(seed, array, len(numbers), displaced is None):
+        if self._library.cudalinkStartSchedule(seed, array, len(numbers), displaced is None, stacks):
             raise MemoryError
 
     def end_schedule(self) -> None:

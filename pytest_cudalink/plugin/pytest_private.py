@@ -7,7 +7,6 @@ import inspect
 import logging
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -67,10 +66,11 @@ def own_captured(config: pytest.Config) -> None:
     streams: tuple[Any, ...] = (getattr(both, "out", None), getattr(both, "err", None))
     for one in streams:
         if hasattr(one, "targetfd"):  # other ways of capturing write into the memory of the process
-            with tempfile.TemporaryFile(buffering=0) as file:
-                os.dup2(file.fileno(), one.tmpfile.fileno(), inheritable=False)
-                if one._state == "started":  # noqa: SLF001
-                    os.dup2(file.fileno(), one.targetfd)
+            file = os.memfd_create("captured")  # no disk: there is one for each copy
+            os.dup2(file, one.tmpfile.fileno(), inheritable=False)
+            if one._state == "started":  # noqa: SLF001
+                os.dup2(file, one.targetfd)
+            os.close(file)
 
 
 def shorten_failures(item: pytest.Item) -> None:

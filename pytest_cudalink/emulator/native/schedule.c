@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "schedule.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +36,8 @@ static struct {
   uint64_t *streams; /* by number */
   uint32_t stream_count, stream_room;
 } now;
-static Work *held; /* works that nothing is before */
+static Work *held;         /* works that nothing is before */
+static atomic_bool noting; /* who submitted each */
 
 static _Thread_local bool submitted_some;
 
@@ -214,6 +216,7 @@ static void leave(void) {
   Stack stack = {.depth = 0};
   bool noted = submitted_some;
   submitted_some = false;
+  noted = noted && atomic_load(&noting);
   if (noted) cl_note_stack(&stack); /* never under the lock */
   cl_streams_lock();
   if (noted) note_site(&stack);
@@ -241,7 +244,7 @@ static void forget_log(void) {
   now.count = now.site_count = now.stream_count = 0;
 }
 
-int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all) {
+int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all, int stacks) {
   uint32_t *copy = malloc(count * sizeof *copy + 1);
   if (!copy) return CUDA_ERROR_OUT_OF_MEMORY;
   if (count) memcpy(copy, displaced, count * sizeof *copy);
@@ -254,6 +257,7 @@ int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count
   now.displaced = copy;
   now.displaced_count = count;
   now.all = all;
+  atomic_store(&noting, stacks);
   now.calls = now.questions = now.waits = 0;
   now.threads = false;
   cl_schedule(&scheduler);

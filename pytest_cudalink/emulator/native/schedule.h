@@ -18,8 +18,9 @@ typedef struct {
   const char *kind, *function, *call; /* the function that submitted it, and the one that it ended in */
 } ScheduledWork;
 
-/* Begins a schedule: work of the given numbers is displaced, or any if `all`. The one before ends. */
-EXPORT int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all);
+/* Begins a schedule: work of the given numbers is displaced, or any if `all`; `stacks`: whether to note who submitted
+   each. The one before ends. */
+EXPORT int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all, int stacks);
 /* Does what is pending, as far as no gate holds it up, and goes back to doing work as soon as it may be done. */
 EXPORT void cudalinkEndSchedule(void);
 /* How many pieces of work were submitted under the last schedule. */

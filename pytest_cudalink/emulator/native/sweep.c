@@ -89,19 +89,28 @@ EXPORT unsigned cudalinkSweepEnd(void) {
   return count;
 }
 
-/* Writes a call that was counted: its name, then its stack if that was noted, each line as `cudalinkCreator` has it.
-   Returns the size with the NUL that this takes; 0 for a call that is not in the list. `failed`: whether it failed, by
-   itself or by the sweep. */
-EXPORT size_t cudalinkSweptCall(unsigned number, char *out, size_t size, int *failed) {
+/* Writes the calls that were counted, a line for each: "!" if it failed, by itself or by the sweep, " " otherwise, and
+   its name. Returns the size with the NUL that this takes. */
+EXPORT size_t cudalinkSweptCalls(char *out, size_t size) {
+  size_t length = 0;
+  if (size) *out = 0;
+  pthread_mutex_lock(&sweep.lock);
+  for (unsigned at = 0; at < sweep.count && at < sweep.room; at++) {
+    const Swept *call = &sweep.calls[at];
+    size_t room = length < size ? size - length : 0;
+    length += (size_t)snprintf(room ? out + length : NULL, room, "%c%s\n", call->failed ? '!' : ' ', call->function);
+  }
+  pthread_mutex_unlock(&sweep.lock);
+  return length + 1;
+}
+
+/* Writes the stack of a call, each line as `cudalinkCreator` has it. Returns the size with the NUL that this takes; 0
+   where it was not noted. */
+EXPORT size_t cudalinkSweptStack(unsigned number, char *out, size_t size) {
   size_t length = 0;
   pthread_mutex_lock(&sweep.lock);
-  if (number && number <= sweep.count && number <= sweep.room && size) {
-    const Swept *call = &sweep.calls[number - 1];
-    *failed = call->failed;
-    length = (size_t)snprintf(out, size, "%s\n", call->function);
-    if (call->noted && length < size) length += cl_write_stack(&call->stack, out + length, size - length);
-    else length++;
-  }
+  if (number && number <= sweep.count && number <= sweep.room && sweep.calls[number - 1].noted)
+    length = cl_write_stack(&sweep.calls[number - 1].stack, out, size);
   pthread_mutex_unlock(&sweep.lock);
   return length;
 }

@@ -77,6 +77,7 @@ class Child:
         self._session: pytest.Session | None = None
         self._file: int | None = None
         self._identity: tuple[int, int] | None = None
+        self._reports_tests = True  # who waits for a trial reads its result alone
         self._open(task.reports)
 
     def _open(self, reports: str) -> None:
@@ -122,7 +123,8 @@ class Child:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self) -> None:
         """Say that the process has come as far as a test."""
-        self._write("began", None)
+        if self._reports_tests:
+            self._write("began", None)
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Hand over what ends the run: ``pytest.exit``, or an interruption that the test itself has raised."""
@@ -144,10 +146,11 @@ class Child:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._write("report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+        if self._reports_tests:
+            self._write("report", self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
-        if when == "runtest":  # the other process has collected, too, and was warned itself
+        if when == "runtest" and self._reports_tests:  # the other process has collected, too, and was warned itself
             category = warning_message.category
             self._write(
                 "warning",
@@ -234,6 +237,7 @@ class Server(Child):
         child = _fork()
         if child == 0:
             self._become_copy(session, item, request["reports"])
+            pytest_private.drop_summary(session.config)
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             return True
         self._reply(pid=child)
@@ -253,7 +257,6 @@ class Server(Child):
         if (below := run_of(session.config).get(DESCENDANTS)) is not None:
             below.forked()
         session.items, session.testscollected = [item], 1
-        pytest_private.drop_summary(session.config)
         pytest_private.own_captured(session.config)  # several copies may run at once
         self._open(reports)
 
@@ -261,7 +264,7 @@ class Server(Child):
         """Run a test under several conditions, some of them at once, each in a copy of this process."""
         from . import trial
 
-        trial.prepare()
+        trial.prepare(session.config)
         driver = run_of(session.config).emulated
         waiting = deque(enumerate(request["trials"]))
         running: dict[int, _Copy] = {}
@@ -279,7 +282,7 @@ class Server(Child):
                         self._become_copy(session, item, f"{request['reports']}-{number}")
                         if driver is not None:
                             driver.keep_driver()
-                        self._config.pluginmanager.unregister(self)  # who waits reads no reports of it
+                        self._reports_tests = False
                         self._write("trial", getattr(trial, asked.pop("how"))(item, driver, **asked))
                         if (below := run_of(session.config).get(DESCENDANTS)) is not None:
                             below.drop()

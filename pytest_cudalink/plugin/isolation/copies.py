@@ -86,7 +86,8 @@ class Copies:
         if self._server is None or not (self._server.alive or self._server.refusal):
             self._end_server()
             folder = Path(tempfile.mkdtemp(prefix="server-", dir=self._folder))
-            self._server = processes.ServerProcess(self._run, folder, self._paths, forks=True)
+            # nobody reads the events of a copy: a file of all would be as long as there are runs and calls
+            self._server = processes.ServerProcess(self._run, folder, self._paths, forks=True, events=False)
         return self._server
 
     def _end_server(self) -> None:

@@ -79,9 +79,13 @@ def start_failure(end: ProcessEnd, folder: Path, item: pytest.Item) -> str:
 
 
 def _command(
-    run: Run, folder: Path, nodeid: str, paths: list[str], pipes: list[int]
+    run: Run, folder: Path, nodeid: str, paths: list[str], pipes: list[int], *, events: bool = True
 ) -> tuple[list[str], dict[str, str]]:
-    """Return command and environment of a child whose files are in a folder."""
+    """Return command and environment of a child whose files are in a folder.
+
+    `events`: whether one of them has the events of the driver.
+    """
+    into = str(folder / "events") if events else ""
     config = run.config
     options = {name: getattr(config.option, name) for name in _HANDED_OVER if hasattr(config.option, name)}
     environment = {
@@ -90,13 +94,13 @@ def _command(
         **run.withheld,
     }
     if run.emulated is not None:
-        environment["CUDALINK_EMULATOR_EVENTS"] = str(folder / "events")
+        environment["CUDALINK_EMULATOR_EVENTS"] = into
     task = Task(
         nodeid=nodeid,
         paths=paths,
         pipes=pipes,
         reports=str(folder / "reports"),
-        events=str(folder / "events"),
+        events=into,
         worker=run.worker,
         options=options,
         start={**vars(run.start), "environment": environment, "arguments": _arguments(run)},
@@ -151,11 +155,12 @@ class ServerProcess:
     `folder`: an empty folder for the child's files.
     `paths`: files of its tests; empty for those of the command line.
     `forks`: whether each test runs in a copy.
+    `events`: whether the events of the driver are in a file of the folder.
     `refusal`: why it cannot run tests; empty if it can.
     `failed`: how it ended, if it did so before it could run tests.
     """
 
-    def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool) -> None:
+    def __init__(self, run: Run, folder: Path, paths: list[str], *, forks: bool, events: bool = True) -> None:
         self.folder, self.refusal = folder, ""
         self.failed: ProcessEnd | None = None
         self._ends = False  # by itself, after a test that left its contexts unusable
@@ -167,7 +172,7 @@ class ServerProcess:
         try:
             pipes.extend(starmap(os.pipe, ((), ())))  # one call in C, for the same reason
             (read, self._requests), (self._replies, written) = pipes
-            command, environment = _command(run, folder, "", paths, [read, written])
+            command, environment = _command(run, folder, "", paths, [read, written], events=events)
             with (folder / "stdout").open("wb") as stdout, (folder / "stderr").open("wb") as stderr:
                 subprocess.Popen.__init__(
                     self._process,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import re
@@ -9,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +21,7 @@ from ...jitlink import jitlink_calls
 from ...loader.contexts import STICKY_ERRORS
 from ...report.naming import Frame, Raised, Said, came_of
 from .. import pytest_private
-from ..parts import CAUSES
+from ..parts import CAUSES, REPORTER
 from ..run import run_of
 from ..settings import COMPILER, LINKER
 
@@ -47,12 +49,26 @@ _LOG: Final = ("log setup", "log call", "log teardown")
 _ALARM: Final = re.compile(r"(?:WARNING|ERROR|CRITICAL) +(?!asyncio:)")
 
 
-def prepare() -> None:
-    """Import and read, once in the process that forks, what each run would import and read again."""
+#: The name under which the process that forks knows the plugin object that watches tests.
+_WITNESS: Final = "cudalink-witness"
+
+
+def prepare(config: pytest.Config) -> None:
+    """Import and register, once in the process that forks, what each run would import and register again."""
     from ...emulator import faults
+    from ...environment import facts  # noqa: F401 (what a test that fails imports)
     from ...linker import causes  # noqa: F401 (what a test that fails imports)
 
+    if config.pluginmanager.has_plugin(_WITNESS):
+        return
+    config.pluginmanager.register(_Witness(), _WITNESS)
     faults.code_of(0)
+    with suppress(OSError):
+        ctypes.CDLL("libgcc_s.so.1")  # the C library opens it for the first stack that the driver notes
+    if (reporter := run_of(config).get(REPORTER)) is not None:
+        reporter.between()  # each copy would look at what was loaded since the last look
+    gc.collect()
+    gc.freeze()  # what was imported just now, too
 
 
 def under_fault(
@@ -78,7 +94,7 @@ def under_fault(
     for name in ("last_exc", "last_value", "last_traceback", "last_type"):
         vars(sys).pop(name, None)  # pytest keeps the failure, whose frames keep the objects of the test alive
     gc.collect()
-    calls = driver.swept_calls()
+    calls = driver.swept_calls(stacks=not number)
     # an error that stays lets nothing be freed any more, and the next test fail
     lasts = stays == "device" or code in STICKY_ERRORS
     found = {
@@ -122,7 +138,8 @@ def under_schedule(
         pytest_private.shorten_failures(item)
     if promised:
         driver.leave_out_waits(left_out)
-    driver.start_schedule(seed, displaced)
+    # who queued what is read of a run that tells of a failure, or in which nothing was displaced
+    driver.start_schedule(seed, displaced, stacks=told or displaced == [])
     try:
         witness = _watched(item)
     finally:
@@ -189,22 +206,23 @@ def _watched(
     call: Callable[[], Sequence[str]] = tuple,
     state: Callable[[], DriverState | None] = lambda: None,
 ) -> _Witness:
-    """Run a test; return who watched it.
+    """Run a test; return what watched it, which the next run begins again.
 
     `call`: returns the stack of the call that has failed.
     `state`: returns the state of the driver.
     """
-    witness = _Witness(call, state)
-    item.config.pluginmanager.register(witness)
+    witness = item.config.pluginmanager.get_plugin(_WITNESS)
+    assert isinstance(witness, _Witness)
+    witness.begin(call, state)
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-    item.config.pluginmanager.unregister(witness)
     return witness
 
 
 class _Witness:
     """A plugin object that notes what a test raised, what it warned of and wrote, and which rules it broke."""
 
-    def __init__(self, call: Callable[[], Sequence[str]], state: Callable[[], DriverState | None]) -> None:
+    def begin(self, call: Callable[[], Sequence[str]], state: Callable[[], DriverState | None]) -> None:
+        """Begin with a run of a test: forget the one before."""
         self._call, self._state = call, state
         self.begun: DriverState | None = None
         self.outcome = "passed"

@@ -20,7 +20,7 @@
 #include "expect.h"
 
 /* Of schedule.h. */
-int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all);
+int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all, int stacks);
 void cudalinkEndSchedule(void);
 
 enum { THREADS = 3, STEPS = 20, SIZE = 256 };
@@ -177,7 +177,7 @@ static void in_threads(bool scheduled) {
   TRUE(!pthread_barrier_init(&done, NULL, THREADS));
   for (int at = 0; at < THREADS; at++) TRUE(!pthread_create(&threads[at], NULL, all, NULL));
   for (int at = 0; at < rounds; at++) {
-    if (scheduled) OK(cudalinkStartSchedule((uint64_t)at, NULL, 0, 1));
+    if (scheduled) OK(cudalinkStartSchedule((uint64_t)at, NULL, 0, 1, 1));
     fork_now(CU_STREAM_PER_THREAD);
   }
   for (int at = 0; at < THREADS; at++) pthread_join(threads[at], NULL);

@@ -19,7 +19,7 @@
 #include "expect.h"
 
 /* Of schedule.h. */
-int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all);
+int cudalinkStartSchedule(uint64_t seed, const uint32_t *displaced, size_t count, int all, int stacks);
 void cudalinkEndSchedule(void);
 
 enum { WORKS = 24, STEPS = 14, STREAMS = 6, LEGACY = 4, EVENTS = 3, NODES = 4, KEPT = 1 << 16 };
@@ -191,7 +191,7 @@ int main(int argc, char **argv) {
     memset(words, 0, WORKS * sizeof *words);
     memset(past, 0, sizeof past);
     memset(recorded, 0, sizeof recorded);
-    OK(cudalinkStartSchedule(at, NULL, 0, 1));
+    OK(cudalinkStartSchedule(at, NULL, 0, 1, 1));
     for (unsigned steps = 0; steps < STEPS && count <= WORKS - NODES; steps++) step(&launched);
     OK(cuCtxSynchronize());
     must((1u << count) - 1, "the end", count);
