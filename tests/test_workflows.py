@@ -342,13 +342,6 @@ def test_commands_of_a_release(tag, tmp_path) -> None:
         assert {f"files/pytest_cudalink-{tag[1:]}.tar.gz", "files/pytest_cudalink-1-any.whl", "owner/name"} < set(said)
 
 
-@pytest.mark.parametrize("path", [*WORKFLOWS, TEMPLATE], ids=lambda path: path.stem)
-def test_workflows_trust_no_moving_tag(path) -> None:
-    """Each action is pinned by its commit, with the version behind it."""
-    text = path.read_text(encoding="utf-8")
-    assert re.findall(r"uses: (?![.$]/)(?!\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+\n)(.*)", text) == []
-
-
 def test_one_commit_for_each_version() -> None:
     """A version of an action is the same commit wherever it is used, also in what init writes."""
     found: dict[tuple[str, str], set[str]] = {}
@@ -361,17 +354,12 @@ def test_one_commit_for_each_version() -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_rights(path) -> None:
-    """A job has the rights that it names and no others; only a release may write; no token stays on the disk."""
+    """Only a release may write; zizmor (`nox -s lint`) looks for rights that no job names and for moving tags."""
     content = workflow(path)
-    assert content["permissions"] == {}
-    assert "concurrency" in content
     for job in content["jobs"].values():
         rights = job["permissions"]
         assert set(rights.values()) == {"read"} or path.stem == "release"
         assert 0 < job["timeout-minutes"] <= 120
-        for step in job["steps"]:
-            if step.get("uses", "").startswith("actions/checkout@"):
-                assert step["with"]["persist-credentials"] is False
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

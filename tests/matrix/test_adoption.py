@@ -229,7 +229,10 @@ def test_nox_says_what_is_wrong_with_the_file(runners, tmp_path) -> None:
 
 @pytest.mark.parametrize("runner", adopt.RUNNERS)
 def test_github_workflow(runner, tmp_path) -> None:
-    """The workflow can be called by others, runs each cell by name, and always brings its records home."""
+    """The workflow can be called by others, runs each cell by name, and always brings its records home.
+
+    What is unsafe in it zizmor says (`tests.check_written_ci`, in `nox -s lint`).
+    """
     (change,) = [one for one in adopt.plan_changes(tmp_path, runner, "github") if one.path.suffix == ".yml"]
     workflow = yaml.safe_load(change.content)
     assert "workflow_call" in workflow[True]  # YAML 1.1 reads "on" as true
@@ -248,20 +251,11 @@ def test_github_workflow(runner, tmp_path) -> None:
     assert (upload["if"], upload["with"]["path"]) == ("always()", ".cudalink")
     assert "always()" in report["if"]
     run_lines = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-    # an expression in a shell line could carry a command
-    assert not [line for line in run_lines if "${{" in line]
     assert "--gpu-runner" in cells["steps"][-1]["run"]
     # the plugin is one requirement in every job, and the environment of the cells names it, too
     assert workflow["env"]["CUDALINK_REQUIREMENT"] == "${{ vars.CUDALINK_REQUIREMENT || 'pytest-cudalink' }}"
     assert [line for line in run_lines if '"$CUDALINK_REQUIREMENT"' not in line] == []
-    # no token may write, and none stays on the disk
-    assert workflow["permissions"] == {}
-    for job in workflow["jobs"].values():
-        assert job["permissions"] == {"contents": "read"}
-        assert job["timeout-minutes"] <= 60
-        for step in job["steps"]:
-            if step.get("uses", "").startswith("actions/checkout@"):
-                assert step["with"]["persist-credentials"] is False
+    assert {job["timeout-minutes"] <= 60 for job in workflow["jobs"].values()} == {True}
 
 
 @pytest.mark.parametrize(("requires", "python"), [(">=3.13", "3.13"), ("<3.12", "3.11"), (">=3.9", "3.12")])
