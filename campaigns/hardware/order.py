@@ -1,6 +1,6 @@
 """Random programs of streams, gates, events, written words, host functions and graphs, judged by CUDA's rules of order.
 
-    python -m campaigns.hardware.order [PROGRAMS] [FIRST_SEED] [--seconds=N] [--schedules=N]
+    python -m campaigns.hardware.order [PROGRAMS] [FIRST_SEED] [--seconds=N]
 
 The judge knows the rules of the CUDA Driver API alone, and nothing of how a driver keeps them: work of a stream is done
 in its order, behind the events that the stream waits for, and blocking streams wait for the legacy one and it for them.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import itertools
 import json
 import os
 import random
@@ -24,8 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
-
-from pytest_cudalink.emulator import control
 
 #: Streams: two blocking ones, two others, the legacy one, and the default ones of two threads.
 STREAMS = ("a", "b", "m", "n", "legacy", "own", "own2")
@@ -291,23 +288,15 @@ def main() -> int:
     parser.add_argument("programs", type=int, nargs="?", default=200)
     parser.add_argument("first", type=int, nargs="?", default=0)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--schedules", type=int, default=0, help="of each program; on an emulated driver alone")
     options = parser.parse_args()
     machine, found, count = Machine(), {}, 0
     limit = time.monotonic() + options.seconds
-    driver = control.attach(machine.cuda)
-    for seed, schedule in itertools.product(
-        range(options.first, options.first + options.programs), range(max(1, options.schedules))
-    ):
+    for seed in range(options.first, options.first + options.programs):
         if time.monotonic() > limit:
             break
         count += 1
-        if options.schedules and driver:
-            driver.start_schedule(seed * options.schedules + schedule)
         if problems := problems_of(machine, seed):
-            found[f"{seed}:{schedule}" if options.schedules else seed] = problems
-        if driver:
-            driver.end_schedule()
+            found[seed] = problems
     print(json.dumps({"programs": count, "lawful": count - len(found), "problems": found}))
     sys.stdout.flush()
     os._exit(bool(found))  # whatever a real driver still has to do at exit

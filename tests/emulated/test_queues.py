@@ -23,7 +23,8 @@ TABLE = tomllib.loads(
     (Path(pytest_cudalink.__file__).parent / "data/emulator/synchronization.toml").read_text(encoding="utf-8")
 )
 
-RECORDED = Path(__file__).parents[2] / "campaigns" / "conformance" / "recorded"
+#: The answers of an H100.
+RECORDED = Path(__file__).parents[2] / "campaigns/conformance/recorded/host-calls-580.159.04.json"
 
 #: Streams, memory of each kind, and gates: a stream stands at one until it is opened.
 GATES = """
@@ -169,16 +170,10 @@ running.wait()
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def recorded(name: str) -> dict[str, Any]:
-    """The answers of an H100."""
-    facts = json.loads((RECORDED / f"{name}-580.159.04.json").read_text(encoding="utf-8"))
-    return dict(facts["answers"])
-
-
 def asked(module: str, *arguments: str) -> dict[str, Any]:
-    """The answers of the emulated driver to the same program, which is a module, or a text behind ``-c``."""
+    """What a module of the campaigns prints on the emulated driver."""
     environment = {**os.environ, **emulator.emulation_for("13.0").environment()}
-    run = [sys.executable, *(["-c"] if module == "-c" else ["-m", module]), *arguments]
+    run = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(run, env=environment, capture_output=True, text=True, check=False)
     return dict(json.loads(done.stdout))
 
@@ -222,16 +217,10 @@ def test_random_programs_keep_the_order(programs: int, first: int) -> None:
     }
 
 
-@pytest.mark.slow
-def test_what_an_h100_waits_for() -> None:
-    """The same calls wait at closed gates, and all answers are equal."""
-    assert asked("campaigns.hardware.gates", "0.1") == recorded("gates")
-
-
 def test_what_an_h100_refuses_in_host_functions() -> None:
     """Every function that is refused there is refused here, in callbacks too."""
     answers = asked("campaigns.hardware.host_calls")
-    refused = recorded("host-calls")["800"]
+    refused = json.loads(RECORDED.read_text(encoding="utf-8"))["answers"]["800"]
     assert {name: answers[name] for name in refused} == {name: ["800", "800"] for name in refused}
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.emulated import checkers
 from tests.emulated.conftest import programs
 from tests.emulated.test_native import needs_compiler
-from tests.emulated.test_queues import GATES, Check, asked, recorded
+from tests.emulated.test_queues import GATES, Check
 
 SCHEDULES = (
     GATES
@@ -476,33 +476,8 @@ for seed in range(20):
 test_programs = programs(PROGRAMS, fixture="schedules")
 
 
-@pytest.mark.parametrize(
-    ("programs", "schedules"), [(20, 4), pytest.param(1500, 4, marks=pytest.mark.slow)], ids=["few", "many"]
-)
-def test_schedules_keep_the_order(programs: int, schedules: int) -> None:
-    """No schedule of a random program of streams, events, gates, host functions and graphs is against CUDA's rules."""
-    assert asked("campaigns.hardware.order", str(programs), f"--schedules={schedules}") == {
-        "programs": programs * schedules,
-        "lawful": programs * schedules,
-        "problems": {},
-    }
-
-
 @needs_compiler
 @pytest.mark.parametrize("thousands", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_orders_of_schedules(thousands: int) -> None:
     """A checker that knows the rules alone forbids none of the orders; `checkers orders` makes a million."""
     assert checkers.orders(thousands) == []
-
-
-@pytest.mark.slow
-def test_what_an_h100_does_is_a_schedule() -> None:
-    """Every order at closed gates that an H100 was seen to keep is that of the schedule that displaces nothing."""
-    program = """
-import ctypes
-from pytest_cudalink.emulator import control
-from campaigns.hardware import gates
-control.attach(ctypes.CDLL("libcuda.so.1")).start_schedule(0, [])
-gates.main(0.1)
-"""
-    assert asked("-c", program) == recorded("gates")
