@@ -21,7 +21,6 @@ STEERED = (
     "cuda.core._linker",
     "numba.cuda.cudadrv.driver",
     "numba_cuda_mlir.numba_cuda.cudadrv.driver",
-    "pynvjitlink.api",
     "cuda.bindings._internal.nvjitlink",
     "cuda.bindings.nvjitlink",
     "cuda.bindings.driver",

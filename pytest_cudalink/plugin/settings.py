@@ -305,7 +305,7 @@ OPTIONS: Final = (
     Option(
         "target",
         "force only these libraries, separated by commas: bundled, cuda.core, numba-cuda, numba-cuda-mlir, "
-        "pynvjitlink, or a project's own",
+        "or a project's own",
         default="all",
         metavar="NAMES",
     ),

@@ -29,8 +29,6 @@ class Target(ABC):
     name: ClassVar[str]  # the name in `--cudalink-target` and in the records
     modules: ClassVar[tuple[str, ...]]  # full names of the modules that hold the switch or that are to be watched
     distribution: ClassVar[str | None] = None  # name of the package on the index, for the version in messages
-    # the backends that the library can link with; forced to another one, its links fail
-    backends: ClassVar[tuple[Backend, ...]] = ("driver", "nvjitlink")
 
     def version(self) -> str | None:
         """Return the installed version of the distribution, or None."""

@@ -1,19 +1,18 @@
 """cuda.core as a target.
 
 The recipe sets the names by which the linker module decides. In addition, the module's `Linker` is replaced by a
-subclass before other modules import the name. The subclass watches each link. In releases whose linkers read the
-module's names, it sets these names during each call to what that linker was made with. So the choice may change, and be
-given back, while linkers live.
+subclass before other modules import the name. The subclass watches each link. A linker keeps the backend that it was
+made with, so the choice may change, and be given back, while linkers live.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import wraps
+from importlib import import_module
 from types import ModuleType
 from typing import Any, ClassVar, Final
 
@@ -34,6 +33,7 @@ class CudaCore(Target):
     """``cuda.core.Linker``, and what links through it: ``Program`` with PTX, numba-cuda."""
 
     name: ClassVar[str] = _NAME
+    # the first is that of releases before 0.5, which cannot be steered: their links are reported
     modules: ClassVar[tuple[str, ...]] = ("cuda.core.experimental._linker", "cuda.core._linker")
     distribution: ClassVar[str | None] = _PACKAGE
 
@@ -53,7 +53,7 @@ class CudaCore(Target):
     def force(self, module: ModuleType, backend: Backend | None) -> None:
         """Set the module's names."""
         with _LOCK:
-            self._recipe().apply(module, backend, _Objects())
+            self._recipe().apply(module, backend, _Bindings())
 
     def which_backend(self, module: ModuleType) -> str | None:
         """Return what the class method of 1.0 and later reports; in older releases only a linker knows."""
@@ -61,25 +61,11 @@ class CudaCore(Target):
         return as_backend(which()) if which else None
 
 
-class _Objects(dict[str, Any]):
-    """The objects that a recipe may name, imported on first use."""
+class _Bindings(dict[str, Any]):
+    """The modules of cuda.bindings that a recipe may name, imported on first use."""
 
-    def __missing__(self, name: str) -> Any:
-        match name:
-            case "driver":
-                from cuda.bindings import driver
-
-                return driver
-            case "nvjitlink":
-                from cuda.bindings import nvjitlink
-
-                return nvjitlink
-            case "driver-version":
-                from ..environment.facts import driver_version
-
-                # cuda.core only compares it with the version of nvJitLink, without effect
-                return tuple(driver_version() or (0, 0))
-        raise KeyError(name)
+    def __missing__(self, name: str) -> ModuleType:
+        return import_module(f"cuda.bindings.{name}")
 
 
 @contextmanager
@@ -88,7 +74,7 @@ def _set(module: ModuleType, recipe: Recipe, backend: Backend | None) -> Iterato
     with _LOCK:
         tables = ("_driver_input_types", "_nvjitlink_input_types")
         names = {name: getattr(module, name) for name in (*recipe.undecided, *tables) if hasattr(module, name)}
-        recipe.apply(module, backend, _Objects())
+        recipe.apply(module, backend, _Bindings())
         try:
             yield
         finally:
@@ -135,7 +121,7 @@ def _steered(module: ModuleType, recipe: Recipe) -> type:
             watched = Watch(_NAME, map(_input, object_codes))
             with _making(module, recipe, watched):
                 if options is not None:
-                    options = _current_options(module, recipe, options)
+                    module._lazy_init()  # noqa: SLF001 (fills the table of input types, which the options are read by)
                 super().__init__(*object_codes, options=options)
                 watched.backend = _backend_of(self)
             _remember(self, watched)
@@ -143,13 +129,9 @@ def _steered(module: ModuleType, recipe: Recipe) -> type:
         @wraps(original.link)
         def link(self, *arguments: Any, **keywords: Any) -> Any:
             watched = _WATCHES.get(id(self))
-            with watched.step(last=True) if watched else nullcontext(), _at_home(module, recipe, self):
+            with watched.step(last=True) if watched else nullcontext():
                 return super().link(*arguments, **keywords)
 
-    if recipe.instances == "global":
-        for name in ("get_error_log", "get_info_log", "close"):
-            setattr(Linker, name, _delegating(module, recipe, getattr(original, name)))
-        Linker._MembersNeededForFinalize = _finalized(module, recipe)  # noqa: SLF001
     made: type = Linker
     return made
 
@@ -198,48 +180,9 @@ def _making(module: ModuleType, recipe: Recipe, watched: Watch) -> Iterator[None
         yield
 
 
-def _current_options(module: ModuleType, recipe: Recipe, options: Any) -> Any:
-    """Return options for the current choice.
-
-    Options made before that choice did not fill the table of input types, and may be for the other backend.
-    """
-    module._lazy_init()  # noqa: SLF001
-    if recipe.options == "early" and isinstance(options, module.LinkerOptions):
-        return dataclasses.replace(options)
-    return options
-
-
-def _at_home(module: ModuleType, recipe: Recipe, linker: Any) -> AbstractContextManager[None]:
-    """Return a block in which the module's names are as when this linker was made, if the linker reads them."""
-    watched = _WATCHES.get(id(linker)) if recipe.instances == "global" else None
-    backend = as_backend(watched.backend) if watched else None
-    return _set(module, recipe, backend) if backend else nullcontext()
-
-
-def _delegating(module: ModuleType, recipe: Recipe, method: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(method)
-    def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        with _at_home(module, recipe, self):
-            return method(self, *arguments, **keywords)
-
-    return call
-
-
-def _finalized(module: ModuleType, recipe: Recipe) -> type:
-    """Return a finalizer that sets the module's names first: up to 0.6 the finalizer reads them too."""
-    original: Any = module.Linker._MembersNeededForFinalize  # noqa: SLF001
-
-    def close(self: Any) -> None:
-        if self.handle is not None:
-            with _set(module, recipe, "nvjitlink" if self.use_nvjitlink else "driver"):
-                original.close(self)
-
-    return type(original.__name__, (original,), {"__slots__": (), "close": close})
-
-
 def _decided(module: ModuleType) -> Backend | None:
     """Return the backend that the module's names stand for, or None if the library has not decided."""
-    if getattr(module, "_use_nvjitlink_backend", None) or getattr(module, "_nvjitlink", None):
+    if getattr(module, "_use_nvjitlink_backend", None):
         return "nvjitlink"
     return "driver" if getattr(module, "_driver", None) else None
 

@@ -28,9 +28,6 @@ class Recipe:
     nvjitlink: Mapping[str, str]
     undecided: Mapping[str, str]
     needs: Sequence[str] = ()  # further names that the module must have
-    instances: str = "own"  # "own" if a linker remembers its backend, "global" if it reads the module's names
-    options: str = "late"  # "early" if an options object is made for one backend
-    backends: Sequence[str] = ("driver", "nvjitlink")  # the backends that the library can link with
 
     def check(self, module: ModuleType, version: str) -> None:
         """Reject a module that does not have the switch, or has another one.
@@ -84,7 +81,7 @@ def recipe_for(target: str, version: str) -> Recipe:
             return recipe
     known = "; ".join(recipe.versions for recipe in recipes(target)) or "none"
     msg = (
-        f"cudalink cannot steer {target} {version}: there are recipes for {known}. Install one of these, or name the "
+        f"cudalink cannot steer {target} {version}: expected {target} {known}. Install such a release, or name the "
         "targets that are to be forced, without this one, with --cudalink-target"
     )
     raise StaleRecipeError(msg)

@@ -279,15 +279,10 @@ class Steering:
         if wrong:
             version = target.version() if target else None
             named = f"{event.target} {version}" if version else event.target
-            why = (
-                f"The target {event.target} did not steer this link: correct the target or the code that undid its "
-                "choice, or update pytest-cudalink if the target is the plugin's"
-                if target is None or wanted.backend in target.backends
-                else f"It links with {', '.join(target.backends)} only: do not use it where {wanted.backend} is forced"
-            )
             msg = (
                 f"cudalink: {named} was forced to {wanted.backend} by {wanted.source}, but {' and '.join(wrong)}. "
-                f"{why}, or leave it out with --cudalink-target"
+                f"The target {event.target} did not steer this link: correct the target or the code that undid its "
+                "choice, update pytest-cudalink if the target is the plugin's, or leave it out with --cudalink-target"
             )
             self._refuse(event, msg)
         self._verified.add(key)

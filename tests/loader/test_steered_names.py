@@ -8,9 +8,8 @@ from pytest_cudalink.targets.base import Bundled
 from pytest_cudalink.targets.bindings import SEAMS
 from pytest_cudalink.targets.cuda_core import CudaCore
 from pytest_cudalink.targets.numba_cuda import NumbaCuda, NumbaCudaMlir
-from pytest_cudalink.targets.pynvjitlink import Pynvjitlink
 
-OWN = (Bundled, CudaCore, NumbaCuda, NumbaCudaMlir, Pynvjitlink)
+OWN = (Bundled, CudaCore, NumbaCuda, NumbaCudaMlir)
 
 
 def test_every_steered_module_wakes_the_steering() -> None:

@@ -371,7 +371,7 @@ def test_a_stale_recipe_that_is_swallowed(pytester, run_pytest, arguments) -> No
     result.stdout.fnmatch_lines(
         [
             "cudalink: forced to nvjitlink: bundled*",
-            "cudalink: not forced: cuda.core 0.2.0: there are recipes for *",
+            "cudalink: not forced: cuda.core 0.2.0: expected cuda-core >=0.7",
             "cuda.core is not watched: cudalink cannot steer cuda-core 0.2.0: *",
             "outside of tests: *cudalink cannot steer cuda-core 0.2.0: *",
         ]

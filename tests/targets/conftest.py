@@ -7,16 +7,12 @@ from importlib import metadata
 
 import pytest
 
-#: What every module of the tests begins with: the names of cuda.core, wherever its release has them.
+#: What every module of the tests begins with.
 HEAD = """
 import gc, sys
 import pytest
-try:
-    from cuda.core import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
-    import cuda.core._linker as linker_module
-except ImportError:
-    from cuda.core.experimental import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
-    import cuda.core.experimental._linker as linker_module
+from cuda.core import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
+import cuda.core._linker as linker_module
 
 from cuda.bindings import driver as cuda_driver
 
@@ -77,12 +73,6 @@ def numba_cuda_mlir() -> str:
     return _also("numba-cuda-mlir")
 
 
-@pytest.fixture(scope="session")
-def pynvjitlink() -> str:
-    """Release of pynvjitlink-cu12."""
-    return _also("pynvjitlink-cu12")
-
-
 @pytest.fixture
 def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, run_pytest):
     """Run pytest on a module that uses cuda.core, on an emulated driver of the toolkit's release."""
@@ -91,7 +81,6 @@ def go(cuda_core, toolkit, samples, pytester: pytest.Pytester, run_pytest):
 
     def run(module: str, *arguments: str, head: str = HEAD) -> pytest.RunResult:
         pytester.makepyfile(head + module)
-        # cuda.core 0.5 and 0.6 warn of their own names
         return run_pytest(
             f"--cudalink-driver={toolkit}",
             # what releases do with memory has a separate test

@@ -7,12 +7,9 @@ from types import ModuleType
 import pytest
 
 from pytest_cudalink.targets import StaleRecipeError
-from pytest_cudalink.targets.cuda_core import CudaCore
-from pytest_cudalink.targets.numba_cuda import NumbaCuda, NumbaCudaMlir
-from pytest_cudalink.targets.pynvjitlink import Pynvjitlink
 from pytest_cudalink.targets.recipes import recipe_for, recipes
 
-RECIPES = [one for name in ("cuda-core", "numba-cuda", "numba-cuda-mlir", "pynvjitlink-cu12") for one in recipes(name)]
+RECIPES = [one for name in ("cuda-core", "numba-cuda", "numba-cuda-mlir") for one in recipes(name)]
 
 
 def module_of(recipe, **names) -> ModuleType:
@@ -40,19 +37,12 @@ def test_stale_recipe(recipe) -> None:
             recipe.check(module_of(recipe, **{name: "else"}), "9.9")
 
 
-@pytest.mark.parametrize("target", [CudaCore(), NumbaCuda(), NumbaCudaMlir(), Pynvjitlink()], ids=lambda one: one.name)
-def test_recipes_name_the_backends_of_their_target(target) -> None:
-    """The header reads the backends of a library from its recipes, messages about a link from its target."""
-    for recipe in recipes(target.distribution):
-        assert tuple(recipe.backends) == target.backends
-
-
 @pytest.mark.parametrize("recipe", recipes("cuda-core"), ids=lambda one: one.versions)
 def test_recipes_set_and_give_back(recipe) -> None:
     """Each backend sets the same names, and giving back makes them what they were."""
     module = module_of(recipe)
     before = dict(vars(module))
-    objects = {"driver": "the driver", "nvjitlink": "nvJitLink", "driver-version": (13, 0)}
+    objects = {"driver": "the driver"}
     for backend in ("driver", "nvjitlink"):
         recipe.apply(module, backend, objects)
         assert vars(module) != before
@@ -62,9 +52,9 @@ def test_recipes_set_and_give_back(recipe) -> None:
 
 @pytest.mark.parametrize(
     ("target", "version"),
-    [("cuda-core", "0.3.1"), ("cuda-core", "0.2.0"), ("numba-cuda", "0.22"), ("pynvjitlink-cu12", "0.1.14")],
+    [("cuda-core", "0.6.0"), ("cuda-core", "0.3.2"), ("numba-cuda", "0.22")],
 )
 def test_release_without_a_recipe(target, version) -> None:
-    """A release without a recipe is refused, with the specifiers of the known recipes."""
-    with pytest.raises(StaleRecipeError, match=rf"cannot steer {target} {version}: there are recipes for >="):
+    """An older release is refused, with the first one that can be steered."""
+    with pytest.raises(StaleRecipeError, match=rf"cannot steer {target} {version}: expected {target} >="):
         recipe_for(target, version)

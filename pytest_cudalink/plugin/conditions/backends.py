@@ -25,7 +25,6 @@ TARGETS: Final = {
     "cuda.core": "cuda-core",
     "numba-cuda": "numba-cuda",
     "numba-cuda-mlir": "numba-cuda-mlir",
-    "pynvjitlink": "pynvjitlink-cu12",
 }
 
 
@@ -158,9 +157,8 @@ def _targets(config: pytest.Config) -> dict[str, Target]:
     from ...targets.base import Bundled, registered
     from ...targets.cuda_core import CudaCore
     from ...targets.numba_cuda import NumbaCuda, NumbaCudaMlir
-    from ...targets.pynvjitlink import Pynvjitlink
 
-    own: tuple[Target, ...] = (Bundled(), CudaCore(), NumbaCuda(), NumbaCudaMlir(), Pynvjitlink())
+    own: tuple[Target, ...] = (Bundled(), CudaCore(), NumbaCuda(), NumbaCudaMlir())
     targets = {target.name: target for target in own}
     for added in reversed(config.hook.pytest_cudalink_targets(config=config)):
         try:

@@ -112,8 +112,7 @@ def _forced(run: Run) -> list[str]:
         packages = {name: package for name, (_version, package) in found.items()}
     asked = {name: version for name, version in versions.items() if only is None or name in only}
     libraries = {name: version for name, version in asked.items() if name != "bundled"}
-    backend = settings.backend.value
-    stale = {name: why for name, version in libraries.items() if (why := _unfit(packages[name], version, backend))}
+    stale = {name: why for name, version in libraries.items() if (why := _unfit(packages[name], version))}
     names = [
         name if name == "bundled" or not version else f"{name} {version}"
         for name, version in asked.items()
@@ -132,7 +131,7 @@ def _forced(run: Run) -> list[str]:
     ]
 
 
-def _unfit(package: str | None, version: str, backend: str) -> str:
+def _unfit(package: str | None, version: str) -> str:
     """Return why a release cannot be forced, as far as its version says; empty if it can, or needs no recipe.
 
     Reads the table and not `targets.recipes`: a run imports targets when a library that they steer is imported.
@@ -144,11 +143,9 @@ def _unfit(package: str | None, version: str, backend: str) -> str:
         return ""
     from packaging.specifiers import SpecifierSet
 
-    for row in known:
-        if SpecifierSet(row["versions"]).contains(version, prereleases=True):
-            has = row.get("backends", [backend])
-            return "" if backend == "each" or backend in has else f"it links with {', '.join(has)} only"
-    return f"there are recipes for {'; '.join(row['versions'] for row in known)}"
+    if any(SpecifierSet(row["versions"]).contains(version, prereleases=True) for row in known):
+        return ""
+    return f"expected {package} {'; '.join(row['versions'] for row in known)}"
 
 
 def _provenance(settings: Settings) -> list[str]:
