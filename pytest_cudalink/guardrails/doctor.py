@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from ..audit.environment import EnvironmentAudit, EnvironmentFinding
 from ..compat import atlas, known_bad
@@ -195,16 +196,17 @@ def examine(
         judged.links = list(_links(judged, facts))
         judged.findings += _rule_findings(judged, facts, assume_forward=assume_forward)
         judged.findings += _predictions(judged, facts)
-        judged.findings += _link_findings(judged)
+        judged.findings += _link_findings(judged, system)
         return judged
 
-    judged = judge(_in_use(report.items, system, audit))
+    judged = judge(_in_use(report.items, system))
     report.rules, report.links = judged.rules, judged.links
     conflicts = _environment_findings(audit)
     _merge_repairs(judged, conflicts, judge, facts, audit)
-    report.findings[:0] = _damaged_files(report, system)
+    report.findings[:0] = [*_damaged_files(report, system), *_missing_companions(report, judged.items)]
     report.findings += _bindings_findings(report, system)
     report.findings += judged.findings
+    report.findings += _runtime_findings(system, facts, assume_forward=assume_forward)
     report.findings += _outside_findings(report, judged, judge)
     report.findings += _copy_findings(report)
     report.findings += conflicts.values()
@@ -216,16 +218,13 @@ def examine(
     return report
 
 
-def _in_use(items: Sequence[Item], system: System, audit: EnvironmentAudit) -> list[Item]:
-    """Return the items that something in the environment would load.
+def _in_use(items: Sequence[Item], system: System) -> list[Item]:
+    """Return the items that programs of this environment use together.
 
-    Parts of a toolkit outside of an environment that has its own do not count, unless a distribution can look them up:
-    one that requires cuda.pathfinder, and is not known to open libraries only. The libraries that every program of
-    NVRTC and nvJitLink loads, and their headers, count wherever they are.
+    Parts of a toolkit outside of an environment that has its own do not count: its programs take their headers and
+    libraries from beside themselves. The libraries that every program of NVRTC and nvJitLink loads, and their headers,
+    count wherever they are.
     """
-    known = component_table()["looks-up-libraries-only"]["distributions"]
-    if any(claim.name == "cuda-pathfinder" and claim.by.partition(" ")[0] not in known for claim in audit.claims):
-        return list(items)
     inside = [item for item in items if not system.is_outside(item)]
     core = [item for item in items if item.name.lower() in _CORE]
     return [item for item in items if item in inside or item in core] if inside else list(items)
@@ -241,8 +240,8 @@ def _outside_findings(
         yield DoctorFinding(
             "note",
             f"not used: parts of CUDA {releases} outside of this environment ({aside[0].label} at {aside[0].path}"
-            f"{and_more(len(aside) - 1)}) do not fit the toolkit in it; no installed "
-            "distribution looks them up",
+            f"{and_more(len(aside) - 1)}) do not fit the toolkit in it; their programs "
+            "use the parts beside them",
             cause=f"not used: parts of CUDA {releases} outside of this environment, which do not fit",
         )
 
@@ -335,16 +334,68 @@ def _first_for_loader(report: DoctorReport, system: System) -> list[Copy]:
 
 
 def _damaged_files(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
-    """Yield a finding for each damaged library, which a process cannot load, whatever its release."""
+    """Yield a finding for each library that is damaged or lacks a file that it opens, whatever its release."""
+    opened = component_table()["opened"]
     for item in report.items:
-        if item.kind == "dynamic-libs" and (damage := system.damage(item)):
+        if item.kind != "dynamic-libs":
+            continue
+        faults = [
+            (f"{item.path} {damage}: a process that loads it gets an error, or ends with SIGBUS", "is damaged")
+            for damage in [system.damage(item)]
+            if damage
+        ]
+        for row in opened:
+            place = row["file"].format(release=item.version)
+            if row["library"] == item.name and item.version and system.lacks(item, place):
+                name = place.rpartition("/")[2]
+                faults.append((f"{item.path} opens {name}, which is missing: {row['because']}", f"lacks {name}"))
+        for text, cause in faults:
             wheel = attribution.owner(item.path)
             yield DoctorFinding(
                 "incoherent",
-                f"{item.path} {damage}: a process that loads it gets an error, or ends with SIGBUS",
+                text,
                 f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
                 "" if wheel else "reinstall the toolkit that this file belongs to",
-                f"the {item.label} is damaged",
+                f"the {item.label} {cause}",
+            )
+
+
+def _missing_companions(report: DoctorReport, used: Sequence[Item]) -> Iterator[DoctorFinding]:
+    """Yield the parts that are missing although programs look them up with a library that is here."""
+    for row in component_table()["looked-up-with"]:
+        item = next((one for one in used if (one.kind, one.name) == ("dynamic-libs", row["library"])), None)
+        label = label_of(row["kind"], row["name"])
+        if item is not None and label in report.missing:
+            wheel = attribution.owner(item.path)
+            yield DoctorFinding(
+                "incoherent",
+                f"the {label} is missing beside {item.path}: {row['because']}",
+                f"pip install --force-reinstall --no-deps {wheel.name}=={wheel.version}" if wheel else "",
+                "" if wheel else "reinstall the toolkit that the library belongs to",
+                f"the {item.label} is without the {label}",
+            )
+
+
+def _runtime_findings(system: System, facts: DriverFacts, *, assume_forward: bool) -> Iterator[DoctorFinding]:
+    """Yield the distributions with a CUDA runtime of their own for which the driver is too old."""
+    driver, versions = facts.cuda().value, system.versions()
+    for name in component_table()["static-runtime"]["distributions"]:
+        if driver is None or name not in versions:
+            continue
+        try:
+            release = CudaVersion(*(*Version(versions[name]).release, 0)[:2])
+        except InvalidVersion:  # which the audit of the environment names
+            continue
+        runtime = Item("static-libs", "cudart", name, "site-packages", "ctk", release, f"the version of {name}")
+        verdict = check_driver(runtime, facts, assume_forward=assume_forward, hint=driver_hint())
+        if verdict.status == "incompatible":
+            yield DoctorFinding(
+                "incoherent",
+                f"{name} {versions[name]} contains the CUDA runtime {release}, whose calls the driver of CUDA {driver} "
+                "answers with cudaErrorInsufficientDriver (35)",
+                f"pip install '{name}=={driver.major}.*'",
+                verdict.otherwise,
+                f"the driver of CUDA {driver} is too old for the runtime inside {name}",
             )
 
 
@@ -367,8 +418,8 @@ def _links(report: DoctorReport, facts: DriverFacts) -> Iterator[PredictedLink]:
             yield PredictedLink(policy, kind, decision.backend or "error", why)
 
 
-def _link_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
-    """Yield a fault if nothing here links, and a note if the default policy does not link LTO-IR."""
+def _link_findings(report: DoctorReport, system: System) -> Iterator[DoctorFinding]:
+    """Yield what cannot be linked: a fault if nothing here links although a distribution does, else a note."""
     if not report.items:
         return
     possible = {
@@ -382,7 +433,10 @@ def _link_findings(report: DoctorReport) -> Iterator[DoctorFinding]:
     fix = "" if version else repair((_LINKER,), release)
     if not any(possible.values()):
         text = f"nothing here links PTX or LTO-IR: there is no driver, and {there}"
-        yield DoctorFinding("incoherent", text, fix, "install the NVIDIA driver", _NO_LINK)
+        linking = sorted(system.versions().keys() & component_table()["links-at-run-time"]["distributions"])
+        if linking:
+            text += f"; {linking[0]} links at run time"
+        yield DoctorFinding("incoherent" if linking else "note", text, fix, "install the NVIDIA driver", _NO_LINK)
     elif not possible[dispatch.DEFAULT_POLICY, "ltoir"]:
         others = [policy for policy, kind in possible if kind == "ltoir" and possible[policy, kind]]
         why = f"the policies {' and '.join(others)} do" if others else there

@@ -97,6 +97,11 @@ class System:
         """What is wrong with the file of a library, of which the loader would die; empty if nothing is."""
         return library_file.damage(item.path)
 
+    def lacks(self, item: Item, place: str) -> bool:
+        """Whether a file that a library opens at run time is not at its place from the library's folder."""
+        file = Path(item.path)
+        return file.is_file() and not any((one.parent / place).exists() for one in (file, file.resolve()))
+
     def copies_in_process(self) -> Iterator[Copy]:
         """The toolkit's libraries that are loaded in this process."""
         for library in attribution.loaded_libraries(_pathfinder.stems()):

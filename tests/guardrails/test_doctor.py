@@ -74,7 +74,7 @@ class Machine(System):
     """A machine with these items, copies and cuda-bindings, and a device of this architecture."""
 
     audit = EnvironmentAudit("/prefix", "3.12", 0, (), (), (), 0, 0.0)
-    installed: Mapping[str, str] = MappingProxyType({})
+    installed: Mapping[str, str] = MappingProxyType({"nvmath-python": "9"})  # which links at run time
     programs: tuple[str, ...] = ()
 
     def __init__(self, items: tuple[Item, ...], copies: tuple[Copy, ...], arch: str | None) -> None:
@@ -126,7 +126,7 @@ def item(name: str, version: str | None, kind: str = "dynamic-libs") -> Item:
 
 
 def several(text: str) -> list[Item]:
-    """Items by their names, releases and kinds, such as ``"nvrtc 13.2, cudart 13.0 headers"``; ? is not known."""
+    """Items by their names, releases and kinds, such as ``"nvrtc 13.2, nvrtc 13.0 headers"``; ? is not known."""
     words = [(*one.split(), "dynamic-libs")[:3] for one in text.split(", ") if one]
     return [item(name, None if version == "?" else version, kind) for name, version, kind in words]
 
@@ -142,7 +142,7 @@ NO_LTO = "note: the policy strict-major does not link LTO-IR here: "
 NO_NVJITLINK = f"{NO_LTO}there is no nvJitLink => "
 NO_LINK = "incoherent: nothing here links PTX or LTO-IR: there is no driver, and "
 INSTALL = "pip install 'cuda-toolkit[nvjitlink]==13.{0}.*' 'nvidia-nvjitlink==13.{0}.*'"
-REST = "pip install 'cuda-toolkit[cudart,nvjitlink]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
+REST = "pip install 'cuda-toolkit[nvjitlink,nvrtc]==13.2.*' 'nvidia-nvjitlink==13.2.*'"
 MIXED = "/ nothing else <the toolkit's parts come from several releases: CUDA 13.0, 13.2>"
 UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environment"
 
@@ -168,7 +168,7 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
             "incoherent: * => no command / install a driver for CUDA 13.0",
             f"{NO_LTO}the policies released do => no command",
         ]),
-        (several("nvrtc 13.2, cudart 13.0 headers"), "13.2", None, 1, [
+        (several("nvrtc 13.2, nvrtc 13.0 headers"), "13.2", None, 1, [
             f"incoherent: * both must be of one CUDA release * => pip install * {MIXED}",
             f"{NO_NVJITLINK}{INSTALL.format(2)}",
         ]),
@@ -199,37 +199,37 @@ UNUSED = "note: not used: parts of CUDA 13.2, unknown outside of this environmen
         (several("nvrtc 13.0"), "13.0", "sm_200", 1, ["nvrtc 13.0 does not know sm_200 * => no command", NO_NVJITLINK]),
         (several("nvrtc 13.0"), "", None, 1, [
             NO_DRIVER,
-            f"{NO_LINK}there is no nvJitLink => {INSTALL.format(0)} / install the NVIDIA driver <nothing here links",
+            f"{NO_LINK}there is no nvJitLink; * => {INSTALL.format(0)} / install the NVIDIA driver <nothing here links",
         ]),
-        (several("nvrtc 13.2, cudart 13.0 headers"), "", None, 1, [
+        (several("nvrtc 13.2, nvrtc 13.0 headers"), "", None, 1, [
             f"incoherent: * both must be of one CUDA release * => {REST} {MIXED}",
             NO_DRIVER,
-            f"{NO_LINK}there is no nvJitLink => {REST} / install the NVIDIA driver",
+            f"{NO_LINK}there is no nvJitLink; * => {REST} / install the NVIDIA driver",
         ]),
         (several("nvrtc 12.1, nvJitLink 12.1"), "", None, 1, [
             NO_DRIVER,
-            f"{NO_LINK}nvJitLink 12.1 is older than 12.3 => pip install * / install the NVIDIA driver",
+            f"{NO_LINK}nvJitLink 12.1 is older than 12.3; * => pip install * / install the NVIDIA driver",
         ]),
         ([*several("nvrtc 13.2"), *outside("nvJitLink 13.0")], "13.2", None, 1, ["ltoir", "ISA"]),
-        (outside("nvvm 13.0"), "12.8", None, 1, ["does not run CUDA 13.0 (nvvm library)", NO_NVJITLINK]),
+        (outside("nvfatbin 13.0"), "12.8", None, 1, ["does not run CUDA 13.0 (nvfatbin library)", NO_NVJITLINK]),
         ([*WHOLE, *outside("nvvm 13.0")], "13.0", None, 0, []),
-        (several("nvrtc 13.2, cudart 13.0 headers, nvvm ?"), "13.2", None, 1, [
-            "unknown: * release of the nvvm library", f"incoherent: * cudart headers * {MIXED}", NO_NVJITLINK,
+        (several("nvrtc 13.2, nvrtc 13.0 headers, nvfatbin ?"), "13.2", None, 1, [
+            "unknown: * release of the nvfatbin library", f"incoherent: * nvrtc headers * {MIXED}", NO_NVJITLINK,
         ]),
         (several("nvrtc 13.0, ptxas 13.0 binaries"), "12.7", None, 1, [
             "CUDA 13.0 (nvrtc library): * && pip install 'cuda-toolkit[nvrtc]>=12.0,<12.8' * or, where the forward-",
             "CUDA 13.0 (ptxas binary): * => no command / put the bin folder of a CUDA 12.7", "ISA up to 8.6 * => pip",
             NO_NVJITLINK,
         ]),
-        (several("nvrtc 13.2, cudart 13.1 headers"), "12.8", None, 1, [
+        (several("nvrtc 13.2, nvrtc 13.1 headers"), "12.8", None, 1, [
             "several releases: CUDA 13.1, 13.2>", "run CUDA 13.1", "run CUDA 13.2", "ISA up to 8.7", NO_NVJITLINK,
         ]),
         (several("nvrtc 12.9, nvJitLink 12.9"), "12.0 520.30.01", None, 1, [
             "incoherent: * branch 525 * [nvjitlink,nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 is too old",
             "warning: PTX * => pip install 'cuda-toolkit[nvrtc]>=12.0,<12.1' * <the driver of CUDA 12.0 refuses the",
         ]),
-        (several("nvrtc 13.2, cudart 13.0 headers"), "13.0 580.65.06", None, 1, [
-            f"cudart headers * {MIXED}", "incoherent: PTX * <the driver of CUDA 13.0 refuses the PTX", NO_NVJITLINK,
+        (several("nvrtc 13.2, nvrtc 13.0 headers"), "13.0 580.65.06", None, 1, [
+            f"nvrtc headers * {MIXED}", "incoherent: PTX * <the driver of CUDA 13.0 refuses the PTX", NO_NVJITLINK,
         ]),
         (several("nvrtc 13.2, nvJitLink 13.1"), "12.8", None, 1, [
             "ltoir from", "run CUDA 13.1", "run CUDA 13.2", "the driver of CUDA 12.8 (ISA up to 8.7)", NO_LTO,
@@ -275,8 +275,12 @@ NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
     ("claims", "conflict", "fix"),
     [
         ([], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
-        ([claim(NVRTC, "==12.8.93")], None, "pip install 'cuda-toolkit[cudart]==12.8.*'"),
-        ([claim(NVRTC, "<12.9"), claim(NVRTC, ">=12.8")], None, "pip install 'cuda-toolkit[cudart]==12.8.*'"),
+        ([claim(NVRTC, "==12.8.93")], None, f"pip install 'cuda-toolkit[nvrtc]==12.8.*' {NVRTC}==12.8.93"),
+        (
+            [claim(NVRTC, "<12.9"), claim(NVRTC, ">=12.8")],
+            None,
+            f"pip install 'cuda-toolkit[nvrtc]==12.8.*' '{NVRTC}<12.9,>=12.8'",
+        ),
         ([claim(NVRTC, "==12.8.93", "conda")], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
         ([claim(NVRTC, ""), claim("other", "<1")], None, "pip install 'cuda-toolkit[nvrtc]==12.9.*'"),
         ([], broken("version", "", claim(CUFFT, "<13")), "pip install 'nvidia-cufft-cu12<13'"),
@@ -295,7 +299,7 @@ NVRTC, CUFFT = "nvidia-cuda-nvrtc-cu12", "nvidia-cufft-cu12"
 )
 def test_what_distributions_require(claims, conflict, fix) -> None:
     """The command keeps it, and is also that of a conflict which pip can end; others keep their own."""
-    parts = "nvrtc 12.9, nvJitLink 12.9" if conflict else "nvrtc 12.8, nvJitLink 12.9, cudart 12.9 headers"
+    parts = "nvrtc 12.9, nvJitLink 12.9" if conflict else "nvrtc 12.8, nvJitLink 12.9, nvrtc 12.9 headers"
     machine = Machine(tuple(several(parts)), (), None)
     machine.audit = replace(Machine.audit, claims=tuple(claims), findings=(conflict,) if conflict else ())
     report = examine(facts=given("12.9"), system=machine)
@@ -312,9 +316,9 @@ def test_parts_that_fit_stay() -> None:
 def test_what_no_command_repairs_keeps_its_own_advice() -> None:
     """A command that installs a missing package, and leaves all other faults, is that of the package alone."""
     loaded = [
-        replace(one, found_via=ALREADY_LOADED) for one in several("nvrtc 12.8, cudart 12.9 headers, nvJitLink 12.9")
+        replace(one, found_via=ALREADY_LOADED) for one in several("nvrtc 12.8, nvrtc 12.9 headers, nvJitLink 12.9")
     ]
-    machine = Machine((*loaded, item("nvvm", "12.9")), (), None)
+    machine = Machine((*loaded, item("nvfatbin", "12.9")), (), None)
     machine.audit = replace(Machine.audit, findings=(broken("missing", "", claim(CUFFT, "<13")),))
     command = f"pip install '{CUFFT}<13'"
     fixes = [one.fix for one in examine(facts=given("12.9"), system=machine).findings if one.severity == "incoherent"]
@@ -354,6 +358,56 @@ def test_a_library_that_was_cut(name, toolkit, tmp_path) -> None:
     assert report.exit_code == 1
 
 
+def test_a_library_without_a_file_that_it_opens(toolkit, tmp_path) -> None:
+    """NVRTC without its builtins compiles nothing; with them it is as it was installed."""
+    found = System().item("dynamic-libs", "nvrtc")
+    assert found is not None
+    (tmp_path / "libnvrtc.so.13").symlink_to(tmp_path / "elsewhere" / "libnvrtc.so.13")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "libnvrtc.so.13").write_bytes(Path(found.path).read_bytes())
+    parts = [replace(one, path=str(tmp_path / "libnvrtc.so.13")) if one.name == "nvrtc" else one for one in WHOLE[:-1]]
+    report = made(*parts, facts=given("13.0"))
+    assert (report.exit_code, [one.cause for one in report.findings]) == (
+        1, ["the nvrtc library lacks libnvrtc-builtins.so.13.0"],
+    )  # fmt: skip
+    assert (
+        "opens libnvrtc-builtins.so.13.0, which is missing: without it every compilation fails"
+        in report.findings[0].text
+    )
+    for folder in (tmp_path, tmp_path / "elsewhere"):
+        (folder / "libnvrtc-builtins.so.13.0").touch()
+        assert made(*parts, facts=given("13.0")).findings == []
+        (folder / "libnvrtc-builtins.so.13.0").unlink()
+
+
+def test_nvvm_without_libdevice() -> None:
+    """Wherever the look-up finds it, it will do; what nothing uses needs none."""
+    (fault,) = made(*WHOLE, item("nvvm", "13.0"), facts=given("13.0")).findings
+    assert (fault.severity, fault.cause) == ("incoherent", "the nvvm library is without the device bitcode library")
+    device = item("device", "13.0", "bitcode-libs")
+    assert made(*WHOLE, item("nvvm", "13.0"), device, facts=given("13.0")).findings == []
+    assert made(*WHOLE, *outside("nvvm 13.0"), facts=given("13.0")).findings == []
+
+
+@pytest.mark.parametrize(
+    ("versions", "driver", "fix"),
+    [
+        ({"cuda-bindings": "13.4.0"}, "12.8", "pip install 'cuda-bindings==12.*'"),
+        ({"cuda-bindings": "13.4.0"}, "13.0 580.65.06", None),
+        ({"cuda-bindings": "12.9.4"}, "13.0", None),
+        ({"cuda-bindings": "13.4.0"}, "", None),
+        ({"cuda-bindings": "unknown"}, "12.8", None),
+        ({"numpy": "13.4"}, "12.8", None),
+    ],
+)
+def test_a_runtime_inside_a_distribution(monkeypatch, versions, driver, fix) -> None:
+    """The driver must run it as it runs the toolkit's."""
+    monkeypatch.setattr(Machine, "installed", versions)
+    report = made(*several("nvrtc 12.6, nvJitLink 12.6"), facts=given(*driver.split()) if driver else given(None))
+    found = [one for one in report.findings if "contains the CUDA runtime" in one.text]
+    assert [(one.severity, one.fix) for one in found] == ([("incoherent", fix)] if fix else [])
+
+
 @pytest.mark.parametrize(
     ("cuda", "release", "severity", "end"),
     [
@@ -389,7 +443,7 @@ def test_what_decides_whether_versions_fail(monkeypatch) -> None:
     monkeypatch.setattr(doctor.known_bad, "known_bad", known)
     found = made(*WHOLE, facts=given("13.0", "580.65.06"), arch="sm_90").findings[-1]
     decides = {"arch": "sm_90", "driver": "580.65.06"}
-    assert asked == [({}, decides), decides]
+    assert asked == [(dict(Machine.installed), decides), decides]
     assert found == DoctorFinding("note", "known to fail: x crashes; only on Windows", otherwise="install y")
 
 
@@ -545,22 +599,19 @@ def test_bindings(monkeypatch, found) -> None:
     assert not System().has_bindings()
 
 
-@pytest.mark.parametrize(
-    ("by", "name", "code"),
-    [("cuda-bindings 13.0", "cuda-pathfinder", 0), ("mine 1", "cuda-pathfinder", 2), ("mine 1", "other", 0)],
-)
-def test_who_looks_up_parts_outside(by: str, name: str, code: int) -> None:
-    """They count for a distribution that can find them, and is not known to open libraries only."""
-    machine = Machine((*WHOLE, *outside("nvcc ? headers")), (), None)
-    machine.audit = replace(Machine.audit, claims=(Claim(by, name, "", "declared", "", satisfied=True),))
-    assert examine(facts=given("13.5"), system=machine).exit_code == code
+def test_nothing_links_and_nothing_would(monkeypatch) -> None:
+    """It is a fault only where an installed distribution links at run time, which is named."""
+    (_, fault) = made(*several("nvrtc 13.0"), facts=given(None)).findings
+    assert (fault.severity, fault.text.endswith("; nvmath-python links at run time")) == ("incoherent", True)
+    monkeypatch.setattr(Machine, "installed", {"numpy": "2"})
+    (_, note) = made(*several("nvrtc 13.0"), facts=given(None)).findings
+    assert (note.severity, note.text, note.fix) == ("note", fault.text.partition(";")[0], fault.fix)
 
 
 def test_programs_have_no_wheel_up_to_cuda_12(monkeypatch) -> None:
     """Items that a wheel has get a command, others get advice; neither is repeated for the other."""
     nvcc = replace(item("nvcc", "13.0", "binaries"), wheel="", found_via="the search for programs")
-    looks_up = Claim("numba-cuda 1.0", "cuda-pathfinder", "", "declared", "", satisfied=True)
-    monkeypatch.setattr(Machine, "audit", replace(Machine.audit, claims=(looks_up,)))
+    monkeypatch.setattr(Machine, "is_outside", lambda _self, _item: False)
     report = made(*WHOLE, nvcc, facts=given("12.8"))
     refused = [finding for finding in report.findings if "does not run CUDA 13.0" in finding.text]
     assert [bool(finding.fix) for finding in refused] == [True, False]
@@ -641,7 +692,7 @@ def test_page_and_json(capsys, monkeypatch) -> None:
     content = json.loads(capsys.readouterr().out)
     assert (content["verdict"], content["exit_code"]) == ("incoherent", 1)
     assert [one["version"] for one in content["items"]] == ["13.0"] * 3
-    assert {one["rule"] for one in content["rules"]} >= {"driver", "same-ctk", "pipeline"}
+    assert {one["rule"] for one in content["rules"]} >= {"driver", "pipeline"}
     assert content["driver"]["kind"] == "given"
 
 
@@ -658,7 +709,7 @@ def test_a_machine_without_a_driver(capsys, monkeypatch) -> None:
 
 def test_seven_findings_of_one_cause(capsys, monkeypatch) -> None:
     """Parts of two releases are one cause, whichever rules they break."""
-    skewed = several("nvrtc 13.2, nvJitLink 13.0, cudart 13.0 headers")
+    skewed = several("nvrtc 13.2, nvJitLink 13.0, nvrtc 13.0 headers")
     report = made(*skewed, facts=given("13.2"))
     assert len(report.findings) > 2
     monkeypatch.setattr(doctor, "examine", lambda *_: report)

@@ -29,8 +29,8 @@ NVRTC, NVJITLINK = ("dynamic-libs", "nvrtc"), ("dynamic-libs", "nvJitLink")
     ("a", "b", "related"),
     [
         (NVRTC, ("headers", "nvrtc"), True),
-        (NVRTC, ("headers", "cudart"), True),
-        (NVRTC, ("headers", "cccl"), True),
+        (NVRTC, ("headers", "cudart"), False),
+        (NVRTC, ("headers", "cccl"), False),
         (NVRTC, NVJITLINK, False),
         (NVRTC, ("headers", "nvjitlink"), False),
         (NVRTC, ("dynamic-libs", "cudart"), False),
@@ -79,9 +79,9 @@ def test_a_relation_has_a_name_and_a_reason() -> None:
     nvrtc, header = item("nvrtc", "13.0"), item("nvrtc", "13.2", "headers")
     reason = "a header declares what its own release of the library has"
     assert shared_groups(nvrtc, header) == {"nvrtc headers with their library": reason}
-    reason = "NVRTC knows the runtime's headers of its own release only"
-    both = shared_groups(nvrtc, item("cccl", "13.0", "headers"))
-    assert both == {"NVRTC with the headers that it compiles": reason}
+    cublas, cusolver = item("cublas", "13.0"), item("cusolver", "13.2")
+    reason = "cuSOLVER is linked against the cuBLAS of its own release"
+    assert shared_groups(cublas, cusolver) == {"dynamic-link component cublas": reason}
     reason = "with two, it is not known which one is used"
     assert shared_groups(nvrtc, item("nvrtc", "13.2")) == {"one nvrtc library only": reason}
 
