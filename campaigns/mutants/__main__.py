@@ -1,7 +1,8 @@
-"""Count the mutants of the pure rules that their tests kill: ``python -m campaigns.mutants --help``.
+"""Count the mutants of the pure rules and of the C that tests kill: ``python -m campaigns.mutants --help``.
 
-The parent imports pytest, hypothesis and everything else that is not ours, once. Each mutant is a fork of it, which
-loads the changed module in the place of the real one and runs the tests that `modules.toml` names for it.
+`native.py` judges those of the C. For Python, the parent imports pytest, hypothesis and everything else that is not
+ours, once. Each mutant is a fork of it, which loads the changed module in the place of the real one and runs the tests
+that `modules.toml` names for it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import signal
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -28,11 +31,13 @@ from typing import Any
 import hypothesis
 import pytest
 
-from .operators import Mutant, mutants
+from . import native
+from .operators import Mutant, mutants, weighed
 
 ROOT = Path(__file__).parents[2]
 CONFIGURATION = Path(__file__).with_name("modules.toml")
 SURVIVORS = Path(__file__).with_name("survivors.txt")
+SAMPLE = Path(__file__).with_name("sample.txt")
 OURS = ("pytest_cudalink", "tests", "campaigns", "tools", "conftest")
 
 #: Rules do not need the plugin. Where pytest rewrites assertions, its loader takes the place of `Changed`, as the
@@ -42,6 +47,8 @@ OPTIONS = ("-x", "-q", "-pno:cudalink", "-pno:xdist", "-pno:cacheprovider", "--a
 WITHOUT_FIXTURES = "--noconftest"
 #: Seconds: of CPU time over what the tests take without a change, and on the clock, for what sleeps.
 CPU_SECONDS, CLOCK_SECONDS = 10, 180
+#: The part of `--seconds` that is for the C.
+_C_SHARE = 1 / 3
 
 
 @dataclass(frozen=True)
@@ -78,50 +85,91 @@ class Changed(SourceFileLoader):
         return compile(self.mutant.apply(), self.path, "exec", dont_inherit=True)
 
 
+class Tally:
+    """What was counted of each file, and what is wrong."""
+
+    def __init__(self, listed: Container[str], *, verbose: bool) -> None:
+        self.counts: dict[str, list[int]] = {}
+        self.faults: list[str] = []
+        self.notes: list[str] = []
+        self._listed, self._verbose = listed, verbose
+
+    def add(self, file: str, key: str, killed: str, *, may_survive: bool = False) -> None:
+        """Count a mutant that was judged.
+
+        `killed`: by what, if it was.
+        `may_survive`: whether a survivor that is not listed only counts for the share of those that are killed.
+        """
+        self.counts.setdefault(file, [0, 0])[0 if killed else 1] += 1
+        if not killed and key not in self._listed:
+            (self.notes if may_survive else self.faults).append(f"survives: {key}")
+        elif killed and key in self._listed:
+            self.faults.append(f"listed as a survivor, but killed: {key}")
+        if self._verbose:
+            sys.stdout.write(f"{'killed  ' if killed else 'SURVIVED'} {key}{killed and f'  <- {killed}'}\n")
+            sys.stdout.flush()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the mutants, print the survivors and a table; 0 if the survivors are those of the list."""
     options = _options(arguments)
     configuration = tomllib.loads(CONFIGURATION.read_text(encoding="utf-8"))
-    every = judged_modules(configuration)
+    python = [(judged, one) for judged in judged_modules(configuration) for one in judged.mutants]
+    c = native.mutants()
     listed = survivors(SURVIVORS.read_text(encoding="utf-8"))
-    known = {judged.key(mutant) for judged in every for mutant in judged.mutants}
-    faults = [f"listed, but there is no such mutant: {key}" for key in listed if key not in known]
-    chosen = [(judged, one) for judged in every if options.only in judged.file for one in judged.mutants]
-    if not chosen:
-        names = ", ".join(judged.file for judged in every)
+    known = {judged.key(mutant) for judged, mutant in python} | {native.key(file, mutant) for file, mutant in c}
+    tally = Tally(listed, verbose=options.verbose)
+    tally.faults += [f"listed, but there is no such mutant: {key}" for key in listed if key not in known]
+    files = dict.fromkeys([*(judged.file for judged, _ in python), *(file for file, _ in c)])
+    python = [(judged, mutant) for judged, mutant in python if options.only in judged.file]
+    c = [(file, mutant) for file, mutant in c if options.only in file]
+    if not python and not c:
+        names = ", ".join(files)
         sys.stderr.write(
-            f"campaigns.mutants: no module has {options.only!r} in its path; expected a part of one of {names}\n"
+            f"campaigns.mutants: no file has {options.only!r} in its path; expected a part of one of {names}\n"
         )
         return 2
+
+    start, seconds = time.monotonic(), options.seconds or math.inf
+    of_python = seconds * (1 - _C_SHARE if c else 1)
     if options.seconds is not None:
-        random.Random(options.seed).shuffle(chosen)
-
-    _prepare()
-    start, most = time.monotonic(), options.seconds or math.inf
-    sound = _sound(dict.fromkeys(judged.tests for judged, _ in chosen), start + most / 2)
-    if not sound:
+        random.Random(options.seed).shuffle(python)
+    if python and not _judge_python(python, options.jobs, start, of_python, tally):
         return 2
-    chosen = [(judged, mutant) for judged, mutant in chosen if judged.tests in sound]
+    killers = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name) if options.seconds is not None else {}
+    tally.faults += [f"in {SAMPLE.name}, but there is no such mutant: {key}" for key in killers if key not in known]
+    # sorted by a number of their own, few have another place after an edit
+    c.sort(key=lambda one: zlib.crc32(f"{options.seed} {native.key(*one)}".encode()))
+    if options.seconds is not None:
+        c = [one for one in c if native.key(*one) in killers]
+    # a random one is neither known nor looked for: enough of them must be killed
+    add = partial(tally.add, may_survive=options.seconds is None)
+    tests = configuration["native"]["tests"]
+    reason = native.judge_all(c[: options.number], killers, tests, options.jobs, start + seconds, add)
+    _table(tally.counts, time.monotonic() - start)
+    whole = not options.only and options.seconds is None  # else only survivors that are not listed are faults
+    for language, least in (("py", configuration["least-percent"]), ("c", configuration["native"]["least-percent"])):
+        killed, survived = _sum(counts for file, counts in tally.counts.items() if file.endswith(f".{language}"))
+        percent = 100 * killed / (killed + survived) if killed + survived else 100
+        if whole and percent < least:
+            tally.faults.append(f"{percent:.1f} % of the .{language} mutants are killed; expected {least} % or more")
+    if reason:
+        sys.stdout.write(f"campaigns.mutants: left out: {reason}\n")
+    sys.stdout.writelines(f"campaigns.mutants: {one}\n" for one in (*tally.notes, *tally.faults))
+    return 1 if tally.faults else 0
 
-    counts: dict[str, list[int]] = {}
+
+def _judge_python(
+    chosen: Sequence[tuple[Judged, Mutant]], jobs: int, start: float, seconds: float, tally: Tally
+) -> bool:
+    """Judge the mutants of the Python for some seconds; gives whether the tests pass without a change."""
+    _prepare()
+    sound = _sound(dict.fromkeys(judged.tests for judged, _ in chosen), start + seconds / 2)
     gc.freeze()  # a child would collect, and so copy, what the parent imported
-    for judged, mutant, killed in _run(chosen, options.jobs, start + most):
-        counts.setdefault(judged.file, [0, 0])[not killed] += 1
-        key = judged.key(mutant)
-        if not killed and key not in listed:
-            faults.append(f"survives: {key}")
-        elif killed and key in listed:
-            faults.append(f"listed as a survivor, but killed: {key}")
-        if options.verbose:
-            sys.stdout.write(f"{'killed  ' if killed else 'SURVIVED'} {key}\n")
-            sys.stdout.flush()
-    dead, alive = _table(counts, time.monotonic() - start)
-    percent, least = 100 * dead / (dead + alive), configuration["least-percent"]
-    part = options.only or options.seconds is not None  # of which only the survivors that are not listed are faults
-    if percent < least and not part:
-        faults.append(f"{percent:.1f} % of the mutants are killed; expected {least} % or more; write tests")
-    sys.stdout.writelines(f"campaigns.mutants: {fault}\n" for fault in faults)
-    return 1 if faults else 0
+    able = [(judged, mutant) for judged, mutant in chosen if judged.tests in sound]
+    for judged, mutant, killed in _run(able, jobs, start + seconds):
+        tally.add(judged.file, judged.key(mutant), "its tests" if killed else "")
+    return bool(sound)
 
 
 def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
@@ -130,20 +178,23 @@ def judged_modules(configuration: dict[str, Any]) -> list[Judged]:
         Judged(
             one["file"],
             (*one["tests"], *(() if one.get("fixtures") else (WITHOUT_FIXTURES,))),
-            tuple(mutants((ROOT / one["file"]).read_text(encoding="utf-8"))),
+            tuple(weighed(mutants((ROOT / one["file"]).read_text(encoding="utf-8")))),
         )
         for one in configuration["module"]
     ]
 
 
-def survivors(text: str) -> dict[str, str]:
-    """Return the reason of each listed survivor, by its key. Raises ValueError if a line gives no reason."""
+def survivors(text: str, name: str = SURVIVORS.name) -> dict[str, str]:
+    """Return the reason of each listed survivor, by its key; or in `sample.txt`, the test that kills a mutant.
+
+    Raises ValueError if a line gives none.
+    """
     found = {}
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip() and not line.startswith("#"):
             key, separator, reason = line.rpartition(" -- ")
             if not (separator and key and reason.strip()):
-                msg = f"{SURVIVORS.name}:{number} is {line!r}; expected 'MUTANT -- REASON'"
+                msg = f"{name}:{number} is {line!r}; expected 'MUTANT -- REASON'"
                 raise ValueError(msg)
             found[key] = reason.strip()
     return found
@@ -151,9 +202,10 @@ def survivors(text: str) -> dict[str, str]:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m campaigns.mutants", description=__doc__.splitlines()[0])
-    parser.add_argument("only", nargs="?", default="", help="judge the modules whose path has this in it")
+    parser.add_argument("only", nargs="?", default="", help="judge the files whose path has this in it")
     parser.add_argument("--seconds", type=float, metavar="N", help="judge mutants in a random order for N seconds")
     parser.add_argument("--seed", type=int, default=0, help="which order: the same seed, the same order (default 0)")
+    parser.add_argument("--number", type=int, default=1000, help="judge so many of the C, in that order (default 1000)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="mutants at a time")
     parser.add_argument("--verbose", action="store_true", help="print each mutant as it is judged")
     return parser.parse_args(arguments)
@@ -257,16 +309,20 @@ def _pytest(tests: Sequence[str]) -> int:
         return 1
 
 
-def _table(counts: dict[str, list[int]], seconds: float) -> tuple[int, int]:
-    """Print what was counted of each module; gives the numbers of all that were killed and of all that survived."""
-    killed, survived = (sum(column) for column in zip(*counts.values(), strict=True))
-    for name, (dead, alive) in {**counts, "all": [killed, survived]}.items():
-        percent = 100 * dead / (dead + alive)
+def _sum(counts: Iterable[Sequence[int]]) -> tuple[int, int]:
+    """The numbers of all mutants that were killed, and of all that survived."""
+    rows = [*counts]
+    return sum(row[0] for row in rows), sum(row[1] for row in rows)
+
+
+def _table(counts: dict[str, list[int]], seconds: float) -> None:
+    """Print what was counted of each file."""
+    for name, (dead, alive) in {**counts, "all": _sum(counts.values())}.items():
+        percent = 100 * dead / (dead + alive) if dead + alive else 0
         sys.stdout.write(
             f"{dead + alive:5} mutants {dead:5} killed {alive:4} survivors {percent:5.1f} %  {name}\n",
         )
     sys.stdout.write(f"in {seconds:.0f} seconds\n")
-    return killed, survived
 
 
 if __name__ == "__main__":

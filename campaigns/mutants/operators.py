@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 _TEXT_METHODS = ("strip", "lower", "removeprefix", "removesuffix")
 _OTHER_FUNCTION = {"any": "all", "all": "any", "min": "max", "max": "min", "sorted": "list"}
@@ -38,6 +40,27 @@ _CONTEXTS = (
     *(ast.Call, ast.Compare, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.Tuple, ast.List, ast.Subscript),
     *(ast.Slice, ast.Starred, ast.Attribute, ast.NamedExpr, ast.keyword, ast.Assign, ast.AnnAssign, ast.Return),
 )
+#: One changed text for so many other changes, or fewer: a test of a text that is written twice shows little.
+_OTHERS_FOR_A_TEXT = 9
+
+
+class Change(Protocol):
+    """What the mutants of both languages have."""
+
+    @property
+    def function(self) -> str:
+        """The function around the place."""
+
+    @property
+    def change(self) -> str:
+        """What is changed, as `survivors.txt` has it."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether only the words of a text change."""
+
+
+AnyMutant = TypeVar("AnyMutant", bound=Change)
 
 
 @dataclass(frozen=True)
@@ -53,6 +76,14 @@ class Mutant:
     field: str
     index: int | None
     replacement: ast.AST
+
+    @property
+    def is_text(self) -> bool:
+        """Whether only the words of a text change."""
+        match self.replacement:
+            case ast.Constant(value=str()):
+                return True
+        return False
 
     def apply(self) -> ast.Module:
         """Return the tree with the change in it, for good."""
@@ -81,6 +112,18 @@ def mutants(source: str) -> list[Mutant]:
             Mutant(one.tree, one.function, change, one.parent, one.field, one.index, one.replacement),
         )
     return numbered
+
+
+def weighed(found: Sequence[AnyMutant]) -> list[AnyMutant]:
+    """Return the mutants of a file without some that change texts, so that at most a tenth of the rest does.
+
+    Their names decide which stay, so that few others do after an edit.
+    """
+    texts = sorted(
+        (one for one in found if one.is_text), key=lambda one: zlib.crc32(f"{one.function}: {one.change}".encode())
+    )
+    left_out = {id(one) for one in texts[(len(found) - len(texts)) // _OTHERS_FOR_A_TEXT :]}
+    return [one for one in found if id(one) not in left_out]
 
 
 def _inside(tree: ast.Module, node: ast.AST, function: str) -> Iterator[Mutant]:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
+from pytest_cudalink.native import compiler
+
 from . import __main__ as program
-from .__main__ import CONFIGURATION, SURVIVORS, judged_modules, survivors
-from .operators import mutants
+from . import native
+from .__main__ import CONFIGURATION, ROOT, SAMPLE, SURVIVORS, judged_modules, survivors
+from .c_operators import CSource
+from .operators import mutants, weighed
 
 pytestmark = pytest.mark.slow
 SOURCE = '''
@@ -22,6 +29,58 @@ def early(a: int, b: int = 1) -> bool:
         raise ValueError(f"{a} is too small")
     return sorted([a, b], reverse=True) == [a, LIMIT]
 '''
+C_SOURCE = """
+static const int limits[] = {1, 2};  /* a comment of 3 */
+#define LATER(x) ((x) + 1)
+
+static int waits(const char *name, int *seen) {
+  struct { int a; } pair = {limits[1]};
+  if (!*name || pair.a == 0x0f) return CUDA_ERROR_INVALID_VALUE;
+  do *seen += 2;
+  while (*seen < 5);
+  switch (pair.a) {
+    case 1: *seen = pair.a > 0 ? 7 : LATER(*seen); break;
+    default: puts("word");
+  }
+  for (int at = 0; at < 2; at++) *seen += at;
+  return CUDA_SUCCESS;
+}
+EXPORTED(cuWait, (const char *name, int *seen),
+         name && seen ? waits(name, seen) : CUDA_ERROR_UNKNOWN)
+"""
+C_CHANGES = """\
+waits: struct { int a; } pair = {limits[[1 => 2]]};
+waits: if ([!*name || pair.a == 0x0f => true]) return CUDA_ERROR_INVALID_VALUE;
+waits: if ([!*name || pair.a == 0x0f => false]) return CUDA_ERROR_INVALID_VALUE;
+waits: if ([! => ]*name || pair.a == 0x0f) return CUDA_ERROR_INVALID_VALUE;
+waits: if (!*name [|| => &&] pair.a == 0x0f) return CUDA_ERROR_INVALID_VALUE;
+waits: if (!*name || pair.a [== => !=] 0x0f) return CUDA_ERROR_INVALID_VALUE;
+waits: if (!*name || pair.a == [0x0f => 16]) return CUDA_ERROR_INVALID_VALUE;
+waits: if (!*name || pair.a == 0x0f) return [CUDA_ERROR_INVALID_VALUE => CUDA_ERROR_UNKNOWN];
+waits: do [*seen += 2; => ;]
+waits: do *seen [+= => -=] 2;
+waits: do *seen += [2 => 3];
+waits: while ([*seen < 5 => false]);
+waits: while (*seen [< => <=] 5);
+waits: while (*seen < [5 => 6]);
+waits: case [1 => 2]: *seen = pair.a > 0 ? 7 : LATER(*seen); break;
+waits: case 1: [*seen = pair.a > 0 ? 7 : LATER(*seen); => ;] break;
+waits: case 1: *seen = pair.a [> => >=] 0 ? 7 : LATER(*seen); break;
+waits: case 1: *seen = pair.a > [0 => 1] ? 7 : LATER(*seen); break;
+waits: case 1: *seen = pair.a > 0 ? [7 => 8] : LATER(*seen); break;
+waits: case 1: *seen = pair.a > 0 ? 7 : LATER(*seen); [break; => ;]
+waits: default: [puts("word"); => ;]
+waits: default: puts(["word" => "XXword"]);
+waits: for (int at = [0 => 1]; at < 2; at++) *seen += at;
+waits: for (int at = 0; at [< => <=] 2; at++) *seen += at;
+waits: for (int at = 0; at < [2 => 3]; at++) *seen += at;
+waits: for (int at = 0; at < 2; at[++ => --]) *seen += at;
+waits: for (int at = 0; at < 2; at++) [*seen += at; => ;]
+waits: for (int at = 0; at < 2; at++) *seen [+= => -=] at;
+waits: return [CUDA_SUCCESS => CUDA_ERROR_UNKNOWN];
+cuWait: name [&& => ||] seen ? waits(name, seen) : CUDA_ERROR_UNKNOWN)
+cuWait: name && seen ? waits(name, seen) : [CUDA_ERROR_UNKNOWN => CUDA_SUCCESS])
+"""
 
 
 def test_each_place_is_changed() -> None:
@@ -79,6 +138,7 @@ def test_every_listed_survivor_is_a_mutant() -> None:
     """A change of the source removes the lines that it makes pointless."""
     modules = judged_modules(tomllib.loads(CONFIGURATION.read_text(encoding="utf-8")))
     known = {one.key(mutant) for one in modules for mutant in one.mutants}
+    known |= {native.key(*one) for one in native.mutants()}
     assert set(survivors(SURVIVORS.read_text(encoding="utf-8"))) <= known
 
 
@@ -94,3 +154,71 @@ def test_a_run_that_is_out_of_time(jobs: int, monkeypatch) -> None:
     monkeypatch.setattr(program, "_judge", judge)
     chosen = [(number, number) for number in range(3)]
     assert list(program._run(chosen, jobs, until=0.0)) == [(number, number, False) for number in range(jobs)]
+
+
+def test_every_mutant_of_the_sample_has_its_test() -> None:
+    """A change of the C, or of the tests, replaces the lines of which it removes the mutant or the test."""
+    sample = survivors(SAMPLE.read_text(encoding="utf-8"), SAMPLE.name)
+    assert sample.keys() <= {native.key(*one) for one in native.mutants()}
+    words = ["-q", "-n0", "--collect-only", *sorted({test.partition("::")[0] for test in sample.values()})]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert {*sample.values()} <= {*done.stdout.splitlines()}
+
+
+def test_each_place_of_c_is_changed() -> None:
+    """Bodies and what macros make functions of; neither tables nor declarations, comments and macros."""
+    assert [f"{one.function}: {one.change}" for one in CSource(C_SOURCE).mutants()] == C_CHANGES.splitlines()
+
+
+def test_a_mutant_of_c_has_one_change() -> None:
+    """What `apply` returns differs in one line, and has as many."""
+    source = CSource(C_SOURCE)
+    for mutant in source.mutants():
+        before, after = (text.splitlines() for text in (C_SOURCE, mutant.apply(C_SOURCE)))
+        assert sum(one != other for one, other in zip(before, after, strict=True)) == 1, mutant.change
+
+
+def test_marks_say_what_was_reached(tmp_path: Path) -> None:
+    """Each statement that ran has its mark, and no other."""
+    main = """
+int main(int count, char **words) {
+  int sum = 0;
+  for (int at = 0; at < 2; at++) sum += at;
+  if (count > 1) return sum;
+  else sum = 7;
+  switch (count) {
+    case 1: return 0;
+    case 2: return 1;
+  }
+  { sum++; }
+  return sum;
+}
+"""
+    source, marks = CSource(main), tmp_path / "marks"
+    marks.write_bytes(bytes(source.marks))
+    file = tmp_path / "main.c"
+    file.write_text(source.marked(0))
+    reach = Path(native.__file__).with_name("reach.c")
+    flags = (f"-DMARKS={source.marks}", f'-DMARKS_FILE="{marks}"', "-Wno-unused-parameter")
+    subprocess.run([compiler.build(compiler.Executable("main", (file, reach), flags=flags), tmp_path)], check=True)
+    reached = marks.read_bytes()
+    lines = main.splitlines()
+    seen = {(lines[main[: one.start].count("\n")].strip(), reached[one.mark]) for one in source.mutants()}
+    assert {line for line, number in seen if number} - {"for (int at = 0; at < 2; at++) sum += at;"} == {
+        *("int sum = 0;", "if (count > 1) return sum;", "else sum = 7;", "case 1: return 0;", "case 2: return 1;"),
+    }
+    assert {line for line, number in seen if not number} == {
+        *("if (count > 1) return sum;", "case 2: return 1;", "{ sum++; }", "return sum;"),
+    }
+
+
+def test_a_tenth_of_the_mutants_changes_texts() -> None:
+    """Which ones stay is decided by their names."""
+    source = "def f(a):\n" + "".join(f"    a.x('{n}', {n})\n" for n in range(20))
+    found = mutants(source)
+    assert (len(found), sum(one.is_text for one in found)) == (60, 20)
+    kept = weighed(found)
+    assert (len(kept), sum(one.is_text for one in kept)) == (44, 4)
+    assert [one.change for one in weighed(mutants("def g():\n    pass\n" + source))] == [one.change for one in kept]

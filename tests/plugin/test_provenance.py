@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from pytest_cudalink import toolchains
 from pytest_cudalink.report import read
-from tests.system_runtime import make_system_runtime
+from pytest_cudalink.toolchains import system_toolkit as toolkits
 
 slow = pytest.mark.slow
 
@@ -68,7 +69,8 @@ def systems(once, toolkit) -> Systems:
 
     def make(folder: Path) -> None:
         for version in ("12.9", minor):
-            make_system_runtime(folder, version)
+            toolchains.add(version)
+            toolkits.make(folder / version, version, libraries=["cudart"])
 
     return Systems(once("systems", make), "12.9", minor)
 

@@ -1,0 +1,316 @@
+"""Small faults put into a C file, one at a time, and marks that say which of its statements a test reaches.
+
+Both work on tokens, and rely on the format of the sources: clang-format writes spaces around an operator with two
+operands, and none behind one with a single operand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_TOKEN: Final = re.compile(
+    r"""(?P<skip>\s+|/\*.*?\*/|//[^\n]*|^[ \t]*\#(?:[^\n\\]|\\.|\\\n)*)
+    |(?P<text>"(?:[^"\\\n]|\\.)*")
+    |(?P<char>'(?:[^'\\\n]|\\.)*')
+    |(?P<number>\.?\d(?:[eEpP][+-]|[\w.])*)
+    |(?P<name>[A-Za-z_]\w*)
+    |(?P<sign>\.\.\.|<<=|>>=|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|.)""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+_INTEGER: Final = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)")
+#: What may stand in the place of an operator with two operands, and of other tokens.
+_OPERATORS: Final = {
+    "<": "<=",
+    "<=": "<",
+    ">": ">=",
+    ">=": ">",
+    "==": "!=",
+    "!=": "==",
+    "&&": "||",
+    "||": "&&",
+    "+": "-",
+    "-": "+",
+    "*": "/",
+    "/": "*",
+    "%": "*",
+    "&": "|",
+    "|": "&",
+    "<<": ">>",
+    ">>": "<<",
+    "+=": "-=",
+    "-=": "+=",
+    "|=": "&=",
+    "&=": "|=",
+}
+_NAMES: Final = {
+    "++": "--",
+    "--": "++",
+    "true": "false",
+    "false": "true",
+    "!": "",
+    "CUDA_SUCCESS": "CUDA_ERROR_UNKNOWN",
+    "NVML_SUCCESS": "NVML_ERROR_UNKNOWN",
+}
+_ERROR: Final = re.compile(r"(CUDA|NVML)_ERROR_\w+")
+_CONSTANT: Final = re.compile(r"(CUDA|NVML)_(ERROR_\w+|SUCCESS)|NULL|true|false|\d\w*|;")
+_CONTROL: Final = ("if", "for", "while", "switch")
+_JUMPS: Final = ("return", "break", "continue", "goto")
+#: What begins a declaration for certain; a name before a name does, too.
+_TYPES: Final = (
+    *("const", "static", "struct", "enum", "union", "unsigned", "signed", "int", "char", "long", "short", "bool"),
+    *("void", "float", "double", "extern", "typedef", "volatile", "_Thread_local", "_Static_assert", "__attribute__"),
+)
+#: Macros that define a function of the API: what follows the list of its parameters is its body.
+_DEFINES: Final = re.compile(r"EXPORTED\w*")
+#: The array of a byte for each mark, which `reach.c` shares with the process that runs the tests.
+REACHED: Final = "cudalink_reached"
+_MARK: Final = re.compile(r"@(\d+)@")
+_DEPTH: Final = {**dict.fromkeys("([{", 1), **dict.fromkeys(")]}", -1)}
+
+
+class Token(NamedTuple):
+    """One token, which is neither white space, nor a comment, nor a line of the preprocessor."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class CMutant:
+    """One change of one place in a C file."""
+
+    function: str  # the function around the place, or the entry point that a macro defines
+    change: str  # the line, with the change in brackets: "if (size [< => <=] LIMIT) {"
+    start: int
+    end: int
+    replacement: str
+    is_text: bool  # whether it changes the words of a string, and nothing else
+    mark: int  # the number of its statement in this file
+
+    def apply(self, source: str) -> str:
+        """Return the source with the change in it; it has as many lines."""
+        lines = "\n" * source.count("\n", self.start, self.end)
+        return source[: self.start] + self.replacement + lines + source[self.end :]
+
+
+class _Place(NamedTuple):
+    """A token of the body of a function."""
+
+    at: int
+    function: str
+    mark: int
+    begins: bool  # whether a statement begins with it
+
+
+@dataclass
+class _Bracket:
+    """A bracket that is open, or the last one that was closed."""
+
+    compound: bool = False  # whether statements are in it
+    control: bool = False  # whether it is behind `if`, `for`, `while` or `switch`
+    mark: int = 0
+    function: str = ""
+
+
+class CSource:
+    """A C file: its mutants, and its text with marks.
+
+    The bodies of functions are changed and marked, those of entry points with the macros that define them. Tables are
+    data, which other tests compare with what CUDA answers.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.marks = 0  # how many there are
+        self._insertions: list[tuple[int, str]] = []
+        self._tokens = [
+            Token(found.lastgroup or "", found[0], found.start(), found.end())
+            for found in _TOKEN.finditer(text)
+            if found.lastgroup != "skip"
+        ]
+        self._last, self._done = _Bracket(), -1  # the last bracket that was closed, and statement behind `do`
+        self._places = list(self._walk())
+
+    def mutants(self) -> list[CMutant]:
+        """Return every mutant, in the order of the source."""
+        seen: Counter[tuple[str, str]] = Counter()
+        found = []
+        for place in self._places:
+            for start, end, replacement in self._changes(place):
+                change = self._shown(start, end, replacement)
+                seen[place.function, change] += 1
+                number = seen[place.function, change]
+                is_text = self._tokens[place.at].kind == "text"
+                change = change if number == 1 else f"{change} (#{number})"
+                found.append(CMutant(place.function, change, start, end, replacement, is_text, place.mark))
+        return found
+
+    def marked(self, first: int) -> str:
+        """Return the text in which each statement says that it was reached; the marks count from a number on."""
+        parts, last = [f"extern unsigned char *{REACHED};\n"], 0
+        for at, text in sorted(self._insertions, key=lambda one: one[0]):
+            parts += [self.text[last:at], _MARK.sub(lambda found: f"{REACHED}[{first + int(found[1])}] = 1", text)]
+            last = at
+        return "".join([*parts, self.text[last:]])
+
+    def _text(self, at: int) -> str:
+        return self._tokens[at].text if 0 <= at < len(self._tokens) else ""
+
+    def _insert(self, offset: int, text: str) -> int:
+        """Put a new mark into the text, in the place of an at sign; gives its number."""
+        self._insertions.append((offset, text.replace("@", f"@{self.marks}@")))
+        self.marks += 1
+        return self.marks - 1
+
+    def _walk(self) -> Iterator[_Place]:
+        """Find each token of a body, and mark the statements."""
+        brackets: list[_Bracket] = []
+        alone, alone_until, at = 0, -1, 0
+        while at < len(self._tokens):
+            text = self._text(at)
+            if not brackets and _DEFINES.fullmatch(text) and self._text(at + 1) == "(":
+                at = yield from self._entry_point(at)
+                continue
+            inside = next((bracket for bracket in reversed(brackets) if bracket.compound), None)
+            begins = bool(brackets) and brackets[-1] is inside and self._begins(at)
+            if begins and self._text(at - 1) in (";", "{", "}"):
+                inside.mark = self._insert(self._tokens[at].start, "@; ")
+            elif begins and text not in (*_CONTROL, "do") and not self._declares(at):
+                alone_until = self._end(at)
+                alone = self._insert(self._tokens[at].start, "{ @; ")
+                self._done = alone_until if self._text(at - 1) == "do" else -1
+                self._insertions.append((self._tokens[alone_until].end, " }"))
+            if inside is not None:
+                yield _Place(at, inside.function, alone if at <= alone_until else inside.mark, begins)
+            if text in ("(", "[", "{"):
+                brackets.append(self._opened(at, brackets, inside))
+            elif text in (")", "]", "}") and brackets:
+                self._last = brackets.pop()
+            at += 1
+
+    def _opened(self, at: int, brackets: list[_Bracket], inside: _Bracket | None) -> _Bracket:
+        """What the bracket at a token opens."""
+        before = self._text(at - 1)
+        if self._text(at) == "(":
+            return _Bracket(control=before in _CONTROL)
+        if self._text(at) == "{" and not brackets and before == ")":
+            return _Bracket(compound=True, function=self._name_before(at - 1))
+        statement = before in (";", "{", "}", ":", "else", "do") or (before == ")" and self._last.control)
+        if self._text(at) == "{" and inside is not None and brackets[-1] is inside and statement:
+            return _Bracket(compound=True, mark=inside.mark, function=inside.function)
+        return _Bracket()
+
+    def _name_before(self, at: int) -> str:
+        """The name before the parentheses that end at a token."""
+        depth = 0
+        while True:
+            depth += {")": 1, "(": -1}.get(self._text(at), 0)
+            at -= 1
+            if not depth:
+                return self._text(at)
+
+    def _begins(self, at: int) -> bool:
+        """Whether a statement begins at a token of a compound statement."""
+        before, this = self._text(at - 1), self._text(at)
+        if this in (";", "{", "}", "else", "case", "default") or self._text(at + 1) == ":":
+            return False
+        if before == "}":
+            return this != "while" and self._last.compound
+        if this == "while" and at - 1 == self._done:
+            return False
+        if before == ":":
+            return self._ends_label(at - 1)
+        return before in (";", "{", "else", "do") or (before == ")" and self._last.control)
+
+    def _ends_label(self, colon: int) -> bool:
+        """Whether a colon ends a label, and is not that of a question mark."""
+        back = colon - 1
+        while self._text(back) not in ("?", ";", "case", "default"):
+            back -= 1
+        return self._text(back) != "?"
+
+    def _end(self, at: int) -> int:
+        """The semicolon of a simple statement."""
+        depth = 0
+        while self._text(at) != ";" or depth:
+            depth += _DEPTH.get(self._text(at), 0)
+            at += 1
+        return at
+
+    def _entry_point(self, at: int) -> Generator[_Place, None, int]:
+        """Find the places of a macro that defines a function of the API, and mark them; gives the token behind it."""
+        depth, name, first = 1, "", 0
+        here = at + 2
+        while depth:
+            text = self._text(here)
+            if depth == 1 and text in (",", ")") and first:
+                mark = self._insert(self._tokens[first].start, "(@, ")
+                self._insertions.append((self._tokens[here].start, ")"))
+                yield from (_Place(one, name, mark, begins=False) for one in range(first, here))
+            if depth == 1 and text == ",":
+                first = here + 1 if name else 0
+                if not name and self._text(here + 1) == "(":
+                    name = self._text(here - 1)
+            depth += _DEPTH.get(text, 0)
+            here += 1
+        return here
+
+    def _declares(self, at: int) -> bool:
+        """Whether a statement is a declaration."""
+        first, second, third = self._tokens[at : at + 3]
+        pointer = second.text == "*" and third.start == second.end and second.start > first.end
+        named = first.kind == "name" and first.text not in _JUMPS
+        return first.text in _TYPES or (named and (second.kind == "name" or pointer))
+
+    def _changes(self, place: _Place) -> Iterator[tuple[int, int, str]]:
+        """What may stand in the place of what begins at a token: start, end and replacement."""
+        at = place.at
+        token, before = self._tokens[at], self._text(at - 1)
+        start, end = token.start, token.end
+        spaced = self.text[start - 1].isspace() and self.text[end : end + 1].isspace()
+        if token.kind == "text":
+            yield start, end, f'"XX{token.text[1:]}'
+        elif number := _INTEGER.fullmatch(token.text):
+            octal = number[1].startswith("0") and number[1].isdecimal()
+            yield start, end, f"{int(number[1], 8 if octal else 0) + 1}{number[2]}"
+        elif error := _ERROR.fullmatch(token.text):
+            yield start, end, f"{error[1]}_ERROR_UNKNOWN" if before == "return" else f"{error[1]}_SUCCESS"
+        elif token.text in _NAMES:
+            yield start, end, _NAMES[token.text]
+        elif token.text in _OPERATORS and spaced:
+            yield start, end, _OPERATORS[token.text]
+        elif token.text in ("if", "while"):
+            condition = self._tokens[at + 1].end, self._tokens[self._close(at + 1)].start
+            yield from ((*condition, value) for value in (("true", "false") if token.text == "if" else ("false",)))
+        elif token.text == "return" and not (_CONSTANT.fullmatch(self._text(at + 1)) and self._end(at) <= at + 2):
+            yield self._tokens[at + 1].start, self._tokens[self._end(at)].start, "0"
+        if place.begins and self._removable(at):
+            yield start, self._tokens[self._end(at)].end, ";"
+
+    def _close(self, at: int) -> int:
+        """The parenthesis that closes the one at a token."""
+        depth = 1
+        while depth:
+            at += 1
+            depth += {"(": 1, ")": -1}.get(self._text(at), 0)
+        return at
+
+    def _removable(self, at: int) -> bool:
+        """Whether the statement at a token is a call, an assignment, `break` or `continue`."""
+        text = self._text(at)
+        if text in ("break", "continue") or text in ("*", "++", "--", "("):
+            return True
+        named = self._tokens[at].kind == "name" and text not in (*_CONTROL, *_JUMPS, "do", "_Static_assert")
+        return named and not self._declares(at)
+
+    def _shown(self, start: int, end: int, replacement: str) -> str:
+        """The line of a change, with the change in brackets."""
+        head = self.text[self.text.rfind("\n", 0, start) + 1 : start]
+        tail = self.text[end:].partition("\n")[0]
+        return " ".join(f"{head}[{self.text[start:end]} => {replacement}]{tail}".split())

@@ -1,0 +1,366 @@
+"""Mutants of the C: how they are compiled and linked, and which tests judge them.
+
+Everything happens in copies of the source tree. Libraries whose statements mark themselves show which test reaches
+what, so that a mutant is judged by the tests that reach its statement, the most specific first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, reduce
+from itertools import accumulate
+from operator import or_
+from pathlib import Path
+from typing import Any, Final
+
+from pytest_cudalink.artifacts import reader_sources
+from pytest_cudalink.emulator import driver_sources
+from pytest_cudalink.native import compiler
+
+from .c_operators import CMutant, CSource
+from .operators import weighed
+
+ROOT = Path(__file__).parents[2]
+_MODULES: Final[dict[str, Any]] = {"artifacts": reader_sources, "emulator": driver_sources}
+#: The answer about a mutant that the compiler refuses, or of which it makes the same code.
+EQUAL: Final = "="
+CACHE = ROOT / ".cudalink" / "mutants.json"
+#: What a copy of the tree leaves out.
+_APART = shutil.ignore_patterns(".*", "__pycache__", "_build", "*.egg-info", "dist", "build")
+_FLAGS: Final = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-w")
+#: With -O1, compilers take half of the time of -O2, and make the same code of many equivalent mutants. With -O0, they
+#: take half of that: for the mutants of `sample.txt`, which are known to be different.
+_OPTIMIZED, _QUICK = "-O1", "-O0"
+#: Seconds that a test may take, on the clock, and that a process of its may compute: more than it takes, and for each.
+_CLOCK, _CPU, _TIMES = 10, 5, 5
+#: Tests that judge a mutant, those that reach the fewest statements first: what notices a fault is mostly about it.
+_MOST: Final = 40
+_PYTEST: Final = ("-q", "-n0", "-pno:cacheprovider", "--assert=plain")
+
+
+def mutants() -> list[tuple[str, CMutant]]:
+    """Return every mutant of the C with its file, less some of those of texts."""
+    return [(file, one) for file, source in _sources().items() for one in weighed(source.mutants())]
+
+
+def key(file: str, mutant: CMutant) -> str:
+    """The text by which `survivors.txt` knows a mutant."""
+    return f"{file.removeprefix('pytest_cudalink/')}: {mutant.function}: {mutant.change}"
+
+
+def judge_all(
+    chosen: Sequence[tuple[str, CMutant]],
+    killers: Mapping[str, str],
+    tests: Sequence[str],
+    jobs: int,
+    until: float,
+    add: Callable[[str, str, str], None],
+) -> str:
+    """Judge mutants in order until a time, and count each; gives the reason why some could not be judged.
+
+    `killers`: the test that judges a mutant, by its key; if there are none, all that reach it do.
+    `tests`: the folders of those.
+    """
+    if not chosen:
+        return ""
+    if killers:
+        tests = sorted({killers[key(*one)].partition("::")[0] for one in chosen})
+    equal, left_out = 0, []
+    with tempfile.TemporaryDirectory(prefix="cudalink-mutants-") as folder:
+        try:
+            judges = Judges(Sources(Path(folder), _QUICK if killers else _OPTIMIZED), tests, jobs)
+        except compiler.CompilerError as error:
+            return f"the C: {error}"
+        if not killers:
+            left_out = judges.learn()
+
+        def judge(number: int) -> str | None:
+            file, mutant = chosen[number]
+            if number >= jobs and time.monotonic() > until:
+                return None
+            return judges.judge(
+                file, mutant, [killers[key(file, mutant)]] if killers else judges.reaching(file, mutant)
+            )
+
+        with ThreadPoolExecutor(jobs) as pool:
+            for (file, mutant), killer in zip(chosen, pool.map(judge, range(len(chosen))), strict=True):
+                if killer == EQUAL:
+                    equal += 1
+                elif killer is not None:
+                    add(file, key(file, mutant), killer)
+        judges.close()
+    sys.stdout.write(f"{equal} changes of the C make no difference to the compiler, or are not C\n")
+    return f"{len(left_out)} tests that fail without a change: {', '.join(left_out)}" if left_out else ""
+
+
+@cache
+def _sources() -> dict[str, CSource]:
+    """Each C file that is judged, by its path in the repository."""
+    units = [library for module in _MODULES.values() for library in module.libraries(compiler)]
+    paths = sorted({source for library in units for source in library.sources})
+    return {str(path.relative_to(ROOT)): CSource(path.read_text(encoding="utf-8")) for path in paths}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A library and one of its sources, which is compiled with the library's flags."""
+
+    library: compiler.SharedLibrary
+    source: Path
+    part: str  # the package that has the library: "emulator"
+
+
+class Sources:
+    """The C that is judged, compiled without a change."""
+
+    def __init__(self, folder: Path, level: str) -> None:
+        self.folder = folder  # where objects and libraries are made
+        self.units = [
+            Unit(library, source, part)
+            for part, module in _MODULES.items()
+            for library in module.libraries(compiler)
+            for source in library.sources
+        ]
+        self.libraries = {unit.library: unit.part for unit in self.units}
+        self.files = _sources()
+        marks = [0, *accumulate(source.marks for source in self.files.values())]
+        self.marks = marks.pop()
+        self.first_marks = dict(zip(self.files, marks, strict=True))
+        self._command = [*compiler.find_compiler(), *_FLAGS, level]
+        self.objects: dict[Unit, Path] = {}
+        self.plain: dict[compiler.SharedLibrary, Path] = {}
+
+    def units_of(self, library: compiler.SharedLibrary) -> list[Unit]:
+        """The units of a library, in the order in which they are linked."""
+        return [unit for unit in self.units if unit.library == library]
+
+    def compiled(self, unit: Unit, text: str, folder: Path) -> Path | None:
+        """Compile a unit from a text that may differ from its file; nothing if it is not C any more."""
+        made = folder / unit.library.output.replace("/", "-") / unit.source.stem
+        made.mkdir(parents=True, exist_ok=True)
+        source, output = made / unit.source.name, made / "made.o"
+        source.write_text(text, encoding="utf-8")
+        flags = [flag for flag in unit.library.flags if flag.startswith("-D")]
+        include = ["-iquote", str(unit.source.parent), *(f"-I{path}" for path in unit.library.include)]
+        command = [*self._command, *flags, *include, "-c", str(source), "-o", str(output)]
+        return None if subprocess.run(command, capture_output=True, check=False).returncode else output
+
+    def compile_plain(self) -> None:
+        """Compile and link everything without a change."""
+        self.objects = self._compile_all({name: source.text for name, source in self.files.items()}, "plain")
+        for library in self.libraries:
+            objects = [self.objects[unit] for unit in self.units_of(library)]
+            self.plain[library] = self.link(library, objects, self.folder / "plain" / "lib")
+
+    def compile_marked(self, marks: Path) -> dict[compiler.SharedLibrary, Path]:
+        """Compile and link everything with marks, which go into a file."""
+        texts = {name: source.marked(self.first_marks[name]) for name, source in self.files.items()}
+        objects = self._compile_all(texts, "marked")
+        reach = self.folder / "reach.o"
+        defines = (f"-DMARKS={self.marks}", f'-DMARKS_FILE="{marks}"')
+        _call([*self._command, *defines, "-c", str(Path(__file__).with_name("reach.c")), "-o", str(reach)])
+        return {
+            library: self.link(
+                library, [*(objects[unit] for unit in self.units_of(library)), reach], self.folder / "marked" / "lib"
+            )
+            for library in self.libraries
+        }
+
+    def _compile_all(self, texts: dict[str, str], folder: str) -> dict[Unit, Path]:
+        """Compile every unit; Raises CompilerError if one is not C."""
+
+        def one(unit: Unit) -> Path:
+            made = self.compiled(unit, texts[str(unit.source.relative_to(ROOT))], self.folder / folder)
+            if made is None:
+                msg = f"{unit.source} does not compile; expected C; run: uv pip install -e ."
+                raise compiler.CompilerError(msg)
+            return made
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return dict(zip(self.units, pool.map(one, self.units), strict=True))
+
+    def link(self, library: compiler.SharedLibrary, objects: Iterable[Path], folder: Path) -> Path:
+        """Link a library into a folder."""
+        made = folder / library.output
+        made.parent.mkdir(parents=True, exist_ok=True)
+        flags = [flag.replace("{output}", str(self.folder / "plain" / "lib")) for flag in library.flags]
+        _call([*self._command, *map(str, objects), *library.link_flags, *flags, "-o", str(made)])
+        return made
+
+
+def _call(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise compiler.CompilerError(done.stderr)
+
+
+class Tests:
+    """A copy of the tree, and a process that has collected its tests."""
+
+    def __init__(self, sources: Sources, folder: Path, tests: Sequence[str]) -> None:
+        self._sources, self.folder = sources, folder
+        self._tree = folder / "tree"
+        shutil.copytree(ROOT, self._tree, ignore=_APART, symlinks=True)
+        self._used: dict[compiler.SharedLibrary, Path] = {}
+        words = [sys.executable, "-m", "campaigns.mutants.warm", *_PYTEST, f"--basetemp={folder / 'tmp'}", *tests]
+        env = {**os.environ, "PYTHONPATH": str(self._tree)}
+        self._process = subprocess.Popen(
+            words, cwd=self._tree, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.names: list[str] = self._answer()
+
+    def use(self, libraries: dict[compiler.SharedLibrary, Path]) -> None:
+        """Run the tests on some libraries from now on; what is linked anew is copied again."""
+        for library, file in libraries.items():
+            if self._used.get(library) != file or file.is_relative_to(self.folder):
+                place = self._tree / "pytest_cudalink" / self._sources.libraries[library] / "lib" / library.output
+                made = self.folder / "new"
+                shutil.copy(file, made)
+                made.replace(place)  # processes that have the library keep theirs
+                self._used[library] = file
+
+    def run(self, tests: Sequence[tuple[str, float]], marks: Path | None = None) -> list[tuple[str, bool, float, str]]:
+        """Run tests in order, each with the seconds that it took before; see `warm.Warm` for the answer."""
+        limits = [(name, _CLOCK + _TIMES * seconds) for name, seconds in tests]
+        cpu = int(_CPU + _TIMES * sum(seconds for _, seconds in tests))
+        assert self._process.stdin is not None
+        request = {"tests": limits, "cpu": cpu, "marks": str(marks or "")}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return [tuple(one) for one in self._answer()]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+    def _answer(self) -> list[Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            msg = f"the tests in {self._tree} cannot be collected; run pytest --collect-only there"
+            raise RuntimeError(msg)
+        return json.loads(line)
+
+
+class Judges:
+    """Copies of the tree with their tests, one for each mutant that is judged at the same time."""
+
+    def __init__(self, sources: Sources, tests: Sequence[str], jobs: int) -> None:
+        self._sources = sources
+        sources.compile_plain()
+        with ThreadPoolExecutor(jobs) as pool:
+            self._free = list(
+                pool.map(lambda number: Tests(sources, sources.folder / f"job{number}", tests), range(jobs))
+            )
+        self._seconds: dict[str, float] = {}
+        self._reach: dict[str, int] = {}
+        self._sound: dict[str, bool] = {}
+        self._whole = [one for one in tests if one.endswith(".py")]
+
+    def learn(self) -> list[str]:
+        """Find out what each test reaches, or read it from the cache; gives the tests that fail without a change."""
+        one = self._free[0]
+        common, apart = _digests(one.names)
+        cached = json.loads(CACHE.read_text()) if CACHE.exists() else {}
+        known = cached.get("files", {}) if cached.get("common") == common else {}
+        files = {file: rows["tests"] for file, rows in known.items() if apart.get(file) == rows["digest"]}
+        missing = [name for name in one.names if name.partition("::")[0] not in files]
+        if missing:
+            marks = self._sources.folder / "marks"
+            marks.write_bytes(bytes(self._sources.marks))
+            one.use(self._sources.compile_marked(marks))
+            for name, passed, seconds, reached in one.run([(name, 10.0) for name in missing], marks):
+                files.setdefault(name.partition("::")[0], {})[name] = [seconds if passed else -1, reached]
+            rows = {file: {"digest": apart[file], "tests": tests} for file, tests in files.items()}
+            CACHE.parent.mkdir(exist_ok=True)
+            CACHE.write_text(json.dumps({"common": common, "files": {**known, **rows}}))
+        found = {name: row for tests in files.values() for name, row in tests.items()}
+        rows = {name: found[name] for name in one.names if name in found and found[name][0] >= 0}
+        self._seconds = {name: seconds for name, (seconds, _) in rows.items()}
+        self._reach = {name: int(reached, 16) for name, (_, reached) in rows.items()}
+        for file in self._whole:  # its tests share what the first of them reached
+            mine = [name for name in rows if name.partition("::")[0] == file]
+            reached = reduce(or_, (self._reach[name] for name in mine), 0)
+            self._reach.update(dict.fromkeys(mine, reached))
+        return [name for name in one.names if name not in rows]
+
+    def close(self) -> None:
+        """End the processes of the tests."""
+        for one in self._free:
+            one.close()
+
+    def reaching(self, file: str, mutant: CMutant) -> list[str]:
+        """Return the tests that reach the statement of a mutant, in the order in which they judge it."""
+        number = self._sources.first_marks[file] + mutant.mark
+        chosen = [name for name, reached in self._reach.items() if reached >> number & 1]
+        whole = [name for name in chosen if name.partition("::")[0] in self._whole]
+        apart = sorted(
+            (name for name in chosen if name not in whole), key=lambda name: (self._reach[name].bit_count(), name)
+        )
+        return [*apart[:_MOST], *whole]
+
+    def judge(self, file: str, mutant: CMutant, chosen: list[str]) -> str:
+        """Return the test of some that kills a mutant, "" for a survivor, or `EQUAL`."""
+        tests = self._free.pop()
+        try:
+            changed = self._changed(file, mutant, tests.folder)
+            if not changed:
+                return EQUAL
+            while chosen:
+                tests.use({**self._sources.plain, **changed})
+                passed = self._passed(chosen, tests)
+                if passed == len(chosen):
+                    break
+                killer = chosen[passed]
+                # a second time, as a busy machine makes tests fail, too
+                if not self._passed([killer], tests) and self._is_sound(killer, tests):
+                    return killer
+                chosen = chosen[passed + 1 :]
+            return ""
+        finally:
+            self._free.append(tests)
+
+    def _is_sound(self, name: str, tests: Tests) -> bool:
+        """Whether a test passes without a change; it did so on the libraries with marks."""
+        if name not in self._sound:
+            tests.use(self._sources.plain)
+            self._sound[name] = bool(self._passed([name], tests))
+        return self._sound[name]
+
+    def _passed(self, chosen: Sequence[str], tests: Tests) -> int:
+        """Run tests until one fails or does not end; gives the number of those that passed."""
+        return sum(row[1] for row in tests.run([(name, self._seconds.get(name, _CLOCK)) for name in chosen]))
+
+    def _changed(self, file: str, mutant: CMutant, folder: Path) -> dict[compiler.SharedLibrary, Path]:
+        """Compile a mutant, and link the libraries that it changes."""
+        sources, changed = self._sources, {}
+        text = mutant.apply(sources.files[file].text)
+        for unit in [unit for unit in sources.units if unit.source == ROOT / file]:
+            made = sources.compiled(unit, text, folder / "changed")
+            if made is not None and made.read_bytes() != sources.objects[unit].read_bytes():
+                objects = [made if one == unit else sources.objects[one] for one in sources.units_of(unit.library)]
+                changed[unit.library] = sources.link(unit.library, objects, folder / "lib")
+        return changed
+
+
+def _digests(names: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """Return a digest of all that the reach of a test may depend on but its file, and one of each file of tests."""
+    common = hashlib.sha256()
+    here = Path(__file__).parent
+    files = [here / "warm.py", here / "c_operators.py", here / "reach.c"]
+    files += [file for folder in ("pytest_cudalink", "tests") for file in sorted((ROOT / folder).rglob("*"))]
+    for file in files:
+        if file.suffix in (".py", ".c", ".h", ".toml") and not file.name.startswith("test_"):
+            common.update(file.read_bytes())
+    own = {name.partition("::")[0] for name in names}
+    return common.hexdigest(), {file: hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in own}
