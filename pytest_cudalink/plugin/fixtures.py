@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..guardrails import CompatibilityGuardRails
     from ..linker import Linker, LinkerOptions, ObjectCode
     from ..linker.dispatch import Case
-    from ..toolchains.system_toolkit import SystemLayout, SystemToolkit
     from ..versions import CudaVersion
     from ..violations import Violation
     from .run import Run
@@ -44,7 +43,6 @@ __all__ = [
     "linker_factory",
     "no_wait",
     "nvjitlink_contract",
-    "system_toolkit",
 ]
 #: The fixtures; each asks for the plugin if a test uses it.
 NAMES: Final = frozenset(filter(str.islower, __all__))
@@ -273,29 +271,6 @@ def linker_factory() -> Iterator[Callable[..., Linker]]:
             return stack.enter_context(Linker(*object_codes, options=options, **keywords))
 
         yield make
-
-
-@pytest.fixture
-def system_toolkit(tmp_path: Path) -> Callable[..., SystemToolkit]:
-    """Make a CUDA toolkit of the system in an odd place: ``system_toolkit("12.9", layout="targets")``.
-
-    The release is taken from the cache of toolchains, by default from the installed wheels; ``layout`` is ``"lib64"``,
-    ``"targets"`` or ``"conda"``; ``place`` is relative to ``tmp_path``; ``libraries=["cudart"]`` copies fewer files. A
-    process with its ``environment`` finds it.
-    See `pytest_cudalink.toolchains.system_toolkit.make`.
-    """
-    from ..toolchains.system_toolkit import make
-
-    def make_in_odd_place(
-        version: str | None = None,
-        *,
-        layout: SystemLayout = "lib64",
-        place: str = "opt/odd place/cuda",
-        libraries: Sequence[str] = (),
-    ) -> SystemToolkit:
-        return make(tmp_path / place, version, layout=layout, libraries=libraries)
-
-    return make_in_odd_place
 
 
 @pytest.fixture

@@ -196,7 +196,7 @@ def test_places_that_name_majors() -> None:
         *("data/cuda_libraries.toml", "data/stubs_catalog.toml", "emulator/__init__.py", "emulator/native/config.c"),
         *("environment/facts.py", "guardrails/repair.py", "linker/causes.py", "linker/dispatch.py", "matrix/adopt.py"),
         *("plugin/conditions/nvjitlink.py", "stubs/catalog.py", "stubs/generator.py", "stubs/native/adapters.h"),
-        *("toolchains/__init__.py", "toolchains/system_toolkit.py", "versions.py", "matrices/dispatch.toml"),
+        *("toolchains/__init__.py", "versions.py", "matrices/dispatch.toml"),
         *("pyproject.toml", "tools/make_exports.py", "tools/make_requires.py", "tools/make_toolchains.py"),
     }
     texts = [one.split(": ", 1)[1] for one in found]

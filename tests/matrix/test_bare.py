@@ -17,7 +17,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cudalink import toolchains
 from pytest_cudalink.compat import names
 from pytest_cudalink.emulator import emulation_for, library_folder
 from pytest_cudalink.matrix import bare, importing, load_cells, runner
@@ -25,8 +24,8 @@ from pytest_cudalink.matrix.cells import RunKeys
 from pytest_cudalink.native import compiler
 from pytest_cudalink.report import read
 from pytest_cudalink.report.merge import merge
-from pytest_cudalink.toolchains import system_toolkit
 from tests.matrix.test_hiding import _NOTHING_ALLOWED, REFUSED, needs_namespaces
+from tests.system_runtime import make_system_runtime
 
 ERROR = "OSError: libnvrtc.so.12: cannot open shared object file: No such file or directory"
 
@@ -176,8 +175,7 @@ def systems(once) -> Path:
 
     def make(folder: Path) -> None:
         for version in ("12.9", "13.0", "13.2"):
-            toolchains.add(version)
-            system_toolkit.make(folder / version, version, libraries=["cudart"])
+            make_system_runtime(folder, version)
 
     return once("bare-systems", make)
 

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_cudalink import toolchains
 from pytest_cudalink.report import read
-from pytest_cudalink.toolchains import system_toolkit as toolkits
+from tests.system_runtime import make_system_runtime
 
 slow = pytest.mark.slow
 
@@ -69,8 +68,7 @@ def systems(once, toolkit) -> Systems:
 
     def make(folder: Path) -> None:
         for version in ("12.9", minor):
-            toolchains.add(version)
-            toolkits.make(folder / version, version, libraries=["cudart"])
+            make_system_runtime(folder, version)
 
     return Systems(once("systems", make), "12.9", minor)
 
