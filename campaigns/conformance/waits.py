@@ -2,18 +2,15 @@
 
 `campaigns.hardware.waits` records; `campaigns/conformance/recorded/waits-*.json.xz` are recordings of GPUs. A
 recording is compared with `data/emulator/waits.toml`, or with another recording, such as that of an emulated driver.
-A third of the rows was held back from those who wrote the table; it is counted apart, and ``--show known`` prints
-none of it. ``--merge FILE ...`` writes FILE anew, with the rows of later files instead of its own.
+``--merge FILE ...`` writes FILE anew, with the rows of later files instead of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import lzma
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,7 +21,6 @@ from campaigns.hardware.waits import LOADING, NAMES, NO_DEVICE, OWN_GATE, QUESTI
 from pytest_cudalink.emulator import waits
 
 RECORDED: Final = Path(__file__).parent / "recorded"
-PARTS: Final = ("known", "held back")
 _MEMORY: Final = ("pageable", "pinned", "managed", "device")
 _LIMITS: Final = {
     "stack": "CU_LIMIT_STACK_SIZE",
@@ -72,14 +68,6 @@ def key(kind: str, row: Row) -> tuple[str, ...]:
     """What a row asks."""
     names = ("call", "given", "name", "waiting", "stream", "place", "to", "source")
     return kind, *(str(row.get(name, "")) for name in names)
-
-
-def is_held_back(row: Row) -> bool:
-    """Whether those who wrote the table have not seen a row."""
-    words = " | ".join(
-        str(row.get(n, "")) for n in ("waiting", "call", "name", "given", "stream", "place", "to", "source")
-    )
-    return hashlib.sha256(words.encode()).digest()[0] % 3 == 0
 
 
 def facts(call: str, given: str) -> dict[str, Any]:
@@ -169,17 +157,13 @@ def _limit(row: Row, loading: str) -> Any:
 
 @dataclass
 class Tally:
-    """How many rows of each part are equal, and the differences: kind, row, loading, answer, and the other answer."""
+    """How many rows are equal, and the differences: kind, row, loading, answer, and the other answer."""
 
-    equal: Counter[str] = field(default_factory=Counter)
-    total: Counter[str] = field(default_factory=Counter)
+    equal: int = 0
+    total: int = 0
     #: Rows that one side says nothing of, such as launches of an emulated driver.
     left_out: int = 0
     differences: list[tuple[str, Row, str, Any, Any]] = field(default_factory=list)
-
-    def share(self, part: str) -> float:
-        """How many of 100 rows of a part are equal."""
-        return 100 * self.equal[part] / self.total[part] if self.total[part] else 100.0
 
 
 def compare(recording: Mapping[str, Any], other: Callable[[str, Row, str], Any] = said) -> Tally:
@@ -191,10 +175,9 @@ def compare(recording: Mapping[str, Any], other: Callable[[str, Row, str], Any] 
         if any(answer is None or str(answer).startswith(_NOT_ASKED) for answer in (*mine.values(), *theirs.values())):
             tally.left_out += 1
             continue
-        part = PARTS[is_held_back(row)]
         different = [(kind, row, way, answer, theirs[way]) for way, answer in mine.items() if answer != theirs[way]]
-        tally.total[part] += 1
-        tally.equal[part] += not different
+        tally.total += 1
+        tally.equal += not different
         tally.differences += different
     return tally
 
@@ -251,11 +234,11 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compare, print the counts and the differences, and return 1 if there is any among what is known."""
+    """Compare, print the counts, and return 1 if there is a difference."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.conformance.waits", description=__doc__)
     parser.add_argument("file", type=Path, nargs="?", help="default: each recording of this project")
     parser.add_argument("--with", dest="other", type=Path, help="another recording; default: the table")
-    parser.add_argument("--show", choices=(*PARTS, "all"), help="print the differences of these rows")
+    parser.add_argument("--show", action="store_true", help="print the differences")
     parser.add_argument("--merge", type=Path, nargs="+", help="write FILE with the rows of these")
     options = parser.parse_args(arguments)
     if options.merge:
@@ -265,17 +248,12 @@ def main(arguments: list[str] | None = None) -> int:
     different = 0
     for recording in [load(options.file)] if options.file else recorded().values():
         tally = compare(recording, other)
-        for part in PARTS:
-            equal, total = tally.equal[part], tally.total[part]
-            print(
-                f"{recording['about']['device']}, {part}: {equal} of {total} rows are equal, {tally.share(part):.2f} %"
-            )
-        print(f"{recording['about']['device']}: {tally.left_out} rows are left out")
-        for kind, row, loading, mine, theirs in tally.differences:
-            if options.show in ("all", PARTS[is_held_back(row)]):
-                words = " | ".join(word for word in key(kind, row) if word)
-                print(f"  {words}, {loading.lower()}: {mine} -> {theirs}")
-        different += tally.total["known"] - tally.equal["known"]
+        device = recording["about"]["device"]
+        print(f"{device}: {tally.equal} of {tally.total} rows are equal, {tally.left_out} are left out")
+        for kind, row, loading, mine, theirs in tally.differences if options.show else ():
+            words = " | ".join(word for word in key(kind, row) if word)
+            print(f"  {words}, {loading.lower()}: {mine} -> {theirs}")
+        different += len(tally.differences)
     return int(bool(different))
 
 

@@ -462,51 +462,6 @@ assert cuda.cuCtxSynchronize() == 709
 assert cuda.cuDevicePrimaryCtxRelease_v2(1) == 201
 assert cuda.cuDevicePrimaryCtxRetain(byref(primary), 2) == 101
 """,
-    "streams_and_events": """
-# Streams and events are complete at once; one that was destroyed is 400 or 709, and never a crash.
-context = start()
-assert cuda.cuStreamCreate(byref(c_void_p()), 7) == 1
-stream = new(cuda.cuStreamCreateWithPriority, 1, -99)
-assert get(cuda.cuStreamGetPriority, stream, c_int) == -5
-assert get(cuda.cuStreamGetFlags, stream, c_uint) == 1
-assert get(cuda.cuStreamGetCtx, stream, c_void_p) == context.value
-assert get(cuda.cuStreamGetCtx_v2, stream, c_void_p, byref(c_void_p(5))) == context.value
-new(cuda.cuStreamGetId, stream, c_uint64)
-ok(cuda.cuStreamQuery(stream))
-for one in (stream, None, c_void_p(2)):  # the last is the default stream of the thread
-    ok(cuda.cuStreamSynchronize(one))
-
-event, later = event(), event()
-assert cuda.cuEventCreate(byref(c_void_p()), 64) == 1
-assert cuda.cuEventElapsedTime(byref(c_float()), event, later) == 400  # not recorded
-ok(cuda.cuEventRecord(event, stream))
-ok(cuda.cuEventRecordWithFlags(later, stream, 0))
-ok(cuda.cuEventQuery(event))
-ok(cuda.cuStreamWaitEvent(stream, event, 0))
-ok(cuda.cuEventSynchronize(later))
-for name in ("cuEventElapsedTime", "cuEventElapsedTime_v2"):
-    assert 0 <= get(getattr(cuda, name), c_float, event, later) < 1000
-ok(cuda.cuCtxRecordEvent(context, event))
-ok(cuda.cuCtxWaitEvent(context, event))
-
-calls = []
-CALLBACK = CFUNCTYPE(None, c_void_p, c_int, c_void_p)
-callback = CALLBACK(lambda *arguments: calls.append(arguments))
-ok(cuda.cuStreamAddCallback(stream, callback, c_void_p(7), 0))
-HOST = CFUNCTYPE(None, c_void_p)
-host = HOST(calls.append)
-ok(cuda.cuLaunchHostFunc(stream, host, c_void_p(8)))
-ok(cuda.cuStreamSynchronize(stream))
-assert calls == [(stream.value, 0, 7), 8]
-
-ok(cuda.cuStreamDestroy_v2(stream))
-for call in (cuda.cuStreamQuery, cuda.cuStreamSynchronize, cuda.cuStreamDestroy_v2):
-    assert call(stream) == 400
-assert cuda.cuEventRecord(event, stream) == 400
-assert cuda.cuMemsetD8Async(c_uint64(0), 0, c_size_t(0), stream) == 400
-ok(cuda.cuEventDestroy_v2(event))
-assert cuda.cuEventQuery(event) == cuda.cuEventDestroy_v2(event) == cuda.cuEventQuery(c_void_p(0x1234)) == 709
-""",
     "memory": """
 # Memory is the host's, and every access is checked against the allocation; 32-bit entry points stay apart.
 from tests.emulated.memory_calls import read, write
@@ -804,37 +759,6 @@ ok(function(module, kernels[99].decode())[0])
 assert function(module, kernels[100].decode())[0] == 500
 ok(cuda.cuLinkDestroy(state))
 """,
-    "nvml": """
-# NVML counts its init and shutdown, and tells release, versions, devices, names and memory.
-nvml = CDLL("libnvidia-ml.so.1")
-nvml.nvmlErrorString.restype = c_char_p
-text, value, handle, memory = char_buffer(), c_uint(), c_void_p(), (c_uint64 * 3)()
-assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1  # uninitialized
-assert nvml.nvmlSystemGetCudaDriverVersion(byref(value)) == 1
-assert nvml.nvmlSystemGetDriverVersion(text, 80) == 1
-ok(nvml.nvmlSystemGetNVMLVersion(text, 80))
-assert nvml.nvmlShutdown() == 1
-assert nvml.nvmlErrorString(1) == b"Uninitialized"
-ok(nvml.nvmlInit_v2())
-ok(nvml.nvmlInitWithFlags(0))
-ok(nvml.nvmlShutdown())
-ok(nvml.nvmlSystemGetDriverVersion(text, 80))
-assert text.value == b"580.95.05"
-assert nvml.nvmlSystemGetDriverVersion(text, 4) == 7  # insufficient size
-ok(nvml.nvmlSystemGetNVMLVersion(text, 80))
-assert text.value == b"13.580.95.05"
-assert get(nvml.nvmlDeviceGetCount_v2, c_uint) == 2
-assert nvml.nvmlDeviceGetHandleByIndex_v2(2, byref(handle)) == 2
-ok(nvml.nvmlDeviceGetHandleByIndex_v2(1, byref(handle)))
-ok(nvml.nvmlDeviceGetName(handle, text, 96))
-assert text.value == b"NVIDIA L4"
-ok(nvml.nvmlDeviceGetMemoryInfo(handle, memory))
-assert memory[0] == 23798611968
-assert get(nvml.nvmlDeviceGetIndex, handle, c_uint) == 1
-assert nvml.nvmlDeviceGetName(c_void_p(77), text, 96) == 2
-ok(nvml.nvmlShutdown())
-assert nvml.nvmlDeviceGetCount_v2(byref(value)) == 1
-""",
     "names_in_events": """
 # A name that is UTF-8 stands in its event as it is; bytes that are not are escaped one by one.
 start()
@@ -884,5 +808,4 @@ test_programs = programs(
     no_devices={"device": "none"},
     contexts={"device": "sm_90:2"},
     memory={"device": "memory=150109880320"},
-    nvml={"release": "580.95.05", "device": "sm_89:2,memory=23798611968"},
 )

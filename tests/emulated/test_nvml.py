@@ -129,7 +129,7 @@ print(json.dumps(answers))
 
 
 def test_uninitialized(check: Check) -> None:
-    """Before init and after shutdown, nothing answers but the library's own version."""
+    """Before init and after as many shutdowns, nothing answers but the library's own version."""
     check(
         """
 nvml, word = CDLL("libnvidia-ml.so.1"), create_string_buffer(4096)
@@ -140,7 +140,8 @@ functions = [
 arguments = [c_void_p(1), word, word, word, word]
 assert [function(*arguments) for function in functions] == [1] * len(functions)
 assert nvml.nvmlSystemGetNVMLVersion(word, 80) == 0
-assert nvml.nvmlInit_v2() == 0
+assert nvml.nvmlShutdown() == 1
+assert nvml.nvmlInit_v2() == nvml.nvmlInitWithFlags(0) == nvml.nvmlShutdown() == 0
 assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(1), word) == 0
 assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(1), None) == 2
 assert nvml.nvmlDeviceGetPersistenceMode(c_void_p(2), word) == 2
@@ -295,6 +296,7 @@ known = codes - {NVML_ERROR_UNKNOWN}
 assert len(known) > 25
 texts = {code: nvmlErrorString(code) for code in known}
 assert len({text for code, text in texts.items() if code < 31}) == len([code for code in texts if code < 31])
+assert nvmlErrorString(1) == "Uninitialized"
 assert nvmlErrorString(12345) == nvmlErrorString(NVML_ERROR_UNKNOWN) == "Unknown Error"
 """,
 }
