@@ -7,16 +7,15 @@ import os
 import sys
 import threading
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pytest
+
+from .own_imports import own_imports
 
 if TYPE_CHECKING:
     from ..emulator import Emulation
@@ -65,46 +64,12 @@ class Start(SimpleNamespace):
 
 T = TypeVar("T")
 
-_lock = threading.RLock()
-
-
-def _renew_lock() -> None:
-    """Let a forked child begin with a free lock: a thread that the child lacks may have held this one."""
-    global _lock  # noqa: PLW0603 (one for the process)
-    _lock = threading.RLock()
-
+# one lock, so that a forked child begins with a free one: a thread that the child lacks may hold its parent's
+_locks: Final[dict[str, threading.RLock]] = {}
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
-
-
-_PACKAGE: Final = f"{__name__.partition('.')[0]}."
-
-
-class _OwnModules:
-    """Finds the modules of this package as every finder but pytest's does."""
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if not name.startswith(_PACKAGE):
-            return None
-        passed = ("AssertionRewritingHook", type(self).__name__)  # blocks nest
-        others = [one for one in sys.meta_path if type(one).__name__ not in passed]
-        return next((found for one in others if (found := one.find_spec(name, path, target)) is not None), None)
-
-
-@contextmanager
-def own_imports() -> Generator[None]:
-    """Import modules of this package without pytest inside of the block; tests see ``sys.meta_path`` as it was.
-
-    Pytest rewrites the assertions of a distribution with a plugin: it reads every module by its source, which costs a
-    run with an emulated driver a seventh. ``PYTEST_DONT_REWRITE`` keeps the assertions, not the time.
-    """
-    finder = _OwnModules()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
+    # not a function of this module, which would keep all that pytest has imported until the very end of the process
+    os.register_at_fork(after_in_child=_locks.clear)
 
 
 class Run:
@@ -155,7 +120,7 @@ class Run:
 
         No hook is called under it, and nothing of CUDA imported, because other threads may wait for it meanwhile.
         """
-        return _lock
+        return _locks.setdefault("", threading.RLock())
 
     @property
     def emulated(self) -> DriverControl | None:

@@ -17,7 +17,8 @@ import pytest
 from ...jitlink import jitlink_calls
 from .. import marker, parts, settings
 from ..conditions import backends
-from ..run import RUN, Run, is_awake, is_on_emulated_driver, own_imports, run_of, task_of, warn
+from ..own_imports import own_imports
+from ..run import RUN, Run, is_awake, is_on_emulated_driver, run_of, task_of, warn
 from ..watch import provenance
 from . import blocked
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from ...jitlink import jitlink_calls
+from ..own_imports import own_imports
 from ..parts import LEDGER, PROVENANCE
-from ..run import own_imports
 from .check import Check, Phase, Seen
 
 if TYPE_CHECKING:

@@ -1,0 +1,134 @@
+"""What pytest calls: options, the marker and fixtures; and the hooks that find out whether anything asks for them.
+
+Options, ini keys and variables ask before conftests are loaded; implementations of the plugin's hooks when pytest is
+configured; markers and fixtures when the tests are collected. Then `lifecycle` begins. Until then this module and the
+few that it imports are all that is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator
+from typing import Any, Final
+
+import pytest
+
+from . import fixtures, hookspecs, marker, settings
+from .own_imports import own_imports
+from .run import START, Start, from_controller, is_awake
+
+#: The names under which pytest may load the plugin: as an entry point or with ``-p``, and from a conftest.
+_NAMES: Final = ("cudalink", "pytest_cudalink.plugin")
+
+
+class _SecondName:
+    """Takes the other name, because pytest refuses to register one module under two."""
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
+    pluginmanager.register(fixtures, fixtures.__name__)
+    for name in _NAMES:
+        if not pluginmanager.has_plugin(name):
+            pluginmanager.register(_SecondName(), name)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    settings.add_options(parser)
+
+
+# a wrapper: pytest's own ones import what `filterwarnings` and `-W` name (pytest 9.2 has imported that before)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    early_config.stash[START] = Start.now()  # conftests change it, and those of other processes do so, too
+    if settings.asks(early_config, early_config.known_args_namespace):
+        _begin(early_config, early_config.known_args_namespace)
+    return (yield)
+
+
+# a wrapper: nothing of pytest comes after it
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | pytest.ExitCode | None, Any]:
+    if is_awake(config):
+        from .session import lifecycle
+
+        lifecycle.command_line(config)
+    code = yield
+    if is_awake(config):
+        from .session import lifecycle
+
+        return lifecycle.last_look(config, code)
+    return code
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    marker.register(config)
+    # a conftest can bring the plugin, too late for the other hook; a controller of xdist hands its settings over
+    if not is_awake(config) and (settings.asks(config) or _has_hooks(config) or "settings" in from_controller(config)):
+        _begin(config, config.option)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    from .session import xdist
+
+    xdist.configure_node(node, _begin_late)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marker.parametrize(metafunc)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not is_awake(config) and (marker.asks(items, fixtures.NAMES) or _has_hooks(config)):
+        _begin_late(config)
+        from .session import lifecycle
+
+        lifecycle.pytest_collection_modifyitems(config, items)  # registered too late for this call
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.excinfo is not None:
+        _explain(item.config, report, call.excinfo.value)
+    return report
+
+
+def pytest_exception_interact(
+    node: pytest.Item | pytest.Collector,
+    call: pytest.CallInfo[object],
+    report: pytest.CollectReport | pytest.TestReport,
+) -> None:
+    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+        _explain(node.config, report, call.excinfo.value)
+
+
+def _explain(config: pytest.Config, report: pytest.TestReport | pytest.CollectReport, error: BaseException) -> None:
+    """Let a failure ask: without a driver, it says how to get one."""
+    if not is_awake(config):
+        from .watch import causes
+
+        causes.explain_unasked(config, report, error)
+
+
+def _has_hooks(config: pytest.Config) -> bool:
+    """Whether a project implements a hook of the plugin."""
+    return any(getattr(config.hook, name).get_hookimpls() for name in hookspecs.__all__)
+
+
+def _begin(config: pytest.Config, options: argparse.Namespace) -> None:
+    with own_imports():
+        from .session import lifecycle
+
+        lifecycle.begin(config, options)
+
+
+def _begin_late(config: pytest.Config) -> None:
+    with own_imports():
+        from .session import lifecycle
+
+        lifecycle.wake(config)
