@@ -30,6 +30,7 @@ from pytest_cudalink.native import compiler as cc
 from tests.emulated import checkers
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "pytest_cudalink"
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PLATFORMS = (ROOT / "docs" / "reference" / "platforms.md").read_text(encoding="utf-8")
 
@@ -50,6 +51,9 @@ def test_wheel_content(wheel: Path) -> None:
         assert f"pytest_cudalink/stubs/include/stub_{name}.h" in names
     assert "pytest_cudalink/stubs/cmake/cudalink_stubs-config.cmake" in names
     assert not [name for name in names if "/generated/" in name]
+    # each file of the list costs each start of pytest; `cudalink stubs` compiles these sources, and nothing others
+    sources = {name for name in names if re.search(r"\.[chS]$", name) and "/stubs/include/" not in name}
+    assert sources == {f"pytest_cudalink/stubs/native/{path.name}" for path in (PACKAGE / "stubs" / "native").iterdir()}
     assert {name.rpartition("/")[2] for name in names if "/licenses/" in name} == {"LICENSE", "NOTICE"}
     maintainers = {path.name for path in (ROOT / "tools").iterdir()} - {"__init__.py"}
     assert not maintainers.intersection(name.rpartition("/")[2] for name in names)

@@ -12,18 +12,18 @@ _CHECK = Path(__file__).parent.parent / "stubs" / "native"
 _SHARED = Path(__file__).parent.parent / "native"
 PROGRAM = "cudalink-link-worker"
 CLIENT_LIBRARY = "libcudalink-worker.so"
-#: What a process that links through a worker is linked with; `worker.c` is the other side.
-_CLIENT = tuple(file for file in sorted(_NATIVE.glob("*.c")) if file.name != "worker.c")
 
 
 def libraries(cc: Any) -> list[Any]:
     """Return the program and the library; `cc` is the module `native.compiler`."""
+    # what a process that links through a worker is linked with; `worker.c` is the other side
+    client = tuple(file for file in sorted(_NATIVE.glob("*.c")) if file.name != "worker.c")
     threads = ("-pthread", "-ldl")
     return [
         cc.Executable(PROGRAM, (_NATIVE / "worker.c", _NATIVE / "channel.c"), (_CHECK,), threads),
         cc.SharedLibrary(
             CLIENT_LIBRARY,
-            (*_CLIENT, _SHARED / "locks.c"),
+            (*client, _SHARED / "locks.c"),
             CLIENT_LIBRARY,
             (_SHARED,),
             ("-DCUDALINK_WORKER_LIBRARY", *threads),
