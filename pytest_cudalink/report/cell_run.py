@@ -35,7 +35,6 @@ __all__ = [
     "LETTERS",
     "NOT_RUN",
     "SKIPPED",
-    "UNKNOWN",
     "CellRun",
     "Detail",
     "UnsteeredLinks",
@@ -55,8 +54,6 @@ LETTERS: Final = {
     "unsupported": "U",
 }
 NOT_RUN: Final = "."
-#: The letter of a result that this version cannot read; its cell is incomplete.
-UNKNOWN: Final = "?"
 BAD: Final = frozenset("FEC")
 SKIPPED: Final = frozenset("SU")
 GOOD: Final = frozenset("PxXD")
@@ -96,6 +93,8 @@ class UnsteeredLinks(Struct):
     number: Annotated[int, Meta(ge=1, lt=2**53)] = 1
 
 
+#: Letter and file of one of several records that have a test.
+Pair = Annotated[list[str], Meta(min_length=2, max_length=2)]
 #: The fields of an event "library" that distinguish the libraries of a cell.
 _OF_LIBRARY: Final = ("name", "soname", "real_path", "place", "owner", "version", "for_whom")
 
@@ -157,7 +156,7 @@ class CellRun:
     without_result: list[str] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)  # what is wrong with the files: file, line and key
     # tests whose outcomes differ between the records of the cell, with letter and file of each record
-    differing: dict[str, list[list[str]]] = field(default_factory=dict)
+    differing: dict[str, list[Pair]] = field(default_factory=dict)
     repeated: Count = 0  # number of tests that several records of the cell have, with one outcome
     origins: list[Origin] = field(default_factory=list)  # the origin of each of its runs, see `origin.merged`
 

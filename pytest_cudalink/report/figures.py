@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..safe_text import line
-from .cell_run import UNKNOWN
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
 from .wording import linked_on
@@ -31,7 +30,6 @@ def figures(report: MatrixReport, comparison: Comparison | None = None) -> list[
         (len(report.tests), "test|tests", False, "all"),
         (counts["P"] + counts["D"], "passed", False, "has=PD"),
         (counts["F"] + counts["E"], "failed or error", True, "has=FE"),
-        (counts[UNKNOWN], "unknown outcome|unknown outcomes", True, f"has={UNKNOWN}"),
         (sum(cell.crashed for cell in report.cells), "crashed", True, "has=C" if counts["C"] else "crashed"),
         (sum(len(cell.lost) for cell in report.cells), "lost", True, "lost"),
         (counts["S"], "skipped", False, "has=S"),

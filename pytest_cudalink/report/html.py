@@ -21,7 +21,6 @@ from .page_parts import (
     CELL_STATES,
     badge,
     cells,
-    colour,
     css,
     facts,
     failures,
@@ -30,7 +29,7 @@ from .page_parts import (
     versions,
 )
 from .verdict import SYMBOLS, verdict
-from .views import NAMES, Section, cause_lines, cell_title, letters, sections
+from .views import NAMES, Section, cause_lines, cell_title, sections
 
 #: Characters of failure texts that a page carries; the records have the rest.
 _TEXTS: Final = 8_000_000
@@ -87,7 +86,7 @@ def render(
             cells=cells(report),
             versions=versions(report),
             history=_history(history, names, columns) if history is not None else None,
-            letters=[{**badge(letter, counts[letter]), "colour": colour(letter)} for letter in letters(report)],
+            letters=[badge(letter, counts[letter]) for letter in NAMES],
             not_run=lacking,
             states=[badge(letter) for letter in CELL_STATES],
             axes=[{"name": name, "options": sorted(values)} for name, values in axes.items() if len(values) > 1],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,9 @@ from .cell_run import (
     LETTERS,
     NOT_RUN,
     SKIPPED,
-    UNKNOWN,
     CellRun,
 )
 from .explain import explain
-from .mend import described, mended
 from .origin import Origin, differing, merged, shown_origin
 from .plan import Plan
 from .records import SCHEMA, CauseRecord, RecordError
@@ -33,7 +31,7 @@ __all__ = ["Group", "MatrixReport", "Partial"]
 _FORMAT: Final = "cudalink-report"
 #: Keys of a cell in a saved report without which its results are not known.
 _REQUIRED: Final = ("finished", "outcomes", "details")
-_KNOWN: Final = frozenset({*LETTERS.values(), UNKNOWN})
+_KNOWN: Final = frozenset(LETTERS.values())
 #: How many tests are named as slow.
 _SLOWEST: Final = 10
 
@@ -295,14 +293,12 @@ class MatrixReport:
         try:
             content = json.loads(read_bounded(path, DATA))
             {_FORMAT: range(1, SCHEMA + 1)}[content["format"]].index(content["schema"])
-            content["cells"], content["missing"]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            saved = msgspec.convert(content, _Saved)
+        except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             msg = f"{path}: not a saved report of this version of pytest-cudalink ({type(error).__name__}: {error})"
             raise RecordError(msg) from error
-        saved, wrong = mended(_Saved, content, str(path))
         cells = [_saved_cell(one, f"{path}: cells[{number}]") for number, one in enumerate(saved.cells)]
-        damaged = {**saved.damaged, **({str(path): wrong[0]} if wrong else {})}
-        return cls(cells, saved.missing, damaged, saved.reasons)
+        return cls(cells, saved.missing, saved.damaged, saved.reasons)
 
 
 class _Saved(msgspec.Struct):
@@ -315,24 +311,29 @@ class _Saved(msgspec.Struct):
 
 
 def _saved_cell(content: object, place: str) -> CellRun:
-    """Return a cell of a saved report; `CellRun.damage` has what is wrong with it."""
-    cell, wrong = mended(CellRun, content, place)
-    if isinstance(content, dict):
-        known = CellRun.__dataclass_fields__
-        wrong += [
-            f"{place}.{name} is unknown; install a newer pytest-cudalink" for name in content if name not in known
-        ]
-        wrong += [f"{place}.{name} is missing" for name in _REQUIRED if name not in content]
+    """Return a cell of a saved report; one with a value that does not fit has `CellRun.damage` in place of results."""
+    try:
+        cell = msgspec.convert(content, CellRun)
+        wrong = [*_wrong_in(cell, content, place)]
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        name = content.get("name") if isinstance(content, dict) else None
+        cell, wrong = CellRun(name if isinstance(name, str) else ""), [f"{place} is not a valid cell: {error}"]
+    if wrong:
+        return CellRun(cell.name or place, finished=True, unread=True, damage=wrong)
     cell.name = cell.name or place
-    for test, letter in cell.outcomes.items():
-        if letter not in _KNOWN:
-            wrong.append(f"{place}.outcomes.{test} is {described(letter)}; expected one of {''.join(sorted(_KNOWN))}")
-            cell.outcomes[test] = UNKNOWN
     cell.details = {test: detail for test, detail in cell.details.items() if test in cell.outcomes}
     cell.origins = [shown_origin(one) for one in cell.origins]
-    cell.differing = {test: [one for one in pairs if len(one) == 2] for test, pairs in cell.differing.items()}
-    cell.damage += wrong
     return cell
+
+
+def _wrong_in(cell: CellRun, content: Any, place: str) -> Iterator[str]:
+    """Yield what is wrong with a cell whose values have the right types."""
+    yield from (f"{place}.{name} is missing" for name in _REQUIRED if name not in content)
+    known = CellRun.__dataclass_fields__
+    yield from (f"{place}.{name} is unknown; install a newer pytest-cudalink" for name in content if name not in known)
+    for test, letter in cell.outcomes.items():
+        if letter not in _KNOWN:
+            yield f"{place}.outcomes.{test} is {letter!r:.60}; expected one of {''.join(sorted(_KNOWN))}"
 
 
 def _file(test: str) -> str:

@@ -23,7 +23,7 @@ from typing import Final
 from ..regular_files import open_regular
 from ..safe_text import shortened
 from ..signals import ending
-from .cell_run import BAD, LETTERS, UNKNOWN, CellRun, Detail, UnsteeredLinks, library_key
+from .cell_run import BAD, LETTERS, CellRun, Detail, UnsteeredLinks, library_key
 from .ends import Lines, doubts
 from .matrix_report import MatrixReport
 from .origin import origin_of_run
@@ -245,27 +245,29 @@ class _File:
 
     `readings`: one for each event "run"; before the first there is one for what comes before it.
     `number`: the current line.
-    `pending`: what is wrong with the line before: the last line of a file may be cut.
-    `cut`: whether that line has no end.
+    `cut`: what is wrong with a last line that has no end.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.readings = [_Reading(CellRun(path.stem, [str(path)]))]
-        self.number, self.pending, self.cut = 0, "", False
+        self.number, self.cut = 0, ""
 
     def take(self, line: bytes) -> None:
         """Read a line."""
-        if self.pending:  # another line follows it
-            self.note(self.pending)
-            self.pending = ""
+        if not line.strip():
+            return
         try:
-            event, faults = decode(line)
+            event, fault = decode(line)
         except RecordError as error:
-            if line.strip():
-                self.pending = f": line {self.number} {error}"
-                self.cut = not line.endswith(b"\n")
-                _name(self.readings[-1], line)
+            if self.readings[-1].cell.unread:
+                return
+            _name(self.readings[-1], line)
+            problem = f": line {self.number} {error}"
+            if line.endswith(b"\n"):
+                self.note(problem)
+            else:
+                self.cut = problem
             return
         if isinstance(event, RunRecord):
             self._begin(event)
@@ -273,9 +275,9 @@ class _File:
             return
         elif event is not None:
             self.readings[-1].take(event, self.number)
-        for fault in faults:
+        if fault:
             self.note(f": line {self.number}: {fault}")
-        if isinstance(event, RunRecord) and not (event.time or faults):
+        elif isinstance(event, RunRecord) and not event.time:
             self.note(f": line {self.number}: run.time is missing; expected seconds since the epoch")
 
     def _begin(self, event: RunRecord) -> None:
@@ -309,9 +311,9 @@ class _File:
     def finish(self) -> None:
         """Note what is wrong with the file as a whole, and find the tests that have no result."""
         last = self.readings[-1]
-        if self.pending and last.cell.finished:
-            self.note(self.pending)
-        last.cell.truncated = bool(self.pending)
+        if self.cut and last.cell.finished:
+            self.note(self.cut)
+        last.cell.truncated = bool(self.cut)
         if not (last.described or last.cell.damage or (self.number == 1 and self.cut)):
             words = " has no event 'run'; expected a file that --cudalink-report wrote" if self.number else " is empty"
             self.note(words)
@@ -398,7 +400,7 @@ def _add_test(cell: CellRun, event: TestRecord, number: int) -> None:
         cell.reruns += 1
         return
     test, documented = event.nodeid or f"(the test of line {number})", event.documented
-    letter = LETTERS["documented"] if event.outcome == "passed" and documented else LETTERS.get(event.outcome, UNKNOWN)
+    letter = LETTERS["documented"] if event.outcome == "passed" and documented else LETTERS[event.outcome]
     cell.outcomes[test], cell.durations[test] = letter, event.duration
     if letter == "P":
         cell.details.pop(test, None)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..plurals import counted, listed
 from ..safe_text import line
-from .cell_run import BAD, NOT_RUN, UNKNOWN, CellRun
+from .cell_run import BAD, NOT_RUN, CellRun
 from .found import found_again, lines_of, picture_of, title_of
 from .matrix_report import Group, MatrixReport
 from .origin import Origin
@@ -33,12 +33,7 @@ def css(letter: str) -> str:
     """Return the CSS class of a letter; x and X have different ones, because selectors may ignore case."""
     if letter in CELL_STATES:
         return f"s-{letter}"
-    return f"o-{letter}-low" if letter.islower() else "o-none" if letter == NOT_RUN else f"o-{colour(letter)}"
-
-
-def colour(letter: str) -> str:
-    """Return the name of a letter's colours in the style sheet."""
-    return "unknown" if letter == UNKNOWN else letter
+    return f"o-{letter}-low" if letter.islower() else "o-none" if letter == NOT_RUN else f"o-{letter}"
 
 
 def badge(letter: str, number: int = 0) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import stat
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -88,7 +88,7 @@ _Outcome = Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed",
 OUTCOMES: Final[tuple[str, ...]] = get_args(_Outcome)
 
 _EPOCH: Final = "seconds since the epoch"
-_Time = Annotated[float, Meta(ge=0, lt=1e12, description=_EPOCH, extra={"expected": _EPOCH})]
+_Time = Annotated[float, Meta(ge=0, lt=1e12, description=_EPOCH)]
 Seconds = Annotated[float, Meta(ge=0, lt=1e12)]
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 ExitCode = Annotated[int, Meta(ge=-(2**31), lt=2**32)]
@@ -707,41 +707,45 @@ _RUNS_AND_TESTS: Final = tuple(
 )
 
 
+#: What msgspec raises for a value that does not fit; ValueError: a lone surrogate is no word of a Literal.
+_MISFITS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
 @cache
 def _decoder() -> msgspec.json.Decoder[Event]:
     """Return the reader of lines; a run, which only writes, does not wait for it."""
     return msgspec.json.Decoder(Event)
 
 
-def decode(line: bytes) -> tuple[Event | None, Sequence[str]]:
-    """Return the event of a line, and what is wrong with it.
+def decode(line: bytes) -> tuple[Event | None, str]:
+    """Return the event of a line, and why it is not read further; None and a sentence for an event of another version.
 
-    A value of another type is left out and named, so that the rest counts. The event is None if this version does not
-    know it. A run of a format that this version does not read has `RunRecord.schema` 0.
+    A run of a format that this version does not read has `RunRecord.schema` 0, and a sentence.
 
-    Raises RecordError if the line is not an event.
+    Raises RecordError if the line is not an event, or a value in it is missing or does not fit.
     """
     try:
-        return _decoder().decode(line), ()
-    except (msgspec.MsgspecError, ValueError, RecursionError):  # also of NaN and lone surrogates, which Python reads
+        return _decoder().decode(line), ""
+    except _MISFITS:  # also NaN and lone surrogates, which Python reads and writes
         pass
     try:
         content = json.loads(line)
         name = content["event"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RecordError("is not an event") from error
-    from . import mend
-
-    kind = EVENTS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        return None, [f"event is {mend.described(name)}, which is unknown; install a newer pytest-cudalink"]
+    if not isinstance(name, str) or name not in EVENTS:
+        return None, f"event is {name!r:.60}, which is unknown; install a newer pytest-cudalink"
     version = content.get("schema", SCHEMA)
-    if kind is not RunRecord or (type(version) is int and version == SCHEMA):
-        return mend.mended(kind, content, name)
-    known = f"this version reads formats up to {SCHEMA}"
-    fault = f"run.schema is {mend.described(version)}; {known}; install a newer pytest-cudalink"
-    run, _ = mend.mended(RunRecord, {**content, "schema": SCHEMA}, name)
-    return msgspec.structs.replace(run, schema=0), [fault]
+    if name == "run" and not (type(version) is int and version == SCHEMA):
+        known = f"this version reads formats up to {SCHEMA}"
+        cell = content.get("cell")
+        run = RunRecord(schema=0, cell=cell if isinstance(cell, str) else None)  # type: ignore[arg-type]
+        return run, f"run.schema is {version!r:.60}; {known}; install a newer pytest-cudalink"
+    try:
+        return msgspec.convert(content, Event), ""
+    except _MISFITS as error:
+        msg = f"is not a valid event {name!r}: {error}"
+        raise RecordError(msg) from error
 
 
 def parse(lines: Iterable[bytes]) -> Recording:
@@ -750,8 +754,8 @@ def parse(lines: Iterable[bytes]) -> Recording:
     A reader ignores events and keys that it does not know, so that a later version can add some. Where several runs
     were appended to one file, the last counts.
 
-    Raises RecordError if a line other than the last is not an event, a value has another type, or the format is newer
-    than `SCHEMA`; names the line.
+    Raises RecordError if a line is not an event or has a value that does not fit, or the format is newer than `SCHEMA`;
+    names the line. A last line without its end may be cut.
     """
     result = Recording()
     broken = ""
@@ -761,14 +765,16 @@ def parse(lines: Iterable[bytes]) -> Recording:
         if broken:
             raise RecordError(broken)
         try:
-            event, faults = decode(line)
+            event, fault = decode(line)
         except RecordError as error:
             broken = f"line {number} {error}"
+            if line.endswith(b"\n"):  # it is whole
+                raise RecordError(broken) from error
             continue
         if event is None:
             continue
-        if faults:
-            raise RecordError(f"line {number}: {faults[0]}")
+        if fault:
+            raise RecordError(f"line {number}: {fault}")
         if isinstance(event, RunRecord):
             result = Recording(run=event)
         elif name := _SEVERAL.get(type(event)):
@@ -810,20 +816,22 @@ def tests_to_keep(path: str | os.PathLike[str], *, green: bool) -> set[str] | No
         for line in file:
             if not line.startswith(_RUNS_AND_TESTS):
                 continue
-            with suppress(RecordError):
-                match decode(line)[0]:
-                    case RunRecord():
-                        runs += 1
-                    case EndRecord(exitstatus=0):
-                        good += 1
-                    case CrashRecord() | ExitRecord():
-                        good -= 1
-                    case CollectedRecord(tests=tests):
-                        found.update(
-                            f"{file}::{name}" if name else file for file, some in tests.items() for name in some
-                        )
-                    case StartRecord(nodeid=nodeid) | TestRecord(nodeid=nodeid):
-                        found.add(nodeid)
+            try:
+                event, _ = decode(line)
+            except RecordError:  # what a damaged line said may have been red
+                runs += 1
+                continue
+            match event:
+                case RunRecord():
+                    runs += 1
+                case EndRecord(exitstatus=0):
+                    good += 1
+                case CrashRecord() | ExitRecord():
+                    good -= 1
+                case CollectedRecord():
+                    found.update(event.nodeids)
+                case StartRecord(nodeid=nodeid) | TestRecord(nodeid=nodeid):
+                    found.add(nodeid)
     return None if not runs or (good >= runs and not green) else found
 
 

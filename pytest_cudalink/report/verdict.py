@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ..plurals import counted
-from .cell_run import UNKNOWN
 from .compare import Comparison, incomplete
 from .matrix_report import MatrixReport
 from .wording import share
@@ -27,7 +26,6 @@ class ReportVerdict:
 
 def verdict(report: MatrixReport, comparison: Comparison | None = None) -> ReportVerdict:
     """Return the verdict on all cells: what fails first, then what is missing."""
-    counts = report.counts
     failing = [
         _some(len(comparison.regressions) if comparison is not None else 0, "regression", "regressions"),
         _some(
@@ -65,14 +63,11 @@ def verdict(report: MatrixReport, comparison: Comparison | None = None) -> Repor
             "tests have records that differ",
         ),
     ]
-    lacking = [
-        _some(counts[UNKNOWN], "outcome is unknown", "outcomes are unknown"),
-    ]
-    bad, warn = list(filter(None, failing)), list(filter(None, lacking))
+    bad = list(filter(None, failing))
     shares = share(report.share[0], len(report.tests), report.share[1])
-    if bad or warn:
-        return ReportVerdict("bad" if bad else "warn", "; ".join([*bad, *warn, *shares]))
-    if not counts.total():
+    if bad:
+        return ReportVerdict("bad", "; ".join([*bad, *shares]))
+    if not report.counts.total():
         return ReportVerdict("warn", "no test ran")
     ran, *gpu = shares or [counted(len(report.tests), "test")]
     fine = f"no test fails: {ran} in {counted(len(report.cells), 'cell')}"

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from ..plurals import counted, listed
 from ..safe_text import line
 from .asked_for import KINDS, is_worth_a_look
-from .cell_run import BAD, UNKNOWN, CellRun
+from .cell_run import BAD, CellRun
 from .compare import Comparison, OutcomeChange, incomplete
 from .found import found_again, lines_of, title_of
 from .matrix_report import Group, MatrixReport
@@ -35,7 +35,6 @@ NAMES: Final = {
     "C": "crashed",
     "E": "error",
     "F": "failed",
-    UNKNOWN: "unknown outcome",
     "X": "passed unexpectedly",
     "D": "failed as documented",
     "x": "failed as expected",
@@ -90,11 +89,6 @@ def section(
     every = list(rows)
     shown = (tuple(line(value) if isinstance(value, str) else value for value in row) for row in every[:_SHOWN])
     return Section(name, title, tuple(map(line, head)), tuple(shown), len(every), what, note)
-
-
-def letters(report: MatrixReport) -> list[str]:
-    """Return the letters that a report explains: all, but that of unknown outcomes only where there are some."""
-    return [letter for letter in NAMES if letter != UNKNOWN or report.counts[UNKNOWN]]
 
 
 def cell_title(cell: CellRun) -> str:

@@ -133,10 +133,11 @@ def write(folder: Path, cell: str, tests: dict[str, str], end: bool = True, stat
     file = folder / f"{cell}.jsonl"
     with Writer(file) as writer:
         driver = axes.get("driver", "13.0")
+        of_wheel = {"requested": None, "source": "a wheel", "kind": "real"}
         versions = {
-            "ctk": {"requested": axes.get("asked"), "found": axes.get("ctk", "13.0") + ".2", "kind": "real"},
+            "ctk": {**of_wheel, "requested": axes.get("asked"), "found": axes.get("ctk", "13.0") + ".2"},
             "driver": {"requested": driver, "found": driver, "source": "cuDriverGetVersion", "kind": "emulated"},
-            **axes.get("versions", {}),
+            **{name: {**of_wheel, **one} for name, one in axes.get("versions", {}).items()},
         }
         writer.write(
             RunRecord(

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from pytest_cudalink.report.cell_run import UNKNOWN, CellRun, UnsteeredLinks
+from pytest_cudalink.report.cell_run import CellRun, UnsteeredLinks
 from pytest_cudalink.report.compare import FAIL_ON, OutcomeChange, compare, damage, findings, incomplete
 from pytest_cudalink.report.figures import figures
 from pytest_cudalink.report.matrix_report import MatrixReport
@@ -127,7 +127,6 @@ def test_the_figures_of_a_report() -> None:
     ("found", "expected"),
     [
         (cell("a", "D"), []),
-        (cell("a", UNKNOWN), [(1, "unknown outcome", True, f"has={UNKNOWN}")]),
         (cell("a", "C"), [(1, "crashed", True, "has=C")]),
         (cell("a", "U"), [(1, "needs a GPU", False, "show=gpu")]),
         (cell("a", "UUP"), [(2, "need a GPU", False, "show=gpu")]),

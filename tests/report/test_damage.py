@@ -18,7 +18,7 @@ from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.records import EVENTS, RecordError
 
 from .samples import write
-from .test_merge import END, LINK, RUN, UNSTEERED, lines, result
+from .test_merge import END, RUN, lines, result
 
 
 def reported(capsys, *arguments: object) -> tuple[int, str, str]:
@@ -101,6 +101,13 @@ def line(**event: object) -> bytes:
 
 
 BAD = line(**{**RUN, "cell": "bad"})
+#: What each event must have.
+NEEDED = {
+    **{kind: {} for kind in EVENTS if kind != "run"},
+    **{kind: {"nodeid": "x"} for kind in ("start", "sticky")},
+    "test": {"nodeid": "x", "outcome": "passed"},
+    "exit": {"exitcode": 1, "output": []},
+}
 
 
 @pytest.mark.parametrize(
@@ -110,78 +117,68 @@ BAD = line(**{**RUN, "cell": "bad"})
         (b"\n", " has no event 'run'; expected a file that --cudalink-report wrote"),
         (b"\n\n", " has no event 'run'; expected a file that --cudalink-report wrote"),
         (line(**result("x")) + b'{"eve', " has no event 'run'; expected a file that --cudalink-report wrote"),
+        (line(event="end", time=1), " has no event 'run'; expected a file that --cudalink-report wrote"),
         (b"no\n" + BAD + line(**END), ": line 1 is not an event"),
+        (b'{"a": 1}\n', ": line 1 is not an event"),
+        (b"\x7fELF\x00\x01\xff\n\x00\n", ": line 1 is not an event"),
         (line(event="start", time=1.0, nodeid="x") + BAD + line(**END), ": events before line 2, the event 'run', are"),
         (line(**result("x")) + BAD + line(**END), ": events before line 2, the event 'run', are not read"),
         (BAD + b'{"cell": "other"\n' + line(**END), ": line 2 is not an event"),
         (BAD + b"no\n" + line(event="start", time=1.0, nodeid="x"), ": line 2 is not an event"),
-        (BAD + line(event="start", time=1.0, nodeid=7), ": line 2: start.nodeid is 7; expected a text"),
-        (b"\x7fELF\x00\x01\xff\n\x00\n", ": line 1 is not an event"),
-        (line(event="end", time=1), " has no event 'run'; expected a file that --cudalink-report wrote"),
-        (b'{"a": 1}\n', " has no event 'run'; expected a file that --cudalink-report wrote"),
+        (BAD + b"no\n" + line(**END), ": line 2 is not an event"),
+        (BAD + b"no\n", ": line 2 is not an event"),
+        (BAD + b"[" * 50_000 + b"\n" + line(**END), ": line 2 is not an event"),
+        (BAD + b"1" * 5000 + b"\n" + line(**END), ": line 2 is not an event"),
+        (BAD + line(**END) + b"rest", ": line 3 is not an event"),
+        (
+            BAD + line(event="start", time=1, nodeid="x")[:-1] + line(**result("x", "failed")) + line(**END),
+            ": line 2 is not an event",
+        ),
+        (BAD + line(event="tezt") + line(**END), ": line 2: event is 'tezt', which is unknown; install a newer"),
+        (BAD + line(event=["test"]) + line(**END), ": line 2: event is ['test'], which is unknown"),
         (
             line(event="run", schema=1, cell="bad") + line(**END),
             ": line 1: run.time is missing; expected seconds since",
         ),
-        (line(event="run", time=float("nan"), schema=1, cell="bad"), ": line 1: run.time is nan; expected seconds"),
         *(
             (
-                BAD + line(event=kind, time=time) + line(**END),
-                f": line 2: {kind}.time is {shown}; expected seconds since",
+                BAD + line(**{**needed, "event": kind, "time": time}) + line(**END),
+                f": line 2 is not a valid event '{kind}': Expected `float`",
             )
-            for kind in EVENTS
-            if kind != "run"
-            for time, shown in (([], "a list"), ("5", "'5'"), (True, "True"), (-1, "-1"), (1e300, "1e+300"))
+            for kind, needed in NEEDED.items()
+            for time in (None, [], "5", True, -1, 1e300, float("nan"))
         ),
-        (BAD + line(**{**result("x"), "time": []}) + line(**END), ": line 2: test.time is a list; expected seconds"),
-        (line(**{**RUN, "cell": ["bad"]}) + line(**END), ": line 1: run.cell is a list; expected a text"),
-        (line(**{**RUN, "cell": "bad", "versions": 7}), ": line 1: run.versions is 7; expected an object"),
-        (line(**{**RUN, "cell": "bad", "versions": {"ctk": "13"}}), ": line 1: run.versions.ctk is '13'; expected an"),
-        (line(**{**RUN, "cell": "bad", "argv": "-x"}), ": line 1: run.argv is '-x'; expected a list"),
-        (line(**{**RUN, "cell": "bad", "arch": []}), ": line 1: run.arch is a list; expected an object"),
-        (BAD + b"no\n" + line(**END), ": line 2 is not an event"),
-        (BAD + b"[" * 50_000 + b"\n" + line(**END), ": line 2 is not an event"),
-        (BAD + b"1" * 5000 + b"\n" + line(**END), ": line 2 is not an event"),
-        (BAD + line(event="test") + line(**END), ": line 2: test.nodeid is missing"),
-        (BAD + line(event="test", nodeid={}, outcome="passed") + line(**END), ": line 2: test.nodeid is an object"),
-        (BAD + line(**result({})) + line(**END), ": line 2: test.nodeid is an object; expected a text"),
-        (BAD + line(**result("x", None)) + line(**END), ": line 2: test.outcome is missing; expected one of passed, "),
-        (BAD + line(**result("x", "well")) + line(**END), ": line 2: test.outcome is 'well'; expected one of passed"),
-        (
-            BAD + line(**result("x", ["passed"])) + line(**END),
-            ": line 2: test.outcome is a list; expected one of passed",
+        *(
+            (
+                BAD + line(**{**event, **change}) + line(**END),
+                f": line 2 is not a valid event '{event['event']}': {why}",
+            )
+            for event, change, why in (
+                ({"event": "test"}, {}, "Object missing required field `nodeid`"),
+                (result("x"), {"nodeid": {}}, "Expected `str`, got `object` - at `$.nodeid`"),
+                (result("x"), {"nodeid": None}, "Expected `str`, got `null` - at `$.nodeid`"),
+                (result("x"), {"outcome": "well"}, "Invalid enum value 'well' - at `$.outcome`"),
+                (result("x"), {"outcome": "\ud800"}, "'utf-8' codec can't encode"),
+                (result("x"), {"outcome": ["passed"]}, "Expected `str`, got `array` - at `$.outcome`"),
+                (result("x"), {"duration": 10**400}, "Number out of range"),
+                (result("x"), {"links": 2**60}, "Expected `int` <= "),
+                (result("x"), {"backends": {"x": 0}}, "Expected `int` >= 1"),
+                (result("x"), {"documented": {"requirement": "r"}}, "Object missing required field `raises`"),
+                (result("x"), {"subtests": [7]}, "Expected `object`, got `int` - at `$.subtests[0]`"),
+                ({"event": "verdict"}, {"items": [7]}, "Expected `str`, got `int` - at `$.items[0]`"),
+                ({"event": "crash"}, {"last_events": 7}, "Expected `array`, got `int` - at `$.last_events`"),
+                (END, {"exitstatus": "0"}, "Expected `int | null`, got `str` - at `$.exitstatus`"),
+            )
         ),
-        (BAD + line(**result("x", duration=float("nan"))) + line(**END), ": line 2: test.duration is nan; expected"),
-        (BAD + line(**result("x", duration=True)) + line(**END), ": line 2: test.duration is True; expected a number"),
-        (BAD + line(**result("x", reason=["a"])) + line(**END), ": line 2: test.reason is a list; expected a text"),
-        (BAD + line(**{**result("x"), "time": 1e300}) + line(**END), ": line 2: test.time is 1e+300; expected seconds"),
-        (BAD + line(**result("x", duration=-1)) + line(**END), ": line 2: test.duration is -1; expected 0 or more"),
-        (BAD + line(**result("x", duration=10**400)) + line(**END), ": line 2: test.duration is 1000"),
-        (BAD + line(**result("x", longrepr=["a"])) + line(**END), ": line 2: test.longrepr is a list; expected a text"),
-        (BAD + line(**result("x", documented="yes")) + line(**END), ": line 2: test.documented is 'yes'; expected an"),
-        (BAD + line(**result("x", subtests="yes")) + line(**END), ": line 2: test.subtests is 'yes'; expected a list"),
+        (BAD + line(event="start", time=1.0, nodeid=7), ": line 2 is not a valid event 'start': Expected `str`"),
+        (line(**{**RUN, "cell": ["bad"]}) + line(**END), ": line 1 is not a valid event 'run': Expected `str | null`"),
         (
-            BAD + line(**result("x", backends="yes")) + line(**END),
-            ": line 2: test.backends is 'yes'; expected an",
-        ),
-        (BAD + line(event="link", backend=7) + line(**END), ": line 2: link.backend is 7; expected a text"),
-        (BAD + line(**{**LINK, "result": 7}) + line(**END), ": line 2: link.result is 7; expected a text"),
-        (BAD + line(**{**LINK, "time": 1e300}) + line(**END), ": line 2: link.time is 1e+300; expected seconds"),
-        (BAD + line(**{**UNSTEERED, "time": 1e300}) + line(**END), ": line 2: unsteered.time is 1e+300; expected"),
-        (BAD + line(event="crash", last_events=7) + line(**END), ": line 2: crash.last_events is 7; expected a list"),
-        (BAD + line(event="verdict", items=[7]) + line(**END), ": line 2: verdict.items[0] is 7; expected a text"),
-        (BAD + line(event="violation", text=7) + line(**END), ": line 2: violation.text is 7; expected a text"),
-        (BAD + line(**{**END, "exitstatus": "0"}), ": line 2: end.exitstatus is '0'; expected a whole number"),
-        (BAD + line(event="tezt") + line(**END), ": line 2: event is 'tezt', which is unknown; install a newer"),
-        (BAD + line(event=["test"]) + line(**END), ": line 2: event is a list, which is unknown"),
-        (BAD + line(**END) + b"rest", ": line 3 is not an event"),
-        (
-            BAD + line(event="violation", history=[[[]]]) + line(**END),
-            ": line 2: violation.history[0] is a list; expected a",
+            line(**{**RUN, "cell": "bad", "versions": {"ctk": "13"}}),
+            ": line 1 is not a valid event 'run': Expected",
         ),
         (
-            BAD + line(event="start", time=1, nodeid="x")[:-1] + line(**result("x", "failed")) + line(**END),
-            ": line 2 is not an event",
+            line(**{**RUN, "cell": "bad", "versions": {"ctk": {}}}),
+            ": line 1 is not a valid event 'run': Object",
         ),
     ],
 )
@@ -202,18 +199,13 @@ def test_a_damaged_record(content, said, tmp_path, capsys) -> None:
     assert said.strip().split(";")[0][:40] in " ".join(err.split())
 
 
-def test_a_test_with_an_unknown_outcome_is_shown(tmp_path, capsys) -> None:
-    """It is a result of its own in every form."""
-    damaged(tmp_path, BAD + line(**result("t.py::x", "well", reason="why")) + line(**END))
-    code, out, _ = reported(capsys, tmp_path, "--html", tmp_path / "h")
-    assert code == 1
-    assert "1 unknown outcome," in out
-    assert "unknown outcome" in (tmp_path / "h").read_text()
-
-
-def test_a_test_without_a_name_is_named_for_its_line(tmp_path) -> None:
-    damaged(tmp_path, BAD + line(event="test", outcome="failed") + line(**END))
-    assert merge([tmp_path]).cells[0].outcomes == {"(the test of line 2)": "F"}
+def test_what_a_damaged_line_said_is_not_claimed(tmp_path) -> None:
+    """A test whose result cannot be read is neither green nor red: its cell is incomplete, and says how many lack."""
+    collected = line(event="collected", time=5.2, tests={"t.py": ["a", "b"]})
+    damaged(tmp_path, BAD + collected + line(**result("t.py::a")) + line(**result("t.py::b", "well")) + line(**END))
+    cell = merge([tmp_path]).cells[0]
+    assert (cell.outcomes, cell.without_result) == ({"t.py::a": "P"}, ["t.py::b"])
+    assert re.search("1 test not run; .*: line 4 is not a valid event 'test'", cell.fault)
 
 
 def test_a_very_long_line(tmp_path, monkeypatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pytest_cudalink.report import views
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
 from pytest_cudalink.report.matrix_report import _FORMAT, SCHEMA, MatrixReport, _saved_cell
+from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.records import CrashRecord, FindingRecord, RecordError, ViolationRecord
 
 from .samples import LAUNCH, SKEW
@@ -347,13 +348,23 @@ def test_a_saved_report_of_another_version(change, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"outcomes": ["t"]}, "r.json: cells[0].outcomes is a list; expected an object"),
-        ({"outcomes": {"t": "FF"}}, "r.json: cells[0].outcomes.t is 'FF'; expected one of ?CDEFPSUXx"),
-        ({"outcomes": {"t": 7}}, "r.json: cells[0].outcomes.t is 7; expected a text"),
-        ({"details": {"t": "why"}}, "r.json: cells[0].details.t is 'why'; expected an object"),
-        ({"duration": "9"}, "r.json: cells[0].duration is '9'; expected a number of seconds"),
-        ({"weather": "rain"}, "r.json: cells[0].weather is unknown; install a newer pytest-cudalink"),
-        ({"links": {"driver": -(2**70)}}, f"r.json: cells[0].links.driver is {-(2**70)}; expected 0 or more"),
+        ({"outcomes": ["t"]}, " is not a valid cell: Expected `object`, got `array` - at `$.outcomes`"),
+        ({"outcomes": {"t": "FF"}}, ".outcomes.t is 'FF'; expected one of CDEFPSUXx"),
+        (
+            {"outcomes": {"t": 7}},
+            " is not a valid cell: Expected `str`, got `int` - at `$.outcomes[...]`",
+        ),
+        (
+            {"details": {"t": "why"}},
+            " is not a valid cell: Expected `object`, got `str` - at `$.details[...]`",
+        ),
+        ({"duration": "9"}, " is not a valid cell: Expected `float`, got `str` - at `$.duration`"),
+        ({"differing": {"t": [["F"]]}}, " is not a valid cell: Expected `array` of length "),
+        ({"weather": "rain"}, ".weather is unknown; install a newer pytest-cudalink"),
+        (
+            {"links": {"driver": -(2**70)}},
+            " is not a valid cell: Expected `int` >= 0 - at `$.links[...]`",
+        ),
     ],
 )
 def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
@@ -366,7 +377,8 @@ def test_a_saved_cell_with_a_wrong_value(change, said, tmp_path) -> None:
     content["cells"][0].update(change)
     file.write_text(json.dumps(content))
     first, second = MatrixReport.load(file).cells
-    assert (first.name, first.damage) == ("a", [f"{file.parent}/{said}"])
+    assert (first.name, first.outcomes, len(first.damage)) == ("a", {}, 1)
+    assert first.damage[0].startswith(f"{file}: cells[0]{said}")
     assert said in first.fault
     assert (second.outcomes, second.fault) == ({"t": "P"}, "")
 
@@ -376,14 +388,15 @@ def test_a_saved_cell_that_lacks_its_results(tmp_path) -> None:
     file = tmp_path / "r.json"
     file.write_text(MatrixReport([], damaged={"x": "y"}).as_json())
     content = json.loads(file.read_text())
-    file.write_text(json.dumps({**content, "cells": [{"finished": True}, "no cell"], "missing": "gone"}))
+    cells = [{"finished": True}, "no cell", {"name": "c", "finished": True}]
+    file.write_text(json.dumps({**content, "cells": cells, "missing": ["gone"]}))
     report = MatrixReport.load(file)
-    first, second = report.cells
+    first, second, third = report.cells
     assert first.name == f"{file}: cells[0]"
-    missing = ("name is missing; expected a text", "outcomes is missing", "details is missing")
-    assert first.damage == [f"{file}: cells[0].{words}" for words in missing]
-    assert second.damage == [f"{file}: cells[1] is 'no cell'; expected an object"]
-    assert report.damaged == {"x": "y", str(file): f"{file}.missing is 'gone'; expected a list"}
+    assert first.damage == [f"{file}: cells[0] is not a valid cell: Object missing required field `name`"]
+    assert second.damage == [f"{file}: cells[1] is not a valid cell: Expected `object`, got `str`"]
+    assert third.damage == [f"{file}: cells[2].{name} is missing" for name in ("outcomes", "details")]
+    assert (third.name, third.outcomes, report.missing, report.damaged) == ("c", {}, ["gone"], {"x": "y"})
 
 
 def test_crashes_and_what_they_lose() -> None:
@@ -422,30 +435,27 @@ def test_why_a_cell_is_missing_and_what_is_wrong_with_files() -> None:
 
 
 def test_what_a_saved_place_has(tmp_path) -> None:
-    """Every key is read; one that a saved report lacks has a value that can be shown, and half a pair is left out."""
+    """Every key is read; one that a saved report lacks has a value that can be shown."""
     file = tmp_path / "saved.json"
     place = UnsteeredLinks("v", "c", "w", "driver", "nvjitlink", 3)
-    file.write_text(MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"], ["P"]]})]).as_json())
+    file.write_text(MatrixReport([CellRun("c", unsteered=[place, {}], differing={"t": [["F", "x"]]})]).as_json())
     (cell,) = MatrixReport.load(file).cells
     assert cell.unsteered == [place, UnsteeredLinks("", "", "", "unknown", None, 1)]
     assert cell.differing == {"t": [["F", "x"]]}
 
 
-def test_a_damaged_list_or_letter_is_read_as_unknown(tmp_path) -> None:
-    """A saved report whose cells are no list has none; a letter that no release knows is an unknown outcome."""
+@pytest.mark.parametrize("change", [{"cells": 5}, {"missing": "gone"}, {"missing": [7]}, {"damaged": []}])
+def test_a_saved_report_with_a_wrong_list(change, tmp_path) -> None:
+    """It is refused as a whole, and the report that it is a part of names it."""
     file = tmp_path / "report.json"
-    file.write_text(f'{{"format": "{_FORMAT}", "schema": {SCHEMA}, "cells": 5, "missing": []}}', encoding="utf-8")
-    assert (MatrixReport.load(file).cells, MatrixReport.load(file).reasons) == ([], {})
-    assert _saved_cell({"name": "a", "outcomes": {"t": "Z"}}, "cells[0]").outcomes == {"t": "?"}
+    file.write_text(json.dumps({"format": _FORMAT, "schema": SCHEMA, "cells": [], "missing": [], **change}))
+    with pytest.raises(RecordError, match=r"report\.json: not a saved report of this version .*Expected"):
+        MatrixReport.load(file)
+    assert str(file) in merge([file]).damaged
 
 
 def test_details_of_a_saved_cell() -> None:
-    """A null is as good as nothing, and a test without a result has none."""
-    details = {
-        "t": {"reason": None, "text": None},
-        "gone": {"reason": "why"},
-        "u": {"cause": {"kind": "skew", "fix": None}},
-    }
-    cause = {"kind": "skew", "what": "", "why": "", "fix": []}
-    saved = _saved_cell({"name": "a", "outcomes": {"t": "F", "u": "F"}, "details": details}, "x")
-    assert saved.details == {"t": Detail(), "u": Detail(cause=cause)}
+    """A test without a result has none."""
+    details = {"t": {}, "gone": {"reason": "why"}}
+    saved = _saved_cell({"name": "a", "finished": True, "outcomes": {"t": "F"}, "details": details}, "x")
+    assert (saved.details, saved.damage) == ({"t": Detail()}, [])

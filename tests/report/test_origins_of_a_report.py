@@ -120,12 +120,9 @@ def test_an_address_in_a_saved_report_is_one_of_the_web(tmp_path):
 
 
 def test_an_origin_of_wrong_types_is_damage(tmp_path):
-    write(tmp_path, "a", 60.0, origin={"project": 1, "dirty": "yes", "branch": None, "new": [1]})
+    write(tmp_path, "a", 60.0, origin={"project": 1, "commit": None, "branch": None, "ci_url": None, "dirty": None})
 
     cell = merge([tmp_path]).cells[0]
 
-    assert cell.damage == [
-        f"{tmp_path}/a.jsonl: line 1: run.origin.project is 1; expected a text",
-        f"{tmp_path}/a.jsonl: line 1: run.origin.dirty is 'yes'; expected true or false",
-    ]
-    assert cell.origins == [Origin(started="1970-01-01T00:01:00Z")]
+    why = "Expected `str | null`, got `int` - at `$.origin.project`"
+    assert (cell.damage, cell.origins) == ([f"{tmp_path}/a.jsonl: line 1 is not a valid event 'run': {why}"], [])
