@@ -361,6 +361,19 @@ def test_two_devices(monkeypatch) -> None:
     assert record.record()["answers"] == {}
 
 
+@pytest.mark.parametrize(("group", "passed", "counted", "computed"), [("samples", 27, 448, 9), ("nvml", 4, 31, 0)])
+def test_each_answer_is_the_recorded_one(monkeypatch, group, passed, counted, computed) -> None:
+    """All but the numbers that a kernel writes, which the share of all answers would hide."""
+    asked(monkeypatch, *(one for one in questions() if one.group == group))
+    on_emulated(monkeypatch, "h100")
+
+    told = record.record()
+    found = grade.grade(told, grade.carried(told))
+
+    assert (found.passed, found.counted, len(found.differences)) == (passed, counted, computed)
+    assert {one.symbol for one in found.differences} <= {"cuMemcpyDtoH_v2", "cuMemcpy"}
+
+
 def on_emulated(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     """Let the processes that ask find an emulated driver."""
     for name, value in emulator.emulation_for("13.0", release="580.159.04", device=device).environment().items():
