@@ -1,7 +1,8 @@
-"""The checkout of git that a folder is in: commit and branch from git's files, and whether there are changes."""
+"""The checkout of git that a folder is in, as git reports it: commit, branch, and whether there are changes."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from collections.abc import Mapping
@@ -9,16 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ..regular_files import read_bounded
-
-#: How the name of a branch begins in git's files.
+#: How the name of a branch begins in git.
 BRANCHES: Final = "refs/heads/"
-_FILE_SIZE: Final = 1 << 20
-_REFS_SIZE: Final = 64 << 20
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-#: Asks git for changes, and how many seconds it may take.
+#: Asks git for the commit, and for the full name of the branch.
+_HEAD: Final = ("rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
+#: Asks git for changes.
 _STATUS: Final = (
-    *("git", "-c", "core.fsmonitor=false", "status"),
+    *("-c", "core.fsmonitor=false", "status"),
     *("--porcelain", "--untracked-files=no", "--ignore-submodules=all"),
 )
 _GIT_SECONDS: Final = 2.0
@@ -29,58 +28,33 @@ def commit_or_none(text: str | None) -> str | None:
     return text if text is not None and _COMMIT.fullmatch(text) else None
 
 
-def commit_and_branch(root: Path) -> tuple[str | None, str | None]:
-    """Return commit and branch of the checkout that a folder is in, from the files of git."""
-    with suppress(OSError, ValueError):
-        top = next((one for one in (root, *root.parents) if (one / ".git").exists()), None)
-        if top is None:
-            return None, None
-        place = top / ".git"
-        if place.is_file():  # a worktree or a submodule
-            place = place.parent / _text(place).removeprefix("gitdir:").strip()
-        head = _text(place / "HEAD")
-        if not head.startswith("ref:"):
-            return commit_or_none(head), None
-        name = head.removeprefix("ref:").strip()
-        branch = name.removeprefix(BRANCHES) if name.startswith(BRANCHES) else None
-        # a repository whose references are a table has this name for each
-        return commit_or_none(_reference(place, name)), branch if branch != ".invalid" else None
-    return None, None
-
-
-def _reference(place: Path, name: str) -> str | None:
-    """Return the commit of a reference in the folder of a worktree, or in the one that all worktrees share."""
-    common = place
-    with suppress(OSError):
-        common = place / _text(place / "commondir")
-    for folder in dict.fromkeys((place, common)):
-        with suppress(OSError):
-            return _text(folder / name)
-    with suppress(OSError):
-        for line in read_bounded(common / "packed-refs", _REFS_SIZE).splitlines():
-            commit, _, found = line.decode("utf-8", errors="replace").partition(" ")
-            if found == name:
-                return commit
-    return None
-
-
-def _text(path: Path) -> str:
-    return read_bounded(path, _FILE_SIZE).decode("utf-8").strip()
+def commit_and_branch(root: Path, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
+    """Return commit and branch of the checkout that a folder is in; None for what git does not answer."""
+    answer = _git(_HEAD, root, environment)
+    if answer is None:
+        return None, None
+    commit, name, _ = answer.decode("utf-8", "replace").split("\n")
+    return commit_or_none(commit), name.removeprefix(BRANCHES) if name.startswith(BRANCHES) else None
 
 
 def has_changes(root: Path, environment: Mapping[str, str]) -> bool | None:
     """Return whether a file that git knows is changed; None if git does not answer soon."""
+    answer = _git(_STATUS, root, environment)
+    return None if answer is None else bool(answer)
+
+
+def _git(arguments: tuple[str, ...], root: Path, environment: Mapping[str, str]) -> bytes | None:
+    """Return what git prints; None without git, outside of a checkout, or in one of another user, which git refuses."""
     # in a hook of git, its variables describe another state; a preloaded driver is no business of git
     own = {name: value for name, value in environment.items() if not name.startswith("GIT_") and name != "LD_PRELOAD"}
     with suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(  # noqa: S603 (the user's git)
-            _STATUS,
+        return subprocess.run(  # noqa: S603 (the user's git)
+            ["git", *arguments],  # noqa: S607
             cwd=root,
             env={**own, "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_GIT_SECONDS,
             check=True,
-        )
-        return bool(done.stdout)
+        ).stdout
     return None

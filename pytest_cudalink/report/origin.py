@@ -51,18 +51,18 @@ _COMMON: Final = ("project", "commit", "branch", "ci_url")
 def find(root: Path, environment: Mapping[str, str] = os.environ) -> Origin:
     """Return the origin of a run that begins in a folder: from the CI system's environment, else from git.
 
-    git runs only to find changes, and not in CI; the rest is read from its files.
+    In CI, git is asked only for a commit that the environment does not have.
     """
     project = declared_name(root)
     system = next((one for one in read_table("ci_systems.toml").values() if environment.get(one["marker"])), None)
     if system is None:
-        commit, branch = commit_and_branch(root)
+        commit, branch = commit_and_branch(root, environment)
         dirty = has_changes(root, environment) if commit else None
         return Origin(project or root.name or None, commit, branch, dirty=dirty)
     commit = commit_or_none(_first(system["commit"], environment))
     branch = _first(system["branch"], environment)
     if commit is None:
-        commit, found = commit_and_branch(root)
+        commit, found = commit_and_branch(root, environment)
         branch = branch or found
     return Origin(
         project or (_first(system["project"], environment) or root.name).rpartition("/")[2] or None,
