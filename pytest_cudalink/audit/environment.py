@@ -7,12 +7,13 @@ environment runs, and no library of it is loaded.
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
@@ -30,7 +31,7 @@ from .claims import Claim, conda_claims, declared_claims, is_cuda_distribution
 from .conda import CondaPackage
 from .device_code.images import in_file
 from .device_code.scan import pieces
-from .installed import Installed, Place, Unreadable, find_place, read_distributions
+from .installed import Installed, Place, Unreadable, find_place, is_library, read_distributions, recorded_hashes
 from .libraries import majors_of
 from .loadable import read_dynamic
 from .needs import Need, needs_of_scan
@@ -47,6 +48,9 @@ _MOST_SPECIFIERS: Final = 40
 #: A Python extension module, which is loaded where a program imports it, and not before.
 _EXTENSION: Final = re.compile(r"\.(?:cpython-[^/]*|abi3)\.so$")
 
+#: What the name of a build for one CUDA major has in addition to that of its project.
+_VARIANT: Final = re.compile(r"-cu(?:da)?\d+x?(?=-|$)")
+
 Kind = Literal["pair", "version", "missing", "floor", "unprovided", "copies", "same-file", "known-bad"]
 
 
@@ -57,7 +61,8 @@ class EnvironmentFinding:
     # "pair" (two requirements that no version satisfies), "version" (the installed version is not one that is
     # required), "missing" (a required distribution is not installed), "floor" (a file needs a newer library),
     # "unprovided" (a file is linked with a library that is not there), "copies" (two releases of one library),
-    # "same-file" (two distributions installed one file), "known-bad" (versions that are known to fail together)
+    # "same-file" (two distributions installed one file, with other contents), "known-bad" (versions that are known to
+    # fail together)
     kind: Kind
     severity: Literal["conflict", "note"]  # "conflict"; or "note", which is not counted
     text: str  # what it is, and what is expected
@@ -141,7 +146,9 @@ def audit_environment(prefix: str | Path | None = None, *, measure: bool = True)
         claimed, unprovided = _measured(one, _needs(place, one, unreadable), providers, claims, repair)
         measured += claimed
         findings += unprovided
-    findings += _copies(providers, repair)
+    shared = _shared_files(everything, unreadable) if measure else {}
+    findings += _overwritten(shared, repair)
+    findings += _copies(providers, shared, repair)
     claims += measured
     findings[:0] = _judged(claims, repair)
     findings += _known_to_fail(everything)
@@ -372,9 +379,50 @@ def _missing(name: str, missing: list[Claim], repair: _Repair) -> EnvironmentFin
     )  # fmt: skip
 
 
-def _copies(providers: Providers, repair: _Repair) -> Iterator[EnvironmentFinding]:
-    """Libraries that several distributions bring: one file of two, two releases of one name, two majors."""
+def _shared_files(
+    everything: Iterable[Installed], unreadable: list[Unreadable]
+) -> dict[str, dict[str, tuple[Installed, str]]]:
+    """The files that the RECORDs of several distributions list: by path and name, the distribution and its hash."""
+    found: dict[str, dict[str, tuple[Installed, str]]] = {}
+    for one in everything:
+        try:
+            for path, digest in recorded_hashes(one):
+                found.setdefault(path, {})[one.name] = (one, digest)
+        except (OSError, ValueError, csv.Error) as error:
+            unreadable.append(Unreadable(f"{one.path}/RECORD", f"{error}: install the distribution again"))
+    return {path: owners for path, owners in found.items() if len(owners) > 1}
+
+
+def _overwritten(
+    shared: Mapping[str, Mapping[str, tuple[Installed, str]]], repair: _Repair
+) -> Iterator[EnvironmentFinding]:
+    """Files of several distributions with other contents, by these distributions.
+
+    A conflict where a library is among them, or where the distributions are variants of one project; else a note, as
+    packages that have nothing to do with each other install such a thing as ``tests/__init__.py``.
+    """
+    paths_of: dict[tuple[Installed, ...], list[str]] = {}
+    for path, owners in shared.items():
+        if len({digest for _, digest in owners.values()}) > 1:
+            paths_of.setdefault(tuple(one for one, _ in owners.values()), []).append(path)
+    for several, paths in paths_of.items():
+        libraries = [path for path in paths if is_library(path)]
+        variants = len({_VARIANT.sub("", one.name) for one in several}) == 1
+        first = (libraries or paths)[0]
+        yield EnvironmentFinding(
+            "same-file", "conflict" if libraries or variants else "note",
+            f"{first}{and_more(len(paths) - 1)} {'are' if paths[1:] else 'is'} installed by "
+            f"{' and '.join(sorted(map(str, several)))} with other contents; expected one of them: "
+            "the last install won",
+            (), first, repair.reinstall(several),
+        )  # fmt: skip
+
+
+def _copies(providers: Providers, shared: Collection[str], repair: _Repair) -> Iterator[EnvironmentFinding]:
+    """Libraries that several bring: one file of two, if no hash is known, two releases of one name, two majors."""
     for path, owners in sorted(providers.owners().items()):
+        if path in shared:
+            continue
         names = sorted({str(one) for one in owners})
         yield EnvironmentFinding(
             "same-file", "conflict", f"{path} is installed by {' and '.join(names)}; expected one of them",

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from ..regular_files import read_bounded
 from .budget import AuditError
 
-__all__ = ["Installed", "Place", "Unreadable", "find_place", "is_library", "read_distributions"]
+__all__ = ["Installed", "Place", "Unreadable", "find_place", "is_library", "read_distributions", "recorded_hashes"]
 
 _NAME: Final = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]{0,200}[A-Z0-9])?", re.IGNORECASE | re.ASCII)
 _LIBRARY: Final = re.compile(r"\.so(?:\.\d+){0,4}$|\.(?:dll|pyd)$", re.IGNORECASE)
@@ -295,6 +295,21 @@ def _recorded(record: Path) -> Iterator[str]:
     except csv.Error as error:
         msg = f"RECORD is invalid ({error}); expected lines of PATH,HASH,SIZE"
         raise ValueError(msg) from error
+
+
+def recorded_hashes(one: Installed) -> Iterator[tuple[str, str]]:
+    """Yield path and hash of each file that the RECORD of a distribution lists with one, but for its metadata.
+
+    Raises OSError or ValueError if there is a RECORD that cannot be read.
+    """
+    metadata = Path(one.path)
+    if metadata.suffix != ".dist-info" or not (metadata / "RECORD").is_file():
+        return
+    site, own = str(metadata.parent), f"{metadata.name}/"
+    for row in csv.reader(read_bounded(metadata / "RECORD", _MOST_METADATA).decode("utf-8", "replace").splitlines()):
+        if len(row) == 3 and row[1] and not row[0].startswith(own):
+            path = f"{site}/{row[0]}"
+            yield os.path.normpath(path) if ".." in path else path, row[1]
 
 
 def _named_by_finder(finder: Path) -> Iterator[Path]:

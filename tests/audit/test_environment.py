@@ -42,16 +42,22 @@ class Made:
         self.source = prefix.parent / "source"
 
     def wheel(
-        self, name: str, version: str, *requires: str, files: tuple[str, ...] = (), installer: str = "pip"
+        self,
+        name: str,
+        version: str,
+        *requires: str,
+        files: tuple[str, ...] = (),
+        installer: str = "pip",
+        digest: str = "",
     ) -> Path:
-        """Write the metadata of a distribution; returns its ``.dist-info``."""
+        """Write the metadata of a distribution, each with other files unless they have a digest; its ``.dist-info``."""
         folder = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
         folder.mkdir()
         lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
         lines += [f"Requires-Dist: {one}" for one in requires]
         (folder / "METADATA").write_text("\n".join(lines) + "\n\nA description\n", encoding="utf-8")
         (folder / "INSTALLER").write_text(f"{installer}\n", encoding="utf-8")
-        (folder / "RECORD").write_text("".join(f"{one},sha256=x,1\n" for one in files), encoding="utf-8")
+        (folder / "RECORD").write_text("".join(f"{one},sha256={digest or name},1\n" for one in files), encoding="utf-8")
         return folder
 
     def library(self, path: str, *symbols: str, root: Path | None = None) -> str:

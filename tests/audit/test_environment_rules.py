@@ -481,7 +481,10 @@ def test_copies(made: Faked) -> None:
     made.wheel("unknown", "1", files=(made.put("p/libnvJitLink.so.12"),))
     twelve = "CUDA 12.6 by nvidia-nvjitlink-cu12 12.6.20 and CUDA 12.9 by libnvjitlink 12.9.86"
     assert told(made.audit()) == [
-        "conflict same-file: @/n/libnvJitLink.so.12 is installed by b 1 and c 2; expected one of them",
+        (
+            "conflict same-file: @/n/libnvJitLink.so.12 is installed by b 1 and c 2 with other contents; "
+            "expected one of them: the last install won"
+        ),
         "there @/n/libnvJitLink.so.12",
         "do uv pip uninstall --python @ b, then python -m pip --python @ install c==2",
         (
@@ -498,11 +501,38 @@ def test_copies(made: Faked) -> None:
         "do nothing, if that is meant",
     ]
     made.wheel("again", "1", files=(old,))
-    (same, *_) = (one for one in made.audit().findings if one.kind == "same-file")
+    (_, same) = (one for one in made.audit().findings if one.kind == "same-file")
     assert same.fix == (
         f"python -m pip --python {made.prefix} uninstall again, then conda install --prefix {made.prefix} "
         "libnvjitlink==12.9.86"
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "files", "digest", "expected"),
+    [
+        (("nixl-cu12", "nixl-cu13"), ("ep/a.py", "ep/b.py"), "", "conflict @/ep/a.py and 1 more are installed by"),
+        (("nixl-cu12", "nixl-cu13"), ("ep/a.py",), "same", None),
+        (("a", "b"), ("ep/a.py", "ep/_c.so"), "", "conflict @/ep/_c.so and 1 more are installed by a 1 and b 1 with"),
+        (("a", "b"), ("tests/__init__.py",), "", "note @/tests/__init__.py is installed by a 1 and b 1 with"),
+        (("a", "b"), ("../../bin/tool",), "", "note @@/bin/tool is installed by"),
+        (("mine-cuda12x", "mine-cuda13x"), ("m.py",), "", "conflict @/m.py is installed by"),
+    ],
+)
+def test_files_of_two_distributions(made: Faked, names, files, digest, expected) -> None:
+    """Other contents are a conflict of libraries and of variants of one project; a file that is the same is none."""
+    for name in names:
+        made.wheel(name, "1", files=files, digest=digest)
+    found = [f"{one.severity} {one.text}" for one in made.audit().findings]
+    wanted = (expected or "").replace("@@", str(made.prefix / "lib")).replace("@", str(made.site))
+    assert [one.startswith(wanted) for one in found] == ([True] if expected else []), found
+
+
+def test_a_list_of_files_that_cannot_be_read(made: Faked) -> None:
+    """It is named, and the other distributions are compared."""
+    record = made.wheel("a", "1", files=("m.so",)) / "RECORD"
+    record.write_text('"m.so\0,sha256=x,1\n' + "x" * 200_000, encoding="utf-8")
+    assert any(one.path == str(record) or "RECORD" in one.text for one in made.audit().unreadable)
 
 
 def test_order_of_copies(made: Faked) -> None:
