@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,41 @@ def get(call: Any, *arguments: Any) -> Any:
     """The value, or the values, of what `new` gives."""
     made = new(call, *arguments)
     return tuple(one.value for one in made) if isinstance(made, list) else made.value
+
+
+_PLACE = (("type", c_uint), ("host", c_void_p), ("device", c_uint64), ("array", c_void_p))
+
+
+def _sides(*fields: tuple[str, type]) -> tuple[tuple[str, type], ...]:
+    return tuple((f"{side}{name}", kind) for side in ("from_", "to_") for name, kind in fields)
+
+
+class Copy2D(ctypes.Structure):
+    """CUDA_MEMCPY2D."""
+
+    _fields_ = (
+        *_sides(("x", c_size_t), ("y", c_size_t), *_PLACE, ("pitch", c_size_t)),
+        *(("width", c_size_t), ("height", c_size_t)),
+    )
+
+
+class Copy3D(ctypes.Structure):
+    """CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER; `rows` is the height of a side."""
+
+    _fields_ = (
+        *_sides(
+            *((name, c_size_t) for name in ("x", "y", "z", "level")),
+            *_PLACE,
+            *(("other", c_void_p), ("pitch", c_size_t), ("rows", c_size_t)),
+        ),
+        *((name, c_size_t) for name in ("width", "height", "depth")),
+    )
+
+
+def elsewhere(call: Callable[[], Any]) -> Any:
+    """What a call returns in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
 
 
 def small_ptx(version: str = "8.0", target: str = "sm_70") -> bytes:

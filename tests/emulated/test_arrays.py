@@ -11,12 +11,6 @@ class Descriptor(Structure):
     _fields_ = [("width", c_size_t), ("height", c_size_t), ("depth", c_size_t)]
     _fields_ += [("format", c_int), ("channels", c_uint), ("flags", c_uint)]
 
-class Copy(Structure):
-    _fields_ = [(side + name, kind) for side in ("from_", "to_") for name, kind in (
-        ("x", c_size_t), ("y", c_size_t), ("z", c_size_t), ("level", c_size_t), ("type", c_uint), ("host", c_void_p),
-        ("device", c_uint64), ("array", c_void_p), ("other", c_void_p), ("pitch", c_size_t), ("rows", c_size_t))]
-    _fields_ += [("width", c_size_t), ("height", c_size_t), ("depth", c_size_t)]
-
 HOST, DEVICE, ARRAY = 1, 2, 3
 UINT8, UINT32, FLOAT, NV12, BC1 = 1, 3, 0x20, 0xb0, 0x91
 LAYERED, SURFACE, CUBEMAP, GATHER, SPARSE, DEFERRED = 1, 2, 4, 8, 0x40, 0x80
@@ -87,20 +81,20 @@ assert create(4)[0] == 201
 array, other = made(8, 6, 4, UINT8), made(8, 6, 4, UINT8)
 data = bytes(range(192))
 source, back = char_buffer(data, 192), char_buffer(b"", 192)
-whole = Copy(from_type=HOST, from_host=addressof(source), from_pitch=8, from_rows=6, to_type=ARRAY,
+whole = Copy3D(from_type=HOST, from_host=addressof(source), from_pitch=8, from_rows=6, to_type=ARRAY,
              to_array=array.value, width=8, height=6, depth=4)
 ok(cuda.cuMemcpy3D_v2(byref(whole)))
-ok(cuda.cuMemcpy3D_v2(byref(Copy(from_type=ARRAY, from_array=array.value, to_type=ARRAY, to_array=other.value, width=8,
-                                 height=6, depth=4))))
-box = Copy(from_type=ARRAY, from_array=other.value, from_x=2, from_y=1, from_z=3, to_type=HOST, to_host=addressof(back),
-           to_pitch=3, to_rows=2, width=3, height=2, depth=1)
+sides = dict(from_type=ARRAY, from_array=array.value, to_type=ARRAY, to_array=other.value)
+ok(cuda.cuMemcpy3D_v2(byref(Copy3D(**sides, width=8, height=6, depth=4))))
+box = Copy3D(from_type=ARRAY, from_array=other.value, from_x=2, from_y=1, from_z=3, to_type=HOST,
+             to_host=addressof(back), to_pitch=3, to_rows=2, width=3, height=2, depth=1)
 ok(cuda.cuMemcpy3D_v2(byref(box)))
 assert back.raw[:6] == bytes(3 * 48 + y * 8 + x for y in (1, 2) for x in (2, 3, 4))
 for name, value in (("from_x", 6), ("from_y", 5), ("from_z", 4), ("from_level", 1)):
-    wrong = Copy.from_buffer_copy(box)
+    wrong = Copy3D.from_buffer_copy(box)
     setattr(wrong, name, value)
     assert cuda.cuMemcpy3D_v2(byref(wrong)) == 1, name
-wrong = Copy.from_buffer_copy(box)
+wrong = Copy3D.from_buffer_copy(box)
 wrong.from_array = 0x1234
 assert cuda.cuMemcpy3D_v2(byref(wrong)) == 1
 

@@ -54,17 +54,11 @@ def test_unsafe_calls(check: Check, call: str, mode: int) -> None:
         CAPTURE
         + f"""
 managed = managed()
-def elsewhere():
-    answers = []
-    def run():
-        ok(cuda.cuCtxSetCurrent(context))
-        answers.append(cuda.{call})
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    return answers[0]
+def call():
+    ok(cuda.cuCtxSetCurrent(context))
+    return cuda.{call}
 begin(first, {mode})
-assert elsewhere() == {900 if mode == 0 else 0}
+assert elsewhere(call) == {900 if mode == 0 else 0}
 assert end(first)[0] == {901 if mode == 0 else 0}
 begin(first, {mode})
 assert cuda.{call} == {0 if mode == 2 else 900}
@@ -179,11 +173,7 @@ assert status(blocking) == 1
 assert fill(None) == 906
 assert end(blocking)[0] == 901
 begin(first, 1)
-answers = []
-thread = threading.Thread(target=lambda: answers.append(end(first)[0]))
-thread.start()
-thread.join()
-assert answers == [908]
+assert elsewhere(lambda: end(first)[0]) == 908
 graph, nodes, count, state, number = c_void_p(), c_void_p(), c_size_t(), c_int(), c_uint64()
 ask = lambda: cuda.cuStreamGetCaptureInfo_v3(second, byref(state), byref(number), byref(graph), byref(nodes), None,
                                               byref(count))

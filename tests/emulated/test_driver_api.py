@@ -430,13 +430,8 @@ def other():
     assert now() is None
     ok(cuda.cuCtxPushCurrent_v2(made[0]))
     ok(cuda.cuCtxPushCurrent_v2(made[1]))
-    assert now() == made[1].value
-    seen.append(True)
-seen = []
-thread = threading.Thread(target=other)
-thread.start()
-thread.join()
-assert seen and now() == made[2].value
+    return now()
+assert (elsewhere(other), now()) == (made[1].value, made[2].value)
 
 # destroying the current one takes it off the stack; a handle elsewhere answers 709
 ok(cuda.cuMemAlloc_v2(byref(address), 16))
@@ -526,16 +521,7 @@ assert cuda.cuMemFreeHost(host) == 1
 """,
     "rectangles_and_boxes": """
 # cuMemcpy2D and 3D in all their forms agree with the same copy made in Python, and check every byte.
-class Flat(Structure):
-    _fields_ = [(f"{s}{n}", t) for s in ("from_", "to_") for n, t in (
-        ("x", c_size_t), ("y", c_size_t), ("type", c_uint), ("host", c_void_p), ("device", c_uint64),
-        ("array", c_void_p), ("pitch", c_size_t))] + [("width", c_size_t), ("height", c_size_t)]
-class Box(Structure):
-    _fields_ = [(f"{s}{n}", t) for s in ("from_", "to_") for n, t in (
-        ("x", c_size_t), ("y", c_size_t), ("z", c_size_t), ("level", c_size_t), ("type", c_uint), ("host", c_void_p),
-        ("device", c_uint64), ("array", c_void_p), ("other", c_void_p), ("pitch", c_size_t), ("height", c_size_t))
-        ] + [("width", c_size_t), ("rows", c_size_t), ("depth", c_size_t)]
-assert (sizeof(Flat), sizeof(Box)) == (128, 200)
+assert (sizeof(Copy2D), sizeof(Copy3D)) == (128, 200)
 start()
 SIZE = 4096
 source = create_string_buffer(random.Random(1).randbytes(SIZE), SIZE)
@@ -563,7 +549,7 @@ for name, types in itertools.product(
     ("cuMemcpy2D_v2", "cuMemcpy2DUnaligned_v2", "cuMemcpy2DAsync_v2"),
     itertools.product((HOST, DEVICE, UNIFIED), repeat=2)):
     clear()
-    box = sides(Flat(from_x=3, from_y=2, from_pitch=64, to_x=5, to_y=1, to_pitch=100, width=17, height=9), *types)
+    box = sides(Copy2D(from_x=3, from_y=2, from_pitch=64, to_x=5, to_y=1, to_pitch=100, width=17, height=9), *types)
     ok(getattr(cuda, name)(byref(box), None))
     expected = bytearray(SIZE)
     for y in range(9):
@@ -575,8 +561,8 @@ for name, types in itertools.product(
     ("cuMemcpy3D_v2", "cuMemcpy3DAsync_v2", "cuMemcpy3DPeer", "cuMemcpy3DPeerAsync"),
     itertools.product((HOST, DEVICE, UNIFIED), repeat=2)):
     clear()
-    box = sides(Box(from_x=1, from_y=2, from_z=1, from_pitch=32, from_height=12, to_x=2, to_z=2, to_pitch=24,
-                    to_height=10, width=20, rows=10, depth=3), *types)
+    box = sides(Copy3D(from_x=1, from_y=2, from_z=1, from_pitch=32, from_rows=12, to_x=2, to_z=2, to_pitch=24,
+                    to_rows=10, width=20, height=10, depth=3), *types)
     ok(getattr(cuda, name)(byref(box), None))
     expected = bytearray(SIZE)
     for z, y in itertools.product(range(3), range(10)):
@@ -586,24 +572,24 @@ for name, types in itertools.product(
 
 # the last byte counts, on either side
 fits = dict(from_pitch=64, to_pitch=64, width=64, height=64)
-ok(cuda.cuMemcpy2D_v2(byref(sides(Flat(**fits), DEVICE, DEVICE))))
+ok(cuda.cuMemcpy2D_v2(byref(sides(Copy2D(**fits), DEVICE, DEVICE))))
 for change in (dict(from_y=1), dict(to_x=1), dict(height=65), dict(width=65), dict(to_pitch=63),
                dict(from_y=1 << 60), dict(to_x=2**64 - 8), dict(height=2**63), dict(from_pitch=2**62, height=8)):
-    assert cuda.cuMemcpy2D_v2(byref(sides(Flat(**{**fits, **change}), DEVICE, DEVICE))) == 1, change
-box = dict(from_pitch=16, from_height=16, to_pitch=16, to_height=16, width=16, rows=16, depth=16)
-ok(cuda.cuMemcpy3D_v2(byref(sides(Box(**box), DEVICE, DEVICE))))
-for change in (dict(depth=17), dict(from_z=1), dict(to_height=15), dict(from_y=1),
-               dict(from_level=1), dict(depth=2**62), dict(from_z=2**60), dict(to_height=2**61)):
-    assert cuda.cuMemcpy3D_v2(byref(sides(Box(**{**box, **change}), DEVICE, DEVICE))) == 1, change
+    assert cuda.cuMemcpy2D_v2(byref(sides(Copy2D(**{**fits, **change}), DEVICE, DEVICE))) == 1, change
+box = dict(from_pitch=16, from_rows=16, to_pitch=16, to_rows=16, width=16, height=16, depth=16)
+ok(cuda.cuMemcpy3D_v2(byref(sides(Copy3D(**box), DEVICE, DEVICE))))
+for change in (dict(depth=17), dict(from_z=1), dict(to_rows=15), dict(from_y=1),
+               dict(from_level=1), dict(depth=2**62), dict(from_z=2**60), dict(to_rows=2**61)):
+    assert cuda.cuMemcpy3D_v2(byref(sides(Copy3D(**{**box, **change}), DEVICE, DEVICE))) == 1, change
 # nothing to do, no pitch for one row, no height for one layer
-ok(cuda.cuMemcpy2D_v2(byref(sides(Flat(width=0, height=5), DEVICE, DEVICE))))
-ok(cuda.cuMemcpy2D_v2(byref(sides(Flat(width=9, height=1), DEVICE, HOST))))
-ok(cuda.cuMemcpy3D_v2(byref(sides(Box(from_pitch=8, to_pitch=8, width=8, rows=4, depth=1), DEVICE, HOST))))
-assert cuda.cuMemcpy2D_v2(byref(sides(Flat(width=9, height=1), 0, HOST))) == 1
+ok(cuda.cuMemcpy2D_v2(byref(sides(Copy2D(width=0, height=5), DEVICE, DEVICE))))
+ok(cuda.cuMemcpy2D_v2(byref(sides(Copy2D(width=9, height=1), DEVICE, HOST))))
+ok(cuda.cuMemcpy3D_v2(byref(sides(Copy3D(from_pitch=8, to_pitch=8, width=8, height=4, depth=1), DEVICE, HOST))))
+assert cuda.cuMemcpy2D_v2(byref(sides(Copy2D(width=9, height=1), 0, HOST))) == 1
 assert cuda.cuMemcpy2D_v2(None) == 1
-assert cuda.cuMemcpy2DAsync_v2(byref(Flat()), c_void_p(0x1234)) == 400
-assert cuda.cuMemcpy2D_v2(byref(sides(Flat(**fits), ARRAY, DEVICE))) == 1  # no array is named
-assert cuda.cuMemcpy3D_v2(byref(sides(Box(**box), DEVICE, ARRAY))) == 1
+assert cuda.cuMemcpy2DAsync_v2(byref(Copy2D()), c_void_p(0x1234)) == 400
+assert cuda.cuMemcpy2D_v2(byref(sides(Copy2D(**fits), ARRAY, DEVICE))) == 1  # no array is named
+assert cuda.cuMemcpy3D_v2(byref(sides(Copy3D(**box), DEVICE, ARRAY))) == 1
 """,
     "damaged_cubins_reach_no_linker": """
 # What would kill nvJitLink is refused when it is added or loaded, also as code for another machine.

@@ -23,7 +23,6 @@ nonsense = b"this is no image of any kind"
 PROGRAMS = {
     "after_ptx_that_failed": """
 # Wrong PTX, linked or loaded, makes later errors of links on its thread 999; PTX that is too new hides some.
-from threading import Thread
 twice, undefined = [(PTX, defined)] * 2, [(PTX, lone)]
 def later():
     return link(twice)[0], link(undefined)[0]
@@ -33,12 +32,8 @@ for fails in (lambda image: load(image)[0], lambda image: link([(PTX, image)])[0
     assert fails(wrong) == 218 and later() == (999, 999)
 state = create()
 assert [add(state, PTX, defined) for _ in range(3)] == [0, 999, 999] and complete(state) == 999
-others = []
-thread = Thread(target=lambda: (cuda.cuCtxSetCurrent(context), others.append(later())))
 context = new(cuda.cuCtxGetCurrent)
-thread.start()
-thread.join()
-assert others == [(300, 300)]
+assert elsewhere(lambda: (cuda.cuCtxSetCurrent(context), later())[1]) == (300, 300)
 """,
     "inputs_of_a_link_that_has_failed": """
 # A link that failed answers its failure, but PTX is compiled and a container is looked into before.

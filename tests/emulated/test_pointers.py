@@ -46,25 +46,16 @@ def test_dead_pointers(check) -> None:
     check(
         DEAD
         + """
-class Side(Structure):
-    _fields_ = [(name, c_size_t) for name in ("x", "y", "z", "level")] + [("type", c_uint), ("host", c_void_p)] + [
-        (name, c_uint64) for name in ("device", "array", "other", "pitch", "height")]
-class Box(Structure):
-    _fields_ = [("of", Side), ("to", Side), ("width", c_size_t), ("height", c_size_t), ("depth", c_size_t)]
-class Flat(Structure):
-    _fields_ = [(name, c_size_t) for name in ("x", "y")] + [("type", c_uint), ("host", c_void_p)] + [
-        (name, c_uint64) for name in ("device", "array", "pitch")]
-class Rectangle(Structure):
-    _fields_ = [("of", Flat), ("to", Flat), ("width", c_size_t), ("height", c_size_t)]
 HOST_TYPE, DEVICE_TYPE, UNIFIED = 1, 2, 4
 array = new(cuda.cuArray3DCreate_v2, byref((c_uint64 * 5)(64, 64, 0, 1 | 1 << 32, 0)))
 stream = new(cuda.cuStreamCreate, 0)
 def boxes(size, address):
+    hosts = dict.fromkeys(("from_host", "to_host"), at_host)
+    devices = dict.fromkeys(("from_device", "to_device"), address)
     for type in (DEVICE_TYPE, UNIFIED):
-        to, of = {"type": type, "device": address}, {"type": HOST_TYPE, "host": at_host}
-        for first, second in ((to, of), (of, to)):
-            flat = Rectangle(Flat(**first), Flat(**second), size, 1)
-            box = Box(Side(**first), Side(**second), size, 1, 1)
+        for of, to in ((HOST_TYPE, type), (type, HOST_TYPE)):
+            flat = Copy2D(from_type=of, to_type=to, **hosts, **devices, width=size, height=1)
+            box = Copy3D(from_type=of, to_type=to, **hosts, **devices, width=size, height=1, depth=1)
             yield from (cuda.cuMemcpy2D_v2(byref(flat)), cuda.cuMemcpy2DAsync_v2(byref(flat), stream))
             yield from (cuda.cuMemcpy3D_v2(byref(box)), cuda.cuMemcpy3DAsync_v2(byref(box), stream))
             yield from (cuda.cuMemcpy2DUnaligned_v2(byref(flat)), cuda.cuMemcpy3DPeer(byref(box)))

@@ -58,10 +58,8 @@ ok(cuda.cuDevicePrimaryCtxReset_v2(0))
 PROGRAMS = {
     "the_first_error_wins": """
 # A second injected error changes nothing; an error in another thread is that of the process.
-import threading
 driver.inject("cuStreamSynchronize", 716)
-thread = threading.Thread(target=cuda.cuStreamSynchronize, args=(None,))
-thread.start(), thread.join()
+elsewhere(lambda: cuda.cuStreamSynchronize(None))
 driver.inject("cuStreamSynchronize", 719)
 assert cuda.cuStreamSynchronize(None) == 719
 assert cuda.cuStreamQuery(None) == 716

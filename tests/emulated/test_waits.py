@@ -622,13 +622,8 @@ assert len(found()) == 2
 """,
     "allowed_calls_and_other_threads_may_wait": """
 # Of nested ones the innermost of the thread counts; ended in any order, each ends alone.
-def elsewhere():
-    ok(cuda.cuCtxSetCurrent(context))
-    ok(cuda.cuStreamSynchronize(apart))
 def in_thread():
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join()
+    elsewhere(lambda: (ok(cuda.cuCtxSetCurrent(context)), ok(cuda.cuStreamSynchronize(apart))))
 outer = no_wait("cuStreamSynchronize", thread=threading.get_native_id())
 ok(cuda.cuStreamSynchronize(apart))
 in_thread()
