@@ -82,20 +82,6 @@ def test_merge(four) -> None:
     }
 
 
-def test_cut_files_are_read(tmp_path) -> None:
-    """A file cut anywhere is read as far as it goes, and the cell counts as incomplete."""
-    file = write(tmp_path, "c", {"a": "passed", "b": "passed"})
-    whole = file.read_bytes()
-    for cut in range(whole.index(b"\n") + 1, len(whole) - 1):
-        file.write_bytes(whole[:cut])
-        (cell,) = merge([file]).cells
-        assert not cell.finished
-        assert set(cell.outcomes.values()) <= {"P", "C"}
-        if cell.truncated:
-            assert whole[cut - 1 : cut] != b"\n"
-        assert cell.truncated or whole[cut - 1 : cut] in b"\n}"
-
-
 def test_save_and_load(four, tmp_path) -> None:
     """A saved report is read again as it was; other JSON is refused."""
     report = merge([four], ["gone"])

@@ -246,19 +246,6 @@ def test_ten_megabytes(tmp_path) -> None:
         assert "more characters)" in path.read_text(encoding="utf-8")
 
 
-def test_the_report_of_a_lone_surrogate(tmp_path, capsys) -> None:
-    r"""``raise AssertionError("\ud800")`` is a failure like any other, in every form."""
-    failed = result("t.py::x", "failed", reason="AssertionError: \ud800", longrepr="E \ud800")
-    file = lines(tmp_path / "c.jsonl", RUN, failed, {**END, "exitstatus": 1})
-    forms = {name: tmp_path / name for name in ("html", "markdown", "save")}
-    forms["save"] = tmp_path / "save.json"
-    assert cli.main(["report", str(file), *(f"--{name}={path}" for name, path in forms.items())]) == 1
-    assert "AssertionError: \\ud800" in capsys.readouterr().out
-    for name, path in forms.items():
-        assert "\\ud800" in path.read_text(encoding="utf-8"), name
-    assert merge([forms["save"]]).cells == merge([file]).cells
-
-
 def test_every_section_passes_through_it(tmp_path) -> None:
     """A table's rows are safe wherever they are shown."""
     for section in views.sections(hostile_report("\x1b\u202e")):
