@@ -132,12 +132,3 @@ def test_groups_of_jobs(project, capsys) -> None:
     rows = json.loads(capsys.readouterr().out)["include"]
     assert sorted(row["cell"] for row in rows) == ["one", "two,three"]
     assert cli.main(["matrix", "github", "--jobs", "0"]) == 1
-
-
-def test_a_job_names_the_toolchains_of_all_its_cells(project, capsys) -> None:
-    """The key of a cache has them, so that a job does not get the cache of a job that needs other releases."""
-    cells = '[cells.one]\ndriver = "12.9"\n[cells.two]\nnvjitlink = "13.2"\n[cells.three]\ndriver = "12.9"\n'
-    (project / "matrices" / "cells.toml").write_text(cells)
-    assert cli.main(["matrix", "github", "--jobs", "1"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["include"]
-    assert row["toolchains"] == "12.9-13.2"

@@ -15,7 +15,7 @@ from pytest_cudalink import toolchains
 from pytest_cudalink.matrix import CellsError, load_cells, runner
 from pytest_cudalink.plugin.settings import OPTIONS
 from pytest_cudalink.report import read
-from pytest_cudalink.report.records import CrashRecord, EndRecord, RunRecord, StartRecord, Writer
+from pytest_cudalink.report.records import CrashRecord, EndRecord, RunRecord, StartRecord, TestRecord, Writer
 from pytest_cudalink.versions import CudaVersion
 
 PROJECT = """[project]
@@ -403,6 +403,21 @@ def test_how_a_run_ended(cell_of, tmp_path, records, code, words, crashes) -> No
     runner.conclude(cell, tmp_path, code, "")  # where the note is gone
     if records:
         assert [(one.nodeid, one.signal, one.exitcode) for one in read(file).crashes] == crashes
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "output"), [("passed", 1, [["1 passed", "FAIL"]]), ("failed", 1, []), ("passed", 0, [])]
+)
+def test_a_run_that_is_red_without_a_failing_test(cell_of, tmp_path, outcome, code, output) -> None:
+    """As for a limit of coverage: the record gets the exit code and the last lines, unless a test says it."""
+    cell, file = cell_of(), tmp_path / ".cudalink" / "a.jsonl"
+    with Writer(file) as writer:
+        for one in (BEGAN[0], TestRecord(nodeid="t.py::a", outcome=outcome), EndRecord(exitstatus=code)):
+            writer.write(one)
+    assert runner.conclude(cell, tmp_path, code, "1 passed\n\x1b[31mFAIL\x1b[0m\n") == ""
+    found = read(file).exit
+    assert ([found.output] if found else []) == output
+    assert found is None or found.exitcode == code
 
 
 @pytest.mark.parametrize(
