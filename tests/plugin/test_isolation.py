@@ -499,7 +499,7 @@ def _held() -> tuple[set[str], set[str]]:
 def test_an_interrupted_start_leaves_nothing(tmp_path, monkeypatch) -> None:
     """Wherever the start of a process of tests is interrupted, neither a pipe nor the process stays behind."""
 
-    def command(_run: Any, _folder: Path, _nodeid: str, _paths: list[str], pipes: list[int]) -> Any:
+    def command(_run: Any, _folder: Path, _nodeid: str, _paths: list[str], pipes: list[int], **_: object) -> Any:
         return ["sh", "-c", f"echo '{{\"ready\": true}}' > /dev/fd/{pipes[1]}; exec sleep 60"], {**os.environ}
 
     def start(point: int) -> bool:
