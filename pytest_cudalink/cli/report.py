@@ -25,7 +25,6 @@ from .saying import complain
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
-    from ..report.history import History
     from ..report.matrix_report import MatrixReport
 
 #: The options that name a file to write.
@@ -111,24 +110,23 @@ def run(options: argparse.Namespace) -> int:
         options.html = _PAGE
     try:
         report = _merged(options)
-        comparison, changes = _compared(report, options.against)
+        comparison = _compared(report, options.against)
     except (RecordError, CellsError, UnknownNameError, OSError) as error:
         complain(f"cudalink report: {line(error)}")
         return 2
-    written = _write(options, report, comparison, changes)
+    written = _write(options, report, comparison)
     found = _print_findings(report, comparison, words)
     opened = not (options.open and written) or _open(options.html)
     return 2 if not (written and opened) else 1 if found else 0
 
 
-def _compared(report: MatrixReport, against: Sequence[Path]) -> tuple[Comparison | None, History | None]:
-    """Return the differences from the newest older report, and the changes over all of them."""
-    from ..report.compare import compare
-    from ..report.history import history, in_order
+def _compared(report: MatrixReport, against: Sequence[Path]) -> Comparison | None:
+    """Return the differences from the older reports; None without any."""
+    from ..report.compare import history, in_order
     from ..report.merge import merge
 
     if not against:
-        return None, None
+        return None
     with progress("reading the older reports", len(against)) as step:
         older = []
         for path in against:
@@ -136,9 +134,7 @@ def _compared(report: MatrixReport, against: Sequence[Path]) -> tuple[Comparison
             older.append((str(path), merge([path])))
             step.advance()
         step.say("comparing")
-        older = in_order(older)
-        names = [*(name for name, _ in older), "this report"]
-        return compare(report, older[-1][1]), history([*(one for _, one in older), report], names)
+        return history([*in_order(older), ("this report", report)])
 
 
 def _nearby(paths: Sequence[Path]) -> str:
@@ -264,18 +260,17 @@ def _write(
     options: argparse.Namespace,
     report: MatrixReport,
     comparison: Comparison | None,
-    changes: History | None,
 ) -> bool:
     """Write every form that is asked for; return whether all were written. One that fails keeps no other back."""
     from ..report import html, text, whole_file
 
     @cache
     def markdown() -> str:
-        return text.markdown(report, comparison, changes)
+        return text.markdown(report, comparison)
 
     forms: dict[str, Callable[[], str]] = {
         "save": report.as_json,
-        "html": lambda: html.render(report, comparison, changes),
+        "html": lambda: html.render(report, comparison),
         "markdown": markdown,
     }
     problems: list[str] = []
@@ -301,7 +296,7 @@ def _write(
     if _on_stdout(options):
         _print_form(on_stdout)
     if not options.quiet:
-        text.terminal(report, comparison, sys.stderr if _on_stdout(options) else None, changes)
+        text.terminal(report, comparison, sys.stderr if _on_stdout(options) else None)
     for problem in problems:
         complain(f"cudalink report: {line(problem)}")
     return not problems

@@ -1,13 +1,16 @@
-"""Compares two reports."""
+"""Compares a report with older ones, and counts what is wrong with it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import pairwise
+from typing import Final, Literal
 
-from .cell_run import BAD, GOOD, NOT_RUN, SKIPPED
+from .cell_run import BAD, GOOD, NOT_RUN, SKIPPED, CellRun
 from .matrix_report import MatrixReport
+from .origin import Origin
 
 __all__ = [
     "FAILING",
@@ -21,6 +24,15 @@ __all__ = [
     "incomplete",
 ]
 
+Kind = Literal["new", "fixed", "flaky", "still"]
+
+#: The meaning of each kind of change over several reports, in the order in which they are shown.
+KINDS: Final[Mapping[Kind, str]] = {
+    "new": "fails now, and did not fail when it ran before",
+    "fixed": "passes now, and failed when it ran before",
+    "flaky": "changed between pass and failure more than once, or differs between records of one report",
+    "still": "fails now, and failed when it ran before",
+}
 #: The kinds of findings that ``--fail-on`` can name, each with its meaning.
 FAIL_ON = {
     "regressions": "the older report does not have this failing test, crash, violation, finding or incomplete cell",
@@ -43,25 +55,56 @@ FAILING_AGAINST: Final = ("regressions", "damaged", "repeats")
 
 
 @dataclass(frozen=True)
+class Step:
+    """One of the compared reports."""
+
+    name: str
+    origin: Origin
+    totals: Mapping[str, int]  # number of results by letter
+
+
+@dataclass(frozen=True)
 class OutcomeChange:
-    """The change of one test in one cell; before and now are letters."""
+    """The results of one test in one cell, of which one failed or changed."""
 
     test: str
     cell: str
-    before: str
-    now: str
+    letters: str  # a letter for each report, the oldest first; "." where it did not run, as in the grid
+    differs: bool = False  # whether records of one report have both a pass and a failure
+
+    @property
+    def before(self) -> str:
+        """The letter of the newest older report."""
+        return self.letters[-2]
+
+    @property
+    def now(self) -> str:
+        """The letter of the current report."""
+        return self.letters[-1]
+
+    @property
+    def kind(self) -> Kind | None:
+        """What all results are together; None if they are nothing to report.
+
+        A report in which the test was skipped, or did not run, says nothing about it.
+        """
+        if self.now == NOT_RUN:
+            return None
+        failures = [letter in BAD for letter in self.letters if letter in BAD or letter in GOOD]
+        if self.differs or sum(before != now for before, now in pairwise(failures)) > 1:
+            return "flaky"
+        before = failures[-2] if len(failures) > 1 else None
+        if self.now in BAD:
+            return "still" if before else "new"
+        return "fixed" if self.now in GOOD and before else None
 
 
 @dataclass
 class Comparison:
-    """The differences between two reports."""
+    """The differences between a report and older ones; the newest of these decides what is a regression."""
 
-    # tests that fail now and did not fail before: they passed, were skipped, or did not run
-    regressions: list[OutcomeChange] = field(default_factory=list)
-    fixed: list[OutcomeChange] = field(default_factory=list)  # tests that failed before and pass now
-    # tests that passed before and are skipped now, or need a GPU now
-    skipped: list[OutcomeChange] = field(default_factory=list)
-    gone: list[OutcomeChange] = field(default_factory=list)  # tests that ran before and do not run now
+    reports: tuple[Step, ...] = ()  # the oldest first; the last is the current one
+    changes: list[OutcomeChange] = field(default_factory=list)  # cell by cell, in the order of the current report
     # cells that are missing or incomplete now, and were not in the older report
     broken: list[str] = field(default_factory=list)
     # cells and files of the older report that could not be read, each with the reason
@@ -70,34 +113,80 @@ class Comparison:
     worse: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
+    def regressions(self) -> list[OutcomeChange]:
+        """The tests that fail now and did not fail before: they passed, were skipped, or did not run."""
+        return [one for one in self.changes if one.now in BAD and one.before not in BAD]
+
+    @property
+    def fixed(self) -> list[OutcomeChange]:
+        """The tests that failed before and pass now."""
+        return [one for one in self.changes if one.before in BAD and one.now in GOOD]
+
+    @property
+    def skipped(self) -> list[OutcomeChange]:
+        """The tests that passed before and are skipped now, or need a GPU now."""
+        return [one for one in self.changes if one.before in GOOD and one.now in SKIPPED]
+
+    @property
+    def gone(self) -> list[OutcomeChange]:
+        """The tests that ran before and do not run now."""
+        return [one for one in self.changes if one.now == NOT_RUN]
+
+    @property
     def regression_count(self) -> int:
         """Number of things that fail now and did not in the older report: tests, what no test shows, and cells."""
         return len(self.regressions) + len(self.worse) + len(self.broken)
 
+    def of(self, kind: Kind) -> list[OutcomeChange]:
+        """Return the changes over all reports of one of `KINDS`."""
+        return [one for one in self.changes if one.kind == kind]
+
+
+def in_order(reports: Sequence[tuple[str, MatrixReport]]) -> list[tuple[str, MatrixReport]]:
+    """Return named reports by the time at which their runs began; in the given order if one has no time."""
+    starts = [report.origin.started for _, report in reports]
+    if None in starts:
+        return list(reports)
+    return sorted(reports, key=lambda pair: str(pair[1].origin.started))
+
 
 def compare(new: MatrixReport, old: MatrixReport) -> Comparison:
     """Return the differences by test and cell; a cell that only one report has counts as not run in the other."""
-    before = {cell.name: cell.outcomes for cell in old.cells}
-    now = {cell.name: cell.outcomes for cell in new.cells}
+    return history([("older report", old), ("this report", new)])
+
+
+def history(reports: Sequence[tuple[str, MatrixReport]]) -> Comparison:
+    """Return the differences between two or more named reports, the oldest first; the last is the current one."""
+    (_, old), (_, new) = reports[-2:]
     whole = {cell.name for cell in new.cells if not cell.fault}
     known = {*old.missing, *(cell.name for cell in old.cells if cell.fault)}
-    cells = dict.fromkeys([*before, *now, *(name for name in new.missing if name not in new.allowed)])
-    result = Comparison(broken=[name for name in cells if name not in whole and name not in known])
-    result.unread = old.faults_of_files
-    result.worse = [*(_findings(new, hidden=True) - _findings(old, hidden=False)).elements()]
-    for name in [*now, *(name for name in before if name not in now)]:
-        first, second = before.get(name, {}), now.get(name, {})
-        for test in [*second, *(test for test in first if test not in second)]:
-            change = OutcomeChange(test, name, first.get(test, NOT_RUN), second.get(test, NOT_RUN))
-            if change.now in BAD and change.before not in BAD:
-                result.regressions.append(change)
-            elif change.before in BAD and change.now in GOOD:
-                result.fixed.append(change)
-            elif change.before in GOOD and change.now in SKIPPED:
-                result.skipped.append(change)
-            elif change.now == NOT_RUN:
-                result.gone.append(change)
-    return result
+    expected = [name for name in new.missing if name not in new.allowed]
+    cells = dict.fromkeys([*(cell.name for one in (old, new) for cell in one.cells), *expected])
+    return Comparison(
+        tuple(Step(name, one.origin, dict(one.counts)) for name, one in reports),
+        [*_changes([one for _, one in reports])],
+        broken=[name for name in cells if name not in whole and name not in known],
+        unread=old.faults_of_files,
+        worse=[*(_findings(new, hidden=True) - _findings(old, hidden=False)).elements()],
+    )
+
+
+def _changes(reports: Sequence[MatrixReport]) -> Iterator[OutcomeChange]:
+    """Yield the tests of the last two reports of which a result failed or changed, cell by cell."""
+    cells = [{cell.name: cell for cell in report.cells} for report in reports]
+    old, new = cells[-2:]
+    for name in dict.fromkeys([*new, *old]):
+        runs = [one[name] if name in one else CellRun(name) for one in cells]
+        differ = {
+            test
+            for run in runs
+            for test, results in run.differing.items()
+            if (seen := {letter for letter, _ in results}) & BAD and seen & GOOD
+        }
+        for test in dict.fromkeys([*runs[-1].outcomes, *runs[-2].outcomes]):
+            letters = "".join([run.outcomes.get(test, NOT_RUN) for run in runs])
+            if letters[-2] != letters[-1] or test in differ or not BAD.isdisjoint(letters):
+                yield OutcomeChange(test, name, letters, test in differ)
 
 
 def _findings(report: MatrixReport, *, hidden: bool) -> Counter[tuple[str, str, str]]:

@@ -13,9 +13,8 @@ from typing import Any, Final
 from ..plurals import counted
 from ..safe_text import block, line
 from .cell_run import BAD, GOOD, NOT_RUN
-from .compare import Comparison
+from .compare import KINDS, Comparison
 from .figures import figures
-from .history import KINDS, History
 from .matrix_report import MatrixReport
 from .page_parts import (
     CELL_STATES,
@@ -46,11 +45,9 @@ _CHANGES: Final = 100
 def render(
     report: MatrixReport,
     comparison: Comparison | None = None,
-    history: History | None = None,
 ) -> str:
     """Return the report as the text of one HTML page.
 
-    `history`: the changes over several reports; the last is `report`.
     Raises ModuleNotFoundError if jinja2 is missing; ``pip install 'pytest-cudalink[report]'``.
     """
     template = _template()
@@ -59,7 +56,7 @@ def render(
     names = {test: position for position, test in enumerate(report.tests)}
     columns = {cell.name: position for position, cell in enumerate(report.cells)}
     # inside <script>, only the end of the element must not occur
-    data = json.dumps(_data(report, names, columns, history), separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(_data(report, names, columns, comparison), separators=(",", ":")).replace("<", "\\u003c")
     axes: dict[str, dict[str, None]] = {}
     for cell in report.cells:
         for name, value in cell.axes.items():
@@ -85,7 +82,7 @@ def render(
             failures=failures(report, names),
             cells=cells(report),
             versions=versions(report),
-            history=_history(history, names, columns) if history is not None else None,
+            history=_history(comparison, names, columns) if comparison is not None else None,
             letters=[badge(letter, counts[letter]) for letter in NAMES],
             not_run=lacking,
             states=[badge(letter) for letter in CELL_STATES],
@@ -136,7 +133,7 @@ def _placed(found: Sequence[Section], places: Mapping[str, Mapping[str, int]]) -
     return result
 
 
-def _history(found: History, names: Mapping[str, int], columns: Mapping[str, int]) -> dict[str, Any]:
+def _history(found: Comparison, names: Mapping[str, int], columns: Mapping[str, int]) -> dict[str, Any]:
     """Return the earlier reports and the changes since, by kind."""
     changes = {kind: found.of(kind) for kind in KINDS}
     return {
@@ -187,7 +184,7 @@ def _version() -> str:
 
 
 def _data(
-    report: MatrixReport, index: Mapping[str, int], columns: Mapping[str, int], history: History | None
+    report: MatrixReport, index: Mapping[str, int], columns: Mapping[str, int], comparison: Comparison | None
 ) -> dict[str, Any]:
     """Return the data of the grid; equal texts are stored once."""
     texts: dict[str, int] = {"": 0}
@@ -211,9 +208,10 @@ def _data(
             if cause is not None and cause["kind"] == "not_emulated":
                 gpu.setdefault(index[test], []).append(column)
     changes: dict[str, dict[int, list[int]]] = {}
-    for one in history.changes if history is not None else ():
-        if one.test in index and one.cell in columns:
-            changes.setdefault(one.kind, {}).setdefault(index[one.test], []).append(columns[one.cell])
+    for kind in KINDS:
+        for one in comparison.of(kind) if comparison is not None else ():
+            if one.test in index and one.cell in columns:
+                changes.setdefault(kind, {}).setdefault(index[one.test], []).append(columns[one.cell])
     return {
         "cells": [
             {

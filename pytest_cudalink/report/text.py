@@ -14,9 +14,8 @@ from .. import safe_text
 from ..plurals import and_more
 from ..safe_text import line
 from .cell_run import BAD, GOOD, NOT_RUN
-from .compare import Comparison
+from .compare import KINDS, Comparison, Kind
 from .figures import figures
-from .history import History, Kind
 from .matrix_report import MatrixReport
 from .origin import Origin
 from .verdict import verdict
@@ -29,7 +28,7 @@ _COMMIT: Final = 10
 #: An address that can stand in a link of Markdown as it is.
 _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9._~:/?#@!$&+,;=%-]+")
 _KINDS: Final[dict[Kind, str]] = {"new": "new failure", "fixed": "fixed", "flaky": "flaky", "still": "still fails"}
-#: Reports from which on a history says more than the comparison with the one before.
+#: Reports from which on their history says more than the differences from the one before.
 _HISTORY: Final = 3
 _ROWS = 20
 #: Tests and cells that a block names, in Markdown and on a terminal.
@@ -66,13 +65,12 @@ def _subject(report: MatrixReport) -> str:
 def markdown(
     report: MatrixReport,
     comparison: Comparison | None = None,
-    history: History | None = None,
 ) -> str:
     """Return the report as GitHub's Markdown, no longer than the limit of a job summary."""
     counts = [f"**{one.number}** {safe_text.markdown(one.text)}" for one in figures(report, comparison)]
     parts = ["## Compatibility matrix", f"**{safe_text.markdown(headline(report, comparison))}**"]
     parts += [*_facts(report.origin), " · ".join(counts)]
-    for one in [*_histories(history), *sections(report, comparison)]:
+    for one in [*_histories(comparison), *sections(report, comparison)]:
         lines = [f"### {safe_text.markdown(one.title)}", ""]
         if one.note:
             lines += [one.note, ""]
@@ -107,12 +105,11 @@ def terminal(
     report: MatrixReport,
     comparison: Comparison | None = None,
     file: TextIO | None = None,
-    history: History | None = None,
 ) -> None:
     """Print the report: with rich and on a terminal with colours, otherwise as `plain` returns it."""
     console = _console(file)
     if console is None:
-        (file or sys.stdout).write(plain(report, comparison, history))
+        (file or sys.stdout).write(plain(report, comparison))
         return
     from rich.text import Text
 
@@ -122,7 +119,7 @@ def terminal(
     ]
     console.print(Text(", ").join(counts))
     console.print(_grid(report))
-    for one in [*_histories(history), *_brief(report, comparison)]:
+    for one in [*_histories(comparison), *_brief(report, comparison)]:
         console.print()
         if one.blocks:
             title, *lines = _block_lines(one)
@@ -146,7 +143,6 @@ def _console(file: TextIO | None) -> Any:
 def plain(
     report: MatrixReport,
     comparison: Comparison | None = None,
-    history: History | None = None,
 ) -> str:
     """Return the report as plain text: columns under each other, each row on one line."""
     parts = _wrapped(headline(report, comparison))
@@ -163,7 +159,7 @@ def plain(
         for counts in [cell.counts]
     ]
     parts.append(_columns(["cell", *(NAMES[letter] for letter in shown), "links", "seconds"], rows))
-    for one in [*_histories(history), *_brief(report, comparison)]:
+    for one in [*_histories(comparison), *_brief(report, comparison)]:
         if one.blocks:
             parts += ["", *_block_lines(one)]
         else:
@@ -192,15 +188,15 @@ def _block_lines(section: Section) -> list[str]:
     return lines
 
 
-def _histories(history: History | None) -> Iterable[Section]:
-    """Return the tables of a history that has several earlier reports: its reports, and what changed."""
-    if history is None or len(history.reports) < _HISTORY:
+def _histories(comparison: Comparison | None) -> Iterable[Section]:
+    """Return the tables of a comparison with several older reports: the reports, and what changed over them."""
+    if comparison is None or len(comparison.reports) < _HISTORY:
         return ()
     reports = [
         (step.name, (step.origin.commit or "")[:_COMMIT], step.origin.started or "", *_results(step.totals))
-        for step in history.reports
+        for step in comparison.reports
     ]
-    changes = [(_KINDS[one.kind], one.test, one.cell, one.letters) for one in history.changes]
+    changes = [(_KINDS[kind], one.test, one.cell, one.letters) for kind in KINDS for one in comparison.of(kind)]
     head = ("report", "commit", "began", "passed", "failed")
     found = [section("reports", "Reports, oldest first", head, reports, "reports")]
     if changes:

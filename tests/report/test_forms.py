@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cudalink.report import text
 from pytest_cudalink.report.cell_run import CellRun
-from pytest_cudalink.report.history import History, HistoryChange, Step
+from pytest_cudalink.report.compare import Comparison, OutcomeChange, Step
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.views import section
@@ -66,10 +66,10 @@ def test_what_a_long_report_leaves_out(monkeypatch) -> None:
     plain = text.plain(MatrixReport([CellRun("a", finished=True, origins=[Origin("a-" * 50)])])).splitlines()
     assert (plain[0], text.plain(empty).splitlines()[2]) == (f"{'a-' * 50}:", "cell  links  seconds")
     reports = tuple(Step(str(number), Origin(), {}) for number in range(25))
-    changes = tuple(HistoryChange(str(number), "a", "new", "F") for number in range(21))
-    plain = text.plain(empty, history=History(reports, changes)).splitlines()
+    changes = [OutcomeChange(str(number), "a", "FFF") for number in range(21)]
+    plain = text.plain(empty, Comparison(reports, changes)).splitlines()
     assert {"… and 5 more reports", "… and 1 more changes"} <= {*plain}
-    assert "Changes over these reports" not in text.plain(empty, history=History(reports, ()))
-    assert "oldest first" not in text.plain(empty, history=History(reports[:2], changes))  # the comparison says it all
+    assert "Changes over these reports" not in text.plain(empty, Comparison(reports))
+    assert "oldest first" not in text.plain(empty, Comparison(reports[:2], changes))  # the differences say it all
     good = MatrixReport([CellRun("a", outcomes={"t": "P"}, finished=True), CellRun("b")])
     assert "  cell {} (left, fold): a {}; b {bold}" in [*forms.printed(good)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_cudalink.report.cell_run import CellRun
-from pytest_cudalink.report.history import KINDS, HistoryChange, history, in_order
+from pytest_cudalink.report.compare import KINDS, OutcomeChange, history, in_order
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
 
@@ -18,7 +18,8 @@ def report(letters, cell="cell", started=None, **cell_values):
 
 
 def kinds(*reports):
-    return {one.test: (one.kind, one.letters) for one in history(reports, "abcd"[: len(reports)]).changes}
+    found = history(list(zip("abcd", reports, strict=False)))
+    return {one.test: (kind, one.letters) for kind in KINDS for one in found.of(kind)}
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ def kinds(*reports):
         ("PSF", "new"),
         (".F", "new"),
         ("SF", "new"),
-        ("?E", "new"),
+        ("UE", "new"),
         ("PPC", "new"),
         ("FP", "fixed"),
         ("FSD", "fixed"),
@@ -46,11 +47,9 @@ def kinds(*reports):
         ("FFS", None),
         ("FPS", None),
         ("FU", None),
-        ("F?", None),
         ("PS", None),
         ("PP", None),
         ("PFP.", None),
-        ("F", "new"),
     ],
 )
 def test_kinds(letters, kind):
@@ -68,23 +67,26 @@ def test_a_test_whose_records_differ_is_flaky():
     assert kinds(report("P"), report("E", differing=failures)) == {"a": ("new", "PE")}
     assert kinds(report("PP", differing=both), report("FP")) == {"a": ("flaky", "PF")}
     assert kinds(report("PP", differing=both), report(".P")) == {}
+    assert kinds(report("FP"), report("F", differing=both), report("P.", differing=both)) == {"a": ("flaky", "FFP")}
 
 
 def test_cells_are_compared_by_name():
     old = MatrixReport([*report("P", "one").cells, *report("F", "two").cells, *report("F", "gone").cells])
     new = MatrixReport([*report("F", "two").cells, *report("F", "one").cells, *report("F", "fresh").cells])
 
-    assert history([old, new], ["old", "new"]).changes == (
-        HistoryChange("a", "one", "new", "PF"),
-        HistoryChange("a", "fresh", "new", ".F"),
-        HistoryChange("a", "two", "still", "FF"),
-    )
+    assert [(one.kind, one) for one in history([("old", old), ("new", new)]).changes] == [
+        ("still", OutcomeChange("a", "two", "FF")),
+        ("new", OutcomeChange("a", "one", "PF")),
+        ("new", OutcomeChange("a", "fresh", ".F")),
+        (None, OutcomeChange("a", "gone", "F.")),
+    ]
 
 
-def test_changes_are_sorted_by_kind():
-    found = history([report("FFPP"), report("FPPF"), report("FPFP")], "abc")
+def test_changes_by_kind():
+    found = history([("a", report("FFPP")), ("b", report("FPPF")), ("c", report("FPFP"))])
 
-    assert [(one.kind, one.test) for one in found.changes] == [("new", "c"), ("flaky", "d"), ("still", "a")]
+    by_kind = [(one.kind, one.test) for one in found.changes]
+    assert by_kind == [("still", "a"), (None, "b"), ("new", "c"), ("flaky", "d")]
     assert [one.test for one in found.of("flaky")] == ["d"]
     assert list(KINDS) == ["new", "fixed", "flaky", "still"]
 
@@ -92,7 +94,7 @@ def test_changes_are_sorted_by_kind():
 def test_each_report_has_its_name_origin_and_totals():
     reports = [report("PPF", started="2026-11-01T00:00:00Z"), report("PPP")]
 
-    found = history(reports, ["old", "new"])
+    found = history(list(zip(["old", "new"], reports, strict=True)))
 
     assert [one.name for one in found.reports] == ["old", "new"]
     assert found.reports[0].origin.started == "2026-11-01T00:00:00Z"

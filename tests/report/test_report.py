@@ -423,10 +423,10 @@ def test_rows_of_tables() -> None:
     ]
     assert tables(*cells)["everywhere"].rows == (("t", "x (and 1 other error)"), ("u", "z"))
 
-    changes = [OutcomeChange("t", "a", "P", "F"), OutcomeChange("u", "gone", "P", "F")]
+    changes = [OutcomeChange("t", "a", "PF"), OutcomeChange("u", "gone", "PF")]
     rows = (("t", "a", "passed", "failed"), ("u", "gone", "passed", "failed"))
     for number in (1, 2):
-        shown = tables(cell, comparison=Comparison(changes[:number]))["regressions"]
+        shown = tables(cell, comparison=Comparison(changes=changes[:number]))["regressions"]
         assert (shown.head, shown.rows) == (("test", "cell", "before", "now"), rows[:number])
     assert "regressions" not in tables(cell, comparison=Comparison())
 

@@ -14,8 +14,7 @@ import pytest
 
 from pytest_cudalink.report import html
 from pytest_cudalink.report.cell_run import CellRun, Detail
-from pytest_cudalink.report.compare import Comparison, compare
-from pytest_cudalink.report.history import history
+from pytest_cudalink.report.compare import history
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.merge import merge
 from pytest_cudalink.report.origin import Origin, shown_origin
@@ -166,7 +165,7 @@ def test_without_javascript(page) -> None:
     assert "<noscript>" in text
 
 
-def states(folder: Path) -> tuple[MatrixReport, Comparison]:
+def states(folder: Path) -> MatrixReport:
     """A few cells in every state at once: long names, a crash, damage, records that differ, unsteered links."""
     long = "tests/" + "a_long_name_" * 20
     place = (f"{long}.py:3", "driver")
@@ -182,7 +181,7 @@ def states(folder: Path) -> tuple[MatrixReport, Comparison]:
     write(folder, "d", {"t": "passed", "e": "error", "x": "xfailed", "X": "xpassed", "D": "documented", "n": "failed"})
     merged = merge([folder], expected=["a", "gone-" * 30])
     merged.damaged["x" * 300] = "is empty"
-    return merged, compare(merged, MatrixReport([], damaged={"old" * 90: "is empty"}))
+    return merged
 
 
 def earlier(*letters: str) -> MatrixReport:
@@ -198,10 +197,12 @@ def every_state(tmp_path_factory) -> Path:
     """The page of `states`, with the history of two older reports."""
     folder = tmp_path_factory.mktemp("states")
     (folder / "records").mkdir()
-    merged, comparison = states(folder / "records")
-    past = history([earlier("F", "F", "P"), earlier("F", "F", "P"), merged], ["report 1", "report 2", "this report"])
+    merged = states(folder / "records")
+    older = earlier("F", "F", "P"), earlier("F", "F", "P")
+    older[-1].damaged["old" * 90] = "is empty"
+    past = history([("report 1", older[0]), ("report 2", older[1]), ("this report", merged)])
     file = folder / "states.html"
-    file.write_text(html.render(merged, comparison, history=past), encoding="utf-8")
+    file.write_text(html.render(merged, past), encoding="utf-8")
     return file
 
 

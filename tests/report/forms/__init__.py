@@ -16,8 +16,7 @@ from rich.table import Table
 
 from pytest_cudalink.report import html, text
 from pytest_cudalink.report.cell_run import CellRun, Detail, UnsteeredLinks
-from pytest_cudalink.report.compare import Comparison, OutcomeChange
-from pytest_cudalink.report.history import History, HistoryChange, Step
+from pytest_cudalink.report.compare import Comparison, OutcomeChange, Step
 from pytest_cudalink.report.matrix_report import MatrixReport
 from pytest_cudalink.report.origin import Origin
 from pytest_cudalink.report.records import (
@@ -179,34 +178,22 @@ def report() -> MatrixReport:
 
 
 def comparison() -> Comparison:
-    """Changes of every kind."""
-    changed = [OutcomeChange(f"{TEST}{name}", "old", "P", "F") for name in ("s1", "s2", "odd")]
-    return Comparison(
-        [*changed, OutcomeChange(f"{TEST}all", "new", ".", "E")],
-        [OutcomeChange(f"{TEST}ok", "old", "F", "P")],
-        [OutcomeChange(f"{TEST}skip", "old", "P", "S")],
-        [OutcomeChange(f"{TEST}x", "new", "x", ".")],
-        ["died"],
-        {"z": "not JSON"},
-        [("violation: array freed", f"{TEST}s1", "old"), ("crash", "outside tests", "died")],
-    )
-
-
-def history() -> History:
-    """Three reports, and a change of each kind but one; a test and a cell that are gone have no place in the page."""
+    """Three reports, and changes of every kind; a test and a cell that are gone have no place in the page."""
     steps = [
         Step(f"run {n}", Origin("sample", commit=f"{n}" * 40, started=f"2026-11-2{n}T10:00:00Z"), {"P": 5, "F": n})
         for n in (1, 2)
     ]
-    steps.insert(0, Step("run 0", Origin("sample"), {"P": 5}))
     changes = [
-        ("s1", "old", "new", ".PF"),
-        ("all", "gone", "still", "FFF"),
-        ("gone", "old", "still", "FF."),
-        ("odd", "old", "flaky", "PFP"),
+        *(("s1", "old", ".PF"), ("s2", "old", "FPF"), ("odd", "old", "PPF"), ("all", "new", "..E")),
+        *(("ok", "old", "FFP"), ("skip", "old", ".PS"), ("x", "new", ".x.")),
+        *(("all", "gone", "FFF"), ("gone", "old", "FFF")),
     ]
-    return History(
-        tuple(steps), tuple(HistoryChange(TEST + test, cell, kind, row) for test, cell, kind, row in changes)
+    return Comparison(
+        (Step("run 0", Origin("sample"), {"P": 5}), *steps),
+        [OutcomeChange(TEST + test, cell, letters) for test, cell, letters in changes],
+        ["died"],
+        {"z": "not JSON"},
+        [("violation: array freed", f"{TEST}s1", "old"), ("crash", "outside tests", "died")],
     )
 
 
@@ -261,11 +248,11 @@ def _lines(value: Any, indent: str = "") -> Iterator[str]:
 
 def forms() -> dict[str, str]:
     """Every form by the name of its file."""
-    whole = report(), comparison(), history()
+    whole = report(), comparison()
     shown = page(*whole)
     return {
         "plain.txt": text.plain(*whole),
         "summary.md": text.markdown(*whole),
         "page.txt": "\n".join(_lines(shown)) + "\n",
-        "terminal.txt": "\n".join(printed(*whole[:2], None, whole[2])) + "\n",
+        "terminal.txt": "\n".join(printed(*whole)) + "\n",
     }
