@@ -13,9 +13,9 @@ import pytest
 from pytest_cudalink import cli
 from pytest_cudalink.emulator import notes
 from tests.emulated.test_lifetimes import STATE
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH, ISOLATED, XDIST
 
-WAYS = pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
+WAYS = pytest.mark.parametrize("workers", [ALONE, BOTH])
 
 CHILDREN = '''
 import multiprocessing, os, subprocess, sys, time
@@ -118,7 +118,7 @@ def pytest_collection_finish(): State(207)
 """
 
 
-@WAYS
+@pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
 def test_early(suite, pytester, workers) -> None:
     """A violation in any hook of a conftest fails the run, is shown and recorded; a copy does not count it again."""
     result = suite("--cudalink-report=run.jsonl", *workers, conftest=EARLY, test_good=GOOD)

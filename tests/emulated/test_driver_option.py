@@ -13,7 +13,7 @@ from pytest_cudalink import emulator
 from pytest_cudalink.versions import CudaVersion
 from tests.emulated.conftest import ROOT
 from tests.emulated.test_lifetimes import STATE
-from tests.nested import ALONE, ISOLATED, NO_AUTOLOAD, XDIST, with_plugins
+from tests.nested import ALONE, BOTH, NO_AUTOLOAD, XDIST, with_plugins
 
 LINK = """
 from pytest_cudalink.linker import sample as demo
@@ -62,7 +62,7 @@ def test_forced_driver_runs_everywhere(run, pytester, toolkit) -> None:
     )
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [ALONE, XDIST])
 def test_version_arch_and_source(run, pytester, workers) -> None:
     """A chosen version and architecture reach the tests, the workers and child processes."""
     pytester.makepyfile(
@@ -466,7 +466,7 @@ def test_met():
 MET = "--cudalink-faults=cuInit:1=2"
 
 
-@pytest.mark.parametrize("mode", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("mode", [ALONE, BOTH])
 def test_faults_that_no_call_met(run, pytester, mode) -> None:
     """However quiet, a run fails for the faults that none of its processes met, and names them."""
     pytester.makepyfile(FAULTS_MET)
@@ -512,7 +512,7 @@ def test_faults_of_a_driver_for_a_marker(run, pytester, mode) -> None:
     assert "PytestConfigWarning" not in result.stdout.str()
 
 
-@pytest.mark.parametrize("words", [ALONE, pytest.param(("--cudalink-driver=absent",), id="absent"), XDIST, ISOLATED])
+@pytest.mark.parametrize("words", [ALONE, pytest.param(("--cudalink-driver=absent",), id="absent"), BOTH])
 def test_options_without_effect_are_a_warning(run, pytester, monkeypatch, words) -> None:
     """One warning for all of them, also of a quiet run; what the ini file has is for every run and is no surprise."""
     pytester.makepyfile("def test_nothing(): pass")

@@ -11,7 +11,7 @@ from pytest_cudalink.report import read
 from tests.compiled import compile_c
 from tests.emulated import checkers
 from tests.emulated.conftest import ROOT, programs
-from tests.nested import ALONE, ISOLATED, XDIST
+from tests.nested import ALONE, BOTH, XDIST
 
 PROGRAM = "tests/emulated/programs/mutants.py"
 ORDERS = "close,collect,failed"
@@ -458,7 +458,7 @@ def suite(pytester: pytest.Pytester, run_pytest, toolchain):
     return run
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [ALONE, XDIST])
 def test_violation_fails_its_test(suite, workers) -> None:
     """The test that made it fails, also when it surfaces in a collection or a fixture; the others pass."""
     result = suite("-rA", *workers)
@@ -585,7 +585,7 @@ def test_cannot_be_noted(monkeypatch):
 """
 
 
-@pytest.mark.parametrize("workers", [ALONE, XDIST, ISOLATED])
+@pytest.mark.parametrize("workers", [ALONE, BOTH])
 def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
     """An error in the callback hides nothing: the driver has counted, and the run fails in every mode."""
     for mode in ("report",) if workers else ("fail", "report"):
@@ -596,7 +596,7 @@ def test_a_violation_that_cannot_be_noted(suite, workers) -> None:
         )
 
 
-@pytest.mark.parametrize("workers", [ALONE, XDIST, pytest.param(("--cudalink-processes=isolated",), id="isolated")])
+@pytest.mark.parametrize("workers", [ALONE, BOTH])
 def test_report_only(suite, workers) -> None:
     """`report` lets the tests pass and counts at the end; ``-rA`` shows what each test made."""
     result = suite("--cudalink-checks=lifetimes=report", "-rA", *workers)

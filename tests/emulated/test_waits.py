@@ -14,6 +14,7 @@ from pytest_cudalink.emulator import waits
 from pytest_cudalink.tables import read_table
 from tests.emulated.conftest import programs
 from tests.emulated.test_queues import GATES
+from tests.nested import ALONE
 from tests.planted.expected_deadlocks import NAMED
 
 Check = Callable[..., str]
@@ -425,7 +426,9 @@ def test_mended():
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--cudalink-checks=lifetimes=off",), ("-n1",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [ALONE, pytest.param(("-n1", "--cudalink-checks=lifetimes=off"), id="xdist", marks=pytest.mark.slow)]
+)
 def test_a_deadlock_fails_its_test(run_pytest, pytester, toolchain, options: tuple[str, ...]) -> None:
     """The message says who waits for what, and where each thread is; the session goes on, and did not wait for long."""
     toolchain("13.0")
