@@ -144,8 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         c = [one for one in c if native.key(*one) in killers]
     # a random one is neither known nor looked for: enough of them must be killed
     add = partial(tally.add, may_survive=options.seconds is None)
-    tests = configuration["native"]["tests"]
-    reason = native.judge_all(c[: options.number], killers, tests, options.jobs, start + seconds, add)
+    end = start + seconds
+    reason = native.judge_all(c[: options.number], killers, configuration["native"], options.jobs, end, add)
     _table(tally.counts, time.monotonic() - start)
     whole = not options.only and options.seconds is None  # else only survivors that are not listed are faults
     for language, least in (("py", configuration["least-percent"]), ("c", configuration["native"]["least-percent"])):

@@ -61,7 +61,7 @@ def key(file: str, mutant: CMutant) -> str:
 def judge_all(
     chosen: Sequence[tuple[str, CMutant]],
     killers: Mapping[str, str],
-    tests: Sequence[str],
+    configuration: Mapping[str, Sequence[str]],
     jobs: int,
     until: float,
     add: Callable[[str, str, str], None],
@@ -69,16 +69,19 @@ def judge_all(
     """Judge mutants in order until a time, and count each; gives the reason why some could not be judged.
 
     `killers`: the test that judges a mutant, by its key; if there are none, all that reach it do.
-    `tests`: the folders of those.
+    `configuration`: which those are, of `modules.toml`.
     """
     if not chosen:
         return ""
+    tests = configuration["tests"]
     if killers:
         tests = sorted({killers[key(*one)].partition("::")[0] for one in chosen})
     equal, left_out = 0, []
     with tempfile.TemporaryDirectory(prefix="cudalink-mutants-") as folder:
         try:
-            judges = Judges(Sources(Path(folder), _QUICK if killers else _OPTIMIZED), tests, jobs)
+            judges = Judges(
+                Sources(Path(folder), _QUICK if killers else _OPTIMIZED), tests, configuration["always"], jobs
+            )
         except compiler.CompilerError as error:
             return f"the C: {error}"
         if not killers:
@@ -255,8 +258,8 @@ class Tests:
 class Judges:
     """Copies of the tree with their tests, one for each mutant that is judged at the same time."""
 
-    def __init__(self, sources: Sources, tests: Sequence[str], jobs: int) -> None:
-        self._sources = sources
+    def __init__(self, sources: Sources, tests: Sequence[str], always: Sequence[str], jobs: int) -> None:
+        self._sources, self._always = sources, tuple(always)
         sources.compile_plain()
         with ThreadPoolExecutor(jobs) as pool:
             self._free = list(
@@ -303,11 +306,9 @@ class Judges:
         """Return the tests that reach the statement of a mutant, in the order in which they judge it."""
         number = self._sources.first_marks[file] + mutant.mark
         chosen = [name for name, reached in self._reach.items() if reached >> number & 1]
-        whole = [name for name in chosen if name.partition("::")[0] in self._whole]
-        apart = sorted(
-            (name for name in chosen if name not in whole), key=lambda name: (self._reach[name].bit_count(), name)
-        )
-        return [*apart[:_MOST], *whole]
+        chosen.sort(key=lambda name: (self._reach[name].bit_count(), name))
+        always = [name for name in chosen if name.startswith(self._always)]
+        return list(dict.fromkeys([*chosen[:_MOST], *always]))
 
     def judge(self, file: str, mutant: CMutant, chosen: list[str]) -> str:
         """Return the test of some that kills a mutant, "" for a survivor, or `EQUAL`."""

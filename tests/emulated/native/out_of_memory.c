@@ -139,7 +139,7 @@ static void waits(void) {
   pthread_t opener;
   OK(cuStreamCreate(&stream, 0));
   OK(cuMemHostAlloc((void **)&word, 64, 0));
-  OK(cuStreamQuery(CU_STREAM_LEGACY)); /* the legacy stream is made when it is first used */
+  OK(cuStreamQuery(CU_STREAM_LEGACY)); /* it is made when it is first used */
   for (int call = 0; call < 4; call++)
     for (long number = 0; number < 3; number++) {
       *word = 0;
@@ -164,6 +164,100 @@ static void waits(void) {
     }
   OK(cuMemFreeHost(word));
   OK(cuStreamDestroy(stream));
+}
+
+static void unused(void *data) { (void)data; }
+
+static CUresult capture(CUstream stream, CUdeviceptr memory) {
+  CUgraph graph = NULL;
+  CUresult result = cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (result) return result;
+  CUresult inside = cuMemsetD8Async(memory, 1, 64, stream);
+  if (!inside) inside = cuLaunchHostFunc(stream, unused, NULL);
+  result = cuStreamEndCapture(stream, &graph);
+  if (graph) OK(cuGraphDestroy(graph));
+  return inside ? inside : result;
+}
+
+static void graphs(CUcontext context, CUfunction function, CUdeviceptr memory) {
+  CUgraph graph, child, copy;
+  CUgraphNode node, nodes[2];
+  CUgraphExec exec;
+  CUstream stream;
+  CUuserObject object;
+  CUDA_MEMSET_NODE_PARAMS fill = {.dst = memory, .elementSize = 1, .width = 64, .height = 1};
+  CUDA_KERNEL_NODE_PARAMS kernel = {.func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1};
+  CUDA_HOST_NODE_PARAMS call = {.fn = unused};
+  void *arguments[] = {&memory};
+  kernel.blockDimX = kernel.blockDimY = kernel.blockDimZ = 1;
+  kernel.kernelParams = arguments;
+  OK(cuStreamCreate(&stream, 0));
+  WITHOUT_MEMORY(cuGraphCreate(&graph, 0), OK(cuGraphDestroy(graph)));
+  OK(cuGraphCreate(&graph, 0));
+  WITHOUT_MEMORY(cuGraphAddEmptyNode(&nodes[0], graph, NULL, 0), );
+  WITHOUT_MEMORY(cuGraphAddMemsetNode(&nodes[1], graph, nodes, 1, &fill, context), );
+  WITHOUT_MEMORY(cuGraphAddKernelNode(&node, graph, nodes, 2, &kernel), OK(cuGraphDestroyNode(node)));
+  WITHOUT_MEMORY(cuGraphAddHostNode(&node, graph, NULL, 0, &call), );
+  WITHOUT_MEMORY(cuGraphAddDependencies(graph, nodes, &node, NULL, 1), );
+  OK(cuGraphCreate(&child, 0));
+  OK(cuGraphAddHostNode(&nodes[0], child, NULL, 0, &call));
+  WITHOUT_MEMORY(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child), OK(cuGraphDestroyNode(node)));
+  WITHOUT_MEMORY(cuGraphClone(&copy, graph), OK(cuGraphDestroy(copy)));
+  WITHOUT_MEMORY(cuUserObjectCreate(&object, graph, unused, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+                 OK(cuUserObjectRelease(object, 1)));
+  OK(cuUserObjectCreate(&object, graph, unused, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+  WITHOUT_MEMORY(cuGraphRetainUserObject(graph, object, 1, 0), OK(cuGraphReleaseUserObject(graph, object, 1)));
+  OK(cuUserObjectRelease(object, 1));
+  WITHOUT_MEMORY(cuGraphInstantiate(&exec, graph, 0), OK(cuGraphExecDestroy(exec)));
+  OK(cuGraphInstantiate(&exec, graph, 0));
+  WITHOUT_MEMORY(cuGraphLaunch(exec, stream), OK(cuStreamSynchronize(stream)));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(child));
+  OK(cuGraphDestroy(graph));
+  WITHOUT_MEMORY(capture(stream, memory), );
+  OK(cuStreamDestroy(stream));
+}
+
+static void memory_of_all_kinds(void) {
+  CUarray array;
+  CUmipmappedArray levels;
+  CUtexObject texture;
+  CUsurfObject surface;
+  CUmemoryPool pool;
+  CUmemGenericAllocationHandle handle;
+  CUdeviceptr address;
+  CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 16, .Height = 16, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+  CUDA_TEXTURE_DESC sampling = {0};
+  CUmemPoolProps pooled = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  CUmemAllocationProp physical = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  static char host[8192];
+  enum { PAGE = 2 << 20 };
+  shape.Flags = CUDA_ARRAY3D_SURFACE_LDST;
+  WITHOUT_MEMORY(cuArray3DCreate(&array, &shape), OK(cuArrayDestroy(array)));
+  WITHOUT_MEMORY(cuMipmappedArrayCreate(&levels, &shape, 3), OK(cuMipmappedArrayDestroy(levels)));
+  OK(cuMipmappedArrayCreate(&levels, &shape, 3));
+  WITHOUT_MEMORY(cuMipmappedArrayGetLevel(&array, levels, 1), );
+  OK(cuMipmappedArrayDestroy(levels));
+  OK(cuArray3DCreate(&array, &shape));
+  CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array};
+  WITHOUT_MEMORY(cuTexObjectCreate(&texture, &resource, &sampling, NULL), OK(cuTexObjectDestroy(texture)));
+  WITHOUT_MEMORY(cuSurfObjectCreate(&surface, &resource), OK(cuSurfObjectDestroy(surface)));
+  OK(cuArrayDestroy(array));
+  WITHOUT_MEMORY(cuMemPoolCreate(&pool, &pooled), OK(cuMemPoolDestroy(pool)));
+  OK(cuMemPoolCreate(&pool, &pooled));
+  OK(cuStreamQuery(CU_STREAM_LEGACY)); /* it is made when it is first used */
+  WITHOUT_MEMORY(cuMemAllocFromPoolAsync(&address, 64, pool, NULL), OK(cuMemFreeAsync(address, NULL)));
+  OK(cuStreamSynchronize(NULL));
+  OK(cuMemPoolDestroy(pool));
+  WITHOUT_MEMORY(cuMemAllocManaged(&address, 64, CU_MEM_ATTACH_GLOBAL), OK(cuMemFree(address)));
+  WITHOUT_MEMORY(cuMemHostRegister(host, sizeof host, 0), OK(cuMemHostUnregister(host)));
+  WITHOUT_MEMORY(cuMemCreate(&handle, PAGE, &physical, 0), OK(cuMemRelease(handle)));
+  WITHOUT_MEMORY(cuMemAddressReserve(&address, PAGE, 0, 0, 0), OK(cuMemAddressFree(address, PAGE)));
+  OK(cuMemCreate(&handle, PAGE, &physical, 0));
+  OK(cuMemAddressReserve(&address, PAGE, 0, 0, 0));
+  WITHOUT_MEMORY(cuMemMap(address, PAGE, 0, handle, 0), OK(cuMemUnmap(address, PAGE)));
+  OK(cuMemAddressFree(address, PAGE));
+  OK(cuMemRelease(handle));
 }
 
 int main(void) {
@@ -203,6 +297,14 @@ int main(void) {
     else EXPECT(1, address != 0 && bytes == 4);
     OK(cuModuleUnload(module));
   }
+  memory_of_all_kinds();
+  OK(cuModuleLoadData(&module, ptx));
+  OK(cuModuleGetFunction(&function, module, "small"));
+  OK(cuMemAlloc(&address, 64));
+  graphs(context, function, address);
+  OK(cuMemFree(address));
+  OK(cuModuleUnload(module));
+  WITHOUT_MEMORY(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0), OK(cuLibraryUnload(library)));
   OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
   WITHOUT_MEMORY(cuLibraryEnumerateKernels(kernels, 4, library), OK(cuKernelGetName(&name, kernels[0])));
   WITHOUT_MEMORY(cuLibraryGetKernel(&kernel, library, "small"), );
