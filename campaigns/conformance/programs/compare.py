@@ -1,15 +1,13 @@
 """Compare a recording with the emulated driver: ``python -m campaigns.conformance.programs.compare FILE``.
 
 It replays every program on an emulated driver of the recorded version, release and architecture, and prints how many
-calls and programs are equal, and the differences grouped by function, answers and shape of the arguments, most frequent
-first. After a difference, calls that need what it made or changed are not counted.
+calls and programs are equal, and the differences grouped by function and answers, most frequent first. After a
+difference, calls that need what it made or changed are not counted.
 
 ==================================  ==================================================================================
 ``--theme pools --function Pool``   only programs of a theme; only groups whose function has this in its name
 ``--seeds 0:500``                   only these programs
 ``--show 17``                       a program with both answers side by side
-``--shrink 17``                     a shorter program with the same first difference
-``--limit 40``                      how many groups are printed
 ==================================  ==================================================================================
 """
 
@@ -26,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cudalink.recorder.answers import Difference, Result, compare, references
+from pytest_cudalink.recorder.answers import Difference, Result, compare
 from pytest_cudalink.recorder.execute import WAITED, Answer, Program, execute
 
 from .images import image
@@ -53,27 +51,6 @@ class Tally:
     def program_share(self) -> float:
         """Percentage of programs without a difference."""
         return 100 * self.equal_programs / max(self.programs, 1)
-
-
-def shape(call: list[Any], answers: list[Answer]) -> str:
-    """The kinds of a call's arguments, in short: live, failed or stale handles, small numbers, names of structures."""
-    return " ".join(_word(one, answers) for one in call[1:])
-
-
-def _word(argument: Any, answers: list[Answer]) -> str:
-    if isinstance(argument, int):
-        return str(argument) if -2 <= argument <= 100 else "huge" if argument >= 1 << 40 else "number"
-    if isinstance(argument, str):
-        if argument[0] != "$":
-            return argument if argument[0] in "!&" else {"@": "host", "'": "text"}[argument[0]]
-        number = next(references(argument))
-        answer = answers[number] if number < len(answers) else None
-        return "handle" if answer and answer[0] == 0 else "NULL$"
-    if argument[0] in ("o", "io"):
-        return "out"
-    if argument[0] == "S":
-        return str(argument[1]).removeprefix("CUDA_")
-    return {"A": "array", "L": "list", "P": "parameters", "F": "float", "M": "bytes"}[argument[0]]
 
 
 #: Parts of the programs: functions of the first release, order behind gates, and all others.
@@ -176,23 +153,15 @@ def show(program: Program, real: list[Answer], ours: list[Answer], result: Resul
         print(f"{mark} ${number:<3} {call[0]}({', '.join(map(_text, call[1:]))}) -> {answers}")
 
 
-def _print_groups(results: list[Result], programs: list[Any], name: str, limit: int) -> None:
-    """Print groups of differences, most frequent first, each with shapes and seeds."""
-    asked = {one[0]: one for one in programs}
+def _print_groups(results: list[Result], name: str) -> None:
+    """Print groups of differences, most frequent first, each with the first programs and calls that have it."""
     groups: dict[tuple[str, str, str], list[Difference]] = {}
     for one in (one for result in results for one in result.differences if name.lower() in one.symbol.lower()):
         groups.setdefault((one.symbol, one.real[:60], one.ours[:60]), []).append(one)
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     print(f"{sum(map(len, groups.values()))} differences in {len(groups)} groups:  count function: real -> ours")
-    for (symbol, real, ours), several in ordered[:limit]:
-        print(f"{len(several):5} {symbol}: {real} -> {ours}")
-        shapes: dict[str, list[Difference]] = {}
-        for one in several:
-            _, _, program, answers = asked[one.seed]
-            shapes.setdefault(shape(program[one.call], answers), []).append(one)
-        for text, members in sorted(shapes.items(), key=lambda item: -len(item[1]))[:3]:
-            seeds = ", ".join(f"{one.seed}:{one.call}" for one in members[:4])
-            print(f"        {len(members):4} ({text})  seed:call {seeds}")
+    for (symbol, real, ours), several in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:40]:
+        seeds = ", ".join(f"{one.seed}:{one.call}" for one in several[:4])
+        print(f"{len(several):5} {symbol}: {real} -> {ours}  seed:call {seeds}")
 
 
 def main() -> int:  # noqa: C901 (one branch for each option)
@@ -201,11 +170,9 @@ def main() -> int:  # noqa: C901 (one branch for each option)
         return _worker(*sys.argv[2:4])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--with", dest="other", type=Path, help="another recording instead of the emulated driver")
     parser.add_argument("--theme", help="themes, joined by commas")
     parser.add_argument("--function", default="", help="part of a function's name")
     parser.add_argument("--seeds", help="A:B, joined by commas")
-    parser.add_argument("--limit", type=int, default=40)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--show", type=int)
     options = parser.parse_args()
@@ -218,16 +185,11 @@ def main() -> int:  # noqa: C901 (one branch for each option)
         programs = [one for one in programs if one[0] in seeds]
     if options.function:
         programs = [one for one in programs if any(options.function.lower() in call[0].lower() for call in one[2])]
-    if options.other:
-        again = {one[0]: one for one in load(options.other)["programs"]}
-        programs = [one for one in programs if one[0] in again and again[one[0]][2] == one[2]]
-        other = {one[0]: again[one[0]][3] for one in programs}
-    else:
-        other = replay(recording, programs, options.processes)
-    results = [compare(seed, theme, program, real, other[seed]) for seed, theme, program, real in programs]
+    ours = replay(recording, programs, options.processes)
+    results = [compare(seed, theme, program, real, ours[seed]) for seed, theme, program, real in programs]
     if options.show is not None:
         for one, result in zip(programs, results, strict=True):
-            show(one[2], one[3], other[one[0]], result)
+            show(one[2], one[3], ours[one[0]], result)
         return 0
     for part in PARTS:
         found_tally = tally(results, part)
@@ -243,7 +205,7 @@ def main() -> int:  # noqa: C901 (one branch for each option)
         print(f"  {theme:10} {both.call_share:6.2f} % calls  {both.program_share:5.1f} % of {both.programs} programs")
     if early := sum(result.early for result in results):
         print(f"{early} calls waited for a gate on the real driver alone")
-    _print_groups(results, programs, options.function, options.limit)
+    _print_groups(results, options.function)
     return 0
 
 

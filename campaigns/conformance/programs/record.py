@@ -13,7 +13,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,7 +44,7 @@ def load(path: Path) -> dict[str, Any]:
     return found
 
 
-def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, folder: str, length: int) -> None:
+def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, folder: str) -> None:
     """Record every `jobs`-th seed into a file of this process."""
     if devices > 1:
         os.environ["CUDA_VISIBLE_DEVICES"] = str(job % devices)
@@ -54,7 +53,7 @@ def _work(job: int, jobs: int, seeds: list[int], devices: int, deadline: float, 
         for seed in seeds[job::jobs]:
             if time.monotonic() > deadline:
                 break
-            theme, program = generate(seed, length)
+            theme, program = generate(seed)
             answers = execute(program, library, seconds=20, images=image)
             file.write(json.dumps([seed, theme, program, answers], separators=(",", ":")) + "\n")
             file.flush()
@@ -83,9 +82,7 @@ def _about() -> dict[str, Any]:
     }
 
 
-def record(
-    seeds: list[int], processes: int = 1, seconds: float = 480, devices: int = 1, length: int = 40
-) -> dict[str, Any]:
+def record(seeds: list[int], processes: int = 1, seconds: float = 480, devices: int = 1) -> dict[str, Any]:
     """The recording of some seeds: those that were done when the time was over."""
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     forks = multiprocessing.get_context("fork")
@@ -93,7 +90,7 @@ def record(
         about = pool.apply(_about)
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
-        given = processes, seeds, devices, deadline, folder, length
+        given = processes, seeds, devices, deadline, folder
         workers = [forks.Process(target=_work, args=(job, *given)) for job in range(processes)]
         for worker in workers:
             worker.start()
@@ -115,7 +112,6 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=480, help="stop after this time with what is there")
     parser.add_argument("--devices", type=int, default=1, help="spread the processes over this many devices")
-    parser.add_argument("--length", type=int, default=40, help="calls of a program")
     parser.add_argument("--add-to", type=Path, help="a recording of this driver, whose programs are kept")
     options = parser.parse_args()
     started = time.monotonic()
@@ -124,25 +120,15 @@ def main() -> int:
     seeds = [seed for seed in seeds_of(options.seeds) if seed not in done]
     # when the time ends, every range of seeds has its share
     seeds.sort(key=lambda seed: (seed % 100000) * (6 if seed >= 100000 else 1))
-    recording = record(seeds, options.processes, options.seconds, options.devices, options.length)
+    recording = record(seeds, options.processes, options.seconds, options.devices)
     took = time.monotonic() - started
     programs = recording["programs"]
     save(options.out, {**recording, "programs": sorted([*earlier, *programs], key=lambda row: int(row[0]))})
-    codes: Counter[str] = Counter()
-    for _, _, _, answers in programs:
-        for answer in answers:
-            codes[str(answer[0]) if answer else "left out"] += 1
     for key in ("driver", "cuda", "device", "arch", "error"):
         if key in recording:
             print(f"{key}: {recording[key]}")
     print(f"{len(programs)} of {len(seeds)} programs in {took:.0f} s, {len(programs) / took:.1f} a second")
     print(f"{options.out}: {options.out.stat().st_size} bytes")
-    total = sum(codes.values()) or 1
-    print("answers: " + ", ".join(f"{code} {100 * count / total:.1f} %" for code, count in codes.most_common(16)))
-    signals = Counter(
-        answers[-1][1] for *_, answers in programs if answers and answers[-1] and answers[-1][0] == "signal"
-    )
-    print(f"signals: {dict(signals)}; errors of the recorder: {codes.get('error', 0)}")
     return 0 if programs else 2
 
 
